@@ -1,0 +1,46 @@
+# The same targets on a desk and in continuous integration. Needs python3 (3.11 or newer) and make; everything else
+# goes into .venv, made on first use.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PYTEST := $(BIN)/python -m pytest
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help install diagnose test test-all check bench clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
+
+install: $(STAMP) ## make .venv and install the project with its development tools
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit("xttsbench needs Python 3.11 or newer, got " + sys.version.split()[0] + "; name one: make install PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing xttsbench and its tools into $(VENV) (some minutes the first time)"
+	@$(BIN)/python -m pip install --quiet --editable '.[dev]' --constraint constraints.txt
+	@touch $@
+
+diagnose: install ## the main job on real input: why a training step takes as long as it does
+	@$(BIN)/xttsbench diagnose || { code=$$?; test $$code -eq 3; } # 3: measured, and inconclusive
+
+test: install ## unit, tf and e2e tests, 10 minutes at most on two cores
+	$(PYTEST) -m "not slow"
+
+test-all: install ## every test, the slow ones too
+	$(PYTEST)
+
+check: install ## lint, formatting, types, layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: install ## side-by-side comparisons with peers, each script of benchmarks/
+	@set -e; for script in $(sort $(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python $$script; done
+
+clean: ## remove what building, linting and testing leave behind, but neither .venv nor reports
+	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks .import_linter_cache
+	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +

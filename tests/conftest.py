@@ -1,0 +1,36 @@
+"""What all tests share: the marker that a test's folder gives it, and the reason for skipping the GPU's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+_HERE = Path(__file__).parent
+_FOLDER_MARKERS = ("unit", "tf", "e2e", "gpu")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark each test by the folder below ``tests/``, and skip those for a GPU with the reason that there is none."""
+    reason = None
+    for item in items:
+        folder = item.path.relative_to(_HERE).parts[0]
+        if folder in _FOLDER_MARKERS:
+            item.add_marker(folder)
+        if item.get_closest_marker("gpu"):
+            reason = _why_no_gpu() if reason is None else reason
+            if reason:
+                item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def _why_no_gpu() -> str:
+    """Return why no NVIDIA GPU can be used here, or an empty string where one can; without TensorFlow."""
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+        count = pynvml.nvmlDeviceGetCount()
+        pynvml.nvmlShutdown()
+    except pynvml.NVMLError as error:
+        return f"no NVIDIA GPU: {error}"
+    return "" if count else "no NVIDIA GPU: the driver lists none"

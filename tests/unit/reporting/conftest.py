@@ -1,0 +1,374 @@
+"""Hand-built runs with simulated, seeded steps: an input stall every 16 steps, an eager step, and nothing at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from xttsbench.records.base import Estimate, Location
+from xttsbench.records.pipeline import Pipeline, PipelineOp
+from xttsbench.records.readings import GpuReadings, Readings
+from xttsbench.records.report import AA, Arm, Attribution, Finding, Oscillation, Report, Rung, Verdict, WarmUp
+from xttsbench.records.trial import Devices, Segment, TrialError, TrialRecord, TrialSpec
+
+HOSTILE = (
+    "evil|`name`\x1b[31m[red]x[/red]<script>alert(1)</script>\r\nnext_line \x00\x07 $\\frac{ \u202e &amp; _em_ **b**"
+)
+
+
+class Run(NamedTuple):
+    report: Report
+    trials: tuple[TrialRecord, ...]
+
+
+def estimate(value: float, spread: float = 0.03) -> Estimate:
+    return Estimate(estimate=value, low=value * (1 - spread), high=value * (1 + spread))
+
+
+def segment(
+    wait_s: Sequence[float], step_s: Sequence[float], *, emulated_s: float = 0.0, busy: float = 0.5, warmup: int = 0
+) -> Segment:
+    """Steps back to back; ``busy`` is the processor time over the wall time."""
+    wait_ns, step_ns = ((np.asarray(seconds) * 1e9).astype(int) for seconds in (wait_s, step_s))
+    wall_ns = wait_ns + step_ns + 40_000
+    end_ns = 5_000_000_000 + np.cumsum(wall_ns)
+    columns = {
+        "start_ns": end_ns - wall_ns + 40_000,
+        "wall_ns": wall_ns,
+        "wait_ns": wait_ns,
+        "step_ns": step_ns,
+        "emulated_ns": np.full(wall_ns.size, round(emulated_s * 1e9)),
+        "cpu_ns": (busy * wall_ns).astype(int),
+        "batch_elements": np.full(wall_ns.size, 20_480),
+    }
+    return Segment(
+        name="as_is",
+        columns={name: tuple(int(value) for value in values) for name, values in columns.items()},
+        warmup_steps=warmup,
+    )
+
+
+def trial(name: str, *segments: Segment, **fields: Any) -> TrialRecord:
+    given = {"status": "ok", "started_utc": "2026-01-02T03:04:05Z", "duration_s": 14.2, **fields}
+    return TrialRecord(spec=TrialSpec(trial_id=name, rung="ladder", target="data.py:make"), segments=segments, **given)
+
+
+def starving_trial(name: str = "b0-ladder", *, seed: int = 1, steps: int = 400) -> TrialRecord:
+    """An emulated accelerator of 15 ms behind an input that stalls by 250 ms every 16 steps."""
+    rng = np.random.default_rng(seed)
+    wait = 0.0012 + 0.0006 * rng.gamma(2.0, size=steps)
+    wait[15::16] += 0.25 + 0.01 * rng.standard_normal(wait[15::16].size)
+    wait[0] += 0.9
+    step = 0.0152 + 0.0002 * rng.gamma(2.0, size=steps)
+    step[0] += 1.4
+    return trial(
+        name,
+        segment(wait, step, emulated_s=0.015, warmup=3),
+        devices=Devices(cpus=2),
+    )
+
+
+def starving_run() -> Run:
+    report = Report(
+        kind="diagnose",
+        command="xttsbench diagnose my_project/data.py:make_dataset --accelerator emulated:15",
+        created_utc="2026-01-02T03:04:05Z",
+        target={"name": "my_project/data.py:make_dataset", "kind": "dataset+step"},
+        environment={"cpus": 2, "python": "3.11.9", "memory_total_bytes": 8_000_000_000, "gpus": []},
+        verdict=Verdict(
+            bottleneck="input",
+            summary="The step waits 17.9 ms of 34.2 ms for data: a Python function that reads files runs one at a "
+            "time and stalls every 16 steps.",
+            confidence=0.998,
+            step_time_s=estimate(0.0342),
+            step_time_median_s=estimate(0.0181, 0.01),
+            step_time_p95_s=estimate(0.2672, 0.02),
+            input_wait_fraction=estimate(0.523),
+            accelerator_utilization=estimate(0.438),
+            attribution_s=Attribution(
+                input=0.0179,
+                dispatch=0.00031,
+                compute=0.0152,
+                compile=0.0,
+                host=0.0004,
+                transfer=0.0,
+                contention=0.0,
+                residual=0.00039,
+            ),
+        ),
+        findings=(
+            Finding(
+                rule="python-function",
+                severity="critical",
+                limiting=True,
+                title="load_wav reads files under the interpreter lock and holds up every batch",
+                location=Location(file="my_project/data.py", line=42, op="ParallelMapDatasetV2"),
+                evidence={"cost_s": 0.0169, "cost_share": 0.91, "calls_per_batch": 16, "gil": "blocks", "file_s": None},
+                remedy="Read the files with tf.io.read_file, or let the pool have as many threads as calls:\n"
+                "  options.threading.private_threadpool_size = 32",
+                patch="-    ds = ds.map(load)\n+    ds = ds.map(load, num_parallel_calls=tf.data.AUTOTUNE)",
+                predicted_speedup=estimate(2.02),
+                verified_speedup=estimate(1.94, 0.02),
+                equivalent=True,
+            ),
+            Finding(
+                rule="oscillation",
+                severity="warning",
+                limiting=True,
+                title="The step time repeats every 16 steps: the shuffle buffer is refilled",
+                location=Location(op="ShuffleDatasetV3"),
+                evidence={"period_steps": 16.0, "variance_share": 0.97},
+                remedy="Shuffle file names instead of audio.",
+                predicted_speedup=estimate(1.2),
+            ),
+            Finding(
+                rule="gpu-invisible",
+                severity="info",
+                limiting=False,
+                title="TensorFlow sees no GPU; the accelerator is emulated",
+                evidence={"built_with_cuda": False},
+            ),
+        ),
+        oscillation=Oscillation(
+            cv=0.048,
+            p99_over_p50=14.9,
+            period_steps=16.0,
+            period_s=0.547,
+            variance_share=0.97,
+            p_value=0.002,
+            autocorrelation=-0.062,
+            ljung_box_p=1e-12,
+            effective_steps=397.0,
+            std_over_mean=1.81,
+            burstiness=-0.98,
+        ),
+        arms=(
+            Arm(
+                id="graph",
+                role="baseline",
+                blocks=4,
+                status="ok",
+                step_time_s=estimate(0.0342),
+                throughput_per_s=estimate(467.0),
+                effect=None,
+            ),
+            Arm(
+                id="eager",
+                role="candidate",
+                blocks=4,
+                status="ok",
+                step_time_s=estimate(0.0411),
+                throughput_per_s=estimate(389.0),
+                effect=estimate(0.83),
+                decision="slower",
+            ),
+            Arm(id="xla", role="candidate", blocks=2, status="out_of_memory", decision="ended"),
+        ),
+        aa=AA(effect=estimate(1.003, 0.008), noisy=False, smallest_visible_effect=0.021),
+        unmeasured={
+            "arms[2].step_time_s": "the trial ran out of memory",
+            "arms[2].effect": "the trial ran out of memory",
+            "findings[1].verified_speedup": "the budget was spent before its turn",
+            "readings.gpus": "no NVIDIA driver on this machine",
+        },
+        accelerator={"kind": "emulated", "label": "emulated, 15 ms per step", "step_s": 0.015},
+        ladder=(
+            Rung(name="as is", what="the target as it is", step_time_s=estimate(0.0342), steps=397, processes=3),
+            Rung(name="input only", what="iterating alone", step_time_s=estimate(0.0181), steps=320, processes=3),
+            Rung(name="step only", what="on cached batches", step_time_s=estimate(0.0153), steps=240, processes=3),
+        ),
+        warm_up=WarmUp(
+            first_step_s=2.32,
+            steps_cut=3,
+            steady_state=True,
+            steps_measured=397,
+            certified=True,
+            trace_s=0.61,
+            traces=1,
+            xla_compile_s=0.0,
+            xla_compiles=0,
+        ),
+        looking={"overhead_s": 0.0000118, "pairs": 40, "method": "watch toggled on and off in one process"},
+        readings={"cpu_share": 0.46, "rss_bytes": 612_000_000, "thread_group_cpu_s": {"tf_data": 3.1, "python": 2.2}},
+        pipeline=Pipeline(
+            ops=(
+                PipelineOp(name="TensorSlice/_1", op="TensorSliceDataset", cost_s=0.00002),
+                PipelineOp(
+                    name="Map/_2",
+                    op="ParallelMapDatasetV2",
+                    parallelism=-1,
+                    chosen_parallelism=2,
+                    cost_s=0.0169,
+                    location=Location(file="my_project/data.py", line=42),
+                ),
+                PipelineOp(name="Prefetch/_3", op="PrefetchDataset", buffer_size=-1),
+            )
+        ).model_dump(),
+        trials=tuple(
+            {"trial": f"b{block}-ladder", "status": "ok", "cause": None, "duration_s": 14.2} for block in range(3)
+        ),
+        warnings=("Only 3 processes were measured in the budget; 6 are needed for a test between arms.",),
+    )
+    return Run(report, tuple(starving_trial(f"b{block}-ladder", seed=block) for block in range(3)))
+
+
+def eager_run(*, gpu: bool = True) -> Run:
+    """An eager step of about 240 ms on a GPU that is hardly used; steps are an AR(1) series."""
+    rng = np.random.default_rng(7)
+    noise = np.zeros(300)
+    for i in range(1, noise.size):
+        noise[i] = 0.6 * noise[i - 1] + rng.standard_normal()
+    made = segment(0.0004 + 0.0001 * rng.random(300), 0.24 * np.exp(0.04 * noise), busy=1.04, warmup=2)
+    times = 5_000_000_000 + np.arange(0, 70_000_000_000, 200_000_000)
+    device = GpuReadings(
+        index=0,
+        name="NVIDIA RTX 4090",
+        uuid="GPU-0",
+        utilization_t_ns=tuple(int(t) for t in times),
+        utilization=tuple(float(u) for u in rng.uniform(0.02, 0.4, times.size)),
+    )
+    readings = Readings(gpus=(device,)) if gpu else Readings(unmeasured={"gpus": "no NVIDIA driver"})
+    report = Report(
+        kind="diagnose",
+        command="xttsbench diagnose my_project.train:make",
+        created_utc="2026-01-02T03:04:05Z",
+        target={"name": "my_project.train:make"},
+        environment={"cpus": 2},
+        verdict=Verdict(
+            bottleneck="dispatch",
+            summary="The step runs op by op from Python: 1,912 ops a step take 203 ms of 242 ms to launch.",
+            confidence=1.0,
+            step_time_s=estimate(0.242, 0.01),
+            step_time_median_s=estimate(0.241, 0.01),
+            step_time_p95_s=estimate(0.264, 0.02),
+            input_wait_fraction=estimate(0.0017),
+            accelerator_utilization=estimate(0.21) if gpu else None,
+            attribution_s=Attribution(
+                input=0.0004,
+                dispatch=0.203,
+                compute=0.041,
+                compile=0.0,
+                host=0.0,
+                transfer=0.0,
+                contention=0.0,
+                residual=-0.0024,
+            ),
+        ),
+        findings=(
+            Finding(
+                rule="eager-step",
+                severity="critical",
+                limiting=True,
+                title="The training step is not compiled",
+                location=Location(file="my_project/train.py", line=88),
+                evidence={"eager_ops_per_step": 1912, "launch_s": 0.203},
+                remedy="Decorate the step with @tf.function.",
+                verified_speedup=estimate(5.61),
+                equivalent=None,
+            ),
+        ),
+        oscillation=Oscillation(std_over_mean=0.05, p99_over_p50=1.11, effective_steps=76.0, cv=0.049),
+        unmeasured={
+            "oscillation.period_steps": "no period stands out from red noise at 1 % in 298 steps",
+            **({} if gpu else {"verdict.accelerator_utilization": "no accelerator on this machine"}),
+        },
+        accelerator={"kind": "real", "label": "NVIDIA RTX 4090"} if gpu else {},
+        warm_up=WarmUp(first_step_s=1.2, steps_cut=2, steady_state=True, steps_measured=298, certified=True),
+    )
+    return Run(report, (trial("b0-ladder", made, readings=readings, devices=Devices(cpus=2)),))
+
+
+def empty_run() -> Run:
+    """A target that raised before the first step."""
+    reason = "the target raised ValueError at step 0"
+    fields = ("step_time_s", "step_time_median_s", "step_time_p95_s", "input_wait_fraction", "accelerator_utilization")
+    report = Report(
+        kind="diagnose",
+        command="xttsbench diagnose broken.py:make",
+        created_utc="2026-01-02T03:04:05Z",
+        target={"name": "broken.py:make"},
+        environment={},
+        verdict=Verdict(
+            bottleneck="inconclusive",
+            summary="Nothing was measured: the target raised ValueError at step 0.",
+            confidence=0.0,
+            attribution_s=None,
+            **dict.fromkeys(fields),
+        ),
+        unmeasured={f"verdict.{field}": reason for field in (*fields, "attribution_s")},
+    )
+    error = TrialError(type="ValueError", message="bad batch")
+    return Run(report, (trial("b0-ladder", status="raised", error=error),))
+
+
+def hostile_run() -> Run:
+    """The starving run with markup, escapes and control characters wherever text comes from outside."""
+    report, trials = starving_run()
+    finding = report.findings[0].model_copy(
+        update={
+            "title": HOSTILE,
+            "location": Location(file=HOSTILE, line=3, op=HOSTILE),
+            "evidence": {HOSTILE: HOSTILE},
+            "remedy": HOSTILE,
+            "patch": f"``````\n{HOSTILE}",
+        }
+    )
+    changed = report.model_copy(
+        update={
+            "command": HOSTILE,
+            "target": {"name": HOSTILE},
+            "environment": {HOSTILE: {HOSTILE: [HOSTILE]}},
+            "verdict": report.verdict.model_copy(update={"summary": HOSTILE}),
+            "findings": (finding, *report.findings[1:]),
+            "unmeasured": {HOSTILE: HOSTILE},
+            "accelerator": {"kind": "real", "label": HOSTILE},
+            "trials": ({"trial": HOSTILE, "cause": HOSTILE},),
+            "warnings": (HOSTILE,),
+        }
+    )
+    renamed = trials[0].model_copy(update={"spec": trials[0].spec.model_copy(update={"trial_id": HOSTILE})})
+    return Run(changed, (renamed, *trials[1:]))
+
+
+@pytest.fixture
+def starving() -> Run:
+    return starving_run()
+
+
+@pytest.fixture
+def eager() -> Run:
+    return eager_run()
+
+
+@pytest.fixture
+def empty() -> Run:
+    return empty_run()
+
+
+@pytest.fixture
+def hostile() -> Run:
+    return hostile_run()
+
+
+@pytest.fixture
+def every_run() -> dict[str, Run]:
+    return {
+        "starving": starving_run(),
+        "eager": eager_run(),
+        "eager without a GPU": eager_run(gpu=False),
+        "empty": empty_run(),
+        "hostile": hostile_run(),
+    }
+
+
+@pytest.fixture
+def make_segment() -> Callable[..., Segment]:
+    return segment
+
+
+@pytest.fixture
+def make_trial() -> Callable[..., TrialRecord]:
+    return trial

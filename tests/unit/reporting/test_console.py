@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+from rich.cells import cell_len
+
+from xttsbench.reporting.console import render
+
+FIRST_LINES = 5
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_every_line_fits_the_width(every_run, width: int) -> None:
+    for name, (report, _) in every_run.items():
+        widest = max(map(cell_len, render(report, width=width, color=False).splitlines()))
+        assert widest <= width, name
+
+
+def test_the_verdict_comes_first(starving) -> None:
+    head = render(starving.report, width=80, color=False).splitlines()[:FIRST_LINES]
+    assert "INPUT  The step waits 17.9 ms of 34.2 ms" in " ".join(head)
+    assert "99.8 %" in " ".join(head)
+
+
+def test_the_parts_are_a_bar_of_the_right_proportions_with_a_legend(starving) -> None:
+    lines = render(starving.report, width=80, color=False).splitlines()
+    bar = lines[next(i for i, line in enumerate(lines) if line.startswith("Where the time")) + 1].strip()
+    assert len(bar) == 78
+    assert bar.count("█") == pytest.approx(78 * 17.9 / 34.2, abs=1)
+    text = "\n".join(lines)
+    assert re.search(r"█ +input +17.9 ms +52.3 %", text)
+    assert re.search(r"░ +residual +390 µs +1.1 %", text)
+    assert "Nothing in: compile, transfer, contention." in text
+
+
+def test_findings_keep_their_order_and_say_all(starving) -> None:
+    text = " ".join(render(starving.report, width=80, color=False).split())
+    places = [text.index(f"[{finding.rule}]") for finding in starving.report.findings]
+    assert places == sorted(places)
+    for word in (
+        "1. CRITICAL LIMITING load_wav",
+        "my_project/data.py:42, op ParallelMapDatasetV2",
+        "cost share 91.0 %",
+        "private_threadpool_size = 32",
+        "predicted 2.02x (1.96 to 2.08); verified 1.940x (1.901 to 1.979); same elements as before",
+        "verified not measured: the budget was spent before its turn",
+        "3. INFO TensorFlow sees no GPU",
+    ):
+        assert word in text
+    assert text.count("LIMITING") == 2
+
+
+def test_a_null_is_not_measured_with_its_reason_and_never_zero(empty) -> None:
+    text = " ".join(render(empty.report, width=120, color=False).split())
+    reason = "not measured: the target raised ValueError at step 0"
+    for label in ("step time, mean", "step time, median", "waiting for input", "accelerator utilization"):
+        assert f"{label} {reason}" in text
+    assert not re.search(r"\b0(\.0)? (s|ms)\b", text)
+
+
+def test_an_emulated_accelerator_is_never_shown_as_a_real_one(starving, eager) -> None:
+    assert "accelerator utilization (EMULATED, 15 ms per step)" in render(starving.report, width=120, color=False)
+    assert "accelerator utilization (real, NVIDIA RTX 4090)" in render(eager.report, width=120, color=False)
+
+
+def test_colour_only_when_asked_for(starving, hostile) -> None:
+    assert "\x1b" not in render(hostile.report, width=80, color=False)
+    coloured = render(starving.report, width=80, color=True)
+    assert "\x1b[" in coloured
+    bare = re.sub(r"\x1b\[[0-9;]*m", "", coloured)
+    assert [line.rstrip() for line in bare.splitlines()] == render(starving.report, width=80, color=False).splitlines()
+
+
+def test_hostile_names_stay_text(hostile) -> None:
+    text = render(hostile.report, width=400, color=False)
+    assert "[red]x[/red]<script>alert(1)</script> next_line" in text
+    assert not set(text) & set("\x00\x07\x1b\r\u202e")
+
+
+def test_the_finder_of_no_period_is_told_from_one_that_did_not_look(eager, empty) -> None:
+    assert "no period at 1 %" in render(eager.report, width=120, color=False)
+    assert "period not measured" in render(empty.report, width=120, color=False)

@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+from xttsbench.reporting.html import serialize
+from xttsbench.reporting.text import plain
+
+_VOID = {"meta", "img"}
+
+
+class _Page(HTMLParser):
+    """Collects text and elements, and checks that the elements nest."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.text: list[str] = []
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.feed(page)
+        self.words = " ".join(" ".join(self.text).split())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in _VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] != "style":
+            self.text.append(data)
+
+
+def test_the_page_is_self_contained_and_without_scripts(every_run) -> None:
+    svg = b'<svg xmlns="http://www.w3.org/2000/svg"/>'
+    for name, (report, _) in every_run.items():
+        text = serialize(report, {"timeline": svg})
+        page = _Page(text)
+        assert page.open == [], name
+        assert "<script" not in text, name
+        assert not re.search(r"https?://|url\(|@import", text), name
+        for tag, attributes in page.elements:
+            assert tag not in {"script", "link", "iframe", "object", "a"}, name
+            assert not [key for key in attributes if key.startswith("on") or key == "href"], name
+            assert (attributes.get("src") or "data:").startswith("data:"), name
+
+
+def test_every_finding_and_every_reason_is_in_it(every_run) -> None:
+    for name, (report, _) in every_run.items():
+        words = _Page(serialize(report, {})).words
+        for finding in report.findings:
+            assert plain(finding.title) in words, name
+            assert finding.rule in words, name
+        for path, reason in report.unmeasured.items():
+            assert plain(path) in words, name
+            assert plain(reason) in words, name
+
+
+def test_the_verdict_comes_first_and_the_residual_is_listed(starving) -> None:
+    words = _Page(serialize(starving.report, {})).words
+    body = words[words.index("input : The step waits") :]
+    assert body.index("Confidence 99.8 %") < body.index("step time, mean 34.2 ms (33.2 to 35.2)")
+    assert "residual 390 µs 1.1 %" in body
+
+
+def test_the_bar_has_the_shares_of_the_parts(starving) -> None:
+    elements = _Page(serialize(starving.report, {})).elements
+    shares = [
+        float(re.fullmatch(r"width: ([\d.]+)%", attributes["style"])[1])
+        for tag, attributes in elements
+        if tag == "div" and "style" in attributes
+    ]
+    assert abs(sum(shares) - 100) < 0.01
+    assert abs(shares[0] - 52.3) < 0.2
+
+
+def test_a_null_is_not_measured(empty) -> None:
+    words = _Page(serialize(empty.report, {})).words
+    assert "step time, mean not measured: the target raised ValueError at step 0" in words

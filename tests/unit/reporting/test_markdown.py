@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import html
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from xttsbench.reporting.markdown import escape, serialize
+from xttsbench.reporting.text import plain
+
+_PARSER = MarkdownIt("commonmark").enable("table")
+
+
+def _words(markup: str) -> str:
+    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", markup)).split())
+
+
+def test_the_verdict_is_the_title(starving) -> None:
+    assert serialize(starving.report).splitlines()[0].startswith("# INPUT: The step waits 17.9 ms of 34.2 ms")
+
+
+def test_every_finding_and_every_reason_is_in_it(every_run) -> None:
+    for name, (report, _) in every_run.items():
+        words = _words(_PARSER.render(serialize(report)))
+        for finding in report.findings:
+            assert plain(finding.title) in words, name
+            assert finding.rule in words, name
+        for path, reason in report.unmeasured.items():
+            assert f"{plain(path)} {plain(reason)}" in words, name
+
+
+def test_the_residual_and_the_plots_are_shown(starving) -> None:
+    text = serialize(starving.report)
+    assert "| ░ | residual | 390 µs | 1.1 % |" in text
+    assert "](plots/timeline.png)" in text
+    assert "](plots/timeline.png)" not in serialize(starving.report, plots=("attribution",))
+
+
+def test_a_null_is_not_measured(empty) -> None:
+    text = serialize(empty.report)
+    assert "| step time, mean | not measured: the target raised ValueError at step 0 |" in text
+
+
+@given(st.text(st.characters(codec="utf-8")))
+def test_any_text_in_a_cell_comes_out_as_it_went_in(text: str) -> None:
+    shown = plain(text)
+    rendered = _PARSER.render(f"| head |\n|---|\n| {escape(shown)} |\n")
+    cell = re.search(r"<td>(.*?)</td>", rendered, re.DOTALL)
+    assert cell is not None
+    assert "<" not in cell[1]
+    assert html.unescape(cell[1]).strip() == shown
+
+
+@given(st.text(st.characters(codec="utf-8", categories=("P", "S", "N", "Zs")), min_size=1))
+def test_any_text_in_a_paragraph_comes_out_as_it_went_in(text: str) -> None:
+    shown = plain(text)
+    rendered = _PARSER.render(escape(shown)).strip()
+    assert html.unescape(re.sub(r"^<p>|</p>$", "", rendered)).strip() == shown
+
+
+def test_hostile_names_make_no_markup_and_break_no_table(hostile) -> None:
+    rendered = _PARSER.render(serialize(hostile.report))
+    assert "<script" not in rendered
+    assert "<em>" not in rendered
+    for row in re.findall(r"<tr>(.*?)</tr>", rendered, re.DOTALL):
+        assert len(re.findall("<t[dh]", row)) in {2, 4, 5, 6}
+
+
+def test_a_fence_in_a_patch_does_not_end_the_fence(hostile) -> None:
+    blocks = [token.content for token in _PARSER.parse(serialize(hostile.report)) if token.type == "fence"]
+    assert any(block.startswith("``````\nevil") for block in blocks)

@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle, StepPatch
+from matplotlib.text import Text
+
+from xttsbench.records.readings import GpuReadings, Readings
+from xttsbench.records.trial import Segment
+from xttsbench.reporting import plots
+from xttsbench.reporting.captions import CAPTIONS
+from xttsbench.reporting.plots import DRAWERS, stage
+from xttsbench.reporting.plots.figure import style
+
+
+def drawn(name: str, report, trials) -> Figure:
+    with style():
+        return DRAWERS[name](stage(report, trials))
+
+
+def words(figure: Figure) -> str:
+    return " ".join(" ".join(text.get_text() for text in figure.findobj(Text)).split())
+
+
+def title(figure: Figure) -> str:
+    return " ".join(figure.get_suptitle().split())
+
+
+def test_each_plot_has_a_caption_in_the_same_order() -> None:
+    assert list(DRAWERS) == list(CAPTIONS)
+
+
+@pytest.mark.parametrize("name", DRAWERS)
+@pytest.mark.parametrize("steps", [1, 2, 3, 5, 10, 25])
+@pytest.mark.parametrize("noise", [0.0, 0.2])
+def test_short_and_constant_series_give_a_plot(name, steps, noise, empty, make_segment, make_trial) -> None:
+    rng = np.random.default_rng(steps)
+    wait, step = (0.01 * (1 + noise * rng.random(steps)) for _ in range(2))
+    record = make_trial("t", make_segment(wait, step, warmup=min(steps, 3)))
+    figure = drawn(name, empty.report, (record,))
+    assert title(figure)
+    with style():
+        assert plots.save(figure).png.startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("name", DRAWERS)
+def test_without_steps_the_reason_is_in_the_plot(name, empty) -> None:
+    assert "the target raised ValueError at step 0" in words(drawn(name, *empty))
+
+
+@pytest.mark.parametrize("name", DRAWERS)
+def test_missing_columns_are_said_and_do_not_fail(name, empty, make_trial) -> None:
+    walls = tuple(10_000_000 + 1000 * i for i in range(60))
+    columns = {"start_ns": tuple(np.cumsum((0, *walls[:-1])).tolist()), "wall_ns": walls}
+    text = words(drawn(name, empty.report, (make_trial("t", Segment(name="as_is", columns=columns)),)))
+    if name == "timeline":
+        assert "time inside next(): not measured" in text
+        assert "utilization: not measured" in text
+
+
+def test_all_plots_survive_hostile_names(hostile) -> None:
+    assert set(plots.draw(*hostile)) == set(CAPTIONS)
+
+
+def test_the_run_is_the_target_as_it_is_and_its_longest_process(starving, make_segment, make_trial) -> None:
+    report, trials = starving
+    long = make_trial("long", make_segment([0.001] * 900, [0.01] * 900))
+    fix = long.model_copy(update={"spec": long.spec.model_copy(update={"rung": "fix"})})
+    assert [series.label for series in stage(report, (*trials, fix)).series] == ["b0-ladder", "b1-ladder", "b2-ladder"]
+    assert stage(report, (*trials, long)).main.label == "long"
+
+
+def test_the_time_line_marks_every_stall_and_the_warm_up(starving) -> None:
+    figure = drawn("timeline", *starving)
+    top, middle, bottom = figure.axes
+    steps, stalls = (line.get_ydata() for line in top.lines[:2])
+    assert len(steps) == 400
+    assert len(stalls) == 25
+    assert min(stalls) > 0.2
+    assert "25 of 397 steps are stalls" in title(figure)
+    for axes in (top, middle, bottom):
+        shades = [patch for patch in axes.patches if isinstance(patch, Rectangle)]
+        assert [shade.get_x() for shade in shades] == [0]
+    segments = middle.collections[0].get_segments()
+    np.testing.assert_allclose(max(segment[1][1] for segment in segments[3:]), 0.27, atol=0.03)
+
+
+def test_the_trace_is_labelled_for_what_it_is(starving, eager) -> None:
+    assert "EMULATED accelerator" in words(drawn("timeline", *starving))
+    on_gpu = words(drawn("timeline", *eager))
+    assert "GPU, the driver's samples, 21.0 % on average: 0 NVIDIA RTX 4090" in on_gpu
+    assert "EMULATED" not in on_gpu
+
+
+def test_samples_outside_the_steps_are_not_shown_as_of_the_steps(eager) -> None:
+    report, (record,) = eager
+    late = GpuReadings(index=0, name="X", uuid="u", utilization_t_ns=(10**12,), utilization=(0.9,))
+    figure = drawn("timeline", report, (record.model_copy(update={"readings": Readings(gpus=(late,))}),))
+    assert "no accelerator: the process's use of 2 cores" in words(figure)
+    np.testing.assert_allclose(figure.axes[2].lines[0].get_ydata(), 0.52, atol=0.08)
+
+
+def test_the_emulated_trace_is_compute_over_wall_time(starving) -> None:
+    t_s, utilization = drawn("timeline", *starving).axes[2].lines[0].get_data()
+    steady = np.asarray(utilization)[np.asarray(t_s) > 2.4]
+    assert steady.mean() == pytest.approx(0.44, abs=0.05)
+
+
+def test_the_distribution_overlays_processes_and_marks_the_reports_numbers(starving) -> None:
+    figure = drawn("distribution", *starving)
+    above = figure.axes[0]
+    histograms = [patch for patch in above.patches if isinstance(patch, StepPatch)]
+    assert len(histograms) == 3
+    for histogram in histograms:
+        assert histogram.get_data().values.sum() == pytest.approx(1)
+    marks = [line.get_xdata()[0] for line in above.lines if len(line.get_xdata()) == 2]
+    assert marks == pytest.approx([0.0342, 0.0181, 0.2672])
+    assert figure.axes[1].get_xscale() == "log"
+    assert "1.89 times the median" in title(figure)
+
+
+def test_a_narrow_distribution_has_a_linear_axis(eager) -> None:
+    figure = drawn("distribution", *eager)
+    assert figure.axes[1].get_xscale() == "linear"
+    assert title(figure) == "Half of the steps take under 241 ms, one in twenty over 264 ms"
+
+
+def test_the_autocorrelation_shows_the_period_and_the_band_of_white_noise(starving) -> None:
+    figure = drawn("autocorrelation", *starving)
+    (axes,) = figure.axes
+    band = next(patch for patch in axes.patches if isinstance(patch, Rectangle))
+    assert band.get_height() == pytest.approx(2 * 1.96 / np.sqrt(397))
+    marks = [line.get_xdata()[0] for line in axes.lines if line.get_linestyle() == "--"]
+    assert marks == pytest.approx([16, 32, 48])
+    points = {lag: value for line in axes.lines for lag, value in zip(*line.get_data(), strict=True) if lag in {8, 16}}
+    assert points[16] > 0.9
+    assert abs(points[8]) < 0.2
+    assert title(figure) == "397 steps are worth 397 independent ones; they repeat every 16"
+
+
+def test_the_periodogram_marks_the_period_above_the_line(starving) -> None:
+    figure = drawn("periodogram", *starving)
+    axes = figure.axes[0]
+    power, _, threshold, mark = axes.lines[:4]
+    assert mark.get_xdata()[0] == pytest.approx(1 / 16)
+    nearest = int(np.argmin(np.abs(power.get_xdata() - 1 / 16)))
+    assert power.get_ydata()[nearest] > threshold.get_ydata()[nearest]
+    assert title(figure) == "Step time: repeats every 16 steps (547 ms), 97.0 % of the variance"
+    assert "16 steps = 547 ms" in words(figure)
+
+
+def test_no_period_is_said_in_words(eager) -> None:
+    figure = drawn("periodogram", *eager)
+    assert title(figure) == "Step time: no period at 1 %"
+    assert len(figure.axes[0].lines) == 3
+
+
+def test_the_bar_adds_up_to_the_step(starving) -> None:
+    figure = drawn("attribution", *starving)
+    bars = [patch for patch in figure.axes[0].patches if isinstance(patch, Rectangle)]
+    assert sum(bar.get_width() for bar in bars) == pytest.approx(0.0342)
+    assert bars[0].get_width() == pytest.approx(0.0179)
+    assert title(figure) == "52.3 % of the mean step time goes into input"
+    assert "residual 390 µs (1.1 %)" in words(figure)
+
+
+def test_a_negative_residual_is_listed_and_takes_no_room(eager) -> None:
+    figure = drawn("attribution", *eager)
+    assert "residual -2.40 ms (-1.0 %)" in words(figure)
+    bars = [patch.get_width() for patch in figure.axes[0].patches if isinstance(patch, Rectangle)]
+    assert sum(bars) == pytest.approx(0.2444)

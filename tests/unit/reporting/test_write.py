@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from xttsbench.records.report import Report
+from xttsbench.reporting import html, write
+from xttsbench.reporting.captions import CAPTIONS
+
+
+def files(directory: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+def test_everything_is_written_and_the_same_record_gives_the_same_bytes(tmp_path: Path, starving) -> None:
+    assert write.write_run(tmp_path / "a", *starving) == ()
+    assert write.write_run(tmp_path / "b", *starving) == ()
+    first, second = files(tmp_path / "a"), files(tmp_path / "b")
+    expected = {f"plots/{name}.{suffix}" for name in CAPTIONS for suffix in ("png", "svg")}
+    assert set(first) == expected | {"report.json", "report.md", "report.html"}
+    assert first == second
+    for name in CAPTIONS:
+        assert first[f"plots/{name}.png"].startswith(b"\x89PNG")
+        assert b"</svg>" in first[f"plots/{name}.svg"]
+
+
+def test_the_json_is_the_record_again(tmp_path: Path, hostile) -> None:
+    write.write_run(tmp_path, *hostile)
+    text = (tmp_path / "report.json").read_text(encoding="utf-8")
+    assert text.endswith("}\n")
+    assert list(Report.model_validate_json(text).model_dump()) == list(Report.model_fields)
+    assert Report.model_validate_json(text).verdict == hostile.report.verdict
+
+
+def test_a_plot_that_fails_costs_a_warning_only(tmp_path: Path, starving, monkeypatch: pytest.MonkeyPatch) -> None:
+    from xttsbench.reporting import plots
+
+    def fail(scene: object) -> None:
+        raise RuntimeError("no font")
+
+    monkeypatch.setitem(plots.DRAWERS, "timeline", fail)
+    warnings = write.write_run(tmp_path, *starving)
+    assert warnings == ("plots/timeline was not drawn: RuntimeError: no font",)
+    written = files(tmp_path)
+    assert "plots/timeline.png" not in written
+    assert {"report.json", "report.html", "plots/distribution.svg"} <= set(written)
+    assert b"timeline.png" not in written["report.md"]
+
+
+def test_a_page_that_fails_costs_a_warning_only(tmp_path: Path, empty, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> str:
+        raise KeyError("template")
+
+    monkeypatch.setattr(html, "serialize", fail)
+    (warning,) = write.write_run(tmp_path, *empty)
+    assert warning.startswith("report.html was not written: KeyError")
+    assert {"report.json", "report.md"} <= set(files(tmp_path))
+
+
+@pytest.mark.parametrize("fault", ["fsync", "replace"])
+def test_a_fault_while_writing_leaves_the_old_file_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    path = tmp_path / "report.json"
+    write.write_atomically(path, b"old")
+
+    def fail(*_: object) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(write.os if fault == "fsync" else Path, fault, fail)
+    with pytest.raises(OSError, match="disk full"):
+        write.write_atomically(path, b"new")
+    assert files(tmp_path) == {"report.json": b"old"}
+
+
+def test_importing_the_exporters_imports_neither_matplotlib_nor_tensorflow() -> None:
+    code = (
+        "import sys, xttsbench.reporting.write, xttsbench.reporting.console; "
+        "print([name for name in ('matplotlib', 'tensorflow') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

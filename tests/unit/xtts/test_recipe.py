@@ -1,0 +1,87 @@
+"""Recipes: every shipped one is read, and every error is named with its file and key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from xttsbench.errors import InvalidInputError
+from xttsbench.shipped import available, shipped
+from xttsbench.xtts.recipe import load_recipe
+
+
+def altered(tmp_path: Path, *changes: tuple[str, Any]) -> Path:
+    """Write the tiny recipe with some keys set, or removed where the value is None."""
+    content = yaml.safe_load(shipped("training", "tiny").read_text(encoding="utf-8"))
+    for key, value in changes:
+        *parents, last = key.split(".")
+        place = content
+        for parent in parents:
+            place = place[parent]
+        if value is None:
+            del place[last]
+        else:
+            place[last] = value
+    path = tmp_path / "recipe.yaml"
+    path.write_text(yaml.safe_dump(content), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("name", available("training"))
+def test_every_shipped_recipe_is_valid(name: str) -> None:
+    assert load_recipe(shipped("training", name)).name == name
+
+
+def test_the_tiny_recipe_has_its_documented_sizes() -> None:
+    recipe = load_recipe(shipped("training", "tiny"))
+    model = recipe.model
+    assert (model.d_model, model.layers, model.heads, model.frames_per_step, model.prenet) == (96, 3, 4, 4, (64, 64))
+    assert recipe.batches.frame_edges == (256, 384, 512, 640, 768, 896)
+
+
+def test_all_errors_come_at_once_with_key_and_value(tmp_path: Path) -> None:
+    path = altered(
+        tmp_path,
+        ("model.layers", 0),
+        ("model.colour", "red"),
+        ("features.n_mels", None),
+        ("optimizer.learning_rate", "fast"),
+    )
+    with pytest.raises(InvalidInputError) as caught:
+        load_recipe(path)
+    message = str(caught.value)
+    assert message.startswith(f"{path}: ")
+    assert "model.layers: Input should be greater than 0, got 0" in message
+    assert "model.colour: Extra inputs are not permitted, got 'red'" in message
+    assert "features.n_mels: Field required" in message
+    assert "optimizer.learning_rate: " in message
+    assert "got 'fast'" in message
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("model.heads", 5, "model: .*multiple of heads, got 96 and 5"),
+        ("batches.frame_edges", [384, 256], r"batches: .*rise, got \[384, 256\]"),
+        ("batches.frame_edges", [256, 386], r"the file: .*multiples of model.frames_per_step \(4\), got \[386\]"),
+    ],
+)
+def test_values_that_contradict_each_other(tmp_path: Path, key: str, value: object, message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        load_recipe(altered(tmp_path, (key, value)))
+
+
+@pytest.mark.parametrize("text", ["a: [", "just text", ""])
+def test_what_is_no_recipe_is_named(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InvalidInputError, match=r"bad\.yaml: "):
+        load_recipe(path)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match=r"none\.yaml: not a readable recipe"):
+        load_recipe(tmp_path / "none.yaml")

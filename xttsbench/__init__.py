@@ -1,0 +1,33 @@
+"""xttsbench finds why a TensorFlow training step takes as long as it does, and proves the cause by experiment.
+
+``import xttsbench`` imports neither TensorFlow nor anything else that is slow; names are loaded when they are used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from xttsbench.api import diagnose
+    from xttsbench.records.report import Report
+    from xttsbench.targets.workload import Workload
+
+__version__ = "0.1.0"
+__all__ = ["Report", "Workload", "__version__", "diagnose"]
+
+_HOMES = {
+    "Report": "xttsbench.records.report",
+    "Workload": "xttsbench.targets.workload",
+    "diagnose": "xttsbench.api",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'xttsbench' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,144 @@
+"""Where the mean step goes: waits, dispatch, compilation, host work, contention, and what is left for the device.
+
+Means add up where medians do not, so attribution is in means. Every function takes arrays of resampled means (one
+entry per bootstrap resample, or one entry for the estimate itself) and works on all of them at once; the same code
+gives the estimate and its uncertainty.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float64]
+
+PARTS = ("input", "dispatch", "compute", "compile", "host", "transfer", "contention", "residual")
+AVOIDABLE = ("input", "dispatch", "compile", "host", "transfer", "contention")
+THRESHOLD = 0.10
+"""An avoidable loss below this share of the step is not a bottleneck."""
+
+
+@dataclass(frozen=True)
+class Means:
+    """Mean seconds per step of the measured conditions, each an array over resamples.
+
+    ``alone_s`` is the step alone on cached batches without compilation, paired with the rest in one process;
+    ``compiled_gain_s`` is what one compiled graph saved of it, paired in another; ``input_alone_s`` the pipeline
+    without a step. ``None`` is not measured.
+    """
+
+    wall_s: FloatArray
+    wait_s: FloatArray
+    step_s: FloatArray
+    emulated_s: FloatArray
+    compile_s: FloatArray
+    outside_s: FloatArray
+    alone_s: FloatArray | None = None
+    compiled_gain_s: FloatArray | None = None
+    input_alone_s: FloatArray | None = None
+
+
+@dataclass(frozen=True)
+class StepFacts:
+    """What is known of the step besides times.
+
+    Attributes:
+        has_step: False for a bare dataset.
+        eager: ops are dispatched one by one from Python.
+        opaque: the step's time is outside TensorFlow on every step (it sleeps, or computes elsewhere).
+        host_share: share of the step (of its time outside tf.functions where it is compiled) in the user's own
+            Python or in saving; for an opaque step only in lines that not every step reaches.
+        dispatch_floor_s: launching the step's eager ops costs at least this; used where it cannot be compiled.
+        handoff_s: ``next()`` on a ready batch.
+        transfer_s: copying a batch to the device.
+        cores_busy: share of the allowed cores that the process used while input and step ran together.
+        holds_gil: the pipeline runs Python that holds the interpreter lock.
+    """
+
+    has_step: bool
+    eager: bool = False
+    opaque: bool = False
+    host_share: float = 0.0
+    dispatch_floor_s: float = 0.0
+    handoff_s: float = 0.0
+    transfer_s: float = 0.0
+    cores_busy: float | None = None
+    holds_gil: bool = False
+
+
+SATURATED = 0.80
+"""Share of the allowed cores above which input and step compete for them."""
+NOTICEABLE = 0.03
+"""A step must be this much slower beside the input than alone before it is called contention."""
+
+
+def attribute(means: Means, facts: StepFacts) -> dict[str, FloatArray]:
+    """Seconds per step by part (:data:`PARTS`); without the residual they add up to ``wait_s + step_s``."""
+    zero = np.zeros_like(means.wall_s)
+    parts = dict.fromkeys(PARTS, zero)
+    parts["residual"] = means.wall_s - means.wait_s - means.step_s
+    if not facts.has_step and not means.emulated_s.any():
+        return parts | {"input": means.wait_s}
+
+    floor = np.minimum(means.wait_s, facts.handoff_s)
+    waited, worked = means.wait_s - floor, np.maximum(means.step_s - means.compile_s, 0.0)
+    host = _host(means, facts, worked)
+    inflated, delayed = _contention(means, facts, waited, worked, host)
+    left = worked - host - inflated
+    dispatch = np.clip(_dispatch(means, facts, host), 0.0, np.maximum(left - means.emulated_s, 0.0))
+    transfer = np.minimum(facts.transfer_s, left - dispatch)
+    return parts | {
+        "input": waited - delayed,
+        "dispatch": dispatch + floor,
+        "compute": left - dispatch - transfer,
+        "compile": means.step_s - worked,
+        "host": host,
+        "transfer": transfer,
+        "contention": inflated + delayed,
+    }
+
+
+def verdicts(parts: dict[str, FloatArray], wall_s: FloatArray) -> npt.NDArray[np.str_]:
+    """The bottleneck of each resample: the largest avoidable part, if it is 10 % of the step, else ``compute``."""
+    losses = np.stack([parts[name] for name in AVOIDABLE])
+    largest = losses.argmax(axis=0)
+    limiting = losses.max(axis=0) >= THRESHOLD * wall_s
+    return np.where(limiting, np.array(AVOIDABLE)[largest], "compute")
+
+
+def _host(means: Means, facts: StepFacts, worked: FloatArray) -> FloatArray:
+    """Time for work between the device's steps: all of the step for an eager or opaque one, else outside its functions."""
+    base = worked - means.emulated_s if facts.eager or facts.opaque else np.minimum(means.outside_s, worked)
+    return np.clip(facts.host_share * base, 0.0, None)
+
+
+def _contention(
+    means: Means, facts: StepFacts, waited: FloatArray, worked: FloatArray, host: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """How much slower step and input are for running at once: (inside the step, inside ``next()``), seconds.
+
+    Only where they do compete: the cores are busy, or both need the interpreter lock. A wait that the pipeline alone
+    would cause as well (its own time beyond the step's) is the input's.
+    """
+    zero = np.zeros_like(worked)
+    saturated = facts.cores_busy is not None and facts.cores_busy >= SATURATED
+    if means.alone_s is None or not (saturated or facts.holds_gil):
+        return zero, zero
+    excess = worked - means.alone_s
+    inflated = np.where(excess >= NOTICEABLE * means.alone_s, np.clip(excess, 0.0, None), 0.0)
+    inflated = np.minimum(inflated, np.maximum(worked - host - means.emulated_s, 0.0))
+    if means.input_alone_s is None or not saturated:
+        return inflated, zero
+    expected = np.maximum(means.input_alone_s - means.alone_s, 0.0)
+    return inflated, np.clip(waited - expected, 0.0, waited)
+
+
+def _dispatch(means: Means, facts: StepFacts, host: FloatArray) -> FloatArray:
+    """What compiling the step would save, or the least that launching its ops costs where that was not measured."""
+    if not facts.eager:
+        return np.zeros_like(host)
+    if means.compiled_gain_s is None:
+        return np.full_like(host, facts.dispatch_floor_s)
+    return np.maximum(means.compiled_gain_s - host, 0.0)

@@ -1,0 +1,82 @@
+"""Readings beside the steps, cut to the steps and summed up: pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from xttsbench.records.readings import GpuReadings, HostReadings, Readings
+
+
+def summarise(readings: Readings, start_ns: int, end_ns: int, steps: int) -> dict[str, Any]:
+    """Numbers of the samples between two times on the clock of the steps; what was not read is in ``unmeasured``.
+
+    Args:
+        readings: as taken beside a trial.
+        start_ns, end_ns: first and last moment of the steps, ``perf_counter_ns``.
+        steps: how many steps ended in between.
+    """
+    summary: dict[str, Any] = {"unmeasured": dict(readings.unmeasured)}
+    if readings.host is None:
+        summary["unmeasured"]["host"] = readings.unmeasured.get("host", "not sampled")
+    else:
+        summary["host"] = _host(readings.host, start_ns, end_ns, steps)
+        summary["unmeasured"] |= {f"host.{name}": why for name, why in readings.host.unmeasured.items()}
+    summary["gpus"] = [_gpu(gpu, start_ns, end_ns) for gpu in readings.gpus]
+    return summary
+
+
+def _host(host: HostReadings, start_ns: int, end_ns: int, steps: int) -> dict[str, Any]:
+    t_ns = np.asarray(host.t_ns, dtype=np.int64)
+    inside = np.flatnonzero((t_ns >= start_ns) & (t_ns <= end_ns))
+    found: dict[str, Any] = {"samples": len(inside), "thread_group_cpu_s": host.thread_group_cpu_s}
+    if len(inside) < 2:
+        return found
+    first, last = int(inside[0]), int(inside[-1])
+    seconds = (host.t_ns[last] - host.t_ns[first]) / 1e9
+    steps_inside = steps * seconds / max((end_ns - start_ns) / 1e9, 1e-9)
+    if host.cpu_s:
+        used = host.cpu_s[last] - host.cpu_s[first]
+        found |= {"cpus_used": used / seconds, "cpu_s_per_step": used / steps_inside if steps_inside else None}
+    if host.rss_bytes:
+        found["rss_bytes_max"] = max(host.rss_bytes[first : last + 1])
+    for name in ("major_faults", "read_bytes"):
+        values = getattr(host, name)
+        if values:
+            found[f"{name}_per_step"] = (values[last] - values[first]) / steps_inside if steps_inside else None
+    if host.machine_busy:
+        found["machine_busy"] = float(np.mean(host.machine_busy[first : last + 1]))
+    return found
+
+
+def _gpu(gpu: GpuReadings, start_ns: int, end_ns: int) -> dict[str, Any]:
+    t_ns = np.asarray(gpu.utilization_t_ns, dtype=np.int64)
+    busy = np.asarray(gpu.utilization, dtype=np.float64)[(t_ns >= start_ns) & (t_ns <= end_ns)]
+    inside = [index for index, t in enumerate(gpu.t_ns) if start_ns <= t <= end_ns]
+
+    def of(values: tuple[int | None, ...] | tuple[float | None, ...]) -> list[float]:
+        return [float(value) for index in inside if index < len(values) and (value := values[index]) is not None]
+
+    reasons = 0
+    for reason in of(gpu.throttle_reasons):
+        reasons |= int(reason)
+    return {
+        "index": gpu.index,
+        "name": gpu.name,
+        "utilization": float(busy.mean()) if len(busy) else None,
+        "utilization_p5": float(np.quantile(busy, 0.05)) if len(busy) else None,
+        "utilization_p95": float(np.quantile(busy, 0.95)) if len(busy) else None,
+        "memory_used_bytes_max": max(of(gpu.memory_used_bytes), default=None),
+        "memory_total_bytes": gpu.memory_total_bytes,
+        "sm_clock_mhz": _mean(of(gpu.sm_clock_mhz)),
+        "throttle_reasons": reasons if inside else None,
+        "pcie_rx_bytes_per_s": _mean(of(gpu.pcie_rx_bytes_per_s)),
+        "pcie_tx_bytes_per_s": _mean(of(gpu.pcie_tx_bytes_per_s)),
+        "power_w": _mean(of(gpu.power_w)),
+        "unmeasured": gpu.unmeasured,
+    }
+
+
+def _mean(values: list[float]) -> float | None:
+    return float(np.mean(values)) if values else None

@@ -1,0 +1,74 @@
+"""The Python door: ``xttsbench.diagnose(target) -> Report``."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from xttsbench.errors import TargetError, XttsbenchError
+from xttsbench.records.report import Report
+
+
+def diagnose(
+    target: str | Callable[..., Any],
+    *,
+    kwargs: dict[str, Any] | None = None,
+    accelerator: str = "real",
+    steps: int | None = None,
+    budget_s: float = 300.0,
+    out: str | Path | None = None,
+) -> Report:
+    """Find out what limits the step of a target; the run's directory is written as by ``xttsbench diagnose``.
+
+    Args:
+        target: ``"module:callable"``, ``"file.py:callable"``, or a callable that a fresh process can import by the
+            module and the name it was defined with.
+        kwargs: keyword arguments for the callable.
+        accelerator: ``"real"``, ``"emulated:MS"`` or ``"emulated:FILE"``.
+        steps: steps to measure at most.
+        budget_s: seconds for everything.
+        out: directory of the run.
+
+    Returns:
+        The report, whatever the verdict; an inconclusive one too.
+
+    Raises:
+        TargetError: the target cannot be rebuilt in a fresh process, or is wrong.
+        XttsbenchError: nothing was measured, or the target raised.
+    """
+    from xttsbench.workflows.diagnose import Request
+    from xttsbench.workflows.diagnose import diagnose as run
+    from xttsbench.workflows.outcome import DONE, INCONCLUSIVE
+
+    name = target if isinstance(target, str) else importable_name(target)
+    outcome = run(
+        Request(
+            target=name,
+            kwargs=kwargs or {},
+            accelerator=accelerator,
+            steps=steps,
+            budget_s=budget_s,
+            out=Path(out) if out is not None else None,
+            command=f"xttsbench.diagnose({name!r})",
+        )
+    )
+    if outcome.exit_code not in (DONE, INCONCLUSIVE):
+        raise XttsbenchError(outcome.message or f"the diagnosis ended with code {outcome.exit_code}")
+    return outcome.report
+
+
+def importable_name(target: Callable[..., Any]) -> str:
+    """``file.py:callable`` of a function that a fresh process can find again.
+
+    Raises:
+        TargetError: it is local to another function, a lambda, or has no source file.
+    """
+    name = getattr(target, "__qualname__", "")
+    path = inspect.getsourcefile(target) if inspect.isfunction(target) or inspect.isclass(target) else None
+    if not name or "<" in name or path is None:
+        raise TargetError(
+            f"{target!r} cannot be imported by a fresh process; pass a function of a module, or its 'module:name'."
+        )
+    return f"{path}:{name}"

@@ -1,0 +1,70 @@
+"""What the command line prints, and where: results on standard output, everything else on standard error."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from xttsbench.workflows.outcome import Outcome
+
+
+def say(text: str) -> None:
+    """One line on standard error; control characters of whatever is quoted in it are made visible."""
+    printable = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    print(printable, file=sys.stderr, flush=True)
+
+
+def show(outcome: Outcome, *, as_json: bool) -> None:
+    """Print the report: the record under ``--json``, else the console rendering."""
+    if as_json:
+        sys.stdout.write(outcome.report.model_dump_json(indent=2) + "\n")
+    else:
+        import shutil
+
+        from xttsbench.reporting.console import render
+
+        color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+        width = min(shutil.get_terminal_size((100, 24)).columns, 120)
+        sys.stdout.write(render(outcome.report, width=width, color=color))
+    sys.stdout.flush()
+    for warning in outcome.warnings:
+        say(f"Warning: {warning}")
+    say(f"Report: {outcome.directory}/report.html (and report.json, report.md, plots/)")
+    if outcome.message:
+        say(outcome.message)
+
+
+class Lines:
+    """Progress as plain lines, or as one line that is rewritten on a terminal."""
+
+    def __init__(self) -> None:
+        self._terminal = sys.stderr.isatty()
+        self._label = ""
+        self._shown = 0.0
+
+    def trial(self, name: str, spent_s: float, budget_s: float) -> None:
+        """Announce a trial."""
+        self._label = f"[{spent_s:3.0f} s of {budget_s:.0f}] {name}"
+        self._write(self._label, final=not self._terminal)
+
+    def step(self, phase: str, steps: int) -> None:
+        """Show the phase and the steps, at most five times a second and on a terminal only."""
+        now = time.monotonic()
+        if self._terminal and now - self._shown > 0.2:
+            self._shown = now
+            self._write(f"{self._label}: {phase}, {steps} steps", final=False)
+
+    def done(self, name: str, status: str, seconds: float) -> None:
+        """Close the line of a trial that did not end well; the others are replaced by the next."""
+        if status != "ok":
+            self._write(f"{name} ended as {status} after {seconds:.1f} s", final=True)
+        elif self._terminal:
+            self._write("", final=False)
+
+    def _write(self, text: str, *, final: bool) -> None:
+        start = "\r\x1b[2K" if self._terminal else ""
+        sys.stderr.write(start + text + ("\n" if final else ""))
+        sys.stderr.flush()

@@ -1,0 +1,62 @@
+"""One exception tree; every message says what happened, where, with which value, and what to do next.
+
+::
+
+    XttsbenchError            exit code 1, a fault of ours unless a subclass says otherwise
+    |-- UsageError            2, the command line is wrong
+    |-- NothingMeasuredError  4, no element came or no step ended
+    |-- InvalidInputError     5, a scenario, recipe, data set or target is unusable
+    |   `-- TargetError       5, the target is missing, malformed, of the wrong type, or raised
+    |-- JournalError          5, a run's directory cannot be read
+    `-- HelperError           1, the helper process could not be started
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+__all__ = [
+    "HelperError",
+    "InvalidInputError",
+    "JournalError",
+    "NothingMeasuredError",
+    "TargetError",
+    "UsageError",
+    "XttsbenchError",
+]
+
+
+class XttsbenchError(Exception):
+    """Base of all errors that this package raises on purpose."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class UsageError(XttsbenchError):
+    """The command line is wrong: an unknown value, a taken directory."""
+
+    exit_code = 2
+
+
+class NothingMeasuredError(XttsbenchError):
+    """No element came from the dataset, or no step ended."""
+
+    exit_code = 4
+
+
+class InvalidInputError(XttsbenchError):
+    """A scenario, recipe, data set or target is missing, malformed, of the wrong type, or raises."""
+
+    exit_code = 5
+
+
+class TargetError(InvalidInputError):
+    """The target cannot be imported, is not callable, returns something else, or raised."""
+
+
+class JournalError(InvalidInputError):
+    """A run's directory is missing, torn in the middle, or of another schema version."""
+
+
+class HelperError(XttsbenchError):
+    """The helper process that forks the trials could not be started."""

@@ -1,0 +1,105 @@
+"""``--accelerator``: the real device, or an emulated one given as milliseconds or as a file of recorded step times."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any, Final
+
+from xttsbench.errors import InvalidInputError, UsageError
+from xttsbench.execution import journal
+from xttsbench.records.plan import Accelerator
+
+_MOST_MS: Final = 600_000.0
+_MOST_TIMES: Final = 20_000
+_FORMS: Final = "real, emulated:MS (milliseconds a step) or emulated:FILE (recorded step times)"
+
+
+def parse_accelerator(text: str) -> Accelerator:
+    """Read the option.
+
+    A file holds milliseconds: one number a line, or a JSON list of them; or it is a run's directory (or its
+    ``trials.jsonl``), whose steps alone are replayed.
+
+    Raises:
+        UsageError: neither ``real`` nor ``emulated:`` with a number or a file.
+        InvalidInputError: the file holds something else.
+    """
+    if text == "real":
+        return Accelerator()
+    kind, separator, value = text.partition(":")
+    if kind != "emulated" or not separator or not value:
+        raise UsageError(f"--accelerator {text!r}: use {_FORMS}.")
+    try:
+        milliseconds = float(value)
+    except ValueError:
+        return _recorded(value)
+    if not (math.isfinite(milliseconds) and 0 < milliseconds <= _MOST_MS):
+        raise UsageError(f"--accelerator {text!r}: the milliseconds must be above 0 and at most {_MOST_MS:g}.")
+    return Accelerator(
+        kind="emulated", label=f"emulated accelerator, {milliseconds:g} ms a step", step_times_ms=(milliseconds,)
+    )
+
+
+def _recorded(value: str) -> Accelerator:
+    path = Path(value).expanduser()
+    if not path.exists():
+        raise UsageError(f"--accelerator emulated:{value}: {value!r} is neither a number nor a file; use {_FORMS}.")
+    times = _from_run(path) if path.is_dir() or path.name == journal.NAME else _from_numbers(path)
+    good = [time for time in times if math.isfinite(time) and 0 < time <= _MOST_MS]
+    if not good or len(good) < len(times):
+        bad = next((time for time in times if time not in good), None)
+        found = f"it holds {bad!r}" if bad is not None else "it holds none"
+        raise InvalidInputError(
+            f"{path}: step times must be milliseconds above 0 and at most {_MOST_MS:g}, and {found}."
+        )
+    good = good[:_MOST_TIMES]
+    return Accelerator(
+        kind="emulated",
+        label=f"emulated accelerator, {len(good)} recorded step times, mean {sum(good) / len(good):.3g} ms",
+        step_times_ms=tuple(good),
+        source=str(path),
+    )
+
+
+def _from_run(path: Path) -> list[float]:
+    trials = journal.read(path if path.is_dir() else path.parent)
+    segments = [segment for trial in trials if (segment := trial.segment("step_only")) is not None]
+    return [ns / 1e6 for segment in segments for ns in segment.columns.get("step_ns", ())[segment.warmup_steps :]]
+
+
+def _from_numbers(path: Path) -> list[float]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInputError(f"{path} cannot be read as text: {error}.") from error
+    if text.lstrip().startswith(("[", "{")):
+        return _numbers_of(_json(path, text), path)
+    times = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        cell = line.partition("#")[0].strip().rstrip(",;")
+        if not cell:
+            continue
+        try:
+            times.append(float(cell))
+        except ValueError:
+            raise InvalidInputError(
+                f"{path}, line {number}: {cell[:40]!r} is not a number of milliseconds; write one number a line."
+            ) from None
+    return times
+
+
+def _json(path: Path, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise InvalidInputError(f"{path} is not JSON ({error}); write a list of milliseconds.") from error
+
+
+def _numbers_of(value: Any, path: Path) -> list[float]:
+    if isinstance(value, dict):
+        value = value.get("step_times_ms")
+    if not isinstance(value, list) or not all(isinstance(v, int | float) and not isinstance(v, bool) for v in value):
+        raise InvalidInputError(f"{path}: expected a JSON list of milliseconds, or {{'step_times_ms': [...]}}.")
+    return [float(v) for v in value]

@@ -1,0 +1,79 @@
+"""A trial's record while it comes in, message by message, so that what arrived outlives the trial's end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import ValidationError
+
+from xttsbench.records.readings import Readings
+from xttsbench.records.trial import Segment, TrialError, TrialRecord, TrialSpec, TrialStatus
+
+
+class Collected:
+    """Builds a :class:`TrialRecord` from the child's messages."""
+
+    def __init__(self, spec: TrialSpec) -> None:
+        self._spec = spec
+        self._columns: dict[str, dict[str, list[int]]] = {}
+        self._warmup: dict[str, int] = {}
+        self._parts: dict[str, Any] = {}
+        self._notes: list[str] = []
+        self.phase = "fork"
+        self.status: TrialStatus = "ok"
+        self.cause: str | None = None
+        self.error: dict[str, Any] | None = None
+        self.done = False
+
+    @property
+    def steps(self) -> int:
+        """Steps that have arrived, over all segments."""
+        return sum(len(columns.get("wall_ns", ())) for columns in self._columns.values())
+
+    def take(self, message: dict[str, Any]) -> None:
+        """Take one message of the child (see :class:`xttsbench.worker.channel.Channel`)."""
+        if "phase" in message:
+            self.phase = message["phase"]
+        elif "rows" in message:
+            columns = self._columns.setdefault(message["rows"], {})
+            for name, values in message["columns"].items():
+                columns.setdefault(name, []).extend(values)
+        elif "warmup" in message:
+            self._warmup[message["segment"]] = message["warmup"]
+        elif "part" in message:
+            self._parts[message["part"]] = message["value"]
+        elif "note" in message:
+            self._notes.append(message["note"])
+        elif "traces" in message:
+            self._parts["traces"] = message["traces"]
+        elif "status" in message:
+            self.status, self.cause, self.error = message["status"], message.get("cause"), message.get("error")
+        elif "done" in message:
+            self.done = True
+
+    def record(self, *, started_utc: str, duration_s: float, readings: Readings) -> TrialRecord:
+        """The journal line, with everything that has arrived."""
+        segments = [
+            Segment(
+                name=name,
+                columns={column: tuple(values) for column, values in columns.items()},
+                warmup_steps=min(self._warmup.get(name, 0), len(columns.get("wall_ns", ()))),
+            )
+            for name, columns in self._columns.items()
+        ]
+        fields: dict[str, Any] = {
+            "spec": self._spec,
+            "status": self.status,
+            "cause": self.cause,
+            "error": TrialError(**self.error) if self.error else None,
+            "started_utc": started_utc,
+            "duration_s": duration_s,
+            "segments": tuple(segments),
+            "readings": readings,
+            "notes": tuple(dict.fromkeys(self._notes)),
+        }
+        try:
+            return TrialRecord.model_validate(fields | self._parts)
+        except ValidationError as error:
+            # A part that does not fit must not cost the samples.
+            return TrialRecord(**fields | {"notes": (*fields["notes"], f"parts were dropped: {error}")})

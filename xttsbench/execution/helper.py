@@ -1,0 +1,139 @@
+"""The helper process seen from the parent: started with an environment, asked for a fork per trial, ended for good."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any
+
+from xttsbench.errors import HelperError
+
+_START_S = 180.0
+"""Importing TensorFlow takes 4-7 s on two cores; a cold disk can take much longer."""
+
+
+class Helper:
+    """A process that has imported TensorFlow and forks trials; use it as a context manager.
+
+    Args:
+        environment: variables set on top of this process's own, for this helper and its trials.
+        print_to_stderr: send what targets print to standard error (under ``--json``), else it goes through.
+
+    Raises:
+        HelperError: it did not start (on entering).
+    """
+
+    def __init__(self, *, environment: Mapping[str, str] | None = None, print_to_stderr: bool = False) -> None:
+        self._environment = dict(environment or {})
+        self._print_to_stderr = print_to_stderr
+        self._process: subprocess.Popen[bytes] | None = None
+        self.control: socket.socket | None = None
+        self._buffer = b""
+
+    @property
+    def pid(self) -> int:
+        """Process id of the helper."""
+        if self._process is None:
+            raise HelperError("the helper process is not running.")
+        return self._process.pid
+
+    def __enter__(self) -> Helper:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "xttsbench.worker", str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=sys.stderr.fileno() if self._print_to_stderr else None,
+                env=self._environ(),
+                start_new_session=True,  # Ctrl-C is the parent's to handle
+            )
+        self.control = ours
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.control is not None:
+            self.control.close()  # the helper kills its trial, if any, and ends
+        if self._process is not None:
+            try:
+                self._process.wait(timeout=2)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+
+    def wait_ready(self) -> None:
+        """Block until TensorFlow is imported; trials asked for earlier simply wait.
+
+        Raises:
+            HelperError: the helper ended instead, or took longer than three minutes.
+        """
+        event = self.next_event(_START_S)
+        if event is None or event.get("event") != "ready":
+            if self._process is not None:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._process.wait(timeout=1)
+            code = self._process.returncode if self._process else None
+            raise HelperError(
+                f"The helper process did not start (exit code {code}); its own message is above. "
+                f"Check that 'import tensorflow' works in {sys.executable}."
+            )
+
+    def fork(self, connection: socket.socket) -> int:
+        """Fork a trial that talks over ``connection``; returns its process id.
+
+        Raises:
+            HelperError: the helper is gone.
+        """
+        if self.control is None:
+            raise HelperError("the helper process is not running.")
+        try:
+            socket.send_fds(self.control, [b"fork"], [connection.fileno()])
+        except OSError as error:
+            raise HelperError(f"The helper process is gone ({error}).") from error
+        event = self.next_event(30.0)
+        if event is None or event.get("event") != "forked":
+            raise HelperError("The helper process did not fork a trial within 30 s; it was killed or is stuck.")
+        return int(event["pid"])
+
+    def next_event(self, timeout_s: float) -> dict[str, Any] | None:
+        """The next message of the helper, or ``None`` when none came in time or the helper is gone."""
+        if self.control is None:
+            return None
+        while b"\n" not in self._buffer:
+            ready, _, _ = select.select([self.control], [], [], timeout_s)
+            if not ready:
+                return None
+            try:
+                data = self.control.recv(65536)
+            except OSError:
+                return None
+            if not data:
+                return None
+            self._buffer += data
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        message: dict[str, Any] = json.loads(line)
+        return message
+
+    def _environ(self) -> dict[str, str]:
+        environ = dict(os.environ)
+        # TensorFlow's start-up notices would bury the report; whoever wants them sets the variable.
+        environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+        environ.update(self._environment)
+        return environ
+
+
+def kill_group(pid: int) -> None:
+    """Kill a trial and everything in its process group."""
+    for kill in (os.killpg, os.kill):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            kill(pid, signal.SIGKILL)

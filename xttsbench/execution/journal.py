@@ -1,0 +1,68 @@
+"""``trials.jsonl``: an append-only journal, one line per trial with every sample, on disk before the next trial starts."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Final
+
+from pydantic import ValidationError
+
+from xttsbench.errors import JournalError
+from xttsbench.records.base import SCHEMA_VERSION
+from xttsbench.records.trial import TrialRecord
+
+NAME: Final = "trials.jsonl"
+
+
+def append(directory: Path, record: TrialRecord) -> None:
+    """Append one trial and flush it to the disk.
+
+    Raises:
+        JournalError: the journal cannot be written (a full disk, a directory that went away).
+    """
+    path = directory / NAME
+    try:
+        with path.open("ab") as journal:
+            journal.write(record.model_dump_json().encode() + b"\n")
+            journal.flush()
+            os.fsync(journal.fileno())
+    except OSError as error:
+        raise JournalError(
+            f"The journal {path} cannot be written: {error.strerror or error}. Free some space or choose another --out."
+        ) from error
+
+
+def read(directory: Path) -> list[TrialRecord]:
+    """All whole trials of a journal; a torn last line, from a kill while it was written, is left out.
+
+    Raises:
+        JournalError: there is no journal, a line in the middle is not a trial, or the schema is another version's.
+    """
+    path = directory / NAME
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise JournalError(
+            f"No journal at {path} ({error.strerror or error}). Name a run's directory, e.g. one under reports/."
+        ) from error
+    records = []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            records.append(_parse(line))
+        except (ValueError, ValidationError) as error:
+            if number == len(lines):  # no newline after it: torn
+                continue
+            reason = str(error).splitlines()[0]
+            raise JournalError(f"{path}, line {number} is not a trial of schema {SCHEMA_VERSION}: {reason}") from error
+    return records
+
+
+def _parse(line: bytes) -> TrialRecord:
+    version = json.loads(line).get("schema_version")
+    if version != SCHEMA_VERSION:
+        raise ValueError(f"schema_version is {version!r}; this version reads {SCHEMA_VERSION}")
+    return TrialRecord.model_validate_json(line)

@@ -1,0 +1,106 @@
+"""A run's own directory: made once, never shared with anything else, every small file written whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from xttsbench.errors import JournalError, UsageError
+from xttsbench.records.base import SCHEMA_VERSION
+from xttsbench.records.plan import RunPlan
+
+PLAN: Final = "plan.json"
+ENVIRONMENT: Final = "environment.json"
+PROFILE: Final = "profile"
+
+
+def make_run_directory(out: Path | None, name: str, now: datetime, *, under: Path | None = None) -> Path:
+    """Make the directory of a run and return it; without ``out``, ``reports/<UTC time>-<name>/`` under ``under``.
+
+    Raises:
+        UsageError: ``out`` is a file or holds something already, or cannot be made.
+    """
+    if out is None:
+        stem = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[:60] or "run"
+        root = (under or Path.cwd()) / "reports"
+        out = root / f"{now:%Y%m%dT%H%M%SZ}-{stem}"
+        for attempt in range(2, 100):
+            if not out.exists():
+                break
+            out = root / f"{now:%Y%m%dT%H%M%SZ}-{stem}-{attempt}"
+    try:
+        if out.exists() and not out.is_dir():
+            raise UsageError(f"--out {str(out)!r} is a file; name a directory that is empty or does not exist.")
+        out.mkdir(parents=True, exist_ok=True)
+        taken = next(out.iterdir(), None)
+    except OSError as error:
+        raise UsageError(f"--out {str(out)!r} cannot be made: {error.strerror or error}. Name another one.") from error
+    if taken is not None:
+        raise UsageError(
+            f"--out {str(out)!r} holds {taken.name!r} already, and a run needs a directory of its own. "
+            "Name one that is empty or does not exist."
+        )
+    return out
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write JSON atomically: a reader sees the old file or the new one, whole."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump(value, file, indent=2, ensure_ascii=False)
+            file.write("\n")
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).chmod(0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def read_plan(directory: Path) -> RunPlan:
+    """The plan of a run.
+
+    Raises:
+        JournalError: it is missing, malformed, or of another schema version.
+    """
+    path = directory / PLAN
+    value = _read_json(path)
+    version = value.get("schema_version") if isinstance(value, dict) else None
+    if version != SCHEMA_VERSION:
+        raise JournalError(f"{path}: schema_version is {version!r}; this version reads {SCHEMA_VERSION}.")
+    try:
+        return RunPlan.model_validate(value)
+    except ValidationError as error:
+        raise JournalError(f"{path} is not the plan of a run: {str(error).splitlines()[0]}.") from error
+
+
+def read_environment(directory: Path) -> dict[str, Any]:
+    """The environment of a run.
+
+    Raises:
+        JournalError: it is missing or malformed.
+    """
+    value = _read_json(directory / ENVIRONMENT)
+    if not isinstance(value, dict):
+        raise JournalError(f"{directory / ENVIRONMENT} does not hold an object.")
+    return value
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise JournalError(
+            f"{path} cannot be read ({error.strerror or error}); name a run's directory, e.g. one under reports/."
+        ) from error
+    except ValueError as error:
+        raise JournalError(f"{path} is not JSON ({error}).") from error

@@ -1,0 +1,150 @@
+"""One trial from the parent: fork, feed, read its pipe, watch its limits and its readings, and name how it ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from xttsbench.execution.collected import Collected
+from xttsbench.execution.helper import Helper, kill_group
+from xttsbench.execution.limits import Limits
+from xttsbench.records.readings import Readings
+from xttsbench.records.trial import TrialRecord, TrialSpec
+
+Progress = Callable[[str, int], None]
+"""Called with the phase and the steps so far."""
+
+
+class Monitor(Protocol):
+    """Readings beside a trial, taken from the parent's own loop (see :mod:`xttsbench.probes.monitor`)."""
+
+    def due(self, now_ns: int) -> float:
+        """Seconds until the next sample."""
+
+    def tick(self, now_ns: int) -> None:
+        """Take a sample if one is due."""
+
+    def readings(self) -> Readings:
+        """Everything read so far."""
+
+
+def run_trial(
+    spec: TrialSpec,
+    helper: Helper,
+    limits: Limits,
+    *,
+    monitor: Callable[[int], Monitor] | None = None,
+    progress: Progress | None = None,
+) -> TrialRecord:
+    """Run one trial to its end, whatever that is; everything that arrived is in the record.
+
+    ``monitor`` is called with the process id and gives the readings. On ``KeyboardInterrupt`` the trial is killed and
+    the record has the status ``interrupted``: the caller decides what to do next.
+
+    Raises:
+        HelperError: the helper is gone before the trial began.
+    """
+    collected = Collected(spec)
+    started_utc, began = datetime.now(UTC).isoformat(timespec="milliseconds"), time.monotonic()
+    ours, theirs = socket.socketpair()
+    with ours:
+        with theirs:
+            pid = helper.fork(theirs)
+        watching = monitor(pid) if monitor else None
+        try:
+            ours.sendall(spec.model_dump_json().encode() + b"\n")
+            _follow(ours, collected, limits, watching, progress)
+        except KeyboardInterrupt:
+            collected.status, collected.cause = "interrupted", f"interrupted in phase {collected.phase!r}"
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # it ended: the wait status tells how
+        if not collected.done:
+            # Left alone a moment where the pipe closed by itself, so that its own end is what we see.
+            _end(pid, helper, collected, patient=collected.status == "ok")
+        else:
+            _end(pid, helper, collected, patient=True)
+    return collected.record(
+        started_utc=started_utc,
+        duration_s=time.monotonic() - began,
+        readings=watching.readings() if watching else Readings(),
+    )
+
+
+def _follow(
+    connection: socket.socket, collected: Collected, limits: Limits, monitor: Monitor | None, progress: Progress | None
+) -> None:
+    """Read messages until the trial says that it is done, closes its pipe, or breaks a limit."""
+    began = heard = time.monotonic()
+    buffer = b""
+    while not collected.done:
+        now = time.monotonic()
+        if now - began > limits.time_s:
+            collected.status = "time_limit"
+            collected.cause = f"still in phase {collected.phase!r} after its time limit of {limits.time_s:.0f} s"
+            return
+        if now - heard > limits.stall_s:
+            collected.status = "stalled"
+            collected.cause = (
+                f"no step ended and nothing was heard for {limits.stall_s:.0f} s in phase {collected.phase!r}"
+            )
+            return
+        timeout = min(began + limits.time_s - now, heard + limits.stall_s - now)
+        if monitor is not None:
+            monitor.tick(time.perf_counter_ns())
+            timeout = min(timeout, monitor.due(time.perf_counter_ns()))
+        ready, _, _ = select.select([connection], [], [], max(timeout, 0.0))
+        if not ready:
+            continue
+        data = connection.recv(1 << 18)
+        if not data:
+            return
+        heard = time.monotonic()
+        buffer += data
+        *lines, buffer = buffer.split(b"\n")
+        for line in lines:
+            collected.take(_message(line))
+        if progress is not None:
+            progress(collected.phase, collected.steps)
+
+
+def _message(line: bytes) -> dict[str, Any]:
+    """A message of the child; a torn one, from a child that died while writing, is empty."""
+    try:
+        message = json.loads(line)
+    except ValueError:
+        return {}
+    return message if isinstance(message, dict) else {}
+
+
+def _end(pid: int, helper: Helper, collected: Collected, *, patient: bool) -> None:
+    """End the trial's process group, learn its wait status from the helper, and name the end where it was unexpected."""
+    event = helper.next_event(2.0) if patient else None
+    died_by_itself = event is not None
+    kill_group(pid)  # what the target started and left behind goes with it
+    if event is None:
+        event = helper.next_event(5.0)
+    if collected.done or collected.status != "ok":
+        return
+    status = event.get("status") if event else None
+    if not died_by_itself:
+        collected.status, collected.cause = "exited", f"closed its pipe in phase {collected.phase!r} and did not end"
+    elif isinstance(status, int) and os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        name = signal.Signals(number).name if number in signal.valid_signals() else str(number)
+        collected.status = "killed"
+        collected.cause = f"killed by {name} in phase {collected.phase!r}"
+        if number == signal.SIGKILL:
+            collected.cause += "; the kernel kills so when memory runs out (see its memory in the readings)"
+    else:
+        code = os.waitstatus_to_exitcode(status) if isinstance(status, int) else None
+        collected.status = "exited"
+        collected.cause = f"the process ended with exit code {code} in phase {collected.phase!r}, without a word"
+
+

@@ -1,0 +1,153 @@
+"""Whether a Python function holds the interpreter lock, waits, or computes outside the lock: by experiment.
+
+Two questions, each answered with clocks that a busy machine does not upset. Does the calling thread wait? Wall time
+less processor time less the time it stood in the kernel's run queue (``/proc/.../schedstat``). Does it keep other
+Python threads out? A second thread sleeps and wakes all the while; what it lacks, beyond its naps, its own work and
+its time in the run queue, it spent waiting for the lock. Tried and dropped on two shared cores: scaling over two
+threads (1.1 to 1.9 for the same function), and a thread that spins instead of napping (the kernel puts both on one
+core, and the wait for the lock then looks like a wait for a processor). No TensorFlow here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from xttsbench.records.pipeline import GilClass
+
+MAJORITY: Final = 0.6
+"""Share of a call that one class must have; below it the answer is ``unknown``."""
+MIN_EVIDENCE_S: Final = 0.005
+"""Less time than this under observation holds too few naps to tell."""
+_SWITCH_INTERVAL_S: Final = 0.002
+"""Hand-over interval of the lock during the experiment (5 ms by default): the wait per nap in pure Python."""
+_NAP_S: Final = 0.0003
+"""Well under the interval, so that in a function that keeps the lock the napper's waits outweigh its naps."""
+_NAP_EXCESS_S: Final = 0.00006
+"""How much longer Linux lets a thread sleep than it asked (its timer slack is 50 microseconds)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """Where the time of a call went; the three add up to 1."""
+
+    blocks: float
+    holds: float
+    releases: float
+
+    def majority(self) -> GilClass:
+        """The class that has at least :data:`MAJORITY` of the time, else ``unknown``."""
+        if self.blocks >= MAJORITY:
+            return "blocks"
+        if self.holds >= MAJORITY:
+            return "holds"
+        return "releases" if self.releases >= MAJORITY else "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadClock:
+    """A reading of one thread's clocks, in seconds."""
+
+    wall_s: float
+    cpu_s: float
+    queued_s: float
+    """Ready to run but without a processor; 0 where the kernel does not tell (then a busy machine looks like waits)."""
+    asleep_s: float = 0.0
+    """Asleep of its own will; known of the experiment's own thread only."""
+
+    def __sub__(self, other: ThreadClock) -> ThreadClock:
+        """The time between two readings."""
+        return ThreadClock(
+            self.wall_s - other.wall_s,
+            self.cpu_s - other.cpu_s,
+            max(0.0, self.queued_s - other.queued_s),
+            self.asleep_s - other.asleep_s,
+        )
+
+    @property
+    def active_s(self) -> float:
+        """Time in which the thread ran or wanted to."""
+        return self.cpu_s + self.queued_s
+
+
+def read_clock(thread: threading.Thread | None = None) -> ThreadClock:
+    """The clocks of a thread of this process; the calling one by default."""
+    thread = thread or threading.current_thread()
+    if thread.ident is None or thread.native_id is None:
+        raise RuntimeError("A thread that has not been started has no clock.")
+    cpu_s = time.clock_gettime(time.pthread_getcpuclockid(thread.ident))
+    try:
+        fields = Path(f"/proc/self/task/{thread.native_id}/schedstat").read_text(encoding="ascii").split()
+        queued_s = int(fields[1]) / 1e9
+    except (OSError, IndexError, ValueError):  # no such file in this kernel
+        queued_s = 0.0
+    return ThreadClock(time.perf_counter(), cpu_s, queued_s)
+
+
+def measure_shares(
+    function: Callable[..., Any], arguments: Sequence[Sequence[Any]], *, calls: int = 8, max_s: float = 0.5
+) -> Shares | None:
+    """Call a function with recorded arguments and split its time; ``None`` with too little evidence.
+
+    At most ``calls`` calls are made, and none is begun after ``max_s``. Nothing else in the process should compute
+    meanwhile. What the function raises is raised.
+    """
+    if not arguments or calls < 1:
+        return None
+    with _Napper() as napper:
+        deadline = time.perf_counter() + max_s
+        nap_before, process_before, before = napper.read(), time.process_time(), read_clock()
+        for number in range(calls):
+            function(*arguments[number % len(arguments)])
+            if time.perf_counter() > deadline:
+                break
+        spent = read_clock() - before
+        process_s, napped = time.process_time() - process_before, napper.read() - nap_before
+    if spent.wall_s - spent.queued_s < MIN_EVIDENCE_S:
+        return None
+    # Threads that the function itself started (a BLAS pool) compute for it while the caller waits for them.
+    helped_s = max(0.0, process_s - spent.cpu_s - napped.cpu_s)
+    blocks = min(1.0, max(0.0, spent.wall_s - spent.active_s - helped_s) / spent.wall_s)
+    # Queued time says nothing of the lock; a full hold lets one nap through per hand-over.
+    locked_s = max(0.0, napped.wall_s - napped.active_s - napped.asleep_s)
+    full = _SWITCH_INTERVAL_S / (_SWITCH_INTERVAL_S + _NAP_S + _NAP_EXCESS_S)
+    held = min(1.0 - blocks, locked_s / (locked_s + napped.asleep_s) / full)
+    return Shares(blocks=blocks, holds=held, releases=1.0 - blocks - held)
+
+
+class _Napper:
+    """A thread that naps and wakes, under a short switch interval; both end with the block."""
+
+    def __init__(self) -> None:
+        self._naps = 0
+        self._stop = False
+        self._interval = sys.getswitchinterval()
+        self._thread = threading.Thread(target=self._nap, name="xttsbench-napper", daemon=True)
+
+    def __enter__(self) -> Self:
+        sys.setswitchinterval(_SWITCH_INTERVAL_S)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop = True
+        self._thread.join()
+        sys.setswitchinterval(self._interval)
+
+    def read(self) -> ThreadClock:
+        """The napper's clocks, with the time that its naps took."""
+        return dataclasses.replace(read_clock(self._thread), asleep_s=self._naps * (_NAP_S + _NAP_EXCESS_S))
+
+    def _nap(self) -> None:
+        while not self._stop:
+            self._naps += 1
+            time.sleep(_NAP_S)

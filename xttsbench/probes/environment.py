@@ -1,0 +1,194 @@
+"""The machine and the software that a run was measured on, and the fingerprint that tells comparable runs from others.
+
+Versions come from the packages' metadata, so TensorFlow is never imported here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+from collections.abc import Mapping
+from dataclasses import asdict
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Final
+
+import psutil
+
+from xttsbench.probes.nvml import open_gpus
+from xttsbench.probes.quota import cpu_allowance, memory_limit_bytes
+
+PACKAGES: Final = (
+    "xttsbench",
+    "tensorflow",
+    "keras",
+    "numpy",
+    "scipy",
+    "protobuf",
+    "tensorboard",
+    "tensorboard-plugin-profile",
+    "ml-dtypes",
+    "nvidia-ml-py",
+    "nvidia-cuda-runtime-cu12",
+    "nvidia-cudnn-cu12",
+    "nvidia-nccl-cu12",
+    "psutil",
+)
+_OTHER_NAMES: Final = {"tensorflow": ("tensorflow-cpu", "tf-nightly", "intel-tensorflow")}
+_VARIABLE_PREFIXES: Final = ("TF_", "XLA_")
+_VARIABLES: Final = ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "KERAS_BACKEND", "NVIDIA_TF32_OVERRIDE")
+_SECRET_PREFIXES: Final = ("TF_TOKEN_", "TF_VAR_", "TF_CLI_")
+"""Terraform's variables share TensorFlow's prefix and may hold credentials; a report must not."""
+
+
+def environment(directory: str | Path = ".") -> dict[str, Any]:
+    """What ``environment.json`` holds: plain JSON values; ``unmeasured`` has the reason for each ``None`` or empty one.
+
+    ``directory`` is where the storage is looked at, by default the working directory. ``quota_cpus`` and
+    ``limit_bytes`` are ``None`` where no limit is set.
+    """
+    unmeasured: dict[str, str] = {}
+    found: dict[str, Any] = {
+        "os": _operating_system(),
+        "python": {"version": platform.python_version(), "implementation": platform.python_implementation()},
+        "packages": {name: _version(name) for name in PACKAGES},
+        "cpu": {
+            "model": _cpu_model(unmeasured),
+            "physical_cores": psutil.cpu_count(logical=False),
+            **asdict(cpu_allowance()),
+        },
+        "memory": {"total_bytes": psutil.virtual_memory().total, "limit_bytes": memory_limit_bytes()},
+        **_gpus(unmeasured),
+        "storage": _storage(Path(directory), unmeasured),
+        "variables": _variables(os.environ),
+    }
+    for name, version in found["packages"].items():
+        if version is None:
+            unmeasured[f"packages.{name}"] = "not installed"
+    if found["cpu"]["physical_cores"] is None:
+        unmeasured["cpu.physical_cores"] = "the operating system does not tell"
+    found["unmeasured"] = unmeasured
+    found["fingerprint"] = fingerprint(found)
+    return found
+
+
+def fingerprint(environment: Mapping[str, Any]) -> str:
+    """Sixteen hexadecimal digits (SHA-256) over what makes the times of two runs comparable.
+
+    That is: the processor's model, the processors of the machine, of the affinity mask and of the quota; the GPUs'
+    names, the driver, and where there is a GPU also which of them are visible (``CUDA_VISIBLE_DEVICES``); and the
+    version of TensorFlow. Left out on purpose is what varies without changing times much (kernel, memory, storage, the
+    GPU's serial number), so that equal machines of a cluster agree. Data set and code are not part of it: a
+    comparison adds its own.
+
+    Takes what :func:`environment` returned, also when it comes back from ``environment.json``; a missing part counts
+    as unknown.
+    """
+    cpu = environment.get("cpu", {})
+    gpus = [gpu.get("name") for gpu in environment.get("gpus", ())]
+    comparable = {
+        "cpu": [cpu.get(key) for key in ("model", "machine_cpus", "affinity_cpus", "quota_cpus")],
+        "gpus": gpus,
+        "gpu_driver": environment.get("gpu_driver"),
+        "visible_gpus": environment.get("variables", {}).get("CUDA_VISIBLE_DEVICES") if gpus else None,
+        "tensorflow": environment.get("packages", {}).get("tensorflow"),
+    }
+    return hashlib.sha256(json.dumps(comparable, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _operating_system() -> dict[str, Any]:
+    try:
+        distribution = platform.freedesktop_os_release().get("PRETTY_NAME")
+    except OSError:
+        distribution = None
+    return {
+        "system": platform.system(),
+        "distribution": distribution,
+        "kernel": platform.release(),
+        "architecture": platform.machine(),
+    }
+
+
+def _version(name: str) -> str | None:
+    for candidate in (name, *_OTHER_NAMES.get(name, ())):
+        try:
+            return metadata.version(candidate)
+        except metadata.PackageNotFoundError:
+            continue
+    return None
+
+
+def _cpu_model(unmeasured: dict[str, str], cpuinfo: Path = Path("/proc/cpuinfo")) -> str | None:
+    try:
+        lines = cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError as error:
+        unmeasured["cpu.model"] = f"/proc/cpuinfo cannot be read: {error.strerror}"
+        return None
+    fields = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
+    # 64-bit Arm has no model name, but numbers for the designer and the design.
+    arm = [fields[key] for key in ("CPU implementer", "CPU part") if key in fields]
+    model = fields.get("model name") or " ".join(arm)
+    if not model:
+        unmeasured["cpu.model"] = "/proc/cpuinfo names no model"
+        return None
+    return model
+
+
+def _gpus(unmeasured: dict[str, str]) -> dict[str, Any]:
+    probe, reason = open_gpus()
+    if probe is None:
+        unmeasured["gpus"] = unmeasured["gpu_driver"] = reason or "unknown"
+        return {"gpus": [], "gpu_driver": None}
+    readings = probe.readings()
+    driver = probe.driver_version
+    probe.close()
+    if driver is None:
+        unmeasured["gpu_driver"] = "NVML does not tell the driver's version"
+    for gpu in readings:
+        if gpu.memory_total_bytes is None:
+            unmeasured[f"gpus.{gpu.index}.memory_total_bytes"] = gpu.unmeasured.get("memory_total_bytes", "unknown")
+    return {
+        "gpus": [gpu.model_dump(include={"index", "name", "uuid", "memory_total_bytes"}) for gpu in readings],
+        "gpu_driver": driver,
+    }
+
+
+def _storage(directory: Path, unmeasured: dict[str, str]) -> dict[str, Any]:
+    """File system and device of the directory; ``rotational`` is true for a spinning disk."""
+    resolved = directory.resolve()
+    holding = [part for part in psutil.disk_partitions(all=True) if resolved.is_relative_to(part.mountpoint)]
+    # The innermost mount, and of several on one point the last, which hides the others.
+    mount = max(reversed(holding), key=lambda part: len(part.mountpoint), default=None)
+    if mount is None:
+        unmeasured["storage"] = "the directory's mount is not in the list of mounts"
+    device = resolved.stat().st_dev
+    block = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}")
+    rotational = _flag(block / "queue/rotational")
+    if rotational is None:
+        # A partition has no queue of its own; its disk is the directory above.
+        rotational = _flag(block.resolve().parent / "queue/rotational")
+    if rotational is None:
+        unmeasured["storage.rotational"] = "the file system is on no block device that the kernel describes"
+    return {
+        "filesystem": mount.fstype if mount else None,
+        "device": mount.device if mount else None,
+        "mount": mount.mountpoint if mount else None,
+        "rotational": rotational,
+    }
+
+
+def _flag(path: Path) -> bool | None:
+    try:
+        return path.read_text(encoding="utf-8").strip() == "1"
+    except OSError:
+        return None
+
+
+def _variables(variables: Mapping[str, str]) -> dict[str, str]:
+    return {
+        name: variables[name]
+        for name in sorted(variables)
+        if name in _VARIABLES or (name.startswith(_VARIABLE_PREFIXES) and not name.startswith(_SECRET_PREFIXES))
+    }

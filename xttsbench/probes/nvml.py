@@ -1,0 +1,292 @@
+"""NVIDIA GPUs through NVML's own bindings: utilization from the driver's sample buffer, memory, clocks, bus and power.
+
+The last value of the utilization says little about steps of milliseconds; the driver keeps a buffer of finer samples
+with their times, which are put on the clock of the steps here. Every call may be unsupported on a given GPU, driver
+or permission, so each field fails alone and with its reason.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+import pynvml  # nvidia-ml-py; it ships no types
+
+from xttsbench.records.readings import GpuReadings
+
+PCIE_EVERY: Final = 5
+"""The driver counts the bus's bytes over 20 ms while the caller waits, so each GPU is asked at every fifth sample."""
+_KIB: Final = 1024
+
+_THROTTLE_REASONS: Final = {
+    pynvml.nvmlClocksThrottleReasonGpuIdle: "gpu_idle",
+    pynvml.nvmlClocksThrottleReasonApplicationsClocksSetting: "applications_clocks_setting",
+    pynvml.nvmlClocksThrottleReasonSwPowerCap: "sw_power_cap",
+    pynvml.nvmlClocksThrottleReasonHwSlowdown: "hw_slowdown",
+    pynvml.nvmlClocksThrottleReasonSyncBoost: "sync_boost",
+    pynvml.nvmlClocksThrottleReasonSwThermalSlowdown: "sw_thermal_slowdown",
+    pynvml.nvmlClocksThrottleReasonHwThermalSlowdown: "hw_thermal_slowdown",
+    pynvml.nvmlClocksThrottleReasonHwPowerBrakeSlowdown: "hw_power_brake_slowdown",
+    pynvml.nvmlClocksThrottleReasonDisplayClockSetting: "display_clock_setting",
+    pynvml.nvmlClocksThrottleReasonBoardLimit: "board_limit",
+    pynvml.nvmlClocksThrottleReasonReliability: "reliability",
+}
+_SAMPLE_FIELDS: Final = {
+    pynvml.NVML_VALUE_TYPE_DOUBLE: "dVal",
+    pynvml.NVML_VALUE_TYPE_UNSIGNED_INT: "uiVal",
+    pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG: "ulVal",
+    pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG: "ullVal",
+    pynvml.NVML_VALUE_TYPE_SIGNED_LONG_LONG: "sllVal",
+    pynvml.NVML_VALUE_TYPE_SIGNED_INT: "siVal",
+    pynvml.NVML_VALUE_TYPE_UNSIGNED_SHORT: "usVal",
+}
+# A versioned call that the driver lacks raises the second, which is no NVMLError.
+_ERRORS: Final = (pynvml.NVMLError, pynvml.NVMLLibraryMismatchError)
+_FOR_GOOD: Final = (
+    pynvml.NVMLError_NotSupported,
+    pynvml.NVMLError_FunctionNotFound,
+    pynvml.NVMLError_NoPermission,
+    pynvml.NVMLLibraryMismatchError,
+)
+
+
+def throttle_reason_names(mask: int) -> tuple[str, ...]:
+    """The names of the bits of ``nvmlClocksEventReasons``; a bit that these bindings do not know is ``bit_<n>``."""
+    bits = (1 << n for n in range(mask.bit_length()) if mask >> n & 1)
+    return tuple(_THROTTLE_REASONS.get(bit, f"bit_{bit.bit_length() - 1}") for bit in bits)
+
+
+def open_gpus(
+    *, clock: Callable[[], int] = time.perf_counter_ns, wall: Callable[[], int] = time.time_ns
+) -> tuple[GpuProbe | None, str | None]:
+    """A probe of all GPUs of the machine, or ``None`` and the reason in a few words.
+
+    ``clock`` is the clock of the steps and ``wall`` the time since the epoch, both in nanoseconds.
+    """
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError_LibraryNotFound:
+        return None, "no NVIDIA driver (libnvidia-ml.so.1 was not found)"
+    except pynvml.NVMLError_DriverNotLoaded:
+        return None, "the NVIDIA driver is installed but not loaded"
+    except _ERRORS as error:
+        return None, f"NVML cannot be initialised: {error}"
+    try:
+        count = pynvml.nvmlDeviceGetCount()
+        reason = None if count else "the NVIDIA driver lists no GPU"
+    except _ERRORS as error:
+        count, reason = 0, f"NVML cannot count the GPUs: {error}"
+    if reason is not None:
+        _shutdown()
+        return None, reason
+    return GpuProbe([_Gpu(index) for index in range(count)], clock, wall), None
+
+
+class GpuProbe:
+    """An open NVML session over all GPUs. Made by :func:`open_gpus`; one trial at a time."""
+
+    def __init__(self, gpus: list[_Gpu], clock: Callable[[], int], wall: Callable[[], int]) -> None:
+        self._gpus = gpus
+        self._clock = clock
+        self._wall = wall
+        self._samples = 0
+        try:
+            self.driver_version: str | None = _text(pynvml.nvmlSystemGetDriverVersion())
+        except _ERRORS:
+            self.driver_version = None
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget the samples so far: another trial begins, and what the driver buffered before is not its own."""
+        self._samples = 0
+        for gpu in self._gpus:
+            gpu.restart(self._wall() // 1000)
+
+    def sample(self) -> None:
+        """Read every GPU once. Never raises for what a driver refuses."""
+        now_ns = self._clock()
+        # Taken anew each time, since the wall clock may be stepped during a trial and perf_counter is not.
+        offset_ns = now_ns - self._wall()
+        for gpu in self._gpus:
+            gpu.sample(now_ns, offset_ns)
+        # The bus is asked for at one GPU at most in a sample, so that eight of them do not hold up the caller.
+        turn = self._samples % max(PCIE_EVERY, len(self._gpus))
+        for index, gpu in enumerate(self._gpus):
+            gpu.sample_pcie(ask=index == turn)
+        self._samples += 1
+
+    def readings(self) -> tuple[GpuReadings, ...]:
+        """What was sampled since the last :meth:`restart`, one record per GPU in NVML's order."""
+        return tuple(gpu.readings() for gpu in self._gpus)
+
+    def close(self) -> None:
+        """End the NVML session."""
+        _shutdown()
+
+
+class _Gpu:
+    """One GPU: its handle, and the columns of the trial under way."""
+
+    def __init__(self, index: int) -> None:
+        self._index = index
+        self._given_up: dict[str, str] = {}
+        """What this GPU will never give, and why; it is not asked again."""
+        self._unmeasured: dict[str, str] = {}
+        self._columns: dict[str, list[Any]] = {}
+        self._t_ns: list[int] = []
+        self._utilization: list[tuple[int, float]] = []
+        self._processes: tuple[int, ...] = ()
+        self._last_seen_us = 0
+        self._pcie_asked = False
+        self._handle = self._ask("name", pynvml.nvmlDeviceGetHandleByIndex, index)
+        if self._handle is None:
+            self._given_up = dict.fromkeys(
+                ("name", "uuid", "memory_total_bytes", *_CALLS, *_PCIE_CALLS, "utilization", "processes"),
+                self._unmeasured["name"],
+            )
+        self._name = self._ask("name", pynvml.nvmlDeviceGetName, self._handle)
+        self._uuid = self._ask("uuid", pynvml.nvmlDeviceGetUUID, self._handle)
+        self._memory_total_bytes = self._ask("memory_total_bytes", _memory_total_bytes, self._handle)
+        self._given_up |= self._unmeasured
+
+    def restart(self, epoch_us: int) -> None:
+        self._unmeasured = dict(self._given_up)
+        self._columns = {name: [] for name in (*_CALLS, *_PCIE_CALLS)}
+        self._t_ns = []
+        self._utilization = []
+        self._processes = ()
+        self._last_seen_us = epoch_us
+        self._pcie_asked = False
+
+    def sample(self, now_ns: int, offset_ns: int) -> None:
+        self._t_ns.append(now_ns)
+        for column, call in _CALLS.items():
+            self._columns[column].append(self._ask(column, call, self._handle))
+        self._processes = self._ask("processes", _compute_processes, self._handle) or ()
+        samples = self._ask("utilization", _utilization_since, self._handle, self._last_seen_us) or ()
+        for epoch_us, share in samples:
+            self._last_seen_us = max(self._last_seen_us, epoch_us)
+            self._utilization.append((epoch_us * 1000 + offset_ns, share))
+
+    def sample_pcie(self, *, ask: bool) -> None:
+        self._pcie_asked |= ask
+        for column, call in _PCIE_CALLS.items():
+            self._columns[column].append(self._ask(column, call, self._handle) if ask else None)
+
+    def _ask(self, field: str, call: Callable[..., Any], *arguments: Any) -> Any:
+        """The call's answer, or ``None`` with the reason noted for the field."""
+        if field in self._given_up:
+            return None
+        try:
+            return call(*arguments)
+        except _ERRORS as error:
+            self._unmeasured[field] = f"NVML: {error}"
+            if isinstance(error, _FOR_GOOD):
+                self._given_up[field] = self._unmeasured[field]
+            return None
+
+    def readings(self) -> GpuReadings:
+        unmeasured = dict(self._unmeasured)
+        columns: dict[str, tuple[Any, ...]] = {}
+        for name, values in self._columns.items():
+            columns[name] = tuple(values) if any(value is not None for value in values) else ()
+        if not self._t_ns:
+            unmeasured = dict.fromkeys((*columns, "processes"), "no sample was taken") | unmeasured
+        elif not self._pcie_asked:
+            unmeasured = dict.fromkeys(_PCIE_CALLS, "no sample was this GPU's turn for the bus") | unmeasured
+        if not self._utilization:
+            unmeasured.setdefault("utilization", "the driver's buffer held no sample of this trial")
+        return GpuReadings(
+            index=self._index,
+            name=_text(self._name),
+            uuid=_text(self._uuid),
+            t_ns=tuple(self._t_ns),
+            memory_total_bytes=self._memory_total_bytes,
+            utilization_t_ns=tuple(t_ns for t_ns, _ in self._utilization),
+            utilization=tuple(share for _, share in self._utilization),
+            processes=self._processes,
+            unmeasured=unmeasured,
+            **columns,
+        )
+
+
+def _utilization_since(handle: Any, last_seen_us: int) -> Iterable[tuple[int, float]]:
+    try:
+        kind, samples = pynvml.nvmlDeviceGetSamples(handle, pynvml.NVML_GPU_UTILIZATION_SAMPLES, last_seen_us)
+    except pynvml.NVMLError_NotFound:
+        return ()  # Nothing new since the last time.
+    field = _SAMPLE_FIELDS[kind]
+    found = ((int(sample.timeStamp), getattr(sample.sampleValue, field) / 100.0) for sample in samples)
+    # Some drivers repeat the last sample, and fill the end of a short buffer with samples at time 0.
+    return sorted(sample for sample in found if sample[0] > last_seen_us)
+
+
+def _memory_total_bytes(handle: Any) -> int:
+    return int(pynvml.nvmlDeviceGetMemoryInfo(handle).total)
+
+
+def _memory_used_bytes(handle: Any) -> int:
+    return int(pynvml.nvmlDeviceGetMemoryInfo(handle).used)
+
+
+def _sm_clock_mhz(handle: Any) -> int:
+    return int(pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM))
+
+
+def _memory_clock_mhz(handle: Any) -> int:
+    return int(pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_MEM))
+
+
+def _clock_reasons(handle: Any) -> int:
+    try:
+        return int(pynvml.nvmlDeviceGetCurrentClocksEventReasons(handle))
+    except pynvml.NVMLError_FunctionNotFound:
+        # The name that drivers before 535 know.
+        return int(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle))
+
+
+def _power_w(handle: Any) -> float:
+    return float(pynvml.nvmlDeviceGetPowerUsage(handle)) / 1000.0
+
+
+def _pcie_rx_bytes_per_s(handle: Any) -> int:
+    return int(pynvml.nvmlDeviceGetPcieThroughput(handle, pynvml.NVML_PCIE_UTIL_RX_BYTES)) * _KIB
+
+
+def _pcie_tx_bytes_per_s(handle: Any) -> int:
+    return int(pynvml.nvmlDeviceGetPcieThroughput(handle, pynvml.NVML_PCIE_UTIL_TX_BYTES)) * _KIB
+
+
+def _compute_processes(handle: Any) -> tuple[int, ...]:
+    try:
+        processes = pynvml.nvmlDeviceGetComputeRunningProcesses(handle)
+    except pynvml.NVMLLibraryMismatchError:
+        processes = pynvml.nvmlDeviceGetComputeRunningProcesses_v2(handle)
+    return tuple(sorted(int(process.pid) for process in processes))
+
+
+_CALLS: Final[dict[str, Callable[[Any], Any]]] = {
+    "memory_used_bytes": _memory_used_bytes,
+    "sm_clock_mhz": _sm_clock_mhz,
+    "memory_clock_mhz": _memory_clock_mhz,
+    "throttle_reasons": _clock_reasons,
+    "power_w": _power_w,
+}
+_PCIE_CALLS: Final[dict[str, Callable[[Any], Any]]] = {
+    "pcie_rx_bytes_per_s": _pcie_rx_bytes_per_s,
+    "pcie_tx_bytes_per_s": _pcie_tx_bytes_per_s,
+}
+
+
+def _text(value: str | bytes | None) -> str:
+    if value is None:
+        return "unknown"
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+
+def _shutdown() -> None:
+    # A driver that went away meanwhile has ended the session already.
+    with contextlib.suppress(*_ERRORS):
+        pynvml.nvmlShutdown()

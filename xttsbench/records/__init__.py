@@ -1,0 +1,1 @@
+"""The frozen, versioned records that cross a process or file boundary. Pure: no input, no output, no clock."""

@@ -1,0 +1,39 @@
+"""The base of every record: frozen, strict, versioned, and free of input and output.
+
+A record is what crosses a process or a file boundary. Units are in the field names, and ``None`` always means "not
+measured" (with a reason in :attr:`xttsbench.records.report.Report.unmeasured`), never zero.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict
+
+SCHEMA_VERSION: Final = 1
+"""Version of every file that this package writes. History: 1, the first."""
+
+
+class Record(BaseModel):
+    """A frozen record that refuses fields it does not know.
+
+    Attribute assignment raises; a changed record is a new one (``model_copy(update=...)``).
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, ser_json_inf_nan="null")
+
+
+class Estimate(Record):
+    """A number with its interval (95 % unless the field says otherwise), in the unit of the field that holds it."""
+
+    estimate: float
+    low: float
+    high: float
+
+
+class Location(Record):
+    """Where something is: a file and line of the user's code, and the op of the graph, as far as they are known."""
+
+    file: str | None = None
+    line: int | None = None
+    op: str | None = None

@@ -1,0 +1,77 @@
+"""What a tf.data pipeline is made of: its ops, its Python functions, its options, and what each op costs."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from xttsbench.records.base import Location, Record
+
+PythonKind = Literal["numpy_function", "py_function", "generator"]
+GilClass = Literal["holds", "blocks", "releases", "unknown"]
+
+
+class PipelineOp(Record):
+    """One dataset op of the graph that ``DatasetToGraphV2`` gives, in order from the source to the end."""
+
+    name: str
+    """Node name in the GraphDef, e.g. ``MapDataset/_4``."""
+    op: str
+    """Op type, e.g. ``ParallelMapDatasetV2``."""
+    inputs: tuple[str, ...] = ()
+    """Names of the dataset nodes it reads."""
+    function: str | None = None
+    """Name of its function in the graph's library."""
+    parallelism: int | None = None
+    """``num_parallel_calls`` as written; -1 is AUTOTUNE; ``None`` where the op is sequential or has no such input."""
+    chosen_parallelism: int | None = None
+    """What AUTOTUNE was using when the cost was read (``state_value`` of the model)."""
+    buffer_size: int | None = None
+    """Elements of a prefetch or shuffle buffer as written; -1 is AUTOTUNE."""
+    chosen_buffer_size: int | None = None
+    batch_size: int | None = None
+    deterministic: str | None = None
+    stateful: bool = False
+    """Whether its function holds a stateful op; TensorFlow does not parallelise those by itself."""
+    python_functions: tuple[str, ...] = ()
+    """Tokens of the Python functions that it runs, directly or through its functions."""
+    location: Location = Location()
+    """The user's file and line, where it could be found."""
+    elements: int | None = None
+    """Elements produced while the cost was read."""
+    cost_s: float | None = None
+    """Its own processing time per batch of the whole pipeline, summed over parallel calls, waits and sleeps included."""
+
+
+class PythonFunction(Record):
+    """A Python function that runs inside the graph, found through its token in TensorFlow's script-op registry."""
+
+    token: str
+    kind: PythonKind
+    name: str
+    location: Location = Location()
+    """File and line of the user's function; ``op`` is the dataset op that runs it."""
+    gil: GilClass = "unknown"
+    """``holds``: computes under the interpreter lock; ``blocks``: waits; ``releases``: computes outside the lock."""
+    calls: int | None = None
+    call_time_s: float | None = None
+    """Mean wall time of one call."""
+    call_cpu_s: float | None = None
+    """Mean processor time of one call on its own thread."""
+    calls_per_batch: float | None = None
+
+
+class Pipeline(Record):
+    """The pipeline as written, before TensorFlow's default rewrites, with costs read while it ran."""
+
+    ops: tuple[PipelineOp, ...] = ()
+    python_functions: tuple[PythonFunction, ...] = ()
+    threadpool_size: int | None = None
+    """``options.threading.private_threadpool_size``; ``None`` or 0 means the shared pool (one thread per core)."""
+    autotune: bool = True
+    injects_prefetch: bool = True
+    """Whether TensorFlow itself appends a prefetch (autotune and ``inject_prefetch`` on)."""
+    deterministic: bool | None = None
+    costs_from: str | None = None
+    """How the costs were read, or why they could not be."""
+    unserialisable: str | None = None
+    """Why the graph could not be taken; then ``ops`` holds what Python-side attributes show."""

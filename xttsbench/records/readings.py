@@ -1,0 +1,62 @@
+"""Readings of the host and of the GPU taken beside the steps, as columns on the clock of the steps."""
+
+from __future__ import annotations
+
+from xttsbench.records.base import Record
+
+
+class HostReadings(Record):
+    """Readings of one process (and its children), one entry per sample.
+
+    Times are ``time.perf_counter_ns`` (CLOCK_MONOTONIC, the same in every process of the machine), so they line up
+    with the steps. Counters are cumulative.
+    """
+
+    t_ns: tuple[int, ...] = ()
+    cpu_s: tuple[float, ...] = ()
+    """Processor time of the process, user and system, cumulative."""
+    rss_bytes: tuple[int, ...] = ()
+    major_faults: tuple[int, ...] = ()
+    """Page faults that had to read from storage (page-cache misses of mapped files), cumulative."""
+    read_bytes: tuple[int, ...] = ()
+    """Bytes that reads of the process fetched from storage (page-cache misses of plain reads), cumulative."""
+    machine_busy: tuple[float, ...] = ()
+    """Share of all processors of the machine that was busy since the sample before, 0..1."""
+    thread_group_cpu_s: dict[str, float] = {}
+    """Processor time by thread name (``tf_data_*``, ``tf_Compute``, ``python`` ...), first sample to last."""
+    unmeasured: dict[str, str] = {}
+    """Field to the reason why it is empty."""
+
+
+class GpuReadings(Record):
+    """NVML readings of one GPU, one entry per sample; a field that the driver does not give stays empty."""
+
+    index: int
+    name: str
+    uuid: str
+    t_ns: tuple[int, ...] = ()
+    memory_used_bytes: tuple[int | None, ...] = ()
+    memory_total_bytes: int | None = None
+    sm_clock_mhz: tuple[int | None, ...] = ()
+    memory_clock_mhz: tuple[int | None, ...] = ()
+    throttle_reasons: tuple[int | None, ...] = ()
+    """Bit mask of ``nvmlClocksEventReasons``."""
+    pcie_rx_bytes_per_s: tuple[int | None, ...] = ()
+    pcie_tx_bytes_per_s: tuple[int | None, ...] = ()
+    power_w: tuple[float | None, ...] = ()
+    utilization_t_ns: tuple[int, ...] = ()
+    """Times of the driver's own sample buffer (finer than our polling), on the clock of the steps."""
+    utilization: tuple[float, ...] = ()
+    """Share of the driver's sample period in which a kernel ran, 0..1."""
+    processes: tuple[int, ...] = ()
+    """Process ids that hold a compute context, at the last sample."""
+    unmeasured: dict[str, str] = {}
+
+
+class Readings(Record):
+    """Everything read beside one trial."""
+
+    host: HostReadings | None = None
+    gpus: tuple[GpuReadings, ...] = ()
+    unmeasured: dict[str, str] = {}
+    """``gpus`` -> "no NVIDIA driver" and the like."""

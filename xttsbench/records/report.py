@@ -1,0 +1,157 @@
+"""The report record (``report.json``, schema version 1), as `contracts` fixes it, with additions at the end."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from xttsbench.records.base import SCHEMA_VERSION, Estimate, Location, Record
+
+Bottleneck = Literal["input", "dispatch", "compute", "compile", "host", "transfer", "contention", "inconclusive"]
+Severity = Literal["info", "warning", "critical"]
+Kind = Literal["diagnose", "sweep", "run", "compare", "optimize", "train"]
+
+
+class Attribution(Record):
+    """Mean seconds of a step by what they go to. Without the residual they add up to the step time within 3 %."""
+
+    input: float
+    dispatch: float
+    compute: float
+    compile: float
+    host: float
+    transfer: float
+    contention: float
+    residual: float
+
+
+class Verdict(Record):
+    """What limits the step, and how sure that is."""
+
+    bottleneck: Bottleneck
+    summary: str
+    confidence: float
+    """Share of the bootstrap resamples that give this verdict, 0..1."""
+    step_time_s: Estimate | None
+    step_time_median_s: Estimate | None
+    step_time_p95_s: Estimate | None
+    input_wait_fraction: Estimate | None
+    accelerator_utilization: Estimate | None
+    attribution_s: Attribution | None
+
+
+class Finding(Record):
+    """Something that a rule saw, with its evidence and remedy."""
+
+    rule: str
+    severity: Severity
+    limiting: bool
+    title: str
+    """One line for a person."""
+    location: Location = Location()
+    evidence: dict[str, float | int | str | bool | None] = {}
+    remedy: str = ""
+    patch: str | None = None
+    predicted_speedup: Estimate | None = None
+    verified_speedup: Estimate | None = None
+    equivalent: bool | None = None
+
+
+class Oscillation(Record):
+    """Variation in time as a vector; ``None`` where there were too few steps, with the reason in ``unmeasured``."""
+
+    cv: float | None = None
+    """Robust coefficient of variation, 1.4826 MAD / median."""
+    p99_over_p50: float | None = None
+    period_steps: float | None = None
+    period_s: float | None = None
+    variance_share: float | None = None
+    """Share of the variance in the periodic component."""
+    burstiness: float | None = None
+    p_value: float | None = None
+    autocorrelation: float | None = None
+    """At lag 1."""
+    ljung_box_p: float | None = None
+    effective_steps: float | None = None
+    """Effective sample size of the steps, autocorrelation considered."""
+    std_over_mean: float | None = None
+    """The rule of thumb: above 0.5 oscillates, below 0.2 is stable."""
+
+
+class Arm(Record):
+    """One configuration that was measured against the baseline."""
+
+    id: str
+    role: Literal["baseline", "aa", "candidate"]
+    config: dict[str, Any] = {}
+    blocks: int
+    status: str
+    step_time_s: Estimate | None = None
+    throughput_per_s: Estimate | None = None
+    effect: Estimate | None = None
+    """Speed against the baseline, as a ratio: 2 is twice as fast."""
+    decision: Literal["faster", "slower", "equivalent", "inconclusive", "ended"] | None = None
+
+
+class AA(Record):
+    """The baseline against itself."""
+
+    effect: Estimate | None = None
+    noisy: bool | None = None
+    smallest_visible_effect: float | None = None
+
+
+class Rung(Record):
+    """One rung of the differential ladder: mean seconds per step under one condition."""
+
+    name: str
+    what: str
+    step_time_s: Estimate | None
+    steps: int
+    processes: int
+
+
+class WarmUp(Record):
+    """What came before the steady state, kept apart."""
+
+    first_step_s: float | None = None
+    steps_cut: int = 0
+    steady_state: bool = False
+    steps_measured: int = 0
+    certified: bool = False
+    """At least 240 measured steps."""
+    reason: str | None = None
+    trace_s: float | None = None
+    traces: int | None = None
+    xla_compile_s: float | None = None
+    xla_compiles: int | None = None
+
+
+class Report(Record):
+    """``report.json``: everything that a person or a program wants to know of a run."""
+
+    schema_version: int = SCHEMA_VERSION
+    kind: Kind
+    command: str
+    created_utc: str
+    target: dict[str, Any]
+    environment: dict[str, Any]
+    verdict: Verdict
+    findings: tuple[Finding, ...] = ()
+    oscillation: Oscillation = Oscillation()
+    arms: tuple[Arm, ...] = ()
+    aa: AA = AA()
+    unmeasured: dict[str, str] = {}
+    # What contracts leave open.
+    accelerator: dict[str, Any] = {}
+    """``{"kind": "real" | "emulated", "label": text, ...}``."""
+    ladder: tuple[Rung, ...] = ()
+    warm_up: WarmUp = WarmUp()
+    looking: dict[str, Any] = {}
+    """What it cost to look: seconds per step, and how that was measured."""
+    readings: dict[str, Any] = {}
+    """Summary of the host and GPU readings during the steps as they are."""
+    pipeline: dict[str, Any] | None = None
+    profile: dict[str, Any] | None = None
+    trials: tuple[dict[str, Any], ...] = ()
+    """Trial, status, cause and seconds of every trial."""
+    warnings: tuple[str, ...] = ()

@@ -1,0 +1,238 @@
+"""One trial: what the child is told to do, and the journal line with every sample that came back."""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal
+
+from pydantic import Field, model_validator
+
+from xttsbench.records.base import SCHEMA_VERSION, Record
+from xttsbench.records.pipeline import Pipeline
+from xttsbench.records.readings import Readings
+
+Rung = Literal["ladder", "input", "pipeline", "eager", "graph", "xla", "fix"]
+"""The trials of the differential ladder.
+
+``ladder`` runs the target as it is and then its step alone on cached batches, in one process so that the two are
+paired; ``input`` iterates without the step; ``pipeline`` reads the graph and the costs of its ops; ``eager``,
+``graph`` and ``xla`` run the step alone in that mode beside the step as given; ``fix`` runs the target with one
+rewrite of its pipeline.
+"""
+
+TrialStatus = Literal[
+    "ok", "raised", "empty", "exited", "killed", "out_of_memory", "time_limit", "stalled", "interrupted", "skipped"
+]
+
+COLUMNS: Final[dict[str, str]] = {
+    "start_ns": "perf_counter_ns at the start of the step (before next())",
+    "wall_ns": "from the end of the step before to the end of this one",
+    "wait_ns": "inside next(), iterator creation at an epoch's start included",
+    "step_ns": "inside step(batch), synchronisation of the device and emulated wait included",
+    "device_ns": "waiting for the device to finish after the step returned, part of step_ns",
+    "emulated_ns": "the emulated accelerator's wait, part of step_ns",
+    "trace_ns": "tracing of tf.functions, part of step_ns",
+    "traces": "tf.function traces",
+    "xla_ns": "XLA compilation, part of step_ns",
+    "xla_compiles": "XLA compilations",
+    "sync_ns": "device values fetched to Python (.numpy(), float()), part of step_ns",
+    "syncs": "device values fetched to Python",
+    "gc_ns": "Python garbage collection",
+    "calls": "outermost calls of tf.functions",
+    "calls_ns": "inside those calls, tracing and compilation included, part of step_ns",
+    "cpu_ns": "processor time of the whole process",
+    "batch_size": "first dimension of the batch",
+    "batch_elements": "numbers in the batch, over all its tensors",
+    "shape_id": "index of the batch's shape signature among those seen in the trial",
+    "epoch": "how often the dataset was begun again",
+}
+"""Column of a segment to its meaning. Nanoseconds are integers of ``time.perf_counter_ns``."""
+
+
+class TrialSpec(Record):
+    """What a child is told to do. Everything that it needs, since it knows nothing else."""
+
+    trial_id: str
+    block: int = 0
+    rung: Rung
+    target: str
+    kwargs: dict[str, Any] = {}
+    emulated_ms: tuple[float, ...] = ()
+    """Waits of the emulated accelerator in milliseconds, replayed in a circle; empty for the real device."""
+    steps: int = Field(240, ge=1)
+    """Steps to measure at most in each segment."""
+    window_s: float = Field(6.0, gt=0)
+    """Seconds at most for the main segment; the others take a share of it."""
+    min_steps: int = Field(4, ge=1)
+    """Steps to measure even where the window is over."""
+    reverse: bool = False
+    """Second order of a pair of segments (step alone first), so that drift cancels over blocks."""
+    fix: str | None = None
+    """For the rung ``fix``: the rewrite's name, e.g. ``parallel-map``."""
+    profile_dir: str | None = None
+    """Directory for a TensorFlow profile of a window of steady steps."""
+    seed: int = 0
+
+
+class Segment(Record):
+    """Consecutive steps under one condition, as columns of equal length (see :data:`COLUMNS`).
+
+    The first ``warmup_steps`` rows are the segment's own warm-up (first step, tracing, filling of buffers), known as
+    such before the measurement; the steady state is cut from the rest by the analysis.
+    """
+
+    name: str
+    """``as_is``, ``step_only``, ``input_only``, ``anatomy``, or the mode's name."""
+    columns: dict[str, tuple[int, ...]] = {}
+    warmup_steps: int = 0
+
+    @model_validator(mode="after")
+    def _equal_lengths(self) -> Segment:
+        lengths = {name: len(values) for name, values in self.columns.items()}
+        if len(set(lengths.values())) > 1:
+            raise ValueError(f"segment {self.name!r}: columns of unequal length: {lengths}")
+        return self
+
+    @property
+    def steps(self) -> int:
+        """Rows of the segment, warm-up included."""
+        return len(next(iter(self.columns.values()), ()))
+
+
+class Trace(Record):
+    """One trace of a tf.function after the first step, with why it happened."""
+
+    step: int
+    function: str
+    reason: Literal["first", "new function object", "shape", "python value", "other"]
+    signature: str
+    time_s: float
+
+
+class StackLine(Record):
+    """Share of the step's time in which the main thread was at (or below) one line of the user's code."""
+
+    file: str
+    line: int
+    function: str
+    kind: Literal["function", "tensorflow", "python", "io", "sync", "python_function"]
+    """``function``: inside a tf.function called from the line; ``tensorflow``: eager ops and the library's Python;
+    ``python``: the line itself or a library that is neither; ``io``: TensorFlow saving or writing summaries; ``sync``:
+    fetching a device value; ``python_function``: a Python function inside the compiled step."""
+    share: float
+    steps_share: float
+    """Share of the steps in which it was seen at all: 1 is every step, 0.1 is every tenth."""
+
+
+class Anatomy(Record):
+    """What the step does, from a segment on cached batches with counters and a stack sampler that no timing uses."""
+
+    steps: int
+    samples: int
+    eager_ops_per_step: float
+    eager_op_time_s: float
+    """Mean time per step inside eager ops (launch and kernel)."""
+    op_floor_s: float
+    """Launching one tiny eager op from Python on this machine."""
+    function_calls_per_step: float
+    ops: dict[str, float] = {}
+    """Eager ops per step by type, the most frequent ones."""
+    kinds: dict[str, float] = {}
+    """Share of the step's time by kind of :class:`StackLine`."""
+    lines: tuple[StackLine, ...] = ()
+    python_functions_in_step: tuple[str, ...] = ()
+    """``name (file:line)`` of Python functions inside the compiled step."""
+
+
+class Batches(Record):
+    """What the cached batches look like."""
+
+    cached: int
+    bytes: int
+    shapes: tuple[str, ...]
+    """Distinct shape signatures seen in the whole trial, in order of appearance."""
+    static_signature: str
+    """The dataset's element_spec, as text."""
+    padding_share: float | None = None
+    """Share of the padded tensors that is trailing padding; ``None`` where nothing is padded."""
+    padding_component: str | None = None
+    nonfinite: tuple[str, ...] = ()
+    """Components that hold NaN or infinity."""
+
+
+class Looking(Record):
+    """What it costs to look: the watch toggled on and off within the process, per step."""
+
+    overhead_s: float
+    pairs: int
+    method: str
+
+
+class Devices(Record):
+    """What TensorFlow sees in the child."""
+
+    gpus: tuple[str, ...] = ()
+    cpus: int = 1
+    built_with_cuda: bool = False
+    inter_op_threads: int = 0
+    intra_op_threads: int = 0
+    xla_devices: tuple[str, ...] = ()
+    versions: dict[str, str] = {}
+
+
+class ProfileSummary(Record):
+    """Numbers read from the XPlane of the profiler window, per step."""
+
+    directory: str
+    steps: int
+    wait_s: float | None = None
+    """Mean time in ``IteratorGetNext`` on the host."""
+    kernel_s: float | None = None
+    copy_s: float | None = None
+    idle_s: float | None = None
+    unmeasured: dict[str, str] = {}
+
+
+class TrialError(Record):
+    """What went wrong in the child, in one sentence and with its place in the user's code."""
+
+    type: str
+    message: str
+    file: str | None = None
+    line: int | None = None
+    step: int | None = None
+    traceback: str = ""
+
+
+class TrialRecord(Record):
+    """One line of ``trials.jsonl``."""
+
+    schema_version: int = SCHEMA_VERSION
+    spec: TrialSpec
+    status: TrialStatus
+    cause: str | None = None
+    error: TrialError | None = None
+    target_kind: str | None = None
+    """``dataset``, ``dataset+step``, ``dataset+model`` or ``workload``."""
+    started_utc: str
+    duration_s: float
+    setup_s: float | None = None
+    """Seconds that the target took to build."""
+    from_fork: bool = True
+    segments: tuple[Segment, ...] = ()
+    traces: tuple[Trace, ...] = ()
+    anatomy: Anatomy | None = None
+    batches: Batches | None = None
+    pipeline: Pipeline | None = None
+    looking: Looking | None = None
+    devices: Devices | None = None
+    profile: ProfileSummary | None = None
+    handoff_s: float | None = None
+    """Cost of ``next()`` on batches that are ready: the floor under every wait."""
+    transfer_s: float | None = None
+    """Mean time to copy a batch to the device, where there is one."""
+    readings: Readings = Readings()
+    notes: tuple[str, ...] = ()
+
+    def segment(self, name: str) -> Segment | None:
+        """The segment of that name, or ``None``."""
+        return next((segment for segment in self.segments if segment.name == name), None)

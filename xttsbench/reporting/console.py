@@ -1,0 +1,155 @@
+"""The report on a terminal: the verdict in the first lines, then what a reader asks next, in at most two screens.
+
+Only :class:`rich.text.Text` objects reach rich, never markup strings, so brackets in a user's names stay brackets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from io import StringIO
+
+from rich.cells import cell_len
+from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.panel import Panel
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from xttsbench.records.report import Report
+from xttsbench.reporting.bar import cells, visible
+from xttsbench.reporting.contents import Contents, FindingText, Part, describe
+from xttsbench.reporting.palette import PART_COLORS, PART_GLYPHS, SEVERITY_COLORS
+from xttsbench.reporting.rows import Table
+
+MINIMUM_WIDTH = 40
+"""A narrower terminal gets lines of this width, which it wraps itself."""
+_INDENT = (0, 0, 0, 2)
+
+
+def render(report: Report, *, width: int, color: bool) -> str:
+    """The report as text for a terminal of ``width`` columns, ending in a newline; escapes only with ``color``."""
+    target = StringIO()
+    console = Console(
+        file=target,
+        width=max(width, MINIMUM_WIDTH),
+        force_terminal=color,
+        color_system="truecolor" if color else None,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        legacy_windows=False,
+    )
+    for block in _blocks(describe(report), console.width):
+        console.print(block)
+    return "".join(f"{line.rstrip()}\n" for line in target.getvalue().splitlines())
+
+
+def _blocks(said: Contents, width: int) -> Iterator[RenderableType]:
+    yield _verdict(said)
+    for warning in said.warnings:
+        yield _hanging("warning  ", SEVERITY_COLORS["warning"], Text(warning))
+    yield Text()
+    yield _lines([(line.label, line.value) for line in said.numbers], width)
+    yield _heading("Where the time of a step goes (mean)")
+    if said.parts:
+        yield from (Padding(block, _INDENT) for block in _attribution(said.parts, width - 2))
+    yield Padding(Text(said.parts_note, "dim"), _INDENT)
+    for table in (said.ladder, said.arms):
+        if table is not None:
+            yield _heading(table.title)
+            yield Padding(_table(table, width - 2), _INDENT)
+    if said.aa:
+        yield Padding(Text(said.aa, "dim"), _INDENT)
+    yield _heading("Findings")
+    for index, finding in enumerate(said.findings, start=1):
+        if index > 1:
+            yield Text()
+        yield Padding(_finding(index, finding), _INDENT)
+    if not said.findings:
+        yield Padding(Text("None."), _INDENT)
+    yield _heading("In time")
+    yield _lines([("oscillation", said.rhythm), ("warm-up", said.warm_up), ("cost of looking", said.looking)], width)
+    if said.unmeasured:
+        yield _heading("Not measured")
+        yield _lines([(line.label, line.value) for line in said.unmeasured], width)
+
+
+def _verdict(said: Contents) -> Panel:
+    text = Text.assemble((said.bottleneck.upper(), "bold"), f"  {said.summary}\n", (said.confidence, "dim"))
+    title = Text(f"{said.kind} {said.subject}".strip())
+    title.truncate(60, overflow="ellipsis")
+    return Panel(text, title=title, title_align="left", border_style="bold")
+
+
+def _heading(text: str) -> Text:
+    return Text(f"\n{text}", "bold")
+
+
+def _hanging(label: str, style: str, text: Text) -> RichTable:
+    """A label with the text beside it, wrapped under itself."""
+    grid = RichTable.grid()
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    grid.add_row(Text(label, style), text)
+    return grid
+
+
+def _lines(rows: list[tuple[str, str]], width: int) -> Padding:
+    room = width // 2 + 8
+    grid = RichTable.grid(padding=(0, 2, 0, 0))
+    grid.add_column(overflow="fold", max_width=room)
+    grid.add_column(overflow="fold")
+    for label, value in rows:
+        grid.add_row(Text(label), Text(value))
+    return Padding(grid, _INDENT)
+
+
+def _attribution(parts: tuple[Part, ...], width: int) -> Iterator[RenderableType]:
+    """One stacked bar over the width, and its legend; parts that are nothing are named on a line of their own."""
+    bar = Text()
+    for name, count in cells(parts, width):
+        bar.append(PART_GLYPHS[name] * count, PART_COLORS[name])
+    yield bar
+    legend = RichTable.grid(padding=(0, 2, 0, 0))
+    for justify in ("left", "left", "right", "right"):
+        legend.add_column(justify=justify)
+    for part in visible(parts):
+        legend.add_row(
+            Text(PART_GLYPHS[part.name] * 2, PART_COLORS[part.name]), part.name, part.time, Text(part.percent)
+        )
+    yield legend
+    nothing = [part.name for part in parts if part not in visible(parts)]
+    if nothing:
+        yield Text(f"Nothing in: {', '.join(nothing)}.", "dim")
+
+
+def _table(table: Table, width: int) -> RichTable:
+    """Columns side by side; intervals go below their estimates where the width is short."""
+    columns = zip(table.header, *table.rows, strict=True)
+    narrow = sum(2 + max(map(cell_len, column)) for column in columns) > width
+    grid = RichTable(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for name in table.header:
+        grid.add_column(Text(name, "dim"), overflow="fold")
+    for row in table.rows:
+        grid.add_row(*(Text(cell.replace(" (", "\n(") if narrow else cell) for cell in row))
+    return grid
+
+
+def _finding(index: int, finding: FindingText) -> RichTable:
+    body = Text.assemble((finding.severity.upper(), SEVERITY_COLORS[finding.severity]))
+    if finding.limiting:
+        body.append("  LIMITING", "bold")
+    body.append(f"  {finding.title}", "bold" if finding.limiting else "")
+    body.append(f"  [{finding.rule}]\n", "dim")
+    if finding.where:
+        body.append(f"{finding.where}\n", "underline" if finding.limiting else "")
+    if finding.evidence:
+        body.append("; ".join(f"{line.label} {line.value}" for line in finding.evidence) + "\n", "dim")
+    for line in finding.remedy:
+        body.append(f"{line}\n")
+    if finding.patch:
+        body.append("".join(f"    {line}\n" for line in finding.patch))
+    if finding.gain:
+        body.append(f"speed-up: {finding.gain}\n", "bold")
+    body.rstrip()
+    return _hanging(f"{index:>2}. ", "", body)

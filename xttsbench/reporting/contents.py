@@ -1,0 +1,262 @@
+"""What a report says, in words, before any markup: the one content behind the console, Markdown and HTML.
+
+A pure function turns the record into plain strings in the order in which a reader wants them: verdict first, then the
+numbers, what the step's time goes into, the experiments, the findings, and what was not measured. Each string is free
+of control characters; every exporter escapes for its own markup. ``None`` becomes "not measured" with its reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from xttsbench.records.base import Estimate, Location
+from xttsbench.records.report import Arm, Finding, Report
+from xttsbench.reporting import rhythm, units
+from xttsbench.reporting.absent import NOT_MEASURED, missing
+from xttsbench.reporting.details import tables
+from xttsbench.reporting.palette import PART_COLORS
+from xttsbench.reporting.rows import Line, Table
+from xttsbench.reporting.text import plain, plain_lines
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part of the step's mean time; ``share`` is of the step, 0..1, and may be negative for the residual."""
+
+    name: str
+    time: str
+    share: float
+    percent: str
+
+
+@dataclass(frozen=True, slots=True)
+class FindingText:
+    """A finding in words."""
+
+    severity: str
+    limiting: bool
+    rule: str
+    title: str
+    where: str
+    evidence: tuple[Line, ...]
+    remedy: tuple[str, ...]
+    patch: tuple[str, ...]
+    gain: str
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """Everything that is said, in order."""
+
+    subject: str
+    kind: str
+    command: str
+    created_utc: str
+    bottleneck: str
+    summary: str
+    confidence: str
+    warnings: tuple[str, ...]
+    numbers: tuple[Line, ...]
+    parts: tuple[Part, ...]
+    parts_note: str
+    ladder: Table | None
+    arms: Table | None
+    aa: str
+    findings: tuple[FindingText, ...]
+    rhythm: str
+    oscillation: tuple[Line, ...]
+    warm_up: str
+    looking: str
+    unmeasured: tuple[Line, ...]
+    details: tuple[Table, ...]
+
+
+def describe(report: Report) -> Contents:
+    """The report in words."""
+    verdict = report.verdict
+    parts, note = _parts(report)
+    return Contents(
+        subject=plain(next((report.target[key] for key in ("name", "spec", "target") if report.target.get(key)), "")),
+        kind=report.kind,
+        command=plain(report.command),
+        created_utc=plain(report.created_utc),
+        bottleneck=verdict.bottleneck,
+        summary=plain(verdict.summary),
+        confidence=f"Confidence {units.percent(verdict.confidence)} (share of the resamples that give this verdict)",
+        warnings=tuple(map(plain, report.warnings)),
+        numbers=_numbers(report),
+        parts=parts,
+        parts_note=note,
+        ladder=_ladder(report),
+        arms=_arms(report),
+        aa=_aa(report),
+        findings=tuple(_finding(report, index, finding) for index, finding in enumerate(report.findings)),
+        rhythm=rhythm.sentence(report),
+        oscillation=rhythm.measures(report),
+        warm_up=_warm_up(report),
+        looking=_looking(report),
+        unmeasured=tuple(Line(plain(path), plain(reason)) for path, reason in report.unmeasured.items()),
+        details=tables(report),
+    )
+
+
+def _value(report: Report, path: str, estimate: Estimate | None, format_: Callable[[Estimate], str]) -> str:
+    return missing(report, path) if estimate is None else format_(estimate)
+
+
+def _numbers(report: Report) -> tuple[Line, ...]:
+    verdict = report.verdict
+    kind, label = (plain(report.accelerator.get(key, "")) for key in ("kind", "label"))
+    about = ", ".join(word for word in (kind if kind not in label else "", label) if word)
+    about = about.replace("emulated", "EMULATED")  # never to be taken for a measurement of a device
+    device = f"accelerator utilization ({about})" if about else "accelerator utilization"
+    time, share = units.duration_interval, units.percent_interval
+    rows = (
+        ("step time, mean", "step_time_s", verdict.step_time_s, time),
+        ("step time, median", "step_time_median_s", verdict.step_time_median_s, time),
+        ("step time, 95th percentile", "step_time_p95_s", verdict.step_time_p95_s, time),
+        ("waiting for input", "input_wait_fraction", verdict.input_wait_fraction, share),
+        (device, "accelerator_utilization", verdict.accelerator_utilization, share),
+    )
+    return tuple(Line(label, _value(report, f"verdict.{path}", value, text)) for label, path, value, text in rows)
+
+
+def _parts(report: Report) -> tuple[tuple[Part, ...], str]:
+    attribution = report.verdict.attribution_s
+    if attribution is None:
+        return (), missing(report, "verdict.attribution_s")
+    seconds: dict[str, float] = {name: getattr(attribution, name) for name in PART_COLORS}
+    measured = sum(seconds.values()) - attribution.residual
+    whole = report.verdict.step_time_s.estimate if report.verdict.step_time_s else measured + attribution.residual
+    parts = tuple(
+        Part(name, units.duration(value), value / whole if whole else 0.0, units.percent(value / whole if whole else 0))
+        for name, value in seconds.items()
+    )
+    note = f"The parts add up to {units.duration(measured)} of {units.duration(whole)}; the residual is what is left."
+    unsure = {name: f"verdict.attribution_s.{name}" for name in PART_COLORS}
+    reasons = [f"{name}: {missing(report, path)}." for name, path in unsure.items() if path in report.unmeasured]
+    return parts, " ".join([note, *reasons])
+
+
+def _ladder(report: Report) -> Table | None:
+    if not report.ladder:
+        return None
+    rows = tuple(
+        (
+            plain(rung.name),
+            plain(rung.what),
+            _cell(rung.step_time_s, units.duration_interval),
+            f"{rung.steps:,}",
+            f"{rung.processes:,}",
+        )
+        for rung in report.ladder
+    )
+    return Table("Differential ladder", ("rung", "what", "mean step time", "steps", "processes"), rows)
+
+
+def _arms(report: Report) -> Table | None:
+    if not report.arms:
+        return None
+    header = ("arm", "step time", "per second", "speed-up", "blocks", "decision")
+    return Table("Arms, each against the baseline", header, tuple(map(_arm, report.arms)))
+
+
+def _arm(arm: Arm) -> tuple[str, ...]:
+    return (
+        plain(arm.id),
+        _cell(arm.step_time_s, units.duration_interval),
+        _cell(arm.throughput_per_s, units.rate_interval),
+        "1" if arm.role == "baseline" and arm.effect is None else _cell(arm.effect, units.ratio_interval),
+        f"{arm.blocks:,}",
+        "; ".join(word for word in (_decision(arm), "" if arm.status == "ok" else plain(arm.status)) if word),
+    )
+
+
+def _cell(estimate: Estimate | None, format_: Callable[[Estimate], str]) -> str:
+    """A table's cell; the reasons for what was not measured stand in the list of those, or the table would burst."""
+    return NOT_MEASURED if estimate is None else format_(estimate)
+
+
+def _decision(arm: Arm) -> str:
+    if arm.decision is None:
+        return "" if arm.role == "candidate" else {"baseline": "baseline", "aa": "baseline again"}[arm.role]
+    return arm.decision
+
+
+def _aa(report: Report) -> str:
+    aa = report.aa
+    if aa.effect is None:
+        return missing(report, "aa.effect") if report.arms else ""
+    words = [f"The baseline against itself: {units.ratio_interval(aa.effect)}"]
+    if aa.noisy is not None:
+        words.append("a NOISY session, so no winner is named" if aa.noisy else "not a noisy session")
+    if aa.smallest_visible_effect is not None:
+        words.append(f"the smallest effect that could have been seen is {units.percent(aa.smallest_visible_effect)}")
+    return "; ".join(words) + "."
+
+
+def _finding(report: Report, index: int, finding: Finding) -> FindingText:
+    return FindingText(
+        severity=finding.severity,
+        limiting=finding.limiting,
+        rule=plain(finding.rule),
+        title=plain(finding.title),
+        where=_where(finding.location),
+        evidence=tuple(
+            Line(*(plain(word) for word in units.named(name, value))) for name, value in finding.evidence.items()
+        ),
+        remedy=plain_lines(finding.remedy) if finding.remedy.strip() else (),
+        patch=plain_lines(finding.patch) if finding.patch and finding.patch.strip() else (),
+        gain=_gain(report, index, finding),
+    )
+
+
+def _where(location: Location) -> str:
+    place = "" if location.file is None else plain(location.file)
+    if place and location.line is not None:
+        place += f":{location.line}"
+    return ", ".join(word for word in (place, f"op {plain(location.op)}" if location.op else "") if word)
+
+
+def _gain(report: Report, index: int, finding: Finding) -> str:
+    path = f"findings.{index}"
+    predicted = _value(report, f"{path}.predicted_speedup", finding.predicted_speedup, units.ratio_interval)
+    verified = _value(report, f"{path}.verified_speedup", finding.verified_speedup, units.ratio_interval)
+    if predicted == verified == NOT_MEASURED:
+        return "not measured" if finding.remedy else ""
+    words = [predicted] if predicted == verified else [f"predicted {predicted}", f"verified {verified}"]
+    if finding.equivalent is not None:
+        words.append("same elements as before" if finding.equivalent else "THE FIX CHANGES THE DATA")
+    return "; ".join(words)
+
+
+def _warm_up(report: Report) -> str:
+    warm = report.warm_up
+    words = [f"{warm.steps_measured:,} steps measured, {warm.steps_cut:,} cut as warm-up"]
+    first = warm.first_step_s
+    words.append(f"first step {missing(report, 'warm_up.first_step_s') if first is None else units.duration(first)}")
+    for what, count, time in (
+        ("trace", warm.traces, warm.trace_s),
+        ("XLA compilation", warm.xla_compiles, warm.xla_compile_s),
+    ):
+        if count is not None:
+            words.append(
+                f"{count:,} {what}{'' if count == 1 else 's'}" + (f" taking {units.duration(time)}" if time else "")
+            )
+    state = "steady state reached" if warm.steady_state else "no steady state"
+    words.append(f"{state}, {'certified' if warm.certified else 'not certified (under 240 steps)'}")
+    if warm.reason:
+        words.append(plain(warm.reason))
+    return "; ".join(words)
+
+
+def _looking(report: Report) -> str:
+    if not report.looking:
+        return missing(report, "looking")
+    named = [units.named(name, value) for name, value in report.looking.items()]
+    words = [f"{plain(label)} {plain(value)}" for label, value in named]
+    cost, step = report.looking.get("overhead_s"), report.verdict.step_time_s
+    if isinstance(cost, int | float) and step and step.estimate > 0:
+        words.insert(1, f"{units.percent(cost / step.estimate)} of a step")
+    return "; ".join(words)

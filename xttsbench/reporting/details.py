@@ -1,0 +1,94 @@
+"""The tables at the end of a report, for who wants to check: pipeline, readings, trials, target and environment.
+
+The records leave the keys of these dictionaries open, so they are flattened as they come, with units from the names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from pydantic import ValidationError
+
+from xttsbench.records.pipeline import Pipeline, PipelineOp
+from xttsbench.records.report import Report
+from xttsbench.reporting import units
+from xttsbench.reporting.rows import Table
+from xttsbench.reporting.text import plain
+
+AUTOTUNE = -1
+
+
+def tables(report: Report) -> tuple[Table, ...]:
+    """The tables that have rows, in order."""
+    found = (
+        _pipeline(report),
+        _pairs("Readings beside the steps", report.readings),
+        _pairs("Accelerator", report.accelerator),
+        _pairs("Profile", report.profile or {}),
+        _trials(report),
+        _pairs("Target", report.target),
+        _pairs("Environment", report.environment),
+    )
+    return tuple(table for table in found if table.rows)
+
+
+def _pairs(title: str, values: Mapping[str, object]) -> Table:
+    """A table of two columns from a (nested) dictionary."""
+    rows = tuple((plain(label), plain(value)) for label, value in _flat(values))
+    return Table(title, ("what", "value"), rows)
+
+
+def _flat(values: Mapping[str, object], prefix: str = "", unit: str = "") -> Iterator[tuple[str, str]]:
+    """Label and value of every leaf; numbers below a key with a unit (``cpu_s: {python: 2.2}``) have that unit."""
+    for name, value in values.items():
+        key = f"{name}_{unit}" if unit and isinstance(value, int | float) else str(name)
+        label, text = units.named(key, value)
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{label}: ", units.unit(key))
+        elif isinstance(value, Sequence) and not isinstance(value, str | bytes):
+            for index, item in enumerate(value):
+                if isinstance(item, Mapping):
+                    yield from _flat(item, f"{prefix}{label} {index}: ")
+            leaves = [units.named(key, item)[1] for item in value if not isinstance(item, Mapping)]
+            if leaves or not value:
+                yield f"{prefix}{label}", ", ".join(leaves) or "none"
+        else:
+            yield f"{prefix}{label}", text
+
+
+def _trials(report: Report) -> Table:
+    keys = tuple(dict.fromkeys(key for trial in report.trials for key in trial))
+    header = tuple(plain(units.named(key, 0.0)[0]) for key in keys)
+    rows = tuple(
+        tuple(plain(units.named(key, value)[1]) if (value := trial.get(key)) is not None else "" for key in keys)
+        for trial in report.trials
+    )
+    return Table("Trials", header, rows)
+
+
+def _pipeline(report: Report) -> Table:
+    """Ops from the source to the end, where the record holds a :class:`~xttsbench.records.pipeline.Pipeline`."""
+    header = ("op", "processing per batch", "parallelism", "buffer", "where")
+    try:
+        pipeline = Pipeline.model_validate(report.pipeline or {}, strict=False)
+    except ValidationError:
+        return _pairs("Pipeline", report.pipeline or {})
+    return Table("Pipeline, from the source to the end", header, tuple(_op(op) for op in pipeline.ops))
+
+
+def _op(op: PipelineOp) -> tuple[str, ...]:
+    place = "" if op.location.file is None else f"{op.location.file}:{op.location.line or '?'}"
+    return (
+        plain(op.op),
+        "not measured" if op.cost_s is None else units.duration(op.cost_s),
+        _chosen(op.parallelism, op.chosen_parallelism),
+        _chosen(op.buffer_size, op.chosen_buffer_size),
+        plain(place),
+    )
+
+
+def _chosen(written: int | None, chosen: int | None) -> str:
+    """A setting as written, with what AUTOTUNE made of it."""
+    if written != AUTOTUNE:
+        return "" if written is None else str(written)
+    return "AUTOTUNE" if chosen is None else f"AUTOTUNE, chose {chosen}"

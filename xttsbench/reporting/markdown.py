@@ -1,0 +1,120 @@
+"""``report.md``: the report in GitHub-flavoured Markdown, with the plots beside it by relative path.
+
+Names and messages come from outside, so each is escaped; what must be copied verbatim (commands, patches) stands in a
+fence that is longer than any run of backticks in it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from typing import Final
+
+from xttsbench.records.report import Report
+from xttsbench.reporting.bar import cells, visible
+from xttsbench.reporting.captions import CAPTIONS
+from xttsbench.reporting.contents import Contents, FindingText, describe
+from xttsbench.reporting.palette import PART_GLYPHS
+from xttsbench.reporting.rows import Line, Table
+
+_SPECIAL: Final = re.compile(r"([\\`*\[\]|#~!$]|(?<![^\W_])_|_(?![^\W_]))")
+"""What Markdown or its extensions may act on; an underscore inside a word does nothing and stays readable."""
+_BLOCK_START: Final = re.compile(r"^(\d*)([-+=.)])(?=[-+=\s]|$)")
+"""A line that would begin a list, a heading or a rule: ``1. x``, ``- x``, ``---``."""
+_LINK: Final = re.compile(r"\b(https?|ftp|mailto|www)([:.])", re.IGNORECASE)
+_BAR_CELLS: Final = 60
+
+
+def serialize(report: Report, *, plots: Collection[str] = tuple(CAPTIONS)) -> str:
+    """The whole of ``report.md``, ending in a newline; ``plots`` are the names of those that were drawn."""
+    return "\n".join(_lines(describe(report), plots)).rstrip("\n") + "\n"
+
+
+def escape(text: str) -> str:
+    """``text`` (one line) so that Markdown shows it as it is, in a paragraph or in a table's cell."""
+    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    text = _SPECIAL.sub(r"\\\1", text)
+    text = _LINK.sub(lambda found: f"{found[1]}&#{ord(found[2])};", text)
+    return _BLOCK_START.sub(r"\1\\\2", text)
+
+
+def _lines(said: Contents, plots: Collection[str]) -> Iterator[str]:
+    yield f"# {said.bottleneck.upper()}: {escape(said.summary)}"
+    yield from ("", f"{escape(said.confidence)}.", "")
+    for warning in said.warnings:
+        yield from (f"> **Warning:** {escape(warning)}", "")
+    yield from _pairs(("number", "estimate (95 % interval)"), said.numbers)
+    yield from ("## Where the time of a step goes", "")
+    if said.parts:
+        bar = "".join(PART_GLYPHS[name] * count for name, count in cells(said.parts, _BAR_CELLS))
+        yield from _fence([bar])
+        rows = [(PART_GLYPHS[part.name], part.name, part.time, part.percent) for part in visible(said.parts)]
+        yield from _table(("", "part", "mean per step", "share"), rows)
+        if nothing := [part.name for part in said.parts if part not in visible(said.parts)]:
+            yield from (f"Nothing in: {', '.join(nothing)}.", "")
+    yield from (escape(said.parts_note), "")
+    for table in (said.ladder, said.arms):
+        if table is not None:
+            yield from _titled(table)
+    if said.aa:
+        yield from (escape(said.aa), "")
+    yield from ("## Findings", "")
+    for index, finding in enumerate(said.findings, start=1):
+        yield from _finding(index, finding)
+    if not said.findings:
+        yield from ("None.", "")
+    yield from ("## In time", "", f"Oscillation: {escape(said.rhythm)}.", "")
+    yield from _pairs(("oscillation", "value"), said.oscillation)
+    yield from (f"Warm-up: {escape(said.warm_up)}.", "", f"What it cost to look: {escape(said.looking)}.", "")
+    if said.unmeasured:
+        yield from ("## Not measured", "")
+        yield from _pairs(("what", "why"), said.unmeasured)
+    if plots:
+        yield from ("## Plots", "")
+    for name, caption in CAPTIONS.items():
+        if name in plots:
+            yield from (f"![{caption}](plots/{name}.png)", "")
+    for table in said.details:
+        yield from _titled(table)
+    yield from ("## How it was made", "")
+    yield from _fence([said.command])
+    yield f"{escape(said.kind)} at {escape(said.created_utc)}"
+
+
+def _finding(index: int, finding: FindingText) -> Iterator[str]:
+    limiting = ", **LIMITING**" if finding.limiting else ""
+    yield from (f"### {index}. {escape(finding.title)}", "")
+    yield from (f"{finding.severity}{limiting}, rule {escape(finding.rule)}", "")
+    if finding.where:
+        yield from (f"At {escape(finding.where)}", "")
+    if finding.evidence:
+        yield from _pairs(("evidence", "value"), finding.evidence)
+    if finding.remedy:
+        yield from ("  \n".join(escape(line.strip()) for line in finding.remedy), "")
+    if finding.patch:
+        yield from _fence(finding.patch)
+    if finding.gain:
+        yield from (f"Speed-up: {escape(finding.gain)}", "")
+
+
+def _titled(table: Table) -> Iterator[str]:
+    yield from (f"## {escape(table.title)}", "")
+    yield from _table(table.header, table.rows)
+
+
+def _pairs(header: tuple[str, str], lines: Sequence[Line]) -> Iterator[str]:
+    yield from _table(header, [(line.label, line.value) for line in lines])
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    yield f"| {' | '.join(map(escape, header))} |"
+    yield f"|{'---|' * len(header)}"
+    for row in rows:
+        yield f"| {' | '.join(map(escape, row))} |"
+    yield ""
+
+
+def _fence(lines: Sequence[str]) -> Iterator[str]:
+    longest = max((len(run) for line in lines for run in re.findall("`+", line)), default=0)
+    fence = "`" * max(3, longest + 1)
+    yield from (fence, *lines, fence, "")

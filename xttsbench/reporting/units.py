@@ -1,0 +1,165 @@
+"""Numbers as a person reads them: three significant digits, the unit that fits, intervals in one unit.
+
+Everything that prints a number goes through here, so the same number looks the same in every output. Nothing here
+knows "not measured": a caller that has ``None`` has no number to format.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Final
+
+from xttsbench.records.base import Estimate
+
+_TIME_UNITS: Final = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+_BYTE_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_LONG_S: Final = 120.0
+"""From here on a duration is told in minutes, from 60 times that in hours."""
+
+
+def number(value: float) -> str:
+    """Three significant digits with thousands separators; integers in full: ``12,345``, ``0.0123``, ``1.50``."""
+    if isinstance(value, int):
+        return f"{value:,}"
+    if not math.isfinite(value):
+        return str(value)
+    if value and not 1e-4 <= abs(value) < 1e12:
+        return f"{value:.2e}"
+    return _fixed(float(f"{value:.3g}"), _decimals(value))
+
+
+def duration(seconds: float) -> str:
+    """``27.3 s``, ``4.20 ms``, ``310 µs``, ``3 min 20 s``, ``2 h 5 min``; zero is ``0 s``."""
+    if seconds == 0:
+        return "0 s"
+    if math.isfinite(seconds) and abs(seconds) >= _LONG_S:
+        return ("-" if seconds < 0 else "") + _long(round(abs(seconds)))
+    scale, unit = _time_unit(seconds)
+    return f"{number(seconds / scale)} {unit}"
+
+
+def duration_interval(estimate: Estimate) -> str:
+    """``42.1 ms (40.9 to 43.5)``: the bounds in the unit and to the decimals of the estimate."""
+    scale, unit = _time_unit(estimate.estimate)
+    return _interval(estimate, scale, _decimals(estimate.estimate / scale), f" {unit}")
+
+
+def percent(share: float) -> str:
+    """A share as a percentage with one decimal: ``64.1 %``; what would round to zero is ``<0.1 %``."""
+    value = 100.0 * share
+    if 0 < abs(value) < 0.05:
+        return "<0.1 %" if value > 0 else ">-0.1 %"
+    return f"{value:.1f} %"
+
+
+def percent_interval(estimate: Estimate) -> str:
+    """``64.1 % (60.2 to 68.0)``."""
+    return _interval(estimate, 0.01, 1, " %")
+
+
+def ratio(value: float) -> str:
+    """A speed-up: ``1.043x``, ``5.61x``; three decimals near 1, where the margin of decision is 0.02."""
+    return f"{_fixed(value, _ratio_decimals(value))}x"
+
+
+def ratio_interval(estimate: Estimate) -> str:
+    """``1.843x (1.790 to 1.899)``."""
+    return _interval(estimate, 1.0, _ratio_decimals(estimate.estimate), "x")
+
+
+def rate_interval(estimate: Estimate) -> str:
+    """``120 /s (118 to 123)``."""
+    return _interval(estimate, 1.0, _decimals(estimate.estimate), " /s")
+
+
+def size(count_bytes: float) -> str:
+    """Bytes with a binary prefix: ``512 B``, ``1.50 GiB``."""
+    power = 0
+    while abs(count_bytes) / 1024**power >= 999.5 and power < len(_BYTE_UNITS) - 1:
+        power += 1
+    if power == 0:
+        return f"{count_bytes:,.0f} B"
+    return f"{number(count_bytes / 1024**power)} {_BYTE_UNITS[power]}"
+
+
+def named(name: str, value: object) -> tuple[str, str]:
+    """A record's key and value as words: the unit in the name moves to the number.
+
+    ``("wait_s", 0.0042)`` gives ``("wait", "4.20 ms")``, ``("cost_share", 0.5)`` gives ``("cost share", "50.0 %")``.
+    """
+    suffix = _suffix(name)
+    bare = name.removesuffix(suffix).strip("_") if suffix in _UNITS else name
+    label = (bare or name).replace("_", " ")
+    if isinstance(value, bool):
+        return label, "yes" if value else "no"
+    if value is None:
+        return label, "not measured"
+    if not isinstance(value, int | float):
+        return label, str(value)
+    whole = isinstance(value, float) and value.is_integer() and abs(value) < 1e12
+    return label, _SUFFIXES.get(suffix, number)(int(value) if whole else value)
+
+
+def unit(name: str) -> str:
+    """The unit at the end of a field's name, such as ``s`` or ``bytes``; empty where there is none."""
+    return suffix if (suffix := _suffix(name)) in _UNITS else ""
+
+
+def _suffix(name: str) -> str:
+    return next((suffix for suffix in _SUFFIXES if f"_{name}".endswith(f"_{suffix}")), "")
+
+
+def _decimals(value: float) -> int:
+    """Decimals that give ``value`` three significant digits."""
+    rounded = abs(float(f"{value:.3g}"))
+    return max(0, 2 - math.floor(math.log10(rounded))) if rounded and math.isfinite(rounded) else 0
+
+
+def _ratio_decimals(value: float) -> int:
+    return 3 if abs(value) < 2 else _decimals(value)
+
+
+def _fixed(value: float, decimals: int) -> str:
+    return f"{value:,.{decimals}f}"
+
+
+def _interval(estimate: Estimate, scale: float, decimals: int, unit: str) -> str:
+    value, low, high = (_fixed(x / scale, decimals) for x in (estimate.estimate, estimate.low, estimate.high))
+    return f"{value}{unit} ({low} to {high})"
+
+
+def _time_unit(seconds: float) -> tuple[float, str]:
+    """Scale in seconds and name of the unit that leaves one to three digits before the point, after rounding."""
+    if seconds == 0 or not math.isfinite(seconds):
+        return _TIME_UNITS[0]
+    rounded = abs(float(f"{seconds:.3g}"))
+    return next(((scale, unit) for scale, unit in _TIME_UNITS if rounded >= scale * (1 - 1e-9)), _TIME_UNITS[-1])
+
+
+def _long(seconds: int) -> str:
+    """Minutes and seconds, or hours and minutes, of a whole number of seconds."""
+    minutes, rest = divmod(seconds, 60)
+    if seconds < 60 * _LONG_S:
+        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+
+
+_UNITS: Final[dict[str, Callable[[float], str]]] = {
+    "per_s": lambda value: f"{number(value)} /s",
+    "s": duration,
+    "ms": lambda value: duration(value / 1e3),
+    "ns": lambda value: duration(value / 1e9),
+    "bytes": size,
+}
+"""Suffix of a field's name that is a unit, and goes to the number."""
+_SUFFIXES: Final[dict[str, Callable[[float], str]]] = {
+    **_UNITS,
+    "share": percent,
+    "fraction": percent,
+    "utilization": percent,
+    "speedup": ratio,
+    "ratio": ratio,
+}
+"""All suffixes that say how a number is written; the first that fits counts."""

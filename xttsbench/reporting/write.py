@@ -1,0 +1,82 @@
+"""The files of a run's directory that people read: each written whole or not at all, ``report.json`` first.
+
+A plot or a page that cannot be made costs a warning, never the record.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from xttsbench.records.report import Report
+from xttsbench.records.trial import TrialRecord
+from xttsbench.reporting import html, markdown
+from xttsbench.reporting.captions import CAPTIONS
+
+
+def write_run(directory: Path, report: Report, trials: Sequence[TrialRecord]) -> tuple[str, ...]:
+    """Write ``report.json``, ``plots/*.png`` and ``*.svg``, ``report.md`` and ``report.html``.
+
+    Returns:
+        What could not be made, one sentence each; empty where everything was.
+
+    Raises:
+        OSError: the directory cannot be written; whatever stood there before is whole.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    write_atomically(directory / "report.json", to_json(report).encode())
+    images, warnings = _write_plots(directory / "plots", report, trials)
+    pages: dict[str, Callable[[], str]] = {
+        "report.md": lambda: markdown.serialize(report, plots=tuple(images)),
+        "report.html": lambda: html.serialize(report, images),
+    }
+    for name, serialize in pages.items():
+        try:
+            page = serialize().encode()
+        except Exception as error:  # whatever is wrong with a page, the record stands
+            warnings.append(f"{name} was not written: {type(error).__name__}: {error}")
+        else:
+            write_atomically(directory / name, page)
+    return tuple(warnings)
+
+
+def to_json(report: Report) -> str:
+    """``report.json``: the record in its own order, indented, with a newline at the end."""
+    return report.model_dump_json(indent=2) + "\n"
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Replace ``path`` by ``content``: a reader, or a crash, sees the old file or the new one."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _write_plots(folder: Path, report: Report, trials: Sequence[TrialRecord]) -> tuple[dict[str, bytes], list[str]]:
+    """Draw and write each plot by itself; the SVGs by name, and what went wrong."""
+    try:
+        from xttsbench.reporting import plots  # not at the top: Matplotlib is large, and the trials are over by now
+
+        scene = plots.stage(report, trials)
+    except Exception as error:
+        return {}, [f"no plot was drawn: {type(error).__name__}: {error}"]
+    folder.mkdir(exist_ok=True)
+    images: dict[str, bytes] = {}
+    warnings: list[str] = []
+    for name in CAPTIONS:
+        try:
+            plot = plots.draw_one(name, scene)
+        except Exception as error:  # Matplotlib raises what it likes; one plot must not cost the others
+            warnings.append(f"plots/{name} was not drawn: {type(error).__name__}: {error}")
+            continue
+        write_atomically(folder / f"{name}.png", plot.png)
+        write_atomically(folder / f"{name}.svg", plot.svg)
+        images[name] = plot.svg
+    return images, warnings

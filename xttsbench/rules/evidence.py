@@ -1,0 +1,80 @@
+"""Everything that the rules look at, gathered once from the trials of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from xttsbench.analysis.attribution import StepFacts
+from xttsbench.analysis.steady_state import SteadyState
+from xttsbench.analysis.steps import Steps
+from xttsbench.analysis.variance import Explanation
+from xttsbench.records.base import Estimate
+from xttsbench.records.pipeline import Pipeline
+from xttsbench.records.report import Oscillation
+from xttsbench.records.trial import Anatomy, Batches, Devices, Trace, TrialRecord
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A mode of the step, or a fix of the pipeline, beside the target as given.
+
+    ``speedup`` is the ratio of mean times, above 1 where this is faster; its interval is over resamples of processes
+    and steps. ``compile_s`` is what its tracing and compilation took, apart.
+    """
+
+    name: str
+    status: str
+    cause: str | None = None
+    time_s: Estimate | None = None
+    speedup: Estimate | None = None
+    processes: int = 0
+    compile_s: float | None = None
+    fetches_removed: bool = False
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What was measured and derived; ``None`` and empty mean not measured.
+
+    Attributes:
+        ladder: trials of the main rung that gave steps, in order.
+        steps: steady steps of the first of them, the series that oscillation and stragglers are told from.
+        wall_s: mean step time, and with ``parts`` its attribution in seconds (the estimate).
+        ceilings: by part, the speed-up of the step if that part cost nothing, with its interval.
+        facts: what the attribution took as known of the step.
+        modes, fixes: by name.
+        readings: summary of the host and GPU readings, see :mod:`xttsbench.rules.machine`.
+    """
+
+    kind: str
+    has_step: bool
+    emulated: bool
+    ladder: Sequence[TrialRecord] = ()
+    steps: Steps | None = None
+    steady: SteadyState | None = None
+    bottleneck: str = "inconclusive"
+    wall_s: float | None = None
+    parts: Mapping[str, float] = field(default_factory=dict)
+    ceilings: Mapping[str, Estimate] = field(default_factory=dict)
+    facts: StepFacts = field(default_factory=lambda: StepFacts(has_step=False))
+    input_alone_s: Estimate | None = None
+    anatomy: Anatomy | None = None
+    batches: Batches | None = None
+    pipeline: Pipeline | None = None
+    devices: Devices | None = None
+    traces: Sequence[Trace] = ()
+    modes: Mapping[str, Compared] = field(default_factory=dict)
+    fixes: Mapping[str, Compared] = field(default_factory=dict)
+    oscillation: Oscillation = field(default_factory=Oscillation)
+    explanation: Explanation | None = None
+    environment: Mapping[str, Any] = field(default_factory=dict)
+
+    def share(self, part: str) -> float:
+        """Share of the mean step that goes to a part of the attribution; 0 where there is none."""
+        return self.parts.get(part, 0.0) / self.wall_s if self.wall_s else 0.0
+
+    def limits(self, part: str) -> bool:
+        """Whether the step loses enough to that part for a finding about it to be limiting."""
+        return self.bottleneck == part or (self.bottleneck != "inconclusive" and self.share(part) >= 0.10)

@@ -1,0 +1,24 @@
+"""All rules run over the evidence, and their findings ordered by what the fix is worth."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from xttsbench.records.report import Finding
+from xttsbench.rules import machine, pipeline, step, time
+from xttsbench.rules.evidence import Evidence
+
+RULES: Final = (*pipeline.RULES, *step.RULES, *time.RULES, *machine.RULES)
+
+_SEVERITY: Final = {"critical": 0, "warning": 1, "info": 2}
+
+
+def find(evidence: Evidence) -> tuple[Finding, ...]:
+    """The findings of all rules: limiting ones first, then by predicted speed-up, then by severity."""
+    findings = [finding for rule in RULES for finding in rule(evidence)]
+    return tuple(sorted(findings, key=_worth))
+
+
+def _worth(finding: Finding) -> tuple[bool, float, int]:
+    speedup = finding.verified_speedup or finding.predicted_speedup
+    return not finding.limiting, -(speedup.estimate if speedup else 0.0), _SEVERITY[finding.severity]

@@ -1,0 +1,216 @@
+"""From the trials of a run to the evidence: pooling over processes, attribution, and how sure the verdict is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import numpy as np
+
+from xttsbench.analysis.attribution import PARTS, Means, attribute, verdicts
+from xttsbench.analysis.oscillation import oscillation
+from xttsbench.analysis.pooling import Columns, Pooled, Statistic, interval_of, mean_of, pool
+from xttsbench.analysis.steady_state import SteadyState
+from xttsbench.analysis.steps import Steps, steady, steps_of
+from xttsbench.analysis.variance import explain
+from xttsbench.records.base import Estimate
+from xttsbench.records.trial import TrialRecord
+from xttsbench.rules.compared import compiled_gain, fixes, input_alone, modes, step_alone
+from xttsbench.rules.evidence import Evidence
+from xttsbench.rules.facts import step_facts
+
+MIN_STEPS: Final = 3
+CONFIDENT: Final = 0.60
+"""Below this share of the resamples no bottleneck is named."""
+
+_NAMES: Final = ("wall_s", "wait_s", "step_s", "emulated_s", "compile_s", "outside_s")
+_STATISTICS: Final[dict[str, Statistic]] = {
+    **{name: mean_of(name) for name in _NAMES},
+    "median": lambda columns: np.asarray(np.median(columns["wall_s"], axis=1)),
+    "p95": lambda columns: np.asarray(np.quantile(columns["wall_s"], 0.95, axis=1)),
+    "samples": mean_of("batch_size"),
+}
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """The evidence, with what the verdict is made of.
+
+    Attributes:
+        evidence: for the rules.
+        confidence: share of the resamples that give the verdict.
+        figures: ``wall_s``, ``median``, ``p95`` and the other pooled statistics of the target as it is.
+        input_wait_fraction, accelerator_utilization, throughput_per_s: ``None`` where not measured.
+        alone, input_alone: mean step alone and mean ``next()`` alone.
+        why_inconclusive: why no bottleneck is named, where none is.
+        runner_up: the next most frequent verdict of the resamples.
+        unmeasured: path in the report -> reason.
+    """
+
+    evidence: Evidence
+    confidence: float = 0.0
+    figures: Mapping[str, Pooled] = field(default_factory=dict)
+    input_wait_fraction: Estimate | None = None
+    accelerator_utilization: Estimate | None = None
+    throughput_per_s: Estimate | None = None
+    alone: Pooled | None = None
+    input_alone: Pooled | None = None
+    why_inconclusive: str | None = None
+    runner_up: str | None = None
+    unmeasured: Mapping[str, str] = field(default_factory=dict)
+
+
+def gather(trials: Sequence[TrialRecord], environment: Mapping[str, Any], *, seed: int = 0) -> Gathered:
+    """Pool the trials of one run. The same trials, environment and seed give the same answer."""
+    rng = np.random.default_rng(seed)
+    ladder = [trial for trial in trials if trial.spec.rung == "ladder"]
+    base = _known(trials, ladder, environment)
+    measured = [(trial, found) for trial in ladder if (found := _steady(trial)) is not None]
+    if not measured:
+        cause = next((trial.cause for trial in ladder if trial.cause), "no step ended")
+        return Gathered(base, why_inconclusive=cause)
+    records, series = [trial for trial, _ in measured], [steps for _, (steps, _) in measured]
+
+    figures = pool([_columns(steps) for steps in series], _STATISTICS, rng)
+    alone, without_step = step_alone(records, rng), input_alone(trials, rng)
+    facts = step_facts(records, series, base.anatomy, base.pipeline, environment, has_step=base.has_step)
+    gain = compiled_gain(trials, rng) if facts.eager else None
+    parts = attribute(_means(figures, alone, gain, without_step, resampled=False), facts)
+    cloud = attribute(_means(figures, alone, gain, without_step, resampled=True), facts)
+    wall = figures["wall_s"]
+    bottleneck, confidence, runner_up = _settle(base, parts, cloud, wall)
+    why = _why_inconclusive(records, series, bottleneck, confidence, runner_up)
+
+    vector, unmeasured = oscillation(series[0].wall_s)
+    evidence = replace(
+        base,
+        ladder=records,
+        steps=series[0],
+        steady=measured[0][1][1],
+        bottleneck="inconclusive" if why else bottleneck,
+        wall_s=wall.value,
+        parts={name: float(parts[name][0]) for name in PARTS},
+        ceilings=_ceilings(parts, cloud, wall),
+        facts=facts,
+        input_alone_s=without_step.estimate() if without_step else None,
+        traces=records[0].traces,
+        modes=modes(trials, alone, rng),
+        fixes=fixes(trials, wall, rng),
+        oscillation=vector,
+        explanation=explain(series[0].working_s if base.has_step else series[0].wall_s, series[0].batch_elements),
+    )
+    emulated = figures["emulated_s"]
+    return Gathered(
+        evidence,
+        confidence=confidence,
+        figures=figures,
+        input_wait_fraction=_fraction(figures["wait_s"], wall),
+        accelerator_utilization=_fraction(emulated, wall) if base.emulated else None,
+        throughput_per_s=_fraction(figures["samples"], wall),
+        alone=alone,
+        input_alone=without_step,
+        why_inconclusive=why,
+        runner_up=runner_up,
+        unmeasured={f"oscillation.{name}": reason for name, reason in unmeasured.items()},
+    )
+
+
+def _known(trials: Sequence[TrialRecord], ladder: Sequence[TrialRecord], environment: Mapping[str, Any]) -> Evidence:
+    """What is known before anything is computed."""
+
+    def first(name: str) -> Any:
+        return next((value for trial in trials if (value := getattr(trial, name)) is not None), None)
+
+    kind = first("target_kind") or "unknown"
+    return Evidence(
+        kind=kind,
+        has_step=any(trial.segment("step_only") or trial.segment("warm_up") for trial in ladder),
+        emulated=any(trial.spec.emulated_ms for trial in ladder),
+        environment=environment,
+        anatomy=first("anatomy"),
+        batches=first("batches"),
+        pipeline=first("pipeline"),
+        devices=first("devices"),
+    )
+
+
+def _steady(trial: TrialRecord) -> tuple[Steps, SteadyState] | None:
+    segment = trial.segment("as_is")
+    if segment is None or segment.steps <= segment.warmup_steps:
+        return None
+    return steady(steps_of(segment))
+
+
+def _columns(steps: Steps) -> Columns:
+    return {name: np.asarray(getattr(steps, name), dtype=np.float64) for name in (*_NAMES, "batch_size")}
+
+
+def _means(
+    figures: Mapping[str, Pooled],
+    alone: Pooled | None,
+    gain: Pooled | None,
+    without_step: Pooled | None,
+    *,
+    resampled: bool,
+) -> Means:
+    def of(pooled: Pooled | None) -> Any:
+        if pooled is None:
+            return None
+        return pooled.resamples if resampled else np.array([pooled.value])
+
+    return Means(
+        **{name: of(figures[name]) for name in _NAMES},
+        alone_s=of(alone),
+        compiled_gain_s=of(gain),
+        input_alone_s=of(without_step),
+    )
+
+
+def _settle(
+    base: Evidence, parts: Mapping[str, Any], cloud: Mapping[str, Any], wall: Pooled
+) -> tuple[str, float, str | None]:
+    """The bottleneck, the share of the resamples that agree, and what the others say most."""
+    if not base.has_step and not base.emulated:
+        return "input", 1.0, None  # a bare dataset has nothing else to wait for
+    bottleneck = str(verdicts(dict(parts), np.array([wall.value]))[0])
+    names, counts = np.unique(verdicts(dict(cloud), wall.resamples), return_counts=True)
+    votes = {str(name): int(count) for name, count in zip(names, counts, strict=True)}
+    agreeing = votes.pop(bottleneck, 0)
+    runner_up = max(votes, key=lambda name: votes[name]) if votes else None
+    return bottleneck, agreeing / len(wall.resamples), runner_up
+
+
+def _why_inconclusive(
+    records: Sequence[TrialRecord], series: Sequence[Steps], bottleneck: str, confidence: float, runner_up: str | None
+) -> str | None:
+    steps = sum(len(one) for one in series)
+    if steps < MIN_STEPS:
+        return f"only {steps} step(s) were measured after the warm-up"
+    failed = next((trial for trial in records if trial.status != "ok"), None)
+    if failed is not None and len(records) == 1:
+        return f"the trial ended early ({failed.cause})"
+    if confidence < CONFIDENT:
+        return (
+            f"resamples of the same steps disagree ({bottleneck} in {confidence:.0%} of them, {runner_up} next): "
+            "measure longer (--steps) or on a quieter machine"
+        )
+    return None
+
+
+def _ceilings(parts: Mapping[str, Any], cloud: Mapping[str, Any], wall: Pooled) -> dict[str, Estimate]:
+    """By part, how much faster the step would be without it."""
+    found = {}
+    for name in PARTS:
+        left, left_cloud = wall.value - float(parts[name][0]), wall.resamples - cloud[name]
+        if left > 0.001 * wall.value and name != "residual":
+            found[name] = interval_of(wall.value / left, wall.resamples / np.maximum(left_cloud, 1e-3 * wall.resamples))
+    return found
+
+
+def _fraction(above: Pooled, below: Pooled) -> Estimate | None:
+    if below.value <= 0:
+        return None
+    return interval_of(above.value / below.value, above.resamples / np.maximum(below.resamples, 1e-12))
+
+

@@ -1,0 +1,74 @@
+"""Rules about the machine: GPUs that are not seen or not free, and processor quotas."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from xttsbench.records.report import Finding
+from xttsbench.rules.evidence import Evidence
+
+
+def gpu_invisible(evidence: Evidence) -> Iterator[Finding]:
+    """A GPU that the driver sees and TensorFlow does not; no GPU at all is a fact, not a fault."""
+    if evidence.devices is None or evidence.devices.gpus:
+        return
+    gpus = evidence.environment.get("gpus") or []
+    variables = _mapping(evidence.environment.get("variables"))
+    mask = variables.get("CUDA_VISIBLE_DEVICES")
+    if not gpus:
+        reason = _mapping(evidence.environment.get("unmeasured")).get("gpus", "the driver's library shows none")
+        yield Finding(
+            rule="gpu-invisible",
+            severity="info",
+            limiting=False,
+            title="no GPU on this machine: the processor is the device",
+            evidence={"reason": str(reason), "built_with_cuda": evidence.devices.built_with_cuda},
+            remedy="Nothing to mend here. To judge the input side of a GPU run, use --accelerator emulated:MS.",
+        )
+        return
+    if mask is not None:
+        cause, remedy = f"CUDA_VISIBLE_DEVICES={mask!r} hides it", "Unset CUDA_VISIBLE_DEVICES."
+    elif not evidence.devices.built_with_cuda:
+        cause, remedy = "this TensorFlow is built without CUDA", "pip install 'tensorflow[and-cuda]'."
+    else:
+        cause = "TensorFlow could not load a CUDA library"
+        remedy = "Run 'TF_CPP_MIN_LOG_LEVEL=0 python -c \"import tensorflow as tf; tf.config.list_physical_devices()\"': "
+        remedy += "it names the library; 'tensorflow[and-cuda]' brings them all."
+    yield Finding(
+        rule="gpu-invisible",
+        severity="critical",
+        limiting=False,
+        title=f"{len(gpus)} GPU(s) here, and TensorFlow sees none: {cause}",
+        evidence={"gpus": len(gpus), "built_with_cuda": evidence.devices.built_with_cuda, "mask": mask},
+        remedy=remedy,
+    )
+
+
+def cpu_quota(evidence: Evidence) -> Iterator[Finding]:
+    """More threads than the control group's processor quota allows: they are stopped for part of every period."""
+    cpu = _mapping(evidence.environment.get("cpu"))
+    quota, visible = cpu.get("quota_cpus"), cpu.get("affinity_cpus")
+    if not isinstance(quota, int | float) or not isinstance(visible, int | float) or quota >= visible:
+        return
+    devices = evidence.devices
+    threads = max(devices.inter_op_threads, devices.intra_op_threads) if devices else 0
+    threads = threads or int(visible)
+    if threads <= quota + 0.5:
+        return
+    yield Finding(
+        rule="cpu-quota",
+        severity="warning",
+        limiting=evidence.limits("contention"),
+        title=f"{threads} threads on a quota of {quota:g} processors ({visible:g} are visible)",
+        evidence={"quota_cpus": float(quota), "visible_cpus": float(visible), "threads": threads},
+        remedy=f"tf.config.threading.set_intra_op_parallelism_threads({max(int(quota), 1)}) and the same for inter-op, "
+        "before anything runs; or raise the quota.",
+    )
+
+
+RULES: Final = (gpu_invisible, cpu_quota)
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

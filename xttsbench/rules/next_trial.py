@@ -1,0 +1,173 @@
+"""What to measure next: the ladder is climbed only as far as its lower rungs give reason to, within the budget.
+
+Pure: from the trials so far and the seconds left to the next specification. The order is what a verdict needs first:
+the target as it is with its step alone; the input alone; the graph and costs of the pipeline; what compiling an eager
+step gives; the fixes of a pipeline that the step waits for; the whole again in a fresh process; and last the modes that
+only inform.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from xttsbench.records.pipeline import Pipeline
+from xttsbench.records.trial import Rung, TrialRecord, TrialSpec
+from xttsbench.rules.facts import is_eager, is_opaque
+
+IMPORT_S: Final = 6.0
+"""Starting another helper: TensorFlow's import, on two cores."""
+WAITS: Final = 0.07
+"""Share of the step in ``next()`` from which fixes of the pipeline are tried."""
+_READ_SHARE: Final = 0.5
+_MODE_SHARE: Final = 0.5
+_POOL: Final = 32
+
+
+@dataclass(frozen=True)
+class Job:
+    """What all trials of a diagnosis share."""
+
+    target: str
+    kwargs: dict[str, Any]
+    emulated_ms: tuple[float, ...]
+    steps: int
+    window_s: float
+    seed: int
+    profile_dir: str | None = None
+
+    def spec(
+        self, number: int, rung: Rung, *, block: int = 0, fix: str | None = None, share: float = 1.0
+    ) -> TrialSpec:
+        """The specification of one trial of this job."""
+        return TrialSpec(
+            trial_id=f"{number:03d}-{rung}" + (f"-{fix.replace(':', '-')}" if fix else ""),
+            block=block,
+            rung=rung,
+            target=self.target,
+            kwargs=self.kwargs,
+            emulated_ms=self.emulated_ms,
+            steps=self.steps,
+            window_s=self.window_s * share,
+            reverse=bool(block % 2),
+            fix=fix,
+            profile_dir=self.profile_dir if rung == "ladder" and block == 0 else None,
+            seed=self.seed,
+        )
+
+
+def next_trial(job: Job, done: Sequence[TrialRecord], left_s: float) -> TrialSpec | None:
+    """The next trial, or ``None`` when nothing is left that is worth its time.
+
+    Args:
+        job: what all trials share.
+        done: the trials so far, in order.
+        left_s: seconds left until the verdict is due.
+    """
+    if not done:
+        return job.spec(0, "ladder")
+    first = done[0]
+    if first.status != "ok":
+        return None
+    for rung, fix, block, share in _wanted(done):
+        if any(trial.spec.rung == rung and trial.spec.fix == fix and trial.spec.block == block for trial in done):
+            continue
+        if _expected_s(first, rung, block, job.window_s * share) <= left_s:
+            return job.spec(len(done), rung, block=block, fix=fix, share=share)
+    return None
+
+
+def skipped(done: Sequence[TrialRecord]) -> list[str]:
+    """Names of the trials that were wanted and not run, for the report."""
+    if not done or done[0].status != "ok":
+        return []
+    ran = {(trial.spec.rung, trial.spec.fix, trial.spec.block) for trial in done}
+    return [
+        (f"{rung} {fix}" if fix else rung) + (f" (block {block})" if block else "")
+        for rung, fix, block, _ in _wanted(done)
+        if (rung, fix, block) not in ran
+    ]
+
+
+def _wanted(done: Sequence[TrialRecord]) -> list[tuple[Rung, str | None, int, float]]:
+    """All trials worth running after the first, most needed first: (rung, fix, block, share of the window)."""
+    first = done[0]
+    has_step = first.segment("warm_up") is not None
+    pipeline = next((trial.pipeline for trial in done if trial.pipeline is not None), None)
+    wanted: list[tuple[Rung, str | None, int, float]] = []
+    if has_step or first.spec.emulated_ms:
+        wanted.append(("input", None, 0, _READ_SHARE))
+    wanted.append(("pipeline", None, 0, _READ_SHARE))
+    compiles = has_step and not is_opaque(first.anatomy)
+    if compiles and is_eager(first.anatomy):
+        wanted.append(("graph", None, 0, _MODE_SHARE))
+    if _wait_share(first) >= WAITS or not has_step:
+        wanted += [("fix", fix, 0, _READ_SHARE) for fix in _fixes(pipeline)]
+    wanted.append(("ladder", None, 1, 1.0))
+    if has_step:
+        wanted.append(("input", None, 1, _READ_SHARE))
+    if compiles:
+        wanted += [(mode, None, 0, _MODE_SHARE) for mode in _informing(first)]
+    if _prefetches(pipeline) > 1:
+        wanted.append(("fix", "drop-prefetch", 0, _READ_SHARE))
+    return wanted
+
+
+def _informing(first: TrialRecord) -> list[Rung]:
+    """Modes besides the one that the verdict may need: XLA or its absence, and op by op."""
+    if is_eager(first.anatomy):
+        return ["xla"]
+    return ["graph", "eager"] if _uses_xla(first) else ["xla", "eager"]
+
+
+def _uses_xla(first: TrialRecord) -> bool:
+    return any(sum(segment.columns.get("xla_compiles", ())) for segment in first.segments)
+
+
+def _wait_share(first: TrialRecord) -> float:
+    segment = first.segment("as_is")
+    if segment is None or segment.steps <= segment.warmup_steps:
+        return 1.0
+    rows = slice(segment.warmup_steps, None)
+    wall = float(np.sum(segment.columns["wall_ns"][rows]))
+    return float(np.sum(segment.columns["wait_ns"][rows])) / wall if wall else 1.0
+
+
+def _fixes(pipeline: Pipeline | None) -> list[str]:
+    """Rewrites that could help this pipeline; whether they do is measured."""
+    if pipeline is None or pipeline.unserialisable:
+        return []
+    fixes = []
+    ops = pipeline.ops
+    blocking = any(function.gil in ("blocks", "unknown") for function in pipeline.python_functions)
+    sequential = any(op.op == "MapDataset" for op in ops)
+    if sequential:
+        fixes.append("parallel-map")
+    if blocking and not pipeline.threadpool_size:
+        parallel = max((op.parallelism or 0 for op in ops), default=0)
+        if parallel != 0:
+            fixes.append(f"thread-pool:{max(_POOL, parallel)}")
+    if ops and not ops[-1].op.startswith("PrefetchDataset") and not pipeline.injects_prefetch:
+        fixes.append("prefetch")
+    return fixes
+
+
+def _prefetches(pipeline: Pipeline | None) -> int:
+    return sum(op.op.startswith("PrefetchDataset") for op in pipeline.ops) if pipeline else 0
+
+
+def _expected_s(first: TrialRecord, rung: Rung, block: int, window_s: float) -> float:
+    """Seconds that a trial is expected to take, from what the first one took."""
+    setup = first.setup_s or 0.0
+    warm_up = sum(first.segment("warm_up").columns.get("wall_ns", ())) / 1e9 if first.segment("warm_up") else 0.0  # type: ignore[union-attr]
+    if rung == "ladder":
+        return first.duration_s + (IMPORT_S if block else 0.0)
+    if rung in ("input", "pipeline"):
+        return setup + window_s + 1.5
+    if rung == "fix":
+        return setup + warm_up + window_s + 1.5
+    compiling = {"graph": 1.0, "xla": 4.0, "eager": 0.0}[rung] * max(warm_up, 0.5)
+    return setup + warm_up + compiling + 2 * window_s

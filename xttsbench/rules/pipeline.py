@@ -1,0 +1,295 @@
+"""Rules about the input pipeline. A structural rule fires only where its own fix helped the pipeline as it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from xttsbench.records.base import Estimate, Location
+from xttsbench.records.pipeline import PipelineOp, PythonFunction
+from xttsbench.records.report import Finding
+from xttsbench.rules.evidence import Compared, Evidence
+
+HELPS: Final = 1.05
+"""A fix helps where the low end of its speed-up is above this."""
+_MAIN_COST: Final = 0.30
+"""An op with this share of the pipeline's cost is a main cost."""
+_WASTE: Final = 0.30
+
+_REMEDIES: Final = {
+    "holds": (
+        "It computes under Python's interpreter lock, so more parallel calls cannot help. Port it to TensorFlow ops, "
+        "run it in processes, or cache its output."
+    ),
+    "blocks": (
+        "It waits (files, network, sleep) and leaves the processor idle. Call it in parallel (num_parallel_calls) and "
+        "give the pipeline a private thread pool as large as that parallelism: the shared pool has one thread a core."
+    ),
+    "releases": (
+        "It computes outside the interpreter lock, so parallel calls scale up to the cores: map(..., "
+        "num_parallel_calls=tf.data.AUTOTUNE)."
+    ),
+    "unknown": "Measure it alone: whether it holds the interpreter lock decides between TensorFlow ops and threads.",
+}
+
+
+def python_function(evidence: Evidence) -> Iterator[Finding]:
+    """Python inside the graph, with the user's file and line; limiting only where the step waits for its op."""
+    if evidence.pipeline is None:
+        return
+    waits = evidence.limits("input")
+    for function in evidence.pipeline.python_functions:
+        op = _op_of(evidence, function)
+        share = cost_share(evidence, op)
+        limiting = waits and (share is None or share >= _MAIN_COST)
+        remedy = _REMEDIES[function.gil] if limiting else "Leave it alone: it is not what limits the step."
+        place = f"{function.name}() runs as {function.kind} in {function.location.op or 'the pipeline'}"
+        yield Finding(
+            rule="python-function",
+            severity="warning" if limiting else "info",
+            limiting=limiting,
+            title=f"{place} and {_GIL_WORDS[function.gil]}",
+            location=function.location,
+            evidence={
+                "kind": function.kind,
+                "gil": function.gil,
+                "call_time_s": function.call_time_s,
+                "call_cpu_s": function.call_cpu_s,
+                "calls_per_batch": function.calls_per_batch,
+                "cost_share": share,
+            },
+            remedy=remedy,
+            predicted_speedup=evidence.ceilings.get("input") if limiting else None,
+        )
+
+
+_GIL_WORDS: Final = {
+    "holds": "holds the interpreter lock",
+    "blocks": "blocks without computing",
+    "releases": "releases the interpreter lock",
+    "unknown": "may or may not hold the interpreter lock",
+}
+
+
+def sequential_map(evidence: Evidence) -> Iterator[Finding]:
+    """A map that runs one element at a time, where running it in parallel was measured to be faster."""
+    fix = _helping(evidence, "parallel-map")
+    if fix is None or evidence.pipeline is None:
+        return
+    maps = [op for op in evidence.pipeline.ops if op.op == "MapDataset"]
+    if not maps:
+        return
+    op = max(maps, key=lambda candidate: candidate.cost_s or 0.0)
+    yield _structural(
+        evidence,
+        "sequential-map",
+        fix,
+        f"{op.name} maps one element at a time",
+        op.location.model_copy(update={"op": op.name}),
+        "Give it num_parallel_calls=tf.data.AUTOTUNE (TensorFlow does not do so by itself for stateful functions, "
+        "Python functions among them).",
+        {"cost_share": cost_share(evidence, op), "sequential_maps": len(maps)},
+    )
+
+
+def no_prefetch(evidence: Evidence) -> Iterator[Finding]:
+    """Step and input take turns, where a prefetch at the end was measured to be faster."""
+    fix = _helping(evidence, "prefetch")
+    if fix is None or evidence.pipeline is None or not evidence.pipeline.ops:
+        return
+    last = evidence.pipeline.ops[-1]
+    yield _structural(
+        evidence,
+        "no-prefetch",
+        fix,
+        "step and input take turns: nothing is prepared while the step runs",
+        last.location.model_copy(update={"op": last.name}),
+        "End the pipeline with .prefetch(tf.data.AUTOTUNE).",
+        {"last_op": last.op, "tensorflow_injects_prefetch": evidence.pipeline.injects_prefetch},
+    )
+
+
+def redundant_prefetch(evidence: Evidence) -> Iterator[Finding]:
+    """Several prefetches of which only the last hides anything; where leaving them out was measured, not slower."""
+    if evidence.pipeline is None:
+        return
+    inner = [op for op in evidence.pipeline.ops[:-1] if op.op.startswith("PrefetchDataset")]
+    ends_with_prefetch = bool(evidence.pipeline.ops) and evidence.pipeline.ops[-1].op.startswith("PrefetchDataset")
+    if not ends_with_prefetch or not inner:
+        return
+    fix = evidence.fixes.get("drop-prefetch")
+    measured = fix.speedup if fix is not None else None
+    if measured is not None and measured.estimate < 1 / HELPS:
+        return  # they do hide something
+    adjacent = [op for op in inner if _feeds_prefetch(evidence, op)]
+    if measured is None and not adjacent:
+        return
+    yield Finding(
+        rule="redundant-prefetch",
+        severity="info",
+        limiting=False,
+        title=f"{len(inner)} prefetch(es) before the last hold memory and hide nothing",
+        location=inner[0].location.model_copy(update={"op": inner[0].name}),
+        evidence={
+            "prefetches": len(inner) + 1,
+            "buffered_elements": sum(max(op.buffer_size or 0, op.chosen_buffer_size or 0, 0) for op in inner),
+            "speed_without_them": measured.estimate if measured else None,
+        },
+        remedy="Keep the last prefetch and remove the others.",
+        predicted_speedup=measured,
+    )
+
+
+def thread_pool(evidence: Evidence) -> Iterator[Finding]:
+    """A pool with fewer threads than the blocking calls asked for, or with far more than there are cores."""
+    if evidence.pipeline is None:
+        return
+    cores = _cores(evidence)
+    size = evidence.pipeline.threadpool_size
+    fix = next((found for name in evidence.fixes if (found := _helping(evidence, name)) and name[:11] == "thread-pool"), None)
+    if fix is not None:
+        blocking = [f for f in evidence.pipeline.python_functions if f.gil == "blocks"]
+        place = blocking[0].location if blocking else Location()
+        threads = int(fix.name.partition(":")[2])
+        yield _structural(
+            evidence,
+            "thread-pool",
+            fix,
+            f"calls that wait share {size or 'one thread a core'}{' threads' if size else ''}, so they wait in turn",
+            place,
+            f"options.threading.private_threadpool_size = {threads}, with num_parallel_calls to match.",
+            {"threadpool_size": size, "cores": cores, "tried_size": threads},
+        )
+    elif size and cores and size > 8 * cores and not any(f.gil == "blocks" for f in evidence.pipeline.python_functions):
+        yield Finding(
+            rule="thread-pool",
+            severity="info",
+            limiting=False,
+            title=f"a private pool of {size} threads on {cores:g} cores, and nothing in it waits",
+            evidence={"threadpool_size": size, "cores": cores},
+            remedy="Leave private_threadpool_size out, or set it to the number of cores.",
+        )
+
+
+def padding_waste(evidence: Evidence) -> Iterator[Finding]:
+    """Most of a batch is padding, measured on the batches themselves."""
+    batches = evidence.batches
+    if batches is None or batches.padding_share is None or batches.padding_share < _WASTE:
+        return
+    useful = 1 - batches.padding_share
+    yield Finding(
+        rule="padding-waste",
+        severity="warning" if batches.padding_share >= 0.5 else "info",
+        limiting=False,
+        title=f"{batches.padding_share:.0%} of {batches.padding_component} is padding",
+        evidence={"padding_share": batches.padding_share, "padding_efficiency": useful, "batches": batches.cached},
+        remedy="Batch elements of similar length together: bucket_by_sequence_length with fixed edges.",
+    )
+
+
+def dynamic_shape(evidence: Evidence) -> Iterator[Finding]:
+    """Batch shapes that make the step trace or compile again."""
+    batches, steps = evidence.batches, evidence.steps
+    if batches is None or steps is None or not evidence.has_step or len(batches.shapes) < 3:
+        return
+    by_shape = [trace for trace in evidence.traces if trace.reason == "shape"]
+    compiles = int(steps.compiles.sum())
+    recurs = evidence.share("compile") > 0 and bool(by_shape or compiles)
+    if not recurs:
+        return
+    limiting = evidence.limits("compile")
+    yield Finding(
+        rule="dynamic-shape",
+        severity="warning" if limiting else "info",
+        limiting=limiting,
+        title=f"{len(batches.shapes)} different batch shapes; the step is traced or compiled again for new ones",
+        evidence={
+            "shapes": len(batches.shapes),
+            "traces_by_shape": len(by_shape),
+            "xla_compiles_in_steady_state": compiles,
+            "example": batches.shapes[-1],
+        },
+        remedy="Pad to a few fixed edges (buckets), so that each shape is compiled once, before training.",
+        predicted_speedup=evidence.ceilings.get("compile") if limiting else None,
+    )
+
+
+def nan_batch(evidence: Evidence) -> Iterator[Finding]:
+    """Batches that hold NaN or infinity: their timing says little and training on them nothing."""
+    if evidence.batches is not None and evidence.batches.nonfinite:
+        names = ", ".join(evidence.batches.nonfinite)
+        yield Finding(
+            rule="nan-batch",
+            severity="critical",
+            limiting=False,
+            title=f"the batches hold NaN or infinity ({names})",
+            evidence={"components": names, "batches": evidence.batches.cached},
+            remedy="Find the element that does: tf.debugging.check_numerics in the last map names it.",
+        )
+
+
+RULES: Final = (
+    python_function,
+    sequential_map,
+    no_prefetch,
+    redundant_prefetch,
+    thread_pool,
+    padding_waste,
+    dynamic_shape,
+    nan_batch,
+)
+
+
+def cost_share(evidence: Evidence, op: PipelineOp | None) -> float | None:
+    """Share of an op in the cost of the whole pipeline, or ``None`` where costs are not known."""
+    if op is None or op.cost_s is None or evidence.pipeline is None:
+        return None
+    total = sum(other.cost_s or 0.0 for other in evidence.pipeline.ops)
+    return op.cost_s / total if total > 0 else None
+
+
+def _op_of(evidence: Evidence, function: PythonFunction) -> PipelineOp | None:
+    ops = evidence.pipeline.ops if evidence.pipeline else ()
+    return next((op for op in ops if function.token in op.python_functions), None)
+
+
+def _helping(evidence: Evidence, name: str) -> Compared | None:
+    """The fix of that name, if it was measured to help a step that waits for its input."""
+    fix = evidence.fixes.get(name)
+    helps = fix is not None and fix.speedup is not None and fix.speedup.low > HELPS
+    return fix if helps and evidence.limits("input") else None
+
+
+def _structural(
+    evidence: Evidence,
+    rule: str,
+    fix: Compared,
+    title: str,
+    location: Location,
+    remedy: str,
+    numbers: dict[str, float | int | str | bool | None],
+) -> Finding:
+    speedup: Estimate | None = fix.speedup
+    return Finding(
+        rule=rule,
+        severity="critical" if speedup is not None and speedup.estimate >= 2 else "warning",
+        limiting=True,
+        title=title,
+        location=location,
+        evidence={**numbers, "measured_with": fix.name, "processes": fix.processes},
+        remedy=remedy,
+        predicted_speedup=speedup,
+    )
+
+
+def _feeds_prefetch(evidence: Evidence, op: PipelineOp) -> bool:
+    """Whether the only consumer of ``op`` is a prefetch too."""
+    ops = evidence.pipeline.ops if evidence.pipeline else ()
+    consumers = [other for other in ops if op.name in other.inputs]
+    return bool(consumers) and all(other.op.startswith("PrefetchDataset") for other in consumers)
+
+
+def _cores(evidence: Evidence) -> float | None:
+    allowed = evidence.environment.get("cpu", {})
+    value = allowed.get("allowed_cpus") if isinstance(allowed, dict) else None
+    return float(value) if value else None

@@ -1,0 +1,163 @@
+"""Counters of what TensorFlow does inside a step: calls, traces, XLA compilations, values fetched, collections.
+
+A watch wraps a handful of TensorFlow's Python functions and adds to plain integers; it takes no lock and keeps no
+list in the steady state, so that looking costs microseconds. Every wrapper keeps ``functools.wraps``: AutoGraph would
+take it for user code otherwise.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from tensorflow.python.eager.polymorphic_function import polymorphic_function, tracing_compilation
+from tensorflow.python.framework import ops
+
+from xttsbench.records.trial import Trace
+from xttsbench.step.traces import trace_reason
+from xttsbench.step.xla_metrics import XlaMetrics
+
+COUNTERS: Final = ("calls", "calls_ns", "traces", "trace_ns", "syncs", "sync_ns", "gc_ns", "xla_compiles", "xla_ns")
+
+_POLL_ABOVE_NS: Final = 15_000_000
+"""A step this much slower than the fastest so far may have compiled: only then are XLA's counters read."""
+_POLLS: Final = 400
+"""Polls of XLA's counters at most, since each leaves some memory behind."""
+
+
+class Watch:
+    """Counts what happens inside steps while it is installed (use it as a context manager).
+
+    ``counters()`` gives the cumulative values in the order of :data:`COUNTERS`. Call :meth:`step_ended` after each
+    step with its time, so that XLA compilations are found.
+    """
+
+    def __init__(self, xla: XlaMetrics | None = None) -> None:
+        self.xla = xla or XlaMetrics()
+        self.traces: list[Trace] = []
+        self.step = 0
+        self._counts = [0] * len(COUNTERS)
+        self._depth = 0
+        self._tracing = 0
+        self._gc_began_ns = 0
+        self._fastest_ns: int | None = None
+        self._polls = 0
+        self._seen: dict[tuple[str, int], list[tuple[int, str]]] = {}
+        self._undo: list[Callable[[], None]] = []
+
+    def counters(self) -> tuple[int, ...]:
+        """Cumulative counters, in the order of :data:`COUNTERS`."""
+        return tuple(self._counts)
+
+    def step_ended(self, step_ns: int) -> bool:
+        """Read XLA's counters if the step was slow enough to have compiled something; whether it did so."""
+        if self._fastest_ns is None or step_ns < self._fastest_ns:
+            first, self._fastest_ns = self._fastest_ns is None, step_ns
+            if not first:
+                return False
+        elif step_ns - self._fastest_ns < _POLL_ABOVE_NS:
+            return False
+        self.poll_xla()
+        return True
+
+    def poll_xla(self) -> None:
+        """Read XLA's counters into the watch's."""
+        if self._polls < _POLLS and self.xla.available:
+            self._polls += 1
+            found = self.xla.read()
+            self._counts[7], self._counts[8] = found.compiles, found.compile_ns
+
+    def __enter__(self) -> Watch:
+        self._patch(polymorphic_function.Function, "__call__", self._around_call)
+        self._patch(tracing_compilation, "_create_concrete_function", self._around_trace)
+        self._patch(ops._EagerTensorBase, "_numpy", self._around_sync)
+        gc.callbacks.append(self._on_gc)
+        self._undo.append(lambda: gc.callbacks.remove(self._on_gc))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        while self._undo:
+            self._undo.pop()()
+
+    def _patch(self, owner: Any, name: str, around: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+        original = getattr(owner, name)
+        setattr(owner, name, functools.wraps(original)(around(original)))
+        self._undo.append(lambda: setattr(owner, name, original))
+
+    def _around_call(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        counts, clock = self._counts, time.perf_counter_ns
+
+        def call(function: Any, *args: Any, **kwargs: Any) -> Any:
+            if self._depth:  # called while another one is traced or run eagerly: the outermost has the time
+                return original(function, *args, **kwargs)
+            self._depth = 1
+            began = clock()
+            try:
+                return original(function, *args, **kwargs)
+            finally:
+                self._depth = 0
+                counts[0] += 1
+                counts[1] += clock() - began
+
+        return call
+
+    def _around_trace(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        counts, clock = self._counts, time.perf_counter_ns
+
+        def create(function_type: Any, type_context: Any, func_graph: Any, tracing_options: Any) -> Any:
+            if self._tracing:
+                return original(function_type, type_context, func_graph, tracing_options)
+            self._tracing = 1
+            began = clock()
+            try:
+                return original(function_type, type_context, func_graph, tracing_options)
+            finally:
+                self._tracing = 0
+                spent = clock() - began
+                counts[2] += 1
+                counts[3] += spent
+                self._note_trace(tracing_options, function_type, spent)
+
+        return create
+
+    def _around_sync(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        counts, clock = self._counts, time.perf_counter_ns
+
+        def fetch(tensor: Any) -> Any:
+            began = clock()
+            try:
+                return original(tensor)
+            finally:
+                counts[4] += 1
+                counts[5] += clock() - began
+
+        return fetch
+
+    def _on_gc(self, phase: str, _: dict[str, int]) -> None:
+        now = time.perf_counter_ns()
+        if phase == "start":
+            self._gc_began_ns = now
+        else:
+            self._counts[6] += now - self._gc_began_ns
+
+    def _note_trace(self, options: Any, function_type: Any, spent_ns: int) -> None:
+        function = getattr(options, "python_function", None)
+        code = getattr(getattr(function, "__wrapped__", function), "__code__", None)
+        key = (str(options.name), getattr(code, "co_firstlineno", 0))
+        signature = str(function_type)
+        before = self._seen.setdefault(key, [])
+        reason = trace_reason(before, id(function), signature)
+        before.append((id(function), signature))
+        if len(self.traces) < 200:
+            self.traces.append(
+                Trace(
+                    step=self.step,
+                    function=str(options.name),
+                    reason=reason,
+                    signature=signature[:300],
+                    time_s=spent_ns / 1e9,
+                )
+            )

@@ -1,0 +1,78 @@
+"""The name of a target, as it is written on the command line, taken apart without importing anything."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from xttsbench.errors import TargetError, UsageError
+
+_FORMS = "'module:callable' or 'path/to/file.py:callable'"
+
+
+@dataclass(frozen=True)
+class TargetSpec:
+    """A target's name, taken apart: ``kind``, the module or file, and the callable's dotted name in it."""
+
+    text: str
+    kind: Literal["module", "file"]
+    place: str
+    attribute: str
+    folder: str
+    """Directory that goes first on the import path: the file's own, or the working directory for a module."""
+
+
+def parse_target(text: str, *, working_directory: Path | None = None) -> TargetSpec:
+    """Take ``module:callable`` or ``file.py:callable`` apart and check what can be checked without importing it.
+
+    Raises:
+        TargetError: no callable is named, a name is not a Python name, the file is missing or not a file.
+    """
+    here = (working_directory or Path.cwd()).resolve()
+    place, separator, attribute = text.rpartition(":")
+    if not separator:
+        if text.endswith(".py"):
+            raise TargetError(
+                f"Target {text!r} is a script; this version measures callables only. Name a callable in it that "
+                f"returns the dataset and the step: {text}:make"
+            )
+        raise TargetError(f"Target {text!r} names no callable; write it as {_FORMS}.")
+    if not all(part.isidentifier() for part in attribute.split(".")):
+        raise TargetError(f"Target {text!r}: {attribute!r} is not a Python name; write the target as {_FORMS}.")
+    if place.endswith(".py") or "/" in place:
+        path = (here / Path(place).expanduser()).resolve()
+        if not path.is_file():
+            state = "is a directory" if path.is_dir() else "does not exist"
+            raise TargetError(f"Target {text!r}: {place!r} {state} (looked for {path}). Check the path.")
+        return TargetSpec(text, "file", str(path), attribute, str(path.parent))
+    if not place or not all(part.isidentifier() for part in place.split(".")):
+        raise TargetError(f"Target {text!r}: {place!r} is neither a module's name nor a .py file; write {_FORMS}.")
+    return TargetSpec(text, "module", place, attribute, str(here))
+
+
+def parse_setting(text: str) -> tuple[str, object]:
+    """Read ``KEY=VALUE`` of ``--set``; the value is YAML, with ``1e-4`` read as a number.
+
+    Raises:
+        UsageError: there is no ``=``, or the key is not a Python name.
+    """
+    import yaml  # not at the top: the command line starts without it
+
+    key, separator, value = text.partition("=")
+    key = key.strip()
+    if not separator or not key.isidentifier():
+        raise UsageError(f"--set {text!r} is not KEY=VALUE with a Python name as the key, e.g. --set batch_size=16.")
+    try:
+        return key, float(value) if _is_exponent(value) else yaml.safe_load(value)
+    except yaml.YAMLError as error:
+        raise UsageError(f"--set {key}: {value!r} is not a YAML value ({error}).") from error
+
+
+def _is_exponent(value: str) -> bool:
+    """Whether YAML 1.1 would read a number such as ``1e-4`` as text, for want of a dot."""
+    try:
+        float(value)
+    except ValueError:
+        return False
+    return "e" in value.lower() and "." not in value

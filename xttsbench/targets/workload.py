@@ -1,0 +1,28 @@
+"""A target that says more about itself than a pair can: its tunables and how long its batches really are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A dataset, the step or model that consumes it, and what may be tuned.
+
+    Attributes:
+        dataset: the ``tf.data.Dataset`` that is iterated.
+        step: ``step(batch)`` runs one training step; ``None`` judges the input side alone.
+        model: a compiled ``keras.Model`` in place of ``step``.
+        tunables: keyword of the callable that made this workload -> the values worth trying.
+        valid_elements: ``valid_elements(batch) -> number`` of elements that are not padding.
+        name: a name for reports.
+    """
+
+    dataset: Any
+    step: Callable[[Any], Any] | None = None
+    model: Any = None
+    tunables: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    valid_elements: Callable[[Any], float] | None = None
+    name: str | None = None

@@ -1,0 +1,1 @@
+"""The child: one trial per process, forked from a helper that has imported TensorFlow and run nothing."""

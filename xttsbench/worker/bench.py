@@ -1,0 +1,147 @@
+"""The measured loop: steps under one condition, each on its own clocks, one row a step."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import tensorflow as tf
+
+from xttsbench.step.watch import Watch
+from xttsbench.worker.accelerator import EmulatedAccelerator
+from xttsbench.worker.channel import Channel
+from xttsbench.worker.recorder import Recorder
+from xttsbench.worker.source import Exhausted, Source
+
+Step = Callable[[Any], Any]
+
+_ROWS = 5000
+"""Rows of a segment at most: a journal line is read by people too."""
+
+
+class StepRaisedError(Exception):
+    """The target raised in the middle of a segment; ``__cause__`` is what it raised."""
+
+    def __init__(self, segment: str, step: int, where: str) -> None:
+        super().__init__(f"{where} of step {step} ({segment})")
+        self.step = step
+        self.where = where
+
+
+@dataclass(frozen=True)
+class Limit:
+    """When a segment ends: enough steps *and* a fair stretch of time, or the window is over."""
+
+    steps: int
+    window_s: float
+    min_steps: int = 4
+    fair_s: float = 2.0
+    """Fast steps are measured for this long even when there are enough of them."""
+
+    def reached(self, steps: int, elapsed_s: float) -> bool:
+        """Whether a segment of that many steps and seconds is complete."""
+        if steps >= _ROWS or (steps >= self.min_steps and elapsed_s >= self.window_s):
+            return True
+        return steps >= self.steps and elapsed_s >= min(self.fair_s, self.window_s)
+
+
+@dataclass
+class Bench:
+    """What the loop needs besides batches and a step; it remembers the shapes that it has seen."""
+
+    channel: Channel
+    watch: Watch
+    accelerator: EmulatedAccelerator | None
+    synchronise: Callable[[], None] | None
+    shapes: dict[tuple[tuple[int, ...], ...], tuple[int, int, int]] = field(default_factory=dict)
+
+    def run(self, name: str, source: Source, step: Step | None, limit: Limit, *, recorder: Recorder | None = None) -> int:
+        """Run one segment and send its rows; returns the number of steps that ended.
+
+        Raises:
+            StepRaisedError: the dataset or the step raised; the rows before it have been sent.
+        """
+        recorder = recorder or Recorder(self.channel, name)
+        clock, cpu = time.perf_counter_ns, time.process_time_ns
+        watch, accelerator, synchronise = self.watch, self.accelerator, self.synchronise
+        began_ns = last_ns = clock()
+        cpu_ns, counted, done = cpu(), watch.counters(), 0
+        while not limit.reached(done, (last_ns - began_ns) / 1e9):
+            watch.step = recorder.rows
+            start_ns = clock()
+            where = "next()"
+            try:
+                batch = source.next()
+                got_ns = clock()
+                where = "step(batch)"
+                if step is not None:
+                    step(batch)
+                returned_ns = clock()
+                if synchronise is not None:
+                    synchronise()
+            except Exhausted:
+                break
+            except (Exception, SystemExit) as error:
+                recorder.flush()
+                raise StepRaisedError(name, recorder.rows, where) from error
+            device_ns = clock() - returned_ns if synchronise is not None else 0
+            emulated_ns = accelerator.compute() if accelerator is not None else 0
+            end_ns = clock()
+            cpu_before, cpu_ns = cpu_ns, cpu()
+            before = counted
+            slow = watch.step_ended(end_ns - got_ns - emulated_ns)
+            counted = watch.counters()
+            shape_id, size, elements = self._shape(batch)
+            calls, calls_ns, traces, trace_ns, syncs, sync_ns, gc_ns, compiles, xla_ns = (
+                now - then for now, then in zip(counted, before, strict=True)
+            )
+            recorder.add(
+                (
+                    start_ns,
+                    end_ns - last_ns,
+                    got_ns - start_ns,
+                    end_ns - got_ns,
+                    device_ns,
+                    emulated_ns,
+                    trace_ns,
+                    traces,
+                    xla_ns,
+                    compiles,
+                    sync_ns,
+                    syncs,
+                    gc_ns,
+                    calls,
+                    calls_ns,
+                    cpu_ns - cpu_before,
+                    size,
+                    elements,
+                    shape_id,
+                    source.epoch,
+                )
+            )
+            done += 1
+            last_ns = end_ns
+            if recorder.due(end_ns):
+                recorder.flush()
+                slow = True
+            if slow:  # the pause was ours: neither the wall clock nor the processor time of the next step has it
+                last_ns += clock() - end_ns
+                cpu_ns = cpu()
+        recorder.flush()
+        return done
+
+    def _shape(self, batch: Any) -> tuple[int, int, int]:
+        """Index of the batch's shape signature, its first dimension, and its numbers in all."""
+        signature = tuple(
+            tensor._shape_tuple() if hasattr(tensor, "_shape_tuple") else ()
+            for tensor in tf.nest.flatten(batch, expand_composites=True)
+        )
+        known = self.shapes.get(signature)
+        if known is None:
+            size = next((shape[0] for shape in signature if shape), 1)
+            known = (len(self.shapes), size, sum(math.prod(shape) for shape in signature))
+            self.shapes[signature] = known
+        return known

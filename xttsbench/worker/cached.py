@@ -1,0 +1,119 @@
+"""The first batches of a dataset, kept in memory, and what they look like: padding, shapes, NaN."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Final
+
+import numpy as np
+import tensorflow as tf
+
+from xttsbench.records.trial import Batches
+from xttsbench.worker.source import Exhausted, LiveBatches
+
+_COUNT: Final = 8
+_BYTES: Final = 512 * 1024**2
+_SECONDS: Final = 4.0
+
+
+def take_batches(source: LiveBatches) -> list[Any]:
+    """Up to eight batches, within half a gibibyte and four seconds; at least one.
+
+    Raises:
+        Exhausted: the dataset yields nothing at all.
+    """
+    began, held, batches = time.perf_counter(), 0, []
+    while len(batches) < _COUNT and held < _BYTES and (not batches or time.perf_counter() - began < _SECONDS):
+        try:
+            batch = source.next()
+        except Exhausted:
+            if batches:
+                break
+            raise Exhausted("the dataset yields no element: next() ended at once") from None
+        if source.epoch and batches:  # a short dataset, begun again: every batch is kept once
+            break
+        batches.append(batch)
+        held += _bytes(batch)
+    return batches
+
+
+def describe(batches: list[Any], dataset: tf.data.Dataset) -> Batches:
+    """What the batches look like, with the padding measured on the batches themselves."""
+    padding, component = _padding(batches)
+    return Batches(
+        cached=len(batches),
+        bytes=sum(_bytes(batch) for batch in batches),
+        shapes=(),
+        static_signature=str(dataset.element_spec)[:500],
+        padding_share=padding,
+        padding_component=component,
+        nonfinite=tuple(_nonfinite(batches)),
+    )
+
+
+def _bytes(batch: Any) -> int:
+    return sum(
+        int(np.prod(tensor.shape)) * tensor.dtype.size
+        for tensor in tf.nest.flatten(batch, expand_composites=True)
+        if hasattr(tensor, "dtype")
+    )
+
+
+def _components(batch: Any) -> list[tuple[str, np.ndarray[Any, Any]]]:
+    """The dense numeric tensors of a batch with their names (position in the structure)."""
+    flat = tf.nest.flatten(batch, expand_composites=True)
+    return [
+        (f"component {index}", tensor.numpy())
+        for index, tensor in enumerate(flat)
+        if isinstance(tensor, tf.Tensor) and (tensor.dtype.is_floating or tensor.dtype.is_integer)
+    ]
+
+
+def _nonfinite(batches: list[Any]) -> list[str]:
+    found = set()
+    for batch in batches:
+        for name, values in _components(batch):
+            # bfloat16 and float8 are NumPy extension types: isfinite knows them through float32
+            if values.dtype.kind in "fV" and not np.isfinite(values.astype(np.float32)).all():
+                found.add(name)
+    return sorted(found)
+
+
+def _padding(batches: list[Any]) -> tuple[float | None, str | None]:
+    """Share of trailing padding in the component that has most elements among those that vary in length.
+
+    A component counts as padded where rows of one batch end in a run of one repeated value of different length, that
+    value being the same for all rows. ``None`` where no component does.
+    """
+    worst: tuple[float, str] | None = None
+    by_name: dict[str, list[tuple[int, int]]] = {}
+    for batch in batches:
+        for name, values in _components(batch):
+            if values.ndim < 2 or values.shape[0] < 2 or values.shape[1] < 4:
+                continue
+            lengths = _row_lengths(values)
+            if lengths is not None:
+                by_name.setdefault(name, []).append((int(lengths.sum()), values.shape[0] * values.shape[1]))
+    for name, pairs in by_name.items():
+        if len(pairs) < max(1, len(batches) // 2):
+            continue
+        share = 1 - sum(real for real, _ in pairs) / sum(total for _, total in pairs)
+        if worst is None or share > worst[0]:
+            worst = (share, name)
+    return worst if worst else (None, None)
+
+
+def _row_lengths(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
+    """Length of each row before its trailing padding, or ``None`` where the batch does not look padded."""
+    rows = values.reshape(*values.shape[:2], -1)
+    pad = rows[:, -1, 0].astype(np.float64)
+    value = float(np.bincount(np.unique(pad, return_inverse=True)[1]).argmax())
+    value = float(np.unique(pad)[int(value)])
+    is_pad = (rows == value).all(axis=2)
+    # The last position that is not padding; a row that is all padding has length 0.
+    lengths = np.where(is_pad.all(axis=1), 0, values.shape[1] - np.argmin(is_pad[:, ::-1], axis=1))
+    trailing = values.shape[1] - lengths
+    # At least two rows with different runs of padding of a few positions: otherwise it is data, not padding.
+    if (trailing >= 2).sum() < 1 or len(np.unique(lengths)) < 2:
+        return None
+    return np.asarray(lengths)

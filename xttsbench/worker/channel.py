@@ -1,0 +1,43 @@
+"""The trial's own pipe to the parent: one JSON object a line, apart from standard output so that prints cannot hurt it."""
+
+from __future__ import annotations
+
+import json
+import socket
+from typing import Any
+
+from xttsbench.records.base import Record
+from xttsbench.records.trial import TrialSpec
+
+
+class Channel:
+    """Sends messages to the parent; the first line that comes from there is the trial's specification.
+
+    Messages: ``{"phase": name}``, ``{"rows": segment, "columns": {...}}``, ``{"warmup": n, "segment": name}``,
+    ``{"part": field, "value": ...}`` for a field of the trial record, ``{"note": text}``, ``{"error": ...,
+    "status": ...}`` and, last, ``{"done": true}``.
+    """
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+
+    def receive_spec(self) -> TrialSpec:
+        """Block for the specification of the trial."""
+        with self._connection.makefile("r", encoding="utf-8") as lines:
+            return TrialSpec.model_validate_json(lines.readline())
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Send one message; blocks while the parent is busy, and raises ``OSError`` when it is gone."""
+        self._connection.sendall(json.dumps(message, separators=(",", ":"), allow_nan=False).encode() + b"\n")
+
+    def phase(self, name: str) -> None:
+        """Say what begins now; it also tells the parent that the trial is alive."""
+        self.send({"phase": name})
+
+    def part(self, field: str, value: Record | float | str | None) -> None:
+        """Set one field of the trial record."""
+        self.send({"part": field, "value": value.model_dump(mode="json") if isinstance(value, Record) else value})
+
+    def note(self, text: str) -> None:
+        """Add a note to the trial record."""
+        self.send({"note": text})

@@ -1,0 +1,110 @@
+"""The helper: imports TensorFlow once, runs nothing, and forks a child for every trial.
+
+A fresh process for each trial is what makes trials independent; importing TensorFlow for each would cost more than
+most trials measure. The helper stays at two threads and touches no device, so that a fork of it is a clean start. It
+is also the trial's guard: when the parent goes away, however it died, the helper's end of the socket closes and the
+trial's process group is killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import warnings
+from typing import Any, Final
+
+_PR_SET_PDEATHSIG: Final = 1
+
+
+def serve(control: socket.socket) -> None:
+    """Answer ``fork`` requests of the parent until it closes its end."""
+    _die_with_parent()
+    import tensorflow as tf
+
+    # Imported here and not in the child: what the fork shares, no trial pays for.
+    import xttsbench.worker.trial
+
+    _send(control, {"event": "ready", "pid": os.getpid(), "tensorflow": tf.__version__})
+    while True:
+        message, descriptors, _, _ = socket.recv_fds(control, 64, 1)
+        if not message:
+            return
+        with socket.socket(fileno=descriptors[0]) as connection:
+            pid = _fork(control, connection)
+        _send(control, {"event": "forked", "pid": pid})
+        status = _wait(control, pid)
+        if status is None:
+            return
+        _send(control, {"event": "ended", "pid": pid, "status": status})
+
+
+def _fork(control: socket.socket, connection: socket.socket) -> int:
+    with warnings.catch_warnings():
+        # Python warns of forking with threads; here they are idle, and the fork is the point.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pid = os.fork()
+    if pid:
+        return pid
+    code = 70
+    try:
+        control.close()
+        os.setsid()  # a process group of its own, so that whatever the target starts ends with it
+        _die_with_parent()
+        _first_to_go()
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        from xttsbench.worker.trial import main
+
+        code = main(connection)
+    finally:
+        # Not sys.exit: a live Python function in tf.data can hang the interpreter's own shutdown.
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):
+                stream.flush()
+        os._exit(code)
+    raise AssertionError("unreachable")
+
+
+def _wait(control: socket.socket, pid: int) -> int | None:
+    """The child's wait status; ``None`` (after killing it) if the parent went away first."""
+    watched = os.pidfd_open(pid)
+    try:
+        while True:
+            ready, _, _ = select.select([control, watched], [], [])
+            if watched in ready:
+                return os.waitpid(pid, 0)[1]
+            if not control.recv(1, socket.MSG_PEEK):
+                kill_group(pid)
+                os.waitpid(pid, 0)
+                return None
+    finally:
+        os.close(watched)
+
+
+def kill_group(pid: int) -> None:
+    """Kill a trial and everything that it started in its process group."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def _die_with_parent() -> None:
+    """Ask the kernel (Linux) to kill this process when its parent dies; elsewhere the socket alone must do."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def _first_to_go() -> None:
+    """When memory runs out, let the trial be killed rather than whoever keeps its results."""
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
+        score.write("1000")
+
+
+def _send(control: socket.socket, message: dict[str, Any]) -> None:
+    control.sendall(json.dumps(message).encode() + b"\n")

@@ -1,0 +1,19 @@
+"""The rung without a step: how fast the pipeline alone can go on this machine."""
+
+from __future__ import annotations
+
+from xttsbench.records.trial import TrialSpec
+from xttsbench.targets.load import Loaded
+from xttsbench.worker.bench import Bench, Limit, Step
+from xttsbench.worker.recorder import Recorder
+from xttsbench.worker.source import LiveBatches
+
+
+def run_input(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) -> None:
+    """Iterate without a step and without an accelerator; the first batch, with the start of the pipeline, is warm-up."""
+    bench.accelerator = None
+    bench.channel.phase("input_only")
+    recorder = Recorder(bench.channel, "input_only")
+    source = LiveBatches(loaded.dataset)
+    recorder.warmup(1)
+    bench.run("input_only", source, None, Limit(spec.steps, spec.window_s, spec.min_steps), recorder=recorder)

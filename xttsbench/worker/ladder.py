@@ -1,0 +1,129 @@
+"""The main trial: the target as it is, then its step alone on cached batches, paired in one process.
+
+Order: batches are cached, every shape among them is stepped once (traces, compilations), then the segments run on a
+fresh iterator, so that buffers filled during compilation do not hide a pipeline that is too slow.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Final
+
+import tensorflow as tf
+
+from xttsbench.records.trial import TrialSpec
+from xttsbench.targets.load import Loaded
+from xttsbench.worker.anatomy import read_anatomy
+from xttsbench.worker.bench import Bench, Limit, Step
+from xttsbench.worker.cached import describe, take_batches
+from xttsbench.worker.looking import measure_looking
+from xttsbench.worker.profiling import profile_window
+from xttsbench.worker.recorder import Recorder
+from xttsbench.worker.source import CachedBatches, LiveBatches
+
+_STEP_ONLY: Final = 0.4
+"""Share of the window that the step alone gets."""
+_ANATOMY: Final = 0.25
+_WARM_UP_S: Final = 20.0
+
+
+def run_ladder(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) -> None:
+    """Run the segments ``warm_up``, ``as_is``, ``step_only`` (the last two in either order) and read the anatomy."""
+    first = LiveBatches(loaded.dataset)
+    batches = take_batches(first)
+    facts = describe(batches, loaded.dataset)
+    bench.channel.part("batches", facts)
+    warm_up(bench, step, batches)
+    segments = [_as_is(spec, loaded, step, bench, first)]
+    if step is not None:
+        segments.append(_step_only(spec, step, bench, batches))
+    for segment in reversed(segments) if spec.reverse else segments:
+        segment()
+    seen = tuple(str(list(signature)) for signature in bench.shapes)[:50]
+    bench.channel.part("batches", facts.model_copy(update={"shapes": seen}))
+    bench.channel.phase("hand-off")
+    bench.channel.part("handoff_s", _handoff_s(batches[0]))
+    if step is not None:
+        bench.channel.phase("anatomy")
+        bench.channel.part("anatomy", read_anatomy(bench, step, batches, spec.window_s * _ANATOMY))
+        if bench.synchronise is not None:
+            bench.channel.part("transfer_s", _transfer_s(batches[0], bench))
+    if spec.profile_dir:
+        bench.channel.phase("profile")
+        bench.channel.part("profile", profile_window(loaded, step, bench, spec.profile_dir))
+    bench.watch.__exit__()
+    bench.channel.part("looking", measure_looking(bench))
+
+
+def warm_up(bench: Bench, step: Step | None, batches: list[Any]) -> None:
+    """Step once on every cached batch, with its traces and compilations counted as the segment ``warm_up``."""
+    if step is None:
+        return
+    bench.channel.phase("warm_up")
+    accelerator, bench.accelerator = bench.accelerator, None
+    bench.run("warm_up", CachedBatches(batches), step, Limit(len(batches), _WARM_UP_S, 1, fair_s=0.0))
+    bench.watch.poll_xla()
+    bench.accelerator = accelerator
+
+
+def measure_as_is(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) -> None:
+    """The segment ``as_is`` on a fresh iterator; its first step, which waits for the pipeline to start, is warm-up."""
+    _as_is(spec, loaded, step, bench, None)()
+
+
+def _as_is(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench, first: LiveBatches | None) -> Any:
+    def run() -> None:
+        bench.channel.phase("as_is")
+        recorder = Recorder(bench.channel, "as_is")
+        recorder.warmup(1)
+        limit = Limit(spec.steps, spec.window_s, spec.min_steps)
+        done = bench.run("as_is", LiveBatches(loaded.dataset), step, limit, recorder=recorder)
+        if not done and first is not None:
+            bench.channel.note("the dataset could be read only once: a second iterator over it yielded nothing")
+            bench.run("as_is", first, step, limit, recorder=recorder)
+
+    return run
+
+
+def _step_only(spec: TrialSpec, step: Step, bench: Bench, batches: list[Any]) -> Any:
+    def run() -> None:
+        bench.channel.phase("step_only")
+        recorder = Recorder(bench.channel, "step_only")
+        recorder.warmup(1)
+        limit = Limit(spec.steps, spec.window_s * _STEP_ONLY, spec.min_steps, fair_s=1.0)
+        bench.run("step_only", CachedBatches(batches), step, limit, recorder=recorder)
+
+    return run
+
+
+def _handoff_s(batch: Any) -> float:
+    """Median time of ``next()`` on a batch that is always ready: no pipeline can wait less."""
+    ready = iter(tf.data.Dataset.from_tensors(batch).repeat().prefetch(2))
+    times = []
+    for _ in range(60):
+        time.sleep(0.0005)  # let the prefetch have one ready
+        began = time.perf_counter_ns()
+        next(ready)
+        times.append(time.perf_counter_ns() - began)
+    return sorted(times)[len(times) // 2] / 1e9
+
+
+def _transfer_s(batch: Any, bench: Bench) -> float:
+    """Mean time to copy a batch to the first GPU, where it is not there already."""
+    tensors = [
+        tensor
+        for tensor in tf.nest.flatten(batch, expand_composites=True)
+        if tensor.dtype != tf.string and "GPU" not in (tensor.device or "")
+    ]
+    times = []
+    for _ in range(12):
+        began = time.perf_counter_ns()
+        with tf.device("/GPU:0"):
+            copies = [tf.identity(tensor) for tensor in tensors]
+        if bench.synchronise is not None:
+            bench.synchronise()
+        times.append(time.perf_counter_ns() - began)
+        del copies
+    return sum(times[2:]) / len(times[2:]) / 1e9
+
+

@@ -1,0 +1,55 @@
+"""The rungs of the step's modes: op by op, as one graph, through XLA, each beside the step as given."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from xttsbench.errors import TargetError
+from xttsbench.records.trial import TrialSpec
+from xttsbench.step.modes import Mode, fetches_answered, in_mode
+from xttsbench.targets.load import Loaded
+from xttsbench.worker.bench import Bench, Limit, Step
+from xttsbench.worker.cached import take_batches
+from xttsbench.worker.recorder import Recorder
+from xttsbench.worker.source import CachedBatches, LiveBatches
+
+_KEEP = 4
+"""Batches to run the modes on: each distinct shape is compiled, and XLA takes seconds for one."""
+
+
+def run_mode(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) -> None:
+    """Run the step alone as given and in the mode of the rung, in the order given, mode, mode, given."""
+    if step is None:
+        raise TargetError(f"Target {spec.target!r} has no step, so it has no modes.")
+    mode: Mode = spec.rung if spec.rung in ("eager", "graph", "xla") else "graph"  # type: ignore[assignment]
+    batches = take_batches(LiveBatches(loaded.dataset))[:_KEEP]
+    given, other = Recorder(bench.channel, "step_only"), Recorder(bench.channel, mode)
+    half = Limit(max(spec.steps // 2, 1), spec.window_s / 2, max(spec.min_steps // 2, 2), fair_s=0.5)
+
+    def measure(which: Step, recorder: Recorder, name: str) -> None:
+        bench.channel.phase(name)
+        bench.run(name, CachedBatches(batches), which, half, recorder=recorder)
+
+    if mode != "eager":  # switching to eager changes the whole process, the step as given with it
+        for batch in batches:
+            step(batch)
+        measure(step, given, "step_only")
+    bench.channel.phase(f"compiling {mode}")
+    with _answered(bench) if mode != "eager" else contextlib.nullcontext():
+        changed = in_mode(step, mode)
+        for batch in batches:
+            changed(batch)
+            bench.channel.phase(f"compiling {mode}")
+        measure(changed, other, mode)
+        measure(changed, other, mode)
+    if mode != "eager":
+        measure(step, given, "step_only")
+
+
+@contextlib.contextmanager
+def _answered(bench: Bench) -> Iterator[None]:
+    with fetches_answered() as fetches:
+        yield
+    if fetches.count:
+        bench.channel.note(f"host reads removed: {fetches.count} while tracing")

@@ -1,0 +1,58 @@
+"""Where the steps of a segment get their batches: the live dataset, epoch after epoch, or batches kept in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+
+class Exhausted(Exception):
+    """The dataset yields nothing (more), even when it is begun again."""
+
+
+class LiveBatches:
+    """Iterates a dataset; at its end it begins again, as training does, and the wait for that counts."""
+
+    def __init__(self, dataset: tf.data.Dataset) -> None:
+        self.epoch = 0
+        self._dataset = dataset
+        self._iterator: Iterator[Any] = iter(dataset)
+
+    def next(self) -> Any:
+        """The next batch.
+
+        Raises:
+            Exhausted: a new epoch has no element.
+        """
+        try:
+            return next(self._iterator)
+        except StopIteration:
+            pass
+        self.epoch += 1
+        self._iterator = iter(self._dataset)
+        try:
+            return next(self._iterator)
+        except StopIteration:
+            raise Exhausted from None
+
+
+class CachedBatches:
+    """Hands out batches that are in memory already, round and round: the step without its input."""
+
+    def __init__(self, batches: Sequence[Any]) -> None:
+        self.epoch = 0
+        self._batches = batches
+        self._at = 0
+
+    def next(self) -> Any:
+        """The next batch."""
+        if self._at == len(self._batches):
+            self._at = 0
+            self.epoch += 1
+        self._at += 1
+        return self._batches[self._at - 1]
+
+
+Source = LiveBatches | CachedBatches

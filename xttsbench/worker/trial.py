@@ -1,0 +1,152 @@
+"""One trial from its specification to its end: load the target, run the rung, and turn whatever happens into words."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+import traceback
+from collections.abc import Callable
+from typing import Final
+
+import tensorflow as tf
+from tensorflow.python.platform import build_info
+
+from xttsbench.errors import TargetError, XttsbenchError
+from xttsbench.records.trial import Devices, TrialError, TrialSpec
+from xttsbench.step.keras_step import keras_step
+from xttsbench.step.modes import without_xla
+from xttsbench.step.synchronise import synchroniser
+from xttsbench.step.watch import Watch
+from xttsbench.targets.load import Loaded, load_target
+from xttsbench.targets.spec import parse_target
+from xttsbench.worker.accelerator import EmulatedAccelerator
+from xttsbench.worker.bench import Bench, Step, StepRaisedError
+from xttsbench.worker.channel import Channel
+from xttsbench.worker.fix import run_fix
+from xttsbench.worker.graph import run_pipeline
+from xttsbench.worker.input import run_input
+from xttsbench.worker.ladder import run_ladder
+from xttsbench.worker.mode import run_mode
+from xttsbench.worker.source import Exhausted
+
+Rung = Callable[[TrialSpec, Loaded, Step | None, Bench], None]
+
+RUNGS: Final[dict[str, Rung]] = {
+    "ladder": run_ladder,
+    "input": run_input,
+    "pipeline": run_pipeline,
+    "eager": run_mode,
+    "graph": run_mode,
+    "xla": run_mode,
+    "fix": run_fix,
+}
+
+
+def main(connection: socket.socket) -> int:
+    """Run the trial that the parent describes; returns the exit code of this process."""
+    channel = Channel(connection)
+    try:
+        spec = channel.receive_spec()
+        try:
+            _run(spec, channel)
+        except (Exception, SystemExit) as error:
+            channel.send(_failure(error))
+        channel.send({"done": True})
+    except OSError:
+        return 1  # the parent is gone; there is nobody to tell
+    return 0
+
+
+def _run(spec: TrialSpec, channel: Channel) -> None:
+    channel.phase("setup")
+    tf.keras.utils.set_random_seed(spec.seed)
+    began = time.perf_counter()
+    target = parse_target(spec.target)
+    if spec.rung == "graph":
+        with without_xla():
+            loaded = load_target(target, spec.kwargs)
+            step = _step_of(loaded)
+    else:
+        loaded = load_target(target, spec.kwargs)
+        step = _step_of(loaded)
+    channel.part("setup_s", time.perf_counter() - began)
+    channel.part("target_kind", loaded.kind)
+    channel.part("devices", _devices())
+    with Watch() as watch:
+        bench = Bench(
+            channel,
+            watch,
+            EmulatedAccelerator(spec.emulated_ms) if spec.emulated_ms else None,
+            synchroniser(),
+        )
+        try:
+            RUNGS[spec.rung](spec, loaded, step, bench)
+        finally:
+            channel.send({"traces": [trace.model_dump(mode="json") for trace in watch.traces]})
+            if watch.xla.reason:
+                channel.note(watch.xla.reason)
+
+
+def _step_of(loaded: Loaded) -> Step | None:
+    return keras_step(loaded.model) if loaded.model is not None else loaded.step
+
+
+def _devices() -> Devices:
+    return Devices(
+        gpus=tuple(device.name for device in tf.config.list_physical_devices("GPU")),
+        cpus=len(tf.config.list_physical_devices("CPU")),
+        built_with_cuda=bool(build_info.build_info.get("is_cuda_build", False)),
+        inter_op_threads=tf.config.threading.get_inter_op_parallelism_threads(),
+        intra_op_threads=tf.config.threading.get_intra_op_parallelism_threads(),
+        versions={"tensorflow": tf.__version__, "keras": tf.keras.__version__},
+    )
+
+
+def _failure(error: BaseException) -> dict[str, object]:
+    """What went wrong, as a message to the parent."""
+    status, step, cause = "raised", None, error
+    if isinstance(error, StepRaisedError) and error.__cause__ is not None:
+        step, cause = error.step, error.__cause__
+    if isinstance(error, Exhausted):
+        return {"status": "empty", "cause": str(error) or "the dataset yields no element"}
+    if isinstance(cause, MemoryError | tf.errors.ResourceExhaustedError):
+        status = "out_of_memory"
+    file, line = _place(cause)
+    record = TrialError(
+        type=type(cause).__name__,
+        message=_message(error, cause),
+        file=file,
+        line=line,
+        step=step,
+        traceback="".join(traceback.format_exception(cause))[-8000:],
+    )
+    return {"status": status, "cause": record.message, "error": record.model_dump(mode="json")}
+
+
+def _message(error: BaseException, cause: BaseException) -> str:
+    if isinstance(error, XttsbenchError):
+        return str(error)
+    lines = [line.strip() for line in str(cause).splitlines() if line.strip()]
+    # TensorFlow puts the Python error of a PyFunc into the middle of its own; its last line says what happened.
+    said = lines[0] if lines else ""
+    for text in lines:
+        if text.startswith(type(cause).__name__) or ("Error: " in text and not text.startswith("{{")):
+            said = text
+            break
+    place = _place(cause)
+    where = f" at {place[0]}:{place[1]}" if place[0] else ""
+    what = f"{type(cause).__name__}: {said[:300]}" if said else type(cause).__name__
+    if isinstance(error, StepRaisedError):
+        return f"the target raised in {error}: {what}{where}"
+    return f"{what}{where}"
+
+
+def _place(error: BaseException) -> tuple[str | None, int | None]:
+    """The innermost frame that is neither ours nor a library's."""
+    source = error.__cause__ if isinstance(error, TargetError) and error.__cause__ is not None else error
+    own = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    for frame in reversed(traceback.extract_tb(source.__traceback__)):
+        if not frame.filename.startswith(own) and "site-packages" not in frame.filename and "<" not in frame.filename:
+            return frame.filename, frame.lineno
+    return None, None

@@ -1,0 +1,1 @@
+"""The only place that chains stages: from a request to a run's directory with its report."""
