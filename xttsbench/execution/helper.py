@@ -26,13 +26,21 @@ class Helper:
     Args:
         environment: variables set on top of this process's own, for this helper and its trials.
         print_to_stderr: send what targets print to standard error (under ``--json``), else it goes through.
+        has_gpu: whether the machine has an NVIDIA driver.
 
     Raises:
         HelperError: it did not start (on entering).
     """
 
-    def __init__(self, *, environment: Mapping[str, str] | None = None, print_to_stderr: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        environment: Mapping[str, str] | None = None,
+        print_to_stderr: bool = False,
+        has_gpu: bool = False,
+    ) -> None:
         self._environment = dict(environment or {})
+        self._has_gpu = has_gpu
         self._print_to_stderr = print_to_stderr
         self._process: subprocess.Popen[bytes] | None = None
         self.control: socket.socket | None = None
@@ -126,8 +134,9 @@ class Helper:
 
     def _environ(self) -> dict[str, str]:
         environ = dict(os.environ)
-        # TensorFlow's start-up notices would bury the report; whoever wants them sets the variable.
-        environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+        # TensorFlow's notices would bury the report; whoever wants them sets the variable. Without an NVIDIA driver
+        # its complaint about that is logged as an error, in every trial, and says nothing that the report does not.
+        environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2" if self._has_gpu else "3")
         environ.update(self._environment)
         return environ
 

@@ -38,7 +38,7 @@ def classify(
     """Fill in the times, the calls per batch and the class of a pipeline's Python functions.
 
     Runs ``batches`` batches after the first (or ``max_s`` seconds), then makes at most ``calls`` calls within
-    ``experiment_s`` seconds of each function. Without the experiment, with too little evidence (under 5 ms of calls),
+    ``experiment_s`` seconds of each function. Without the experiment, with too little evidence (under 3 ms of calls),
     or where the function raises outside the pipeline, the class stays ``unknown``. A function that is not reached
     (behind a full cache) has 0 calls and no times.
 

@@ -98,7 +98,7 @@ def gather(trials: Sequence[TrialRecord], environment: Mapping[str, Any], *, see
         modes=modes(trials, alone, rng),
         fixes=fixes(trials, wall, rng),
         oscillation=vector,
-        explanation=explain(series[0].working_s if base.has_step else series[0].wall_s, series[0].batch_elements),
+        explanation=explain(series[0].wall_s - series[0].compile_s, series[0].batch_elements),
     )
     emulated = figures["emulated_s"]
     return Gathered(

@@ -25,6 +25,8 @@ WAITS: Final = 0.07
 _READ_SHARE: Final = 0.5
 _MODE_SHARE: Final = 0.5
 _POOL: Final = 32
+_REPLICATED: Final = ("ladder", "input")
+"""Rungs that run once in every block."""
 
 
 @dataclass(frozen=True)
@@ -73,22 +75,29 @@ def next_trial(job: Job, done: Sequence[TrialRecord], left_s: float) -> TrialSpe
     if first.status != "ok":
         return None
     for rung, fix, block, share in _wanted(done):
-        if any(trial.spec.rung == rung and trial.spec.fix == fix and trial.spec.block == block for trial in done):
+        if _ran(done, rung, fix, block):
             continue
         if _expected_s(first, rung, block, job.window_s * share) <= left_s:
-            return job.spec(len(done), rung, block=block, fix=fix, share=share)
+            # What is not replicated runs in the block at hand: a helper is started only for another whole ladder.
+            return job.spec(len(done), rung, block=max(block, done[-1].spec.block), fix=fix, share=share)
     return None
+
+
+def _ran(done: Sequence[TrialRecord], rung: Rung, fix: str | None, block: int) -> bool:
+    return any(
+        trial.spec.rung == rung and trial.spec.fix == fix and (trial.spec.block == block or rung not in _REPLICATED)
+        for trial in done
+    )
 
 
 def skipped(done: Sequence[TrialRecord]) -> list[str]:
     """Names of the trials that were wanted and not run, for the report."""
     if not done or done[0].status != "ok":
         return []
-    ran = {(trial.spec.rung, trial.spec.fix, trial.spec.block) for trial in done}
     return [
         (f"{rung} {fix}" if fix else rung) + (f" (block {block})" if block else "")
         for rung, fix, block, _ in _wanted(done)
-        if (rung, fix, block) not in ran
+        if not _ran(done, rung, fix, block)
     ]
 
 

@@ -55,10 +55,9 @@ class Watch:
     def step_ended(self, step_ns: int) -> bool:
         """Read XLA's counters if the step was slow enough to have compiled something; whether it did so."""
         if self._fastest_ns is None or step_ns < self._fastest_ns:
-            first, self._fastest_ns = self._fastest_ns is None, step_ns
-            if not first:
-                return False
-        elif step_ns - self._fastest_ns < _POLL_ABOVE_NS:
+            self._fastest_ns = step_ns
+            return False
+        if step_ns - self._fastest_ns < _POLL_ABOVE_NS:
             return False
         self.poll_xla()
         return True

@@ -1,14 +1,19 @@
-"""The rung that reads the pipeline: its graph, its Python functions, and the cost of each op."""
+"""The rung that reads the pipeline: its graph, the cost of each op, and the class of its Python functions."""
 
 from __future__ import annotations
 
 from xttsbench.pipeline.costs import read_costs
+from xttsbench.pipeline.python_functions import classify
 from xttsbench.records.trial import TrialSpec
 from xttsbench.targets.load import Loaded
 from xttsbench.worker.bench import Bench, Step
 
 
 def run_pipeline(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) -> None:
-    """Read graph and costs; no timing of this trial enters the ladder."""
+    """Read graph and costs, then experiment with the Python functions; no timing of this trial enters the ladder."""
     bench.channel.phase("pipeline")
-    bench.channel.part("pipeline", read_costs(loaded.dataset, batches=spec.steps, max_s=spec.window_s))
+    pipeline = read_costs(loaded.dataset, batches=spec.steps, max_s=spec.window_s * 0.6)
+    bench.channel.part("pipeline", pipeline)
+    if pipeline.python_functions:
+        bench.channel.phase("python functions")
+        bench.channel.part("pipeline", classify(loaded.dataset, pipeline, max_s=spec.window_s * 0.6))

@@ -16,7 +16,9 @@ import select
 import signal
 import socket
 import sys
+import tempfile
 import warnings
+from collections.abc import Iterator
 from typing import Any, Final
 
 _PR_SET_PDEATHSIG: Final = 1
@@ -25,10 +27,11 @@ _PR_SET_PDEATHSIG: Final = 1
 def serve(control: socket.socket) -> None:
     """Answer ``fork`` requests of the parent until it closes its end."""
     _die_with_parent()
-    import tensorflow as tf
+    with _quiet_unless_it_fails():
+        import tensorflow as tf
 
-    # Imported here and not in the child: what the fork shares, no trial pays for.
-    import xttsbench.worker.trial
+        # Imported here and not in the child: what the fork shares, no trial pays for.
+        import xttsbench.worker.trial
 
     _send(control, {"event": "ready", "pid": os.getpid(), "tensorflow": tf.__version__})
     while True:
@@ -104,6 +107,29 @@ def _first_to_go() -> None:
     """When memory runs out, let the trial be killed rather than whoever keeps its results."""
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
         score.write("1000")
+
+
+@contextlib.contextmanager
+def _quiet_unless_it_fails() -> Iterator[None]:
+    """Keep what C++ writes to standard error while TensorFlow is imported; show it if that fails.
+
+    Those notices come before TensorFlow reads its log level, so no variable silences them.
+    """
+    if os.environ.get("TF_CPP_MIN_LOG_LEVEL", "0") < "2":
+        yield  # the user wants to see them
+        return
+    with tempfile.TemporaryFile() as kept:
+        own = os.dup(2)
+        os.dup2(kept.fileno(), 2)
+        try:
+            yield
+        except BaseException:
+            kept.seek(0)
+            os.write(own, kept.read())
+            raise
+        finally:
+            os.dup2(own, 2)
+            os.close(own)
 
 
 def _send(control: socket.socket, message: dict[str, Any]) -> None:

@@ -13,8 +13,8 @@ from xttsbench.worker.bench import Bench, Limit
 from xttsbench.worker.recorder import Recorder
 from xttsbench.worker.source import CachedBatches
 
-_PAIRS = 24
-_STEPS = 25
+_PAIRS = 20
+_STEPS = 50
 
 
 class _Discarded(Recorder):

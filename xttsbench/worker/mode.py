@@ -38,9 +38,7 @@ def run_mode(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) -
     bench.channel.phase(f"compiling {mode}")
     with _answered(bench) if mode != "eager" else contextlib.nullcontext():
         changed = in_mode(step, mode)
-        for batch in batches:
-            changed(batch)
-            bench.channel.phase(f"compiling {mode}")
+        bench.run("warm_up", CachedBatches(batches), changed, Limit(len(batches), 60.0, len(batches), fair_s=0.0))
         measure(changed, other, mode)
         measure(changed, other, mode)
     if mode != "eager":

@@ -127,7 +127,8 @@ def _climb(
             if spec.block != block or helper is None:
                 if helper is not None:
                     helper.__exit__(None, None, None)
-                helper, block = Helper(print_to_stderr=request.print_to_stderr), spec.block
+                helper = Helper(print_to_stderr=request.print_to_stderr, has_gpu=gpus[0] is not None)
+                block = spec.block
                 helper.__enter__()
                 progress.trial("importing TensorFlow", time.monotonic() - began, verdict_s)
                 helper.wait_ready()

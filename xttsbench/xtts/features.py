@@ -8,6 +8,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field, model_validator
+from scipy.sparse import csr_array
 
 from xttsbench.records.base import Record
 
@@ -65,8 +66,8 @@ def log_mel(samples: npt.NDArray[np.floating], settings: FeatureSettings) -> Flo
     padded = np.pad(samples.astype(np.float32), pad, mode="reflect")
     windows = np.lib.stride_tricks.sliding_window_view(padded, settings.n_fft)[:: settings.hop_samples]
     magnitudes = np.abs(np.fft.rfft(windows * _window(settings), axis=-1)).astype(np.float32)
-    mel: Floats = np.log(np.maximum(magnitudes @ mel_filters(settings).T, np.float32(settings.log_floor)))
-    return mel
+    mel = (_sparse_filters(settings) @ magnitudes.T).T
+    return np.ascontiguousarray(np.log(np.maximum(mel, np.float32(settings.log_floor))), np.float32)
 
 
 @lru_cache(maxsize=8)
@@ -86,6 +87,15 @@ def mel_filters(settings: FeatureSettings) -> Floats:
     filters: Floats = (triangles * 2 / (high - low)).astype(np.float32)
     filters.flags.writeable = False  # shared between calls and threads
     return filters
+
+
+@lru_cache(maxsize=8)
+def _sparse_filters(settings: FeatureSettings) -> csr_array:
+    """Return :func:`mel_filters` without their zeros, 98 % of them.
+
+    A dense product would also start BLAS threads below each of tf.data's, and those fight for the cores.
+    """
+    return csr_array(mel_filters(settings))
 
 
 @lru_cache(maxsize=8)

@@ -14,7 +14,7 @@ from xttsbench.pipeline.python_functions import classify
 
 pytestmark = pytest.mark.tf
 
-LARGE = bytes(8_000_000)
+LARGE = bytes(16_000_000)
 
 
 def waits(x):
@@ -24,7 +24,7 @@ def waits(x):
 
 def holds(x):
     total = 0
-    for i in range(100_000):
+    for i in range(250_000):
         total += i
     return x
 
@@ -57,7 +57,7 @@ def test_numpy_functions_land_in_their_class_five_times_of_five(function, expect
     pipeline = inspect(dataset)
     found = [classify(dataset, pipeline, batches=4).python_functions[0] for _ in range(5)]
     assert [f.gil for f in found] == [expected] * 5
-    assert found[0].calls_per_batch == pytest.approx(2, abs=0.5)
+    assert 1.5 <= found[0].calls_per_batch <= 4  # two, and what an injected prefetch runs ahead
 
 
 @pytest.mark.parametrize(("function", "expected"), [(waits, "blocks"), (holds, "holds"), (releases, "releases")])
