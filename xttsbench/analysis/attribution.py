@@ -48,23 +48,27 @@ class StepFacts:
         has_step: False for a bare dataset.
         eager: ops are dispatched one by one from Python.
         opaque: the step's time is outside TensorFlow on every step (it sleeps, or computes elsewhere).
+        recompiles: (nearly) every step traces or compiles, so no step shows what it costs without.
         host_share: share of the step (of its time outside tf.functions where it is compiled) in the user's own
-            Python or in saving; for an opaque step only in lines that not every step reaches.
+            Python or in saving; for an opaque step only what some steps have beyond the others.
         dispatch_floor_s: launching the step's eager ops costs at least this; used where it cannot be compiled.
         handoff_s: ``next()`` on a ready batch.
         transfer_s: copying a batch to the device.
-        cores_busy: share of the allowed cores that the process used while input and step ran together.
+        cores_busy: share of the cores that was in use while input and step ran together.
+        input_cpu_s: processor time that the input takes for a batch: it cannot cost the step more than that.
         holds_gil: the pipeline runs Python that holds the interpreter lock.
     """
 
     has_step: bool
     eager: bool = False
     opaque: bool = False
+    recompiles: bool = False
     host_share: float = 0.0
     dispatch_floor_s: float = 0.0
     handoff_s: float = 0.0
     transfer_s: float = 0.0
     cores_busy: float | None = None
+    input_cpu_s: float | None = None
     holds_gil: bool = False
 
 
@@ -83,7 +87,7 @@ def attribute(means: Means, facts: StepFacts) -> dict[str, FloatArray]:
         return parts | {"input": means.wait_s}
 
     floor = np.minimum(means.wait_s, facts.handoff_s)
-    waited, worked = means.wait_s - floor, np.maximum(means.step_s - means.compile_s, 0.0)
+    waited, worked = means.wait_s - floor, np.maximum(means.step_s - _compile(means, facts), 0.0)
     host = _host(means, facts, worked)
     inflated, delayed = _contention(means, facts, waited, worked, host)
     left = worked - host - inflated
@@ -108,6 +112,14 @@ def verdicts(parts: dict[str, FloatArray], wall_s: FloatArray) -> npt.NDArray[np
     return np.where(limiting, np.array(AVOIDABLE)[largest], "compute")
 
 
+def _compile(means: Means, facts: StepFacts) -> FloatArray:
+    """Seconds of tracing and compilation; all that one compiled graph saves where every step compiles anew."""
+    if not facts.recompiles or means.compiled_gain_s is None:
+        return means.compile_s
+    outside = np.minimum(facts.host_share * means.outside_s, means.step_s)
+    return np.maximum(means.compile_s, np.minimum(means.compiled_gain_s, means.step_s) - outside)
+
+
 def _host(means: Means, facts: StepFacts, worked: FloatArray) -> FloatArray:
     """Time for work between the device's steps: all of the step for an eager or opaque one, else outside its functions."""
     base = worked - means.emulated_s if facts.eager or facts.opaque else np.minimum(means.outside_s, worked)
@@ -128,6 +140,8 @@ def _contention(
         return zero, zero
     excess = worked - means.alone_s
     inflated = np.where(excess >= NOTICEABLE * means.alone_s, np.clip(excess, 0.0, None), 0.0)
+    if facts.input_cpu_s is not None:
+        inflated = np.minimum(inflated, facts.input_cpu_s)
     inflated = np.minimum(inflated, np.maximum(worked - host - means.emulated_s, 0.0))
     if means.input_alone_s is None or not saturated:
         return inflated, zero

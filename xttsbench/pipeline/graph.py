@@ -39,7 +39,10 @@ def read_graph(dataset: Any) -> Any:
     serialized = tf.raw_ops.DatasetToGraphV2(
         input_dataset=dataset._variant_tensor, external_state_policy=_IGNORE_EXTERNAL_STATE
     )
-    return tf.compat.v1.GraphDef.FromString(serialized.numpy())
+    graph = tf.compat.v1.GraphDef.FromString(serialized.numpy())
+    if not graph.node:  # what TensorFlow gives, without an error, where the graph passes protobuf's limit
+        raise tf.errors.ResourceExhaustedError(None, None, "The graph with its embedded data is larger than 2 GB.")
+    return graph
 
 
 def inspect(dataset: Any, graph: Any = None) -> Pipeline:

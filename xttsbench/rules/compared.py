@@ -20,12 +20,13 @@ FETCHES_REMOVED: Final = "host reads removed"
 """How a note of the trial begins whose step had its fetches answered while it was traced."""
 
 
-def working(trial: TrialRecord, segment_name: str) -> Columns | None:
-    """Step times of a segment without compilation, on cached batches, or ``None`` where there are none."""
+def working(trial: TrialRecord, segment_name: str, *, compiling: bool = False) -> Columns | None:
+    """Step times of a segment on cached batches, without compilation unless asked for; ``None`` where there are none."""
     segment = trial.segment(segment_name)
     if segment is None or segment.steps <= segment.warmup_steps:
         return None
-    return {"wall_s": steps_of(segment).working_s}
+    steps = steps_of(segment)
+    return {"wall_s": steps.step_s if compiling else steps.working_s}
 
 
 def step_alone(trials: Sequence[TrialRecord], rng: np.random.Generator) -> Pooled | None:
@@ -34,14 +35,18 @@ def step_alone(trials: Sequence[TrialRecord], rng: np.random.Generator) -> Poole
     return pool(found, {"mean": mean_of("wall_s")}, rng)["mean"] if found else None
 
 
-def input_alone(trials: Sequence[TrialRecord], rng: np.random.Generator) -> Pooled | None:
-    """Mean time of ``next()`` without a step."""
+def input_alone(trials: Sequence[TrialRecord], rng: np.random.Generator) -> tuple[Pooled, Pooled] | None:
+    """Without a step: the mean time for a batch, and its mean processor time."""
     found = []
     for trial in trials:
         segment = trial.segment("input_only") if trial.spec.rung == "input" else None
         if segment is not None and segment.steps > segment.warmup_steps:
-            found.append({"wall_s": steady(steps_of(segment))[0].wall_s})
-    return pool(found, {"mean": mean_of("wall_s")}, rng)["mean"] if found else None
+            steps = steady(steps_of(segment))[0]
+            found.append({"wall_s": steps.wall_s, "cpu_s": steps.cpu_s})
+    if not found:
+        return None
+    pooled = pool(found, {"wall": mean_of("wall_s"), "cpu": mean_of("cpu_s")}, rng)
+    return pooled["wall"], pooled["cpu"]
 
 
 def compiled_gain(trials: Sequence[TrialRecord], rng: np.random.Generator) -> Pooled | None:
@@ -51,7 +56,7 @@ def compiled_gain(trials: Sequence[TrialRecord], rng: np.random.Generator) -> Po
     """
     gains = []
     for mode in ("graph", "xla"):
-        given, changed = _pairs(trials, mode, rng)
+        given, changed = _pairs(trials, mode, rng, compiling=True)
         if given is not None and changed is not None:
             gains.append(Pooled(given.value - changed.value, given.resamples - changed.resamples))
     return max(gains, key=lambda gain: gain.value, default=None)
@@ -103,11 +108,11 @@ def fixes(trials: Sequence[TrialRecord], as_is: Pooled, rng: np.random.Generator
 
 
 def _pairs(
-    trials: Sequence[TrialRecord], mode: str, rng: np.random.Generator
+    trials: Sequence[TrialRecord], mode: str, rng: np.random.Generator, *, compiling: bool = False
 ) -> tuple[Pooled | None, Pooled | None]:
-    """The step as given and in the mode, from the processes that ran the mode."""
+    """The step as given (with its compilation, if asked for) and in the mode, from the processes that ran the mode."""
     own = [trial for trial in trials if trial.spec.rung == mode]
-    given = [columns for trial in own if (columns := working(trial, "step_only")) is not None]
+    given = [columns for trial in own if (columns := working(trial, "step_only", compiling=compiling)) is not None]
     changed = [columns for trial in own if (columns := working(trial, mode)) is not None]
     statistics = {"mean": mean_of("wall_s")}
     return (

@@ -9,6 +9,7 @@ import numpy as np
 
 from xttsbench.analysis.attribution import StepFacts
 from xttsbench.analysis.steps import Steps
+from xttsbench.analysis.variance import explain
 from xttsbench.records.pipeline import Pipeline
 from xttsbench.records.trial import Anatomy, TrialRecord
 
@@ -16,8 +17,8 @@ EAGER_OPS: Final = 10
 """A step with this many eager ops and calls of tf.functions is dispatched from Python."""
 OPAQUE_SHARE: Final = 0.20
 """A step without tf.functions and with less than this share of its time in TensorFlow does its work elsewhere."""
-OCCASIONAL: Final = 0.50
-"""A line that fewer of the steps reach is occasional work: a checkpoint, a log line, a figure."""
+ALWAYS: Final = 0.90
+"""A step that traces or compiles in this share of its calls has no time of its own to compare them with."""
 _FEW_SAMPLES: Final = 20
 
 
@@ -29,6 +30,7 @@ def step_facts(
     environment: Mapping[str, Any],
     *,
     has_step: bool,
+    input_cpu_s: float | None,
 ) -> StepFacts:
     """Gather the facts from the anatomy of the step and the readings of the trials.
 
@@ -37,6 +39,7 @@ def step_facts(
         anatomy, pipeline: as read, or ``None`` where they were not.
         environment: with ``cpu.allowed_cpus``.
         has_step: whether the target has a step at all.
+        input_cpu_s: processor time that the input alone takes for a batch.
     """
     handoffs = [trial.handoff_s for trial in ladder if trial.handoff_s is not None]
     transfers = [trial.transfer_s for trial in ladder if trial.transfer_s is not None]
@@ -45,11 +48,13 @@ def step_facts(
         has_step=has_step,
         eager=eager,
         opaque=opaque,
-        host_share=_host_share(anatomy, eager=eager, opaque=opaque),
+        recompiles=bool(series) and float(np.mean([steps.compiling.mean() for steps in series])) >= ALWAYS,
+        host_share=_stalled(series) if opaque else _host_share(anatomy, eager=eager),
         dispatch_floor_s=anatomy.eager_ops_per_step * anatomy.op_floor_s if anatomy else 0.0,
         handoff_s=float(np.mean(handoffs)) if handoffs else 0.0,
         transfer_s=float(np.mean(transfers)) if transfers else 0.0,
-        cores_busy=_cores_busy(series, environment),
+        cores_busy=_cores_busy(ladder, series, environment),
+        input_cpu_s=input_cpu_s,
         holds_gil=any(function.gil == "holds" for function in (pipeline.python_functions if pipeline else ())),
     )
 
@@ -67,12 +72,10 @@ def is_opaque(anatomy: Anatomy | None) -> bool:
     return inside < OPAQUE_SHARE
 
 
-def _host_share(anatomy: Anatomy | None, *, eager: bool, opaque: bool) -> float:
+def _host_share(anatomy: Anatomy | None, *, eager: bool) -> float:
     """Share of the base time (see :func:`xttsbench.analysis.attribution.attribute`) that is the host's own work."""
     if anatomy is None:
         return 0.0
-    if opaque:
-        return sum(line.share for line in anatomy.lines if line.steps_share < OCCASIONAL and anatomy.steps >= 8)
     own = anatomy.kinds.get("python", 0.0) + anatomy.kinds.get("io", 0.0)
     if eager:
         return own
@@ -83,11 +86,35 @@ def _host_share(anatomy: Anatomy | None, *, eager: bool, opaque: bool) -> float:
     return own / (own + launched)
 
 
-def _cores_busy(series: Sequence[Steps], environment: Mapping[str, Any]) -> float | None:
-    """Share of the allowed cores that the process used over the steady steps."""
+def _stalled(series: Sequence[Steps]) -> float:
+    """Share of an opaque step that only some steps have, beyond what the length of their batches explains."""
+    excess = [explain(steps.working_s, steps.batch_elements).stragglers.share_of_time for steps in series if len(steps)]
+    return float(np.mean(excess)) if excess else 0.0
+
+
+def _cores_busy(
+    ladder: Sequence[TrialRecord], series: Sequence[Steps], environment: Mapping[str, Any]
+) -> float | None:
+    """How busy the cores were during the steps: the process's share of those it may use, or the whole machine's.
+
+    The larger of the two: beside busy neighbours a process competes although it gets little of the cores itself.
+    """
     cpu = environment.get("cpu")
     allowed = cpu.get("allowed_cpus") if isinstance(cpu, Mapping) else None
     wall_s = sum(float(steps.wall_s.sum()) for steps in series)
     if not allowed or wall_s <= 0:
         return None
-    return sum(float(steps.cpu_s.sum()) for steps in series) / wall_s / float(allowed)
+    own = sum(float(steps.cpu_s.sum()) for steps in series) / wall_s / float(allowed)
+    machine = [busy for trial in ladder if (busy := _machine_busy(trial)) is not None]
+    return max([own, *machine])
+
+
+def _machine_busy(trial: TrialRecord) -> float | None:
+    """Mean share of the machine's processors that were busy while the target ran as it is."""
+    segment, host = trial.segment("as_is"), trial.readings.host
+    if segment is None or not segment.steps or host is None:
+        return None
+    start_ns = segment.columns["start_ns"][0]
+    end_ns = segment.columns["start_ns"][-1] + segment.columns["wall_ns"][-1]
+    inside = [busy for t, busy in zip(host.t_ns, host.machine_busy, strict=False) if start_ns <= t <= end_ns]
+    return float(np.mean(inside)) if inside else None

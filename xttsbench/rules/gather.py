@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from xttsbench.analysis.attribution import PARTS, Means, attribute, verdicts
+from xttsbench.analysis.attribution import AVOIDABLE, PARTS, THRESHOLD, Means, attribute, verdicts
 from xttsbench.analysis.oscillation import oscillation
 from xttsbench.analysis.pooling import Columns, Pooled, Statistic, interval_of, mean_of, pool
 from xttsbench.analysis.steady_state import SteadyState
@@ -73,14 +73,26 @@ def gather(trials: Sequence[TrialRecord], environment: Mapping[str, Any], *, see
     records, series = [trial for trial, _ in measured], [steps for _, (steps, _) in measured]
 
     figures = pool([_columns(steps) for steps in series], _STATISTICS, rng)
-    alone, without_step = step_alone(records, rng), input_alone(trials, rng)
-    facts = step_facts(records, series, base.anatomy, base.pipeline, environment, has_step=base.has_step)
-    gain = compiled_gain(trials, rng) if facts.eager else None
+    alone = step_alone(records, rng)
+    without_step, input_cpu = input_alone(trials, rng) or (None, None)
+    facts = step_facts(
+        records,
+        series,
+        base.anatomy,
+        base.pipeline,
+        environment,
+        has_step=base.has_step,
+        input_cpu_s=input_cpu.value if input_cpu else None,
+    )
+    gain = compiled_gain(trials, rng) if facts.eager or facts.recompiles else None
     parts = attribute(_means(figures, alone, gain, without_step, resampled=False), facts)
     cloud = attribute(_means(figures, alone, gain, without_step, resampled=True), facts)
     wall = figures["wall_s"]
     bottleneck, confidence, runner_up = _settle(base, parts, cloud, wall)
-    why = _why_inconclusive(records, series, bottleneck, confidence, runner_up)
+    single = [pool([_columns(steps)], _STATISTICS, rng) for steps in series] if len(series) > 1 else []
+    each = [attribute(_means(one, alone, gain, without_step, resampled=False), facts) for one in single]
+    shares = [{name: float(part[name][0]) / one["wall_s"].value for name in PARTS} for part, one in zip(each, single, strict=True)]
+    why = _why_inconclusive(records, series, bottleneck, confidence, runner_up, shares)
 
     vector, unmeasured = oscillation(series[0].wall_s)
     evidence = replace(
@@ -182,7 +194,12 @@ def _settle(
 
 
 def _why_inconclusive(
-    records: Sequence[TrialRecord], series: Sequence[Steps], bottleneck: str, confidence: float, runner_up: str | None
+    records: Sequence[TrialRecord],
+    series: Sequence[Steps],
+    bottleneck: str,
+    confidence: float,
+    runner_up: str | None,
+    shares: Sequence[Mapping[str, float]],
 ) -> str | None:
     steps = sum(len(one) for one in series)
     if steps < MIN_STEPS:
@@ -190,12 +207,28 @@ def _why_inconclusive(
     failed = next((trial for trial in records if trial.status != "ok"), None)
     if failed is not None and len(records) == 1:
         return f"the trial ended early ({failed.cause})"
+    against = next((number for number, share in enumerate(shares, start=1) if not _agrees(share, bottleneck)), None)
+    if against is not None:
+        found = ", ".join(_largest(share) for share in shares)
+        return f"fresh processes of the same target disagree ({found}): something differs from process to process"
     if confidence < CONFIDENT:
         return (
             f"resamples of the same steps disagree ({bottleneck} in {confidence:.0%} of them, {runner_up} next): "
             "measure longer (--steps) or on a quieter machine"
         )
     return None
+
+
+def _agrees(shares: Mapping[str, float], bottleneck: str) -> bool:
+    """Whether one process alone is compatible with the verdict of all, with half the threshold as the margin."""
+    if bottleneck == "compute":
+        return max(shares[name] for name in AVOIDABLE) < 1.5 * THRESHOLD
+    return shares[bottleneck] >= 0.5 * THRESHOLD
+
+
+def _largest(shares: Mapping[str, float]) -> str:
+    name = max(AVOIDABLE, key=lambda part: shares[part])
+    return f"{name} {shares[name]:.0%}"
 
 
 def _ceilings(parts: Mapping[str, Any], cloud: Mapping[str, Any], wall: Pooled) -> dict[str, Estimate]:

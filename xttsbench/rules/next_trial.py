@@ -14,9 +14,10 @@ from typing import Any, Final
 
 import numpy as np
 
+from xttsbench.analysis.steps import steps_of
 from xttsbench.records.pipeline import Pipeline
 from xttsbench.records.trial import Rung, TrialRecord, TrialSpec
-from xttsbench.rules.facts import is_eager, is_opaque
+from xttsbench.rules.facts import ALWAYS, is_eager, is_opaque
 
 IMPORT_S: Final = 6.0
 """Starting another helper: TensorFlow's import, on two cores."""
@@ -111,7 +112,7 @@ def _wanted(done: Sequence[TrialRecord]) -> list[tuple[Rung, str | None, int, fl
         wanted.append(("input", None, 0, _READ_SHARE))
     wanted.append(("pipeline", None, 0, _READ_SHARE))
     compiles = has_step and not is_opaque(first.anatomy)
-    if compiles and is_eager(first.anatomy):
+    if compiles and (is_eager(first.anatomy) or _recompiles(first)):
         wanted.append(("graph", None, 0, _MODE_SHARE))
     if _wait_share(first) >= WAITS or not has_step:
         wanted += [("fix", fix, 0, _READ_SHARE) for fix in _fixes(pipeline)]
@@ -130,6 +131,12 @@ def _informing(first: TrialRecord) -> list[Rung]:
     if is_eager(first.anatomy):
         return ["xla"]
     return ["graph", "eager"] if _uses_xla(first) else ["xla", "eager"]
+
+
+def _recompiles(first: TrialRecord) -> bool:
+    """Whether (nearly) every step of the target as it is traces or compiles."""
+    segment = first.segment("as_is")
+    return segment is not None and segment.steps > 0 and float(steps_of(segment).compiling.mean()) >= ALWAYS
 
 
 def _uses_xla(first: TrialRecord) -> bool:

@@ -167,7 +167,7 @@ def host_stall(evidence: Evidence) -> Iterator[Finding]:
     """Work of the host between the device's steps: logging, checkpoints, figures, garbage collection."""
     if not evidence.limits("host"):
         return
-    line = _heaviest(evidence, _HOST_KINDS, occasional=evidence.facts.opaque)
+    line = _heaviest(evidence, _HOST_KINDS, rarest=evidence.facts.opaque)
     period = evidence.oscillation
     numbers: dict[str, float | int | str | bool | None] = {
         "host_s_per_step": evidence.parts.get("host"),
@@ -221,13 +221,12 @@ RULES: Final = (
 )
 
 
-def _heaviest(evidence: Evidence, kinds: tuple[str, ...], *, occasional: bool = False) -> StackLine | None:
-    """The user's line with most time in these kinds; ``occasional`` leaves out lines that every step reaches."""
-    lines = evidence.anatomy.lines if evidence.anatomy else ()
-    return next(
-        (line for line in lines if line.kind in kinds and line.file and not (occasional and line.steps_share > 0.5)),
-        None,
-    )
+def _heaviest(evidence: Evidence, kinds: tuple[str, ...], *, rarest: bool = False) -> StackLine | None:
+    """The user's line with most time in these kinds; ``rarest`` prefers, among heavy ones, what fewest steps reach."""
+    lines = [line for line in (evidence.anatomy.lines if evidence.anatomy else ()) if line.kind in kinds and line.file]
+    if rarest:
+        lines = sorted((line for line in lines if line.share >= 0.05), key=lambda line: line.steps_share)
+    return lines[0] if lines else None
 
 
 def _place(line: StackLine | None) -> Location:

@@ -38,6 +38,8 @@ _SAVING: Final = (
     "/backend/common/global_state",
 )
 """Parts of TensorFlow and Keras that save, write summaries or clear state: work for the host, not for the device."""
+CALLER: Final = "call_step"
+"""Name of the function of ours that calls the step: user code begins above it on the stack."""
 _FETCHING: Final = ("numpy", "_numpy", "__array__", "__float__", "__int__", "__bool__", "__index__", "item")
 
 
@@ -97,7 +99,8 @@ def classify(frame: FrameType | None) -> Key | None:
         if path.startswith(_FRAMEWORK):
             kind = _framework_kind(path, frame.f_code.co_name, kind, line is not None)
         elif path.startswith(_OURS):
-            break  # the loop that calls the step: all user code is above it
+            if frame.f_code.co_name == CALLER:
+                break  # all of the step is above it; other frames of ours are wrappers around TensorFlow's functions
         elif not path.startswith(_LIBRARIES) and "__autograph_generated" not in path:
             kind = kind or "python"
             line = line or (path, frame.f_lineno, frame.f_code.co_name)

@@ -51,9 +51,7 @@ def read_anatomy(bench: Bench, step: Step, batches: list[Any], window_s: float) 
         while steps < 2 or (time.perf_counter() - began < window_s and steps < 3000):
             batch = source.next()
             sampler.step = steps
-            step(batch)
-            if bench.synchronise is not None:
-                bench.synchronise()
+            call_step(bench, step, batch)
             sampler.step = None
             steps += 1
     calls = bench.watch.counters()[0] - calls_before
@@ -75,6 +73,13 @@ def read_anatomy(bench: Bench, step: Step, batches: list[Any], window_s: float) 
             f"{line.function} ({line.file}:{line.line})" for line in lines if line.kind == "python_function"
         ),
     )
+
+
+def call_step(bench: Bench, step: Step, batch: Any) -> None:
+    """One step, to its end; the sampler knows this function by its name."""
+    step(batch)
+    if bench.synchronise is not None:
+        bench.synchronise()
 
 
 def _op_floor_s() -> float:

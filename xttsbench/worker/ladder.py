@@ -45,7 +45,7 @@ def run_ladder(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench)
     bench.channel.part("handoff_s", _handoff_s(batches[0]))
     if step is not None:
         bench.channel.phase("anatomy")
-        bench.channel.part("anatomy", read_anatomy(bench, step, batches, spec.window_s * _ANATOMY))
+        bench.channel.part("anatomy", read_anatomy(bench, step, batches, max(spec.window_s * _ANATOMY, 1.0)))
         if bench.synchronise is not None:
             bench.channel.part("transfer_s", _transfer_s(batches[0], bench))
     if spec.profile_dir:

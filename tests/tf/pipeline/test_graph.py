@@ -224,6 +224,13 @@ def test_embedded_data_is_not_mistaken_for_a_parameter():
     assert [op.batch_size for op in pipeline.ops] == [None, 10, None]
 
 
+def test_the_empty_graph_of_more_than_2_gb_of_data_is_not_taken_for_an_empty_pipeline(monkeypatch):
+    monkeypatch.setattr(tf.raw_ops, "DatasetToGraphV2", lambda **_: tf.constant(b""))
+    pipeline = inspect(tf.data.Dataset.from_tensor_slices([1, 2]).batch(2))
+    assert "larger than 2 GB" in pipeline.unserialisable
+    assert [op.batch_size for op in pipeline.ops] == [None, 2]
+
+
 def test_what_cannot_be_serialised_is_walked_in_python():
     def slow(x):
         time.sleep(0)
