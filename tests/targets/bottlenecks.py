@@ -145,7 +145,7 @@ def xla_for_every_length():
             hidden = tf.tanh(hidden @ weights)
         return tf.reduce_mean(hidden)
 
-    return lengths.prefetch(2), lambda batch: train(batch)
+    return lengths.prefetch(2), train
 
 
 def checkpoints():
@@ -195,7 +195,9 @@ def another_cause_each_time():
     """inconclusive: every process finds another bottleneck."""
     slow_input = os.getpid() % 2 == 0
     dataset = tf.data.Dataset.range(1_000_000).map(
-        lambda i: tf.numpy_function(lambda n: (time.sleep(0.02 if slow_input else 0.0), np.float32(n))[1], [i], tf.float32)
+        lambda i: tf.numpy_function(
+            lambda n: (time.sleep(0.02 if slow_input else 0.0), np.float32(n))[1], [i], tf.float32
+        )
     )
     train, count = _light_step(), [0]
 

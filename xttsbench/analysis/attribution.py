@@ -109,7 +109,8 @@ def verdicts(parts: dict[str, FloatArray], wall_s: FloatArray) -> npt.NDArray[np
     losses = np.stack([parts[name] for name in AVOIDABLE])
     largest = losses.argmax(axis=0)
     limiting = losses.max(axis=0) >= THRESHOLD * wall_s
-    return np.where(limiting, np.array(AVOIDABLE)[largest], "compute")
+    names: npt.NDArray[np.str_] = np.where(limiting, np.array(AVOIDABLE)[largest], "compute")
+    return names
 
 
 def _compile(means: Means, facts: StepFacts) -> FloatArray:
@@ -121,9 +122,10 @@ def _compile(means: Means, facts: StepFacts) -> FloatArray:
 
 
 def _host(means: Means, facts: StepFacts, worked: FloatArray) -> FloatArray:
-    """Time for work between the device's steps: all of the step for an eager or opaque one, else outside its functions."""
+    """The host's own share: of the whole step where it is eager or opaque, else of what is outside its functions."""
     base = worked - means.emulated_s if facts.eager or facts.opaque else np.minimum(means.outside_s, worked)
-    return np.clip(facts.host_share * base, 0.0, None)
+    host: FloatArray = np.clip(facts.host_share * base, 0.0, None)
+    return host
 
 
 def _contention(

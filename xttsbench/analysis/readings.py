@@ -14,7 +14,8 @@ def summarise(readings: Readings, start_ns: int, end_ns: int, steps: int) -> dic
 
     Args:
         readings: as taken beside a trial.
-        start_ns, end_ns: first and last moment of the steps, ``perf_counter_ns``.
+        start_ns: first moment of the steps, ``perf_counter_ns``.
+        end_ns: their last moment.
         steps: how many steps ended in between.
     """
     summary: dict[str, Any] = {"unmeasured": dict(readings.unmeasured)}

@@ -12,7 +12,6 @@ import typer
 from xttsbench.errors import UsageError
 
 
-
 class Level(StrEnum):
     """Severities that ``--fail-on`` takes."""
 
@@ -24,7 +23,9 @@ class Level(StrEnum):
 def diagnose(
     target: Annotated[
         str | None,
-        typer.Argument(help="module:callable or file.py:callable; nothing for the bundled workload.", show_default=False),
+        typer.Argument(
+            help="module:callable or file.py:callable; nothing for the bundled workload.", show_default=False
+        ),
     ] = None,
     arguments: Annotated[
         list[str] | None, typer.Argument(metavar="[-- ARGS]", help="Arguments of a script.", show_default=False)
@@ -40,7 +41,9 @@ def diagnose(
         int | None, typer.Option(min=4, help="Steps to measure where time allows (default 400).", show_default=False)
     ] = None,
     budget: Annotated[float, typer.Option(min=10, help="Seconds for everything; a verdict comes by 60.")] = 300.0,
-    data: Annotated[Path | None, typer.Option(help="Data directory of the bundled workload.", show_default=False)] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Data directory of the bundled workload.", show_default=False)
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(help="The run's own directory (default reports/<UTC time>-<name>/).", show_default=False),
@@ -48,7 +51,8 @@ def diagnose(
     profile: Annotated[bool, typer.Option("--profile", help="Keep a TensorFlow profile of steady steps.")] = False,
     seed: Annotated[int, typer.Option(help="Seed of TensorFlow, NumPy and the bootstrap.")] = 0,
     fail_on: Annotated[
-        Level | None, typer.Option(help="Exit with 1 if a limiting finding is this severe or worse.", show_default=False)
+        Level | None,
+        typer.Option(help="Exit with 1 if a limiting finding is this severe or worse.", show_default=False),
     ] = None,
     no_verify: Annotated[
         bool, typer.Option("--no-verify", help="Stop at the verdict (this version always does).")
@@ -68,7 +72,8 @@ def diagnose(
 
     if arguments:
         raise UsageError(
-            f"Arguments after -- ({' '.join(arguments)}) are for scripts; give a callable's arguments with --set KEY=VALUE."
+            f"Arguments after -- ({' '.join(arguments)}) are for scripts; "
+            "give a callable's arguments with --set KEY=VALUE."
         )
     kwargs = dict(parse_setting(text) for text in settings or [])
     if target is None:
@@ -93,7 +98,9 @@ def diagnose(
         say_traceback(str(error.get("traceback", "")))
     if outcome.exit_code == 0 and fail_on is not None:
         order = list(Level)
-        bad = [f for f in outcome.report.findings if f.limiting and order.index(Level(f.severity)) >= order.index(fail_on)]
+        bad = [
+            f for f in outcome.report.findings if f.limiting and order.index(Level(f.severity)) >= order.index(fail_on)
+        ]
         if bad:
             say(f"--fail-on {fail_on}: {bad[0].rule}: {bad[0].title}")
             raise typer.Exit(GATE)

@@ -1,4 +1,4 @@
-"""``trials.jsonl``: an append-only journal, one line per trial with every sample, on disk before the next trial starts."""
+"""``trials.jsonl``: an append-only journal, a line per trial with every sample, on disk before the next one starts."""
 
 from __future__ import annotations
 

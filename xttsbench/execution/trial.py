@@ -124,7 +124,7 @@ def _message(line: bytes) -> dict[str, Any]:
 
 
 def _end(pid: int, helper: Helper, collected: Collected, *, patient: bool) -> None:
-    """End the trial's process group, learn its wait status from the helper, and name the end where it was unexpected."""
+    """End the trial's process group, learn its wait status from the helper, and name an end that was not expected."""
     event = helper.next_event(2.0) if patient else None
     died_by_itself = event is not None
     kill_group(pid)  # what the target started and left behind goes with it
@@ -146,5 +146,3 @@ def _end(pid: int, helper: Helper, collected: Collected, *, patient: bool) -> No
         code = os.waitstatus_to_exitcode(status) if isinstance(status, int) else None
         collected.status = "exited"
         collected.cause = f"the process ended with exit code {code} in phase {collected.phase!r}, without a word"
-
-

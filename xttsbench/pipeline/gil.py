@@ -3,9 +3,9 @@
 Two questions, each answered with clocks that a busy machine does not upset. Does the calling thread wait? Wall time
 less processor time less the time it stood in the kernel's run queue (``/proc/.../schedstat``). Does it keep other
 Python threads out? A second thread sleeps and wakes all the while; what it lacks, beyond its naps, its own work and
-its time in the run queue, it spent waiting for the lock. Tried and dropped on two shared cores: scaling over two
-threads (1.1 to 1.9 for the same function), and a thread that spins instead of napping (the kernel puts both on one
-core, and the wait for the lock then looks like a wait for a processor). No TensorFlow here.
+its time in the run queue, it spent waiting for the lock. Tried and dropped on two shared cores: a thread that spins
+instead of napping (the kernel puts both on one core, and the wait for the lock then looks like a wait for a
+processor). No TensorFlow here.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class PipelineOp(Record):
     elements: int | None = None
     """Elements produced while the cost was read."""
     cost_s: float | None = None
-    """Its own processing time per batch of the whole pipeline, summed over parallel calls, waits and sleeps included."""
+    """Its own processing time per batch of the pipeline, summed over parallel calls, waits and sleeps included."""
 
 
 class PythonFunction(Record):

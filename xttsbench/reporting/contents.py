@@ -7,6 +7,7 @@ of control characters; every exporter escapes for its own markup. ``None`` becom
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -91,12 +92,12 @@ def describe(report: Report) -> Contents:
         ladder=_ladder(report),
         arms=_arms(report),
         aa=_aa(report),
-        findings=tuple(_finding(report, index, finding) for index, finding in enumerate(report.findings)),
+        findings=tuple(_finding(finding) for finding in report.findings),
         rhythm=rhythm.sentence(report),
         oscillation=rhythm.measures(report),
         warm_up=_warm_up(report),
         looking=_looking(report),
-        unmeasured=tuple(Line(plain(path), plain(reason)) for path, reason in report.unmeasured.items()),
+        unmeasured=_unmeasured(report),
         details=tables(report),
     )
 
@@ -196,7 +197,7 @@ def _aa(report: Report) -> str:
     return "; ".join(words) + "."
 
 
-def _finding(report: Report, index: int, finding: Finding) -> FindingText:
+def _finding(finding: Finding) -> FindingText:
     return FindingText(
         severity=finding.severity,
         limiting=finding.limiting,
@@ -208,7 +209,7 @@ def _finding(report: Report, index: int, finding: Finding) -> FindingText:
         ),
         remedy=plain_lines(finding.remedy) if finding.remedy.strip() else (),
         patch=plain_lines(finding.patch) if finding.patch and finding.patch.strip() else (),
-        gain=_gain(report, index, finding),
+        gain=_gain(finding),
     )
 
 
@@ -219,16 +220,27 @@ def _where(location: Location) -> str:
     return ", ".join(word for word in (place, f"op {plain(location.op)}" if location.op else "") if word)
 
 
-def _gain(report: Report, index: int, finding: Finding) -> str:
-    path = f"findings.{index}"
-    predicted = _value(report, f"{path}.predicted_speedup", finding.predicted_speedup, units.ratio_interval)
-    verified = _value(report, f"{path}.verified_speedup", finding.verified_speedup, units.ratio_interval)
-    if predicted == verified == NOT_MEASURED:
-        return "not measured" if finding.remedy else ""
-    words = [predicted] if predicted == verified else [f"predicted {predicted}", f"verified {verified}"]
+def _gain(finding: Finding) -> str:
+    """What the fix is worth, as far as it was measured; a finding without a number says nothing here.
+
+    The reasons of numbers that are not there stand once, in the list of what was not measured.
+    """
+    words = []
+    if finding.predicted_speedup is not None:
+        words.append(f"predicted {units.ratio_interval(finding.predicted_speedup)}")
+    if finding.verified_speedup is not None:
+        words.append(f"verified {units.ratio_interval(finding.verified_speedup)}")
+    elif words:
+        words.append("not yet verified")
     if finding.equivalent is not None:
         words.append("same elements as before" if finding.equivalent else "THE FIX CHANGES THE DATA")
     return "; ".join(words)
+
+
+def _unmeasured(report: Report) -> tuple[Line, ...]:
+    """What was not measured and why; entries of a list that share a reason stand in one line."""
+    grouped = {(re.sub(r"[.\[]\d+\]?", ".*", path), reason): None for path, reason in report.unmeasured.items()}
+    return tuple(Line(plain(path), plain(reason)) for path, reason in grouped)
 
 
 def _warm_up(report: Report) -> str:

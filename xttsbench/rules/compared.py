@@ -21,7 +21,7 @@ FETCHES_REMOVED: Final = "host reads removed"
 
 
 def working(trial: TrialRecord, segment_name: str, *, compiling: bool = False) -> Columns | None:
-    """Step times of a segment on cached batches, without compilation unless asked for; ``None`` where there are none."""
+    """Step times of a segment on cached batches, without compilation unless asked for; ``None`` if there are none."""
     segment = trial.segment(segment_name)
     if segment is None or segment.steps <= segment.warmup_steps:
         return None

@@ -78,3 +78,10 @@ class Evidence:
     def limits(self, part: str) -> bool:
         """Whether the step loses enough to that part for a finding about it to be limiting."""
         return self.bottleneck == part or (self.bottleneck != "inconclusive" and self.share(part) >= 0.10)
+
+
+def allowed_cpus(evidence: Evidence) -> int:
+    """Processors that the process may use, at least one, affinity and quota considered."""
+    cpu = evidence.environment.get("cpu")
+    allowed = cpu.get("allowed_cpus") if isinstance(cpu, Mapping) else None
+    return max(round(float(allowed)), 1) if allowed else 1

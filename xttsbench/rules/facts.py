@@ -35,8 +35,10 @@ def step_facts(
     """Gather the facts from the anatomy of the step and the readings of the trials.
 
     Args:
-        ladder: the trials that gave ``series``, the steady steps of the target as it is.
-        anatomy, pipeline: as read, or ``None`` where they were not.
+        ladder: the trials that gave ``series``.
+        series: per trial, the steady steps of the target as it is.
+        anatomy: of the step, or ``None`` where it was not read.
+        pipeline: of the dataset, or ``None`` where it was not read.
         environment: with ``cpu.allowed_cpus``.
         has_step: whether the target has a step at all.
         input_cpu_s: processor time that the input alone takes for a batch.
@@ -92,9 +94,7 @@ def _stalled(series: Sequence[Steps]) -> float:
     return float(np.mean(excess)) if excess else 0.0
 
 
-def _cores_busy(
-    ladder: Sequence[TrialRecord], series: Sequence[Steps], environment: Mapping[str, Any]
-) -> float | None:
+def _cores_busy(ladder: Sequence[TrialRecord], series: Sequence[Steps], environment: Mapping[str, Any]) -> float | None:
     """How busy the cores were during the steps: the process's share of those it may use, or the whole machine's.
 
     The larger of the two: beside busy neighbours a process competes although it gets little of the cores itself.

@@ -91,7 +91,10 @@ def gather(trials: Sequence[TrialRecord], environment: Mapping[str, Any], *, see
     bottleneck, confidence, runner_up = _settle(base, parts, cloud, wall)
     single = [pool([_columns(steps)], _STATISTICS, rng) for steps in series] if len(series) > 1 else []
     each = [attribute(_means(one, alone, gain, without_step, resampled=False), facts) for one in single]
-    shares = [{name: float(part[name][0]) / one["wall_s"].value for name in PARTS} for part, one in zip(each, single, strict=True)]
+    shares = [
+        {name: float(part[name][0]) / one["wall_s"].value for name in PARTS}
+        for part, one in zip(each, single, strict=True)
+    ]
     why = _why_inconclusive(records, series, bottleneck, confidence, runner_up, shares)
 
     vector, unmeasured = oscillation(series[0].wall_s)
@@ -245,5 +248,3 @@ def _fraction(above: Pooled, below: Pooled) -> Estimate | None:
     if below.value <= 0:
         return None
     return interval_of(above.value / below.value, above.resamples / np.maximum(below.resamples, 1e-12))
-
-

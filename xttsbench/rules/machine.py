@@ -33,7 +33,9 @@ def gpu_invisible(evidence: Evidence) -> Iterator[Finding]:
         cause, remedy = "this TensorFlow is built without CUDA", "pip install 'tensorflow[and-cuda]'."
     else:
         cause = "TensorFlow could not load a CUDA library"
-        remedy = "Run 'TF_CPP_MIN_LOG_LEVEL=0 python -c \"import tensorflow as tf; tf.config.list_physical_devices()\"': "
+        remedy = (
+            "Run 'TF_CPP_MIN_LOG_LEVEL=0 python -c \"import tensorflow as tf; tf.config.list_physical_devices()\"': "
+        )
         remedy += "it names the library; 'tensorflow[and-cuda]' brings them all."
     yield Finding(
         rule="gpu-invisible",

@@ -42,9 +42,7 @@ class Job:
     seed: int
     profile_dir: str | None = None
 
-    def spec(
-        self, number: int, rung: Rung, *, block: int = 0, fix: str | None = None, share: float = 1.0
-    ) -> TrialSpec:
+    def spec(self, number: int, rung: Rung, *, block: int = 0, fix: str | None = None, share: float = 1.0) -> TrialSpec:
         """The specification of one trial of this job."""
         return TrialSpec(
             trial_id=f"{number:03d}-{rung}" + (f"-{fix.replace(':', '-')}" if fix else ""),

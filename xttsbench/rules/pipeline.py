@@ -8,7 +8,7 @@ from typing import Final
 from xttsbench.records.base import Estimate, Location
 from xttsbench.records.pipeline import PipelineOp, PythonFunction
 from xttsbench.records.report import Finding
-from xttsbench.rules.evidence import Compared, Evidence
+from xttsbench.rules.evidence import Compared, Evidence, allowed_cpus
 
 HELPS: Final = 1.05
 """A fix helps where the low end of its speed-up is above this."""
@@ -144,9 +144,11 @@ def thread_pool(evidence: Evidence) -> Iterator[Finding]:
     """A pool with fewer threads than the blocking calls asked for, or with far more than there are cores."""
     if evidence.pipeline is None:
         return
-    cores = _cores(evidence)
+    cores = allowed_cpus(evidence)
     size = evidence.pipeline.threadpool_size
-    fix = next((found for name in evidence.fixes if (found := _helping(evidence, name)) and name[:11] == "thread-pool"), None)
+    fix = next(
+        (found for name in evidence.fixes if (found := _helping(evidence, name)) and name[:11] == "thread-pool"), None
+    )
     if fix is not None:
         blocking = [f for f in evidence.pipeline.python_functions if f.gil == "blocks"]
         place = blocking[0].location if blocking else Location()
@@ -160,12 +162,12 @@ def thread_pool(evidence: Evidence) -> Iterator[Finding]:
             f"options.threading.private_threadpool_size = {threads}, with num_parallel_calls to match.",
             {"threadpool_size": size, "cores": cores, "tried_size": threads},
         )
-    elif size and cores and size > 8 * cores and not any(f.gil == "blocks" for f in evidence.pipeline.python_functions):
+    elif size and size > 8 * cores and not any(f.gil == "blocks" for f in evidence.pipeline.python_functions):
         yield Finding(
             rule="thread-pool",
             severity="info",
             limiting=False,
-            title=f"a private pool of {size} threads on {cores:g} cores, and nothing in it waits",
+            title=f"a private pool of {size} threads on {cores} cores, and nothing in it waits",
             evidence={"threadpool_size": size, "cores": cores},
             remedy="Leave private_threadpool_size out, or set it to the number of cores.",
         )
@@ -287,9 +289,3 @@ def _feeds_prefetch(evidence: Evidence, op: PipelineOp) -> bool:
     ops = evidence.pipeline.ops if evidence.pipeline else ()
     consumers = [other for other in ops if op.name in other.inputs]
     return bool(consumers) and all(other.op.startswith("PrefetchDataset") for other in consumers)
-
-
-def _cores(evidence: Evidence) -> float | None:
-    allowed = evidence.environment.get("cpu", {})
-    value = allowed.get("allowed_cpus") if isinstance(allowed, dict) else None
-    return float(value) if value else None

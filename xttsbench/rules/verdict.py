@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from xttsbench.records.pipeline import Pipeline, PipelineOp
+from xttsbench.pipeline.limits import limiting_op
 from xttsbench.records.report import Attribution, Verdict
-from xttsbench.rules.evidence import Evidence
+from xttsbench.rules.evidence import Evidence, allowed_cpus
 from xttsbench.rules.gather import Gathered
 
 _SENTENCES: Final = {
@@ -35,7 +35,7 @@ def verdict(gathered: Gathered) -> Verdict:
             attribution_s=None,
         )
     return Verdict(
-        bottleneck=evidence.bottleneck,  # type: ignore[arg-type]  # one of the contract's words, from `attribution`
+        bottleneck=evidence.bottleneck,
         summary=summary(gathered),
         confidence=gathered.confidence,
         step_time_s=figures["wall_s"].estimate(),
@@ -60,14 +60,8 @@ def summary(gathered: Gathered) -> str:
     )
 
 
-def limiting_op(pipeline: Pipeline | None) -> PipelineOp | None:
-    """The op that costs most of the pipeline's time per batch, its parallel calls considered."""
-    ops = [op for op in (pipeline.ops if pipeline else ()) if op.cost_s]
-    return max(ops, key=lambda op: (op.cost_s or 0.0) / max(op.chosen_parallelism or op.parallelism or 1, 1), default=None)
-
-
 def _input(evidence: Evidence) -> str:
-    op = limiting_op(evidence.pipeline)
+    op = limiting_op(evidence.pipeline, allowed_cpus(evidence)) if evidence.pipeline is not None else None
     where = ""
     if op is not None:
         place = f" ({op.location.file}:{op.location.line})" if op.location.file else ""
@@ -90,7 +84,9 @@ def _detail(evidence: Evidence, name: str) -> str:
             return f"as one tf.function its own work runs {graph.speedup.estimate:.1f} times as fast"
         return "it could not be compiled as it stands, so this is the least that launching its ops costs"
     details: dict[str, Any] = {
-        "compile": "" if not evidence.steps else f" ({int(evidence.steps.compiling.sum())} of {len(evidence.steps)} steps)",
+        "compile": ""
+        if not evidence.steps
+        else f" ({int(evidence.steps.compiling.sum())} of {len(evidence.steps)} steps)",
         "host": _host_place(evidence),
     }
     return str(details.get(name, ""))

@@ -24,7 +24,7 @@ def in_mode(step: Step, mode: Mode) -> Step:
     if mode == "eager":
         tf.config.run_functions_eagerly(True)
         return step
-    return tf.function(step, jit_compile=True if mode == "xla" else None, autograph=True)  # type: ignore[no-any-return]
+    return tf.function(step, jit_compile=True if mode == "xla" else None, autograph=True)
 
 
 @contextlib.contextmanager

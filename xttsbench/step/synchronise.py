@@ -11,4 +11,4 @@ def synchroniser() -> Callable[[], None] | None:
     """A function that blocks until all devices are idle, or ``None`` where every op already runs in place."""
     if not tf.config.list_physical_devices("GPU"):
         return None
-    return tf.test.experimental.sync_devices  # type: ignore[no-any-return]
+    return tf.test.experimental.sync_devices

@@ -12,7 +12,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import tensorflow as tf
@@ -43,7 +43,7 @@ class XlaMetrics:
 
     def __init__(self) -> None:
         self.reason: str | None = None
-        self._collect: ctypes._CFuncPtr | None = None
+        self._collect: Callable[..., object] | None = None
         if not sys.platform.startswith("linux") or ctypes.sizeof(ctypes.c_void_p) != 8:
             self.reason = "XLA's counters are read on 64-bit Linux only"
             return

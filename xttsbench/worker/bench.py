@@ -14,7 +14,7 @@ from xttsbench.step.watch import Watch
 from xttsbench.worker.accelerator import EmulatedAccelerator
 from xttsbench.worker.channel import Channel
 from xttsbench.worker.recorder import Recorder
-from xttsbench.worker.source import Exhausted, Source
+from xttsbench.worker.source import ExhaustedError, Source
 
 Step = Callable[[Any], Any]
 
@@ -58,7 +58,9 @@ class Bench:
     synchronise: Callable[[], None] | None
     shapes: dict[tuple[tuple[int, ...], ...], tuple[int, int, int]] = field(default_factory=dict)
 
-    def run(self, name: str, source: Source, step: Step | None, limit: Limit, *, recorder: Recorder | None = None) -> int:
+    def run(
+        self, name: str, source: Source, step: Step | None, limit: Limit, *, recorder: Recorder | None = None
+    ) -> int:
         """Run one segment and send its rows; returns the number of steps that ended.
 
         Raises:
@@ -82,7 +84,7 @@ class Bench:
                 returned_ns = clock()
                 if synchronise is not None:
                     synchronise()
-            except Exhausted:
+            except ExhaustedError:
                 break
             except (Exception, SystemExit) as error:
                 recorder.flush()

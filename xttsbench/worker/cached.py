@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from xttsbench.records.trial import Batches
-from xttsbench.worker.source import Exhausted, LiveBatches
+from xttsbench.worker.source import ExhaustedError, LiveBatches
 
 _COUNT: Final = 8
 _BYTES: Final = 512 * 1024**2
@@ -20,16 +20,17 @@ def take_batches(source: LiveBatches) -> list[Any]:
     """Up to eight batches, within half a gibibyte and four seconds; at least one.
 
     Raises:
-        Exhausted: the dataset yields nothing at all.
+        ExhaustedError: the dataset yields nothing at all.
     """
-    began, held, batches = time.perf_counter(), 0, []
+    began, held = time.perf_counter(), 0
+    batches: list[Any] = []
     while len(batches) < _COUNT and held < _BYTES and (not batches or time.perf_counter() - began < _SECONDS):
         try:
             batch = source.next()
-        except Exhausted:
+        except ExhaustedError:
             if batches:
                 break
-            raise Exhausted("the dataset yields no element: next() ended at once") from None
+            raise ExhaustedError("the dataset yields no element: next() ended at once") from None
         if source.epoch and batches:  # a short dataset, begun again: every batch is kept once
             break
         batches.append(batch)

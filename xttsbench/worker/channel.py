@@ -1,4 +1,4 @@
-"""The trial's own pipe to the parent: one JSON object a line, apart from standard output so that prints cannot hurt it."""
+"""The trial's own pipe to the parent: a JSON object a line, apart from standard output so that prints do no harm."""
 
 from __future__ import annotations
 

@@ -9,8 +9,8 @@ from xttsbench.pipeline import rewrite
 from xttsbench.records.trial import TrialSpec
 from xttsbench.targets.load import Loaded
 from xttsbench.worker.bench import Bench, Step
-from xttsbench.worker.ladder import measure_as_is, warm_up
 from xttsbench.worker.cached import take_batches
+from xttsbench.worker.ladder import measure_as_is, warm_up
 from xttsbench.worker.source import LiveBatches
 
 

@@ -31,7 +31,6 @@ def serve(control: socket.socket) -> None:
         import tensorflow as tf
 
         # Imported here and not in the child: what the fork shares, no trial pays for.
-        import xttsbench.worker.trial
 
     _send(control, {"event": "ready", "pid": os.getpid(), "tensorflow": tf.__version__})
     while True:
@@ -78,7 +77,7 @@ def _wait(control: socket.socket, pid: int) -> int | None:
     watched = os.pidfd_open(pid)
     try:
         while True:
-            ready, _, _ = select.select([control, watched], [], [])
+            ready, _, _ = select.select([control.fileno(), watched], [], [])
             if watched in ready:
                 return os.waitpid(pid, 0)[1]
             if not control.recv(1, socket.MSG_PEEK):

@@ -10,7 +10,7 @@ from xttsbench.worker.source import LiveBatches
 
 
 def run_input(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) -> None:
-    """Iterate without a step and without an accelerator; the first batch, with the start of the pipeline, is warm-up."""
+    """Iterate without step and accelerator; the first batch, with the start of the pipeline, is warm-up."""
     bench.accelerator = None
     bench.channel.phase("input_only")
     recorder = Recorder(bench.channel, "input_only")

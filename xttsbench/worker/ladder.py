@@ -125,5 +125,3 @@ def _transfer_s(batch: Any, bench: Bench) -> float:
         times.append(time.perf_counter_ns() - began)
         del copies
     return sum(times[2:]) / len(times[2:]) / 1e9
-
-

@@ -22,7 +22,7 @@ def run_mode(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) -
     """Run the step alone as given and in the mode of the rung, in the order given, mode, mode, given."""
     if step is None:
         raise TargetError(f"Target {spec.target!r} has no step, so it has no modes.")
-    mode: Mode = spec.rung if spec.rung in ("eager", "graph", "xla") else "graph"  # type: ignore[assignment]
+    mode: Mode = spec.rung if spec.rung in ("eager", "graph", "xla") else "graph"
     batches = take_batches(LiveBatches(loaded.dataset))[:_KEEP]
     given, other = Recorder(bench.channel, "step_only"), Recorder(bench.channel, mode)
     half = Limit(max(spec.steps // 2, 1), spec.window_s / 2, max(spec.min_steps // 2, 2), fair_s=0.5)

@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 
-class Exhausted(Exception):
+class ExhaustedError(Exception):
     """The dataset yields nothing (more), even when it is begun again."""
 
 
@@ -24,7 +24,7 @@ class LiveBatches:
         """The next batch.
 
         Raises:
-            Exhausted: a new epoch has no element.
+            ExhaustedError: a new epoch has no element.
         """
         try:
             return next(self._iterator)
@@ -35,7 +35,7 @@ class LiveBatches:
         try:
             return next(self._iterator)
         except StopIteration:
-            raise Exhausted from None
+            raise ExhaustedError from None
 
 
 class CachedBatches:

@@ -28,7 +28,7 @@ from xttsbench.worker.graph import run_pipeline
 from xttsbench.worker.input import run_input
 from xttsbench.worker.ladder import run_ladder
 from xttsbench.worker.mode import run_mode
-from xttsbench.worker.source import Exhausted
+from xttsbench.worker.source import ExhaustedError
 
 Rung = Callable[[TrialSpec, Loaded, Step | None, Bench], None]
 
@@ -108,7 +108,7 @@ def _failure(error: BaseException) -> dict[str, object]:
     status, step, cause = "raised", None, error
     if isinstance(error, StepRaisedError) and error.__cause__ is not None:
         step, cause = error.step, error.__cause__
-    if isinstance(error, Exhausted):
+    if isinstance(error, ExhaustedError):
         return {"status": "empty", "cause": str(error) or "the dataset yields no element"}
     if isinstance(cause, MemoryError | tf.errors.ResourceExhaustedError):
         status = "out_of_memory"

@@ -1,4 +1,4 @@
-"""A report from the files of a run: plan, environment and trials in, record out. The same files give the same report."""
+"""A report from the files of a run: plan, environment and trials in, record out; the same files, the same report."""
 
 from __future__ import annotations
 
@@ -226,14 +226,13 @@ def _warnings(gathered: Gathered, trials: Sequence[TrialRecord]) -> tuple[str, .
         batches = len(evidence.steps) / (evidence.steps.epoch.max() - evidence.steps.epoch.min() + 1)
         if batches < 20:
             found.append(
-                f"the dataset is short (about {batches:.0f} batches): it is begun again and again, and that is in the times"
+                f"the dataset is short (about {batches:.0f} batches): "
+                "it is begun again and again, and that is in the times"
             )
     return tuple(dict.fromkeys(found))
 
 
-def _unmeasured(
-    record: Report, gathered: Gathered, plan: RunPlan, trials: Sequence[TrialRecord]
-) -> dict[str, str]:
+def _unmeasured(record: Report, gathered: Gathered, plan: RunPlan, trials: Sequence[TrialRecord]) -> dict[str, str]:
     """A reason for every null that could have been a number."""
     found = dict(gathered.unmeasured)
     why = gathered.why_inconclusive or "not measured"
@@ -282,4 +281,3 @@ def _unmeasured(
     for name in skipped(trials):
         found[f"trials.{name}"] = f"no time for it within the budget of {plan.budget_s:g} s"
     return found
-

@@ -171,5 +171,3 @@ def _limits(budget_s: float, left_s: float, *, first: bool) -> Limits:
 
 def _marked_interrupted(trials: Sequence[TrialRecord]) -> list[TrialRecord]:
     return [*trials[:-1], trials[-1].model_copy(update={"status": "interrupted"})] if trials else []
-
-

@@ -40,7 +40,10 @@ def judge(report: Report, trials: Sequence[TrialRecord]) -> tuple[int, str | Non
         return NOTHING, f"Nothing was measured: {cause}. Check that the dataset yields batches and the step returns."
     bad = next((finding for finding in report.findings if finding.rule == "nan-batch"), None)
     if bad is not None:
-        return INVALID, f"{bad.title[0].upper()}{bad.title[1:]}: the timings stand, but this is not valid training data."
+        return (
+            INVALID,
+            f"{bad.title[0].upper()}{bad.title[1:]}: the timings stand, but this is not valid training data.",
+        )
     if report.verdict.bottleneck == "inconclusive":
         return INCONCLUSIVE, report.verdict.summary
     return DONE, None
