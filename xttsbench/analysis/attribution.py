@@ -118,7 +118,8 @@ def _compile(means: Means, facts: StepFacts) -> FloatArray:
     if not facts.recompiles or means.compiled_gain_s is None:
         return means.compile_s
     outside = np.minimum(facts.host_share * means.outside_s, means.step_s)
-    return np.maximum(means.compile_s, np.minimum(means.compiled_gain_s, means.step_s) - outside)
+    saved: FloatArray = np.maximum(means.compile_s, np.minimum(means.compiled_gain_s, means.step_s) - outside)
+    return saved
 
 
 def _host(means: Means, facts: StepFacts, worked: FloatArray) -> FloatArray:
