@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -62,12 +62,19 @@ def diagnose(
 def importable_name(target: Callable[..., Any]) -> str:
     """``file.py:callable`` of a function that a fresh process can find again.
 
+    It has to be what its module holds under that name, so that a decorated function is looked for where it was
+    defined and not where its decorator was.
+
     Raises:
         TargetError: it is local to another function, a lambda, or has no source file.
     """
     name = getattr(target, "__qualname__", "")
-    path = inspect.getsourcefile(target) if inspect.isfunction(target) or inspect.isclass(target) else None
-    if not name or "<" in name or path is None:
+    module = sys.modules.get(getattr(target, "__module__", None) or "")
+    path = getattr(module, "__file__", None) or ""
+    found: object = module
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    if found is not target or not path.endswith(".py"):
         raise TargetError(
             f"{target!r} cannot be imported by a fresh process; pass a function of a module, or its 'module:name'."
         )

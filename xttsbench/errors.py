@@ -6,8 +6,8 @@
     |-- UsageError            2, the command line is wrong
     |-- NothingMeasuredError  4, no element came or no step ended
     |-- InvalidInputError     5, a scenario, recipe, data set or target is unusable
-    |   `-- TargetError       5, the target is missing, malformed, of the wrong type, or raised
-    |-- JournalError          5, a run's directory cannot be read
+    |   |-- TargetError       5, the target is missing, malformed, of the wrong type, or raised
+    |   `-- JournalError      5, a run's directory cannot be read
     `-- HelperError           1, the helper process could not be started
 """
 

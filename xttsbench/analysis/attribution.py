@@ -55,7 +55,7 @@ class StepFacts:
         handoff_s: ``next()`` on a ready batch.
         transfer_s: copying a batch to the device.
         cores_busy: share of the cores that was in use while input and step ran together.
-        input_cpu_s: processor time that the input takes for a batch: it cannot cost the step more than that.
+        input_cpu_s: processor time of the threads that make a batch: competing for it cannot cost more than that.
         holds_gil: the pipeline runs Python that holds the interpreter lock.
     """
 
@@ -149,7 +149,10 @@ def _contention(
     if means.input_alone_s is None or not saturated:
         return inflated, zero
     expected = np.maximum(means.input_alone_s - means.alone_s, 0.0)
-    return inflated, np.clip(waited - expected, 0.0, waited)
+    delayed = np.clip(waited - expected, 0.0, waited)
+    if facts.input_cpu_s is not None:
+        delayed = np.minimum(delayed, facts.input_cpu_s)  # an input that sleeps is late for itself
+    return inflated, delayed
 
 
 def _dispatch(means: Means, facts: StepFacts, host: FloatArray) -> FloatArray:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import or_
 from typing import Any
 
 import numpy as np
@@ -24,6 +26,8 @@ def summarise(readings: Readings, start_ns: int, end_ns: int, steps: int) -> dic
     else:
         summary["host"] = _host(readings.host, start_ns, end_ns, steps)
         summary["unmeasured"] |= {f"host.{name}": why for name, why in readings.host.unmeasured.items()}
+        if summary["host"]["samples"] < 2:
+            summary["unmeasured"]["host"] = f"{summary['host']['samples']} sample(s) during the steps; rates take two"
     summary["gpus"] = [_gpu(gpu, start_ns, end_ns) for gpu in readings.gpus]
     return summary
 
@@ -59,9 +63,7 @@ def _gpu(gpu: GpuReadings, start_ns: int, end_ns: int) -> dict[str, Any]:
     def of(values: tuple[int | None, ...] | tuple[float | None, ...]) -> list[float]:
         return [float(value) for index in inside if index < len(values) and (value := values[index]) is not None]
 
-    reasons = 0
-    for reason in of(gpu.throttle_reasons):
-        reasons |= int(reason)
+    reasons = [int(reason) for reason in of(gpu.throttle_reasons)]
     return {
         "index": gpu.index,
         "name": gpu.name,
@@ -71,7 +73,7 @@ def _gpu(gpu: GpuReadings, start_ns: int, end_ns: int) -> dict[str, Any]:
         "memory_used_bytes_max": max(of(gpu.memory_used_bytes), default=None),
         "memory_total_bytes": gpu.memory_total_bytes,
         "sm_clock_mhz": _mean(of(gpu.sm_clock_mhz)),
-        "throttle_reasons": reasons if inside else None,
+        "throttle_reasons": reduce(or_, reasons) if reasons else None,
         "pcie_rx_bytes_per_s": _mean(of(gpu.pcie_rx_bytes_per_s)),
         "pcie_tx_bytes_per_s": _mean(of(gpu.pcie_tx_bytes_per_s)),
         "power_w": _mean(of(gpu.power_w)),

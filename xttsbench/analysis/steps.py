@@ -33,6 +33,7 @@ class Steps:
     sync_s: FloatArray
     gc_s: FloatArray
     cpu_s: FloatArray
+    main_cpu_s: FloatArray
     clocked_compile_s: FloatArray
     traces: npt.NDArray[np.int64]
     compiles: npt.NDArray[np.int64]
@@ -96,6 +97,7 @@ def steps_of(segment: Segment) -> Steps:
         sync_s=seconds("sync_ns"),
         gc_s=seconds("gc_ns"),
         cpu_s=seconds("cpu_ns"),
+        main_cpu_s=seconds("main_cpu_ns"),
         clocked_compile_s=seconds("trace_ns") + seconds("xla_ns"),
         traces=column("traces"),
         compiles=column("xla_compiles"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from pathlib import Path
 from typing import Any, Final
 
@@ -43,8 +44,8 @@ def parse_accelerator(text: str) -> Accelerator:
 
 
 def _recorded(value: str) -> Accelerator:
-    path = Path(value).expanduser()
-    if not path.exists():
+    path = Path(os.path.expanduser(value))  # os.path: an unknown user or a name too long is no file, not an error
+    if not os.path.exists(path):
         raise UsageError(f"--accelerator emulated:{value}: {value!r} is neither a number nor a file; use {_FORMS}.")
     times = _from_run(path) if path.is_dir() or path.name == journal.NAME else _from_numbers(path)
     good = [time for time in times if math.isfinite(time) and 0 < time <= _MOST_MS]
@@ -92,7 +93,7 @@ def _from_numbers(path: Path) -> list[float]:
 
 def _json(path: Path, text: str) -> Any:
     try:
-        return json.loads(text)
+        return json.loads(text, parse_int=float)  # an integer too large for a float is infinite, and refused as such
     except ValueError as error:
         raise InvalidInputError(f"{path} is not JSON ({error}); write a list of milliseconds.") from error
 
@@ -100,6 +101,6 @@ def _json(path: Path, text: str) -> Any:
 def _numbers_of(value: Any, path: Path) -> list[float]:
     if isinstance(value, dict):
         value = value.get("step_times_ms")
-    if not isinstance(value, list) or not all(isinstance(v, int | float) and not isinstance(v, bool) for v in value):
+    if not isinstance(value, list) or not all(isinstance(v, float) for v in value):
         raise InvalidInputError(f"{path}: expected a JSON list of milliseconds, or {{'step_times_ms': [...]}}.")
-    return [float(v) for v in value]
+    return value

@@ -53,6 +53,20 @@ class Helper:
             raise HelperError("the helper process is not running.")
         return self._process.pid
 
+    @property
+    def has_event(self) -> bool:
+        """Whether a whole message of the helper has been read and not been asked for yet."""
+        return b"\n" in self._buffer
+
+    def exit_code(self, wait_s: float = 0.0) -> int | None:
+        """How the helper ended (negative: by that signal), or ``None`` while it runs, after waiting that long."""
+        if self._process is None:
+            return None
+        try:
+            return self._process.wait(timeout=wait_s)
+        except subprocess.TimeoutExpired:
+            return None
+
     def __enter__(self) -> Helper:
         ours, theirs = socket.socketpair()
         with theirs:
@@ -87,12 +101,8 @@ class Helper:
         """
         event = self.next_event(_START_S)
         if event is None or event.get("event") != "ready":
-            if self._process is not None:
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    self._process.wait(timeout=1)
-            code = self._process.returncode if self._process else None
             raise HelperError(
-                f"The helper process did not start (exit code {code}); its own message is above. "
+                f"The helper process did not start (exit code {self.exit_code(1.0)}); its own message is above. "
                 f"Check that 'import tensorflow' works in {sys.executable}."
             )
 

@@ -62,7 +62,8 @@ def read(directory: Path) -> list[TrialRecord]:
 
 
 def _parse(line: bytes) -> TrialRecord:
-    version = json.loads(line).get("schema_version")
+    value = json.loads(line)
+    version = value.get("schema_version") if isinstance(value, dict) else None
     if version != SCHEMA_VERSION:
         raise ValueError(f"schema_version is {version!r}; this version reads {SCHEMA_VERSION}")
     return TrialRecord.model_validate_json(line)

@@ -60,7 +60,7 @@ def run_trial(
         watching = monitor(pid) if monitor else None
         try:
             ours.sendall(spec.model_dump_json().encode() + b"\n")
-            _follow(ours, collected, limits, watching, progress)
+            _follow(ours, helper, collected, limits, watching, progress)
         except KeyboardInterrupt:
             collected.status, collected.cause = "interrupted", f"interrupted in phase {collected.phase!r}"
         except (BrokenPipeError, ConnectionResetError):
@@ -78,9 +78,18 @@ def run_trial(
 
 
 def _follow(
-    connection: socket.socket, collected: Collected, limits: Limits, monitor: Monitor | None, progress: Progress | None
+    connection: socket.socket,
+    helper: Helper,
+    collected: Collected,
+    limits: Limits,
+    monitor: Monitor | None,
+    progress: Progress | None,
 ) -> None:
-    """Read messages until the trial says that it is done, closes its pipe, or breaks a limit."""
+    """Read messages until the trial says that it is done, ends, or breaks a limit.
+
+    The helper's word that it ended counts beside the closing of its pipe, which a process that the target forked can
+    hold open.
+    """
     began = heard = time.monotonic()
     buffer = b""
     while not collected.done:
@@ -99,8 +108,11 @@ def _follow(
         if monitor is not None:
             monitor.tick(time.perf_counter_ns())
             timeout = min(timeout, monitor.due(time.perf_counter_ns()))
-        ready, _, _ = select.select([connection], [], [], max(timeout, 0.0))
-        if not ready:
+        spoke = helper.has_event
+        ready, _, _ = select.select([connection, helper.control], [], [], 0.0 if spoke else max(timeout, 0.0))
+        if connection not in ready:
+            if ready or spoke:  # it ended, and all that it sent has been read
+                return
             continue
         data = connection.recv(1 << 18)
         if not data:
@@ -133,7 +145,12 @@ def _end(pid: int, helper: Helper, collected: Collected, *, patient: bool) -> No
     if collected.done or collected.status != "ok":
         return
     status = event.get("status") if event else None
-    if not died_by_itself:
+    if event is None and (code := helper.exit_code(0.5)) is not None:
+        collected.status = "killed"
+        collected.cause = (
+            f"the helper process ended (exit code {code}) and the trial with it, in phase {collected.phase!r}"
+        )
+    elif not died_by_itself:
         collected.status, collected.cause = "exited", f"closed its pipe in phase {collected.phase!r} and did not end"
     elif isinstance(status, int) and os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)

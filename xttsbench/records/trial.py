@@ -40,6 +40,7 @@ COLUMNS: Final[dict[str, str]] = {
     "calls": "outermost calls of tf.functions",
     "calls_ns": "inside those calls, tracing and compilation included, part of step_ns",
     "cpu_ns": "processor time of the whole process",
+    "main_cpu_ns": "processor time of the thread that runs the steps, part of cpu_ns",
     "batch_size": "first dimension of the batch",
     "batch_elements": "numbers in the batch, over all its tensors",
     "shape_id": "index of the batch's shape signature among those seen in the trial",

@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from xttsbench.analysis.attribution import StepFacts
 from xttsbench.analysis.pooling import Columns, Pooled, interval_of, mean_of, pool
 from xttsbench.analysis.steps import Steps, steady, steps_of
 from xttsbench.records.base import Estimate
@@ -20,7 +21,7 @@ FETCHES_REMOVED: Final = "host reads removed"
 """How a note of the trial begins whose step had its fetches answered while it was traced."""
 
 
-def working(trial: TrialRecord, segment_name: str, *, compiling: bool = False) -> Columns | None:
+def _step_times(trial: TrialRecord, segment_name: str, *, compiling: bool = False) -> Columns | None:
     """Step times of a segment on cached batches, without compilation unless asked for; ``None`` if there are none."""
     segment = trial.segment(segment_name)
     if segment is None or segment.steps <= segment.warmup_steps:
@@ -31,18 +32,17 @@ def working(trial: TrialRecord, segment_name: str, *, compiling: bool = False) -
 
 def step_alone(trials: Sequence[TrialRecord], rng: np.random.Generator) -> Pooled | None:
     """Mean time of the step as given on cached batches, over the trials of the main rung."""
-    found = [columns for trial in trials if (columns := working(trial, "step_only")) is not None]
-    return pool(found, {"mean": mean_of("wall_s")}, rng)["mean"] if found else None
+    return _mean([columns for trial in trials if (columns := _step_times(trial, "step_only")) is not None], rng)
 
 
 def input_alone(trials: Sequence[TrialRecord], rng: np.random.Generator) -> tuple[Pooled, Pooled] | None:
-    """Without a step: the mean time for a batch, and its mean processor time."""
+    """Without a step: the mean time for a batch, and the mean processor time of the threads behind it."""
     found = []
     for trial in trials:
         segment = trial.segment("input_only") if trial.spec.rung == "input" else None
         if segment is not None and segment.steps > segment.warmup_steps:
             steps = steady(steps_of(segment))[0]
-            found.append({"wall_s": steps.wall_s, "cpu_s": steps.cpu_s})
+            found.append({"wall_s": steps.wall_s, "cpu_s": np.maximum(steps.cpu_s - steps.main_cpu_s, 0.0)})
     if not found:
         return None
     pooled = pool(found, {"wall": mean_of("wall_s"), "cpu": mean_of("cpu_s")}, rng)
@@ -56,34 +56,61 @@ def compiled_gain(trials: Sequence[TrialRecord], rng: np.random.Generator) -> Po
     """
     gains = []
     for mode in ("graph", "xla"):
-        given, changed = _pairs(trials, mode, rng, compiling=True)
+        own = [trial for trial in trials if trial.spec.rung == mode]
+        given = _mean([c for trial in own if (c := _step_times(trial, "step_only", compiling=True)) is not None], rng)
+        changed = _mean([c for trial in own if (c := _step_times(trial, mode)) is not None], rng)
         if given is not None and changed is not None:
             gains.append(Pooled(given.value - changed.value, given.resamples - changed.resamples))
     return max(gains, key=lambda gain: gain.value, default=None)
 
 
-def modes(trials: Sequence[TrialRecord], given_alone: Pooled | None, rng: np.random.Generator) -> dict[str, Compared]:
-    """Each mode that was tried, with its speed-up over the step as given."""
+def modes(
+    trials: Sequence[TrialRecord], ladder: Sequence[TrialRecord], facts: StepFacts, rng: np.random.Generator
+) -> dict[str, Compared]:
+    """Each mode that was tried, with its speed-up over the step as given.
+
+    Tracing a step leaves out what its Python does on the side (saving, logging), so the host's own work is left out of
+    the step as given too: a checkpoint that is not written is not a gain of XLA.
+    """
     found = {}
     for mode in MODES:
         own = [trial for trial in trials if trial.spec.rung == mode]
         if not own:
             continue
-        given, changed = _pairs(own, mode, rng)
-        given = given or given_alone
-        last = own[-1]
-        warm_up = last.segment("warm_up")
+        beside = [columns for trial in own if (columns := _device_work(trial, "step_only", facts)) is not None]
+        given = beside or [c for trial in ladder if (c := _device_work(trial, "step_only", facts)) is not None]
+        changed = [columns for trial in own if (columns := _device_work(trial, mode, facts)) is not None]
+        before, after = _mean(given, rng), _mean(changed, rng)
+        last, warm_up = own[-1], own[-1].segment("warm_up")
         found[mode] = Compared(
             name=mode,
             status=last.status,
             cause=last.cause,
-            time_s=changed.estimate() if changed else None,
-            speedup=_ratio(given, changed),
+            time_s=after.estimate() if after else None,
+            speedup=_ratio(before, after),
             processes=len(own),
             compile_s=steps_of(warm_up).step_s.sum().item() if warm_up else None,
             fetches_removed=any(note.startswith(FETCHES_REMOVED) for trial in own for note in trial.notes),
         )
     return found
+
+
+def _device_work(trial: TrialRecord, segment_name: str, facts: StepFacts) -> Columns | None:
+    """Step times of a segment without compilation and without the host's own work."""
+    segment = trial.segment(segment_name)
+    if segment is None or segment.steps <= segment.warmup_steps:
+        return None
+    steps = steps_of(segment)
+    if segment_name in ("graph", "xla"):
+        return {"wall_s": steps.working_s}  # traced: nothing of the host's is left in it
+    base = steps.working_s - steps.emulated_s if facts.eager else np.minimum(steps.outside_s, steps.working_s)
+    if segment_name == "eager" and not facts.eager:
+        return {"wall_s": steps.working_s}  # no tf.function runs: what is outside of them cannot be told apart
+    return {"wall_s": steps.working_s - facts.host_share * base}
+
+
+def _mean(processes: Sequence[Columns], rng: np.random.Generator) -> Pooled | None:
+    return pool(processes, {"mean": mean_of("wall_s")}, rng)["mean"] if processes else None
 
 
 def fixes(trials: Sequence[TrialRecord], as_is: Pooled, rng: np.random.Generator) -> dict[str, Compared]:
@@ -95,7 +122,7 @@ def fixes(trials: Sequence[TrialRecord], as_is: Pooled, rng: np.random.Generator
     found = {}
     for name, own in by_name.items():
         walls = [{"wall_s": steps.wall_s} for trial in own if (steps := _steady_as_is(trial)) is not None]
-        changed = pool(walls, {"mean": mean_of("wall_s")}, rng)["mean"] if walls else None
+        changed = _mean(walls, rng)
         found[name] = Compared(
             name=name,
             status=own[-1].status,
@@ -105,20 +132,6 @@ def fixes(trials: Sequence[TrialRecord], as_is: Pooled, rng: np.random.Generator
             processes=len(walls),
         )
     return found
-
-
-def _pairs(
-    trials: Sequence[TrialRecord], mode: str, rng: np.random.Generator, *, compiling: bool = False
-) -> tuple[Pooled | None, Pooled | None]:
-    """The step as given (with its compilation, if asked for) and in the mode, from the processes that ran the mode."""
-    own = [trial for trial in trials if trial.spec.rung == mode]
-    given = [columns for trial in own if (columns := working(trial, "step_only", compiling=compiling)) is not None]
-    changed = [columns for trial in own if (columns := working(trial, mode)) is not None]
-    statistics = {"mean": mean_of("wall_s")}
-    return (
-        pool(given, statistics, rng)["mean"] if given else None,
-        pool(changed, statistics, rng)["mean"] if changed else None,
-    )
 
 
 def _steady_as_is(trial: TrialRecord) -> Steps | None:

@@ -44,6 +44,7 @@ class Evidence:
         wall_s: mean step time, and with ``parts`` its attribution in seconds (the estimate).
         ceilings: by part, the speed-up of the step if that part cost nothing, with its interval.
         facts: what the attribution took as known of the step.
+        given_mode: how the step runs as given, see :func:`xttsbench.rules.facts.given_mode`.
         modes, fixes: by name.
         readings: summary of the host and GPU readings, see :mod:`xttsbench.rules.machine`.
     """
@@ -59,6 +60,7 @@ class Evidence:
     parts: Mapping[str, float] = field(default_factory=dict)
     ceilings: Mapping[str, Estimate] = field(default_factory=dict)
     facts: StepFacts = field(default_factory=lambda: StepFacts(has_step=False))
+    given_mode: str = "none"
     input_alone_s: Estimate | None = None
     anatomy: Anatomy | None = None
     batches: Batches | None = None

@@ -74,6 +74,18 @@ def is_opaque(anatomy: Anatomy | None) -> bool:
     return inside < OPAQUE_SHARE
 
 
+def given_mode(ladder: Sequence[TrialRecord], facts: StepFacts) -> str:
+    """How the step runs as given: ``eager``, ``graph``, ``xla``, ``opaque``, or ``none`` where there is no step."""
+    if not facts.has_step:
+        return "none"
+    if facts.opaque:
+        return "opaque"
+    if facts.eager:
+        return "eager"
+    compiled = any(sum(segment.columns.get("xla_compiles", ())) for trial in ladder for segment in trial.segments)
+    return "xla" if compiled else "graph"
+
+
 def _host_share(anatomy: Anatomy | None, *, eager: bool) -> float:
     """Share of the base time (see :func:`xttsbench.analysis.attribution.attribute`) that is the host's own work."""
     if anatomy is None:

@@ -18,10 +18,10 @@ from xttsbench.records.base import Estimate
 from xttsbench.records.trial import TrialRecord
 from xttsbench.rules.compared import compiled_gain, fixes, input_alone, modes, step_alone
 from xttsbench.rules.evidence import Evidence
-from xttsbench.rules.facts import step_facts
+from xttsbench.rules.facts import given_mode, step_facts
 
 MIN_STEPS: Final = 3
-CONFIDENT: Final = 0.60
+CONFIDENT: Final = 0.50
 """Below this share of the resamples no bottleneck is named."""
 
 _NAMES: Final = ("wall_s", "wait_s", "step_s", "emulated_s", "compile_s", "outside_s")
@@ -108,9 +108,10 @@ def gather(trials: Sequence[TrialRecord], environment: Mapping[str, Any], *, see
         parts={name: float(parts[name][0]) for name in PARTS},
         ceilings=_ceilings(parts, cloud, wall),
         facts=facts,
+        given_mode=given_mode(records, facts),
         input_alone_s=without_step.estimate() if without_step else None,
         traces=records[0].traces,
-        modes=modes(trials, alone, rng),
+        modes=modes(trials, records, facts, rng),
         fixes=fixes(trials, wall, rng),
         oscillation=vector,
         explanation=explain(series[0].wall_s - series[0].compile_s, series[0].batch_elements),

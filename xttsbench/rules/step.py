@@ -108,7 +108,7 @@ def xla_recompilation(evidence: Evidence) -> Iterator[Finding]:
 def xla(evidence: Evidence) -> Iterator[Finding]:
     """XLA helps or hurts here, measured beside the step as given."""
     through_xla, graph = evidence.modes.get("xla"), evidence.modes.get("graph")
-    if through_xla is not None and through_xla.speedup is not None and not evidence.facts.eager:
+    if through_xla is not None and through_xla.speedup is not None and evidence.given_mode == "graph":
         speedup = through_xla.speedup
         if speedup.low > _FASTER:
             yield Finding(
@@ -129,8 +129,7 @@ def xla(evidence: Evidence) -> Iterator[Finding]:
                 evidence={"step_speedup": speedup.estimate, "first_compilation_s": through_xla.compile_s},
                 remedy="Leave XLA off for this step on this device.",
             )
-    uses_xla = "xla" not in evidence.modes
-    if uses_xla and graph is not None and graph.speedup is not None and graph.speedup.low > _FASTER:
+    if evidence.given_mode == "xla" and graph is not None and graph.speedup is not None and graph.speedup.low > _FASTER:
         yield Finding(
             rule="xla-slower",
             severity="warning",

@@ -12,6 +12,7 @@ import sysconfig
 import threading
 import time
 from collections import defaultdict
+from collections.abc import Iterable
 from types import FrameType
 from typing import Final, Literal
 
@@ -23,6 +24,8 @@ Key = tuple[str, int, str, LineKind]
 
 _FRAMEWORK: Final = (os.path.dirname(tf.__file__), os.path.dirname(keras.__file__))
 _OURS: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_WORKLOADS: Final = tuple(os.path.join(_OURS, name) for name in ("xtts", "training"))
+"""The bundled workload is measured like a user's code."""
 _LIBRARIES: Final = tuple(
     {sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")} | {"<frozen"}
 )
@@ -77,12 +80,15 @@ class StackSampler:
         last = time.perf_counter()
         while not self._stop.wait(self.interval_s):
             step = self.step
-            frame = sys._current_frames().get(self._main or 0)
+            frames = sys._current_frames()
+            frame = frames.get(self._main or 0)
             now = time.perf_counter()
             weight, last = now - last, now
             if step is None or frame is None:
                 continue
             key = classify(frame)
+            if key is not None and key[3] == "function":
+                key = python_function_elsewhere(frames.values()) or key
             if key is not None:
                 self.samples += 1
                 self.total_s += weight
@@ -98,7 +104,7 @@ def classify(frame: FrameType | None) -> Key | None:
         path = frame.f_code.co_filename
         if path.startswith(_FRAMEWORK):
             kind = _framework_kind(path, frame.f_code.co_name, kind, line is not None)
-        elif path.startswith(_OURS):
+        elif path.startswith(_OURS) and not path.startswith(_WORKLOADS):
             if frame.f_code.co_name == CALLER:
                 break  # all of the step is above it; other frames of ours are wrappers around TensorFlow's functions
         elif not path.startswith(_LIBRARIES) and "__autograph_generated" not in path:
@@ -109,6 +115,15 @@ def classify(frame: FrameType | None) -> Key | None:
         # A Keras model's own step, or a lambda of ours around it: no line of the user's, but the time is real.
         return ("", 0, "", kind) if kind else None
     return (*line, kind or "python")
+
+
+def python_function_elsewhere(frames: Iterable[FrameType]) -> Key | None:
+    """The user's line in a Python function that a tf.function runs on a thread of TensorFlow, if one is running."""
+    for frame in frames:
+        key = classify(frame)
+        if key is not None and key[3] == "python_function":
+            return key
+    return None
 
 
 def _framework_kind(path: str, function: str, kind: LineKind | None, below_user: bool) -> LineKind:

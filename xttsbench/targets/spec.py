@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -41,9 +42,10 @@ def parse_target(text: str, *, working_directory: Path | None = None) -> TargetS
     if not all(part.isidentifier() for part in attribute.split(".")):
         raise TargetError(f"Target {text!r}: {attribute!r} is not a Python name; write the target as {_FORMS}.")
     if place.endswith(".py") or "/" in place:
-        path = (here / Path(place).expanduser()).resolve()
-        if not path.is_file():
-            state = "is a directory" if path.is_dir() else "does not exist"
+        # os.path: an unknown user or a name too long is no file, not an error.
+        path = (here / os.path.expanduser(place)).resolve()
+        if not os.path.isfile(path):
+            state = "is a directory" if os.path.isdir(path) else "does not exist"
             raise TargetError(f"Target {text!r}: {place!r} {state} (looked for {path}). Check the path.")
         return TargetSpec(text, "file", str(path), attribute, str(path.parent))
     if not place or not all(part.isidentifier() for part in place.split(".")):
@@ -65,14 +67,14 @@ def parse_setting(text: str) -> tuple[str, object]:
         raise UsageError(f"--set {text!r} is not KEY=VALUE with a Python name as the key, e.g. --set batch_size=16.")
     try:
         return key, float(value) if _is_exponent(value) else yaml.safe_load(value)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:  # a date that is none is a ValueError
         raise UsageError(f"--set {key}: {value!r} is not a YAML value ({error}).") from error
 
 
 def _is_exponent(value: str) -> bool:
-    """Whether YAML 1.1 would read a number such as ``1e-4`` as text, for want of a dot."""
+    """Whether it is a number such as ``1e-4`` or ``1.5e4``: YAML 1.1 reads text for want of a dot or of a sign."""
     try:
         float(value)
     except ValueError:
         return False
-    return "e" in value.lower() and "." not in value
+    return "e" in value.lower()

@@ -67,10 +67,10 @@ class Bench:
             StepRaisedError: the dataset or the step raised; the rows before it have been sent.
         """
         recorder = recorder or Recorder(self.channel, name)
-        clock, cpu = time.perf_counter_ns, time.process_time_ns
+        clock, cpu, main_cpu = time.perf_counter_ns, time.process_time_ns, time.thread_time_ns
         watch, accelerator, synchronise = self.watch, self.accelerator, self.synchronise
         began_ns = last_ns = clock()
-        cpu_ns, counted, done = cpu(), watch.counters(), 0
+        cpu_ns, main_ns, counted, done = cpu(), main_cpu(), watch.counters(), 0
         while not limit.reached(done, (last_ns - began_ns) / 1e9):
             watch.step = recorder.rows
             start_ns = clock()
@@ -92,7 +92,7 @@ class Bench:
             device_ns = clock() - returned_ns if synchronise is not None else 0
             emulated_ns = accelerator.compute() if accelerator is not None else 0
             end_ns = clock()
-            cpu_before, cpu_ns = cpu_ns, cpu()
+            cpu_before, cpu_ns, main_before, main_ns = cpu_ns, cpu(), main_ns, main_cpu()
             before = counted
             slow = watch.step_ended(end_ns - got_ns - emulated_ns)
             counted = watch.counters()
@@ -118,6 +118,7 @@ class Bench:
                     calls,
                     calls_ns,
                     cpu_ns - cpu_before,
+                    main_ns - main_before,
                     size,
                     elements,
                     shape_id,
@@ -131,7 +132,7 @@ class Bench:
                 slow = True
             if slow:  # the pause was ours: neither the wall clock nor the processor time of the next step has it
                 last_ns += clock() - end_ns
-                cpu_ns = cpu()
+                cpu_ns, main_ns = cpu(), main_cpu()
         recorder.flush()
         return done
 

@@ -9,9 +9,7 @@ from xttsbench.pipeline import rewrite
 from xttsbench.records.trial import TrialSpec
 from xttsbench.targets.load import Loaded
 from xttsbench.worker.bench import Bench, Step
-from xttsbench.worker.cached import take_batches
-from xttsbench.worker.ladder import measure_as_is, warm_up
-from xttsbench.worker.source import LiveBatches
+from xttsbench.worker.ladder import first_batches, measure_as_is, warm_up
 
 
 def run_fix(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) -> None:
@@ -19,6 +17,6 @@ def run_fix(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) ->
     if spec.fix is None:
         raise InvalidInputError("a trial of the rung 'fix' names no fix.")
     fixed = replace(loaded, dataset=rewrite.apply(loaded.dataset, spec.fix))
-    batches = take_batches(LiveBatches(fixed.dataset))
+    batches = first_batches(fixed)
     warm_up(bench, step, batches)
     measure_as_is(spec, fixed, step, bench)

@@ -3,7 +3,8 @@
 A fresh process for each trial is what makes trials independent; importing TensorFlow for each would cost more than
 most trials measure. The helper stays at two threads and touches no device, so that a fork of it is a clean start. It
 is also the trial's guard: when the parent goes away, however it died, the helper's end of the socket closes and the
-trial's process group is killed.
+trial's process group is killed. So once it guards, the helper must outlive its parent by that moment; the kernel ends
+it with its parent only while it imports TensorFlow and cannot listen.
 """
 
 from __future__ import annotations
@@ -27,11 +28,14 @@ _PR_SET_PDEATHSIG: Final = 1
 def serve(control: socket.socket) -> None:
     """Answer ``fork`` requests of the parent until it closes its end."""
     _die_with_parent()
+    if _closed(control):  # it died before the kernel was asked
+        return
     with _quiet_unless_it_fails():
         import tensorflow as tf
 
         # Imported here and not in the child: what the fork shares, no trial pays for.
 
+    _die_with_parent(0)
     _send(control, {"event": "ready", "pid": os.getpid(), "tensorflow": tf.__version__})
     while True:
         message, descriptors, _, _ = socket.recv_fds(control, 64, 1)
@@ -44,6 +48,11 @@ def serve(control: socket.socket) -> None:
         if status is None:
             return
         _send(control, {"event": "ended", "pid": pid, "status": status})
+
+
+def _closed(control: socket.socket) -> bool:
+    ready, _, _ = select.select([control], [], [], 0.0)
+    return bool(ready) and not control.recv(1, socket.MSG_PEEK)
 
 
 def _fork(control: socket.socket, connection: socket.socket) -> int:
@@ -96,10 +105,10 @@ def kill_group(pid: int) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-def _die_with_parent() -> None:
-    """Ask the kernel (Linux) to kill this process when its parent dies; elsewhere the socket alone must do."""
+def _die_with_parent(number: int = signal.SIGKILL) -> None:
+    """Ask the kernel (Linux) for this signal when the parent dies, 0 for none; elsewhere the socket alone must do."""
     with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(number), 0, 0, 0)
 
 
 def _first_to_go() -> None:

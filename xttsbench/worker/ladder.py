@@ -7,6 +7,7 @@ fresh iterator, so that buffers filled during compilation do not hide a pipeline
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any, Final
 
 import tensorflow as tf
@@ -19,7 +20,7 @@ from xttsbench.worker.cached import describe, take_batches
 from xttsbench.worker.looking import measure_looking
 from xttsbench.worker.profiling import profile_window
 from xttsbench.worker.recorder import Recorder
-from xttsbench.worker.source import CachedBatches, LiveBatches
+from xttsbench.worker.source import CachedBatches, ExhaustedError, LiveBatches
 
 _STEP_ONLY: Final = 0.4
 """Share of the window that the step alone gets."""
@@ -29,12 +30,11 @@ _WARM_UP_S: Final = 20.0
 
 def run_ladder(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) -> None:
     """Run the segments ``warm_up``, ``as_is``, ``step_only`` (the last two in either order) and read the anatomy."""
-    first = LiveBatches(loaded.dataset)
-    batches = take_batches(first)
+    batches = first_batches(loaded)
     facts = describe(batches, loaded.dataset)
     bench.channel.part("batches", facts)
     warm_up(bench, step, batches)
-    segments = [_as_is(spec, loaded, step, bench, first)]
+    segments = [_as_is(spec, loaded, step, bench)]
     if step is not None:
         segments.append(_step_only(spec, step, bench, batches))
     for segment in reversed(segments) if spec.reverse else segments:
@@ -68,24 +68,35 @@ def warm_up(bench: Bench, step: Step | None, batches: list[Any]) -> None:
 
 def measure_as_is(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) -> None:
     """The segment ``as_is`` on a fresh iterator; its first step, which waits for the pipeline to start, is warm-up."""
-    _as_is(spec, loaded, step, bench, None)()
+    _as_is(spec, loaded, step, bench)()
 
 
-def _as_is(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench, first: LiveBatches | None) -> Any:
+def first_batches(loaded: Loaded) -> list[Any]:
+    """Batches for the segments that need them ready; the iterator that they came from is closed."""
+    source = LiveBatches(loaded.dataset)
+    try:
+        return take_batches(source)
+    finally:
+        source.close()
+
+
+def _as_is(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) -> Callable[[], None]:
     def run() -> None:
         bench.channel.phase("as_is")
         recorder = Recorder(bench.channel, "as_is")
         recorder.warmup(1)
         limit = Limit(spec.steps, spec.window_s, spec.min_steps)
-        done = bench.run("as_is", LiveBatches(loaded.dataset), step, limit, recorder=recorder)
-        if not done and first is not None:
-            bench.channel.note("the dataset could be read only once: a second iterator over it yielded nothing")
-            bench.run("as_is", first, step, limit, recorder=recorder)
+        source = LiveBatches(loaded.dataset)
+        try:
+            if not bench.run("as_is", source, step, limit, recorder=recorder):
+                raise ExhaustedError("the dataset yields nothing when it is iterated a second time")
+        finally:
+            source.close()
 
     return run
 
 
-def _step_only(spec: TrialSpec, step: Step, bench: Bench, batches: list[Any]) -> Any:
+def _step_only(spec: TrialSpec, step: Step, bench: Bench, batches: list[Any]) -> Callable[[], None]:
     def run() -> None:
         bench.channel.phase("step_only")
         recorder = Recorder(bench.channel, "step_only")

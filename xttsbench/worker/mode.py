@@ -10,9 +10,9 @@ from xttsbench.records.trial import TrialSpec
 from xttsbench.step.modes import Mode, fetches_answered, in_mode
 from xttsbench.targets.load import Loaded
 from xttsbench.worker.bench import Bench, Limit, Step
-from xttsbench.worker.cached import take_batches
+from xttsbench.worker.ladder import first_batches
 from xttsbench.worker.recorder import Recorder
-from xttsbench.worker.source import CachedBatches, LiveBatches
+from xttsbench.worker.source import CachedBatches
 
 _KEEP = 4
 """Batches to run the modes on: each distinct shape is compiled, and XLA takes seconds for one."""
@@ -23,7 +23,7 @@ def run_mode(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) -
     if step is None:
         raise TargetError(f"Target {spec.target!r} has no step, so it has no modes.")
     mode: Mode = spec.rung if spec.rung in ("eager", "graph", "xla") else "graph"
-    batches = take_batches(LiveBatches(loaded.dataset))[:_KEEP]
+    batches = first_batches(loaded)[:_KEEP]
     given, other = Recorder(bench.channel, "step_only"), Recorder(bench.channel, mode)
     half = Limit(max(spec.steps // 2, 1), spec.window_s / 2, max(spec.min_steps // 2, 2), fair_s=0.5)
 

@@ -20,6 +20,10 @@ class LiveBatches:
         self._dataset = dataset
         self._iterator: Iterator[Any] = iter(dataset)
 
+    def close(self) -> None:
+        """End the iterator and the threads that fill its buffers, so that they take nothing from what runs next."""
+        self._iterator = iter(())
+
     def next(self) -> Any:
         """The next batch.
 

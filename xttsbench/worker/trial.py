@@ -110,7 +110,7 @@ def _failure(error: BaseException) -> dict[str, object]:
         step, cause = error.step, error.__cause__
     if isinstance(error, ExhaustedError):
         return {"status": "empty", "cause": str(error) or "the dataset yields no element"}
-    if isinstance(cause, MemoryError | tf.errors.ResourceExhaustedError):
+    if isinstance(_root(cause), MemoryError | tf.errors.ResourceExhaustedError):
         status = "out_of_memory"
     file, line = _place(cause)
     record = TrialError(
@@ -142,9 +142,14 @@ def _message(error: BaseException, cause: BaseException) -> str:
     return f"{what}{where}"
 
 
+def _root(error: BaseException) -> BaseException:
+    """What the target itself raised, where our own error only puts it into a sentence."""
+    return error.__cause__ if isinstance(error, TargetError) and error.__cause__ is not None else error
+
+
 def _place(error: BaseException) -> tuple[str | None, int | None]:
     """The innermost frame that is neither ours nor a library's."""
-    source = error.__cause__ if isinstance(error, TargetError) and error.__cause__ is not None else error
+    source = _root(error)
     own = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     for frame in reversed(traceback.extract_tb(source.__traceback__)):
         if not frame.filename.startswith(own) and "site-packages" not in frame.filename and "<" not in frame.filename:

@@ -118,7 +118,7 @@ def _arms(gathered: Gathered) -> tuple[Arm, ...]:
         Arm(
             id="as-given",
             role="baseline",
-            config={"mode": _given_mode(gathered)} if evidence.has_step else {},
+            config={"mode": evidence.given_mode} if evidence.has_step else {},
             blocks=len(evidence.ladder),
             status="ok",
             step_time_s=gathered.figures["wall_s"].estimate(),
@@ -141,16 +141,6 @@ def _arms(gathered: Gathered) -> tuple[Arm, ...]:
             )
         )
     return tuple(arms)
-
-
-def _given_mode(gathered: Gathered) -> str:
-    facts = gathered.evidence.facts
-    if facts.opaque:
-        return "opaque"
-    if facts.eager:
-        return "eager"
-    compiled = any(sum(s.columns.get("xla_compiles", ())) for trial in gathered.evidence.ladder for s in trial.segments)
-    return "xla" if compiled else "graph"
 
 
 def _warm_up(gathered: Gathered) -> WarmUp:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -124,7 +124,7 @@ def _climb(
     block = -1
     try:
         while (spec := next_trial(job, trials, verdict_s - (time.monotonic() - began))) is not None:
-            if spec.block != block or helper is None:
+            if spec.block != block or helper is None or helper.exit_code() is not None:
                 if helper is not None:
                     helper.__exit__(None, None, None)
                 helper = Helper(print_to_stderr=request.print_to_stderr, has_gpu=gpus[0] is not None)
@@ -148,8 +148,10 @@ def _climb(
             if record.status == "interrupted":
                 break
     except KeyboardInterrupt:
-        # Between two trials: the report of what there is, and then the exit code of an interruption.
-        trials = _marked_interrupted(trials)
+        # Between two trials: the report of what there is, and then the exit code of an interruption. The journal has
+        # it too, so that the report built again from it is the same.
+        trials.append(_never_begun(job, len(trials), max(block, 0)))
+        journal.append(directory, trials[-1])
     finally:
         if helper is not None:
             helper.__exit__(None, None, None)
@@ -169,5 +171,11 @@ def _limits(budget_s: float, left_s: float, *, first: bool) -> Limits:
     return Limits(time_s=max(budget_s * 0.8, 30.0) if first else max(left_s, 10.0) + 5.0, stall_s=stall_s)
 
 
-def _marked_interrupted(trials: Sequence[TrialRecord]) -> list[TrialRecord]:
-    return [*trials[:-1], trials[-1].model_copy(update={"status": "interrupted"})] if trials else []
+def _never_begun(job: Job, number: int, block: int) -> TrialRecord:
+    return TrialRecord(
+        spec=job.spec(number, "ladder", block=block),
+        status="interrupted",
+        cause="interrupted before the trial began",
+        started_utc=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        duration_s=0.0,
+    )

@@ -1,0 +1,81 @@
+"""One helper process for the whole folder: TensorFlow is imported once, every test forks from it."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from xttsbench.execution.helper import Helper
+from xttsbench.execution.limits import Limits
+from xttsbench.execution.trial import run_trial
+from xttsbench.records.trial import TrialSpec
+
+BAD = Path(__file__).parents[2] / "targets" / "bad.py"
+
+
+@pytest.fixture(scope="session")
+def helper():
+    with Helper() as started:
+        started.wait_ready()
+        yield started
+
+
+def spec_of(target, *, rung="ladder", **changes):
+    fields = {"window_s": 0.5, "steps": 20, "min_steps": 3} | changes
+    return TrialSpec(trial_id=f"000-{rung}", rung=rung, target=f"{BAD}:{target}", **fields)
+
+
+@pytest.fixture
+def spec():
+    return spec_of
+
+
+@pytest.fixture
+def trial(helper):
+    """``trial(name, rung=..., time_s=..., stall_s=..., **spec fields)`` runs one and gives its record."""
+
+    def run(target, *, time_s=60.0, stall_s=30.0, monitor=None, progress=None, **changes):
+        limits = Limits(time_s=time_s, stall_s=stall_s)
+        return run_trial(spec_of(target, **changes), helper, limits, monitor=monitor, progress=progress)
+
+    return run
+
+
+def is_running(pid):
+    """Whether a process exists and is not a zombie that nobody has waited for yet."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state not in "ZX"
+
+
+@pytest.fixture
+def gone():
+    """``gone(*pids)``: the pids that still run after a second's grace, tripled for a busy machine."""
+
+    def wait(*pids, within_s=3.0):
+        end = time.monotonic() + within_s
+        while (left := [pid for pid in pids if is_running(pid)]) and time.monotonic() < end:
+            time.sleep(0.02)
+        return left
+
+    return wait
+
+
+@pytest.fixture
+def wait_for():
+    """``wait_for(path)``: the text of a file once it is there and not empty."""
+
+    def wait(path, within_s=60.0):
+        end = time.monotonic() + within_s
+        while not (os.path.exists(path) and os.path.getsize(path)):
+            if time.monotonic() > end:
+                pytest.fail(f"{path} did not appear within {within_s} s")
+            time.sleep(0.02)
+        return Path(path).read_text(encoding="utf-8")
+
+    return wait

@@ -1,0 +1,87 @@
+"""The helper: starts once, forks clean trials, keeps standard output for the report, and says when it cannot start."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from xttsbench.errors import HelperError
+from xttsbench.execution.helper import Helper
+from xttsbench.execution.limits import Limits
+from xttsbench.execution.trial import run_trial
+
+
+def test_its_environment_reaches_the_trials_and_goes_with_it(helper, trial, gone):
+    assert "XTTSBENCH_TEST" not in helper._environ()
+    with Helper(environment={"TF_FORCE_GPU_ALLOW_GROWTH": "true"}) as own:
+        own.wait_ready()
+        pid = own.pid
+        with open(f"/proc/{pid}/environ", encoding="utf-8") as file:
+            assert "TF_FORCE_GPU_ALLOW_GROWTH=true" in file.read().split("\0")
+    assert gone(pid) == []
+
+
+def test_one_that_cannot_import_tensorflow_says_so(tmp_path, capfd):
+    (tmp_path / "tensorflow").mkdir()
+    (tmp_path / "tensorflow" / "__init__.py").write_text("raise ImportError('broken installation')\n")
+    with (
+        Helper(environment={"PYTHONPATH": f"{tmp_path}:{':'.join(filter(None, sys.path))}"}) as broken,
+        pytest.raises(HelperError, match="did not start"),
+    ):
+        broken.wait_ready()
+    assert "broken installation" in capfd.readouterr().err
+
+
+def test_a_helper_that_is_gone_is_an_error_and_not_a_hang(spec):
+    with Helper() as ended:
+        subprocess.run(["kill", "-9", str(ended.pid)], check=True)
+        with pytest.raises(HelperError):
+            ended.wait_ready()
+        assert ended.exit_code(5.0) == -9
+        with pytest.raises(HelperError, match="gone|did not fork"):
+            run_trial(spec("good"), ended, Limits(10.0, 10.0))
+
+
+def test_one_that_was_never_started_has_no_process(spec):
+    idle = Helper()
+    with pytest.raises(HelperError, match="not running"):
+        _ = idle.pid
+    with pytest.raises(HelperError, match="not running"):
+        run_trial(spec("good"), idle, Limits(10.0, 10.0))
+    assert idle.next_event(0.0) is None
+    assert idle.exit_code() is None
+
+
+@pytest.mark.parametrize("to_stderr", [True, False])
+def test_what_a_target_prints_goes_where_it_is_told(spec, capfd, to_stderr):
+    with Helper(print_to_stderr=to_stderr) as own:
+        own.wait_ready()
+        assert run_trial(spec("prints", rung="input"), own, Limits(60.0, 30.0)).status == "ok"
+    out, err = capfd.readouterr()
+    assert ("[bold red]not markup[/]" in out) == (not to_stderr)
+    assert ("[bold red]not markup[/]" in err) == to_stderr
+
+
+def test_each_trial_is_a_fork_of_the_same_helper_in_a_group_of_its_own(helper, trial):
+    pids = []
+    for _ in range(2):
+        trial("good_dataset", rung="input", monitor=lambda pid: pids.append(pid) or Quiet())
+    assert len(set(pids)) == 2
+    assert helper.pid not in pids
+
+
+class Quiet:
+    """A monitor that reads nothing."""
+
+    def due(self, now_ns):
+        return 1.0
+
+    def tick(self, now_ns):
+        pass
+
+    def readings(self):
+        from xttsbench.records.readings import Readings
+
+        return Readings()

@@ -1,0 +1,54 @@
+"""Whatever kills the parent, nothing of it is left: neither the helper, nor the trial, nor what the target started."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+PARENT = """
+import sys
+from xttsbench.execution.helper import Helper
+from xttsbench.execution.limits import Limits
+from xttsbench.execution.trial import run_trial
+from xttsbench.records.trial import TrialSpec
+
+with Helper() as helper:
+    print(helper.pid, flush=True)
+    helper.wait_ready()
+    spec = TrialSpec.model_validate_json(sys.argv[1])
+    run_trial(spec, helper, Limits(120.0, 60.0))
+"""
+
+
+@pytest.fixture
+def parent(spec, tmp_path):
+    """A parent in a process of its own with a trial under way: (process, helper's pid, file of the other pids)."""
+    pids = tmp_path / "pids"
+    trial = spec("never_ends_with_a_child", kwargs={"pids": str(pids)}, window_s=100.0, steps=5000)
+    command = [sys.executable, "-c", PARENT, trial.model_dump_json()]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
+        try:
+            yield process, int(process.stdout.readline()), pids
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM], ids=lambda how: how.name)
+def test_nothing_outlives_the_parent(parent, wait_for, gone, how):
+    process, helper, pids = parent
+    others = [int(pid) for pid in wait_for(pids).split()]
+    assert len(others) == 2
+    os.kill(process.pid, how)
+    process.wait()
+    assert gone(helper, *others) == []
+
+
+def test_nothing_outlives_a_parent_that_dies_while_tensorflow_is_imported(parent, gone):
+    process, helper, _ = parent
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert gone(helper) == []

@@ -1,0 +1,284 @@
+"""Real trials in real processes: a good one's record, and every way in which one can end badly."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+
+import pytest
+
+from xttsbench.execution.helper import Helper
+from xttsbench.execution.limits import Limits
+from xttsbench.execution.trial import run_trial
+from xttsbench.probes.monitor import Monitor
+from xttsbench.records.trial import COLUMNS, TrialRecord
+
+
+def rows(record):
+    return sum(segment.steps for segment in record.segments)
+
+
+def test_a_good_trial_is_recorded_whole(trial):
+    record = trial("good", monitor=lambda pid: Monitor(pid, gpus=(None, "no GPU in this test"), interval_s=0.05))
+    assert (record.status, record.cause, record.error) == ("ok", None, None)
+    assert record.target_kind == "dataset+step"
+    assert [segment.name for segment in record.segments] == ["warm_up", "as_is", "step_only"]
+    for segment in record.segments:
+        assert set(segment.columns) == set(COLUMNS)
+    as_is = record.segment("as_is")
+    assert as_is.steps >= 20
+    assert as_is.warmup_steps == 1
+    assert sum(record.segment("warm_up").columns["traces"]) >= 1
+    assert record.setup_s < record.duration_s
+    assert record.batches.cached == 8
+    assert record.batches.shapes == ("[(8, 16)]",)
+    assert record.devices.versions["tensorflow"]
+    assert record.handoff_s > 0
+    assert record.anatomy.steps >= 2
+    assert record.looking.pairs > 0
+    assert record.readings.unmeasured == {"gpus": "no GPU in this test"}
+    host = record.readings.host
+    assert len(host.t_ns) > 5
+    # The readings are on the clock of the steps, and were taken while they ran.
+    starts = as_is.columns["start_ns"]
+    assert any(starts[0] < t < starts[-1] for t in host.t_ns)
+    assert TrialRecord.model_validate_json(record.model_dump_json()) == record
+
+
+def test_the_reverse_order_swaps_the_paired_segments(trial):
+    assert [segment.name for segment in trial("good", reverse=True).segments] == ["warm_up", "step_only", "as_is"]
+
+
+def test_a_rung_without_a_step_starts_no_step(trial):
+    record = trial("raises_later", rung="input", kwargs={"number": 1})
+    assert record.status == "ok"
+    assert [segment.name for segment in record.segments] == ["input_only"]
+
+
+def test_a_dataset_alone_has_no_step_only(trial):
+    record = trial("good_dataset")
+    assert record.target_kind == "dataset"
+    assert [segment.name for segment in record.segments] == ["as_is"]
+    assert record.anatomy is None
+
+
+def test_what_a_target_prints_cannot_corrupt_the_result(trial):
+    record = trial("prints")
+    assert record.status == "ok"
+    assert record.segment("as_is").steps >= 20
+
+
+def test_progress_tells_phases_and_a_growing_count_of_steps(trial):
+    seen = []
+    record = trial("good", progress=lambda phase, steps: seen.append((phase, steps)))
+    assert {"as_is", "step_only"} <= {phase for phase, _ in seen}
+    assert [steps for _, steps in seen] == sorted(steps for _, steps in seen)
+    assert seen[-1][1] == rows(record)
+
+
+@pytest.mark.parametrize("mode", ["graph", "xla", "eager"])
+def test_a_mode_is_measured_beside_the_step_as_given(trial, mode):
+    record = trial("good", rung=mode)
+    assert record.status == "ok", record.cause
+    assert record.segment(mode).steps >= 4
+    assert (record.segment("step_only") is None) == (mode == "eager")
+    if mode == "xla":
+        assert sum(record.segment("warm_up").columns["xla_compiles"]) >= 1
+
+
+def test_a_fix_is_measured_as_the_target_is(trial):
+    record = trial("maps_in_turn", rung="fix", fix="parallel-map")
+    assert record.status == "ok", record.cause
+    assert [segment.name for segment in record.segments] == ["warm_up", "as_is"]
+    assert record.segment("as_is").steps >= 20
+
+
+def test_a_fix_that_does_not_apply_says_why(trial):
+    record = trial("good", rung="fix", fix="drop-prefetch")
+    assert record.status == "raised"
+    assert "'drop-prefetch' does not apply" in record.cause
+
+
+def test_the_pipeline_rung_reads_the_graph(trial):
+    record = trial("good", rung="pipeline")
+    assert record.status == "ok"
+    assert [op.op for op in record.pipeline.ops][-1].startswith("Prefetch")
+
+
+def test_a_step_that_hangs_is_stalled_and_what_came_before_is_kept(trial):
+    record = trial("hangs_in_the_step", window_s=5.0, steps=500, stall_s=2.0)
+    assert record.status == "stalled"
+    assert "'as_is'" in record.cause
+    assert "2 s" in record.cause
+    # 59 steps ended; the rows of the last half second had not been sent.
+    assert 59 - 25 <= rows(record) <= 59
+    assert record.duration_s < 15
+
+
+def test_a_target_that_hangs_while_it_is_built_is_stalled(trial):
+    record = trial("hangs_while_built", stall_s=1.5)
+    assert (record.status, rows(record)) == ("stalled", 0)
+    assert "'setup'" in record.cause
+
+
+def test_an_input_that_hangs_is_stalled(trial):
+    assert trial("hangs_in_the_input", stall_s=2.0).status == "stalled"
+
+
+def test_steps_are_a_sign_of_life_and_the_time_limit_ends_them(trial):
+    record = trial("never_ends", window_s=100.0, steps=5000, time_s=4.0, stall_s=2.0)
+    assert record.status == "time_limit"
+    assert "4 s" in record.cause
+    assert rows(record) > 30
+
+
+def test_a_trial_killed_from_outside_keeps_its_samples(trial):
+    pids = []
+
+    def monitor(pid):
+        pids.append(pid)
+        threading.Timer(3.0, os.kill, (pid, signal.SIGKILL)).start()
+        return Monitor(pid, gpus=(None, "none"))
+
+    record = trial("never_ends", window_s=100.0, steps=5000, monitor=monitor)
+    assert record.status == "killed"
+    assert "SIGKILL" in record.cause
+    assert "memory" in record.cause
+    assert rows(record) > 20
+    assert record.readings.host.rss_bytes
+
+
+def test_a_trial_that_kills_itself_is_killed(trial):
+    record = trial("kills_itself", window_s=5.0, steps=500)
+    assert record.status == "killed"
+    assert rows(record) >= 59 - 25
+
+
+def test_a_fork_that_keeps_the_pipe_open_does_not_hide_the_end(trial):
+    record = trial("kills_itself_leaving_a_fork", window_s=5.0, steps=500, stall_s=20.0)
+    assert record.status == "killed"
+    assert record.duration_s < 15
+
+
+def test_a_hard_exit_is_told_with_its_code(trial):
+    record = trial("exits_hard", window_s=5.0, steps=500)
+    assert record.status == "exited"
+    assert "exit code 3" in record.cause
+    assert rows(record) >= 59 - 25
+
+
+def test_sys_exit_in_a_step_is_an_error_of_the_target(trial):
+    record = trial("exits_politely", steps=500, window_s=2.0)
+    assert record.status == "raised"
+    assert record.error.type == "SystemExit"
+    assert rows(record) == 29
+
+
+def test_sys_exit_while_it_is_built_is_an_error_of_the_target(trial):
+    record = trial("exits_while_built")
+    assert record.status == "raised"
+    assert "SystemExit" in record.cause
+    assert record.error.file.endswith("bad.py")
+
+
+@pytest.mark.parametrize("target", ["out_of_memory", "tensorflow_out_of_memory"])
+def test_memory_that_runs_out_in_a_step(trial, target):
+    record = trial(target, steps=500, window_s=2.0)
+    assert record.status == "out_of_memory"
+    assert rows(record) == 19
+
+
+def test_memory_that_runs_out_while_it_is_built(trial):
+    assert trial("out_of_memory_while_built").status == "out_of_memory"
+
+
+def test_an_exception_at_a_late_step_keeps_every_step_before_and_names_the_line(trial):
+    record = trial("raises_later", steps=500, window_s=5.0)
+    assert record.status == "raised"
+    assert rows(record) == 199
+    warm_up = record.segment("warm_up").steps
+    assert record.error.step == 199 - warm_up
+    assert record.error.type == "ValueError"
+    assert "label 17 is out of range" in record.cause
+    assert record.error.file.endswith("bad.py")
+    assert "_raise" in record.error.traceback
+    assert "\n" not in record.cause
+
+
+def test_an_exception_of_the_input_names_what_python_said(trial):
+    record = trial("raises_in_the_input", steps=500, window_s=5.0)
+    assert record.status == "raised"
+    assert "next()" in record.cause
+    assert "record 40 is broken" in record.cause
+    assert "\n" not in record.cause
+    assert record.segment("as_is").steps == 40
+
+
+def test_an_input_that_fails_at_its_first_element(trial):
+    record = trial("raises_deep")
+    assert record.status == "raised"
+    assert "every record is broken" in record.cause
+
+
+@pytest.mark.parametrize("target", ["empty", "empty_with_a_step"])
+def test_a_dataset_without_elements_is_empty(trial, target):
+    record = trial(target)
+    assert (record.status, rows(record)) == ("empty", 0)
+    assert "no element" in record.cause
+
+
+def test_what_a_target_leaves_behind_ends_with_its_trial(trial, gone, tmp_path):
+    pids = tmp_path / "pids"
+    record = trial("leaves_things_behind", kwargs={"pids": str(pids)})
+    assert record.status == "ok"
+    assert gone(*map(int, pids.read_text(encoding="utf-8").split())) == []
+
+
+def test_an_interruption_kills_the_trial_and_keeps_its_samples(trial, gone):
+    pids, seen = [], []
+
+    def progress(phase, steps):
+        seen.append(steps)
+        if steps > 40:
+            raise KeyboardInterrupt
+
+    record = trial(
+        "never_ends",
+        window_s=100.0,
+        steps=5000,
+        monitor=lambda pid: pids.append(pid) or Monitor(pid, gpus=(None, "none")),
+        progress=progress,
+    )
+    assert record.status == "interrupted"
+    assert "'as_is'" in record.cause
+    assert rows(record) > 40
+    assert gone(*pids) == []
+
+
+def test_the_helper_serves_on_after_every_bad_end(helper, trial):
+    first, second = trial("kills_itself", window_s=5.0, steps=500), trial("good_dataset", rung="input")
+    assert (first.status, second.status) == ("killed", "ok")
+    assert os.path.exists(f"/proc/{helper.pid}")
+
+
+def test_a_helper_that_is_killed_takes_the_trial_with_it_and_nothing_hangs(spec, gone, wait_for, tmp_path):
+    pids = tmp_path / "pids"
+    with Helper() as mortal:
+        mortal.wait_ready()
+
+        def kill():
+            wait_for(pids)
+            time.sleep(1.0)
+            os.kill(mortal.pid, signal.SIGKILL)
+
+        killer = threading.Thread(target=kill)
+        killer.start()
+        target = spec("never_ends_with_a_child", kwargs={"pids": str(pids)}, window_s=100.0, steps=5000)
+        record = run_trial(target, mortal, Limits(60.0, 30.0))
+        killer.join()
+    assert record.status in ("exited", "killed")
+    assert "helper" in record.cause
+    assert record.duration_s < 20
+    assert gone(*map(int, pids.read_text(encoding="utf-8").split())) == []

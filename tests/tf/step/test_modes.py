@@ -1,0 +1,152 @@
+"""Another mode is the same step: the same losses, graph, XLA or op by op; and every switch is turned back."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.python.eager.polymorphic_function import polymorphic_function
+from tensorflow.python.framework import ops
+
+from xttsbench.step.modes import fetches_answered, in_mode, without_xla
+from xttsbench.step.watch import COUNTERS, Watch
+from xttsbench.step.xla_metrics import XlaMetrics
+
+BATCHES = [tf.random.stateless_normal([4, 8], [seed, 0]) for seed in range(5)]
+
+
+@pytest.fixture(autouse=True)
+def _functions_run_as_graphs_again():
+    yield
+    tf.config.run_functions_eagerly(False)
+
+
+def fresh_step():
+    weights = tf.Variable(tf.random.stateless_normal([8, 8], [1, 2]))
+
+    def step(batch):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((batch @ weights) ** 2)
+        weights.assign_sub(0.05 * tape.gradient(loss, weights))
+        return loss
+
+    return step
+
+
+def losses(step):
+    return [float(step(batch)) for batch in BATCHES]
+
+
+@pytest.mark.parametrize("mode", ["graph", "xla", "eager"])
+def test_the_losses_are_those_of_the_step_as_given(mode):
+    given = losses(fresh_step())
+    assert given[0] > given[-1] or len(set(given)) == 5
+    np.testing.assert_allclose(losses(in_mode(fresh_step(), mode)), given, rtol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["graph", "xla"])
+def test_a_mode_compiles_the_step(mode):
+    metrics = XlaMetrics()
+    before = metrics.read().compiles
+    with Watch() as watch:
+        losses(in_mode(fresh_step(), mode))
+    found = dict(zip(COUNTERS, watch.counters(), strict=True))
+    assert found["calls"] == len(BATCHES)
+    assert found["traces"] == 1
+    if metrics.available:
+        assert metrics.read().compiles - before == (mode == "xla")
+
+
+def test_eager_mode_runs_a_compiled_step_op_by_op():
+    eagerly = []
+    compiled = tf.function(lambda batch: eagerly.append(tf.executing_eagerly()) or batch)
+    in_mode(compiled, "eager")(BATCHES[0])
+    assert eagerly == [True]
+
+
+def test_without_xla_compiles_nothing_and_gives_the_same():
+    metrics = XlaMetrics()
+    before = metrics.read().compiles
+    original = polymorphic_function.Function.__init__
+    with without_xla():
+        step = tf.function(fresh_step(), jit_compile=True)
+    assert polymorphic_function.Function.__init__ is original
+    np.testing.assert_allclose(losses(step), losses(fresh_step()), rtol=1e-5)
+    assert metrics.read().compiles == before
+    # Afterwards a function may ask for XLA again.
+    assert tf.function(fresh_step(), jit_compile=True)._jit_compile is True
+
+
+def test_without_xla_is_undone_by_an_error():
+    original = polymorphic_function.Function.__init__
+    with pytest.raises(KeyError), without_xla():
+        raise KeyError
+    assert polymorphic_function.Function.__init__ is original
+
+
+def reading_step(seen):
+    inner = fresh_step()
+
+    def step(batch):
+        loss = inner(batch)
+        seen.append((loss.numpy(), loss.numpy().item()))
+        return loss
+
+    return step
+
+
+def test_a_step_that_reads_its_loss_can_be_traced_within():
+    seen = []
+    step = in_mode(reading_step(seen), "graph")
+    with fetches_answered() as fetches:
+        traced = losses(step)
+    np.testing.assert_allclose(traced, losses(fresh_step()), rtol=1e-5)
+    assert fetches.count == 2
+    assert seen == [(1.0, 1.0)]  # while tracing, and never again
+
+
+def test_numbers_are_answered_where_autograph_does_not_convert_them():
+    seen = []
+
+    @tf.function(autograph=False)
+    def step(batch):
+        loss = tf.reduce_sum(batch)
+        seen.append((float(loss), int(loss), loss.item()))
+        return loss
+
+    with fetches_answered() as fetches:
+        assert float(step(tf.ones([3, 2]))) == 6.0
+    assert seen == [(1.0, 1, 1.0)]
+    assert fetches.count == 3
+
+
+def test_an_answer_has_the_tensor_s_shape_and_type():
+    shapes = []
+
+    @tf.function
+    def step(batch):
+        shapes.append((batch.numpy().shape, batch.numpy().dtype))
+        return batch
+
+    with fetches_answered():
+        step(tf.ones([3, 5], tf.float16))
+    assert shapes == [((3, 5), np.float16)]
+
+
+def test_outside_nothing_is_answered():
+    names = ("numpy", "__float__", "__int__", "item")
+    before = {name: ops.SymbolicTensor.__dict__.get(name) for name in names}
+    with pytest.raises(KeyError), fetches_answered():
+        raise KeyError
+    assert {name: ops.SymbolicTensor.__dict__.get(name) for name in names} == before
+    with pytest.raises((TypeError, AttributeError, NotImplementedError)):
+        tf.function(lambda batch: float(tf.reduce_sum(batch)), autograph=False)(BATCHES[0])
+    with pytest.raises((TypeError, AttributeError, NotImplementedError)):
+        tf.function(lambda batch: batch.numpy())(BATCHES[0])
+
+
+def test_an_eager_tensor_answers_with_its_own_value_throughout():
+    with fetches_answered() as fetches:
+        assert float(tf.constant(2.5)) == 2.5
+        assert tf.constant([1, 2]).numpy().tolist() == [1, 2]
+    assert fetches.count == 0

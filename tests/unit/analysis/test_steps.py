@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from xttsbench.analysis.steps import steady, steps_of
+from xttsbench.records.trial import Segment
+
+
+def test_times_are_in_seconds_and_counts_as_they_are(build) -> None:
+    steps = build.steps(wait_s=[0.1, 0.2], step_s=0.3, gap_s=0.05, cpu_s=1.5, batch_size=[4, 8], shape_id=[0, 1])
+    assert len(steps) == 2
+    assert steps.wall_s.tolist() == pytest.approx([0.45, 0.55])
+    assert steps.wait_s.tolist() == pytest.approx([0.1, 0.2])
+    assert steps.start_s.tolist() == pytest.approx([0.0, 0.45])
+    assert steps.cpu_s.tolist() == [1.5, 1.5]
+    assert steps.batch_size.tolist() == [4, 8]
+    assert steps.shape_id.dtype == np.int64
+
+
+def test_the_known_warm_up_is_cut_off_and_the_clock_starts_after_it(build) -> None:
+    steps = steps_of(build.segment(step_s=[5.0, 4.0, 1.0, 2.0], warmup=2))
+    assert steps.step_s.tolist() == [1.0, 2.0]
+    assert steps.start_s.tolist() == [0.0, 1.0]
+
+
+def test_an_empty_segment_gives_no_steps(build) -> None:
+    assert len(steps_of(Segment(name="as_is"))) == 0
+    assert len(steps_of(build.segment(step_s=[1.0], warmup=1))) == 0
+
+
+def test_a_compiling_step_is_charged_with_its_excess_over_the_clean_median(build) -> None:
+    steps = build.steps(step_s=[0.1, 0.1, 0.3, 0.9, 0.2], traces=[0, 0, 0, 1, 0], trace_s=[0, 0, 0, 0.05, 0])
+    # Clean: 0.1, 0.1, 0.2, 0.3 -> median 0.15.
+    assert steps.compile_s.tolist() == pytest.approx([0, 0, 0, 0.75, 0])
+    assert steps.working_s.tolist() == pytest.approx([0.1, 0.1, 0.3, 0.15, 0.2])
+
+
+def test_xla_compilation_counts_like_tracing(build) -> None:
+    steps = build.steps(step_s=[0.1, 0.1, 0.1, 0.5], xla_compiles=[0, 0, 0, 2])
+    assert steps.compiling.tolist() == [False, False, False, True]
+    assert steps.compile_s.tolist() == pytest.approx([0, 0, 0, 0.4])
+
+
+def test_the_clocks_are_the_least_that_a_compiling_step_is_charged_with(build) -> None:
+    steps = build.steps(step_s=[0.1, 0.1, 0.1, 0.12], traces=[0, 0, 0, 1], trace_s=0.03, xla_s=[0, 0, 0, 0.04])
+    assert steps.compile_s.tolist() == pytest.approx([0, 0, 0, 0.07])
+
+
+@pytest.mark.parametrize("clean", [0, 1, 2])
+def test_with_fewer_than_three_clean_steps_only_the_clocks_count(build, clean: int) -> None:
+    traces = np.array([1, 1, 1, 1])
+    traces[:clean] = 0
+    steps = build.steps(step_s=[0.1, 0.1, 0.5, 0.5], traces=traces, trace_s=0.2)
+    assert steps.compile_s.tolist() == pytest.approx(np.where(traces, np.minimum(0.2, [0.1, 0.1, 0.5, 0.5]), 0))
+
+
+def test_compilation_is_never_more_than_the_step_nor_negative(build) -> None:
+    steps = build.steps(step_s=[0.1, 0.1, 0.1, 0.05, 0.02], traces=[0, 0, 0, 1, 1], trace_s=[0, 0, 0, 0, 9.0])
+    assert steps.compile_s.tolist() == pytest.approx([0, 0, 0, 0, 0.02])
+
+
+def test_outside_is_what_no_function_device_wait_or_accelerator_accounts_for(build) -> None:
+    steps = build.steps(step_s=[1.0] * 4, calls_s=0.4, emulated_s=0.2, device_s=0.1)
+    assert steps.outside_s.tolist() == pytest.approx([0.3] * 4)
+
+
+def test_compilation_inside_the_calls_is_not_taken_off_twice(build) -> None:
+    inside = build.steps(step_s=[0.2, 0.2, 0.2, 1.0], calls_s=[0.1, 0.1, 0.1, 0.9], traces=[0, 0, 0, 1])
+    assert inside.outside_s.tolist() == pytest.approx([0.1] * 4)
+    # Compilation of 0.8 s of which the calls hold 0.1: the other 0.7 are not the host's work.
+    outside = build.steps(step_s=[0.2, 0.2, 0.2, 1.0], calls_s=0.1, traces=[0, 0, 0, 1])
+    assert outside.outside_s.tolist() == pytest.approx([0.1, 0.1, 0.1, 0.2])
+
+
+def test_outside_is_never_negative(build) -> None:
+    steps = build.steps(step_s=[0.1] * 3, calls_s=5.0, device_s=0.2)
+    assert steps.outside_s.tolist() == [0.0] * 3
+
+
+def test_slicing_and_masking_keep_all_columns_together(build) -> None:
+    steps = build.steps(step_s=[1.0, 2.0, 3.0, 4.0], wait_s=[0.1, 0.2, 0.3, 0.4], epoch=[0, 0, 1, 1])
+    later, masked = steps[1:3], steps[np.array([True, False, False, True])]
+    assert (later.step_s.tolist(), later.wait_s.tolist(), later.epoch.tolist()) == ([2, 3], [0.2, 0.3], [0, 1])
+    assert masked.step_s.tolist() == [1, 4]
+    assert all(len(getattr(masked, name)) == 2 for name in masked.__dataclass_fields__)
+    assert len(steps) == 4
+
+
+def test_the_steady_state_leaves_out_a_slow_beginning(build) -> None:
+    rng = np.random.default_rng(3)
+    step = build.noisy(0.01, 200, rng)
+    step[:20] += 0.05
+    kept, found = steady(build.steps(step_s=step))
+    assert found.steady
+    assert found.cut >= 20
+    assert len(kept) == 200 - found.cut
+    assert kept.step_s.tolist() == pytest.approx(step[found.cut :].tolist(), abs=1e-9)
+
+
+def test_recurring_compilation_is_kept_and_does_not_move_the_cut(build) -> None:
+    rng = np.random.default_rng(4)
+    step = build.noisy(0.01, 200, rng)
+    traces = np.zeros(200)
+    traces[:60:5] = 1
+    without = steady(build.steps(step_s=step))[1]
+    kept, found = steady(build.steps(step_s=step + 0.5 * traces, traces=traces))
+    assert found.steady
+    assert abs(found.cut - without.cut) <= 5
+    assert kept.compile_s.sum() > 0

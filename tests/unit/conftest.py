@@ -1,0 +1,116 @@
+"""Builders of hand-made records, shared by the tests of what is computed from them."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from xttsbench.analysis.steps import Steps, steps_of
+from xttsbench.records.base import Estimate
+from xttsbench.records.trial import COLUMNS, Anatomy, Segment, TrialRecord, TrialSpec
+
+
+def estimate(value: float, spread: float = 0.02) -> Estimate:
+    return Estimate(estimate=value, low=value * (1 - spread), high=value * (1 + spread))
+
+
+def segment(name: str = "as_is", *, steps: int | None = None, warmup: int = 0, gap_s: float = 0.0, **columns: Any):
+    """Back-to-back steps with every column of the journal.
+
+    Times are given in seconds by the column's name with ``_s`` for ``_ns`` and counts by their own name; each is one
+    value for all steps or an array. ``gap_s`` is wall time outside of ``next()`` and the step.
+    """
+    given = {key: np.asarray(value, dtype=np.float64) for key, value in columns.items()}
+    count = steps if steps is not None else max((value.size for value in given.values()), default=0)
+    made = {}
+    for column in COLUMNS:
+        key = column.replace("_ns", "_s") if column.endswith("_ns") else column
+        default = 8.0 if column == "batch_size" else 800.0 if column == "batch_elements" else 0.0
+        scale = 1e9 if column.endswith("_ns") else 1
+        made[column] = np.rint(np.broadcast_to(given.pop(key, default), count) * scale).astype(np.int64)
+    assert not given, f"unknown columns: {sorted(given)}"
+    if "wall_s" not in columns:
+        made["wall_ns"] = made["wait_ns"] + made["step_ns"] + round(gap_s * 1e9)
+    made["start_ns"] = 1_000_000_000 + np.cumsum(made["wall_ns"]) - made["wall_ns"]
+    return Segment(
+        name=name,
+        columns={column: tuple(int(value) for value in values) for column, values in made.items()},
+        warmup_steps=warmup,
+    )
+
+
+def trial(rung: str = "ladder", *segments: Segment, number: int = 0, block: int = 0, **fields: Any) -> TrialRecord:
+    spec = {name: fields.pop(name) for name in ("fix", "emulated_ms", "kwargs", "target") if name in fields}
+    if rung in ("ladder", "input", "fix"):
+        fields.setdefault("target_kind", "dataset+step")
+    fields = {"status": "ok", "started_utc": "2026-01-02T03:04:05Z", "duration_s": 10.0, "setup_s": 0.5, **fields}
+    return TrialRecord(
+        spec=TrialSpec(trial_id=f"{number:03d}-{rung}", block=block, rung=rung, **{"target": "data.py:make", **spec}),
+        segments=segments,
+        **fields,
+    )
+
+
+def compiled(**changes: Any) -> Anatomy:
+    """A step that is one tf.function, all of its time inside."""
+    fields = {"steps": 20, "samples": 100, "eager_ops_per_step": 0.0, "eager_op_time_s": 0.0, "op_floor_s": 1e-5}
+    return Anatomy(**(fields | {"function_calls_per_step": 1.0, "kinds": {"function": 1.0}} | changes))
+
+
+def eager(**changes: Any) -> Anatomy:
+    """A step of a hundred ops launched from Python."""
+    fields = {"steps": 20, "samples": 100, "eager_ops_per_step": 100.0, "eager_op_time_s": 0.02, "op_floor_s": 2e-5}
+    return Anatomy(**(fields | {"function_calls_per_step": 0.0, "kinds": {"tensorflow": 1.0}} | changes))
+
+
+def opaque(**changes: Any) -> Anatomy:
+    """A step that sleeps: no op, no function."""
+    fields = {"steps": 20, "samples": 100, "eager_ops_per_step": 0.0, "eager_op_time_s": 0.0, "op_floor_s": 1e-5}
+    return Anatomy(**(fields | {"function_calls_per_step": 0.0, "kinds": {"python": 1.0}} | changes))
+
+
+def noisy(mean: float, steps: int, rng: np.random.Generator, cv: float = 0.02) -> np.ndarray:
+    """Times around a mean, never negative."""
+    return np.abs(mean * (1 + cv * rng.standard_normal(steps)))
+
+
+def ladder(
+    *,
+    wait: float = 1e-4,
+    step: float = 0.03,
+    alone: float | None = None,
+    steps: int = 120,
+    seed: int = 0,
+    anatomy: Anatomy | None = None,
+    number: int = 0,
+    block: int = 0,
+    step_columns: dict[str, Any] | None = None,
+    **fields: Any,
+) -> TrialRecord:
+    """The main rung of a target with a step, simulated: ``step_columns`` are further columns of the steps as they are."""
+    rng = np.random.default_rng([seed, block])
+    step_s, alone_s = noisy(step, steps, rng), noisy(step if alone is None else alone, steps // 2, rng)
+    emulated = {"emulated_s": fields["emulated_ms"][0] / 1e3} if fields.get("emulated_ms") else {}
+    columns = {"step_s": step_s, "calls_s": step_s, "cpu_s": step_s * 0.5, **emulated, **(step_columns or {})}
+    return trial(
+        "ladder",
+        segment("warm_up", step_s=[0.4, 0.05, 0.04], wait_s=0.01, trace_s=[0.3, 0, 0], traces=[1, 0, 0]),
+        segment("as_is", wait_s=noisy(wait, steps, rng), gap_s=2e-5, **columns),
+        segment("step_only", step_s=alone_s, calls_s=alone_s),
+        number=number,
+        block=block,
+        **{"anatomy": anatomy or compiled(), "handoff_s": 2e-5, **fields},
+    )
+
+
+def steps(**columns: Any) -> Steps:
+    return steps_of(segment(**columns))
+
+
+@pytest.fixture(scope="session")
+def build() -> SimpleNamespace:
+    builders = (estimate, segment, trial, compiled, eager, opaque, noisy, ladder, steps)
+    return SimpleNamespace(**{builder.__name__: builder for builder in builders})

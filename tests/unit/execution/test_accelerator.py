@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from xttsbench.errors import InvalidInputError, JournalError, UsageError
+from xttsbench.execution import journal
+from xttsbench.execution.accelerator import parse_accelerator
+from xttsbench.records.plan import Accelerator
+
+
+def test_the_real_device_has_no_step_times() -> None:
+    assert parse_accelerator("real") == Accelerator(kind="real", label="real device", step_times_ms=())
+
+
+@pytest.mark.parametrize(("text", "milliseconds"), [("20", 20.0), ("0.5", 0.5), ("1e2", 100.0), ("600000", 6e5)])
+def test_milliseconds_a_step(text: str, milliseconds: float) -> None:
+    found = parse_accelerator(f"emulated:{text}")
+    assert found.kind == "emulated"
+    assert found.step_times_ms == (milliseconds,)
+    assert found.label == f"emulated accelerator, {milliseconds:g} ms a step"
+    assert found.source is None
+
+
+@pytest.mark.parametrize(
+    "text", ["", "REAL", "emulated", "emulated:", "gpu", "simulated:5", "emulated:0", "emulated:-3", "emulated:nan"]
+    + ["emulated:inf", "emulated:600001", "emulated:nowhere.txt", "emulated:5ms", "emulated:" + "x" * 400]
+    + ["emulated:~no-such-user/times.txt", "emulated:a\x00b"],
+)  # fmt: skip
+def test_anything_else_is_a_usage_error_that_echoes_it(text: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_accelerator(text)
+    assert caught.value.exit_code == 2
+    assert repr(text)[1:-1] in str(caught.value) or text in str(caught.value)
+    assert "emulated:MS" in str(caught.value) or "must be above 0" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("times.txt", "# recorded on an A100\n10\n 20.5 \n\n30,  # slow\n"),
+        ("times.csv", "10;\n20.5;\n30;\n"),
+        ("times.json", "[10, 20.5, 30]"),
+        ("times.json", '\n {"device": "A100", "step_times_ms": [10, 20.5, 30]}'),
+    ],
+)
+def test_recorded_times_from_a_file(tmp_path: Path, name: str, content: str) -> None:
+    (tmp_path / name).write_text(content)
+    found = parse_accelerator(f"emulated:{tmp_path / name}")
+    assert found.step_times_ms == (10.0, 20.5, 30.0)
+    assert found.source == str(tmp_path / name)
+    assert "3 recorded step times, mean 20.2 ms" in found.label
+    assert found.label.startswith("emulated")
+
+
+@pytest.mark.parametrize("named", ["", journal.NAME])
+def test_the_steps_alone_of_a_run_are_replayed_without_their_warm_up(tmp_path: Path, build, named: str) -> None:
+    alone = build.segment("step_only", step_s=[9.0, 0.010, 0.020], warmup=1)
+    journal.append(tmp_path, build.trial("ladder", build.segment(step_s=[5.0]), alone))
+    journal.append(tmp_path, build.trial("graph", build.segment("step_only", step_s=[0.030])))
+    found = parse_accelerator(f"emulated:{tmp_path / named}")
+    assert found.step_times_ms == pytest.approx((10.0, 20.0, 30.0))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("10\ntwenty\n", r"line 2: 'twenty' is not a number of milliseconds; write one number a line"),
+        ("10, 20\n", r"line 1: '10, 20' is not a number"),
+        ("", r"must be milliseconds above 0 .* and it holds none"),
+        ("# nothing\n", r"it holds none"),
+        ("10\n0\n", r"it holds 0\.0"),
+        ("10\n-1\n", r"it holds -1\.0"),
+        ("nan\n", r"it holds nan"),
+        ("[1, NaN]", r"it holds nan"),
+        ("[]", r"it holds none"),
+        ("[1e999]", r"it holds inf"),
+        ("[1" + "0" * 400 + "]", r"it holds inf"),
+        ("[1, 2", r"is not JSON"),
+        ('[1, "2"]', r"expected a JSON list of milliseconds"),
+        ("[true]", r"expected a JSON list"),
+        ("[[1]]", r"expected a JSON list"),
+        ('{"times": [1]}', r"expected a JSON list .*step_times_ms"),
+    ],
+)
+def test_a_malformed_file_is_one_sentence_with_the_file_and_the_value(
+    tmp_path: Path, content: str, message: str
+) -> None:
+    path = tmp_path / "times"
+    path.write_text(content)
+    with pytest.raises(InvalidInputError, match=message) as caught:
+        parse_accelerator(f"emulated:{path}")
+    assert caught.value.exit_code == 5
+    assert str(caught.value).startswith(str(path))
+    assert "\n" not in str(caught.value)
+
+
+def test_bytes_that_are_no_text(tmp_path: Path) -> None:
+    (tmp_path / "times").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InvalidInputError, match="cannot be read as text"):
+        parse_accelerator(f"emulated:{tmp_path / 'times'}")
+
+
+def test_a_directory_that_is_no_run(tmp_path: Path) -> None:
+    with pytest.raises(JournalError, match="No journal at") as caught:
+        parse_accelerator(f"emulated:{tmp_path}")
+    assert caught.value.exit_code == 5
+
+
+def test_a_run_without_steps_alone(tmp_path: Path, build) -> None:
+    journal.append(tmp_path, build.trial("ladder", build.segment(step_s=[1.0])))
+    with pytest.raises(InvalidInputError, match="it holds none"):
+        parse_accelerator(f"emulated:{tmp_path}")
+
+
+def test_a_very_long_recording_is_cut(tmp_path: Path) -> None:
+    (tmp_path / "times").write_text("1\n" * 20_001)
+    assert len(parse_accelerator(f"emulated:{tmp_path / 'times'}").step_times_ms) == 20_000

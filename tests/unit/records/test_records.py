@@ -1,0 +1,208 @@
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from xttsbench import records
+from xttsbench.records.base import SCHEMA_VERSION, Estimate, Location, Record
+from xttsbench.records.pipeline import Pipeline, PipelineOp, PythonFunction
+from xttsbench.records.plan import Accelerator, RunPlan
+from xttsbench.records.readings import GpuReadings, HostReadings, Readings
+from xttsbench.records.report import AA, Arm, Attribution, Finding, Oscillation, Report, Rung, Verdict, WarmUp
+from xttsbench.records.trial import (
+    COLUMNS,
+    Anatomy,
+    Batches,
+    Devices,
+    Looking,
+    ProfileSummary,
+    Segment,
+    StackLine,
+    Trace,
+    TrialError,
+    TrialRecord,
+    TrialSpec,
+)
+
+ONE = Estimate(estimate=1 / 3, low=0.1, high=1e300)
+PLACE = Location(file="träin.py", line=3, op="Map/_1")
+SPEC = TrialSpec(trial_id="000-ladder", rung="ladder", target="m:f", kwargs={"a": [1, {"b": None}]}, emulated_ms=(0.1,))
+PIPELINE = Pipeline(
+    ops=(PipelineOp(name="Map/_1", op="MapDataset", inputs=("a",), python_functions=("t",), location=PLACE, cost_s=0.1),),
+    python_functions=(PythonFunction(token="t", kind="py_function", name="f", gil="blocks", calls=3),),
+)
+VERDICT = Verdict(
+    bottleneck="input",
+    summary="text",
+    confidence=0.5,
+    step_time_s=ONE,
+    step_time_median_s=ONE,
+    step_time_p95_s=None,
+    input_wait_fraction=None,
+    accelerator_utilization=None,
+    attribution_s=Attribution(
+        input=0.1, dispatch=0, compute=0.2, compile=0, host=0, transfer=0, contention=0, residual=-1e-9
+    ),
+)
+ANATOMY = Anatomy(
+    steps=1,
+    samples=2,
+    eager_ops_per_step=3,
+    eager_op_time_s=0.1,
+    op_floor_s=1e-5,
+    function_calls_per_step=1,
+    ops={"MatMul": 2.0},
+    kinds={"python": 0.5},
+    lines=(StackLine(file="a.py", line=1, function="f", kind="io", share=0.5, steps_share=0.1),),
+)
+HOST = HostReadings(t_ns=(1, 2), cpu_s=(0.5, 1 / 3), rss_bytes=(2**62, 1), unmeasured={"read_bytes": "why"})
+GPU = GpuReadings(index=0, name="GPU", uuid="u", t_ns=(1,), memory_used_bytes=(None,), power_w=(1.5,))
+EXAMPLES: list[Record] = [
+    ONE,
+    PLACE,
+    *PIPELINE.ops,
+    *PIPELINE.python_functions,
+    PIPELINE,
+    Accelerator(kind="emulated", label="x", step_times_ms=(1.0, 0.1), source="f"),
+    RunPlan(kind="diagnose", command="c", created_utc="t", target="m:f", kwargs={"a": 1e-4}, steps=1, budget_s=1.5),
+    HOST,
+    GPU,
+    Readings(host=HOST, gpus=(GPU,), unmeasured={"a": "b"}),
+    VERDICT,
+    VERDICT.attribution_s,  # type: ignore[list-item]
+    Finding(rule="r", severity="info", limiting=False, title="t", evidence={"f": 0.1, "i": 1, "s": "x", "b": True}),
+    Oscillation(cv=0.1),
+    Arm(id="a", role="candidate", blocks=1, status="ok", effect=ONE, decision="faster"),
+    AA(effect=ONE, noisy=False),
+    Rung(name="as_is", what="w", step_time_s=ONE, steps=1, processes=1),
+    WarmUp(first_step_s=0.5, reason="why"),
+    Report(
+        kind="diagnose",
+        command="c",
+        created_utc="t",
+        target={"name": "m:f"},
+        environment={"cpu": {"allowed_cpus": 2.0}},
+        verdict=VERDICT,
+        unmeasured={"profile": "not asked for"},
+    ),
+    SPEC,
+    Segment(name="as_is", columns={"wall_ns": (1, 2**62), "wait_ns": (0, 1)}, warmup_steps=1),
+    Trace(step=1, function="f", reason="shape", signature="s", time_s=0.1),
+    *ANATOMY.lines,
+    ANATOMY,
+    Batches(cached=1, bytes=2, shapes=("(8,)",), static_signature="s", nonfinite=("x",)),
+    Looking(overhead_s=1e-6, pairs=3, method="m"),
+    Devices(gpus=("GPU:0",), versions={"cuda": "12"}),
+    ProfileSummary(directory="profile", steps=3, wait_s=0.1),
+    TrialError(type="E", message="line\nbreak", line=3),
+    TrialRecord(spec=SPEC, status="ok", started_utc="t", duration_s=0.1, anatomy=ANATOMY, pipeline=PIPELINE),
+]
+by_type = pytest.mark.parametrize("record", EXAMPLES, ids=lambda record: type(record).__name__)
+
+
+def test_every_record_has_an_example_here() -> None:
+    found = set()
+    for module in pkgutil.iter_modules(records.__path__):
+        members = vars(importlib.import_module(f"xttsbench.records.{module.name}")).values()
+        found |= {m for m in members if inspect.isclass(m) and issubclass(m, Record) and m is not Record}
+    assert found == {type(record) for record in EXAMPLES}
+
+
+@by_type
+def test_a_record_survives_json(record: Record) -> None:
+    assert type(record).model_validate_json(record.model_dump_json()) == record
+
+
+@by_type
+def test_a_record_is_frozen(record: Record) -> None:
+    name = next(iter(type(record).model_fields))
+    with pytest.raises(ValidationError, match="frozen"):
+        setattr(record, name, getattr(record, name))
+
+
+@by_type
+def test_a_record_refuses_fields_it_does_not_know(record: Record) -> None:
+    with pytest.raises(ValidationError, match="surprise"):
+        type(record)(**dict(record), surprise=1)
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
+def test_no_number_is_nan_or_infinite(number: float) -> None:
+    with pytest.raises(ValidationError, match="finite"):
+        Estimate(estimate=number, low=0, high=1)
+    with pytest.raises(ValidationError, match="finite"):
+        TrialSpec(trial_id="0", rung="ladder", target="m:f", emulated_ms=(number,))
+
+
+def test_mutable_defaults_are_not_shared() -> None:
+    first, second = SPEC.model_copy(), TrialSpec(trial_id="1", rung="input", target="m:f")
+    TrialSpec(trial_id="2", rung="input", target="m:f").kwargs["leak"] = 1
+    assert second.kwargs == {}
+    assert first == SPEC
+
+
+@given(st.dictionaries(st.sampled_from(sorted(COLUMNS)), st.integers(0, 4), min_size=2, max_size=5))
+def test_columns_of_unequal_length_are_refused(lengths: dict[str, int]) -> None:
+    columns = {name: (0,) * length for name, length in lengths.items()}
+    if len(set(lengths.values())) == 1:
+        assert Segment(name="as_is", columns=columns).steps == next(iter(lengths.values()))
+        return
+    with pytest.raises(ValidationError, match=r"segment 'as_is': columns of unequal length"):
+        Segment(name="as_is", columns=columns)
+
+
+@pytest.mark.parametrize("changes", [{"steps": 0}, {"window_s": 0}, {"min_steps": 0}, {"rung": "other"}])
+def test_a_specification_is_checked(changes: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError, match=next(iter(changes))):
+        TrialSpec(**({"trial_id": "0", "rung": "ladder", "target": "m:f"} | changes))
+
+
+def test_a_trial_finds_its_segments_by_name() -> None:
+    parts = (Segment(name="as_is", columns={"wall_ns": (1,)}), Segment(name="step_only"))
+    record = TrialRecord(spec=SPEC, status="ok", started_utc="t", duration_s=1, segments=parts)
+    assert record.segment("as_is") is record.segments[0]
+    assert record.segment("step_only").steps == 0  # type: ignore[union-attr]
+    assert record.segment("graph") is None
+
+
+def test_every_file_carries_the_version() -> None:
+    versioned = [type(record) for record in EXAMPLES if "schema_version" in type(record).model_fields]
+    assert set(versioned) == {Report, TrialRecord, RunPlan}
+    assert SCHEMA_VERSION == 1
+    assert all(record.schema_version == 1 for record in EXAMPLES if "schema_version" in type(record).model_fields)
+
+
+numbers = st.integers(-(2**63), 2**63 - 1)
+json_values = st.recursive(
+    st.none() | st.booleans() | numbers | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=50)
+@given(
+    values=st.lists(numbers, max_size=5),
+    kwargs=st.dictionaries(st.text(max_size=5), json_values, max_size=3),
+    seconds=st.floats(0, 1e300),
+    text=st.text(st.characters(exclude_categories=["Cs"]), max_size=10),
+)
+def test_any_trial_survives_json_exactly(values: list[int], kwargs: dict[str, Any], seconds: float, text: str) -> None:
+    record = TrialRecord(
+        spec=SPEC.model_copy(update={"kwargs": kwargs}),
+        status="raised",
+        cause=text,
+        started_utc="t",
+        duration_s=seconds,
+        segments=(Segment(name=text, columns={"wall_ns": tuple(values)}),),
+    )
+    line = record.model_dump_json()
+    assert "\n" not in line
+    assert TrialRecord.model_validate_json(line) == record
