@@ -218,6 +218,6 @@ def nan_batches():
     return tf.data.Dataset.from_tensors(tf.constant([[1.0, float("nan")]] * 8)).repeat(), lambda batch: None
 
 
-def step_of_two(missing=False):
+def step_of_two():
     pairs = tf.data.Dataset.from_tensors((tf.ones([4, 2]), tf.zeros([4]))).repeat()
     return pairs, lambda features, labels: tf.reduce_sum(features) + tf.reduce_sum(labels)

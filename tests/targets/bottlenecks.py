@@ -191,14 +191,20 @@ def shares_the_cores():
     return dataset.prefetch(tf.data.AUTOTUNE), _busy_step(640, 12)
 
 
-def another_cause_each_time():
-    """inconclusive: every process finds another bottleneck."""
-    slow_input = os.getpid() % 2 == 0
-    dataset = tf.data.Dataset.range(1_000_000).map(
-        lambda i: tf.numpy_function(
-            lambda n: (time.sleep(0.02 if slow_input else 0.0), np.float32(n))[1], [i], tf.float32
-        )
-    )
+def another_cause_each_time(state):
+    """inconclusive: every block of processes finds another bottleneck; ``state`` is a file that tells blocks apart."""
+    helper = str(os.getppid())
+    if not os.path.exists(state):
+        with open(state, "w") as file:
+            file.write(helper)
+    with open(state) as file:
+        slow_input = file.read() == helper
+
+    def load(number):
+        time.sleep(0.02 if slow_input else 0.0)
+        return np.float32(number)
+
+    dataset = tf.data.Dataset.range(1_000_000).map(lambda i: tf.numpy_function(load, [i], tf.float32))
     train, count = _light_step(), [0]
 
     def step(batch):
@@ -208,3 +214,15 @@ def another_cause_each_time():
             time.sleep(0.08)
 
     return dataset.prefetch(1), step
+
+
+def copies_to_the_device():
+    """transfer: a large batch is copied to the GPU for a step that hardly looks at it."""
+    dataset = tf.data.Dataset.from_tensors(tf.zeros([256, 1024, 256])).repeat().prefetch(2)
+
+    @tf.function
+    def step(batch):
+        with tf.device("/GPU:0"):
+            return tf.reduce_sum(batch[:1])
+
+    return dataset, step

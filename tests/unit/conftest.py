@@ -90,7 +90,7 @@ def ladder(
     step_columns: dict[str, Any] | None = None,
     **fields: Any,
 ) -> TrialRecord:
-    """The main rung of a target with a step, simulated: ``step_columns`` are further columns of the steps as they are."""
+    """The main rung of a target with a step, simulated; ``step_columns`` are further columns of ``as_is``."""
     rng = np.random.default_rng([seed, block])
     step_s, alone_s = noisy(step, steps, rng), noisy(step if alone is None else alone, steps // 2, rng)
     emulated = {"emulated_s": fields["emulated_ms"][0] / 1e3} if fields.get("emulated_ms") else {}

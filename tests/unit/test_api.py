@@ -82,9 +82,18 @@ def _without_a_file():
 
 @pytest.mark.parametrize(
     "target",
-    [lambda: None, _local(), functools.partial(print), len, int, type("Made", (), {}), object(), _without_a_file()]
-    + [types.SimpleNamespace(__qualname__="x")],
-)  # fmt: skip
+    [
+        lambda: None,
+        _local(),
+        functools.partial(print),
+        len,
+        int,
+        type("Made", (), {}),
+        object(),
+        _without_a_file(),
+        types.SimpleNamespace(__qualname__="x"),
+    ],
+)
 def test_what_a_fresh_process_cannot_find_is_refused(target: object) -> None:
     with pytest.raises(TargetError, match=r"cannot be imported by a fresh process; pass .* 'module:name'"):
         api.importable_name(target)  # type: ignore[arg-type]

@@ -63,7 +63,10 @@ def diagnose(
     as_json: Annotated[bool, typer.Option("--json", help="The report as JSON on standard output.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
 ) -> None:
-    """Find why a training step takes as long as it does: the cause, the evidence, and what removing it would give."""
+    """Find why a training step takes as long as it does: the cause, the evidence, and what removing it would give.
+
+    Example:  xttsbench diagnose train.py:make --set batch_size=16 --out reports/first
+    """
     from xttsbench.cli.output import Lines, say, show
     from xttsbench.targets.spec import parse_setting
     from xttsbench.workflows.diagnose import Request

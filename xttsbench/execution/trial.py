@@ -92,6 +92,7 @@ def _follow(
     """
     began = heard = time.monotonic()
     buffer = b""
+    sources = [connection] if helper.control is None else [connection, helper.control]
     while not collected.done:
         now = time.monotonic()
         if now - began > limits.time_s:
@@ -109,7 +110,7 @@ def _follow(
             monitor.tick(time.perf_counter_ns())
             timeout = min(timeout, monitor.due(time.perf_counter_ns()))
         spoke = helper.has_event
-        ready, _, _ = select.select([connection, helper.control], [], [], 0.0 if spoke else max(timeout, 0.0))
+        ready, _, _ = select.select(sources, [], [], 0.0 if spoke else max(timeout, 0.0))
         if connection not in ready:
             if ready or spoke:  # it ended, and all that it sent has been read
                 return

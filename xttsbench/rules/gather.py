@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -21,6 +22,8 @@ from xttsbench.rules.evidence import Evidence
 from xttsbench.rules.facts import given_mode, step_facts
 
 MIN_STEPS: Final = 3
+MIN_BATCHES: Final = 5
+"""A dataset that ends after fewer is begun again so often that its starts are what is measured."""
 CONFIDENT: Final = 0.50
 """Below this share of the resamples no bottleneck is named."""
 
@@ -208,6 +211,12 @@ def _why_inconclusive(
     steps = sum(len(one) for one in series)
     if steps < MIN_STEPS:
         return f"only {steps} step(s) were measured after the warm-up"
+    batches = min(_batches_per_epoch(one) for one in series)
+    if batches < MIN_BATCHES:
+        return (
+            f"the dataset ends after {max(round(batches), 1)} batch(es), so starting it over is most of what was "
+            f"measured; give it {MIN_BATCHES} at least, or .repeat()"
+        )
     failed = next((trial for trial in records if trial.status != "ok"), None)
     if failed is not None and len(records) == 1:
         return f"the trial ended early ({failed.cause})"
@@ -221,6 +230,12 @@ def _why_inconclusive(
             "measure longer (--steps) or on a quieter machine"
         )
     return None
+
+
+def _batches_per_epoch(steps: Steps) -> float:
+    """Mean number of batches before the dataset ended; infinite where it never did."""
+    epochs = int(steps.epoch.max() - steps.epoch.min()) if len(steps) else 0
+    return len(steps) / epochs if epochs else math.inf
 
 
 def _agrees(shares: Mapping[str, float], bottleneck: str) -> bool:

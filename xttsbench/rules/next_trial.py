@@ -74,7 +74,8 @@ def next_trial(job: Job, done: Sequence[TrialRecord], left_s: float) -> TrialSpe
     if first.status != "ok":
         return None
     for rung, fix, block, share in _wanted(done):
-        if _ran(done, rung, fix, block):
+        begins = block > done[-1].spec.block and rung != "ladder"
+        if begins or _ran(done, rung, fix, block):
             continue
         if _expected_s(first, rung, block, job.window_s * share) <= left_s:
             # What is not replicated runs in the block at hand: a helper is started only for another whole ladder.
@@ -161,9 +162,9 @@ def _fixes(pipeline: Pipeline | None) -> list[str]:
     if sequential:
         fixes.append("parallel-map")
     if blocking and not pipeline.threadpool_size:
-        parallel = max((op.parallelism or 0 for op in ops), default=0)
-        if parallel != 0:
-            fixes.append(f"thread-pool:{max(_POOL, parallel)}")
+        parallel = [op.parallelism for op in ops if op.parallelism]  # -1 is AUTOTUNE
+        if parallel:
+            fixes.append(f"thread-pool:{max(_POOL, *parallel)}")
     if ops and not ops[-1].op.startswith("PrefetchDataset") and not pipeline.injects_prefetch:
         fixes.append("prefetch")
     return fixes

@@ -98,7 +98,7 @@ def xla_recompilation(evidence: Evidence) -> Iterator[Finding]:
             "steps": len(steps),
             "traces_in_the_same_steps": int(steps.traces.sum()),
             "shapes_compiled": len(shapes),
-            "compile_s_per_compile": float(steps.compile_s[steps.compiles > 0].mean()),
+            "compile_s_per_compile": float(steps.compile_s[steps.compiles > 0].sum()) / compiles,
         },
         remedy="Give XLA few fixed shapes (buckets, drop_remainder=True) and compile each before training.",
         predicted_speedup=evidence.ceilings.get("compile") if limiting else None,

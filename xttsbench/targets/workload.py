@@ -1,4 +1,4 @@
-"""A target that says more about itself than a pair can: its tunables and how long its batches really are."""
+"""A target that says more about itself than a pair can: its name and what may be tuned."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ class Workload:
         step: ``step(batch)`` runs one training step; ``None`` judges the input side alone.
         model: a compiled ``keras.Model`` in place of ``step``.
         tunables: keyword of the callable that made this workload -> the values worth trying.
-        valid_elements: ``valid_elements(batch) -> number`` of elements that are not padding.
         name: a name for reports.
     """
 
@@ -24,5 +23,4 @@ class Workload:
     step: Callable[[Any], Any] | None = None
     model: Any = None
     tunables: Mapping[str, Sequence[Any]] = field(default_factory=dict)
-    valid_elements: Callable[[Any], float] | None = None
     name: str | None = None

@@ -74,8 +74,9 @@ def _nonfinite(batches: list[Any]) -> list[str]:
     found = set()
     for batch in batches:
         for name, values in _components(batch):
-            # bfloat16 and float8 are NumPy extension types: isfinite knows them through float32
-            if values.dtype.kind in "fV" and not np.isfinite(values.astype(np.float32)).all():
+            # bfloat16 and float8 are NumPy extension types, narrower than float32: isfinite knows them through it.
+            known = values.astype(np.float32) if values.dtype.kind == "V" else values
+            if known.dtype.kind == "f" and not np.isfinite(known).all():
                 found.add(name)
     return sorted(found)
 

@@ -257,6 +257,9 @@ def _unmeasured(record: Report, gathered: Gathered, plan: RunPlan, trials: Seque
     for name, value in record.oscillation:
         if value is None:
             found.setdefault(f"oscillation.{name}", why if not gathered.figures else "no period at 1 %")
+    for name, value in record.warm_up:
+        if value is None and name != "reason":
+            found[f"warm_up.{name}"] = "there is no step to trace or compile" if gathered.figures else why
     if record.pipeline is None:
         found["pipeline"] = "the trial that reads the graph was not run or failed"
     for index, op in enumerate((record.pipeline or {}).get("ops", ())):

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from xttsbench.errors import HelperError
 from xttsbench.execution import journal
 from xttsbench.execution.accelerator import parse_accelerator
 from xttsbench.execution.helper import Helper
@@ -19,7 +20,7 @@ from xttsbench.probes.environment import environment as read_environment
 from xttsbench.probes.monitor import Monitor
 from xttsbench.probes.nvml import open_gpus
 from xttsbench.records.plan import Accelerator, RunPlan
-from xttsbench.records.trial import TrialRecord
+from xttsbench.records.trial import TrialRecord, TrialSpec, TrialStatus
 from xttsbench.rules.next_trial import Job, next_trial
 from xttsbench.targets.spec import parse_target
 from xttsbench.workflows.assemble import assemble
@@ -124,24 +125,31 @@ def _climb(
     block = -1
     try:
         while (spec := next_trial(job, trials, verdict_s - (time.monotonic() - began))) is not None:
-            if spec.block != block or helper is None or helper.exit_code() is not None:
-                if helper is not None:
-                    helper.__exit__(None, None, None)
-                helper = Helper(print_to_stderr=request.print_to_stderr, has_gpu=gpus[0] is not None)
-                block = spec.block
-                helper.__enter__()
-                progress.trial("importing TensorFlow", time.monotonic() - began, verdict_s)
-                helper.wait_ready()
-            spent = time.monotonic() - began
-            progress.trial(spec.trial_id, spent, verdict_s)
-            limits = _limits(request.budget_s, verdict_s - spent, first=not trials)
-            record = run_trial(
-                spec,
-                helper,
-                limits,
-                monitor=lambda pid: Monitor(pid, gpus=gpus),
-                progress=progress.step,
-            )
+            try:
+                if spec.block != block or helper is None or helper.exit_code() is not None:
+                    if helper is not None:
+                        helper.__exit__(None, None, None)
+                    helper = Helper(print_to_stderr=request.print_to_stderr, has_gpu=gpus[0] is not None)
+                    block = spec.block
+                    helper.__enter__()
+                    progress.trial("importing TensorFlow", time.monotonic() - began, verdict_s)
+                    helper.wait_ready()
+                spent = time.monotonic() - began
+                progress.trial(spec.trial_id, spent, verdict_s)
+                limits = _limits(request.budget_s, verdict_s - spent, first=not trials)
+                record = run_trial(
+                    spec,
+                    helper,
+                    limits,
+                    monitor=lambda pid: Monitor(pid, gpus=gpus),
+                    progress=progress.step,
+                )
+            except HelperError as error:
+                if not trials or helper is None:
+                    raise
+                # Killed between two trials: the next one gets another helper, and what was measured is kept.
+                helper.__exit__(None, None, None)
+                helper, record = None, _never_begun(spec, "killed", str(error))
             trials.append(record)
             journal.append(directory, record)
             progress.done(spec.trial_id, record.status, record.duration_s)
@@ -150,7 +158,8 @@ def _climb(
     except KeyboardInterrupt:
         # Between two trials: the report of what there is, and then the exit code of an interruption. The journal has
         # it too, so that the report built again from it is the same.
-        trials.append(_never_begun(job, len(trials), max(block, 0)))
+        spec = job.spec(len(trials), "ladder", block=max(block, 0))
+        trials.append(_never_begun(spec, "interrupted", "interrupted before the trial began"))
         journal.append(directory, trials[-1])
     finally:
         if helper is not None:
@@ -171,11 +180,11 @@ def _limits(budget_s: float, left_s: float, *, first: bool) -> Limits:
     return Limits(time_s=max(budget_s * 0.8, 30.0) if first else max(left_s, 10.0) + 5.0, stall_s=stall_s)
 
 
-def _never_begun(job: Job, number: int, block: int) -> TrialRecord:
+def _never_begun(spec: TrialSpec, status: TrialStatus, cause: str) -> TrialRecord:
     return TrialRecord(
-        spec=job.spec(number, "ladder", block=block),
-        status="interrupted",
-        cause="interrupted before the trial began",
+        spec=spec,
+        status=status,
+        cause=cause,
         started_utc=datetime.now(UTC).isoformat(timespec="milliseconds"),
         duration_s=0.0,
     )

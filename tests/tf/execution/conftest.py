@@ -72,7 +72,7 @@ def wait_for():
 
     def wait(path, within_s=60.0):
         end = time.monotonic() + within_s
-        while not (os.path.exists(path) and os.path.getsize(path)):
+        while not (os.path.exists(path) and Path(path).read_bytes()):
             if time.monotonic() > end:
                 pytest.fail(f"{path} did not appear within {within_s} s")
             time.sleep(0.02)

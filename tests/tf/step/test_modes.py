@@ -40,7 +40,7 @@ def losses(step):
 @pytest.mark.parametrize("mode", ["graph", "xla", "eager"])
 def test_the_losses_are_those_of_the_step_as_given(mode):
     given = losses(fresh_step())
-    assert given[0] > given[-1] or len(set(given)) == 5
+    assert len(set(given)) == len(BATCHES)
     np.testing.assert_allclose(losses(in_mode(fresh_step(), mode)), given, rtol=1e-5)
 
 

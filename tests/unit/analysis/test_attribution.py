@@ -244,6 +244,13 @@ def told(given_means: Means, facts: StepFacts) -> tuple[dict[str, float], str]:
         ),
         pytest.param(
             means(0.03, 0.05, alone=0.05, input_alone=0.04),
+            StepFacts(True, cores_busy=0.9, input_cpu_s=0.01),
+            {"input": 0.02, "contention": 0.01, "compute": 0.05},
+            "input",
+            id="an-input-that-sleeps-is-late-for-itself",
+        ),
+        pytest.param(
+            means(0.03, 0.05, alone=0.05, input_alone=0.04),
             StepFacts(True, cores_busy=0.2, holds_gil=True),
             {"input": 0.03, "compute": 0.05},
             "input",

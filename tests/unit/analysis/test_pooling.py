@@ -97,7 +97,11 @@ def test_the_block_length_comes_from_the_clock_column() -> None:
 
 def test_an_interval_holds_its_value_and_has_the_level_asked_for() -> None:
     resamples = np.linspace(0, 1, 1001)
-    assert Pooled(0.5, resamples).estimate().model_dump() == pytest.approx({"estimate": 0.5, "low": 0.025, "high": 0.975})
-    assert Pooled(0.5, resamples).estimate(0.8).model_dump() == pytest.approx({"estimate": 0.5, "low": 0.1, "high": 0.9})
+    assert Pooled(0.5, resamples).estimate().model_dump() == pytest.approx(
+        {"estimate": 0.5, "low": 0.025, "high": 0.975}
+    )
+    assert Pooled(0.5, resamples).estimate(0.8).model_dump() == pytest.approx(
+        {"estimate": 0.5, "low": 0.1, "high": 0.9}
+    )
     assert interval_of(2.0, resamples).high == 2.0
     assert interval_of(-1.0, resamples).low == -1.0

@@ -24,10 +24,26 @@ def test_milliseconds_a_step(text: str, milliseconds: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "REAL", "emulated", "emulated:", "gpu", "simulated:5", "emulated:0", "emulated:-3", "emulated:nan"]
-    + ["emulated:inf", "emulated:600001", "emulated:nowhere.txt", "emulated:5ms", "emulated:" + "x" * 400]
-    + ["emulated:~no-such-user/times.txt", "emulated:a\x00b"],
-)  # fmt: skip
+    "text",
+    [
+        "",
+        "REAL",
+        "emulated",
+        "emulated:",
+        "gpu",
+        "simulated:5",
+        "emulated:0",
+        "emulated:-3",
+        "emulated:nan",
+        "emulated:inf",
+        "emulated:600001",
+        "emulated:nowhere.txt",
+        "emulated:5ms",
+        "emulated:" + "x" * 400,
+        "emulated:~no-such-user/times.txt",
+        "emulated:a\x00b",
+    ],
+)
 def test_anything_else_is_a_usage_error_that_echoes_it(text: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_accelerator(text)

@@ -35,7 +35,9 @@ ONE = Estimate(estimate=1 / 3, low=0.1, high=1e300)
 PLACE = Location(file="träin.py", line=3, op="Map/_1")
 SPEC = TrialSpec(trial_id="000-ladder", rung="ladder", target="m:f", kwargs={"a": [1, {"b": None}]}, emulated_ms=(0.1,))
 PIPELINE = Pipeline(
-    ops=(PipelineOp(name="Map/_1", op="MapDataset", inputs=("a",), python_functions=("t",), location=PLACE, cost_s=0.1),),
+    ops=(
+        PipelineOp(name="Map/_1", op="MapDataset", inputs=("a",), python_functions=("t",), location=PLACE, cost_s=0.1),
+    ),
     python_functions=(PythonFunction(token="t", kind="py_function", name="f", gil="blocks", calls=3),),
 )
 VERDICT = Verdict(

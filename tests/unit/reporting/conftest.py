@@ -24,6 +24,14 @@ class Run(NamedTuple):
     trials: tuple[TrialRecord, ...]
 
 
+SHOWN = {
+    "arms[2].step_time_s": "arms.*.step_time_s",
+    "arms[2].effect": "arms.*.effect",
+    "findings[1].verified_speedup": "findings.*.verified_speedup",
+}
+"""Paths of the runs below as a reader sees them: entries of a list that share a reason stand in one line."""
+
+
 def estimate(value: float, spread: float = 0.03) -> Estimate:
     return Estimate(estimate=value, low=value * (1 - spread), high=value * (1 + spread))
 
@@ -362,6 +370,11 @@ def every_run() -> dict[str, Run]:
         "empty": empty_run(),
         "hostile": hostile_run(),
     }
+
+
+@pytest.fixture
+def shown() -> dict[str, str]:
+    return SHOWN
 
 
 @pytest.fixture

@@ -21,14 +21,14 @@ def test_the_verdict_is_the_title(starving) -> None:
     assert serialize(starving.report).splitlines()[0].startswith("# INPUT: The step waits 17.9 ms of 34.2 ms")
 
 
-def test_every_finding_and_every_reason_is_in_it(every_run) -> None:
+def test_every_finding_and_every_reason_is_in_it(every_run, shown) -> None:
     for name, (report, _) in every_run.items():
         words = _words(_PARSER.render(serialize(report)))
         for finding in report.findings:
             assert plain(finding.title) in words, name
             assert finding.rule in words, name
         for path, reason in report.unmeasured.items():
-            assert f"{plain(path)} {plain(reason)}" in words, name
+            assert f"{shown.get(path, plain(path))} {plain(reason)}" in words, name
 
 
 def test_the_residual_and_the_plots_are_shown(starving) -> None:

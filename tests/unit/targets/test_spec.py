@@ -16,7 +16,9 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(("text", "module", "attribute"), [("pkg.data:make", "pkg.data", "make"), ("m:A.b", "m", "A.b")])
+@pytest.mark.parametrize(
+    ("text", "module", "attribute"), [("pkg.data:make", "pkg.data", "make"), ("m:A.b", "m", "A.b")]
+)
 def test_a_callable_of_a_module(place: Path, text: str, module: str, attribute: str) -> None:
     found = parse_target(text, working_directory=place)
     assert (found.kind, found.place, found.attribute, found.text) == ("module", module, attribute, text)
@@ -114,5 +116,5 @@ def test_a_setting_that_is_none_is_a_usage_error(text: str) -> None:
 
 @pytest.mark.parametrize("value", ["[1, 2", "{a: 1", "'open", "!!python/object/apply:os.system ['true']", "2024-13-45"])
 def test_a_value_that_is_no_yaml_is_a_usage_error(value: str) -> None:
-    with pytest.raises(UsageError, match="--set key: .* is not a YAML value"):
+    with pytest.raises(UsageError, match=r"--set key: .* is not a YAML value"):
         parse_setting(f"key={value}")

@@ -1,0 +1,441 @@
+"""Bad input through the command line: one clear sentence, the exit code for it, and nothing measured is lost.
+
+Most run the command in this process on one helper that is started once (TensorFlow takes seconds to import); what
+depends on signals or on the processes themselves runs the command as a user does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from xttsbench.cli import main
+from xttsbench.execution import journal
+from xttsbench.execution.helper import Helper
+from xttsbench.execution.limits import Limits
+from xttsbench.workflows.diagnose import _limits
+
+BAD = Path(__file__).parents[1] / "targets" / "bad.py"
+PROGRESS = ("[", "Report: ", "Warning: ", "000-", "001-", "002-", "003-", "004-", "005-", "006-", "007-")
+
+
+@pytest.fixture(scope="module")
+def helper(tmp_path_factory):
+    """A helper whose output, and that of its trials, goes to a file."""
+    log = tmp_path_factory.mktemp("helper") / "output"
+    with log.open("wb") as file:
+        own = [os.dup(descriptor) for descriptor in (1, 2)]
+        for descriptor in (1, 2):
+            os.dup2(file.fileno(), descriptor)
+        try:
+            started = Helper()
+            started.__enter__()
+        finally:
+            for descriptor, saved in zip((1, 2), own, strict=True):
+                os.dup2(saved, descriptor)
+                os.close(saved)
+    try:
+        started.wait_ready()
+        yield started, log
+    finally:
+        started.__exit__(None, None, None)
+
+
+class Shared:
+    """Stands for a helper of the run's own, and leaves the one that it is when the run is over."""
+
+    def __init__(self, helper):
+        self.helper = helper
+
+    def __getattr__(self, name):
+        return getattr(self.helper, name)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def wait_ready(self):
+        pass
+
+
+class Result:
+    """What a user sees of a run."""
+
+    def __init__(self, code, out, err, directory):
+        self.code, self.out, self.err, self.directory = code, out, err, directory
+
+    @property
+    def sentence(self):
+        """The one line on standard error that is neither progress nor the place of the report."""
+        said = [line for line in self.err.splitlines() if line.strip() and not line.startswith(PROGRESS)]
+        assert len(said) == 1, self.err
+        assert "Traceback" not in self.err
+        assert "\x1b" not in self.err
+        return said[0]
+
+    @property
+    def report(self):
+        return json.loads((self.directory / "report.json").read_text(encoding="utf-8"))
+
+    @property
+    def rows(self):
+        return sum(segment.steps for trial in journal.read(self.directory) for segment in trial.segments)
+
+
+@pytest.fixture
+def diagnose(helper, monkeypatch, capfd, tmp_path):
+    """``diagnose(target, *options)``: run the command in this process."""
+    monkeypatch.setattr("xttsbench.workflows.diagnose.Helper", lambda **_: Shared(helper[0]))
+    monkeypatch.chdir(tmp_path)
+
+    def run(target, *options):
+        directory = tmp_path / "run"
+        out = [] if "--out" in options else ["--out", str(directory)]
+        monkeypatch.setattr(sys, "argv", ["xttsbench", "diagnose", target, "--budget", "10", *options, *out])
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main()
+        shown = capfd.readouterr()
+        return Result(ended.value.code, shown.out, shown.err, directory)
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("target", "options", "words"),
+    [
+        ("goood", (), ["has no 'goood'", "Did you mean 'good'?"]),
+        ("not_callable", (), ["int 7, not a callable"]),
+        ("good", ("--set", "size=3"), ["size=3", "--set KEY=VALUE"]),
+        ("takes_a_size", (), ["missing a required argument: 'size'", "--set KEY=VALUE"]),
+        ("raises_at_once", (), ["RuntimeError: no data today", "bad.py:"]),
+        ("exits_while_built", (), ["SystemExit: 7"]),
+        ("raises_deep", (), ["every record is broken"]),
+        ("returns_nothing", (), ["returned NoneType None", "tf.data.Dataset"]),
+        ("returns_a_generator", (), ["a generator"]),
+        ("pair_without_dataset", (), ["first part is list [1, 2, 3]"]),
+        ("pair_without_step", (), ["second part is str 'step'"]),
+        ("uncompiled_model", (), ["not compiled", "model.compile()"]),
+    ],
+)
+def test_an_unusable_target(diagnose, target, options, words):
+    result = diagnose(f"{BAD}:{target}", *options)
+    assert result.code == 5
+    assert [word for word in words if word not in result.sentence] == []
+    # The run's directory is whole nevertheless, and says the same.
+    assert result.report["target"]["status"] == "raised"
+    assert result.report["verdict"]["bottleneck"] == "inconclusive"
+    assert result.report["verdict"]["step_time_s"] is None
+    assert [trial.status for trial in journal.read(result.directory)] == ["raised"]
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("def make(:\n", ["cannot be imported", "SyntaxError"]),
+        ("import no_such_module_anywhere\n", ["ModuleNotFoundError", "no_such_module_anywhere"]),
+    ],
+    ids=["syntax", "import"],
+)
+def test_a_target_that_cannot_be_imported(diagnose, tmp_path, source, words):
+    path = tmp_path / "broken.py"
+    path.write_text(source)
+    result = diagnose(f"{path}:make")
+    assert result.code == 5
+    assert [word for word in words if word not in result.sentence] == []
+
+
+def test_a_module_that_does_not_exist(diagnose):
+    result = diagnose("no_such_module_anywhere:make")
+    assert result.code == 5
+    assert "ModuleNotFoundError" in result.sentence
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ("nowhere/no.py:make", ["'nowhere/no.py' does not exist", "Check the path"]),
+        (f"{BAD.parent}:make", ["is a directory"]),
+        ("train.py", ["is a script", "train.py:make"]),
+        ("train", ["names no callable", "module:callable"]),
+        ("bad.py:", ["is not a Python name"]),
+        ("a b:make", ["neither a module's name nor a .py file"]),
+    ],
+)
+def test_a_target_that_is_wrong_by_its_name_runs_nothing(diagnose, tmp_path, target, words):
+    result = diagnose(target)
+    assert result.code == 5
+    assert [word for word in words if word not in result.sentence] == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_raising_at_step_200_keeps_199_steps(diagnose):
+    result = diagnose(f"{BAD}:raises_later")
+    assert result.code == 5
+    assert "ValueError: label 17 is out of range" in result.sentence
+    assert "bad.py:" in result.sentence
+    assert result.rows == 199
+    assert result.report["target"]["error"]["type"] == "ValueError"
+    assert result.report["verdict"]["summary"]
+
+
+def test_debug_shows_the_target_s_traceback(diagnose):
+    result = diagnose(f"{BAD}:raises_later", "--debug")
+    assert result.code == 5
+    assert "Traceback (most recent call last)" in result.err
+    assert "in _raise" in result.err
+
+
+@pytest.mark.parametrize("target", ["empty", "empty_with_a_step"])
+def test_a_dataset_that_yields_nothing(diagnose, target):
+    result = diagnose(f"{BAD}:{target}")
+    assert result.code == 4
+    assert "yields no element" in result.sentence
+    assert result.report["target"]["status"] == "empty"
+
+
+def test_one_element_only_is_measured_over_and_over_and_said(diagnose):
+    result = diagnose(f"{BAD}:one_element")
+    assert result.code in (0, 3)
+    assert result.rows > 20
+    assert any("the dataset is short" in warning for warning in result.report["warnings"])
+
+
+def test_nan_batches_are_measured_and_refused(diagnose):
+    result = diagnose(f"{BAD}:nan_batches")
+    assert result.code == 5
+    assert "NaN" in result.sentence
+    assert result.report["verdict"]["step_time_s"] is not None
+    assert result.rows > 20
+
+
+@pytest.mark.parametrize(
+    ("target", "status", "words"),
+    [
+        ("kills_itself", "killed", ["SIGKILL"]),
+        ("out_of_memory", "out_of_memory", []),
+        ("out_of_memory_while_built", "out_of_memory", ["MemoryError"]),
+    ],
+)
+def test_a_trial_that_ends_badly_ends_the_run_in_words(diagnose, target, status, words):
+    result = diagnose(f"{BAD}:{target}", "--steps", "500")
+    assert result.code in (3, 4)
+    assert result.sentence
+    trial = journal.read(result.directory)[0]
+    assert trial.status == status
+    assert [word for word in words if word not in trial.cause] == []
+    assert result.report["target"]["status"] == status
+    assert trial.cause in json.dumps(result.report, ensure_ascii=False)
+    # What there is speaks: without any step nothing was measured, and that is said.
+    assert (result.rows == 0) == (target == "out_of_memory_while_built")
+
+
+def test_a_step_that_hangs_ends_the_run_with_the_steps_before_it(diagnose, monkeypatch):
+    usual = _limits(10.0, 5.0, first=True)
+    assert (usual.time_s, usual.stall_s) <= (30.0, 15.0)
+    monkeypatch.setattr("xttsbench.workflows.diagnose._limits", lambda *_, first: Limits(usual.time_s, 3.0))
+    result = diagnose(f"{BAD}:hangs_in_the_step", "--steps", "500")
+    assert result.code in (3, 4)
+    assert result.sentence
+    (trial,) = journal.read(result.directory)
+    assert trial.status == "stalled"
+    assert "no step ended" in trial.cause
+    assert result.rows > 20
+    assert trial.cause in json.dumps(result.report, ensure_ascii=False)
+
+
+def test_an_out_that_holds_something_is_refused_and_left_alone(diagnose, tmp_path):
+    taken = tmp_path / "taken"
+    taken.mkdir()
+    (taken / "thesis.tex").write_text("years of work")
+    result = diagnose(f"{BAD}:good", "--out", str(taken))
+    assert result.code == 2
+    assert "'thesis.tex'" in result.sentence
+    assert [path.name for path in taken.iterdir()] == ["thesis.tex"]
+
+
+def test_an_out_that_is_a_file_is_refused_and_left_alone(diagnose, tmp_path):
+    (tmp_path / "file").write_text("mine")
+    result = diagnose(f"{BAD}:good", "--out", str(tmp_path / "file"))
+    assert result.code == 2
+    assert "is a file" in result.sentence
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_an_out_that_cannot_be_made(diagnose, tmp_path):
+    (tmp_path / "file").write_text("mine")
+    result = diagnose(f"{BAD}:good", "--out", str(tmp_path / "file" / "below"))
+    assert result.code == 2
+    assert "cannot be made" in result.sentence
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--accelerator", "gpu"), ["--accelerator 'gpu'", "emulated:MS"]),
+        (("--accelerator", "emulated:"), ["emulated:MS"]),
+        (("--accelerator", "emulated:-3"), ["above 0"]),
+        (("--accelerator", "emulated:nan"), ["above 0"]),
+        (("--accelerator", "emulated:nowhere.txt"), ["neither a number nor a file"]),
+        (("--set", "size"), ["--set 'size' is not KEY=VALUE"]),
+        (("--set", "=3"), ["is not KEY=VALUE"]),
+        (("--set", "size=[1, 2"), ["not a YAML value"]),
+        (("--data", "/tmp"), ["--data is for the bundled workload"]),
+        (("--", "--epochs", "3"), ["are for scripts"]),
+    ],
+)
+def test_a_wrong_option_runs_nothing(diagnose, tmp_path, options, words):
+    before = [] if "--" not in options else ["--out", str(tmp_path / "run")]
+    result = diagnose(f"{BAD}:good", *before, *options) if before else diagnose(f"{BAD}:good", *options)
+    assert result.code == 2
+    assert [word for word in words if word not in result.sentence] == []
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "options", [("--no-such-option",), ("--budget", "1"), ("--steps", "many"), ("--fail-on", "everything")]
+)
+def test_an_option_that_the_parser_refuses(diagnose, tmp_path, options):
+    result = diagnose(f"{BAD}:good", *options)
+    assert result.code == 2
+    assert options[0] in result.err
+    assert "Traceback" not in result.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_of_step_times_that_is_not_one(diagnose, tmp_path):
+    (tmp_path / "times.txt").write_text("3.1\nfast\n")
+    result = diagnose(f"{BAD}:good", "--accelerator", "emulated:times.txt")
+    assert result.code == 5
+    assert "line 2: 'fast' is not a number" in result.sentence
+
+
+def test_escapes_and_markup_of_an_error_stay_text(diagnose):
+    result = diagnose(f"{BAD}:prints_escapes")
+    assert result.code == 5
+    assert "[red]" in result.sentence
+    for text in (result.out, result.err, (result.directory / "report.md").read_text(encoding="utf-8")):
+        assert "\x1b" not in text
+
+
+def test_markup_escapes_and_newlines_of_a_name_stay_text(diagnose, tmp_path):
+    folder = tmp_path / "[bold]\x1b[31m<b>\nsecond"
+    folder.mkdir()
+    path = folder / "[red]x[-].py"
+    path.write_text(BAD.read_text(encoding="utf-8"), encoding="utf-8")
+    result = diagnose(f"{path}:good_dataset")
+    assert result.code in (0, 3)
+    page = (result.directory / "report.html").read_text(encoding="utf-8")
+    for text in (result.out, result.err, page, (result.directory / "report.md").read_text(encoding="utf-8")):
+        assert "\x1b" not in text
+    assert "[red]x[-].py:good_dataset" in page
+    assert "&lt;b&gt;" in page
+    assert "[bold]<b>" not in page
+    assert result.report["target"]["name"] == f"{path}:good_dataset"
+
+
+@pytest.fixture
+def command(tmp_path):
+    """``command(*arguments)``: the command in processes of its own, in a session that the test can end."""
+    started = []
+
+    def start(*arguments):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "xttsbench", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            cwd=tmp_path,
+            env=os.environ | {"PYTHONPATH": str(BAD.parents[2]), "PYTHONUNBUFFERED": "1"},
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def is_running(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def still_running(pids, within_s=3.0):
+    end = time.monotonic() + within_s
+    while (left := [pid for pid in pids if is_running(pid)]) and time.monotonic() < end:
+        time.sleep(0.02)
+    return left
+
+
+def children_of(pid):
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8").split()]
+
+
+def test_ctrl_c_during_a_trial(command, tmp_path):
+    pids, out = tmp_path / "pids", tmp_path / "run"
+    process = command("diagnose", f"{BAD}:never_ends_with_a_child", "--set", f"pids={pids}", "--out", str(out))
+    end = time.monotonic() + 90
+    while not pids.exists() and time.monotonic() < end:
+        time.sleep(0.05)
+    time.sleep(2.5)  # steps have been sent by then
+    left = [*map(int, pids.read_text(encoding="utf-8").split()), *children_of(process.pid)]
+    assert len(left) == 3
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    assert "Interrupted; what was measured before is in the report." in err
+    assert still_running(left) == []
+    (trial,) = journal.read(out)
+    assert trial.status == "interrupted"
+    assert sum(segment.steps for segment in trial.segments) > 10
+    report = json.loads((out / "report.json").read_text(encoding="utf-8"))
+    assert report["target"]["status"] == "interrupted"
+
+
+def test_ctrl_c_before_the_first_trial(command, tmp_path):
+    out = tmp_path / "run"
+    process = command("diagnose", f"{BAD}:good", "--out", str(out))
+    assert "importing TensorFlow" in process.stderr.readline()
+    time.sleep(0.3)
+    helpers = children_of(process.pid)
+    assert len(helpers) == 1
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    assert still_running(helpers) == []
+    assert json.loads((out / "report.json").read_text(encoding="utf-8"))["verdict"]["bottleneck"] == "inconclusive"
+    assert [trial.status for trial in journal.read(out)] == ["interrupted"]
+
+
+def test_a_helper_that_dies_is_replaced_and_nothing_is_lost(command, tmp_path):
+    out = tmp_path / "run"
+    process = command("diagnose", f"{BAD}:good", "--out", str(out), "--budget", "60")
+    for line in process.stderr:
+        if "] 001-input" in line:
+            os.kill(children_of(process.pid)[0], signal.SIGKILL)
+        if "] 003-" in line:  # one trial has ended since on another helper: enough seen
+            process.send_signal(signal.SIGINT)
+            break
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    trials = journal.read(out)
+    assert [trial.status for trial in trials[:3]] == ["ok", "killed", "ok"]
+    assert "helper" in trials[1].cause
+    assert (out / "report.json").exists()

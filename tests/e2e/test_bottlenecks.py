@@ -1,0 +1,129 @@
+"""Targets that really have each bottleneck, and healthy ones, through the command line to report.json."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+TARGETS = Path(__file__).parents[1] / "targets"
+BUDGET_S = 15
+
+
+def diagnose(target: str, out: Path, *options: str, budget_s: int = BUDGET_S) -> tuple[int, dict[str, Any]]:
+    command = [sys.executable, "-m", "xttsbench", "diagnose", f"{TARGETS}/{target}", "--json", "--out", str(out)]
+    done = subprocess.run(
+        [*command, "--budget", str(budget_s), *options], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert (out / "report.json").is_file(), done.stderr
+    return done.returncode, json.loads(done.stdout)
+
+
+def limiting(report: dict[str, Any]) -> set[str]:
+    return {finding["rule"] for finding in report["findings"] if finding["limiting"]}
+
+
+def adds_up(report: dict[str, Any]) -> None:
+    parts, step_s = dict(report["verdict"]["attribution_s"]), report["verdict"]["step_time_s"]["estimate"]
+    residual = parts.pop("residual")
+    assert all(value >= 0 for value in parts.values())
+    assert sum(parts.values()) == pytest.approx(step_s, rel=0.03)
+    assert abs(residual) <= 0.03 * step_s
+    assert sum(parts.values()) + residual == pytest.approx(step_s, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("target", "bottleneck", "rules"),
+    [
+        ("starved_by_python", "input", {"python-function", "sequential-map"}),
+        ("eager_step", "dispatch", {"eager-step"}),
+        ("eager_step_that_reads_its_loss", "dispatch", {"eager-step"}),
+        ("retraces", "compile", {"retracing"}),
+        ("xla_for_every_length", "compile", {"xla-recompilation", "dynamic-shape"}),
+        ("checkpoints", "host", {"host-stall", "oscillation"}),
+        ("logs_every_step", "host", {"host-stall"}),
+        ("shares_the_cores", "contention", set()),
+        ("slow_device", "compute", set()),
+        ("busy_device", "compute", set()),
+    ],
+)
+def test_the_bottleneck_is_found(target: str, bottleneck: str, rules: set[str], tmp_path: Path) -> None:
+    # Two runs at once need longer windows than one: their steps are long, and what they share varies.
+    budget_s = 25 if bottleneck == "contention" else BUDGET_S
+    code, report = diagnose(f"bottlenecks.py:{target}", tmp_path / "run", budget_s=budget_s)
+    assert report["verdict"]["bottleneck"] == bottleneck, report["verdict"]["summary"]
+    assert code == 0
+    assert rules <= limiting(report)
+    if bottleneck == "compute":
+        assert not limiting(report)
+    adds_up(report)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("target", "bottleneck", "rules"),
+    [("starved_by_ops", "input", {"sequential-map"}), ("retraced_closure", "compile", {"retracing"})],
+)
+def test_other_ways_to_the_same_bottleneck(target: str, bottleneck: str, rules: set[str], tmp_path: Path) -> None:
+    code, report = diagnose(f"bottlenecks.py:{target}", tmp_path / "run", budget_s=30)
+    assert (code, report["verdict"]["bottleneck"]) == (0, bottleneck)
+    assert rules <= limiting(report)
+    adds_up(report)
+
+
+@pytest.mark.parametrize("target", ["compiled_and_prefetched", "keras_model"])
+def test_nothing_limits_a_healthy_target(target: str, tmp_path: Path) -> None:
+    code, report = diagnose(f"healthy.py:{target}", tmp_path / "run")
+    assert (code, report["verdict"]["bottleneck"]) == (0, "compute"), report["verdict"]["summary"]
+    assert not limiting(report)
+    adds_up(report)
+
+
+def test_an_accelerator_that_never_waits_is_used_to_nine_tenths(tmp_path: Path) -> None:
+    code, report = diagnose("healthy.py:dataset_only", tmp_path / "run", "--accelerator", "emulated:20")
+    assert (code, report["verdict"]["bottleneck"]) == (0, "compute")
+    assert not limiting(report)
+    assert report["verdict"]["accelerator_utilization"]["low"] >= 0.9
+    assert report["accelerator"]["kind"] == "emulated"
+    assert "emulated" in report["accelerator"]["label"]
+    assert report["accelerator"]["passes"] is True
+
+
+def test_a_starved_accelerator_is_seen_from_its_dataset_alone(tmp_path: Path) -> None:
+    recorded = tmp_path / "steps.json"
+    recorded.write_text(json.dumps([8.0, 10.0, 12.0]))
+    target = "bottlenecks.py:starved_by_python"
+    code, report = diagnose(target, tmp_path / "run", "--accelerator", f"emulated:{recorded}")
+    assert (code, report["verdict"]["bottleneck"]) == (0, "input")
+    # 8 sleeps of 4 ms for every 10 ms of compute
+    assert report["verdict"]["accelerator_utilization"]["estimate"] == pytest.approx(10 / 32, rel=0.25)
+    assert report["accelerator"]["mean_step_ms"] == pytest.approx(10.0)
+
+
+def test_the_python_function_is_named_with_file_and_line(tmp_path: Path) -> None:
+    _, report = diagnose("bottlenecks.py:slow_device", tmp_path / "run")
+    (finding,) = [finding for finding in report["findings"] if finding["rule"] == "python-function"]
+    source = (TARGETS / "bottlenecks.py").read_text().splitlines()
+    assert Path(finding["location"]["file"]) == TARGETS / "bottlenecks.py"
+    assert source[finding["location"]["line"] - 1].startswith("def _slow_row")
+    assert finding["evidence"]["gil"] == "blocks"
+    assert finding["limiting"] is False
+
+
+def test_processes_that_disagree_make_it_inconclusive(tmp_path: Path) -> None:
+    target = "bottlenecks.py:another_cause_each_time"
+    code, report = diagnose(target, tmp_path / "run", "--set", f"state={tmp_path / 'block'}", budget_s=40)
+    assert code == 3
+    assert report["verdict"]["bottleneck"] == "inconclusive"
+    assert "disagree" in report["verdict"]["summary"]
+    assert not limiting(report)
+
+
+@pytest.mark.gpu
+def test_copies_to_a_gpu_are_found(tmp_path: Path) -> None:
+    code, report = diagnose("bottlenecks.py:copies_to_the_device", tmp_path / "run", budget_s=30)
+    assert (code, report["verdict"]["bottleneck"]) == (0, "transfer")

@@ -1,0 +1,204 @@
+"""The measured loop: a row a step, with clocks that add up, and errors that cost nothing measured before."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from xttsbench.records.trial import COLUMNS
+from xttsbench.worker.accelerator import EmulatedAccelerator
+from xttsbench.worker.bench import Limit, StepRaisedError
+from xttsbench.worker.source import CachedBatches, LiveBatches
+
+BATCH = tf.ones([4, 8])
+
+
+def steps(number):
+    return Limit(steps=number, window_s=60.0, min_steps=number, fair_s=0.0)
+
+
+def columns(segment):
+    return {name: np.array(values) for name, values in segment.columns.items()}
+
+
+def sleeping(batches, wait_s):
+    class Slow(CachedBatches):
+        def next(self):
+            time.sleep(wait_s)
+            return super().next()
+
+    return Slow(batches)
+
+
+def test_every_column_is_there_with_a_row_for_each_step(bench, segment):
+    assert bench.run("as_is", CachedBatches([BATCH] * 3), tf.function(lambda b: b + 1), steps(10)) == 10
+    found = segment("as_is")
+    assert set(found.columns) == set(COLUMNS)
+    assert found.steps == 10
+    assert found.columns["epoch"] == (0, 0, 0, 1, 1, 1, 2, 2, 2, 3)
+    assert found.columns["batch_size"] == (4,) * 10
+    assert found.columns["batch_elements"] == (32,) * 10
+    assert found.columns["calls"] == (1,) * 10
+    assert found.columns["traces"] == (1,) + (0,) * 9
+
+
+def test_waiting_and_stepping_are_clocked_apart_and_add_up(bench, segment):
+    bench.run("as_is", sleeping([BATCH], 0.010), lambda b: time.sleep(0.005), steps(15))
+    found = columns(segment("as_is"))
+    assert 10e6 <= np.median(found["wait_ns"]) < 20e6
+    assert 5e6 <= np.median(found["step_ns"]) < 10e6
+    assert (found["wall_ns"] >= found["wait_ns"] + found["step_ns"]).all()
+    rest = found["wall_ns"] - found["wait_ns"] - found["step_ns"]
+    assert np.median(rest) < 3e6
+    assert (np.diff(found["start_ns"]) > 0).all()
+    # Sleeping takes no processor time; the wall time of all steps is the time between the first and the last.
+    assert found["cpu_ns"].sum() < 0.5 * found["wall_ns"].sum()
+    assert found["wall_ns"][1:].sum() == pytest.approx(found["start_ns"][-1] - found["start_ns"][0], rel=0.2)
+
+
+def test_computing_is_processor_time(bench, segment):
+    def step(batch):
+        end = time.process_time_ns() + 5_000_000
+        while time.process_time_ns() < end:
+            pass
+
+    bench.run("as_is", CachedBatches([BATCH]), step, steps(15))
+    found = columns(segment("as_is"))
+    assert (found["cpu_ns"] >= 5_000_000).all()
+    assert np.median(found["cpu_ns"]) < 8_000_000
+
+
+def test_without_a_step_only_the_wait_is_there(bench, segment):
+    bench.run("input_only", sleeping([BATCH], 0.003), None, steps(5))
+    found = columns(segment("input_only"))
+    assert (found["step_ns"] < found["wait_ns"]).all()
+    assert (found["calls"] == 0).all()
+
+
+def test_what_the_device_still_does_after_the_step_is_part_of_it(bench, segment):
+    bench.synchronise = lambda: time.sleep(0.004)
+    bench.run("as_is", CachedBatches([BATCH]), lambda b: None, steps(8))
+    found = columns(segment("as_is"))
+    assert 4e6 <= np.median(found["device_ns"]) < 10e6
+    assert (found["step_ns"] >= found["device_ns"]).all()
+
+
+def test_the_emulated_accelerator_s_wait_is_part_of_the_step(bench, segment):
+    bench.accelerator = EmulatedAccelerator([3.0, 9.0])
+    bench.run("as_is", CachedBatches([BATCH]), lambda b: None, steps(12))
+    found = columns(segment("as_is"))
+    assert (found["emulated_ns"] >= np.tile([3_000_000, 9_000_000], 6)).all()
+    assert np.median(found["emulated_ns"][::2]) < 6e6
+    assert np.median(found["emulated_ns"][1::2]) < 12e6
+    assert (found["step_ns"] >= found["emulated_ns"]).all()
+    assert found["cpu_ns"].sum() < 0.3 * found["wall_ns"].sum()
+
+
+def test_each_shape_has_its_number_in_the_order_of_appearance(bench, segment):
+    batches = [tf.ones([2, 3]), tf.ones([2, 5]), tf.ones([2, 3]), tf.ones([6, 5])]
+    bench.run("as_is", CachedBatches(batches), None, steps(4))
+    assert segment("as_is").columns["shape_id"] == (0, 1, 0, 2)
+    assert segment("as_is").columns["batch_size"] == (2, 2, 2, 6)
+    assert segment("as_is").columns["batch_elements"] == (6, 10, 6, 30)
+
+
+def test_structures_sparse_and_ragged_batches_have_a_size_too(bench, segment):
+    batches = [
+        {"x": tf.ones([5, 2]), "y": tf.zeros([5])},
+        tf.ragged.constant([[1, 2], [3]]),
+        tf.sparse.from_dense([[1, 0], [0, 2]]),
+        tf.constant(3.0),
+    ]
+    bench.run("as_is", CachedBatches(batches), None, steps(4))
+    assert segment("as_is").columns["batch_size"][0] == 5
+    assert segment("as_is").columns["batch_elements"][0] == 15
+    assert segment("as_is").columns["batch_size"][3] == 1
+
+
+@pytest.mark.parametrize("error", [ValueError("bad"), SystemExit(2), tf.errors.InvalidArgumentError(None, None, "no")])
+def test_an_error_in_a_step_keeps_the_rows_before_and_says_where(bench, segment, error):
+    count = [0]
+
+    def step(batch):
+        count[0] += 1
+        if count[0] == 8:
+            raise error
+
+    with pytest.raises(StepRaisedError) as raised:
+        bench.run("as_is", CachedBatches([BATCH]), step, steps(100))
+    assert segment("as_is").steps == 7
+    assert raised.value.step == 7
+    assert raised.value.where == "step(batch)"
+    assert str(raised.value) == "step(batch) of step 7 (as_is)"
+    assert raised.value.__cause__ is error
+
+
+def test_an_error_of_the_input_says_next(bench, segment):
+    dataset = tf.data.Dataset.range(10).map(
+        lambda i: tf.debugging.check_numerics(1.0 / tf.cast(3 - i, tf.float32), "x")
+    )
+    with pytest.raises(StepRaisedError) as raised:
+        bench.run("as_is", LiveBatches(dataset), None, steps(10))
+    assert raised.value.where == "next()"
+    assert segment("as_is").steps == 3
+
+
+def test_an_interruption_is_not_taken_for_the_target_s_error(bench):
+    def step(batch):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        bench.run("as_is", CachedBatches([BATCH]), step, steps(3))
+
+
+def test_a_dataset_that_ends_for_good_ends_the_segment(bench, segment):
+    left = [3]
+
+    def once():
+        while left[0]:
+            left[0] -= 1
+            yield 1.0
+
+    dataset = tf.data.Dataset.from_generator(once, output_signature=tf.TensorSpec([], tf.float32))
+    assert bench.run("as_is", LiveBatches(dataset), None, steps(10)) == 3
+    assert segment("as_is").steps == 3
+
+
+def test_rows_are_sent_while_the_segment_runs(bench):
+    bench.run("as_is", CachedBatches([BATCH]), lambda b: time.sleep(0.05), steps(25))
+    sent = [message for message in bench.channel.messages if "rows" in message]
+    assert len(sent) >= 2
+
+
+def test_slow_messages_are_in_no_step(bench, segment):
+    """A pipe that is slow to take the rows must not look like a slow step."""
+    send = bench.channel.send
+
+    def slowly(message):
+        time.sleep(0.4)
+        send(message)
+
+    bench.channel.send = slowly
+    bench.run("as_is", CachedBatches([BATCH]), lambda b: time.sleep(0.02), steps(60))
+    assert len([message for message in bench.channel.messages if "rows" in message]) >= 3
+    assert max(segment("as_is").columns["wall_ns"]) < 0.3e9
+
+
+def test_a_limit_asks_for_enough_steps_and_a_fair_time():
+    limit = Limit(steps=100, window_s=5.0, min_steps=4, fair_s=2.0)
+    assert not limit.reached(100, 1.9)
+    assert limit.reached(100, 2.0)
+    assert not limit.reached(99, 4.9)
+    assert limit.reached(4, 5.0)
+    assert not limit.reached(3, 50.0)
+    assert limit.reached(5000, 0.0)
+    assert Limit(steps=10, window_s=0.5, min_steps=1).reached(10, 0.5)
+
+
+def test_shapes_are_remembered_over_the_segments(bench):
+    bench.run("warm_up", CachedBatches([tf.ones([1, 1])]), None, steps(1))
+    bench.run("as_is", CachedBatches([tf.ones([2, 1])]), None, steps(1))
+    assert [found[0] for found in bench.shapes.values()] == [0, 1]
