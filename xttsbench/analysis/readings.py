@@ -7,6 +7,7 @@ from operator import or_
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from xttsbench.records.readings import GpuReadings, HostReadings, Readings
 
@@ -53,6 +54,17 @@ def _host(host: HostReadings, start_ns: int, end_ns: int, steps: int) -> dict[st
     if host.machine_busy:
         found["machine_busy"] = float(np.mean(host.machine_busy[first : last + 1]))
     return found
+
+
+def gpu_busy(readings: Readings, start_ns: int, end_ns: int) -> npt.NDArray[np.float64]:
+    """The driver's utilisation samples between two times, of all GPUs in turn, 0..1; empty where none was read."""
+    samples = [
+        busy
+        for gpu in readings.gpus
+        for t_ns, busy in zip(gpu.utilization_t_ns, gpu.utilization, strict=True)
+        if start_ns <= t_ns <= end_ns
+    ]
+    return np.asarray(samples, dtype=np.float64)
 
 
 def _gpu(gpu: GpuReadings, start_ns: int, end_ns: int) -> dict[str, Any]:

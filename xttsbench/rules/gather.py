@@ -12,6 +12,7 @@ import numpy as np
 from xttsbench.analysis.attribution import AVOIDABLE, PARTS, THRESHOLD, Means, attribute, verdicts
 from xttsbench.analysis.oscillation import oscillation
 from xttsbench.analysis.pooling import Columns, Pooled, Statistic, interval_of, mean_of, pool
+from xttsbench.analysis.readings import gpu_busy
 from xttsbench.analysis.steady_state import SteadyState
 from xttsbench.analysis.steps import Steps, steady, steps_of
 from xttsbench.analysis.variance import explain
@@ -125,7 +126,7 @@ def gather(trials: Sequence[TrialRecord], environment: Mapping[str, Any], *, see
         confidence=confidence,
         figures=figures,
         input_wait_fraction=_fraction(figures["wait_s"], wall),
-        accelerator_utilization=_fraction(emulated, wall) if base.emulated else None,
+        accelerator_utilization=_fraction(emulated, wall) if base.emulated else _gpu_utilization(records, rng),
         throughput_per_s=_fraction(figures["samples"], wall),
         alone=alone,
         input_alone=without_step,
@@ -258,6 +259,20 @@ def _ceilings(parts: Mapping[str, Any], cloud: Mapping[str, Any], wall: Pooled) 
         if left > 0.001 * wall.value and name != "residual":
             found[name] = interval_of(wall.value / left, wall.resamples / np.maximum(left_cloud, 1e-3 * wall.resamples))
     return found
+
+
+def _gpu_utilization(records: Sequence[TrialRecord], rng: np.random.Generator) -> Estimate | None:
+    """Mean of the driver's own utilisation samples while the target ran as it is; ``None`` without a GPU."""
+    found = []
+    for trial in records:
+        segment = trial.segment("as_is")
+        if segment is None:
+            continue
+        starts = segment.columns["start_ns"][segment.warmup_steps :]
+        busy = gpu_busy(trial.readings, starts[0], starts[-1] + segment.columns["wall_ns"][-1])
+        if len(busy):
+            found.append({"wall_s": busy})
+    return pool(found, {"mean": mean_of("wall_s")}, rng)["mean"].estimate() if found else None
 
 
 def _fraction(above: Pooled, below: Pooled) -> Estimate | None:

@@ -55,6 +55,8 @@ def summary(gathered: Gathered) -> str:
         return f"No bottleneck can be named: {gathered.why_inconclusive}."
     if name == "input":
         return _input(evidence)
+    if name == "compute" and evidence.emulated:
+        return f"The emulated accelerator is the limit ({evidence.share('compute'):.0%} of the step); it hardly waits."
     return _SENTENCES[name].format(
         share=f"{evidence.share(name):.0%}", compute=f"{evidence.share('compute'):.0%}", detail=_detail(evidence, name)
     )

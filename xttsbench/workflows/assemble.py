@@ -12,8 +12,8 @@ from xttsbench.records.report import Arm, Report, Rung, WarmUp
 from xttsbench.records.trial import TrialRecord
 from xttsbench.rules.findings import find
 from xttsbench.rules.gather import Gathered, gather
-from xttsbench.rules.next_trial import skipped
 from xttsbench.rules.verdict import verdict
+from xttsbench.workflows.unmeasured import reasons
 
 CERTIFIED_STEPS: Final = 240
 _OVERHEAD_S: Final = 50e-6
@@ -52,7 +52,7 @@ def assemble(plan: RunPlan, environment: Mapping[str, Any], trials: Sequence[Tri
         ),
         warnings=_warnings(gathered, trials),
     )
-    return record.model_copy(update={"unmeasured": _unmeasured(record, gathered, plan, trials)})
+    return record.model_copy(update={"unmeasured": reasons(record, gathered, plan, trials)})
 
 
 def _target(plan: RunPlan, trials: Sequence[TrialRecord]) -> dict[str, Any]:
@@ -220,57 +220,3 @@ def _warnings(gathered: Gathered, trials: Sequence[TrialRecord]) -> tuple[str, .
                 "it is begun again and again, and that is in the times"
             )
     return tuple(dict.fromkeys(found))
-
-
-def _unmeasured(record: Report, gathered: Gathered, plan: RunPlan, trials: Sequence[TrialRecord]) -> dict[str, str]:
-    """A reason for every null that could have been a number."""
-    found = dict(gathered.unmeasured)
-    why = gathered.why_inconclusive or "not measured"
-    for name in ("step_time_s", "step_time_median_s", "step_time_p95_s", "input_wait_fraction", "attribution_s"):
-        if getattr(record.verdict, name) is None:
-            found[f"verdict.{name}"] = why
-    if record.verdict.accelerator_utilization is None:
-        gpus = record.environment.get("gpus")
-        found["verdict.accelerator_utilization"] = (
-            why
-            if plan.accelerator.kind == "emulated"
-            else "see readings.gpus for the driver's own utilization"
-            if gpus
-            else "no accelerator: the processor is the device; --accelerator emulated:MS shows the input side of one"
-        )
-    for index, finding in enumerate(record.findings):
-        if finding.predicted_speedup is None:
-            found[f"findings.{index}.predicted_speedup"] = "the fix was not tried in this run"
-        if finding.verified_speedup is None:
-            found[f"findings.{index}.verified_speedup"] = "verifying takes 6 interleaved blocks; diagnose runs fewer"
-        if finding.equivalent is None:
-            found[f"findings.{index}.equivalent"] = "the elements of the fixed pipeline were not compared"
-    for index, arm in enumerate(record.arms):
-        if arm.decision is None and arm.role == "candidate":
-            found[f"arms.{index}.decision"] = f"{arm.blocks} process(es); a decision takes 6 blocks"
-        for name in ("step_time_s", "throughput_per_s", "effect"):
-            if getattr(arm, name) is None and not (arm.role == "baseline" and name == "effect"):
-                found[f"arms.{index}.{name}"] = arm.status if arm.status != "ok" else "not part of this comparison"
-    found["aa.effect"] = found["aa.noisy"] = found["aa.smallest_visible_effect"] = (
-        "diagnose runs no A/A arm; its uncertainty is the spread over processes and steps"
-    )
-    for name, value in record.oscillation:
-        if value is None:
-            found.setdefault(f"oscillation.{name}", why if not gathered.figures else "no period at 1 %")
-    for name, value in record.warm_up:
-        if value is None and name != "reason":
-            found[f"warm_up.{name}"] = "there is no step to trace or compile" if gathered.figures else why
-    if record.pipeline is None:
-        found["pipeline"] = "the trial that reads the graph was not run or failed"
-    for index, op in enumerate((record.pipeline or {}).get("ops", ())):
-        if op["cost_s"] is None:
-            found[f"pipeline.ops.{index}.cost_s"] = (record.pipeline or {}).get("costs_from") or "not read"
-    if record.profile is None:
-        found["profile"] = "ask for one with --profile"
-    if gathered.evidence.facts.has_step and not (gathered.evidence.devices and gathered.evidence.devices.gpus):
-        found["verdict.attribution_s.transfer"] = "no device boundary to cross: the processor is the device, so it is 0"
-    if not record.looking:
-        found["looking"] = why
-    for name in skipped(trials):
-        found[f"trials.{name}"] = f"no time for it within the budget of {plan.budget_s:g} s"
-    return found

@@ -5,7 +5,7 @@ import pytest
 
 from xttsbench.analysis.attribution import PARTS
 from xttsbench.records.pipeline import Pipeline, PythonFunction
-from xttsbench.rules.gather import Gathered, gather
+from xttsbench.rules.gather import CONFIDENT, Gathered, gather
 
 MACHINE = {"cpu": {"allowed_cpus": 2.0}}
 
@@ -202,7 +202,7 @@ def test_a_loss_at_the_threshold_in_noisy_steps_is_inconclusive(build) -> None:
         anatomy=build.compiled(),
     )
     found = told([trial])
-    assert found.confidence < 0.6
+    assert found.confidence < CONFIDENT
     assert found.why_inconclusive.startswith("resamples of the same steps disagree (input in ")
     assert found.runner_up == "compute"
 
