@@ -92,7 +92,7 @@ def attribute(means: Means, facts: StepFacts) -> dict[str, FloatArray]:
     inflated, delayed = _contention(means, facts, waited, worked, host)
     left = worked - host - inflated
     dispatch = np.clip(_dispatch(means, facts, host), 0.0, np.maximum(left - means.emulated_s, 0.0))
-    transfer = np.minimum(facts.transfer_s, left - dispatch)
+    transfer = np.clip(facts.transfer_s, 0.0, np.maximum(left - dispatch - means.emulated_s, 0.0))
     return parts | {
         "input": waited - delayed,
         "dispatch": dispatch + floor,
@@ -151,7 +151,7 @@ def _contention(
     expected = np.maximum(means.input_alone_s - means.alone_s, 0.0)
     delayed = np.clip(waited - expected, 0.0, waited)
     if facts.input_cpu_s is not None:
-        delayed = np.minimum(delayed, facts.input_cpu_s)  # an input that sleeps is late for itself
+        delayed = np.minimum(delayed, facts.input_cpu_s - inflated)  # an input that sleeps is late for itself
     return inflated, delayed
 
 

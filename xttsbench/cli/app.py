@@ -54,6 +54,9 @@ def main() -> None:
         say(f"Error: {error}")
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
+        from xttsbench.cli.output import say
+
+        say("Interrupted. Trials that ended are in the run's journal: 'xttsbench report DIR' writes their report.")
         sys.exit(130)
     except BrokenPipeError:
         # The reader of our output went away (`| head`): nothing more to say to it.

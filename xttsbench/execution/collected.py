@@ -75,5 +75,8 @@ class Collected:
         try:
             return TrialRecord.model_validate(fields | self._parts)
         except ValidationError as error:
-            # A part that does not fit must not cost the samples.
-            return TrialRecord(**fields | {"notes": (*fields["notes"], f"parts were dropped: {error}")})
+            # A part that does not fit must cost neither the samples nor the other parts.
+            unfit = {str(problem["loc"][0]) for problem in error.errors()}
+            fit = {name: value for name, value in self._parts.items() if name not in unfit}
+            dropped = f"dropped, since they do not fit the record: {', '.join(sorted(unfit))}"
+            return TrialRecord.model_validate(fields | fit | {"notes": (*fields["notes"], dropped)})

@@ -7,6 +7,7 @@ import json
 import os
 import select
 import signal
+import site
 import socket
 import subprocess
 import sys
@@ -71,7 +72,8 @@ class Helper:
         ours, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "xttsbench.worker", str(theirs.fileno())],
+                # -P: a random.py in the working directory must not stand in for the standard library's.
+                [sys.executable, "-P", "-m", "xttsbench.worker", str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=sys.stderr.fileno() if self._print_to_stderr else None,
@@ -147,8 +149,16 @@ class Helper:
         # TensorFlow's notices would bury the report; whoever wants them sets the variable. Without an NVIDIA driver
         # its complaint about that is logged as an error, in every trial, and says nothing that the report does not.
         environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2" if self._has_gpu else "3")
+        if (root := _checkout()) is not None:
+            environ["PYTHONPATH"] = os.pathsep.join(filter(None, (environ.get("PYTHONPATH"), root)))
         environ.update(self._environment)
         return environ
+
+
+def _checkout() -> str | None:
+    """The folder that holds this package, where Python would not find it by itself: a checkout run by ``cli.py``."""
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    return None if root in site.getsitepackages() else root
 
 
 def kill_group(pid: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from pydantic import ValidationError
 
@@ -24,7 +24,8 @@ def append(directory: Path, record: TrialRecord) -> None:
     """
     path = directory / NAME
     try:
-        with path.open("ab") as journal:
+        with path.open("ab+") as journal:
+            _drop_torn_line(journal)
             journal.write(record.model_dump_json().encode() + b"\n")
             journal.flush()
             os.fsync(journal.fileno())
@@ -32,6 +33,16 @@ def append(directory: Path, record: TrialRecord) -> None:
         raise JournalError(
             f"The journal {path} cannot be written: {error.strerror or error}. Free some space or choose another --out."
         ) from error
+
+
+def _drop_torn_line(journal: BinaryIO) -> None:
+    """Cut off a last line without its newline, from a write that did not end, so that the next one stands alone."""
+    size = journal.seek(0, os.SEEK_END)
+    if size:
+        journal.seek(size - 1)
+        if journal.read(1) != b"\n":
+            journal.seek(0)
+            journal.truncate(journal.read().rfind(b"\n") + 1)
 
 
 def read(directory: Path) -> list[TrialRecord]:

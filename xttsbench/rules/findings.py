@@ -15,8 +15,14 @@ _SEVERITY: Final = {"critical": 0, "warning": 1, "info": 2}
 
 def find(evidence: Evidence) -> tuple[Finding, ...]:
     """The findings of all rules: limiting ones first, then by predicted speed-up, then by severity."""
-    findings = [finding for rule in RULES for finding in rule(evidence)]
+    findings = [_measured(finding) for rule in RULES for finding in rule(evidence)]
     return tuple(sorted(findings, key=_worth))
+
+
+def _measured(finding: Finding) -> Finding:
+    """The finding without the numbers that were not measured: evidence is what there is."""
+    evidence = {name: value for name, value in finding.evidence.items() if value is not None}
+    return finding.model_copy(update={"evidence": evidence})
 
 
 def _worth(finding: Finding) -> tuple[bool, float, int]:

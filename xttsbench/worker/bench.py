@@ -127,7 +127,7 @@ class Bench:
             )
             done += 1
             last_ns = end_ns
-            if recorder.due(end_ns):
+            if recorder.due(end_ns, end_ns - start_ns):
                 recorder.flush()
                 slow = True
             if slow:  # the pause was ours: neither the wall clock nor the processor time of the next step has it

@@ -1,4 +1,4 @@
-"""Rows of a segment on their way to the parent: kept in lists between steps, sent twice a second."""
+"""Rows of a segment on their way to the parent: sent twice a second, or after each step where steps are slow."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from xttsbench.worker.channel import Channel
 
 _NAMES: Final = tuple(COLUMNS)
 _FLUSH_NS: Final = 500_000_000
+_SLOW_NS: Final = 10_000_000
+"""Steps of this length are sent one by one: sending takes a tenth of a millisecond, and a kill then costs none."""
 
 
 class Recorder:
@@ -27,9 +29,9 @@ class Recorder:
         self._pending.append(row)
         self.rows += 1
 
-    def due(self, now_ns: int) -> bool:
-        """Whether it is time to send."""
-        return now_ns - self._flushed_ns > _FLUSH_NS
+    def due(self, now_ns: int, step_ns: int) -> bool:
+        """Whether it is time to send, at the end of a step of that length."""
+        return step_ns > _SLOW_NS or now_ns - self._flushed_ns > _FLUSH_NS
 
     def flush(self) -> None:
         """Send what is pending."""

@@ -12,6 +12,10 @@ from xttsbench.records.trial import TrialRecord
 DONE, GATE, USAGE, INCONCLUSIVE, NOTHING, INVALID, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 
 
+_AS_GIVEN = ("ladder", "input")
+"""Rungs that run the target's own code and nothing else; what an experiment with it raises is the experiment's."""
+
+
 @dataclass(frozen=True)
 class Outcome:
     """``message`` is one sentence for standard error, where the exit code is not 0."""
@@ -31,7 +35,7 @@ def judge(report: Report, trials: Sequence[TrialRecord]) -> tuple[int, str | Non
     if any(trial.status == "interrupted" for trial in trials):
         return INTERRUPTED, "Interrupted; what was measured before is in the report."
     first = next((trial for trial in trials if trial.spec.rung == "ladder"), None)
-    raised = next((trial for trial in trials if trial.status == "raised" and trial.spec.rung == "ladder"), None)
+    raised = next((trial for trial in trials if trial.status == "raised" and trial.spec.rung in _AS_GIVEN), None)
     if raised is not None:
         return INVALID, raised.cause
     measured = report.verdict.step_time_s is not None

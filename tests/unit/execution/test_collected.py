@@ -82,7 +82,12 @@ def test_a_part_that_does_not_fit_costs_no_sample() -> None:
     assert record.segments[0].steps == 3
     assert record.anatomy is None
     assert record.notes[0] == "kept"
-    assert "parts were dropped" in record.notes[1]
+    assert record.notes[1] == "dropped, since they do not fit the record: anatomy"
+
+
+def test_a_part_that_does_not_fit_takes_no_other_part_with_it() -> None:
+    record = recorded(rows("as_is", 1), {"part": "anatomy", "value": {}}, {"part": "handoff_s", "value": 0.5})
+    assert record.handoff_s == 0.5
 
 
 def test_a_part_that_no_record_has_costs_no_sample() -> None:

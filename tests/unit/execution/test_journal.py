@@ -122,3 +122,12 @@ def test_a_directory_that_went_away(tmp_path: Path, build) -> None:
 def test_an_empty_journal_has_no_trials(tmp_path: Path) -> None:
     (tmp_path / journal.NAME).write_bytes(b"\n\n")
     assert journal.read(tmp_path) == []
+
+
+def test_a_torn_line_does_not_spoil_the_next_trial(build, tmp_path):
+    first, second = build.trial("ladder"), build.trial("input")
+    journal.append(tmp_path, first)
+    with (tmp_path / journal.NAME).open("ab") as file:
+        file.write(second.model_dump_json().encode()[:50])
+    journal.append(tmp_path, second)
+    assert journal.read(tmp_path) == [first, second]
