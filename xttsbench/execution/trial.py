@@ -10,13 +10,19 @@ import socket
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
+
+import psutil
 
 from xttsbench.execution.collected import Collected
 from xttsbench.execution.helper import Helper, kill_group
 from xttsbench.execution.limits import Limits
+from xttsbench.probes.quota import memory_limit_bytes
 from xttsbench.records.readings import Readings
 from xttsbench.records.trial import TrialRecord, TrialSpec
+
+_MEMORY_SHARE: Final = 0.7
+"""A process that is killed while it holds this share of the memory was most likely killed for it."""
 
 Progress = Callable[[str, int], None]
 """Called with the phase and the steps so far."""
@@ -70,11 +76,10 @@ def run_trial(
             _end(pid, helper, collected, patient=collected.status == "ok")
         else:
             _end(pid, helper, collected, patient=True)
-    return collected.record(
-        started_utc=started_utc,
-        duration_s=time.monotonic() - began,
-        readings=watching.readings() if watching else Readings(),
-    )
+    readings = watching.readings() if watching else Readings()
+    if collected.status == "killed" and (cause := _out_of_memory(readings)):
+        collected.status, collected.cause = "out_of_memory", f"{collected.cause}: {cause}"
+    return collected.record(started_utc=started_utc, duration_s=time.monotonic() - began, readings=readings)
 
 
 def _follow(
@@ -127,6 +132,17 @@ def _follow(
             progress(collected.phase, collected.steps)
 
 
+def _out_of_memory(readings: Readings) -> str | None:
+    """Why a killed trial is taken for one that ran out of memory, or ``None``: the kernel itself does not tell."""
+    if readings.host is None or not readings.host.rss_bytes:
+        return None
+    most = max(readings.host.rss_bytes)
+    limit = memory_limit_bytes() or psutil.virtual_memory().total
+    if most < _MEMORY_SHARE * limit:
+        return None
+    return f"it held {most / 2**30:.1f} of {limit / 2**30:.1f} GiB, and the kernel kills so when memory runs out"
+
+
 def _message(line: bytes) -> dict[str, Any]:
     """A message of the child; a torn one, from a child that died while writing, is empty."""
     try:
@@ -158,8 +174,6 @@ def _end(pid: int, helper: Helper, collected: Collected, *, patient: bool) -> No
         name = signal.Signals(number).name if number in signal.valid_signals() else str(number)
         collected.status = "killed"
         collected.cause = f"killed by {name} in phase {collected.phase!r}"
-        if number == signal.SIGKILL:
-            collected.cause += "; the kernel kills so when memory runs out (see its memory in the readings)"
     else:
         code = os.waitstatus_to_exitcode(status) if isinstance(status, int) else None
         collected.status = "exited"

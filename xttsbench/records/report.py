@@ -148,6 +148,8 @@ class Report(Record):
     warm_up: WarmUp = WarmUp()
     looking: dict[str, Any] = {}
     """What it cost to look: seconds per step, and how that was measured."""
+    verdict_after_s: float | None = None
+    """From the start of the run to the end of its last trial."""
     readings: dict[str, Any] = {}
     """Summary of the host and GPU readings during the steps as they are."""
     pipeline: dict[str, Any] | None = None

@@ -176,7 +176,6 @@ class Devices(Record):
     built_with_cuda: bool = False
     inter_op_threads: int = 0
     intra_op_threads: int = 0
-    xla_devices: tuple[str, ...] = ()
     versions: dict[str, str] = {}
 
 
@@ -218,7 +217,6 @@ class TrialRecord(Record):
     duration_s: float
     setup_s: float | None = None
     """Seconds that the target took to build."""
-    from_fork: bool = True
     segments: tuple[Segment, ...] = ()
     traces: tuple[Trace, ...] = ()
     anatomy: Anatomy | None = None

@@ -264,11 +264,15 @@ def _warm_up(report: Report) -> str:
 
 
 def _looking(report: Report) -> str:
-    if not report.looking:
+    cost = report.looking.get("overhead_s_per_step")
+    if not isinstance(cost, int | float):
         return missing(report, "looking")
-    named = [units.named(name, value) for name, value in report.looking.items()]
-    words = [f"{plain(label)} {plain(value)}" for label, value in named]
-    cost, step = report.looking.get("overhead_s"), report.verdict.step_time_s
-    if isinstance(cost, int | float) and step and step.estimate > 0:
-        words.insert(1, f"{units.percent(cost / step.estimate)} of a step")
+    words = [f"{units.duration(cost)} a step"]
+    share = report.looking.get("share_of_step")
+    if isinstance(share, int | float):
+        words[0] += f", {units.percent(share)} of it"
+    if method := report.looking.get("method"):
+        words.append(plain(str(method)))
+    if report.verdict_after_s is not None:
+        words.append(f"the verdict took {units.duration(report.verdict_after_s)}")
     return "; ".join(words)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final
 
 from xttsbench.analysis.readings import summarise
@@ -37,6 +38,7 @@ def assemble(plan: RunPlan, environment: Mapping[str, Any], trials: Sequence[Tri
         ladder=_ladder(gathered, trials),
         warm_up=_warm_up(gathered),
         looking=_looking(gathered),
+        verdict_after_s=_verdict_after_s(plan, trials),
         readings=_readings(gathered),
         pipeline=gathered.evidence.pipeline.model_dump(mode="json") if gathered.evidence.pipeline else None,
         profile=_profile(trials),
@@ -182,6 +184,13 @@ def _looking(gathered: Gathered) -> dict[str, Any]:
         "limit_s_per_step": _OVERHEAD_S,
         "method": found.method,
     }
+
+
+def _verdict_after_s(plan: RunPlan, trials: Sequence[TrialRecord]) -> float | None:
+    if not trials:
+        return None
+    began, last = datetime.fromisoformat(plan.created_utc), datetime.fromisoformat(trials[-1].started_utc)
+    return (last - began).total_seconds() + trials[-1].duration_s
 
 
 def _readings(gathered: Gathered) -> dict[str, Any]:

@@ -78,7 +78,7 @@ def diagnose(request: Request, *, progress: Progress | None = None) -> Outcome:
     plan = RunPlan(
         kind="diagnose",
         command=request.command,
-        created_utc=now.isoformat(timespec="seconds"),
+        created_utc=now.isoformat(timespec="milliseconds"),
         target=request.target,
         kwargs=dict(request.kwargs),
         accelerator=accelerator,

@@ -58,6 +58,8 @@ def reasons(record: Report, gathered: Gathered, plan: RunPlan, trials: Sequence[
         found["profile"] = "ask for one with --profile"
     if gathered.evidence.facts.has_step and not (gathered.evidence.devices and gathered.evidence.devices.gpus):
         found["verdict.attribution_s.transfer"] = "no device boundary to cross: the processor is the device, so it is 0"
+    if record.verdict_after_s is None:
+        found["verdict_after_s"] = "no trial was run"
     if not record.looking:
         found["looking"] = why
     for name in skipped(trials):
