@@ -29,7 +29,7 @@ def findings(target: str, out: Path, budget_s: int, *options: str) -> tuple[dict
 
 
 def test_a_pool_that_is_smaller_than_the_calls_that_wait(tmp_path: Path) -> None:
-    report, found = findings("waits_in_turn", tmp_path / "run", 25)
+    report, found = findings("waits_in_turn", tmp_path / "run", 20)
     assert report["verdict"]["bottleneck"] == "input"
     assert found["thread-pool"]["limiting"] is True
     # 32 sleeps at a time in place of 2; the ceiling is lower, since each batch still takes one sleep
@@ -45,14 +45,15 @@ def test_an_input_and_a_step_that_take_turns(tmp_path: Path) -> None:
 
 
 def test_padding_prefetches_and_lengths(tmp_path: Path) -> None:
-    report, found = findings("long_and_short", tmp_path / "run", 35)
+    report, found = findings("long_and_short", tmp_path / "run", 25)
     # 15 rows of 8 beside one of 64 to 288
     assert found["padding-waste"]["evidence"]["padding_share"] == pytest.approx(0.88, abs=0.06)
     assert found["redundant-prefetch"]["evidence"]["prefetches"] == 4
     assert found["length-variance"]["evidence"]["variance_share"] > 0.5
     assert not found["padding-waste"]["limiting"]
     assert not found["redundant-prefetch"]["limiting"]
-    assert report["verdict"]["bottleneck"] in ("compute", "contention", "input")
+    assert "oscillation" not in found  # lengths in turn are no instability
+    assert report["verdict"]["bottleneck"] == "compute"
 
 
 def test_stragglers_of_the_input(tmp_path: Path) -> None:

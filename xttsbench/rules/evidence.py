@@ -44,6 +44,7 @@ class Evidence:
         wall_s: mean step time, and with ``parts`` its attribution in seconds (the estimate).
         ceilings: by part, the speed-up of the step if that part cost nothing, with its interval.
         facts: what the attribution took as known of the step.
+        length_has_the_period: the period of the steps is gone once the length of their batches is considered.
         given_mode: how the step runs as given, see :func:`xttsbench.rules.facts.given_mode`.
         modes, fixes: by name.
         readings: summary of the host and GPU readings, see :mod:`xttsbench.rules.machine`.
@@ -71,6 +72,7 @@ class Evidence:
     fixes: Mapping[str, Compared] = field(default_factory=dict)
     oscillation: Oscillation = field(default_factory=Oscillation)
     explanation: Explanation | None = None
+    length_has_the_period: bool = False
     environment: Mapping[str, Any] = field(default_factory=dict)
 
     def share(self, part: str) -> float:

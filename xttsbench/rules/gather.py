@@ -15,7 +15,7 @@ from xttsbench.analysis.pooling import Columns, Pooled, Statistic, interval_of, 
 from xttsbench.analysis.readings import gpu_busy
 from xttsbench.analysis.steady_state import SteadyState
 from xttsbench.analysis.steps import Steps, steady, steps_of
-from xttsbench.analysis.variance import explain
+from xttsbench.analysis.variance import Explanation, explain
 from xttsbench.records.base import Estimate
 from xttsbench.records.trial import TrialRecord
 from xttsbench.rules.compared import compiled_gain, fixes, input_alone, modes, step_alone
@@ -102,6 +102,7 @@ def gather(trials: Sequence[TrialRecord], environment: Mapping[str, Any], *, see
     why = _why_inconclusive(records, series, bottleneck, confidence, runner_up, shares)
 
     vector, unmeasured = oscillation(series[0].wall_s)
+    explanation = explain(series[0].wall_s - series[0].compile_s, series[0].batch_elements)
     evidence = replace(
         base,
         ladder=records,
@@ -118,7 +119,8 @@ def gather(trials: Sequence[TrialRecord], environment: Mapping[str, Any], *, see
         modes=modes(trials, records, facts, rng),
         fixes=fixes(trials, wall, rng),
         oscillation=vector,
-        explanation=explain(series[0].wall_s - series[0].compile_s, series[0].batch_elements),
+        explanation=explanation,
+        length_has_the_period=vector.period_steps is not None and _period_is_of_length(series[0], explanation),
     )
     emulated = figures["emulated_s"]
     return Gathered(
@@ -237,6 +239,16 @@ def _batches_per_epoch(steps: Steps) -> float:
     """Mean number of batches before the dataset ended; infinite where it never did."""
     epochs = int(steps.epoch.max() - steps.epoch.min()) if len(steps) else 0
     return len(steps) / epochs if epochs else math.inf
+
+
+def _period_is_of_length(steps: Steps, explanation: Explanation) -> bool:
+    """Whether the steps, as they would be if all batches had one length, have no period any more."""
+    length = explanation.length
+    if length is None or length.p_value >= 0.01:
+        return False
+    elements = steps.batch_elements - np.median(steps.batch_elements)
+    adjusted, _ = oscillation(steps.wall_s - length.slope_s_per_element * elements)
+    return adjusted.period_steps is None or (adjusted.variance_share or 0.0) < 0.1
 
 
 def _agrees(shares: Mapping[str, float], bottleneck: str) -> bool:

@@ -19,6 +19,8 @@ def oscillation(evidence: Evidence) -> Iterator[Finding]:
     found, steps = evidence.oscillation, evidence.steps
     if found.period_steps is None or found.variance_share is None or steps is None or found.variance_share < 0.1:
         return
+    if evidence.length_has_the_period:
+        return  # batches of different length in turn: `length_variance` says so
     spread = float(steps.wall_s.std() / steps.wall_s.mean())
     if spread < 0.05:
         return  # a real period of no consequence

@@ -178,13 +178,13 @@ def test_slow_messages_are_in_no_step(bench, segment):
     send = bench.channel.send
 
     def slowly(message):
-        time.sleep(0.4)
+        time.sleep(0.2)
         send(message)
 
     bench.channel.send = slowly
-    bench.run("as_is", CachedBatches([BATCH]), lambda b: time.sleep(0.02), steps(60))
+    bench.run("as_is", CachedBatches([BATCH]), lambda b: time.sleep(0.02), steps(8))
     assert len([message for message in bench.channel.messages if "rows" in message]) >= 3
-    assert max(segment("as_is").columns["wall_ns"]) < 0.3e9
+    assert max(segment("as_is").columns["wall_ns"]) < 0.15e9
 
 
 def test_a_limit_asks_for_enough_steps_and_a_fair_time():
