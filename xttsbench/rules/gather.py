@@ -247,8 +247,11 @@ def _period_is_of_length(steps: Steps, explanation: Explanation) -> bool:
     if length is None or length.p_value >= 0.01:
         return False
     elements = steps.batch_elements - np.median(steps.batch_elements)
-    adjusted, _ = oscillation(steps.wall_s - length.slope_s_per_element * elements)
-    return adjusted.period_steps is None or (adjusted.variance_share or 0.0) < 0.1
+    adjusted = steps.wall_s - length.slope_s_per_element * elements
+    left, _ = oscillation(adjusted)
+    periodic_share = left.variance_share or 0.0 if left.period_steps is not None else 0.0
+    # What is still periodic, as a share of the variance that there was
+    return periodic_share * float(adjusted.var()) < 0.1 * float(steps.wall_s.var())
 
 
 def _agrees(shares: Mapping[str, float], bottleneck: str) -> bool:
