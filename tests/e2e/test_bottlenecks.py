@@ -44,7 +44,7 @@ def adds_up(report: dict[str, Any]) -> None:
         ("retraces", "compile", {"retracing"}),
         ("xla_for_every_length", "compile", {"xla-recompilation", "dynamic-shape"}),
         ("checkpoints", "host", {"host-stall", "oscillation"}),
-        ("shares_the_cores", "contention", set()),
+        ("shares_the_cores", "contention", {"core-contention"}),
         ("slow_device", "compute", set()),
     ],
 )

@@ -21,7 +21,7 @@ def show(outcome: Outcome, *, as_json: bool) -> None:
     """Print the report: the record under ``--json``, else the console rendering."""
     if as_json:
         sys.stdout.write(outcome.report.model_dump_json(indent=2) + "\n")
-    else:
+    elif outcome.report.verdict.step_time_s is not None:  # else one sentence says it all
         import shutil
 
         from xttsbench.reporting.console import render

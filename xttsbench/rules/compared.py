@@ -77,9 +77,13 @@ def modes(
         own = [trial for trial in trials if trial.spec.rung == mode]
         if not own:
             continue
-        beside = [columns for trial in own if (columns := _device_work(trial, "step_only", facts)) is not None]
-        given = beside or [c for trial in ladder if (c := _device_work(trial, "step_only", facts)) is not None]
-        changed = [columns for trial in own if (columns := _device_work(trial, mode, facts)) is not None]
+        # Op by op nothing is traced, so the host's work is in both; nothing else tells it apart there.
+        with_host = mode == "eager"
+        beside = [c for trial in own if (c := _own_work(trial, "step_only", facts, with_host=with_host)) is not None]
+        given = beside or [
+            c for trial in ladder if (c := _own_work(trial, "step_only", facts, with_host=with_host)) is not None
+        ]
+        changed = [c for trial in own if (c := _own_work(trial, mode, facts, with_host=True)) is not None]
         before, after = _mean(given, rng), _mean(changed, rng)
         last, warm_up = own[-1], own[-1].segment("warm_up")
         found[mode] = Compared(
@@ -95,17 +99,15 @@ def modes(
     return found
 
 
-def _device_work(trial: TrialRecord, segment_name: str, facts: StepFacts) -> Columns | None:
-    """Step times of a segment without compilation and without the host's own work."""
+def _own_work(trial: TrialRecord, segment_name: str, facts: StepFacts, *, with_host: bool) -> Columns | None:
+    """Step times of a segment without compilation, and without the host's own work unless asked for."""
     segment = trial.segment(segment_name)
     if segment is None or segment.steps <= segment.warmup_steps:
         return None
     steps = steps_of(segment)
-    if segment_name in ("graph", "xla"):
-        return {"wall_s": steps.working_s}  # traced: nothing of the host's is left in it
+    if with_host:
+        return {"wall_s": steps.working_s}
     base = steps.working_s - steps.emulated_s if facts.eager else np.minimum(steps.outside_s, steps.working_s)
-    if segment_name == "eager" and not facts.eager:
-        return {"wall_s": steps.working_s}  # no tf.function runs: what is outside of them cannot be told apart
     return {"wall_s": steps.working_s - facts.host_share * base}
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from xttsbench.records.report import Finding
-from xttsbench.rules.evidence import Evidence
+from xttsbench.rules.evidence import Evidence, allowed_cpus
 
 
 def gpu_invisible(evidence: Evidence) -> Iterator[Finding]:
@@ -69,7 +69,45 @@ def cpu_quota(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-RULES: Final = (gpu_invisible, cpu_quota)
+def core_contention(evidence: Evidence) -> Iterator[Finding]:
+    """Input and step want the same cores: each is slower beside the other than alone."""
+    if not evidence.limits("contention"):
+        return
+    facts = evidence.facts
+    yield Finding(
+        rule="core-contention",
+        severity="warning",
+        limiting=True,
+        title=f"input and step slow each other down by {evidence.share('contention'):.0%} of the step",
+        evidence={
+            "cores_busy": facts.cores_busy,
+            "allowed_cpus": allowed_cpus(evidence),
+            "input_cpu_s_per_batch": facts.input_cpu_s,
+            "input_holds_the_interpreter_lock": facts.holds_gil,
+            "contention_s_per_step": evidence.parts.get("contention"),
+        },
+        remedy="Take work from the input: compute features once and cache them, decode less, use fewer parallel calls; "
+        "or add cores. More workers or a deeper prefetch cannot help.",
+        predicted_speedup=evidence.ceilings.get("contention"),
+    )
+
+
+def device_copies(evidence: Evidence) -> Iterator[Finding]:
+    """Copying batches to the device takes a good part of the step."""
+    if not evidence.limits("transfer"):
+        return
+    yield Finding(
+        rule="device-copies",
+        severity="warning",
+        limiting=True,
+        title=f"copying batches to the device is {evidence.share('transfer'):.0%} of the step",
+        evidence={"transfer_s_per_step": evidence.parts.get("transfer")},
+        remedy="End the pipeline with tf.data.experimental.prefetch_to_device; copy smaller types (uint8, float16).",
+        predicted_speedup=evidence.ceilings.get("transfer"),
+    )
+
+
+RULES: Final = (gpu_invisible, cpu_quota, core_contention, device_copies)
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from xttsbench.pipeline.limits import limiting_op
 from xttsbench.records.base import Estimate, Location
 from xttsbench.records.pipeline import PipelineOp, PythonFunction
 from xttsbench.records.report import Finding
@@ -31,6 +32,30 @@ _REMEDIES: Final = {
     ),
     "unknown": "Measure it alone: whether it holds the interpreter lock decides between TensorFlow ops and threads.",
 }
+
+
+def input_bound(evidence: Evidence) -> Iterator[Finding]:
+    """The step waits for data; the op that costs most is named where the graph was read."""
+    if not evidence.limits("input"):
+        return
+    op = limiting_op(evidence.pipeline, allowed_cpus(evidence)) if evidence.pipeline is not None else None
+    place = f"{op.name} costs most" if op is not None else "its graph was not read"
+    alone = evidence.input_alone_s
+    yield Finding(
+        rule="input-bound",
+        severity="warning",
+        limiting=True,
+        title=f"{evidence.share('input'):.0%} of the step is waiting for data; {place}",
+        location=op.location.model_copy(update={"op": op.name}) if op is not None else Location(),
+        evidence={
+            "wait_s_per_step": evidence.parts.get("input"),
+            "batch_s_without_a_step": alone.estimate if alone is not None else None,
+            "op_cost_s_per_batch": op.cost_s if op is not None else None,
+            "cost_share": cost_share(evidence, op),
+        },
+        remedy="Make the costly op cheaper, parallel or cached; other findings say what was tried here.",
+        predicted_speedup=evidence.ceilings.get("input"),
+    )
 
 
 def python_function(evidence: Evidence) -> Iterator[Finding]:
@@ -238,6 +263,7 @@ RULES: Final = (
     padding_waste,
     dynamic_shape,
     nan_batch,
+    input_bound,
 )
 
 

@@ -43,6 +43,21 @@ def eager_step(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
+def launch_bound(evidence: Evidence) -> Iterator[Finding]:
+    """A compiled step so short that handing over batches and launching its calls is a good part of it."""
+    if evidence.facts.eager or not evidence.limits("dispatch"):
+        return
+    yield Finding(
+        rule="launch-bound",
+        severity="warning",
+        limiting=True,
+        title=f"handing over a batch is {evidence.share('dispatch'):.0%} of a step that is compiled already",
+        evidence={"handoff_s": evidence.facts.handoff_s, "step_s": evidence.wall_s},
+        remedy="Larger batches, or several steps in one call: iterate inside the tf.function, or steps_per_execution.",
+        predicted_speedup=evidence.ceilings.get("dispatch"),
+    )
+
+
 def retracing(evidence: Evidence) -> Iterator[Finding]:
     """A tf.function that is traced again and again, and why."""
     steps = evidence.steps
@@ -211,6 +226,7 @@ def python_function_in_step(evidence: Evidence) -> Iterator[Finding]:
 
 RULES: Final = (
     eager_step,
+    launch_bound,
     retracing,
     xla_recompilation,
     xla,
@@ -236,7 +252,7 @@ def _whole_step(evidence: Evidence, speedup: Estimate | None) -> Estimate | None
     """The speed-up of the whole step where only its own work gets faster, by Amdahl's law."""
     if speedup is None or not evidence.wall_s:
         return None
-    inside = sum(evidence.share(part) for part in ("compute", "dispatch", "host"))
+    inside = sum(evidence.share(part) for part in ("compute", "dispatch"))  # the modes leave the host's work out
 
     def whole(ratio: float) -> float:
         return 1.0 / max(1.0 - inside + inside / max(ratio, 1e-9), 1e-9)

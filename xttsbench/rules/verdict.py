@@ -25,7 +25,7 @@ def verdict(gathered: Gathered) -> Verdict:
     if not figures:
         return Verdict(
             bottleneck="inconclusive",
-            summary=f"Nothing could be concluded: {gathered.why_inconclusive}.",
+            summary=f"Nothing could be concluded: {_clause(gathered.why_inconclusive)}.",
             confidence=0.0,
             step_time_s=None,
             step_time_median_s=None,
@@ -52,7 +52,7 @@ def summary(gathered: Gathered) -> str:
     evidence = gathered.evidence
     name = evidence.bottleneck
     if name == "inconclusive":
-        return f"No bottleneck can be named: {gathered.why_inconclusive}."
+        return f"No bottleneck can be named: {_clause(gathered.why_inconclusive)}."
     if name == "input":
         return _input(evidence)
     if name == "compute" and evidence.emulated:
@@ -60,6 +60,10 @@ def summary(gathered: Gathered) -> str:
     return _SENTENCES[name].format(
         share=f"{evidence.share(name):.0%}", compute=f"{evidence.share('compute'):.0%}", detail=_detail(evidence, name)
     )
+
+
+def _clause(reason: str | None) -> str:
+    return (reason or "nothing was measured").rstrip(". ")
 
 
 def _input(evidence: Evidence) -> str:

@@ -22,6 +22,8 @@ from xttsbench.step.xla_metrics import XlaMetrics
 
 COUNTERS: Final = ("calls", "calls_ns", "traces", "trace_ns", "syncs", "sync_ns", "gc_ns", "xla_compiles", "xla_ns")
 
+MANY_CALLS: Final = 10
+"""A step of so many calls is dispatched from Python anyway; its calls are counted in a segment of its own."""
 _POLL_ABOVE_NS: Final = 15_000_000
 """A step this much slower than the fastest so far may have compiled: only then are XLA's counters read."""
 _POLLS: Final = 400
@@ -47,6 +49,8 @@ class Watch:
         self._polls = 0
         self._seen: dict[tuple[str, int], list[tuple[int, str]]] = {}
         self._undo: list[Callable[[], None]] = []
+        self._leave_calls: Callable[[], None] | None = None
+        self._calls_before = 0
 
     def counters(self) -> tuple[int, ...]:
         """Cumulative counters, in the order of :data:`COUNTERS`."""
@@ -54,6 +58,10 @@ class Watch:
 
     def step_ended(self, step_ns: int) -> bool:
         """Read XLA's counters if the step was slow enough to have compiled something; whether it did so."""
+        calls = self._counts[0]
+        if calls - self._calls_before >= MANY_CALLS:
+            self.leave_calls()
+        self._calls_before = calls
         if self._fastest_ns is None or step_ns < self._fastest_ns:
             self._fastest_ns = step_ns
             return False
@@ -69,8 +77,20 @@ class Watch:
             found = self.xla.read()
             self._counts[7], self._counts[8] = found.compiles, found.compile_ns
 
+    def watch_calls(self) -> None:
+        """Count and time calls of tf.functions, also where a step of many calls has ended that."""
+        if self._leave_calls is None:
+            self._leave_calls = self._patched(polymorphic_function.Function, "__call__", self._around_call)
+
+    def leave_calls(self) -> None:
+        """Stop counting calls: some microseconds each would be too much for a step that makes many."""
+        if self._leave_calls is not None:
+            self._leave_calls()
+            self._leave_calls = None
+
     def __enter__(self) -> Watch:
-        self._patch(polymorphic_function.Function, "__call__", self._around_call)
+        self.watch_calls()
+        self._undo.append(self.leave_calls)
         self._patch(tracing_compilation, "_create_concrete_function", self._around_trace)
         self._patch(ops._EagerTensorBase, "_numpy", self._around_sync)
         gc.callbacks.append(self._on_gc)
@@ -82,9 +102,14 @@ class Watch:
             self._undo.pop()()
 
     def _patch(self, owner: Any, name: str, around: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+        self._undo.append(self._patched(owner, name, around))
+
+    def _patched(
+        self, owner: Any, name: str, around: Callable[[Callable[..., Any]], Callable[..., Any]]
+    ) -> Callable[[], None]:
         original = getattr(owner, name)
         setattr(owner, name, functools.wraps(original)(around(original)))
-        self._undo.append(lambda: setattr(owner, name, original))
+        return lambda: setattr(owner, name, original)
 
     def _around_call(self, original: Callable[..., Any]) -> Callable[..., Any]:
         counts, clock = self._counts, time.perf_counter_ns

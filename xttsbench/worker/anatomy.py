@@ -45,6 +45,7 @@ class OpCounter:
 
 def read_anatomy(bench: Bench, step: Step, batches: list[Any], window_s: float) -> Anatomy:
     """Run the step for ``window_s`` seconds (two steps at least) and say where its time went."""
+    bench.watch.watch_calls()
     source, steps, calls_before = CachedBatches(batches), 0, bench.watch.counters()[0]
     began = time.perf_counter()
     with OpCounter() as ops, StackSampler() as sampler:

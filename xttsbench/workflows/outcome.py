@@ -41,7 +41,10 @@ def judge(report: Report, trials: Sequence[TrialRecord]) -> tuple[int, str | Non
     measured = report.verdict.step_time_s is not None
     if first is None or not measured:
         cause = (first.cause if first else None) or "no step ended"
-        return NOTHING, f"Nothing was measured: {cause}. Check that the dataset yields batches and the step returns."
+        return (
+            NOTHING,
+            f"Nothing was measured: {cause.rstrip('. ')}. Check that the dataset yields batches and the step returns.",
+        )
     bad = next((finding for finding in report.findings if finding.rule == "nan-batch"), None)
     if bad is not None:
         return (

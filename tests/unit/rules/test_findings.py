@@ -81,10 +81,13 @@ def test_nothing_is_limiting_where_the_step_loses_to_nothing(evidence, build, ru
     assert not [found for found in rule(ugly(evidence, build, bottleneck)) if found.limiting]
 
 
+_CAUSES = ("compute", "input", "compile", "host", "contention", "transfer")
+
+
 def test_all_that_is_planted_is_seen(evidence, build) -> None:
     """Else the test above would show nothing."""
     seen = set()
-    for bottleneck, given_mode in itertools.product(("compute", "input", "compile", "host"), ("graph", "xla")):
+    for bottleneck, given_mode in itertools.product(_CAUSES, ("graph", "xla")):
         seen |= {found.rule for found in findings.find(ugly(evidence, build, bottleneck, given_mode=given_mode))}
     assert seen == {
         "python-function",
@@ -107,18 +110,29 @@ def test_all_that_is_planted_is_seen(evidence, build) -> None:
         "length-variance",
         "gpu-invisible",
         "cpu-quota",
+        "input-bound",
+        "core-contention",
+        "device-copies",
     }
 
 
 @pytest.mark.parametrize("bottleneck", ["input", "dispatch", "compile", "host", "transfer", "contention"])
 def test_what_is_limiting_has_to_do_with_the_bottleneck(evidence, build, bottleneck: str) -> None:
     allowed = {
-        "input": {"python-function", "sequential-map", "no-prefetch", "thread-pool", "oscillation", "stragglers"},
+        "input": {
+            "input-bound",
+            "python-function",
+            "sequential-map",
+            "no-prefetch",
+            "thread-pool",
+            "oscillation",
+            "stragglers",
+        },
         "dispatch": {"eager-step"},
         "compile": {"retracing", "xla-recompilation", "dynamic-shape"},
         "host": {"host-stall", "host-sync"},
-        "transfer": set(),
-        "contention": {"cpu-quota"},
+        "transfer": {"device-copies"},
+        "contention": {"cpu-quota", "core-contention"},
     }
     limiting = {found.rule for found in findings.find(ugly(evidence, build, bottleneck)) if found.limiting}
     assert limiting == allowed[bottleneck]
@@ -127,7 +141,20 @@ def test_what_is_limiting_has_to_do_with_the_bottleneck(evidence, build, bottlen
 def test_nothing_known_gives_nothing(evidence) -> None:
     found = {finding.rule for finding in findings.find(evidence("compute", environment={}))}
     assert found == set()
-    assert {finding.rule for finding in findings.find(evidence("input", environment={}))} == set()
+    assert {finding.rule for finding in findings.find(evidence("input", environment={}))} == {"input-bound"}
+
+
+@pytest.mark.parametrize("bottleneck", ["input", "dispatch", "transfer", "contention"])
+def test_no_cause_is_without_a_limiting_finding(evidence, bottleneck: str) -> None:
+    found = findings.find(evidence(bottleneck, facts=StepFacts(has_step=True), environment={}))
+    assert any(finding.limiting for finding in found)
+
+
+def test_a_short_compiled_step_is_bound_by_its_launches_and_an_eager_one_is_not(evidence) -> None:
+    short = findings.find(evidence("dispatch", facts=StepFacts(has_step=True, handoff_s=1e-4)))
+    assert [finding.rule for finding in short if finding.limiting] == ["launch-bound"]
+    eager = findings.find(evidence("dispatch", facts=StepFacts(has_step=True, eager=True, handoff_s=1e-4)))
+    assert "launch-bound" not in {finding.rule for finding in eager}
 
 
 def test_every_finding_of_every_rule_is_complete(evidence, build) -> None:

@@ -163,7 +163,7 @@ def test_the_parts_add_up_to_the_step(runs, name: str) -> None:
         ("retracing", "compile", "retracing"),
         ("computing", "compute", None),
         ("emulated", "compute", None),
-        ("bare", "input", None),
+        ("bare", "input", "input-bound"),
         ("few", "inconclusive", None),
         ("raised", "inconclusive", None),
     ],
