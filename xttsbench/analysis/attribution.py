@@ -90,17 +90,18 @@ def attribute(means: Means, facts: StepFacts) -> dict[str, FloatArray]:
     waited, worked = means.wait_s - floor, np.maximum(means.step_s - _compile(means, facts), 0.0)
     host = _host(means, facts, worked)
     inflated, delayed = _contention(means, facts, waited, worked, host)
+    paced = _paced_by_input(means, inflated + delayed)
     left = worked - host - inflated
     dispatch = np.clip(_dispatch(means, facts, host), 0.0, np.maximum(left - means.emulated_s, 0.0))
     transfer = np.clip(facts.transfer_s, 0.0, np.maximum(left - dispatch - means.emulated_s, 0.0))
     return parts | {
-        "input": waited - delayed,
+        "input": waited - delayed + paced,
         "dispatch": dispatch + floor,
         "compute": left - dispatch - transfer,
         "compile": means.step_s - worked,
         "host": host,
         "transfer": transfer,
-        "contention": inflated + delayed,
+        "contention": inflated + delayed - paced,
     }
 
 
@@ -153,6 +154,17 @@ def _contention(
     if facts.input_cpu_s is not None:
         delayed = np.minimum(delayed, facts.input_cpu_s - inflated)  # an input that sleeps is late for itself
     return inflated, delayed
+
+
+def _paced_by_input(means: Means, contention: FloatArray) -> FloatArray:
+    """The part of what looks like contention that is the input's: without any, the slower of the two sets the pace.
+
+    A step that runs slowly while it would have to wait for the next batch anyway loses nothing by that.
+    """
+    if means.input_alone_s is None or means.alone_s is None:
+        return np.zeros_like(contention)
+    lost = np.maximum(means.wall_s - np.maximum(means.input_alone_s, means.alone_s), 0.0)
+    return np.where(means.input_alone_s > means.alone_s, np.maximum(contention - lost, 0.0), 0.0)
 
 
 def _dispatch(means: Means, facts: StepFacts, host: FloatArray) -> FloatArray:

@@ -63,7 +63,7 @@ class TrialSpec(Record):
     """Steps to measure at most in each segment."""
     window_s: float = Field(6.0, gt=0)
     """Seconds at most for the main segment; the others take a share of it."""
-    min_steps: int = Field(4, ge=1)
+    min_steps: int = Field(3, ge=1)
     """Steps to measure even where the window is over."""
     reverse: bool = False
     """Second order of a pair of segments (step alone first), so that drift cancels over blocks."""

@@ -22,7 +22,7 @@ from xttsbench.rules.compared import compiled_gain, fixes, input_alone, modes, s
 from xttsbench.rules.evidence import Evidence
 from xttsbench.rules.facts import given_mode, step_facts
 
-MIN_STEPS: Final = 3
+MIN_STEPS: Final = 2
 MIN_BATCHES: Final = 5
 """A dataset that ends after fewer is begun again so often that its starts are what is measured."""
 CONFIDENT: Final = 0.50

@@ -44,12 +44,12 @@ class OpCounter:
 
 
 def read_anatomy(bench: Bench, step: Step, batches: list[Any], window_s: float) -> Anatomy:
-    """Run the step for ``window_s`` seconds (two steps at least) and say where its time went."""
+    """Run the step for ``window_s`` seconds (one step at least) and say where its time went."""
     bench.watch.watch_calls()
     source, steps, calls_before = CachedBatches(batches), 0, bench.watch.counters()[0]
     began = time.perf_counter()
     with OpCounter() as ops, StackSampler() as sampler:
-        while steps < 2 or (time.perf_counter() - began < window_s and steps < 3000):
+        while steps < 1 or (time.perf_counter() - began < window_s and steps < 3000):
             batch = source.next()
             sampler.step = steps
             call_step(bench, step, batch)

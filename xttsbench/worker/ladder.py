@@ -101,7 +101,7 @@ def _step_only(spec: TrialSpec, step: Step, bench: Bench, batches: list[Any]) ->
         bench.channel.phase("step_only")
         recorder = Recorder(bench.channel, "step_only")
         recorder.warmup(1)
-        limit = Limit(spec.steps, spec.window_s * _STEP_ONLY, spec.min_steps, fair_s=1.0)
+        limit = Limit(spec.steps, spec.window_s * _STEP_ONLY, 2, fair_s=1.0)
         bench.run("step_only", CachedBatches(batches), step, limit, recorder=recorder)
 
     return run

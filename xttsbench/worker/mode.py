@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator
 
 from xttsbench.errors import TargetError
@@ -25,23 +26,30 @@ def run_mode(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) -
     mode: Mode = spec.rung if spec.rung in ("eager", "graph", "xla") else "graph"
     batches = first_batches(loaded)[:_KEEP]
     given, other = Recorder(bench.channel, "step_only"), Recorder(bench.channel, mode)
-    half = Limit(max(spec.steps // 2, 1), spec.window_s / 2, max(spec.min_steps // 2, 2), fair_s=0.5)
+    half = Limit(max(spec.steps // 2, 1), spec.window_s / 2, 1, fair_s=0.5)
 
-    def measure(which: Step, recorder: Recorder, name: str) -> None:
+    def measure(which: Step, recorder: Recorder, name: str) -> float:
         bench.channel.phase(name)
+        began = time.perf_counter()
         bench.run(name, CachedBatches(batches), which, half, recorder=recorder)
+        return time.perf_counter() - began
 
+    took_s = 0.0
     if mode != "eager":  # switching to eager changes the whole process, the step as given with it
+        began = time.perf_counter()
         for batch in batches:
             step(batch)
-        measure(step, given, "step_only")
+            bench.channel.phase("warm_up")
+            if time.perf_counter() - began > spec.window_s:  # shapes that are not warm yet count as compilation
+                break
+        took_s = measure(step, given, "step_only")
     bench.channel.phase(f"compiling {mode}")
     with _answered(bench) if mode != "eager" else contextlib.nullcontext():
         changed = in_mode(step, mode)
-        bench.run("warm_up", CachedBatches(batches), changed, Limit(len(batches), 60.0, len(batches), fair_s=0.0))
+        bench.run("warm_up", CachedBatches(batches), changed, Limit(len(batches), 60.0, 1, fair_s=0.0))
         measure(changed, other, mode)
         measure(changed, other, mode)
-    if mode != "eager":
+    if mode != "eager" and took_s < 2 * spec.window_s:  # one look at a step of many seconds has to do
         measure(step, given, "step_only")
 
 

@@ -152,6 +152,9 @@ def _climb(
                 helper, record = None, _never_begun(spec, "killed", str(error))
             trials.append(record)
             journal.append(directory, record)
+            if len(trials) == 1 and record.duration_s > 0.5 * verdict_s:
+                # Steps of many seconds: no verdict by the usual time, so the whole budget serves to reach one.
+                verdict_s = max(verdict_s, request.budget_s - _REPORT_S)
             progress.done(spec.trial_id, record.status, record.duration_s)
             if record.status == "interrupted":
                 break

@@ -372,3 +372,21 @@ def test_resamples_are_told_apart_one_by_one() -> None:
 
     two = Means(of(0.03, 0.03), of(0.02, 0.001), of(0.01, 0.029), of(0, 0), of(0, 0), of(0, 0))
     assert verdicts(attribute(two, STEP), two.wall_s).tolist() == ["input", "compute"]
+
+
+def test_a_step_slowed_down_by_an_input_that_sets_the_pace_is_not_contention() -> None:
+    """The input alone takes 24 ms, the step 3: beside each other the step takes 17, and the wait shrinks by as much."""
+    means = Means(
+        wall_s=np.array([0.025]),
+        wait_s=np.array([0.008]),
+        step_s=np.array([0.017]),
+        emulated_s=np.array([0.0]),
+        compile_s=np.array([0.0]),
+        outside_s=np.array([0.0]),
+        alone_s=np.array([0.003]),
+        input_alone_s=np.array([0.024]),
+    )
+    parts = attribute(means, StepFacts(has_step=True, holds_gil=True, cores_busy=0.6, input_cpu_s=0.024))
+    assert parts["contention"][0] == pytest.approx(0.001)
+    assert parts["input"][0] == pytest.approx(0.008 + 0.014 - 0.001)
+    assert sum(part[0] for part in parts.values()) == pytest.approx(0.025)

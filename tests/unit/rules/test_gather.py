@@ -170,9 +170,9 @@ def test_a_bare_dataset_before_an_emulated_accelerator_is_judged(build, wait: fl
 
 
 def test_too_few_steps_are_inconclusive(build) -> None:
-    found = told([build.ladder(wait=0.05, step=0.01, steps=2)])
-    assert found.why_inconclusive == "only 2 step(s) were measured after the warm-up"
-    assert told([build.ladder(wait=0.05, step=0.01, steps=3)]).evidence.bottleneck == "input"
+    found = told([build.ladder(wait=0.05, step=0.01, steps=1)])
+    assert found.why_inconclusive == "only 1 step(s) were measured after the warm-up"
+    assert told([build.ladder(wait=0.05, step=0.01, steps=2)]).evidence.bottleneck == "input"
 
 
 def test_processes_that_disagree_are_inconclusive_however_many_steps(build) -> None:

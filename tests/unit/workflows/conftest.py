@@ -123,7 +123,7 @@ def bare(build) -> Run:
 
 
 def few(build) -> Run:
-    return Run(plan(steps=2), ENVIRONMENT, (build.ladder(steps=2),))
+    return Run(plan(steps=1), ENVIRONMENT, (build.ladder(steps=1),))
 
 
 def raised(build) -> Run:

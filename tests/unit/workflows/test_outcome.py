@@ -15,7 +15,7 @@ from xttsbench.workflows.outcome import judge
         ("computing", 0, None),
         ("emulated", 0, None),
         ("bare", 0, None),
-        ("few", 3, "No bottleneck can be named: only 2 step(s) were measured after the warm-up."),
+        ("few", 3, "No bottleneck can be named: only 1 step(s) were measured after the warm-up."),
         ("killed", 3, "No bottleneck can be named: the trial ended early (killed by SIGKILL)."),
         ("empty", 4, "Nothing was measured: the dataset yields no batch. Check that"),
         ("nothing", 4, "Nothing was measured: no step ended. Check that"),
