@@ -343,6 +343,12 @@ def test_markup_escapes_and_newlines_of_a_name_stay_text(diagnose, tmp_path):
     assert result.report["target"]["name"] == f"{path}:good_dataset"
 
 
+# A test run that was started in the background of a shell has Ctrl-C ignored, and would pass that on.
+WITH_CTRL_C = (
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from xttsbench.cli import main; main()"
+)
+
+
 @pytest.fixture
 def command(tmp_path):
     """``command(*arguments)``: the command in processes of its own, in a session that the test can end."""
@@ -350,7 +356,7 @@ def command(tmp_path):
 
     def start(*arguments):
         process = subprocess.Popen(
-            [sys.executable, "-m", "xttsbench", *arguments],
+            [sys.executable, "-c", WITH_CTRL_C, *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

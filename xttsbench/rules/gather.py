@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
 
-from xttsbench.analysis.attribution import AVOIDABLE, PARTS, THRESHOLD, Means, attribute, verdicts
+from xttsbench.analysis.attribution import PARTS, Means, attribute
 from xttsbench.analysis.oscillation import oscillation
 from xttsbench.analysis.pooling import Columns, Pooled, Statistic, interval_of, mean_of, pool
 from xttsbench.analysis.readings import gpu_busy
@@ -21,12 +20,7 @@ from xttsbench.records.trial import TrialRecord
 from xttsbench.rules.compared import compiled_gain, fixes, input_alone, modes, step_alone
 from xttsbench.rules.evidence import Evidence
 from xttsbench.rules.facts import given_mode, step_facts
-
-MIN_STEPS: Final = 2
-MIN_BATCHES: Final = 5
-"""A dataset that ends after fewer is begun again so often that its starts are what is measured."""
-CONFIDENT: Final = 0.50
-"""Below this share of the resamples no bottleneck is named."""
+from xttsbench.rules.settle import settle, why_inconclusive
 
 _NAMES: Final = ("wall_s", "wait_s", "step_s", "emulated_s", "compile_s", "outside_s")
 _STATISTICS: Final[dict[str, Statistic]] = {
@@ -92,14 +86,14 @@ def gather(trials: Sequence[TrialRecord], environment: Mapping[str, Any], *, see
     parts = attribute(_means(figures, alone, gain, without_step, resampled=False), facts)
     cloud = attribute(_means(figures, alone, gain, without_step, resampled=True), facts)
     wall = figures["wall_s"]
-    bottleneck, confidence, runner_up = _settle(base, parts, cloud, wall)
+    bottleneck, confidence, runner_up = settle(base, parts, cloud, wall)
     single = [pool([_columns(steps)], _STATISTICS, rng) for steps in series] if len(series) > 1 else []
     each = [attribute(_means(one, alone, gain, without_step, resampled=False), facts) for one in single]
     shares = [
         {name: float(part[name][0]) / one["wall_s"].value for name in PARTS}
         for part, one in zip(each, single, strict=True)
     ]
-    why = _why_inconclusive(records, series, bottleneck, confidence, runner_up, shares)
+    why = why_inconclusive(records, series, bottleneck, confidence, runner_up, shares)
 
     vector, unmeasured = oscillation(series[0].wall_s)
     explanation = explain(series[0].wall_s - series[0].compile_s, series[0].batch_elements)
@@ -189,58 +183,6 @@ def _means(
     )
 
 
-def _settle(
-    base: Evidence, parts: Mapping[str, Any], cloud: Mapping[str, Any], wall: Pooled
-) -> tuple[str, float, str | None]:
-    """The bottleneck, the share of the resamples that agree, and what the others say most."""
-    if not base.has_step and not base.emulated:
-        return "input", 1.0, None  # a bare dataset has nothing else to wait for
-    bottleneck = str(verdicts(dict(parts), np.array([wall.value]))[0])
-    names, counts = np.unique(verdicts(dict(cloud), wall.resamples), return_counts=True)
-    votes = {str(name): int(count) for name, count in zip(names, counts, strict=True)}
-    agreeing = votes.pop(bottleneck, 0)
-    runner_up = max(votes, key=lambda name: votes[name]) if votes else None
-    return bottleneck, agreeing / len(wall.resamples), runner_up
-
-
-def _why_inconclusive(
-    records: Sequence[TrialRecord],
-    series: Sequence[Steps],
-    bottleneck: str,
-    confidence: float,
-    runner_up: str | None,
-    shares: Sequence[Mapping[str, float]],
-) -> str | None:
-    steps = sum(len(one) for one in series)
-    if steps < MIN_STEPS:
-        return f"only {steps} step(s) were measured after the warm-up"
-    batches = min(_batches_per_epoch(one) for one in series)
-    if batches < MIN_BATCHES:
-        return (
-            f"the dataset ends after {max(round(batches), 1)} batch(es), so starting it over is most of what was "
-            f"measured; give it {MIN_BATCHES} at least, or .repeat()"
-        )
-    failed = next((trial for trial in records if trial.status != "ok"), None)
-    if failed is not None and len(records) == 1:
-        return f"the trial ended early ({failed.cause})"
-    against = next((number for number, share in enumerate(shares, start=1) if not _agrees(share, bottleneck)), None)
-    if against is not None:
-        found = ", ".join(_largest(share) for share in shares)
-        return f"fresh processes of the same target disagree ({found}): something differs from process to process"
-    if confidence < CONFIDENT:
-        return (
-            f"resamples of the same steps disagree ({bottleneck} in {confidence:.0%} of them, {runner_up} next): "
-            "measure longer (--steps) or on a quieter machine"
-        )
-    return None
-
-
-def _batches_per_epoch(steps: Steps) -> float:
-    """Mean number of batches before the dataset ended; infinite where it never did."""
-    epochs = int(steps.epoch.max() - steps.epoch.min()) if len(steps) else 0
-    return len(steps) / epochs if epochs else math.inf
-
-
 def _period_is_of_length(steps: Steps, explanation: Explanation) -> bool:
     """Whether the steps, as they would be if all batches had one length, have no period any more."""
     length = explanation.length
@@ -252,18 +194,6 @@ def _period_is_of_length(steps: Steps, explanation: Explanation) -> bool:
     periodic_share = left.variance_share or 0.0 if left.period_steps is not None else 0.0
     # What is still periodic, as a share of the variance that there was
     return periodic_share * float(adjusted.var()) < 0.1 * float(steps.wall_s.var())
-
-
-def _agrees(shares: Mapping[str, float], bottleneck: str) -> bool:
-    """Whether one process alone is compatible with the verdict of all, with half the threshold as the margin."""
-    if bottleneck == "compute":
-        return max(shares[name] for name in AVOIDABLE) < 1.5 * THRESHOLD
-    return shares[bottleneck] >= 0.5 * THRESHOLD
-
-
-def _largest(shares: Mapping[str, float]) -> str:
-    name = max(AVOIDABLE, key=lambda part: shares[part])
-    return f"{name} {shares[name]:.0%}"
 
 
 def _ceilings(parts: Mapping[str, Any], cloud: Mapping[str, Any], wall: Pooled) -> dict[str, Estimate]:

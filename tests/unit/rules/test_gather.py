@@ -5,7 +5,8 @@ import pytest
 
 from xttsbench.analysis.attribution import PARTS
 from xttsbench.records.pipeline import Pipeline, PythonFunction
-from xttsbench.rules.gather import CONFIDENT, Gathered, gather
+from xttsbench.rules.gather import Gathered, gather
+from xttsbench.rules.settle import CONFIDENT
 
 MACHINE = {"cpu": {"allowed_cpus": 2.0}}
 

@@ -5,6 +5,7 @@ import pytest
 from xttsbench.records.base import Location
 from xttsbench.records.pipeline import Pipeline, PipelineOp, PythonFunction
 from xttsbench.records.trial import Batches, Trace
+from xttsbench.rules import batches as batch_rules
 from xttsbench.rules import pipeline as rules
 from xttsbench.rules.evidence import Compared
 
@@ -186,7 +187,9 @@ def batches(**fields) -> Batches:
 
 @pytest.mark.parametrize(("share", "severity"), [(0.29, None), (0.3, "info"), (0.5, "warning"), (None, None)])
 def test_padding(evidence, share, severity) -> None:
-    found = list(rules.padding_waste(evidence("input", batches=batches(padding_share=share, padding_component="mel"))))
+    found = list(
+        batch_rules.padding_waste(evidence("input", batches=batches(padding_share=share, padding_component="mel")))
+    )
     assert [f.severity for f in found] == ([severity] if severity else [])
     if found:
         assert found[0].evidence["padding_efficiency"] == pytest.approx(1 - share)
@@ -204,26 +207,26 @@ def shapes_and_steps(build, **columns):
 
 
 def test_shapes_that_trace_or_compile_the_step_again(evidence, build) -> None:
-    found = only(rules.dynamic_shape, evidence("compile", **shapes_and_steps(build)))
+    found = only(batch_rules.dynamic_shape, evidence("compile", **shapes_and_steps(build)))
     assert (found.limiting, found.severity) == (True, "warning")
     assert found.evidence["shapes"] == 3
     assert found.evidence["traces_by_shape"] == 1
     xla = shapes_and_steps(build, traces=0, xla_compiles=[0, 1] * 5) | {"traces": ()}
-    assert only(rules.dynamic_shape, evidence("compile", **xla)).evidence["xla_compiles_in_steady_state"] == 5
+    assert only(batch_rules.dynamic_shape, evidence("compile", **xla)).evidence["xla_compiles_in_steady_state"] == 5
 
 
 def test_many_shapes_that_cost_nothing_are_none_of_its_business(evidence, build) -> None:
     facts = shapes_and_steps(build)
-    assert silent(rules.dynamic_shape, evidence("compute", **facts)), "no time goes into compilation"
-    assert silent(rules.dynamic_shape, evidence("compile", **facts, has_step=False))
-    assert silent(rules.dynamic_shape, evidence("compile", **(facts | {"batches": batches(shapes=("a", "b"))})))
-    assert silent(rules.dynamic_shape, evidence("compile", **(facts | {"traces": ()})))
-    assert silent(rules.dynamic_shape, evidence("compile"))
+    assert silent(batch_rules.dynamic_shape, evidence("compute", **facts)), "no time goes into compilation"
+    assert silent(batch_rules.dynamic_shape, evidence("compile", **facts, has_step=False))
+    assert silent(batch_rules.dynamic_shape, evidence("compile", **(facts | {"batches": batches(shapes=("a", "b"))})))
+    assert silent(batch_rules.dynamic_shape, evidence("compile", **(facts | {"traces": ()})))
+    assert silent(batch_rules.dynamic_shape, evidence("compile"))
 
 
 def test_nan_in_the_batches(evidence) -> None:
-    found = only(rules.nan_batch, evidence("compute", batches=batches(nonfinite=("mel", "text"))))
+    found = only(batch_rules.nan_batch, evidence("compute", batches=batches(nonfinite=("mel", "text"))))
     assert (found.severity, found.limiting) == ("critical", False)
     assert "(mel, text)" in found.title
-    assert silent(rules.nan_batch, evidence("compute", batches=batches()))
-    assert silent(rules.nan_batch, evidence("compute"))
+    assert silent(batch_rules.nan_batch, evidence("compute", batches=batches()))
+    assert silent(batch_rules.nan_batch, evidence("compute"))
