@@ -429,6 +429,7 @@ def test_ctrl_c_before_the_first_trial(command, tmp_path):
     assert [trial.status for trial in journal.read(out)] == ["interrupted"]
 
 
+@pytest.mark.slow
 def test_a_helper_that_dies_is_replaced_and_nothing_is_lost(command, tmp_path):
     out = tmp_path / "run"
     process = command("diagnose", f"{BAD}:good", "--out", str(out), "--budget", "60")

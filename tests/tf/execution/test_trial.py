@@ -145,7 +145,7 @@ def test_a_trial_killed_from_outside_keeps_its_samples(trial):
     record = trial("never_ends", window_s=100.0, steps=5000, monitor=monitor)
     assert record.status == "killed"
     assert "SIGKILL" in record.cause
-    assert "memory" in record.cause
+    assert "memory" not in record.cause  # it held little of it
     assert rows(record) > 20
     assert record.readings.host.rss_bytes
 
