@@ -58,7 +58,7 @@ def difference_us(calls: int, pairs: int, bench: Bench) -> float:
     """
     step, source = step_of(calls), CachedBatches([tf.zeros([4, 4])] * 4)
     step(source.next())
-    steps = max(STEPS // calls, 40)
+    steps = max(STEPS // calls, 12)
 
     def watched_ns() -> int:
         with Watch(bench.watch.xla) as watch:
