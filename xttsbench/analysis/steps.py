@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from xttsbench.analysis.steady_state import SteadyState, steady_state
-from xttsbench.records.trial import Segment
+from xttsbench.records.trial import Segment, TrialRecord
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -108,6 +108,12 @@ def steps_of(segment: Segment) -> Steps:
         shape_id=column("shape_id"),
         epoch=column("epoch"),
     )
+
+
+def measured(trial: TrialRecord, name: str) -> Steps | None:
+    """The steps of a trial's segment after its known warm-up, or ``None`` where there is none."""
+    segment = trial.segment(name)
+    return steps_of(segment) if segment is not None and segment.steps > segment.warmup_steps else None
 
 
 def steady(steps: Steps) -> tuple[Steps, SteadyState]:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from xttsbench.analysis.attribution import StepFacts
 from xttsbench.analysis.pooling import Columns, Pooled, interval_of, mean_of, pool
-from xttsbench.analysis.steps import Steps, steady, steps_of
+from xttsbench.analysis.steps import measured, steady, steps_of
 from xttsbench.records.base import Estimate
 from xttsbench.records.trial import TrialRecord
 from xttsbench.rules.evidence import Compared
@@ -23,10 +23,9 @@ FETCHES_REMOVED: Final = "host reads removed"
 
 def _step_times(trial: TrialRecord, segment_name: str, *, compiling: bool = False) -> Columns | None:
     """Step times of a segment on cached batches, without compilation unless asked for; ``None`` if there are none."""
-    segment = trial.segment(segment_name)
-    if segment is None or segment.steps <= segment.warmup_steps:
+    steps = measured(trial, segment_name)
+    if steps is None:
         return None
-    steps = steps_of(segment)
     return {"wall_s": steps.step_s if compiling else steps.working_s}
 
 
@@ -39,9 +38,8 @@ def input_alone(trials: Sequence[TrialRecord], rng: np.random.Generator) -> tupl
     """Without a step: the mean time for a batch, and the mean processor time of the threads behind it."""
     found = []
     for trial in trials:
-        segment = trial.segment("input_only") if trial.spec.rung == "input" else None
-        if segment is not None and segment.steps > segment.warmup_steps:
-            steps = steady(steps_of(segment))[0]
+        if trial.spec.rung == "input" and (rows := measured(trial, "input_only")) is not None:
+            steps = steady(rows)[0]
             found.append({"wall_s": steps.wall_s, "cpu_s": np.maximum(steps.cpu_s - steps.main_cpu_s, 0.0)})
     if not found:
         return None
@@ -83,7 +81,7 @@ def modes(
         given = beside or [
             c for trial in ladder if (c := _own_work(trial, "step_only", facts, with_host=with_host)) is not None
         ]
-        changed = [c for trial in own if (c := _own_work(trial, mode, facts, with_host=True)) is not None]
+        changed = [c for trial in own if (c := _step_times(trial, mode)) is not None]
         before, after = _mean(given, rng), _mean(changed, rng)
         last, warm_up = own[-1], own[-1].segment("warm_up")
         found[mode] = Compared(
@@ -101,12 +99,9 @@ def modes(
 
 def _own_work(trial: TrialRecord, segment_name: str, facts: StepFacts, *, with_host: bool) -> Columns | None:
     """Step times of a segment without compilation, and without the host's own work unless asked for."""
-    segment = trial.segment(segment_name)
-    if segment is None or segment.steps <= segment.warmup_steps:
-        return None
-    steps = steps_of(segment)
-    if with_host:
-        return {"wall_s": steps.working_s}
+    steps = measured(trial, segment_name)
+    if steps is None or with_host:
+        return _step_times(trial, segment_name)
     base = steps.working_s - steps.emulated_s if facts.eager else np.minimum(steps.outside_s, steps.working_s)
     return {"wall_s": steps.working_s - facts.host_share * base}
 
@@ -123,7 +118,7 @@ def fixes(trials: Sequence[TrialRecord], as_is: Pooled, rng: np.random.Generator
             by_name.setdefault(trial.spec.fix, []).append(trial)
     found = {}
     for name, own in by_name.items():
-        walls = [{"wall_s": steps.wall_s} for trial in own if (steps := _steady_as_is(trial)) is not None]
+        walls = [{"wall_s": steady(rows)[0].wall_s} for trial in own if (rows := measured(trial, "as_is")) is not None]
         changed = _mean(walls, rng)
         found[name] = Compared(
             name=name,
@@ -134,13 +129,6 @@ def fixes(trials: Sequence[TrialRecord], as_is: Pooled, rng: np.random.Generator
             processes=len(walls),
         )
     return found
-
-
-def _steady_as_is(trial: TrialRecord) -> Steps | None:
-    segment = trial.segment("as_is")
-    if segment is None or segment.steps <= segment.warmup_steps:
-        return None
-    return steady(steps_of(segment))[0]
 
 
 def _ratio(given: Pooled | None, changed: Pooled | None) -> Estimate | None:

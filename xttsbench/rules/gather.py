@@ -12,8 +12,7 @@ from xttsbench.analysis.attribution import PARTS, Means, attribute
 from xttsbench.analysis.oscillation import oscillation
 from xttsbench.analysis.pooling import Columns, Pooled, Statistic, interval_of, mean_of, pool
 from xttsbench.analysis.readings import gpu_busy
-from xttsbench.analysis.steady_state import SteadyState
-from xttsbench.analysis.steps import Steps, steady, steps_of
+from xttsbench.analysis.steps import Steps, measured, steady
 from xttsbench.analysis.variance import Explanation, explain
 from xttsbench.records.base import Estimate
 from xttsbench.records.trial import TrialRecord
@@ -64,11 +63,11 @@ def gather(trials: Sequence[TrialRecord], environment: Mapping[str, Any], *, see
     rng = np.random.default_rng(seed)
     ladder = [trial for trial in trials if trial.spec.rung == "ladder"]
     base = _known(trials, ladder, environment)
-    measured = [(trial, found) for trial in ladder if (found := _steady(trial)) is not None]
-    if not measured:
+    found = [(trial, steady(rows)) for trial in ladder if (rows := measured(trial, "as_is")) is not None]
+    if not found:
         cause = next((trial.cause for trial in ladder if trial.cause), "no step ended")
         return Gathered(base, why_inconclusive=cause)
-    records, series = [trial for trial, _ in measured], [steps for _, (steps, _) in measured]
+    records, series = [trial for trial, _ in found], [steps for _, (steps, _) in found]
 
     figures = pool([_columns(steps) for steps in series], _STATISTICS, rng)
     alone = step_alone(records, rng)
@@ -101,7 +100,7 @@ def gather(trials: Sequence[TrialRecord], environment: Mapping[str, Any], *, see
         base,
         ladder=records,
         steps=series[0],
-        steady=measured[0][1][1],
+        steady=found[0][1][1],
         bottleneck="inconclusive" if why else bottleneck,
         wall_s=wall.value,
         parts={name: float(parts[name][0]) for name in PARTS},
@@ -149,13 +148,6 @@ def _known(trials: Sequence[TrialRecord], ladder: Sequence[TrialRecord], environ
         pipeline=first("pipeline"),
         devices=first("devices"),
     )
-
-
-def _steady(trial: TrialRecord) -> tuple[Steps, SteadyState] | None:
-    segment = trial.segment("as_is")
-    if segment is None or segment.steps <= segment.warmup_steps:
-        return None
-    return steady(steps_of(segment))
 
 
 def _columns(steps: Steps) -> Columns:
