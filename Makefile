@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install diagnose test test-all check bench clean
+.PHONY: help install diagnose test test-all check schema bench clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
@@ -26,8 +26,10 @@ $(STAMP): pyproject.toml constraints.txt
 diagnose: install ## the main job on real input: why a training step takes as long as it does
 	@$(BIN)/xttsbench diagnose || { code=$$?; test $$code -eq 3; } # 3: measured, and inconclusive
 
-test: install ## unit, tf and e2e tests, 10 minutes at most on two cores
-	$(PYTEST) -m "not slow"
+test: install ## unit, tf and e2e tests, some twenty minutes on two cores
+	$(PYTEST) tests/unit tests/tf -m "not slow" --numprocesses 2 --dist loadfile
+	@mkdir -p .benchmarks
+	$(PYTEST) tests/e2e -m "not slow" --benchmark-enable --benchmark-json=.benchmarks/last.json # one at a time: they measure
 
 test-all: install ## every test, the slow ones too
 	$(PYTEST)
@@ -38,8 +40,11 @@ check: install ## lint, formatting, types, layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: install ## side-by-side comparisons with peers, each script of benchmarks/
-	@set -e; for script in $(sort $(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python $$script; done
+schema: install ## write the JSON Schema of scenarios for editors
+	$(BIN)/python -m xttsbench.scenario.schema scenarios/scenario.schema.json
+
+bench: install ## side-by-side comparisons with peers, each script and package of benchmarks/
+	@set -e; for script in $(sort $(wildcard benchmarks/*.py) $(patsubst %/__main__.py,%,$(wildcard benchmarks/*/__main__.py))); do echo "== $$script"; $(BIN)/python $$script; done
 
 clean: ## remove what building, linting and testing leave behind, but neither .venv nor reports
 	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks .import_linter_cache

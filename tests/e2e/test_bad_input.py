@@ -94,7 +94,7 @@ class Result:
 @pytest.fixture
 def diagnose(helper, monkeypatch, capfd, tmp_path):
     """``diagnose(target, *options)``: run the command in this process."""
-    monkeypatch.setattr("xttsbench.workflows.diagnose.Helper", lambda **_: Shared(helper[0]))
+    monkeypatch.setattr("xttsbench.workflows.session.Helper", lambda **_: Shared(helper[0]))
     monkeypatch.chdir(tmp_path)
 
     def run(target, *options):

@@ -13,11 +13,12 @@ import pytest
 pytestmark = pytest.mark.measured
 
 TARGETS = Path(__file__).parents[1] / "targets"
-BUDGET_S = 15
+BUDGET_S = 20
 
 
 def diagnose(target: str, out: Path, *options: str, budget_s: int = BUDGET_S) -> tuple[int, dict[str, Any]]:
     command = [sys.executable, "-m", "xttsbench", "diagnose", f"{TARGETS}/{target}", "--json", "--out", str(out)]
+    budget_s *= 2 if out.parent.name == "again" else 1  # a second try has more time: the machine may be a slow one
     done = subprocess.run(
         [*command, "--budget", str(budget_s), *options], capture_output=True, text=True, timeout=300, check=False
     )
@@ -52,7 +53,7 @@ def adds_up(report: dict[str, Any]) -> None:
 )
 def test_the_bottleneck_is_found(target: str, bottleneck: str, rules: set[str], tmp_path: Path) -> None:
     # Long steps that share the cores, and a period of ten steps, need longer windows than the others.
-    budget_s = 25 if bottleneck in ("contention", "host") else BUDGET_S
+    budget_s = 28 if bottleneck in ("contention", "host") else BUDGET_S
     code, report = diagnose(f"bottlenecks.py:{target}", tmp_path / "run", budget_s=budget_s)
     assert report["verdict"]["bottleneck"] == bottleneck, report["verdict"]["summary"]
     assert code == 0

@@ -18,6 +18,7 @@ TARGETS = Path(__file__).parents[1] / "targets"
 def findings(target: str, out: Path, budget_s: int, *options: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """The report, and its findings by rule."""
     command = [sys.executable, "-m", "xttsbench", "diagnose", f"{TARGETS}/faults.py:{target}", "--json"]
+    budget_s *= 2 if out.parent.name == "again" else 1  # a second try has more time: the machine may be a slow one
     done = subprocess.run(
         [*command, "--out", str(out), "--budget", str(budget_s), *options],
         capture_output=True,
@@ -31,7 +32,7 @@ def findings(target: str, out: Path, budget_s: int, *options: str) -> tuple[dict
 
 
 def test_a_pool_that_is_smaller_than_the_calls_that_wait(tmp_path: Path) -> None:
-    report, found = findings("waits_in_turn", tmp_path / "run", 20)
+    report, found = findings("waits_in_turn", tmp_path / "run", 28)
     assert report["verdict"]["bottleneck"] == "input"
     assert found["thread-pool"]["limiting"] is True
     # 32 sleeps at a time in place of 2; the ceiling is lower, since each batch still takes one sleep
@@ -40,14 +41,14 @@ def test_a_pool_that_is_smaller_than_the_calls_that_wait(tmp_path: Path) -> None
 
 
 def test_an_input_and_a_step_that_take_turns(tmp_path: Path) -> None:
-    report, found = findings("takes_turns", tmp_path / "run", 30)
+    report, found = findings("takes_turns", tmp_path / "run", 32)
     assert report["verdict"]["bottleneck"] == "input"
     # 20 ms and 20 ms in turn: at most twice as fast
     assert 1.3 < found["no-prefetch"]["predicted_speedup"]["estimate"] < 2.2
 
 
 def test_padding_prefetches_and_lengths(tmp_path: Path) -> None:
-    report, found = findings("long_and_short", tmp_path / "run", 25)
+    report, found = findings("long_and_short", tmp_path / "run", 30)
     # 15 rows of 8 beside one of 64 to 288
     assert found["padding-waste"]["evidence"]["padding_share"] == pytest.approx(0.88, abs=0.06)
     assert found["redundant-prefetch"]["evidence"]["prefetches"] == 4

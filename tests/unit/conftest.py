@@ -10,7 +10,8 @@ import pytest
 
 from xttsbench.analysis.steps import Steps, steps_of
 from xttsbench.records.base import Estimate
-from xttsbench.records.trial import COLUMNS, Anatomy, Segment, TrialRecord, TrialSpec
+from xttsbench.records.plan import Accelerator, Comparison, PlannedArm
+from xttsbench.records.trial import COLUMNS, Anatomy, Parity, Segment, TrialRecord, TrialSpec
 
 
 def estimate(value: float, spread: float = 0.02) -> Estimate:
@@ -43,8 +44,9 @@ def segment(name: str = "as_is", *, steps: int | None = None, warmup: int = 0, g
 
 
 def trial(rung: str = "ladder", *segments: Segment, number: int = 0, block: int = 0, **fields: Any) -> TrialRecord:
-    spec = {name: fields.pop(name) for name in ("fix", "emulated_ms", "kwargs", "target") if name in fields}
-    if rung in ("ladder", "input", "fix"):
+    told = ("fix", "emulated_ms", "kwargs", "target", "arm", "group", "others", "window_s")
+    spec = {name: fields.pop(name) for name in told if name in fields}
+    if rung in ("ladder", "input", "fix", "arm"):
         fields.setdefault("target_kind", "dataset+step")
     fields = {"status": "ok", "started_utc": "2026-01-02T03:04:05Z", "duration_s": 10.0, "setup_s": 0.5, **fields}
     return TrialRecord(
@@ -106,6 +108,103 @@ def ladder(
     )
 
 
+def comparison(
+    *names: str,
+    accelerators: tuple[Accelerator, ...] = (Accelerator(),),
+    blocks: int = 8,
+    again: bool = True,
+    configs: dict[str, dict[str, Any]] | None = None,
+    **fields: Any,
+) -> Comparison:
+    """Arms by name, the first the baseline, and the baseline again."""
+    roles = ["baseline", *["candidate"] * (len(names) - 1)]
+    arms = [
+        PlannedArm(id=name, role=role, config=(configs or {}).get(name, {}), kwargs=(configs or {}).get(name, {}))
+        for name, role in zip(names, roles, strict=True)
+    ]
+    if again:
+        arms.append(arms[0].model_copy(update={"id": f"{names[0]}:again", "role": "aa"}))
+    limits = {"steps": 240, "window_s": 5.0, "trial_s": 100.0, "stall_s": 20.0}
+    return Comparison(
+        **{"name": "loaders", "target": "data.py:make"} | limits | fields,
+        arms=tuple(arms),
+        accelerators=accelerators,
+        blocks=blocks,
+    )
+
+
+def emulated(ms: float = 10.0) -> Accelerator:
+    return Accelerator(kind="emulated", label=f"emulated accelerator, {ms:g} ms a step", step_times_ms=(ms,))
+
+
+def arm_trial(
+    arm: str,
+    wall: float = 0.02,
+    *,
+    block: int = 0,
+    steps: int = 60,
+    cv: float = 0.01,
+    process_sd: float = 0.0,
+    drift: float = 0.0,
+    emulated_ms: tuple[float, ...] = (),
+    has_step: bool | None = None,
+    seed: int = 0,
+    number: int = 0,
+    group: str = "loaders",
+    columns: dict[str, Any] | None = None,
+    **fields: Any,
+) -> TrialRecord:
+    """One trial of an arm with that mean step, simulated: noise of the steps, of the process, and of its block.
+
+    Without an emulated accelerator half of a step is the step's, with one what is beyond its wait is waiting.
+    """
+    rng = np.random.default_rng([seed, block, *arm.encode()])
+    shared = np.random.default_rng([seed, block]).normal() * drift
+    wall_s = noisy(wall * np.exp(process_sd * rng.standard_normal() + shared), steps, rng, cv)
+    has_step = not emulated_ms if has_step is None else has_step
+    busy = np.full(steps, emulated_ms[0] / 1e3) if emulated_ms else wall_s / 2 if has_step else np.zeros(steps)
+    told = {"emulated_s": busy} if emulated_ms else {}
+    as_is = segment(
+        "as_is", warmup=1, wait_s=np.maximum(wall_s - busy, 0), step_s=busy, wall_s=wall_s, **told, **(columns or {})
+    )
+    before = [segment("warm_up", step_s=[0.4, 0.05], traces=[1, 0], trace_s=[0.3, 0])] if has_step else []
+    target_kind = "dataset+step" if has_step else "dataset"
+    return trial(
+        "arm",
+        *before,
+        as_is,
+        number=number,
+        block=block,
+        arm=arm,
+        group=group,
+        emulated_ms=emulated_ms,
+        **{"target_kind": target_kind} | fields,
+    )
+
+
+def dead(arm: str, status: str = "killed", *, block: int = 0, emulated_ms: tuple[float, ...] = (), **fields: Any):
+    """A trial of an arm that did not end well."""
+    return trial(
+        "arm",
+        **{"block": block, "arm": arm, "group": "loaders", "emulated_ms": emulated_ms, "status": status}
+        | {"cause": "killed by SIGKILL in phase 'as_is'"}
+        | fields,
+    )
+
+
+def parity(*others: str, baseline: str = "a", status: str = "ok", found: Parity | None = None, **fields: Any):
+    """A trial of parity; ``found`` is what it says, by default that all are the same."""
+    told = found or Parity(batches=8, tolerance=1e-4, same=others)
+    return trial(
+        "parity",
+        arm=baseline,
+        group="loaders",
+        others={name: {} for name in others},
+        status=status,
+        **{"parity": told} | fields,
+    )
+
+
 def steps(**columns: Any) -> Steps:
     return steps_of(segment(**columns))
 
@@ -113,4 +212,5 @@ def steps(**columns: Any) -> Steps:
 @pytest.fixture(scope="session")
 def build() -> SimpleNamespace:
     builders = (estimate, segment, trial, compiled, eager, opaque, noisy, ladder, steps)
+    builders += (comparison, emulated, arm_trial, dead, parity)
     return SimpleNamespace(**{builder.__name__: builder for builder in builders})

@@ -43,9 +43,16 @@ class Steps:
     batch_elements: npt.NDArray[np.int64]
     shape_id: npt.NDArray[np.int64]
     epoch: npt.NDArray[np.int64]
+    frames: npt.NDArray[np.int64]
+    valid_frames: npt.NDArray[np.int64]
 
     def __len__(self) -> int:
         return len(self.wall_s)
+
+    @property
+    def rate_per_s(self) -> float:
+        """Samples per second of wall time; steps per second where the elements have no batch dimension."""
+        return float(self.batch_size.sum() or len(self)) / float(self.wall_s.sum())
 
     @cached_property
     def compiling(self) -> npt.NDArray[np.bool_]:
@@ -80,7 +87,8 @@ def steps_of(segment: Segment) -> Steps:
     """All rows of a segment but its known warm-up; times in seconds, ``start_s`` from the first row."""
 
     def column(name: str) -> npt.NDArray[np.int64]:
-        return np.asarray(segment.columns.get(name, ()), dtype=np.int64)[segment.warmup_steps :]
+        values = segment.columns.get(name, (0,) * segment.steps)  # a journal from before the column was kept
+        return np.asarray(values, dtype=np.int64)[segment.warmup_steps :]
 
     def seconds(name: str) -> FloatArray:
         return column(name) / 1e9
@@ -107,6 +115,8 @@ def steps_of(segment: Segment) -> Steps:
         batch_elements=column("batch_elements"),
         shape_id=column("shape_id"),
         epoch=column("epoch"),
+        frames=column("frames"),
+        valid_frames=column("valid_frames"),
     )
 
 

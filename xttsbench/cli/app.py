@@ -9,8 +9,12 @@ from typing import Annotated
 import typer
 
 from xttsbench import __version__
+from xttsbench.cli.compare import compare
+from xttsbench.cli.data import app as data
 from xttsbench.cli.diagnose import diagnose
 from xttsbench.cli.report import report
+from xttsbench.cli.run import run
+from xttsbench.cli.sweep import sweep
 from xttsbench.errors import XttsbenchError
 
 app = typer.Typer(
@@ -37,8 +41,12 @@ def _options(
     """Options of xttsbench itself."""
 
 
+app.command("compare")(compare)
 app.command("diagnose")(diagnose)
 app.command("report")(report)
+app.command("run")(run)
+app.command("sweep")(sweep)
+app.add_typer(data)
 
 
 def main() -> None:

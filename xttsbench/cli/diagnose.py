@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -44,6 +45,10 @@ def diagnose(
     data: Annotated[
         Path | None, typer.Option(help="Data directory of the bundled workload.", show_default=False)
     ] = None,
+    best: Annotated[
+        Path | None,
+        typer.Option(help="A sweep's best.yaml or directory: diagnose what it chose.", show_default=False),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(help="The run's own directory (default reports/<UTC time>-<name>/).", show_default=False),
@@ -78,9 +83,17 @@ def diagnose(
             f"Arguments after -- ({' '.join(arguments)}) are for scripts; "
             "give a callable's arguments with --set KEY=VALUE."
         )
-    kwargs = dict(parse_setting(text) for text in settings or [])
+    kwargs: Mapping[str, object] = dict(parse_setting(text) for text in settings or [])
+    if best is not None:
+        target, kwargs = _chosen(best, target, kwargs)
+    comparison = None
     if target is None:
-        target, kwargs = _bundled(kwargs, data)
+        from xttsbench.cli.progress import Watched
+        from xttsbench.workflows.bundled_job import bundled_job
+
+        with Watched() as making:
+            job = bundled_job(kwargs, data, accelerator, making)
+        target, kwargs, comparison = job.target, job.kwargs, job.comparison
     elif data is not None:
         raise UsageError("--data is for the bundled workload; give your target its data with --set KEY=VALUE.")
     request = Request(
@@ -94,6 +107,7 @@ def diagnose(
         seed=seed,
         print_to_stderr=as_json,
         command=" ".join(["xttsbench", *sys.argv[1:]]),
+        comparison=comparison,
     )
     outcome = run(request, progress=Lines())
     show(outcome, as_json=as_json)
@@ -110,19 +124,21 @@ def diagnose(
     raise typer.Exit(outcome.exit_code)
 
 
+def _chosen(path: Path, target: str | None, settings: Mapping[str, object]) -> tuple[str | None, Mapping[str, object]]:
+    """Target and arguments that a sweep chose, under those of the command line; what is other here is said."""
+    from xttsbench.cli.output import say
+    from xttsbench.workflows.best import differences_here, read_best
+
+    best = read_best(path)
+    if target not in (None, best.target):
+        raise UsageError(f"--best {str(path)!r} is of {best.target or 'the bundled workload'}, not of {target!r}.")
+    for sentence in differences_here(best):
+        say(f"Warning: {path} was found elsewhere: {sentence}.")
+    if not best.proven:
+        say(f"Warning: {path} proves no winner: {best.why}")
+    return best.target, best.config | dict(settings)
+
+
 def say_traceback(text: str) -> None:
     """Print the traceback of the target on standard error."""
     sys.stderr.write(text)
-
-
-def _bundled(kwargs: dict[str, object], data: Path | None) -> tuple[str, dict[str, object]]:
-    """The job of ``scenarios/diagnose.yaml``, with ``--set`` and ``--data`` on top of its base."""
-    import yaml
-
-    from xttsbench.shipped import shipped
-
-    job = yaml.safe_load(shipped("scenarios", "diagnose").read_text(encoding="utf-8"))
-    base = dict(job.get("base") or {})
-    if data is not None:
-        base["data"] = str(data)
-    return str(job["target"]), base | kwargs

@@ -21,14 +21,15 @@ def show(outcome: Outcome, *, as_json: bool) -> None:
     """Print the report: the record under ``--json``, else the console rendering."""
     if as_json:
         sys.stdout.write(outcome.report.model_dump_json(indent=2) + "\n")
-    elif outcome.report.verdict.step_time_s is not None:  # else one sentence says it all
+    elif (report := outcome.report).verdict.step_time_s is not None or report.arms or report.parity:
+        # Without any of them one sentence says it all.
         import shutil
 
         from xttsbench.reporting.console import render
 
         color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
         width = min(shutil.get_terminal_size((100, 24)).columns, 120)
-        sys.stdout.write(render(outcome.report, width=width, color=color))
+        sys.stdout.write(render(report, width=width, color=color))
     sys.stdout.flush()
     for warning in outcome.warnings:
         say(f"Warning: {warning}")
@@ -63,6 +64,10 @@ class Lines:
             self._write(f"{name} ended as {status} after {seconds:.1f} s", final=True)
         elif self._terminal:
             self._write("", final=False)
+
+    def standing(self, sentence: str) -> None:
+        """A line of its own for how a comparison stands."""
+        self._write(sentence, final=True)
 
     def _write(self, text: str, *, final: bool) -> None:
         start = "\r\x1b[2K" if self._terminal else ""

@@ -1,4 +1,8 @@
-"""``--accelerator``: the real device, or an emulated one given as milliseconds or as a file of recorded step times."""
+"""``--accelerator``: the real device, or an emulated one given as milliseconds or as a file of recorded step times.
+
+``gpu-or-emulated:...`` is for scenarios that judge the input side: the GPU of whoever has one, and for the others a
+wait in its place, since behind a processor that also has to make the batches nothing starves.
+"""
 
 from __future__ import annotations
 
@@ -10,23 +14,36 @@ from typing import Any, Final
 
 from xttsbench.errors import InvalidInputError, UsageError
 from xttsbench.execution import journal
+from xttsbench.probes.nvml import open_gpus
 from xttsbench.records.plan import Accelerator
 
 _MOST_MS: Final = 600_000.0
 _MOST_TIMES: Final = 20_000
-_FORMS: Final = "real, emulated:MS (milliseconds a step) or emulated:FILE (recorded step times)"
+_FORMS: Final = "real, emulated:MS (milliseconds a step), emulated:FILE (recorded step times) or gpu-or-emulated:..."
+_GPU_OR: Final = "gpu-or-"
 
 
-def parse_accelerator(text: str) -> Accelerator:
+def parse_accelerator(text: str, *, beside: Path | None = None) -> Accelerator:
     """Read the option.
 
     A file holds milliseconds: one number a line, or a JSON list of them; or it is a run's directory (or its
     ``trials.jsonl``), whose steps alone are replayed.
 
+    Args:
+        text: as it was written.
+        beside: where else a file may lie that is not found from the working directory: beside a scenario.
+
     Raises:
-        UsageError: neither ``real`` nor ``emulated:`` with a number or a file.
+        UsageError: none of the forms.
         InvalidInputError: the file holds something else.
     """
+    if text.startswith(_GPU_OR):
+        emulated = parse_accelerator(text.removeprefix(_GPU_OR), beside=beside)  # checked with a GPU too
+        probe, _ = open_gpus()
+        if probe is None:
+            return emulated
+        probe.close()
+        return Accelerator()
     if text == "real":
         return Accelerator()
     kind, separator, value = text.partition(":")
@@ -35,7 +52,7 @@ def parse_accelerator(text: str) -> Accelerator:
     try:
         milliseconds = float(value)
     except ValueError:
-        return _recorded(value)
+        return _recorded(value, beside)
     if not (math.isfinite(milliseconds) and 0 < milliseconds <= _MOST_MS):
         raise UsageError(f"--accelerator {text!r}: the milliseconds must be above 0 and at most {_MOST_MS:g}.")
     return Accelerator(
@@ -43,8 +60,10 @@ def parse_accelerator(text: str) -> Accelerator:
     )
 
 
-def _recorded(value: str) -> Accelerator:
+def _recorded(value: str, beside: Path | None) -> Accelerator:
     path = Path(os.path.expanduser(value))  # os.path: an unknown user or a name too long is no file, not an error
+    if beside is not None and not os.path.exists(path) and os.path.exists(beside / path):
+        path = beside / path
     if not os.path.exists(path):
         raise UsageError(f"--accelerator emulated:{value}: {value!r} is neither a number nor a file; use {_FORMS}.")
     times = _from_run(path) if path.is_dir() or path.name == journal.NAME else _from_numbers(path)
@@ -60,7 +79,7 @@ def _recorded(value: str) -> Accelerator:
         kind="emulated",
         label=f"emulated accelerator, {len(good)} recorded step times, mean {sum(good) / len(good):.3g} ms",
         step_times_ms=tuple(good),
-        source=str(path),
+        source=value,
     )
 
 

@@ -48,6 +48,8 @@ def _drop_torn_line(journal: BinaryIO) -> None:
 def read(directory: Path) -> list[TrialRecord]:
     """All whole trials of a journal; a torn last line, from a kill while it was written, is left out.
 
+    So is a trial that was interrupted, and run again when the run went on.
+
     Raises:
         JournalError: there is no journal, a line in the middle is not a trial, or the schema is another version's.
     """
@@ -69,7 +71,12 @@ def read(directory: Path) -> list[TrialRecord]:
                 continue
             reason = str(error).splitlines()[0]
             raise JournalError(f"{path}, line {number} is not a trial of schema {SCHEMA_VERSION}: {reason}") from error
-    return records
+    last = {record.spec.trial_id: index for index, record in enumerate(records)}
+    return [
+        record
+        for index, record in enumerate(records)
+        if record.status != "interrupted" or last[record.spec.trial_id] == index
+    ]
 
 
 def _parse(line: bytes) -> TrialRecord:

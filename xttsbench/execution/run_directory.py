@@ -50,13 +50,26 @@ def make_run_directory(out: Path | None, name: str, now: datetime, *, under: Pat
     return out
 
 
+def clear_unplanned(directory: Path) -> None:
+    """Remove what a run left that was killed before its plan was there; where a plan is, or no directory, nothing."""
+    if (directory / PLAN).exists() or not directory.is_dir():
+        return
+    for path in directory.iterdir():
+        if path.name == ENVIRONMENT or path.name.startswith((f".{ENVIRONMENT}.", f".{PLAN}.")):
+            path.unlink(missing_ok=True)
+
+
 def write_json(path: Path, value: Any) -> None:
     """Write JSON atomically: a reader sees the old file or the new one, whole."""
+    make_whole(path, (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode())
+
+
+def make_whole(path: Path, content: bytes) -> None:
+    """Write a file atomically: a reader sees the old one or the new one, whole."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(value, file, indent=2, ensure_ascii=False)
-            file.write("\n")
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         Path(temporary).chmod(0o644)

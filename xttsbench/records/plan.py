@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import Field
 
 from xttsbench.records.base import SCHEMA_VERSION, Record
 from xttsbench.records.report import Kind
@@ -19,6 +21,61 @@ class Accelerator(Record):
     """The file that the step times came from."""
 
 
+class PlannedArm(Record):
+    """One configuration that a comparison measures."""
+
+    id: str
+    role: Literal["baseline", "aa", "candidate"]
+    config: dict[str, Any] = {}
+    """What makes it differ from the base."""
+    kwargs: dict[str, Any] = {}
+    """All keyword arguments of the target: base and ``config``."""
+
+
+class Comparison(Record):
+    """Arms that are measured against their baseline in complete blocks, each accelerator a group of its own."""
+
+    name: str
+    """The group of its trials and arms; with the accelerator it says what may be compared."""
+    description: str = ""
+    target: str
+    bundled: bool = False
+    """The target is the bundled workload, whose arguments are known."""
+    arms: tuple[PlannedArm, ...] = Field(min_length=1)
+    """The first is the baseline; the baseline again (role ``aa``), where there is one, is the last."""
+    accelerators: tuple[Accelerator, ...] = Field((Accelerator(),), min_length=1)
+    blocks: int = Field(ge=1)
+    steps: int = Field(ge=1)
+    window_s: float = Field(gt=0)
+    """Seconds at most for the measured steps of a trial."""
+    margin: float = Field(0.02, gt=0)
+    """The smallest difference that matters, as a share."""
+    loss_tolerance: float = Field(1e-3, gt=0)
+    """How far the losses of an arm with another step may be from the baseline's, relative to them."""
+    trial_s: float = Field(gt=0)
+    """Time limit of a trial."""
+    stall_s: float = Field(gt=0)
+    """A trial that is silent for so long is ended."""
+
+    @property
+    def baseline(self) -> PlannedArm:
+        """The arm that the others are compared with."""
+        return self.arms[0]
+
+
+class Procedure(Record):
+    """How a sweep narrows its arms down: halved while there are many, screened, and the best confirmed afresh."""
+
+    halve_above: int = Field(16, ge=2)
+    """More arms than these are halved, in short trials, before they are screened."""
+    screen_blocks: int = Field(4, ge=1)
+    finalists: int = Field(3, ge=1)
+    """Arms that go on from the screening, the baseline not counted."""
+    confirm_blocks: int = Field(8, ge=6, le=100)
+    cost: tuple[str, ...] = ()
+    """Configuration keys whose smaller value is cheaper, the weightiest first: memory, then threads."""
+
+
 class RunPlan(Record):
     """``plan.json``."""
 
@@ -33,3 +90,11 @@ class RunPlan(Record):
     budget_s: float
     seed: int = 0
     profile: bool = False
+    comparison: Comparison | None = None
+    """The arms that the run compares, where it does."""
+    procedure: Procedure | None = None
+    """How a sweep looks for the best of them."""
+    code: str | None = None
+    """Hash of the target's Python files, where they could be found."""
+    data: str | None = None
+    """Hash of the bundled workload's data set."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from xttsbench.records.base import SCHEMA_VERSION, Estimate, Location, Record
+from xttsbench.records.best import Best
 
 Bottleneck = Literal["input", "dispatch", "compute", "compile", "host", "transfer", "contention", "inconclusive"]
 Severity = Literal["info", "warning", "critical"]
@@ -88,8 +89,29 @@ class Arm(Record):
     step_time_s: Estimate | None = None
     throughput_per_s: Estimate | None = None
     effect: Estimate | None = None
-    """Speed against the baseline, as a ratio: 2 is twice as fast."""
+    """Speed against the baseline, as a ratio: 2 is twice as fast (samples per second, where arms of a scenario are
+    compared)."""
     decision: Literal["faster", "slower", "equivalent", "inconclusive", "ended"] | None = None
+    group: str = ""
+    """The comparison that it belongs to; with ``accelerator`` it names what the arm may be compared with."""
+    accelerator: str = ""
+    """Label of the accelerator: ``real device`` or ``emulated accelerator, 10 ms a step``."""
+    utilization: Estimate | None = None
+    """0..1, of what ``utilization_of`` says."""
+    utilization_of: str = ""
+    """``emulated accelerator``, ``GPU (driver)`` or ``processor: share of the wall time inside the step``."""
+    valid_frames_per_s: Estimate | None = None
+    """Frames without padding, over the wall time."""
+    padding_efficiency: float | None = None
+    """Valid frames over padded frames, 0..1."""
+    cv: float | None = None
+    """Robust coefficient of variation of the step time, 1.4826 MAD / median, the mean over the processes."""
+    std_over_mean: float | None = None
+    input_wait_fraction: Estimate | None = None
+    steps: int = 0
+    """Steady steps over all blocks."""
+    p_value: float | None = None
+    """Of the paired t test against the baseline, with Holm's correction for the candidates of the group."""
 
 
 class AA(Record):
@@ -157,3 +179,10 @@ class Report(Record):
     trials: tuple[dict[str, Any], ...] = ()
     """Trial, status, cause and seconds of every trial."""
     warnings: tuple[str, ...] = ()
+    parity: dict[str, Any] | None = None
+    """Whether the arms yield the baseline's batches: ``same``, ``tolerance``, ``batches``, ``baseline``, ``arms``,
+    ``difference``, and by arm ``differences``, ``failed`` and ``skipped``."""
+    comparison: tuple[str, ...] = ()
+    """What the arms of each group come to, one sentence for a group."""
+    best: Best | None = None
+    """What a sweep chose, as ``best.yaml`` has it; ``None`` where it ended before it could choose."""

@@ -10,13 +10,14 @@ from xttsbench.records.base import SCHEMA_VERSION, Record
 from xttsbench.records.pipeline import Pipeline
 from xttsbench.records.readings import Readings
 
-Rung = Literal["ladder", "input", "pipeline", "eager", "graph", "xla", "fix"]
-"""The trials of the differential ladder.
+Rung = Literal["ladder", "input", "pipeline", "eager", "graph", "xla", "fix", "arm", "parity"]
+"""The trials of the differential ladder, and those of a comparison of arms.
 
 ``ladder`` runs the target as it is and then its step alone on cached batches, in one process so that the two are
 paired; ``input`` iterates without the step; ``pipeline`` reads the graph and the costs of its ops; ``eager``,
 ``graph`` and ``xla`` run the step alone in that mode beside the step as given; ``fix`` runs the target with one
-rewrite of its pipeline.
+rewrite of its pipeline. ``arm`` runs the target as it is and nothing else; ``parity`` compares the batches, and the
+first losses, of several configurations.
 """
 
 TrialStatus = Literal[
@@ -45,6 +46,8 @@ COLUMNS: Final[dict[str, str]] = {
     "batch_elements": "numbers in the batch, over all its tensors",
     "shape_id": "index of the batch's shape signature among those seen in the trial",
     "epoch": "how often the dataset was begun again",
+    "frames": "frames of the batch, padding included, over all its clips; 0 where the workload does not say",
+    "valid_frames": "true frames of the batch, over all its clips; 0 where the workload does not say",
 }
 """Column of a segment to its meaning. Nanoseconds are integers of ``time.perf_counter_ns``."""
 
@@ -72,6 +75,18 @@ class TrialSpec(Record):
     profile_dir: str | None = None
     """Directory for a TensorFlow profile of a window of steady steps."""
     seed: int = 0
+    arm: str | None = None
+    """For the rung ``arm``: id of the arm; for ``parity``: id of the baseline, whose arguments ``kwargs`` are."""
+    group: str | None = None
+    """The comparison that the trial belongs to."""
+    others: dict[str, dict[str, Any]] = {}
+    """For the rung ``parity``: id of an arm -> keyword arguments, each compared with ``kwargs``."""
+    same_data: tuple[str, ...] = ()
+    """Of the others those whose data are the baseline's by construction, so that only their losses are compared."""
+    loss_steps: int = Field(0, ge=0)
+    """Steps on one batch whose losses are compared, where both sides have a step; 0 compares none."""
+    loss_tolerance: float = Field(1e-3, gt=0)
+    """Largest relative difference of two losses that count as the same."""
 
 
 class Segment(Record):
@@ -192,6 +207,35 @@ class ProfileSummary(Record):
     unmeasured: dict[str, str] = {}
 
 
+class Parity(Record):
+    """Whether other configurations yield the baseline's batches and losses.
+
+    Each arm that was reached is in one of ``same``, ``differences`` and ``failed``. These are told apart since only a
+    difference refuses an arm.
+    """
+
+    batches: int
+    """Batches of the baseline that were compared."""
+    tolerance: float
+    reproducible: bool = True
+    """Whether the baseline yields the same batches twice; where it does not, no arm can be compared."""
+    why_not: str | None = None
+    """How the baseline's two passes differ, where they do."""
+    same: tuple[str, ...] = ()
+    differences: dict[str, str] = {}
+    """Arm -> where it differs first: batch, clip, frame, values; or step and losses."""
+    failed: dict[str, str] = {}
+    """Arm -> why its batches could not be had."""
+    loss_steps: int = 0
+    """Steps of the baseline whose losses were compared."""
+    losses: dict[str, float] = {}
+    """Arm -> largest relative difference of its losses from the baseline's, of those that were compared."""
+    losses_unknown: dict[str, str] = {}
+    """Arm -> why its losses tell nothing, so that it is judged by its data alone."""
+    other_losses: tuple[str, ...] = ()
+    """Of the arms that differ those whose data are the same and whose losses are not."""
+
+
 class TrialError(Record):
     """What went wrong in the child, in one sentence and with its place in the user's code."""
 
@@ -231,6 +275,7 @@ class TrialRecord(Record):
     """Mean time to copy a batch to the device, where there is one."""
     readings: Readings = Readings()
     notes: tuple[str, ...] = ()
+    parity: Parity | None = None
 
     def segment(self, name: str) -> Segment | None:
         """The segment of that name, or ``None``."""

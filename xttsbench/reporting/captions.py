@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from xttsbench.records.report import Report
+from xttsbench.reporting.groups import groups
+from xttsbench.reporting.headline import compares
+
 CAPTIONS: Final = {
     "attribution": "Where the mean time of a step goes",
     "timeline": "Steps, waits and utilization over time",
@@ -11,4 +15,23 @@ CAPTIONS: Final = {
     "autocorrelation": "Autocorrelation of the step time",
     "periodogram": "Periodogram of the step time",
 }
-"""Plot's name (``plots/<name>.png`` and ``.svg``) to its caption."""
+"""Plots of one target: name (``plots/<name>.png`` and ``.svg``) to caption."""
+
+
+def captions(report: Report) -> dict[str, str]:
+    """All plots of a report: two for each group of compared arms, and those of the target, or of the baseline."""
+    found = {
+        name: f"{what}, {group.title}"
+        for group in groups(report)
+        for name, what in zip(names(group.slug), ("Throughput of each arm", "Utilization and step time"), strict=True)
+    }
+    if not compares(report):
+        return found | CAPTIONS
+    known = {"attribution": report.verdict.attribution_s}
+    drawn = [name for name in CAPTIONS if known.get(name, report.verdict.step_time_s) is not None]
+    return found | {name: f"{CAPTIONS[name]}, of the baseline" for name in drawn}
+
+
+def names(slug: str) -> tuple[str, str]:
+    """The plots of a group: its arms side by side, and its traces over time."""
+    return f"arms-{slug}", f"traces-{slug}"

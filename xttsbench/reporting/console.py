@@ -5,11 +5,10 @@ Only :class:`rich.text.Text` objects reach rich, never markup strings, so bracke
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from io import StringIO
+from collections.abc import Iterator, Sequence
 
 from rich.cells import cell_len
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.padding import Padding
 from rich.panel import Panel
 from rich.table import Table as RichTable
@@ -17,65 +16,66 @@ from rich.text import Text
 
 from xttsbench.records.report import Report
 from xttsbench.reporting.bar import cells, visible
+from xttsbench.reporting.console_comparison import comparison
 from xttsbench.reporting.contents import Contents, FindingText, Part, describe
 from xttsbench.reporting.palette import PART_COLORS, PART_GLYPHS, SEVERITY_COLORS
-from xttsbench.reporting.rows import Table
+from xttsbench.reporting.rows import Line, Table
+from xttsbench.reporting.terminal import rendered
 
-MINIMUM_WIDTH = 40
-"""A narrower terminal gets lines of this width, which it wraps itself."""
 _INDENT = (0, 0, 0, 2)
 
 
 def render(report: Report, *, width: int, color: bool) -> str:
     """The report as text for a terminal of ``width`` columns, ending in a newline; escapes only with ``color``."""
-    target = StringIO()
-    console = Console(
-        file=target,
-        width=max(width, MINIMUM_WIDTH),
-        force_terminal=color,
-        color_system="truecolor" if color else None,
-        highlight=False,
-        markup=False,
-        emoji=False,
-        legacy_windows=False,
-    )
-    for block in _blocks(describe(report), console.width):
-        console.print(block)
-    return "".join(f"{line.rstrip()}\n" for line in target.getvalue().splitlines())
+    return rendered(lambda columns: _blocks(describe(report), columns), width=width, color=color)
 
 
 def _blocks(said: Contents, width: int) -> Iterator[RenderableType]:
-    yield _verdict(said)
+    yield _headline(said)
     for warning in said.warnings:
         yield _hanging("warning  ", SEVERITY_COLORS["warning"], Text(warning))
-    yield Text()
-    yield _lines([(line.label, line.value) for line in said.numbers], width)
-    yield _heading("Where the time of a step goes (mean)")
+    for table in said.comparisons:
+        yield _heading(table.title)
+        yield from (Padding(block, _INDENT) for block in comparison(table, width - 2))
+    if said.comparisons and said.aa:
+        yield Padding(Text(f"\n{said.aa}"), _INDENT)
+    if said.numbers:
+        yield _heading(said.baseline) if said.baseline else Text()
+        yield _lines(said.numbers, width)
+    if said.parts_note:
+        yield _heading("Where the time of a step goes (mean)")
     if said.parts:
         yield from (Padding(block, _INDENT) for block in _attribution(said.parts, width - 2))
-    yield Padding(Text(said.parts_note, "dim"), _INDENT)
-    for table in (said.ladder, said.arms):
-        if table is not None:
-            yield _heading(table.title)
-            yield Padding(_table(table, width - 2), _INDENT)
-    if said.aa:
+    if said.parts_note:
+        yield Padding(Text(said.parts_note, "dim"), _INDENT)
+    for plain_table in (said.ladder, said.arms):
+        if plain_table is not None:
+            yield _heading(plain_table.title)
+            yield Padding(_table(plain_table, width - 2), _INDENT)
+    if said.aa and not said.comparisons:
         yield Padding(Text(said.aa, "dim"), _INDENT)
-    yield _heading("Findings")
+    if said.findings or said.bottleneck:
+        yield _heading("Findings")
     for index, finding in enumerate(said.findings, start=1):
         if index > 1:
             yield Text()
         yield Padding(_finding(index, finding), _INDENT)
-    if not said.findings:
+    if said.bottleneck and not said.findings:
         yield Padding(Text("None."), _INDENT)
-    yield _heading("In time")
-    yield _lines([("oscillation", said.rhythm), ("warm-up", said.warm_up), ("cost of looking", said.looking)], width)
+    if said.in_time:
+        yield _heading("In time")
+        yield _lines(said.in_time, width)
     if said.unmeasured:
         yield _heading("Not measured")
-        yield _lines([(line.label, line.value) for line in said.unmeasured], width)
+        yield _lines(said.unmeasured, width)
 
 
-def _verdict(said: Contents) -> Panel:
-    text = Text.assemble((said.bottleneck.upper(), "bold"), f"  {said.summary}\n", (said.confidence, "dim"))
+def _headline(said: Contents) -> Panel:
+    text = Text.assemble((said.bottleneck.upper(), "bold"), "  " if said.bottleneck else "")
+    text.append(said.summary, "" if said.bottleneck else "bold")
+    for sentence in said.below:
+        style = "dim" if said.bottleneck else SEVERITY_COLORS["critical"] if sentence.startswith("REFUSED") else ""
+        text.append(f"\n{sentence}", style)
     title = Text(f"{said.kind} {said.subject}".strip())
     title.truncate(60, overflow="ellipsis")
     return Panel(text, title=title, title_align="left", border_style="bold")
@@ -94,13 +94,13 @@ def _hanging(label: str, style: str, text: Text) -> RichTable:
     return grid
 
 
-def _lines(rows: list[tuple[str, str]], width: int) -> Padding:
+def _lines(rows: Sequence[Line], width: int) -> Padding:
     room = width // 2 + 8
     grid = RichTable.grid(padding=(0, 2, 0, 0))
     grid.add_column(overflow="fold", max_width=room)
     grid.add_column(overflow="fold")
-    for label, value in rows:
-        grid.add_row(Text(label), Text(value))
+    for row in rows:
+        grid.add_row(Text(row.label), Text(row.value))
     return Padding(grid, _INDENT)
 
 

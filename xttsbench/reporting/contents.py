@@ -1,8 +1,9 @@
 """What a report says, in words, before any markup: the one content behind the console, Markdown and HTML.
 
 A pure function turns the record into plain strings in the order in which a reader wants them: verdict first, then the
-numbers, what the step's time goes into, the experiments, the findings, and what was not measured. Each string is free
-of control characters; every exporter escapes for its own markup. ``None`` becomes "not measured" with its reason.
+numbers, what the step's time goes into, the experiments, the findings, and what was not measured. Where arms were
+compared, the comparison is the headline, and what was not asked is left out. Each string is free of control
+characters; every exporter escapes for its own markup. ``None`` becomes "not measured" with its reason.
 """
 
 from __future__ import annotations
@@ -13,12 +14,19 @@ from dataclasses import dataclass
 
 from xttsbench.records.base import Estimate, Location
 from xttsbench.records.report import Arm, Finding, Report
-from xttsbench.reporting import rhythm, units
+from xttsbench.reporting import headline, rhythm, units
 from xttsbench.reporting.absent import NOT_MEASURED, missing
+from xttsbench.reporting.comparison import Comparison, comparisons
 from xttsbench.reporting.details import tables
+from xttsbench.reporting.groups import groups, of_verdict
 from xttsbench.reporting.palette import PART_COLORS
 from xttsbench.reporting.rows import Line, Table
 from xttsbench.reporting.text import plain, plain_lines
+
+_SUBJECT = ("scenario", "name", "spec", "target")
+"""Keys of the target that name it, the best first."""
+_TOGETHER = 2
+"""So many numbers of one record that share a reason for not being there stand in one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,51 +63,72 @@ class Contents:
     command: str
     created_utc: str
     bottleneck: str
+    """The part of the step that limits it; empty where arms were compared instead."""
     summary: str
-    confidence: str
+    """The headline."""
+    below: tuple[str, ...]
+    """What stands right below the headline: the confidence, or the other sentences of a comparison."""
     warnings: tuple[str, ...]
+    baseline: str
+    """Heading of what is said of the baseline alone; empty where no arms were compared, and all is of the target."""
     numbers: tuple[Line, ...]
     parts: tuple[Part, ...]
     parts_note: str
+    comparisons: tuple[Comparison, ...]
     ladder: Table | None
     arms: Table | None
     aa: str
     findings: tuple[FindingText, ...]
-    rhythm: str
+    in_time: tuple[Line, ...]
     oscillation: tuple[Line, ...]
-    warm_up: str
-    looking: str
     unmeasured: tuple[Line, ...]
     details: tuple[Table, ...]
 
 
 def describe(report: Report) -> Contents:
     """The report in words."""
-    verdict = report.verdict
+    compares = headline.compares(report)
+    head = headline.headline(report)
     parts, note = _parts(report)
+    limit = (Line("what limits it", _limit(report)),) if compares else ()
     return Contents(
-        subject=plain(next((report.target[key] for key in ("name", "spec", "target") if report.target.get(key)), "")),
+        subject=plain(next((report.target[key] for key in _SUBJECT if report.target.get(key)), "")),
         kind=report.kind,
         command=plain(report.command),
         created_utc=plain(report.created_utc),
-        bottleneck=verdict.bottleneck,
-        summary=plain(verdict.summary),
-        confidence=f"Confidence {units.percent(verdict.confidence)} (share of the resamples that give this verdict)",
+        bottleneck="" if compares else report.verdict.bottleneck,
+        summary=head.sentence,
+        below=head.below,
         warnings=tuple(map(plain, report.warnings)),
-        numbers=_numbers(report),
+        baseline=_baseline(report) if compares and report.verdict.step_time_s is not None else "",
+        numbers=() if compares and report.verdict.step_time_s is None else (*limit, *_numbers(report)),
         parts=parts,
-        parts_note=note,
+        parts_note="" if compares and not parts else note,
+        comparisons=comparisons(report),
         ladder=_ladder(report),
         arms=_arms(report),
         aa=_aa(report),
         findings=tuple(_finding(finding) for finding in report.findings),
-        rhythm=rhythm.sentence(report),
-        oscillation=rhythm.measures(report),
-        warm_up=_warm_up(report),
-        looking=_looking(report),
+        in_time=_in_time(report, only_measured=compares),
+        oscillation=() if compares and not rhythm.measured(report) else rhythm.measures(report),
         unmeasured=_unmeasured(report),
         details=tables(report),
     )
+
+
+def _baseline(report: Report) -> str:
+    group = of_verdict(report)
+    arm = None if group is None else group.baseline
+    words = [plain(arm.id) if arm else "", group.where if group else ""]
+    return ": ".join(["The baseline by itself", ", ".join(word for word in words if word)])
+
+
+def _limit(report: Report) -> str:
+    """The bottleneck of the baseline, or why a comparison does not name one."""
+    verdict = report.verdict
+    if verdict.bottleneck == "inconclusive":
+        return missing(report, "verdict.attribution_s") if verdict.attribution_s is None else verdict.bottleneck
+    return f"{verdict.bottleneck} (confidence {units.percent(verdict.confidence)})"
 
 
 def _value(report: Report, path: str, estimate: Estimate | None, format_: Callable[[Estimate], str]) -> str:
@@ -157,10 +186,12 @@ def _ladder(report: Report) -> Table | None:
 
 
 def _arms(report: Report) -> Table | None:
-    if not report.arms:
+    """The arms that belong to no group."""
+    alone = [arm for arm in report.arms if not arm.group]
+    if not alone:
         return None
     header = ("arm", "step time", "per second", "speed-up", "blocks", "decision")
-    return Table("Arms, each against the baseline", header, tuple(map(_arm, report.arms)))
+    return Table("Arms, each against the baseline", header, tuple(map(_arm, alone)))
 
 
 def _arm(arm: Arm) -> tuple[str, ...]:
@@ -188,8 +219,10 @@ def _decision(arm: Arm) -> str:
 def _aa(report: Report) -> str:
     aa = report.aa
     if aa.effect is None:
-        return missing(report, "aa.effect") if report.arms else ""
-    words = [f"The baseline against itself: {units.ratio_interval(aa.effect)}"]
+        return f"The baseline against itself: {missing(report, 'aa.effect')}." if report.arms else ""
+    of_groups = groups(report)
+    where = f" ({of_groups[0].title})" if len(of_groups) > 1 else ""  # one record for all: that of the first
+    words = [f"The baseline against itself{where}: {units.ratio_interval(aa.effect)}"]
     if aa.noisy is not None:
         words.append("a NOISY session, so no winner is named" if aa.noisy else "not a noisy session")
     if aa.smallest_visible_effect is not None:
@@ -238,9 +271,27 @@ def _gain(finding: Finding) -> str:
 
 
 def _unmeasured(report: Report) -> tuple[Line, ...]:
-    """What was not measured and why; entries of a list that share a reason stand in one line."""
-    grouped = {(re.sub(r"[.\[]\d+\]?", ".*", path), reason): None for path, reason in report.unmeasured.items()}
-    return tuple(Line(plain(path), plain(reason)) for path, reason in grouped)
+    """What was not measured and why; entries of a list, and fields of one record, share a line and a reason."""
+    entries = dict.fromkeys((re.sub(r"[.\[]\d+\]?", ".*", path), reason) for path, reason in report.unmeasured.items())
+    fields: dict[tuple[str, str], list[str]] = {}
+    for path, reason in entries:
+        fields.setdefault((path.rpartition(".")[0], reason), []).append(path)
+    lines = []
+    for (record, reason), paths in fields.items():
+        names = [path.removeprefix(f"{record}.") for path in paths]
+        together = [f"{record}: {', '.join(names)}"] if record and len(names) >= _TOGETHER else paths
+        lines += [Line(plain(name), plain(reason)) for name in together]
+    return tuple(lines)
+
+
+def _in_time(report: Report, *, only_measured: bool) -> tuple[Line, ...]:
+    """How the step behaves in time, how it warmed up, and what it cost to look."""
+    lines = (
+        ("oscillation", rhythm.measured(report), rhythm.sentence),
+        ("warm-up", report.warm_up.steps_measured > 0, _warm_up),
+        ("cost of looking", bool(report.looking), _looking),
+    )
+    return tuple(Line(label, say(report)) for label, measured, say in lines if measured or not only_measured)
 
 
 def _warm_up(report: Report) -> str:

@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pydantic import ValidationError
 
 from xttsbench.records.pipeline import Pipeline, PipelineOp
-from xttsbench.records.report import Report
+from xttsbench.records.report import Arm, Report
 from xttsbench.reporting import units
+from xttsbench.reporting.absent import NOT_MEASURED
 from xttsbench.reporting.rows import Table
 from xttsbench.reporting.text import plain
 
@@ -21,6 +22,7 @@ AUTOTUNE = -1
 def tables(report: Report) -> tuple[Table, ...]:
     """The tables that have rows, in order."""
     found = (
+        _arms(report),
         _pipeline(report),
         _pairs("Readings beside the steps", report.readings),
         _pairs("Accelerator", report.accelerator),
@@ -30,6 +32,37 @@ def tables(report: Report) -> tuple[Table, ...]:
         _pairs("Environment", report.environment),
     )
     return tuple(table for table in found if table.rows)
+
+
+def _arms(report: Report) -> Table:
+    """What the tables of compared arms have no room for."""
+    header = (
+        "group",
+        "accelerator",
+        "arm",
+        "settings",
+        "blocks",
+        "steps",
+        "waiting for input",
+        "std / mean",
+        "p against the baseline",
+    )
+    return Table("Compared arms in full", header, tuple(_arm(arm) for arm in report.arms if arm.group))
+
+
+def _arm(arm: Arm) -> tuple[str, ...]:
+    wait = arm.input_wait_fraction
+    return (
+        plain(arm.group),
+        plain(arm.accelerator),
+        plain(arm.id),
+        plain(", ".join(f"{name} {value}" for name, value in arm.config.items()) or "as given"),
+        f"{arm.blocks:,}",
+        f"{arm.steps:,}",
+        NOT_MEASURED if wait is None else units.percent_interval(wait),
+        NOT_MEASURED if arm.std_over_mean is None else units.number(float(arm.std_over_mean)),
+        "" if arm.role == "baseline" else NOT_MEASURED if arm.p_value is None else units.number(float(arm.p_value)),
+    )
 
 
 def _pairs(title: str, values: Mapping[str, object]) -> Table:

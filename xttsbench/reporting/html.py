@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from xttsbench.records.report import Report
+from xttsbench.reporting.absent import NOT_MEASURED
 from xttsbench.reporting.bar import visible, widths
-from xttsbench.reporting.captions import CAPTIONS
+from xttsbench.reporting.captions import CAPTIONS, captions, names
 from xttsbench.reporting.contents import describe
 from xttsbench.reporting.palette import PART_COLORS, SEVERITY_COLORS
 
@@ -23,7 +24,7 @@ def serialize(report: Report, plots: Mapping[str, bytes]) -> str:
 
     Args:
         report: the record.
-        plots: name (see :data:`~xttsbench.reporting.captions.CAPTIONS`) to SVG; a plot that is not there is left out,
+        plots: name (see :func:`~xttsbench.reporting.captions.captions`) to SVG; a plot that is not there is left out,
             and so is the attribution, which the page itself draws.
     """
     said = describe(report)
@@ -35,17 +36,21 @@ def serialize(report: Report, plots: Mapping[str, bytes]) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    images = [
-        (text, b64encode(plots[name]).decode())
-        for name, text in CAPTIONS.items()
+    images = {
+        name: (text, b64encode(plots[name]).decode())
+        for name, text in captions(report).items()
         if name in plots and name != "attribution"
-    ]
+    }
     return environment.get_template("report.html.j2").render(
         said=said,
         bar=[(name, f"{100 * share:.3f}") for name, share in widths(said.parts)],
         visible=visible(said.parts),
         nothing=[part.name for part in said.parts if part not in visible(said.parts)],
-        images=images,
+        images_of={
+            table.slug: [images[name] for name in names(table.slug) if name in images] for table in said.comparisons
+        },
+        images=[image for name, image in images.items() if name in CAPTIONS],
+        not_measured=NOT_MEASURED,
         part_colors=PART_COLORS,
         severity_colors=SEVERITY_COLORS,
     )

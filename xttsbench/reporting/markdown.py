@@ -7,12 +7,13 @@ fence that is longer than any run of backticks in it.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from xttsbench.records.report import Report
 from xttsbench.reporting.bar import cells, visible
-from xttsbench.reporting.captions import CAPTIONS
+from xttsbench.reporting.captions import CAPTIONS, captions, names
+from xttsbench.reporting.comparison import Comparison
 from xttsbench.reporting.contents import Contents, FindingText, describe
 from xttsbench.reporting.palette import PART_GLYPHS
 from xttsbench.reporting.rows import Line, Table
@@ -25,9 +26,11 @@ _LINK: Final = re.compile(r"\b(https?|ftp|mailto|www)([:.])", re.IGNORECASE)
 _BAR_CELLS: Final = 60
 
 
-def serialize(report: Report, *, plots: Collection[str] = tuple(CAPTIONS)) -> str:
-    """The whole of ``report.md``, ending in a newline; ``plots`` are the names of those that were drawn."""
-    return "\n".join(_lines(describe(report), plots)).rstrip("\n") + "\n"
+def serialize(report: Report, *, plots: Collection[str] | None = None) -> str:
+    """The whole of ``report.md``, ending in a newline; ``plots`` are the names of those that were drawn, or all."""
+    named = captions(report)
+    drawn = {name: text for name, text in named.items() if plots is None or name in plots}
+    return "\n".join(_lines(describe(report), drawn)).rstrip("\n") + "\n"
 
 
 def escape(text: str) -> str:
@@ -38,13 +41,24 @@ def escape(text: str) -> str:
     return _BLOCK_START.sub(r"\1\\\2", text)
 
 
-def _lines(said: Contents, plots: Collection[str]) -> Iterator[str]:
-    yield f"# {said.bottleneck.upper()}: {escape(said.summary)}"
-    yield from ("", f"{escape(said.confidence)}.", "")
+def _lines(said: Contents, plots: Mapping[str, str]) -> Iterator[str]:
+    yield f"# {escape(': '.join(word for word in (said.bottleneck.upper(), said.summary) if word))}"
+    yield ""
+    for sentence in said.below:
+        text = escape(sentence if sentence.endswith(".") else f"{sentence}.")
+        yield from (f"> **{text}**" if sentence.startswith("REFUSED") else text, "")
     for warning in said.warnings:
         yield from (f"> **Warning:** {escape(warning)}", "")
-    yield from _pairs(("number", "estimate (95 % interval)"), said.numbers)
-    yield from ("## Where the time of a step goes", "")
+    for table in said.comparisons:
+        yield from _comparison(table, plots)
+    if said.comparisons and said.aa:
+        yield from (escape(said.aa), "")
+    if said.baseline:
+        yield from (f"## {escape(said.baseline)}", "")
+    if said.numbers:
+        yield from _pairs(("number", "estimate (95 % interval)"), said.numbers)
+    if said.parts_note:
+        yield from ("## Where the time of a step goes", "")
     if said.parts:
         bar = "".join(PART_GLYPHS[name] * count for name, count in cells(said.parts, _BAR_CELLS))
         yield from _fence([bar])
@@ -52,33 +66,55 @@ def _lines(said: Contents, plots: Collection[str]) -> Iterator[str]:
         yield from _table(("", "part", "mean per step", "share"), rows)
         if nothing := [part.name for part in said.parts if part not in visible(said.parts)]:
             yield from (f"Nothing in: {', '.join(nothing)}.", "")
-    yield from (escape(said.parts_note), "")
-    for table in (said.ladder, said.arms):
-        if table is not None:
-            yield from _titled(table)
-    if said.aa:
+    if said.parts_note:
+        yield from (escape(said.parts_note), "")
+    for plain_table in (said.ladder, said.arms):
+        if plain_table is not None:
+            yield from _titled(plain_table)
+    if said.aa and not said.comparisons:
         yield from (escape(said.aa), "")
-    yield from ("## Findings", "")
+    if said.findings or said.bottleneck:
+        yield from ("## Findings", "")
     for index, finding in enumerate(said.findings, start=1):
         yield from _finding(index, finding)
-    if not said.findings:
+    if said.bottleneck and not said.findings:
         yield from ("None.", "")
-    yield from ("## In time", "", f"Oscillation: {escape(said.rhythm)}.", "")
-    yield from _pairs(("oscillation", "value"), said.oscillation)
-    yield from (f"Warm-up: {escape(said.warm_up)}.", "", f"What it cost to look: {escape(said.looking)}.", "")
+    if said.in_time:
+        yield from ("## In time", "")
+    for line in said.in_time:
+        yield from (f"{line.label.capitalize()}: {escape(line.value)}.", "")
+    if said.oscillation:
+        yield from _pairs(("oscillation", "value"), said.oscillation)
     if said.unmeasured:
         yield from ("## Not measured", "")
         yield from _pairs(("what", "why"), said.unmeasured)
-    if plots:
-        yield from ("## Plots", "")
-    for name, caption in CAPTIONS.items():
-        if name in plots:
-            yield from (f"![{caption}](plots/{name}.png)", "")
-    for table in said.details:
-        yield from _titled(table)
+    of_target = [name for name in plots if name in CAPTIONS]
+    if of_target:
+        yield from ("## Plots of the baseline" if said.baseline else "## Plots", "")
+    yield from _images(of_target, plots)
+    for detail in said.details:
+        yield from _titled(detail)
     yield from ("## How it was made", "")
     yield from _fence([said.command])
     yield f"{escape(said.kind)} at {escape(said.created_utc)}"
+
+
+def _comparison(table: Comparison, plots: Mapping[str, str]) -> Iterator[str]:
+    """The table of a group with its plots; the row of the fastest and of the baseline need no markup to be found."""
+    yield from (f"## {escape(table.title)}", "")
+    yield from _table(
+        [column.name for column in table.columns],
+        [[cell.text for cell in row.cells] for row in table.rows],
+        align=["---:" if column.numeric else "---" for column in table.columns],
+    )
+    for note in table.notes:
+        yield from (escape(note), "")
+    yield from _images([name for name in names(table.slug) if name in plots], plots)
+
+
+def _images(chosen: Sequence[str], captions: Mapping[str, str]) -> Iterator[str]:
+    for name in chosen:
+        yield from (f"![{escape(captions[name])}](plots/{name}.png)", "")
 
 
 def _finding(index: int, finding: FindingText) -> Iterator[str]:
@@ -106,9 +142,11 @@ def _pairs(header: tuple[str, str], lines: Sequence[Line]) -> Iterator[str]:
     yield from _table(header, [(line.label, line.value) for line in lines])
 
 
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+def _table(
+    header: Sequence[str], rows: Sequence[Sequence[str]], *, align: Sequence[str] | None = None
+) -> Iterator[str]:
     yield f"| {' | '.join(map(escape, header))} |"
-    yield f"|{'---|' * len(header)}"
+    yield f"|{'|'.join(align or ['---'] * len(header))}|"
     for row in rows:
         yield f"| {' | '.join(map(escape, row))} |"
     yield ""

@@ -34,4 +34,15 @@ PART_GLYPHS: Final = {
 SERIES_COLORS: Final = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9")
 """For overlaid trials, in order."""
 
+ARM_COLORS: Final = {
+    "baseline": "#E69F00",
+    "again": "#F3CF80",
+    "faster": "#0072B2",
+    "slower": "#D55E00",
+    "plain": "#999999",
+    "ended": "#D0D4D9",
+}
+"""Tone of a compared arm (see :class:`~xttsbench.reporting.comparison.Row`) to its colour; ``again`` is a lighter
+baseline."""
+
 SEVERITY_COLORS: Final = {"critical": "#D55E00", "warning": "#E69F00", "info": "#56B4E9"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from xttsbench.records.report import Report
+from xttsbench.records.report import Oscillation, Report
 from xttsbench.reporting import units
 from xttsbench.reporting.absent import NOT_MEASURED, missing
 from xttsbench.reporting.rows import Line
@@ -24,6 +24,11 @@ def period(report: Report) -> str:
     seconds = "" if found.period_s is None else f" ({units.duration(found.period_s)})"
     share = "" if found.variance_share is None else f", {units.percent(found.variance_share)} of the variance"
     return f"repeats every {found.period_steps:.3g} steps{seconds}{share}"
+
+
+def measured(report: Report) -> bool:
+    """Whether anything is known of the variation in time."""
+    return report.oscillation != Oscillation()
 
 
 def sentence(report: Report) -> str:

@@ -41,8 +41,13 @@ def duration(seconds: float) -> str:
 
 def duration_interval(estimate: Estimate) -> str:
     """``42.1 ms (40.9 to 43.5)``: the bounds in the unit and to the decimals of the estimate."""
+    return _joined(duration_bounds(estimate))
+
+
+def duration_bounds(estimate: Estimate) -> tuple[str, str]:
+    """``42.1 ms`` and ``40.9 to 43.5``, for where the two do not stand in one line."""
     scale, unit = _time_unit(estimate.estimate)
-    return _interval(estimate, scale, _decimals(estimate.estimate / scale), f" {unit}")
+    return _bounds(estimate, scale, _decimals(estimate.estimate / scale), f" {unit}")
 
 
 def percent(share: float) -> str:
@@ -55,7 +60,12 @@ def percent(share: float) -> str:
 
 def percent_interval(estimate: Estimate) -> str:
     """``64.1 % (60.2 to 68.0)``."""
-    return _interval(estimate, 0.01, 1, " %")
+    return _joined(percent_bounds(estimate))
+
+
+def percent_bounds(estimate: Estimate) -> tuple[str, str]:
+    """``64.1 %`` and ``60.2 to 68.0``."""
+    return _bounds(estimate, 0.01, 1, " %")
 
 
 def ratio(value: float) -> str:
@@ -65,12 +75,22 @@ def ratio(value: float) -> str:
 
 def ratio_interval(estimate: Estimate) -> str:
     """``1.843x (1.790 to 1.899)``."""
-    return _interval(estimate, 1.0, _ratio_decimals(estimate.estimate), "x")
+    return _joined(ratio_bounds(estimate))
+
+
+def ratio_bounds(estimate: Estimate) -> tuple[str, str]:
+    """``1.843x`` and ``1.790 to 1.899``."""
+    return _bounds(estimate, 1.0, _ratio_decimals(estimate.estimate), "x")
 
 
 def rate_interval(estimate: Estimate) -> str:
     """``120 /s (118 to 123)``."""
-    return _interval(estimate, 1.0, _decimals(estimate.estimate), " /s")
+    return _joined(rate_bounds(estimate, unit=" /s"))
+
+
+def rate_bounds(estimate: Estimate, *, unit: str = "") -> tuple[str, str]:
+    """``120`` and ``118 to 123``, for a column whose head names the unit."""
+    return _bounds(estimate, 1.0, _decimals(estimate.estimate), unit)
 
 
 def size(count_bytes: float) -> str:
@@ -124,9 +144,13 @@ def _fixed(value: float, decimals: int) -> str:
     return f"{value:,.{decimals}f}"
 
 
-def _interval(estimate: Estimate, scale: float, decimals: int, unit: str) -> str:
+def _bounds(estimate: Estimate, scale: float, decimals: int, unit: str) -> tuple[str, str]:
     value, low, high = (_fixed(x / scale, decimals) for x in (estimate.estimate, estimate.low, estimate.high))
-    return f"{value}{unit} ({low} to {high})"
+    return f"{value}{unit}", f"{low} to {high}"
+
+
+def _joined(parts: tuple[str, str]) -> str:
+    return f"{parts[0]} ({parts[1]})"
 
 
 def _time_unit(seconds: float) -> tuple[float, str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from xttsbench.records.report import Report
 from xttsbench.records.trial import TrialRecord
 from xttsbench.reporting import html, markdown
-from xttsbench.reporting.captions import CAPTIONS
+from xttsbench.reporting.captions import captions
 
 
 def write_run(directory: Path, report: Report, trials: Sequence[TrialRecord]) -> tuple[str, ...]:
@@ -70,7 +70,7 @@ def _write_plots(folder: Path, report: Report, trials: Sequence[TrialRecord]) ->
     folder.mkdir(exist_ok=True)
     images: dict[str, bytes] = {}
     warnings: list[str] = []
-    for name in CAPTIONS:
+    for name in captions(report):
         try:
             plot = plots.draw_one(name, scene)
         except Exception as error:  # Matplotlib raises what it likes; one plot must not cost the others

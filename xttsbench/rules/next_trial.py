@@ -8,7 +8,7 @@ only inform.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -60,13 +60,20 @@ class Job:
         )
 
 
-def next_trial(job: Job, done: Sequence[TrialRecord], left_s: float) -> TrialSpec | None:
+MODES: Final[tuple[Rung, ...]] = ("eager", "graph", "xla")
+"""Modes of the step; the one that takes the least time to be measured comes first."""
+
+
+def next_trial(
+    job: Job, done: Sequence[TrialRecord], left_s: float, *, only: Collection[Rung] | None = None
+) -> TrialSpec | None:
     """The next trial, or ``None`` when nothing is left that is worth its time.
 
     Args:
         job: what all trials share.
         done: the trials so far, in order.
         left_s: seconds left until the verdict is due.
+        only: rungs that may be run still; all without it.
     """
     if not done:
         return job.spec(0, "ladder")
@@ -75,7 +82,7 @@ def next_trial(job: Job, done: Sequence[TrialRecord], left_s: float) -> TrialSpe
         return None
     for rung, fix, block, share in _wanted(done):
         begins = block > done[-1].spec.block and rung != "ladder"
-        if begins or _ran(done, rung, fix, block):
+        if begins or (only is not None and rung not in only) or _ran(done, rung, fix, block):
             continue
         if _expected_s(first, rung, block, job.window_s * share) <= left_s:
             # What is not replicated runs in the block at hand: a helper is started only for another whole ladder.
@@ -184,5 +191,5 @@ def _expected_s(first: TrialRecord, rung: Rung, block: int, window_s: float) -> 
         return setup + window_s + 1.5
     if rung == "fix":
         return setup + warm_up + window_s + 1.5
-    compiling = {"graph": 1.0, "xla": 4.0, "eager": 0.0}[rung] * max(warm_up, 0.5)
+    compiling = {"graph": 1.0, "xla": 2.0, "eager": 0.0}[rung] * max(warm_up, 0.5)
     return setup + warm_up + compiling + 2 * window_s

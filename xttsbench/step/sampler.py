@@ -24,7 +24,9 @@ Key = tuple[str, int, str, LineKind]
 
 _FRAMEWORK: Final = (os.path.dirname(tf.__file__), os.path.dirname(keras.__file__))
 _OURS: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-_WORKLOADS: Final = tuple(os.path.join(_OURS, name) for name in ("xtts", "training"))
+_WORKLOADS: Final = tuple(
+    os.path.join(_OURS, *parts) for parts in (("xtts",), ("training",), ("targets", "bundled.py"))
+)
 """The bundled workload is measured like a user's code."""
 _LIBRARIES: Final = tuple(
     {sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")} | {"<frozen"}

@@ -1,4 +1,4 @@
-"""A target that says more about itself than a pair can: its name and what may be tuned."""
+"""A target that says more about itself than a pair can: its name, what may be tuned, and where its frames are."""
 
 from __future__ import annotations
 
@@ -17,6 +17,9 @@ class Workload:
         model: a compiled ``keras.Model`` in place of ``step``.
         tunables: keyword of the callable that made this workload -> the values worth trying.
         name: a name for reports.
+        frames: key of the batch under which the padded tensor lies, ``[batch, frames, ...]``.
+        lengths: key of the batch under which the true numbers of frames lie, ``[batch]``. With both, throughput is
+            given in valid frames per second too, and the share of padding is known.
     """
 
     dataset: Any
@@ -24,3 +27,5 @@ class Workload:
     model: Any = None
     tunables: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     name: str | None = None
+    frames: str | None = None
+    lengths: str | None = None

@@ -13,6 +13,7 @@ import tensorflow as tf
 from xttsbench.step.watch import Watch
 from xttsbench.worker.accelerator import EmulatedAccelerator
 from xttsbench.worker.channel import Channel
+from xttsbench.worker.frames import FrameKeys
 from xttsbench.worker.recorder import Recorder
 from xttsbench.worker.source import ExhaustedError, Source
 
@@ -56,7 +57,8 @@ class Bench:
     watch: Watch
     accelerator: EmulatedAccelerator | None
     synchronise: Callable[[], None] | None
-    shapes: dict[tuple[tuple[int, ...], ...], tuple[int, int, int]] = field(default_factory=dict)
+    shapes: dict[tuple[tuple[int, ...], ...], tuple[int, int, int, int]] = field(default_factory=dict)
+    keys: FrameKeys = field(default_factory=FrameKeys)
 
     def run(
         self, name: str, source: Source, step: Step | None, limit: Limit, *, recorder: Recorder | None = None
@@ -96,7 +98,7 @@ class Bench:
             before = counted
             slow = watch.step_ended(end_ns - got_ns - emulated_ns)
             counted = watch.counters()
-            shape_id, size, elements = self._shape(batch)
+            shape_id, size, elements, frames = self._shape(batch)
             calls, calls_ns, traces, trace_ns, syncs, sync_ns, gc_ns, compiles, xla_ns = (
                 now - then for now, then in zip(counted, before, strict=True)
             )
@@ -123,21 +125,23 @@ class Bench:
                     elements,
                     shape_id,
                     source.epoch,
-                )
+                    frames,
+                ),
+                self.keys.lengths_of(batch),
             )
             done += 1
             last_ns = end_ns
             if recorder.due(end_ns, end_ns - start_ns):
                 recorder.flush()
                 slow = True
-            if slow:  # the pause was ours: neither the wall clock nor the processor time of the next step has it
+            if slow:  # the pause was ours: neither the clocks nor the counters of the next step have it
                 last_ns += clock() - end_ns
-                cpu_ns, main_ns = cpu(), main_cpu()
+                cpu_ns, main_ns, counted = cpu(), main_cpu(), watch.counters()
         recorder.flush()
         return done
 
-    def _shape(self, batch: Any) -> tuple[int, int, int]:
-        """Index of the batch's shape signature, its first dimension, and its numbers in all."""
+    def _shape(self, batch: Any) -> tuple[int, int, int, int]:
+        """Index of the batch's shape signature, its first dimension, its numbers in all, and its padded frames."""
         signature = tuple(
             tensor._shape_tuple() if hasattr(tensor, "_shape_tuple") else ()
             for tensor in tf.nest.flatten(batch, expand_composites=True)
@@ -145,6 +149,7 @@ class Bench:
         known = self.shapes.get(signature)
         if known is None:
             size = next((shape[0] for shape in signature if shape), 1)
-            known = (len(self.shapes), size, sum(math.prod(shape) for shape in signature))
+            elements = sum(math.prod(shape) for shape in signature)
+            known = (len(self.shapes), size, elements, self.keys.padded(batch))
             self.shapes[signature] = known
         return known

@@ -61,11 +61,12 @@ def _bytes(batch: Any) -> int:
 
 
 def _components(batch: Any) -> list[tuple[str, np.ndarray[Any, Any]]]:
-    """The dense numeric tensors of a batch with their names (position in the structure)."""
+    """The dense numeric tensors of a batch with their names: the key in a dictionary, else the position."""
     flat = tf.nest.flatten(batch, expand_composites=True)
+    keys = sorted(batch) if isinstance(batch, dict) and len(batch) == len(flat) else range(len(flat))
     return [
-        (f"component {index}", tensor.numpy())
-        for index, tensor in enumerate(flat)
+        (f"component {key}" if isinstance(key, int) else f"{key!r}", tensor.numpy())
+        for key, tensor in zip(keys, flat, strict=True)
         if isinstance(tensor, tf.Tensor) and (tensor.dtype.is_floating or tensor.dtype.is_integer)
     ]
 
@@ -87,22 +88,25 @@ def _padding(batches: list[Any]) -> tuple[float | None, str | None]:
     A component counts as padded where rows of one batch end in a run of one repeated value of different length, that
     value being the same for all rows. ``None`` where no component does.
     """
-    worst: tuple[float, str] | None = None
-    by_name: dict[str, list[tuple[int, int]]] = {}
+    largest: tuple[int, float, str] | None = None
+    by_name: dict[str, list[tuple[int, int, int]]] = {}
     for batch in batches:
         for name, values in _components(batch):
             if values.ndim < 2 or values.shape[0] < 2 or values.shape[1] < 4:
                 continue
             lengths = _row_lengths(values)
             if lengths is not None:
-                by_name.setdefault(name, []).append((int(lengths.sum()), values.shape[0] * values.shape[1]))
+                by_name.setdefault(name, []).append(
+                    (int(lengths.sum()), values.shape[0] * values.shape[1], values.size)
+                )
     for name, pairs in by_name.items():
         if len(pairs) < max(1, len(batches) // 2):
             continue
-        share = 1 - sum(real for real, _ in pairs) / sum(total for _, total in pairs)
-        if worst is None or share > worst[0]:
-            worst = (share, name)
-    return worst if worst else (None, None)
+        share = 1 - sum(real for real, _, _ in pairs) / sum(total for _, total, _ in pairs)
+        size = sum(numbers for _, _, numbers in pairs)
+        if largest is None or size > largest[0]:
+            largest = (size, share, name)
+    return (largest[1], largest[2]) if largest else (None, None)
 
 
 def _row_lengths(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:

@@ -23,6 +23,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 _PR_SET_PDEATHSIG: Final = 1
+_GENERATED: Final = "__autograph_generated_file"
+"""How TensorFlow's AutoGraph begins the names of the modules that it writes."""
 
 
 def serve(control: socket.socket) -> None:
@@ -73,12 +75,21 @@ def _fork(control: socket.socket, connection: socket.socket) -> int:
 
         code = main(connection)
     finally:
+        _remove_generated()
         # Not sys.exit: a live Python function in tf.data can hang the interpreter's own shutdown.
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(Exception):
                 stream.flush()
         os._exit(code)
     raise AssertionError("unreachable")
+
+
+def _remove_generated() -> None:
+    """Remove the sources that AutoGraph left in the temporary directory; it does so itself where Python shuts down."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith(_GENERATED) and (file := getattr(module, "__file__", None)):
+            with contextlib.suppress(OSError):
+                os.unlink(file)
 
 
 def _wait(control: socket.socket, pid: int) -> int | None:

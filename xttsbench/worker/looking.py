@@ -22,7 +22,7 @@ class _Discarded(Recorder):
 
     def __init__(self) -> None:
         self.rows = 0
-        self._pending: list[tuple[int, ...]] = []
+        self._pending = []
         self._flushed_ns = time.perf_counter_ns()
 
     def flush(self) -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator
+from typing import Any
+
+import tensorflow as tf
 
 from xttsbench.errors import TargetError
 from xttsbench.records.trial import TrialSpec
@@ -16,7 +19,7 @@ from xttsbench.worker.recorder import Recorder
 from xttsbench.worker.source import CachedBatches
 
 _KEEP = 4
-"""Batches to run the modes on: each distinct shape is compiled, and XLA takes seconds for one."""
+"""Batches to run the modes on, of one shape: each shape is compiled, and XLA takes many seconds for one."""
 
 
 def run_mode(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) -> None:
@@ -24,7 +27,7 @@ def run_mode(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) -
     if step is None:
         raise TargetError(f"Target {spec.target!r} has no step, so it has no modes.")
     mode: Mode = spec.rung if spec.rung in ("eager", "graph", "xla") else "graph"
-    batches = first_batches(loaded)[:_KEEP]
+    batches = _of_one_shape(first_batches(loaded))
     given, other = Recorder(bench.channel, "step_only"), Recorder(bench.channel, mode)
     half = Limit(max(spec.steps // 2, 1), spec.window_s / 2, 1, fair_s=0.5)
 
@@ -51,6 +54,15 @@ def run_mode(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) -
         measure(changed, other, mode)
     if mode != "eager" and took_s < 2 * spec.window_s:  # one look at a step of many seconds has to do
         measure(step, given, "step_only")
+
+
+def _of_one_shape(batches: list[Any]) -> list[Any]:
+    """Return batches of the shape that most of them have."""
+    by_shape: dict[str, list[Any]] = {}
+    for batch in batches:
+        shape = str([tuple(tensor.shape) for tensor in tf.nest.flatten(batch, expand_composites=True)])
+        by_shape.setdefault(shape, []).append(batch)
+    return max(by_shape.values(), key=len)[:_KEEP]
 
 
 @contextlib.contextmanager

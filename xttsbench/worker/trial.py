@@ -21,13 +21,16 @@ from xttsbench.step.watch import Watch
 from xttsbench.targets.load import Loaded, load_target
 from xttsbench.targets.spec import parse_target
 from xttsbench.worker.accelerator import EmulatedAccelerator
+from xttsbench.worker.arm import run_arm
 from xttsbench.worker.bench import Bench, Step, StepRaisedError
 from xttsbench.worker.channel import Channel
 from xttsbench.worker.fix import run_fix
+from xttsbench.worker.frames import frame_keys
 from xttsbench.worker.graph import run_pipeline
 from xttsbench.worker.input import run_input
 from xttsbench.worker.ladder import run_ladder
 from xttsbench.worker.mode import run_mode
+from xttsbench.worker.parity import run_parity
 from xttsbench.worker.source import ExhaustedError
 
 Rung = Callable[[TrialSpec, Loaded, Step | None, Bench], None]
@@ -40,6 +43,8 @@ RUNGS: Final[dict[str, Rung]] = {
     "graph": run_mode,
     "xla": run_mode,
     "fix": run_fix,
+    "arm": run_arm,
+    "parity": run_parity,
 }
 
 
@@ -79,6 +84,7 @@ def _run(spec: TrialSpec, channel: Channel) -> None:
             watch,
             EmulatedAccelerator(spec.emulated_ms) if spec.emulated_ms else None,
             synchroniser(),
+            keys=frame_keys(loaded, spec.target),
         )
         try:
             RUNGS[spec.rung](spec, loaded, step, bench)

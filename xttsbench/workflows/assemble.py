@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Any, Final
 
-from xttsbench.analysis.readings import summarise
+import numpy as np
+
 from xttsbench.records.base import Estimate
 from xttsbench.records.plan import RunPlan
-from xttsbench.records.report import Arm, Report, Rung, WarmUp
+from xttsbench.records.report import AA, Arm, Report, Rung, WarmUp
 from xttsbench.records.trial import TrialRecord
+from xttsbench.rules.arms import ComparedArms, compare
 from xttsbench.rules.findings import find
 from xttsbench.rules.gather import Gathered, gather
+from xttsbench.rules.mode_arms import mode_arms
 from xttsbench.rules.verdict import verdict
+from xttsbench.workflows.sections import accelerator, readings_beside, rows_of, target, verdict_after_s, warm_up
 from xttsbench.workflows.unmeasured import reasons
 
-CERTIFIED_STEPS: Final = 240
 _OVERHEAD_S: Final = 50e-6
 
 
@@ -24,64 +26,44 @@ def assemble(plan: RunPlan, environment: Mapping[str, Any], trials: Sequence[Tri
     """Everything that the run's files say, as the report record. Pure."""
     gathered = gather(trials, environment, seed=plan.seed)
     said = verdict(gathered)
+    arms = _arms(gathered)
+    compared = _compared(plan, trials, len(arms))
+    evidence = gathered.evidence
+    modes = mode_arms(trials, evidence.modes, evidence.given_mode, np.random.default_rng(plan.seed))
+    ladder = [trial for trial in trials if trial.spec.group is None]
     record = Report(
         kind=plan.kind,
         command=plan.command,
         created_utc=plan.created_utc,
-        target=_target(plan, trials),
+        target=target(plan, trials),
         environment=dict(environment),
         verdict=said,
         findings=find(gathered.evidence),
         oscillation=gathered.evidence.oscillation,
-        arms=_arms(gathered),
-        accelerator=_accelerator(plan, gathered),
+        arms=(*arms, *(compared.arms if compared else ()), *modes),
+        aa=compared.aa if compared else AA(),
+        accelerator=accelerator(plan.accelerator, gathered.accelerator_utilization),
         ladder=_ladder(gathered, trials),
         warm_up=_warm_up(gathered),
         looking=_looking(gathered),
-        verdict_after_s=_verdict_after_s(plan, trials),
+        verdict_after_s=verdict_after_s(plan, ladder),
         readings=_readings(gathered),
         pipeline=gathered.evidence.pipeline.model_dump(mode="json") if gathered.evidence.pipeline else None,
         profile=_profile(trials),
-        trials=tuple(
-            {
-                "id": trial.spec.trial_id,
-                "block": trial.spec.block,
-                "status": trial.status,
-                "cause": trial.cause,
-                "duration_s": trial.duration_s,
-            }
-            for trial in trials
-        ),
+        trials=rows_of(trials),
         warnings=_warnings(gathered, trials),
+        parity=compared.parity if compared else None,
+        comparison=compared.sentences if compared else (),
     )
-    return record.model_copy(update={"unmeasured": reasons(record, gathered, plan, trials)})
+    unmeasured = reasons(record, gathered, plan, trials)
+    return record.model_copy(update={"unmeasured": unmeasured | dict(compared.unmeasured if compared else {})})
 
 
-def _target(plan: RunPlan, trials: Sequence[TrialRecord]) -> dict[str, Any]:
-    failed = next((trial for trial in trials if trial.status not in ("ok", "skipped")), None)
-    return {
-        "name": plan.target,
-        "kwargs": plan.kwargs,
-        "kind": next((trial.target_kind for trial in trials if trial.target_kind), None),
-        "setup_s": next((trial.setup_s for trial in trials if trial.setup_s is not None), None),
-        "status": failed.status if failed else "ok",
-        "error": failed.error.model_dump(mode="json") if failed and failed.error else None,
-    }
-
-
-def _accelerator(plan: RunPlan, gathered: Gathered) -> dict[str, Any]:
-    """``kind`` and ``label`` as promised, plus how the utilization is defined."""
-    found: dict[str, Any] = {"kind": plan.accelerator.kind, "label": plan.accelerator.label}
-    if plan.accelerator.kind == "emulated":
-        used = gathered.accelerator_utilization
-        times = plan.accelerator.step_times_ms
-        found |= {
-            "definition": "compute time over wall time, first step excluded (MLPerf Storage); pass mark 90 %",
-            "passes": used.estimate >= 0.90 if used else None,
-            "mean_step_ms": sum(times) / len(times),
-            "source": plan.accelerator.source,
-        }
-    return found
+def _compared(plan: RunPlan, trials: Sequence[TrialRecord], first_arm: int) -> ComparedArms | None:
+    """The arms that were compared after the verdict, or ``None`` where none was asked for or none was begun."""
+    if plan.comparison is None or not any(trial.spec.group == plan.comparison.name for trial in trials):
+        return None
+    return compare(plan.comparison, trials, seed=plan.seed, first_arm=first_arm)
 
 
 def _ladder(gathered: Gathered, trials: Sequence[TrialRecord]) -> tuple[Rung, ...]:
@@ -127,14 +109,13 @@ def _arms(gathered: Gathered) -> tuple[Arm, ...]:
             throughput_per_s=gathered.throughput_per_s,
         )
     ]
-    for compared in (*evidence.modes.values(), *evidence.fixes.values()):
-        is_mode = compared.name in evidence.modes
+    for compared in evidence.fixes.values():
         ok = compared.speedup is not None
         arms.append(
             Arm(
-                id=f"{'step' if is_mode else 'fix'}:{compared.name}",
+                id=f"fix:{compared.name}",
                 role="candidate",
-                config={"mode": compared.name, "measured": "step alone"} if is_mode else {"fix": compared.name},
+                config={"fix": compared.name},
                 blocks=compared.processes,
                 status=compared.status if compared.cause is None else f"{compared.status}: {compared.cause}",
                 step_time_s=compared.time_s,
@@ -149,28 +130,7 @@ def _warm_up(gathered: Gathered) -> WarmUp:
     evidence = gathered.evidence
     if not evidence.ladder or evidence.steady is None or evidence.steps is None:
         return WarmUp(reason=gathered.why_inconclusive)
-    trial = evidence.ladder[0]
-    first = trial.segment("warm_up") or trial.segment("as_is")
-    columns = first.columns if first else {}
-    before = [segment for segment in (trial.segment("warm_up"),) if segment is not None]
-
-    def total(name: str) -> int:
-        return sum(sum(segment.columns.get(name, ())) for segment in before)
-
-    steps = len(evidence.steps)
-    return WarmUp(
-        first_step_s=columns["wall_ns"][0] / 1e9 if columns.get("wall_ns") else None,
-        steps_cut=evidence.steady.cut,
-        steady_state=evidence.steady.steady,
-        steps_measured=steps,
-        certified=evidence.steady.steady and steps >= CERTIFIED_STEPS,
-        reason=evidence.steady.reason
-        or (f"{steps} steady steps; {CERTIFIED_STEPS} certify a steady state" if steps < CERTIFIED_STEPS else None),
-        trace_s=total("trace_ns") / 1e9 if before else None,
-        traces=total("traces") if before else None,
-        xla_compile_s=total("xla_ns") / 1e9 if before else None,
-        xla_compiles=total("xla_compiles") if before else None,
-    )
+    return warm_up(evidence.ladder[0], evidence.steps, evidence.steady)
 
 
 def _looking(gathered: Gathered) -> dict[str, Any]:
@@ -186,23 +146,10 @@ def _looking(gathered: Gathered) -> dict[str, Any]:
     }
 
 
-def _verdict_after_s(plan: RunPlan, trials: Sequence[TrialRecord]) -> float | None:
-    if not trials:
-        return None
-    began, last = datetime.fromisoformat(plan.created_utc), datetime.fromisoformat(trials[-1].started_utc)
-    return (last - began).total_seconds() + trials[-1].duration_s
-
-
 def _readings(gathered: Gathered) -> dict[str, Any]:
     evidence = gathered.evidence
-    trial = next(iter(evidence.ladder), None)
-    segment = trial.segment("as_is") if trial else None
-    if trial is None or segment is None:
-        return {}
-    starts = segment.columns["start_ns"][segment.warmup_steps :]
-    end_ns = starts[-1] + segment.columns["wait_ns"][-1] + segment.columns["step_ns"][-1]
-    found = summarise(trial.readings, starts[0], end_ns, len(starts))
-    if evidence.steps is not None:
+    found = readings_beside(next(iter(evidence.ladder), None))
+    if found and evidence.steps is not None:
         found["cpu_s_per_step"] = float(evidence.steps.cpu_s.mean())
         found["share_of_allowed_cpus"] = evidence.facts.cores_busy
     return found

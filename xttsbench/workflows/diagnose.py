@@ -3,33 +3,33 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from xttsbench.errors import HelperError
-from xttsbench.execution import journal
 from xttsbench.execution.accelerator import parse_accelerator
-from xttsbench.execution.helper import Helper
 from xttsbench.execution.limits import Limits
 from xttsbench.execution.run_directory import ENVIRONMENT, PLAN, PROFILE, make_run_directory, write_json
-from xttsbench.execution.trial import run_trial
 from xttsbench.probes.environment import environment as read_environment
-from xttsbench.probes.monitor import Monitor
-from xttsbench.probes.nvml import open_gpus
-from xttsbench.records.plan import Accelerator, RunPlan
-from xttsbench.records.trial import TrialRecord, TrialSpec, TrialStatus
-from xttsbench.rules.next_trial import Job, next_trial
+from xttsbench.records.plan import Comparison, RunPlan
+from xttsbench.records.trial import Rung
+from xttsbench.rules.next_trial import MODES, Job, next_trial
 from xttsbench.targets.spec import parse_target
 from xttsbench.workflows.assemble import assemble
+from xttsbench.workflows.compare_arms import compare_arms
 from xttsbench.workflows.outcome import Outcome, judge
-from xttsbench.workflows.progress import Progress, Silent
+from xttsbench.workflows.progress import Progress
+from xttsbench.workflows.session import Session
 
 VERDICT_S: Final = 60.0
 STEPS: Final = 400
 """Steps to measure where there is time: 240 certify a steady state, 400 show a period."""
+_MODES_S: Final = 36.0
+"""For the modes of the step, where the job asks what each costs and the time for the verdict has not sufficed."""
+_COMPARE_S: Final = 60.0
+"""For the arms that are compared after the verdict."""
 _REPORT_S: Final = 5.0
 """Kept for the report and its plots."""
 
@@ -47,6 +47,7 @@ class Request:
         out: the run's own directory, or ``None`` for one under ``reports/``.
         print_to_stderr: what the target prints goes to standard error.
         command: as it was typed, for the report.
+        comparison: arms to measure after the verdict, or ``None``.
     """
 
     target: str
@@ -59,6 +60,7 @@ class Request:
     seed: int = 0
     print_to_stderr: bool = False
     command: str = "xttsbench diagnose"
+    comparison: Comparison | None = None
 
 
 def diagnose(request: Request, *, progress: Progress | None = None) -> Outcome:
@@ -86,11 +88,35 @@ def diagnose(request: Request, *, progress: Progress | None = None) -> Outcome:
         budget_s=request.budget_s,
         seed=request.seed,
         profile=request.profile,
+        comparison=request.comparison,
     )
     environment = read_environment(directory)
     write_json(directory / PLAN, plan.model_dump(mode="json"))
     write_json(directory / ENVIRONMENT, environment)
-    trials = _climb(request, plan, accelerator, directory, began, progress or Silent())
+    verdict_s = min(VERDICT_S, request.budget_s) - _REPORT_S
+    ladder = Job(
+        target=plan.target,
+        kwargs=plan.kwargs,
+        emulated_ms=accelerator.step_times_ms,
+        steps=plan.steps,
+        window_s=_window_s(verdict_s, request.steps is not None),
+        seed=plan.seed,
+        profile_dir=str(directory / PROFILE) if request.profile else None,
+    )
+    with Session(
+        directory,
+        print_to_stderr=request.print_to_stderr,
+        progress=progress,
+        budget_s=request.budget_s,
+        began=began,
+    ) as session:
+        _climb(ladder, request, session, verdict_s)
+        if request.comparison is not None:
+            until_s = min(session.spent_s + _MODES_S, request.budget_s - _REPORT_S)
+            for mode in MODES:
+                _climb(ladder, request, session, until_s, only=(mode,))
+            _compare(request.comparison, request, session)
+        trials = session.trials
     report = assemble(plan, environment, trials)
     # Here and not above: plots are drawn when no trial runs any more, so that the parent stays small until then.
     from xttsbench.reporting.write import write_run
@@ -101,75 +127,36 @@ def diagnose(request: Request, *, progress: Progress | None = None) -> Outcome:
 
 
 def _climb(
-    request: Request,
-    plan: RunPlan,
-    accelerator: Accelerator,
-    directory: Path,
-    began: float,
-    progress: Progress,
-) -> list[TrialRecord]:
-    """Run trials until the ladder is climbed or the time for the verdict is over."""
-    verdict_s = min(VERDICT_S, request.budget_s) - _REPORT_S
-    job = Job(
-        target=plan.target,
-        kwargs=plan.kwargs,
-        emulated_ms=accelerator.step_times_ms,
-        steps=plan.steps,
-        window_s=_window_s(verdict_s, request.steps is not None),
-        seed=plan.seed,
-        profile_dir=str(directory / PROFILE) if request.profile else None,
+    job: Job, request: Request, session: Session, verdict_s: float, *, only: Collection[Rung] | None = None
+) -> None:
+    """Run trials, of these rungs alone where some are named, until none is left or the time is over."""
+    while (
+        not _interrupted(session)
+        and (spec := next_trial(job, session.trials, verdict_s - session.spent_s, only=only)) is not None
+    ):
+        limits = _limits(request.budget_s, verdict_s - session.spent_s, first=not session.trials)
+        record = session.run(spec, limits)
+        if len(session.trials) == 1 and record.duration_s > 0.5 * verdict_s:
+            # Steps of many seconds: no verdict by the usual time, so the whole budget serves to reach one.
+            verdict_s = max(verdict_s, request.budget_s - _REPORT_S)
+
+
+def _compare(comparison: Comparison, request: Request, session: Session) -> None:
+    """Measure the arms that the job names, in what is left of the budget, unless the ladder has failed."""
+    if _interrupted(session) or session.trials[0].status != "ok":
+        return
+    left_s = request.budget_s - _REPORT_S - session.spent_s
+    compare_arms(
+        comparison,
+        session,
+        first_block=session.trials[-1].spec.block,  # the helper at hand has run the target before, and nothing else
+        budget_s=min(_COMPARE_S, left_s),
+        seed=request.seed,
     )
-    gpus = open_gpus()
-    trials: list[TrialRecord] = []
-    helper: Helper | None = None
-    block = -1
-    try:
-        while (spec := next_trial(job, trials, verdict_s - (time.monotonic() - began))) is not None:
-            try:
-                if spec.block != block or helper is None or helper.exit_code() is not None:
-                    if helper is not None:
-                        helper.__exit__(None, None, None)
-                    helper = Helper(print_to_stderr=request.print_to_stderr, has_gpu=gpus[0] is not None)
-                    block = spec.block
-                    helper.__enter__()
-                    progress.trial("importing TensorFlow", time.monotonic() - began, verdict_s)
-                    helper.wait_ready()
-                spent = time.monotonic() - began
-                progress.trial(spec.trial_id, spent, verdict_s)
-                limits = _limits(request.budget_s, verdict_s - spent, first=not trials)
-                record = run_trial(
-                    spec,
-                    helper,
-                    limits,
-                    monitor=lambda pid: Monitor(pid, gpus=gpus),
-                    progress=progress.step,
-                )
-            except HelperError as error:
-                if not trials or helper is None:
-                    raise
-                # Killed between two trials: the next one gets another helper, and what was measured is kept.
-                helper.__exit__(None, None, None)
-                helper, record = None, _never_begun(spec, "killed", str(error))
-            trials.append(record)
-            journal.append(directory, record)
-            if len(trials) == 1 and record.duration_s > 0.5 * verdict_s:
-                # Steps of many seconds: no verdict by the usual time, so the whole budget serves to reach one.
-                verdict_s = max(verdict_s, request.budget_s - _REPORT_S)
-            progress.done(spec.trial_id, record.status, record.duration_s)
-            if record.status == "interrupted":
-                break
-    except KeyboardInterrupt:
-        # Between two trials: the report of what there is, and then the exit code of an interruption. The journal has
-        # it too, so that the report built again from it is the same.
-        spec = job.spec(len(trials), "ladder", block=max(block, 0))
-        trials.append(_never_begun(spec, "interrupted", "interrupted before the trial began"))
-        journal.append(directory, trials[-1])
-    finally:
-        if helper is not None:
-            helper.__exit__(None, None, None)
-        if gpus[0] is not None:
-            gpus[0].close()
-    return trials
+
+
+def _interrupted(session: Session) -> bool:
+    return any(trial.status == "interrupted" for trial in session.trials)
 
 
 def _window_s(verdict_s: float, more_steps: bool) -> float:
@@ -181,13 +168,3 @@ def _limits(budget_s: float, left_s: float, *, first: bool) -> Limits:
     """The first trial may use what the budget allows, compilation included; later ones what is left for the verdict."""
     stall_s = min(max(budget_s / 5, 15.0), 60.0)
     return Limits(time_s=max(budget_s * 0.8, 30.0) if first else max(left_s, 10.0) + 5.0, stall_s=stall_s)
-
-
-def _never_begun(spec: TrialSpec, status: TrialStatus, cause: str) -> TrialRecord:
-    return TrialRecord(
-        spec=spec,
-        status=status,
-        cause=cause,
-        started_utc=datetime.now(UTC).isoformat(timespec="milliseconds"),
-        duration_s=0.0,
-    )

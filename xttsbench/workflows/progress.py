@@ -17,6 +17,9 @@ class Progress(Protocol):
     def done(self, name: str, status: str, seconds: float) -> None:
         """A trial ended."""
 
+    def standing(self, sentence: str) -> None:
+        """A block of a comparison ended: how its arms stand."""
+
 
 class Silent:
     """Progress that nobody watches."""
@@ -28,4 +31,7 @@ class Silent:
         """Ignore it."""
 
     def done(self, name: str, status: str, seconds: float) -> None:
+        """Ignore it."""
+
+    def standing(self, sentence: str) -> None:
         """Ignore it."""

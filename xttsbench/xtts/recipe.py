@@ -4,28 +4,40 @@ from __future__ import annotations
 
 from itertools import pairwise
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
 import yaml
 from pydantic import Field, ValidationError, model_validator
 
 from xttsbench.errors import InvalidInputError
 from xttsbench.records.base import Record
-from xttsbench.xtts.features import FeatureSettings
+from xttsbench.xtts.audio.features import FeatureSettings
 
 
 class ModelSettings(Record):
-    """The decoder's sizes."""
+    """The model's sizes; :class:`xttsbench.xtts.model.SpeechModel` follows them."""
 
     d_model: int = Field(gt=0)
     layers: int = Field(gt=0)
+    """Blocks of the decoder."""
     heads: int = Field(gt=0)
     feed_forward: int = Field(gt=0)
+    """Units between the two products of a block's feed-forward part."""
+    conditioning_layers: int = Field(ge=0)
+    """Blocks of the encoder over the reference."""
+    perceiver_layers: int = Field(gt=0)
+    """Blocks in which the latents read the encoded reference."""
+    latents: int = Field(gt=0)
+    """Positions that the reference takes in the decoder's sequence."""
     prenet: tuple[int, ...] = Field(min_length=1)
-    """Units of the layers between a mel frame and the decoder."""
+    """Units of the layers between a group of mel frames and the decoder."""
     prenet_dropout: float = Field(ge=0, lt=1)
     frames_per_step: int = Field(gt=0)
     """Mel frames that one step of the decoder reads and predicts."""
+    guided_layers: int = Field(ge=0)
+    """Last blocks of the decoder in which some heads lead from speech to text alone."""
+    guided_heads: int = Field(gt=0)
+    """Such heads of each of these blocks."""
     mel_mean: float
     mel_std: float = Field(gt=0)
     """Log-mels are shifted and scaled by these to about unit size."""
@@ -34,27 +46,73 @@ class ModelSettings(Record):
     def _consistent(self) -> Self:
         if self.d_model % self.heads or self.d_model % 2:
             raise ValueError(f"d_model must be even and a multiple of heads, got {self.d_model} and {self.heads}")
+        if self.guided_layers > self.layers:
+            raise ValueError(f"guided_layers must be at most layers ({self.layers}), got {self.guided_layers}")
+        if self.guided_layers and self.guided_heads >= self.heads:
+            raise ValueError(
+                f"guided_heads must be fewer than heads ({self.heads}), for some must see the speech, "
+                f"got {self.guided_heads}"
+            )
         return self
+
+
+class LossSettings(Record):
+    """Weights of the loss's parts; the mel's is 1."""
+
+    stop_weight: float = Field(ge=0)
+    stop_positive_weight: float = Field(gt=0)
+    """One step of a clip is its last: without a weight, never stopping would be a good answer."""
+    guided_weight: float = Field(ge=0)
+    guided_sigma: float = Field(gt=0)
+    """Width of the diagonal of text and speech, in parts of their lengths."""
 
 
 class BatchSettings(Record):
-    """How clips are gathered."""
+    """How clips are gathered into batches; :func:`xttsbench.xtts.data.batches.plan` follows it."""
 
-    batch_size: int = Field(gt=0)
+    batch_size: int | None = Field(default=None, gt=0)
+    """Clips of a batch; ``None`` where ``tokens_per_batch`` decides."""
+    tokens_per_batch: int | None = Field(default=None, gt=0)
+    """Mel frames of a batch, padding included: a bucket's batches hold this over its edge, and one clip at least."""
+    bucketing: bool = True
+    """Whether clips share a batch with clips of similar length; if not, all are padded to one edge."""
     frame_edges: tuple[int, ...] = Field(min_length=1)
     """Edges of the length buckets in mel frames, rising."""
+    text_edges: tuple[int, ...] = Field(min_length=1)
+    """Sizes that texts are padded to, in characters, rising; a bucket has one of them, so one shape."""
+    reference_frames: int = Field(default=128, gt=0)
+    """Mel frames of the reference, which says how the speaker sounds."""
+    too_long: Literal["refuse", "skip"] = "refuse"
+    """What becomes of clips that are longer than the last edge, of frames or of text."""
 
     @model_validator(mode="after")
-    def _rising(self) -> Self:
-        if self.frame_edges[0] <= 0 or any(low >= high for low, high in pairwise(self.frame_edges)):
-            raise ValueError(f"frame_edges must be positive and rise, got {list(self.frame_edges)}")
+    def _consistent(self) -> Self:
+        for name, edges in (("frame_edges", self.frame_edges), ("text_edges", self.text_edges)):
+            if edges[0] <= 0 or any(low >= high for low, high in pairwise(edges)):
+                raise ValueError(f"{name} must be positive and rise, got {list(edges)}")
+        if (self.batch_size is None) == (self.tokens_per_batch is None):
+            raise ValueError(
+                "either batch_size or tokens_per_batch must be given, "
+                f"got {self.batch_size} and {self.tokens_per_batch}"
+            )
         return self
+
+    def rows(self, edge: int) -> int:
+        """Return how many clips a batch holds that is padded to ``edge`` frames."""
+        if self.batch_size is not None:
+            return self.batch_size
+        return max(1, (self.tokens_per_batch or 0) // edge)
 
 
 class OptimizerSettings(Record):
-    """Adam's settings."""
+    """Adam's settings (Kingma and Ba, 2015), and the clipping of gradients before it."""
 
     learning_rate: float = Field(gt=0)
+    clip_norm: float = Field(gt=0)
+    """Greatest joint Euclidean norm of all gradients; larger ones are scaled down together."""
+    beta_1: float = Field(default=0.9, ge=0, lt=1)
+    beta_2: float = Field(default=0.999, ge=0, lt=1)
+    epsilon: float = Field(default=1e-7, gt=0)
 
 
 class Recipe(Record):
@@ -64,6 +122,7 @@ class Recipe(Record):
     description: str
     features: FeatureSettings
     model: ModelSettings
+    loss: LossSettings
     batches: BatchSettings
     optimizer: OptimizerSettings
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from typing import Final
 
 import numpy as np
@@ -10,17 +11,37 @@ import numpy.typing as npt
 SYMBOLS: Final = "abcdefghijklmnopqrstuvwxyz '.,;:?!-"
 """Known characters; the id of the first is 1, for 0 is padding."""
 
-_IDS: Final = {symbol: number for number, symbol in enumerate(SYMBOLS, start=1)}
 VOCABULARY: Final = len(SYMBOLS) + 1
+
+# Typographic forms of what is known; Unicode's own decomposition leaves these as they are.
+_PLAIN: Final = str.maketrans({"‘": "'", "’": "'", "‐": "-", "‑": "-", "‒": "-", "–": "-", "—": "-"})
+_IDS: Final = bytes.maketrans(SYMBOLS.encode(), bytes(range(1, VOCABULARY)))
+_UNKNOWN: Final = bytes(set(range(128)) - set(SYMBOLS.encode()))
 
 
 def encode(text: str) -> npt.NDArray[np.int32]:
-    """Return the ids of a text's known characters, ``[n]``; case is folded and white space is one blank.
+    """Return the ids of a text's known characters, ``[n]``.
+
+    Case is folded, accents are dropped, typographic apostrophes and dashes are plain ones, white space is one blank;
+    what is still unknown (digits, other scripts) is left out.
 
     Raises:
         ValueError: nothing that is known is left.
     """
-    ids = [_IDS[character] for character in " ".join(text.lower().split()) if character in _IDS]
+    ids = _encode(text)
     if not ids:
         raise ValueError(f"no character of {text!r} is among {SYMBOLS!r}")
-    return np.asarray(ids, np.int32)
+    return np.frombuffer(ids, np.uint8).astype(np.int32)
+
+
+def encoded_length(text: str) -> int:
+    """Return the number of ids that :func:`encode` gives; 0 where it raises."""
+    return len(_encode(text))
+
+
+def _encode(text: str) -> bytes:
+    text = text.lower()
+    if not text.isascii():
+        text = unicodedata.normalize("NFKD", text.translate(_PLAIN))
+    known = " ".join(text.split()).encode("ascii", "ignore").translate(None, _UNKNOWN)
+    return b" ".join(known.split()).translate(_IDS)  # again, for what was left out may leave two blanks

@@ -71,6 +71,14 @@ def test_each_trial_is_a_fork_of_the_same_helper_in_a_group_of_its_own(helper, t
     assert helper.pid not in pids
 
 
+def test_a_trial_leaves_nothing_in_the_temporary_directory(spec, tmp_path):
+    with Helper(environment={"TMPDIR": str(tmp_path)}) as own:
+        own.wait_ready()
+        # AutoGraph writes the source of what it converts there, and would remove it where Python shuts down.
+        assert run_trial(spec("good"), own, Limits(60.0, 30.0)).status == "ok"
+    assert [path.name for path in tmp_path.iterdir()] == []
+
+
 class Quiet:
     """A monitor that reads nothing."""
 

@@ -42,7 +42,7 @@ def test_padding_is_pooled_over_the_batches():
 def test_the_padded_component_of_a_structure_is_named():
     labels = tf.constant([[1, 2, 3, 4], [5, 6, 7, 8]])
     found = facts({"a": labels, "b": padded([8, 2], 8)})
-    assert found.padding_component == "component 1"
+    assert found.padding_component == "'b'"
     assert found.padding_share == pytest.approx(1 - 10 / 16)
 
 

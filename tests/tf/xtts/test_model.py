@@ -1,6 +1,9 @@
-"""The decoder: no step sees what it has to say, padding counts for nothing, and the loss is the closed form."""
+"""The model: its sizes, who sees whom, what padding changes (nothing), the parts in closed form, Keras's tools."""
 
 from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
@@ -9,87 +12,252 @@ import tensorflow as tf
 
 from xttsbench.shipped import shipped
 from xttsbench.xtts import model
-from xttsbench.xtts.recipe import load_recipe
+from xttsbench.xtts.model.attention import MASKED, attend, attend_and_show, merge_heads, split_heads
+from xttsbench.xtts.model.layers import normalise
+from xttsbench.xtts.recipe import ModelSettings, load_recipe
 from xttsbench.xtts.text import VOCABULARY
 
-SETTINGS = load_recipe(shipped("training", "tiny")).model
-N_MELS = 80
-GROUP = SETTINGS.frames_per_step
-FRAMES = 6 * GROUP
+TINY = load_recipe(shipped("training", "tiny")).model
+SMALL = TINY.model_copy(update={"d_model": 16, "feed_forward": 24, "prenet": (12, 12), "latents": 3})
+N_MELS, GROUP = 5, SMALL.frames_per_step
+STEPS, CHARACTERS = 6, 9
+LENGTHS = (9, 6)
+FLOOR = np.log(1e-5)
 
 
 @pytest.fixture(scope="module")
-def decoder() -> model.SpeechDecoder:
-    keras.utils.set_random_seed(0)
-    return model.build(SETTINGS, N_MELS, VOCABULARY)
+def small() -> model.SpeechModel:
+    return model.build(SMALL, N_MELS, VOCABULARY, dtype="float64")
 
 
-def example(characters: int = 9) -> dict[str, np.ndarray]:
-    rng = np.random.default_rng(0)
-    return {
-        "text": rng.integers(1, VOCABULARY, (2, characters)).astype(np.int32),
-        "mel": rng.normal(-5, 2, (2, FRAMES, N_MELS)).astype(np.float32),
+def example(**changes: Any) -> dict[str, np.ndarray]:
+    """Return two clips; the text of the second is shorter."""
+    rng = np.random.default_rng(1)
+    batch = {
+        "text": rng.integers(1, VOCABULARY, (2, CHARACTERS)).astype(np.int32),
+        "text_length": np.array(LENGTHS, np.int32),
+        "mel": rng.normal(-5, 2, (2, STEPS * GROUP, N_MELS)),
+        "reference": rng.normal(-5, 2, (2, 3 * GROUP, N_MELS)),
     }
+    batch["text"][1, LENGTHS[1] :] = 0
+    return batch | changes
 
 
-def test_shapes_and_size(decoder: model.SpeechDecoder) -> None:
-    mel, stop = decoder(example())
-    assert mel.shape == (2, FRAMES, N_MELS)
-    assert stop.shape == (2, FRAMES // GROUP)
-    assert 350_000 < decoder.count_params() < 550_000
+def tensors(batch: dict[str, np.ndarray]) -> dict[str, tf.Tensor]:
+    return {key: tf.constant(value) for key, value in batch.items()}
 
 
-@pytest.mark.parametrize("changed_group", [0, 2, 5])
-def test_a_group_of_frames_changes_later_steps_only(decoder: model.SpeechDecoder, changed_group: int) -> None:
-    before = example()
-    after = {**before, "mel": before["mel"].copy()}
-    after["mel"][:, changed_group * GROUP : (changed_group + 1) * GROUP] += 3
-    moved = np.abs(decoder(before)[0].numpy() - decoder(after)[0].numpy()).max(axis=(0, 2)).reshape(-1, GROUP).max(1)
-    stop_moved = np.abs(decoder(before)[1].numpy() - decoder(after)[1].numpy()).max(0)
-    assert (moved[: changed_group + 1] == 0).all()
-    assert (stop_moved[: changed_group + 1] == 0).all()
-    assert (moved[changed_group + 1 :] > 1e-3).all()
+def moved(small: model.SpeechModel, after: dict[str, np.ndarray], before: dict[str, np.ndarray] | None = None) -> Any:
+    """Return how far each step of each row moved, mels, stop and guided heads together: ``[rows, steps]``."""
+    found = [small(tensors(batch)) for batch in (before or example(), after)]
+    parts = [
+        (np.reshape(p.scaled_mel, [2, STEPS, -1]), np.expand_dims(p.stop_logits, -1), *_by_step(p.attention))
+        for p in found
+    ]
+    return np.max([np.abs(a - b).max(-1) for a, b in zip(*parts, strict=True)], axis=0)
 
 
-def test_every_step_reads_the_text(decoder: model.SpeechDecoder) -> None:
-    before = example()
-    after = {**before, "text": before["text"][:, ::-1]}
-    moved = np.abs(decoder(before)[0].numpy() - decoder(after)[0].numpy()).max(axis=(0, 2))
-    assert (moved > 1e-4).all()
+def _by_step(attention: tuple[tf.Tensor, ...]) -> list[np.ndarray]:
+    return [np.moveaxis(weights, 0, 2).reshape(2, STEPS, -1) for weights in attention]
 
 
-def test_padding_of_the_text_changes_nothing(decoder: model.SpeechDecoder) -> None:
-    plain = example()
-    padded = {**plain, "text": np.pad(plain["text"], ((0, 0), (0, 7)))}
-    np.testing.assert_allclose(decoder(plain)[0], decoder(padded)[0], atol=2e-5)
+BIGGER = {
+    "tiny": {},
+    "small": {"d_model": 256, "layers": 6, "feed_forward": 768, "latents": 16, "prenet": (128, 128)}
+    | {"conditioning_layers": 2, "perceiver_layers": 2},
+    "base": {"d_model": 512, "layers": 12, "heads": 8, "feed_forward": 1536, "latents": 32, "prenet": (256, 256)}
+    | {"conditioning_layers": 4, "perceiver_layers": 2},
+}
 
 
-def test_dropout_acts_in_training_only(decoder: model.SpeechDecoder) -> None:
-    batch = example()
-    np.testing.assert_array_equal(decoder(batch)[0], decoder(batch)[0])
-    assert np.abs(decoder(batch, training=True)[0].numpy() - decoder(batch, training=True)[0].numpy()).max() > 1e-3
+@pytest.mark.parametrize(("name", "millions"), [("tiny", 0.55), ("small", 7.0), ("base", 51.0)])
+def test_parameters_are_as_published(name: str, millions: float) -> None:
+    settings = ModelSettings.model_validate(TINY.model_dump() | BIGGER[name])
+    assert model.build(settings, 80, VOCABULARY).count_params() / 1e6 == pytest.approx(millions, rel=0.1)
 
 
-def test_loss_is_the_closed_form() -> None:
-    lengths = [5, 8]  # two groups each; the first row's second group is ragged
-    mel = np.zeros((2, 8, 3), np.float32)
-    predicted = mel + 2 * SETTINGS.mel_std  # L1 is 2 and L2 is 4 on each real number
-    logits = np.zeros((2, 2), np.float32)  # each cross-entropy is log 2, five times for the group that ends
-    predicted[0, 5:] = 1e6  # padding counts for nothing
-    value = model.loss(tf.constant(mel), tf.constant(lengths), tf.constant(predicted), tf.constant(logits), SETTINGS)
-    assert float(value) == pytest.approx(2 + 4 + 0.2 * np.log(2) * (1 + 5) / 2, rel=1e-5)
+def test_shapes(small: model.SpeechModel) -> None:
+    found = small(tensors(example()))
+    assert found.scaled_mel.shape == (2, STEPS * GROUP, N_MELS)
+    assert found.stop_logits.shape == (2, STEPS)
+    guided = (SMALL.guided_heads, 2, STEPS, SMALL.latents + CHARACTERS)
+    assert [weights.shape for weights in found.attention] == [guided] * SMALL.guided_layers
 
 
-def test_loss_rewards_stopping_in_the_last_group() -> None:
-    mel = tf.zeros([1, 16, 3])
+def test_the_seed_decides_the_weights() -> None:
+    one, same, other = (model.build(SMALL, N_MELS, VOCABULARY, seed=seed) for seed in (4, 4, 5))
+    for first, second, third in zip(one.weights, same.weights, other.weights, strict=True):
+        np.testing.assert_array_equal(first, second)
+        assert "bias" in first.path or not np.array_equal(first, third)
 
-    def stop(where: int) -> float:
-        logits = np.full((1, 4), -4, np.float32)
-        logits[0, where] = 4
-        return float(model.loss(mel, tf.constant([12]), mel, tf.constant(logits), SETTINGS))
 
-    assert stop(2) < min(stop(0), stop(1))
-    assert stop(2) == pytest.approx(0.2 * np.log1p(np.exp(-4)) * (1 + 1 + 5) / 3, rel=1e-4)
+@pytest.mark.parametrize("group", range(STEPS))
+def test_frames_move_later_steps_only_and_all_of_those(small: model.SpeechModel, group: int) -> None:
+    mel = example()["mel"]
+    mel[:, group * GROUP : (group + 1) * GROUP] += 1
+    far = moved(small, example(mel=mel))
+    assert (far[:, : group + 1] == 0).all()
+    assert (far[:, group + 1 :] > 1e-6).all()
+
+
+def test_no_gradient_comes_from_the_future_and_one_from_each_step_of_the_past(small: model.SpeechModel) -> None:
+    batch, rng = tensors(example()), np.random.default_rng(0)
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(batch["mel"])
+        found = small(batch)
+        mel = tf.reshape(found.scaled_mel, [2, STEPS, -1])
+        parts = [mel, found.stop_logits[..., None], *(tf.transpose(w, [1, 2, 0, 3]) for w in found.attention)]
+        # Weights of their own: those of an attention add up to one, so that their plain sum never moves.
+        sums = [
+            tf.add_n([tf.reduce_sum(part[:, step] * rng.normal(size=part[:, step].shape)) for part in parts])
+            for step in range(STEPS)
+        ]
+    for step, total in enumerate(sums):
+        slope = np.abs(np.reshape(tape.gradient(total, batch["mel"]), [2, STEPS, -1])).max(-1)
+        assert (slope[:, step:] == 0).all()
+        assert (slope[:, :step] > 1e-7).all()
+
+
+@pytest.mark.parametrize("character", [0, 5, 8])
+def test_every_step_sees_every_real_character_and_no_padding(small: model.SpeechModel, character: int) -> None:
+    text = example()["text"]
+    text[:, character] = text[:, character] % (VOCABULARY - 1) + 1
+    far = moved(small, example(text=text))
+    for row, length in enumerate(LENGTHS):
+        assert (far[row] > 1e-6).all() if character < length else (far[row] == 0).all()
+
+
+def test_every_step_sees_every_latent(small: model.SpeechModel) -> None:
+    batch = tensors(example())
+    latents = small.condition(batch["reference"])
+    assert latents.shape == (2, SMALL.latents, SMALL.d_model)
+    before = small.decode(batch, latents)
+    for latent in range(SMALL.latents):
+        change = np.zeros(latents.shape)
+        change[:, latent, 0] = 1
+        after = small.decode(batch, latents + change)
+        far = np.abs(before.scaled_mel - after.scaled_mel).reshape(2, STEPS, -1).max(-1)
+        assert (far > 1e-6).all()
+
+
+def test_every_frame_of_the_reference_counts(small: model.SpeechModel) -> None:
+    for frame in range(3 * GROUP):
+        reference = example()["reference"]
+        reference[:, frame, 0] += 1
+        assert (moved(small, example(reference=reference)) > 1e-7).all()
+
+
+def test_wider_padding_of_the_text_changes_nothing(small: model.SpeechModel) -> None:
+    assert moved_where_both_are(small, example(text=np.pad(example()["text"], ((0, 0), (0, 4))))) < 1e-12
+
+
+def test_wider_padding_of_the_mel_changes_no_real_step(small: model.SpeechModel) -> None:
+    mel = np.concatenate([example()["mel"], np.full((2, 2 * GROUP, N_MELS), FLOOR)], 1)
+    assert moved_where_both_are(small, example(mel=mel)) < 1e-12
+
+
+def moved_where_both_are(small: model.SpeechModel, after: dict[str, np.ndarray]) -> float:
+    one, two = small(tensors(example())), small(tensors(after))
+    return max(
+        np.abs(one.scaled_mel - two.scaled_mel[:, : STEPS * GROUP]).max(),
+        np.abs(one.stop_logits - two.stop_logits[:, :STEPS]).max(),
+        *(np.abs(a - b[:, :, :STEPS, : a.shape[-1]]).max() for a, b in zip(one.attention, two.attention, strict=True)),
+    )
+
+
+@pytest.mark.parametrize("padding", [GROUP, 2 * GROUP + 1])
+def test_padding_of_the_reference_changes_nothing(small: model.SpeechModel, padding: int) -> None:
+    short = example()["reference"][:, : 2 * GROUP - 1]  # not whole groups either
+    padded = np.concatenate([short, np.full((2, padding, N_MELS), FLOOR)], 1)
+    assert moved(small, example(reference=padded), before=example(reference=short)).max() < 1e-12
+
+
+def test_a_silent_reference_is_no_reason_to_fail(small: model.SpeechModel) -> None:
+    found = small(tensors(example(reference=np.full((2, 2 * GROUP, N_MELS), FLOOR))))
+    assert np.isfinite(found.scaled_mel).all()
+
+
+def test_guided_heads_lead_to_real_characters_alone(small: model.SpeechModel) -> None:
+    for weights in small(tensors(example())).attention:  # no key is speech, and these add up to one without it
+        np.testing.assert_allclose(np.sum(weights, -1), 1, rtol=1e-12)
+        assert (weights[..., : SMALL.latents].numpy() == 0).all()
+        for row, length in enumerate(LENGTHS):
+            assert (weights[:, row, :, SMALL.latents + length :].numpy() == 0).all()
+            assert (weights[:, row, :, SMALL.latents : SMALL.latents + length].numpy() > 0).all()
+
+
+def test_no_guided_layers_is_a_choice() -> None:
+    plain = model.build(SMALL.model_copy(update={"guided_layers": 0, "layers": 1}), N_MELS, VOCABULARY, dtype="float64")
+    assert plain(tensors(example())).attention == ()
+
+
+def test_dropout_drops_by_the_rate_and_keeps_the_mean(small: model.SpeechModel) -> None:
+    batch = tensors(example(mel=np.zeros((50, 40 * GROUP, N_MELS))))
+    bits = small.draw_dropout(batch, tf.constant([1, 2]))
+    np.testing.assert_array_equal(bits, small.draw_dropout(batch, tf.constant([1, 2])))
+    assert (bits != small.draw_dropout(batch, tf.constant([1, 3]))).numpy().mean() > 0.99
+    for kept, units in zip(small.prenet._kept(bits), SMALL.prenet, strict=True):
+        assert kept.shape == (2000, units)
+        assert set(np.unique(kept)) == {0, 1 / (1 - SMALL.prenet_dropout)}
+        assert np.mean(kept) == pytest.approx(1, abs=0.03)
+
+
+def test_dropout_acts_where_it_is_given_only(small: model.SpeechModel) -> None:
+    batch = tensors(example())
+    plain = small(batch).scaled_mel
+    np.testing.assert_array_equal(plain, small(batch).scaled_mel)
+    one, two = (small(batch, dropout_bits=small.draw_dropout(batch, tf.constant([0, n]))) for n in (0, 1))
+    assert np.abs(plain - one.scaled_mel).max() > 1e-3
+    assert np.abs(one.scaled_mel - two.scaled_mel).max() > 1e-3
+
+
+def numbers(*shape: int, seed: int = 0) -> tf.Tensor:
+    return tf.constant(np.random.default_rng(seed).normal(size=shape))
+
+
+def test_attention_and_its_gradients_are_the_textbooks() -> None:
+    inputs = [numbers(2, 3, 4, 6, seed=1), numbers(2, 3, 5, 6, seed=2), numbers(2, 3, 5, 6, seed=3)]
+    bias = tf.constant(np.where(np.arange(5) <= np.arange(4)[:, None] + 1, 0, MASKED))
+    of_read, of_weights = numbers(2, 3, 4, 6, seed=4), numbers(2, 3, 4, 5, seed=5)
+
+    def plain(q: tf.Tensor, k: tf.Tensor, v: tf.Tensor, bias: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        weights = tf.nn.softmax(tf.matmul(q, k, transpose_b=True) / np.sqrt(6) + bias)
+        return tf.matmul(weights, v), weights
+
+    def slopes(attention: Any, upstream: list[tf.Tensor]) -> tuple[Any, Any]:
+        with tf.GradientTape() as tape:
+            tape.watch(inputs)
+            found = attention(*inputs, bias)
+        found = [found] if tf.is_tensor(found) else list(found)
+        return found, tape.gradient(found[: len(upstream)], inputs, output_gradients=upstream)
+
+    read, weights = plain(*inputs, bias)
+    assert (weights.numpy()[..., 0, 2:] == 0).all()
+    for attention, upstream in ((attend, [of_read]), (attend_and_show, [of_read, of_weights])):
+        found, gradients = slopes(attention, upstream)
+        _, expected = slopes(plain, upstream)
+        for value, exact in zip([*found, *gradients], [read, weights][: len(found)] + expected, strict=True):
+            np.testing.assert_allclose(value, exact, rtol=1e-10, atol=1e-12)
+
+
+def test_heads_are_split_and_merged_back() -> None:
+    x = numbers(2 * 5, 12)
+    heads = split_heads(x, 2, 3)
+    assert heads.shape == (3, 2, 5, 4)
+    np.testing.assert_array_equal(heads[1, 1, 2], x[5 + 2, 4:8])
+    np.testing.assert_array_equal(merge_heads(heads), x)
+
+
+def test_normalisation_and_its_gradient_are_the_textbooks() -> None:
+    x, upstream = numbers(4, 6, seed=1), numbers(4, 6, seed=2)
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(x)
+        found = normalise(x)
+        mean, variance = tf.nn.moments(x, -1, keepdims=True)
+        expected = (x - mean) / tf.sqrt(variance + 1e-5)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    slopes = [tape.gradient(y, x, output_gradients=upstream) for y in (found, expected)]
+    np.testing.assert_allclose(*slopes, rtol=1e-9, atol=1e-12)
 
 
 def test_positions_are_sines_and_cosines() -> None:
@@ -97,3 +265,39 @@ def test_positions_are_sines_and_cosines() -> None:
     assert found.shape == (5, 6)
     assert found[3, 1] == pytest.approx(np.sin(3 / 10_000 ** (2 / 6)), rel=1e-5)
     assert found[3, 5] == pytest.approx(np.cos(3 / 10_000 ** (4 / 6)), rel=1e-5)
+
+
+def test_mels_are_scaled_and_back() -> None:
+    mel = tf.constant([[SMALL.mel_mean, SMALL.mel_mean + SMALL.mel_std]])
+    scaled = model.scale_mel(mel, SMALL)
+    np.testing.assert_allclose(scaled, [[0, 1]], atol=1e-6)
+    np.testing.assert_allclose(model.unscale_mel(scaled, SMALL), mel, rtol=1e-6)
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+def test_sixteen_bits_are_close_to_thirty_two(policy: str) -> None:
+    batch = {
+        key: tf.cast(value, tf.float32 if value.dtype.kind == "f" else tf.int32) for key, value in example().items()
+    }
+    exact, short = (model.build(SMALL, N_MELS, VOCABULARY, dtype=dtype) for dtype in ("float32", policy))
+    assert {weight.dtype for weight in short.weights} == {"float32"}
+    found, expected = short(batch), exact(batch)
+    assert found.scaled_mel.dtype == found.stop_logits.dtype == tf.float32
+    assert np.abs(found.scaled_mel - expected.scaled_mel).max() < 0.1
+    assert np.abs(found.scaled_mel - expected.scaled_mel).max() > 0
+    assert (found.attention[0][..., : SMALL.latents].numpy() == 0).all()
+
+
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # Keras 3.15's own, with NumPy 2
+def test_keras_saves_and_loads_it(small: model.SpeechModel, tmp_path: Path) -> None:
+    small.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    assert loaded.settings == SMALL
+    np.testing.assert_array_equal(loaded(tensors(example())).scaled_mel, small(tensors(example())).scaled_mel)
+
+
+def test_a_checkpoint_restores_it(small: model.SpeechModel, tmp_path: Path) -> None:
+    path = tf.train.Checkpoint(model=small).save(str(tmp_path / "checkpoint"))
+    other = model.build(SMALL, N_MELS, VOCABULARY, seed=9, dtype="float64")
+    tf.train.Checkpoint(model=other).restore(path).assert_consumed()
+    np.testing.assert_array_equal(other(tensors(example())).scaled_mel, small(tensors(example())).scaled_mel)

@@ -133,3 +133,42 @@ def test_a_run_without_steps_alone(tmp_path: Path, build) -> None:
 def test_a_very_long_recording_is_cut(tmp_path: Path) -> None:
     (tmp_path / "times").write_text("1\n" * 20_001)
     assert len(parse_accelerator(f"emulated:{tmp_path / 'times'}").step_times_ms) == 20_000
+
+
+def test_a_file_beside_a_scenario_is_found_unless_one_lies_nearer(tmp_path: Path, monkeypatch) -> None:
+    beside, here = tmp_path / "scenarios", tmp_path / "here"
+    beside.mkdir()
+    here.mkdir()
+    monkeypatch.chdir(here)
+    (beside / "steps.txt").write_text("3\n5\n")
+    found = parse_accelerator("emulated:steps.txt", beside=beside)
+    assert (found.step_times_ms, found.source) == ((3.0, 5.0), "steps.txt")
+    (here / "steps.txt").write_text("7\n")
+    assert parse_accelerator("emulated:steps.txt", beside=beside).step_times_ms == (7.0,)
+    with pytest.raises(UsageError, match=r"nowhere\.txt"):
+        parse_accelerator("emulated:nowhere.txt", beside=beside)
+
+
+class Gpus:
+    """A driver that is there."""
+
+    closed = False
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_a_gpu_is_taken_where_there_is_one_and_emulated_where_not(monkeypatch) -> None:
+    gpus = Gpus()
+    monkeypatch.setattr("xttsbench.execution.accelerator.open_gpus", lambda: (gpus, None))
+    assert parse_accelerator("gpu-or-emulated:10") == Accelerator()
+    assert gpus.closed
+    monkeypatch.setattr("xttsbench.execution.accelerator.open_gpus", lambda: (None, "no driver"))
+    assert parse_accelerator("gpu-or-emulated:10") == parse_accelerator("emulated:10")
+
+
+@pytest.mark.parametrize("text", ["gpu-or-", "gpu-or-emulated:", "gpu-or-emulated:-1", "gpu-or-fast"])
+def test_what_stands_for_a_gpu_is_checked_with_one_too(monkeypatch, text: str) -> None:
+    monkeypatch.setattr("xttsbench.execution.accelerator.open_gpus", lambda: (Gpus(), None))
+    with pytest.raises(UsageError):
+        parse_accelerator(text)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import json
 import pkgutil
 from typing import Any
 
@@ -12,8 +13,17 @@ from pydantic import ValidationError
 
 from xttsbench import records
 from xttsbench.records.base import SCHEMA_VERSION, Estimate, Location, Record
+from xttsbench.records.best import Best, Fingerprint
+from xttsbench.records.comparison_result import (
+    ComparedPair,
+    ComparedRun,
+    ComparisonReport,
+    Difference,
+    Figures,
+    Gate,
+)
 from xttsbench.records.pipeline import Pipeline, PipelineOp, PythonFunction
-from xttsbench.records.plan import Accelerator, RunPlan
+from xttsbench.records.plan import Accelerator, Comparison, PlannedArm, Procedure, RunPlan
 from xttsbench.records.readings import GpuReadings, HostReadings, Readings
 from xttsbench.records.report import AA, Arm, Attribution, Finding, Oscillation, Report, Rung, Verdict, WarmUp
 from xttsbench.records.trial import (
@@ -22,6 +32,7 @@ from xttsbench.records.trial import (
     Batches,
     Devices,
     Looking,
+    Parity,
     ProfileSummary,
     Segment,
     StackLine,
@@ -64,15 +75,52 @@ ANATOMY = Anatomy(
     kinds={"python": 0.5},
     lines=(StackLine(file="a.py", line=1, function="f", kind="io", share=0.5, steps_share=0.1),),
 )
+ARMS = (
+    PlannedArm(id="a", role="baseline", kwargs={"x": 1e-4}),
+    PlannedArm(id="b", role="candidate", config={"y": [1, None]}, kwargs={"x": 1e-4, "y": [1, None]}),
+)
+COMPARISON = Comparison(
+    name="loaders", target="m:f", arms=ARMS, blocks=6, steps=9, window_s=1.5, trial_s=60.0, stall_s=20.0
+)
+PARITY = Parity(batches=8, tolerance=1e-4, same=("b",), differences={"c": "batch 0"}, failed={"d": "no file"})
 HOST = HostReadings(t_ns=(1, 2), cpu_s=(0.5, 1 / 3), rss_bytes=(2**62, 1), unmeasured={"read_bytes": "why"})
 GPU = GpuReadings(index=0, name="GPU", uuid="u", t_ns=(1,), memory_used_bytes=(None,), power_w=(1.5,))
+SIDE = ComparedRun(given="x:a", path="x", kind="run", command="c", created_utc="t", target="m:f", processes_known=True)
+FIGURES = Figures(arm="a", status="ok", processes=8, rate_per_s=ONE, cv=0.1, memory_bytes=2.0**62)
+PAIR = ComparedPair(name="a", a=FIGURES, b=FIGURES, method="paired blocks", effect=ONE, p_value=0.1)
+GATE = Gate(limit="max-regression", pair="a", threshold=0.05, value=ONE, outcome="failed", why="w")
+DIFFERENCE = Difference(field="code", a="1", b="2", comparable=True)
+FINGERPRINT = Fingerprint(environment="e", cpus=2.5, gpus=("H200",), code="c")
+BEST = Best(
+    run="r",
+    workload="xtts",
+    arm="b",
+    config={"y": [1, None]},
+    proven=True,
+    decided=True,
+    why="w",
+    effect=ONE,
+    baseline={"arm": "a", "config": {}},
+    blocks=8,
+    accelerator={"kind": "real", "label": "real device", "source": None},
+    steps_per_trial=9,
+    tied_with=("c",),
+    fingerprint=FINGERPRINT,
+    xttsbench_version="0.1.0",
+)
 EXAMPLES: list[Record] = [
+    FINGERPRINT,
+    BEST,
+    Procedure(cost=("prefetch",)),
     ONE,
     PLACE,
     *PIPELINE.ops,
     *PIPELINE.python_functions,
     PIPELINE,
     Accelerator(kind="emulated", label="x", step_times_ms=(1.0, 0.1), source="f"),
+    ARMS[1],
+    COMPARISON,
+    RunPlan(kind="run", command="c", created_utc="t", target="m:f", steps=1, budget_s=1.5, comparison=COMPARISON),
     RunPlan(kind="diagnose", command="c", created_utc="t", target="m:f", kwargs={"a": 1e-4}, steps=1, budget_s=1.5),
     HOST,
     GPU,
@@ -81,7 +129,7 @@ EXAMPLES: list[Record] = [
     VERDICT.attribution_s,  # type: ignore[list-item]
     Finding(rule="r", severity="info", limiting=False, title="t", evidence={"f": 0.1, "i": 1, "s": "x", "b": True}),
     Oscillation(cv=0.1),
-    Arm(id="a", role="candidate", blocks=1, status="ok", effect=ONE, decision="faster"),
+    Arm(id="a", role="candidate", blocks=1, status="ok", effect=ONE, decision="faster", utilization=ONE, group="g"),
     AA(effect=ONE, noisy=False),
     Rung(name="as_is", what="w", step_time_s=ONE, steps=1, processes=1),
     WarmUp(first_step_s=0.5, reason="why"),
@@ -103,8 +151,24 @@ EXAMPLES: list[Record] = [
     Looking(overhead_s=1e-6, pairs=3, method="m"),
     Devices(gpus=("GPU:0",), versions={"cuda": "12"}),
     ProfileSummary(directory="profile", steps=3, wait_s=0.1),
+    PARITY,
     TrialError(type="E", message="line\nbreak", line=3),
     TrialRecord(spec=SPEC, status="ok", started_utc="t", duration_s=0.1, anatomy=ANATOMY, pipeline=PIPELINE),
+    TrialRecord(spec=SPEC, status="ok", started_utc="t", duration_s=0.1, parity=PARITY),
+    *(SIDE, FIGURES, PAIR, GATE, DIFFERENCE),
+    ComparisonReport(
+        command="c",
+        created_utc="t",
+        target={},
+        environment={},
+        verdict=VERDICT,
+        a=SIDE,
+        b=SIDE,
+        pairs=(PAIR,),
+        gates=(GATE,),
+        differences=(DIFFERENCE,),
+        session_noise=0.02,
+    ),
 ]
 by_type = pytest.mark.parametrize("record", EXAMPLES, ids=lambda record: type(record).__name__)
 
@@ -176,7 +240,7 @@ def test_a_trial_finds_its_segments_by_name() -> None:
 
 def test_every_file_carries_the_version() -> None:
     versioned = [type(record) for record in EXAMPLES if "schema_version" in type(record).model_fields]
-    assert set(versioned) == {Report, TrialRecord, RunPlan}
+    assert set(versioned) == {Report, ComparisonReport, TrialRecord, RunPlan, Best}
     assert SCHEMA_VERSION == 1
     assert all(record.schema_version == 1 for record in EXAMPLES if "schema_version" in type(record).model_fields)
 
@@ -208,3 +272,22 @@ def test_any_trial_survives_json_exactly(values: list[int], kwargs: dict[str, An
     line = record.model_dump_json()
     assert "\n" not in line
     assert TrialRecord.model_validate_json(line) == record
+
+
+def test_files_from_before_there_were_arms_are_read() -> None:
+    """What was added has a default, so that a report can be built again from an older run's files."""
+    plan = RunPlan(kind="diagnose", command="c", created_utc="t", target="m:f", steps=1, budget_s=1.5)
+    trial = TrialRecord(spec=SPEC, status="ok", started_utc="t", duration_s=1)
+    report = next(record for record in EXAMPLES if isinstance(record, Report))
+    added: list[tuple[Record, tuple[str, ...]]] = [
+        (plan, ("comparison",)),
+        (trial, ("parity",)),
+        (report, ("parity", "comparison")),
+    ]
+    for record, names in added:
+        old = json.loads(record.model_dump_json())
+        for name in names:
+            del old[name]
+        assert type(record).model_validate(old) == record
+    spec = json.loads(SPEC.model_dump_json())
+    assert TrialSpec.model_validate({key: spec[key] for key in spec if key not in ("arm", "group", "others")}) == SPEC

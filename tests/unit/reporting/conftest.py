@@ -1,4 +1,4 @@
-"""Hand-built runs with simulated, seeded steps: an input stall every 16 steps, an eager step, and nothing at all."""
+"""Hand-built runs with simulated, seeded steps: a stalling input, an eager step, compared arms, and nothing at all."""
 
 from __future__ import annotations
 
@@ -22,14 +22,6 @@ HOSTILE = (
 class Run(NamedTuple):
     report: Report
     trials: tuple[TrialRecord, ...]
-
-
-SHOWN = {
-    "arms[2].step_time_s": "arms.*.step_time_s",
-    "arms[2].effect": "arms.*.effect",
-    "findings[1].verified_speedup": "findings.*.verified_speedup",
-}
-"""Paths of the runs below as a reader sees them: entries of a list that share a reason stand in one line."""
 
 
 def estimate(value: float, spread: float = 0.03) -> Estimate:
@@ -346,6 +338,177 @@ def hostile_run() -> Run:
     return Run(changed, (renamed, *trials[1:]))
 
 
+EMULATED = "emulated accelerator, 10 ms a step"
+REAL = "real device"
+PROCESSOR = "processor: share of the wall time inside the step"
+
+
+def arm_trial(arm: str, block: int, made: Segment, *, group: str = "loaders", emulated_ms: float = 0.0) -> TrialRecord:
+    """One process of one arm."""
+    spec = TrialSpec(
+        trial_id=f"{block}-{arm}",
+        rung="arm",
+        target="data.py:make",
+        block=block,
+        arm=arm,
+        group=group,
+        emulated_ms=(emulated_ms,) if emulated_ms else (),
+    )
+    return TrialRecord(spec=spec, status="ok", started_utc="2026-01-02T03:04:05Z", duration_s=9.0, segments=(made,))
+
+
+def arm(name: str, step_s: float, **fields: Any) -> Arm:
+    """An arm of batches of 8 with 600 valid frames each, on the emulated accelerator."""
+    measured = {
+        "role": "candidate",
+        "config": {"loader": name},
+        "blocks": 8,
+        "status": "ok",
+        "group": "loaders",
+        "accelerator": EMULATED,
+        "step_time_s": estimate(step_s),
+        "throughput_per_s": estimate(8 / step_s),
+        "valid_frames_per_s": estimate(4800 / step_s),
+        "padding_efficiency": 0.913,
+        "utilization": estimate(0.01 / step_s, 0.01),
+        "utilization_of": "emulated accelerator",
+        "input_wait_fraction": estimate(1 - 0.01 / step_s, 0.01),
+        "cv": 0.034,
+        "std_over_mean": 0.12,
+        "steps": 1920,
+        "p_value": 0.008,
+    }
+    return Arm(id=name, **(measured | fields))
+
+
+def comparing_run() -> Run:
+    """Three loaders on an emulated accelerator (starved every fourth step, or not), two modes on the device."""
+    rng = np.random.default_rng(3)
+    starved_s = np.tile([0.001, 0.001, 0.001, 0.197], 40)
+    wait_s = {"numpy_wav": starved_s, "packed": np.full(200, 0.0004), "numpy_wav:again": starved_s}
+    trials = [
+        arm_trial(name, block, segment(wait, np.full(wait.size, 0.0101), emulated_s=0.01), emulated_ms=10.0)
+        for block in range(2)
+        for name, wait in wait_s.items()
+    ]
+    trials += [
+        arm_trial(name, 0, segment(np.full(90, 0.001), step_s + 0.001 * rng.random(90)), group="modes")
+        for name, step_s in (("eager", 0.3), ("xla", 0.02))
+    ]
+    on_device = {
+        "group": "modes",
+        "accelerator": REAL,
+        "utilization_of": PROCESSOR,
+        "utilization": estimate(0.97, 0.01),
+    }
+    refusal = "batch 0, mel: row 3 (clip 12), frame 5, band 7: -1.2 against -1.3"
+    report = Report(
+        kind="run",
+        command="xttsbench run loaders",
+        created_utc="2026-01-02T03:04:05Z",
+        target={"name": "loaders"},
+        environment={"cpus": 2},
+        verdict=Verdict(
+            bottleneck="inconclusive",
+            summary="Arms were compared.",
+            confidence=0.0,
+            step_time_s=None,
+            step_time_median_s=None,
+            step_time_p95_s=None,
+            input_wait_fraction=None,
+            accelerator_utilization=None,
+            attribution_s=None,
+        ),
+        arms=(
+            arm("numpy_wav", 0.0605, role="baseline", std_over_mean=1.37, p_value=None),
+            arm("packed", 0.0106, effect=estimate(5.71), decision="faster"),
+            arm("tf_wav", 0.0619, effect=estimate(0.977, 0.01), decision="slower"),
+            Arm(
+                id="tf_fast",
+                role="candidate",
+                blocks=0,
+                status=f"refused: its data are not the baseline's: {refusal}",
+                group="loaders",
+                accelerator=EMULATED,
+                decision="ended",
+            ),
+            Arm(
+                id="ram",
+                role="candidate",
+                blocks=0,
+                status="out_of_memory: the process held 7.4 GiB of 6.0 GiB",
+                group="loaders",
+                accelerator=EMULATED,
+                decision="ended",
+            ),
+            arm("numpy_wav:again", 0.0604, role="aa", effect=estimate(1.002, 0.011), std_over_mean=1.36, p_value=None),
+            arm("eager", 0.3, role="baseline", valid_frames_per_s=None, padding_efficiency=None, **on_device),
+            arm(
+                "xla",
+                0.02,
+                effect=estimate(15.0),
+                decision="faster",
+                valid_frames_per_s=None,
+                padding_efficiency=None,
+                **on_device,
+            ),
+        ),
+        aa=AA(effect=estimate(1.002, 0.011), noisy=False, smallest_visible_effect=0.021),
+        parity={
+            "same": False,
+            "tolerance": 1e-4,
+            "batches": 8,
+            "baseline": "numpy_wav",
+            "arms": ["packed", "tf_wav", "tf_fast"],
+            "difference": f"tf_fast: {refusal}",
+            "differences": {"tf_fast": refusal},
+            "failed": {"ram": "its data could not be read: out of memory"},
+            "skipped": {},
+        },
+        comparison=(
+            "Emulated accelerator, 10 ms a step: packed is 5.71x (5.54 to 5.88) as fast as numpy_wav.",
+            "Real device: xla is 15.0x (14.6 to 15.4) as fast as eager.",
+        ),
+        unmeasured={
+            "verdict.step_time_s": "arms were compared",
+            "verdict.attribution_s": "arms were compared",
+            **{f"arms.3.{name}": "refused, so not measured" for name in ("step_time_s", "effect", "cv", "utilization")},
+            "arms.6.valid_frames_per_s": "the workload does not say where its frames are",
+            "arms.7.valid_frames_per_s": "the workload does not say where its frames are",
+        },
+        trials=tuple({"id": record.spec.trial_id, "status": record.status} for record in trials),
+    )
+    return Run(report, tuple(trials))
+
+
+def hostile_comparison() -> Run:
+    """The compared arms with markup, escapes and control characters wherever text comes from outside."""
+    report, trials = comparing_run()
+    arms = tuple(
+        found.model_copy(
+            update={
+                "id": f"{found.id} {HOSTILE}",
+                "group": f"../{HOSTILE}",
+                "accelerator": f"{found.accelerator} {HOSTILE}",
+                "utilization_of": HOSTILE,
+                "config": {HOSTILE: HOSTILE},
+                "status": found.status if found.status == "ok" else f"{found.status} {HOSTILE}",
+            }
+        )
+        for found in report.arms
+    )
+    parity = dict(report.parity or {}) | {"baseline": HOSTILE, "arms": [HOSTILE], "differences": {HOSTILE: HOSTILE}}
+    renamed = tuple(
+        record.model_copy(
+            update={
+                "spec": record.spec.model_copy(update={"arm": f"{record.spec.arm} {HOSTILE}", "group": f"../{HOSTILE}"})
+            }
+        )
+        for record in trials
+    )
+    return Run(report.model_copy(update={"arms": arms, "parity": parity, "comparison": (HOSTILE, HOSTILE)}), renamed)
+
+
 @pytest.fixture
 def starving() -> Run:
     return starving_run()
@@ -367,6 +530,16 @@ def hostile() -> Run:
 
 
 @pytest.fixture
+def comparing() -> Run:
+    return comparing_run()
+
+
+@pytest.fixture
+def hostile_arms() -> Run:
+    return hostile_comparison()
+
+
+@pytest.fixture
 def every_run() -> dict[str, Run]:
     return {
         "starving": starving_run(),
@@ -374,12 +547,19 @@ def every_run() -> dict[str, Run]:
         "eager without a GPU": eager_run(gpu=False),
         "empty": empty_run(),
         "hostile": hostile_run(),
+        "comparing": comparing_run(),
+        "hostile arms": hostile_comparison(),
     }
 
 
 @pytest.fixture
-def shown() -> dict[str, str]:
-    return SHOWN
+def make_arm() -> Callable[..., Arm]:
+    return arm
+
+
+@pytest.fixture
+def make_arm_trial() -> Callable[..., TrialRecord]:
+    return arm_trial
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from xttsbench.reporting.contents import describe
+from xttsbench.reporting.text import plain
 
 
 def told(run, unmeasured: dict[str, str]) -> list[tuple[str, ...]]:
@@ -28,6 +29,57 @@ def test_numbers_that_are_no_index_stay(starving) -> None:
         "trials.fix thread-pool:32": "x",
     }
     assert told(starving, reasons) == list(reasons.items())
+
+
+def test_numbers_of_one_record_that_share_a_reason_stand_in_one_line(starving) -> None:
+    reasons = {f"arms.{index}.{name}": "it ended" for index in (2, 5) for name in ("cv", "effect", "step_time_s")}
+    reasons |= {"verdict.step_time_s": "nothing ran", "verdict.attribution_s": "nothing ran", "profile": "not asked"}
+    assert told(starving, reasons) == [
+        ("arms.*: cv, effect, step_time_s", "it ended"),
+        ("verdict: step_time_s, attribution_s", "nothing ran"),
+        ("profile", "not asked"),
+    ]
+
+
+def test_every_reason_stands_with_every_field_that_it_is_for(every_run) -> None:
+    for name, (report, _) in every_run.items():
+        lines = describe(report).unmeasured
+        for path, reason in report.unmeasured.items():
+            field = plain(path).rpartition(".")[2]
+            assert any(field in line.label and line.value == plain(reason) for line in lines), (name, path)
+
+
+def test_compared_arms_are_not_in_the_table_of_the_others(comparing, starving) -> None:
+    both = comparing.report.model_copy(update={"arms": (*comparing.report.arms, *starving.report.arms)})
+    said = describe(both)
+    assert said.arms is not None
+    assert [row[0] for row in said.arms.rows] == ["graph", "eager", "xla"]
+    assert describe(comparing.report).arms is None
+    (full,) = (table for table in said.details if table.title == "Compared arms in full")
+    assert [row[2] for row in full.rows] == [arm.id for arm in comparing.report.arms]
+    assert full.rows[1][3:] == ("loader packed", "8", "1,920", "5.7 % (5.6 to 5.7)", "0.120", "0.00800")
+
+
+def test_what_is_known_of_the_baseline_follows_under_its_own_heading(comparing, starving) -> None:
+    label = {"kind": "emulated", "label": comparing.report.arms[0].accelerator}
+    found = {"verdict": starving.report.verdict, "accelerator": label, "looking": starving.report.looking}
+    said = describe(comparing.report.model_copy(update=found))
+    assert said.bottleneck == ""
+    assert said.baseline == "The baseline by itself: numpy_wav, EMULATED accelerator, 10 ms a step"
+    assert [(line.label, line.value) for line in said.numbers[:2]] == [
+        ("what limits it", "input (confidence 99.8 %)"),
+        ("step time, mean", "34.2 ms (33.2 to 35.2)"),
+    ]
+    assert said.parts
+    assert [line.label for line in said.in_time] == ["cost of looking"]
+
+
+def test_a_comparison_that_names_no_bottleneck_says_why(comparing, starving) -> None:
+    verdict = starving.report.verdict.model_copy(update={"bottleneck": "inconclusive", "attribution_s": None})
+    reasons = {"verdict.attribution_s": "the ladder was not climbed"}
+    said = describe(comparing.report.model_copy(update={"verdict": verdict, "unmeasured": reasons}))
+    assert said.numbers[0].value == "not measured: the ladder was not climbed"
+    assert said.parts_note == ""
 
 
 def gain(run, **changes) -> str:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import re
 from html.parser import HTMLParser
 
+from xttsbench.reporting.contents import describe
 from xttsbench.reporting.html import serialize
 from xttsbench.reporting.text import plain
 
@@ -47,14 +48,14 @@ def test_the_page_is_self_contained_and_without_scripts(every_run) -> None:
             assert (attributes.get("src") or "data:").startswith("data:"), name
 
 
-def test_every_finding_and_every_reason_is_in_it(every_run, shown) -> None:
+def test_every_finding_and_every_reason_is_in_it(every_run) -> None:
     for name, (report, _) in every_run.items():
         words = _Page(serialize(report, {})).words
         for finding in report.findings:
             assert plain(finding.title) in words, name
             assert finding.rule in words, name
-        for path, reason in report.unmeasured.items():
-            assert f"{shown.get(path, plain(path))} {plain(reason)}" in words, name
+        for line in describe(report).unmeasured:
+            assert f"{line.label} {line.value}" in words, name
 
 
 def test_the_verdict_comes_first_and_the_residual_is_listed(starving) -> None:
@@ -78,3 +79,36 @@ def test_the_bar_has_the_shares_of_the_parts(starving) -> None:
 def test_a_null_is_not_measured(empty) -> None:
     words = _Page(serialize(empty.report, {})).words
     assert "step time, mean not measured: the target raised ValueError at step 0" in words
+
+
+def test_a_comparison_comes_first_with_its_plots_by_its_table(comparing) -> None:
+    svg = b'<svg xmlns="http://www.w3.org/2000/svg"/>'
+    drawn = dict.fromkeys(("arms-modes-real-device", "traces-modes-real-device", "timeline"), svg)
+    page = _Page(serialize(comparing.report, drawn))
+    places = [
+        page.words.index(word)
+        for word in (
+            "run loaders Emulated accelerator, 10 ms a step: packed is 5.71x",
+            "REFUSED: tf_fast",
+            "loaders: EMULATED accelerator, 10 ms a step configuration utilization",
+            "packed 94.3 % 93.4 to 95.3 10.6 ms 10.3 to 10.9",
+            "modes: REAL device configuration",
+            "Not measured verdict: step_time_s",
+        )
+    ]
+    assert places == sorted(places)
+    assert [attributes["alt"] for tag, attributes in page.elements if tag == "img"] == [
+        "Throughput of each arm, modes: REAL device",
+        "Utilization and step time, modes: REAL device",
+    ]
+    for absent in ("inconclusive :", "Confidence", "Where the time", "Findings", "In time"):
+        assert absent not in page.words
+
+
+def test_the_rows_of_a_comparison_are_told_apart_and_dead_arms_have_no_bar(comparing) -> None:
+    elements = _Page(serialize(comparing.report, {})).elements
+    rows = [attributes["class"] for tag, attributes in elements if tag == "tr" and "class" in attributes]
+    assert rows == ["baseline", "faster", "slower", "ended", "ended", "again", "baseline", "faster"]
+    meters = [attributes["style"] for tag, attributes in elements if tag == "span" and "style" in attributes]
+    assert meters[:2] == ["width: 16.5%", "width: 94.3%"]
+    assert len(meters) == 6

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
+from xttsbench.reporting.contents import describe
 from xttsbench.reporting.markdown import escape, serialize
 from xttsbench.reporting.text import plain
 
@@ -21,14 +22,14 @@ def test_the_verdict_is_the_title(starving) -> None:
     assert serialize(starving.report).splitlines()[0].startswith("# INPUT: The step waits 17.9 ms of 34.2 ms")
 
 
-def test_every_finding_and_every_reason_is_in_it(every_run, shown) -> None:
+def test_every_finding_and_every_reason_is_in_it(every_run) -> None:
     for name, (report, _) in every_run.items():
         words = _words(_PARSER.render(serialize(report)))
         for finding in report.findings:
             assert plain(finding.title) in words, name
             assert finding.rule in words, name
-        for path, reason in report.unmeasured.items():
-            assert f"{shown.get(path, plain(path))} {plain(reason)}" in words, name
+        for line in describe(report).unmeasured:
+            assert f"{line.label} {line.value}" in words, name
 
 
 def test_the_residual_and_the_plots_are_shown(starving) -> None:
@@ -36,6 +37,29 @@ def test_the_residual_and_the_plots_are_shown(starving) -> None:
     assert "| ░ | residual | 390 µs | 1.1 % |" in text
     assert "](plots/timeline.png)" in text
     assert "](plots/timeline.png)" not in serialize(starving.report, plots=("attribution",))
+
+
+def test_a_comparison_is_the_title_and_its_plots_stand_by_its_table(comparing) -> None:
+    text = serialize(comparing.report)
+    lines = text.splitlines()
+    assert lines[0].startswith("# Emulated accelerator, 10 ms a step: packed is 5.71x")
+    assert lines[2].startswith("> **REFUSED: tf_fast does not give the batches of numpy_wav: ")
+    assert "| packed | 94.3 % (93.4 to 95.3) | 10.6 ms (10.3 to 10.9) | 755 (732 to 777) |" in text
+    places = [
+        text.index(word)
+        for word in (
+            "## loaders: EMULATED accelerator, 10 ms a step",
+            "](plots/arms-loaders-emulated-accelerator-10-ms-a-step.png)",
+            "](plots/traces-loaders-emulated-accelerator-10-ms-a-step.png)",
+            "## modes: REAL device",
+            "](plots/arms-modes-real-device.png)",
+            "## Not measured",
+        )
+    ]
+    assert places == sorted(places)
+    for absent in ("## Plots", "timeline.png", "## Findings", "## In time", "## Where the time"):
+        assert absent not in text
+    assert "](plots/" not in serialize(comparing.report, plots=())
 
 
 def test_a_null_is_not_measured(empty) -> None:
@@ -66,6 +90,14 @@ def test_hostile_names_make_no_markup_and_break_no_table(hostile) -> None:
     assert "<em>" not in rendered
     for row in re.findall(r"<tr>(.*?)</tr>", rendered, re.DOTALL):
         assert len(re.findall("<t[dh]", row)) in {2, 4, 5, 6}
+
+
+def test_hostile_arms_make_no_markup_and_break_no_table(hostile_arms) -> None:
+    rendered = _PARSER.render(serialize(hostile_arms.report))
+    assert "<script" not in rendered
+    assert "<em>" not in rendered
+    for row in re.findall(r"<tr>(.*?)</tr>", rendered, re.DOTALL):
+        assert len(re.findall("<t[dh]", row)) in {2, 7, 9}
 
 
 def test_a_fence_in_a_patch_does_not_end_the_fence(hostile) -> None:

@@ -27,6 +27,26 @@ def test_everything_is_written_and_the_same_record_gives_the_same_bytes(tmp_path
         assert b"</svg>" in first[f"plots/{name}.svg"]
 
 
+def test_a_comparison_writes_its_plots_and_the_same_bytes_again(tmp_path: Path, comparing) -> None:
+    assert write.write_run(tmp_path / "a", *comparing) == ()
+    assert write.write_run(tmp_path / "b", *comparing) == ()
+    first = files(tmp_path / "a")
+    groups = ("loaders-emulated-accelerator-10-ms-a-step", "modes-real-device")
+    assert set(first) == {"report.json", "report.md", "report.html"} | {
+        f"plots/{kind}-{group}.{suffix}" for kind in ("arms", "traces") for group in groups for suffix in ("png", "svg")
+    }
+    assert first == files(tmp_path / "b")
+
+
+def test_hostile_arms_write_nothing_outside_the_directory(tmp_path: Path, hostile_arms) -> None:
+    assert write.write_run(tmp_path / "deep" / "run", *hostile_arms) == ()
+    written = {name for name in files(tmp_path) if not name.startswith("deep/run/")}
+    assert written == set()
+    plots = list((tmp_path / "deep" / "run" / "plots").iterdir())
+    assert len(plots) == 8
+    assert not [path for path in plots if path.suffix == ".svg" and b"<script" in path.read_bytes()]
+
+
 def test_the_json_is_the_record_again(tmp_path: Path, hostile) -> None:
     write.write_run(tmp_path, *hostile)
     text = (tmp_path / "report.json").read_text(encoding="utf-8")

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from xttsbench.records.pipeline import Pipeline, PipelineOp, PythonFunction
-from xttsbench.rules.next_trial import IMPORT_S, Job, next_trial, skipped
+from xttsbench.rules.next_trial import IMPORT_S, MODES, Job, next_trial, skipped
 
 JOB = Job(target="data.py:make", kwargs={"n": 1}, emulated_ms=(), steps=400, window_s=2.0, seed=3)
 ALWAYS = 1e9
@@ -195,3 +195,12 @@ def test_a_fix_s_name_makes_no_odd_trial_id(build) -> None:
     spec = next_trial(JOB, done, ALWAYS)
     assert spec is not None
     assert (spec.fix, spec.trial_id) == ("thread-pool:32", "003-fix-thread-pool-32")
+
+
+def test_of_some_rungs_alone_the_others_are_left_out(build) -> None:
+    done = [build.ladder(step=0.03)]
+    found = []
+    while (spec := next_trial(JOB, done, ALWAYS, only=MODES)) is not None:
+        found.append(spec.rung)
+        done.append(build.trial(spec.rung, number=len(done)))
+    assert found == ["xla", "eager"]

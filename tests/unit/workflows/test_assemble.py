@@ -194,7 +194,7 @@ def test_what_a_reader_looks_for_in_a_starving_run(runs) -> None:
     }
     assert rungs["as_is"].step_time_s.estimate == pytest.approx(0.0305, rel=0.02)
     arms = {arm.id: arm for arm in report.arms}
-    assert list(arms) == ["as-given", "step:xla", "fix:parallel-map"]
+    assert list(arms) == ["as-given", "fix:parallel-map", "step:graph", "step:xla"]
     assert (arms["as-given"].role, arms["as-given"].config, arms["as-given"].blocks) == (
         "baseline",
         {"mode": "graph"},

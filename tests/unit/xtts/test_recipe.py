@@ -39,6 +39,10 @@ def test_the_tiny_recipe_has_its_documented_sizes() -> None:
     recipe = load_recipe(shipped("training", "tiny"))
     model = recipe.model
     assert (model.d_model, model.layers, model.heads, model.frames_per_step, model.prenet) == (96, 3, 4, 4, (64, 64))
+    assert (model.conditioning_layers, model.perceiver_layers, model.latents) == (1, 1, 8)
+    assert (model.guided_layers, model.guided_heads) == (2, 2)
+    loss = recipe.loss
+    assert (loss.stop_weight, loss.stop_positive_weight, loss.guided_weight, loss.guided_sigma) == (0.2, 5, 5, 0.2)
     assert recipe.batches.frame_edges == (256, 384, 512, 640, 768, 896)
 
 
@@ -49,6 +53,8 @@ def test_all_errors_come_at_once_with_key_and_value(tmp_path: Path) -> None:
         ("model.colour", "red"),
         ("features.n_mels", None),
         ("optimizer.learning_rate", "fast"),
+        ("optimizer.clip_norm", 0),
+        ("loss.guided_sigma", -1),
     )
     with pytest.raises(InvalidInputError) as caught:
         load_recipe(path)
@@ -58,6 +64,8 @@ def test_all_errors_come_at_once_with_key_and_value(tmp_path: Path) -> None:
     assert "model.colour: Extra inputs are not permitted, got 'red'" in message
     assert "features.n_mels: Field required" in message
     assert "optimizer.learning_rate: " in message
+    assert "optimizer.clip_norm: Input should be greater than 0, got 0" in message
+    assert "loss.guided_sigma: Input should be greater than 0, got -1" in message
     assert "got 'fast'" in message
 
 
@@ -65,6 +73,8 @@ def test_all_errors_come_at_once_with_key_and_value(tmp_path: Path) -> None:
     ("key", "value", "message"),
     [
         ("model.heads", 5, "model: .*multiple of heads, got 96 and 5"),
+        ("model.guided_layers", 4, r"model: .*at most layers \(3\), got 4"),
+        ("model.guided_heads", 4, r"model: .*fewer than heads \(4\), .*got 4"),
         ("batches.frame_edges", [384, 256], r"batches: .*rise, got \[384, 256\]"),
         ("batches.frame_edges", [256, 386], r"the file: .*multiples of model.frames_per_step \(4\), got \[386\]"),
     ],
@@ -72,6 +82,11 @@ def test_all_errors_come_at_once_with_key_and_value(tmp_path: Path) -> None:
 def test_values_that_contradict_each_other(tmp_path: Path, key: str, value: object, message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
         load_recipe(altered(tmp_path, (key, value)))
+
+
+def test_guided_heads_do_not_matter_without_guided_layers(tmp_path: Path) -> None:
+    recipe = load_recipe(altered(tmp_path, ("model.guided_layers", 0), ("model.guided_heads", 4)))
+    assert recipe.model.guided_layers == 0
 
 
 @pytest.mark.parametrize("text", ["a: [", "just text", ""])

@@ -84,9 +84,9 @@ def save(figure: Figure) -> Plot:
     return Plot(png.getvalue(), svg.getvalue())
 
 
-def label(axes: Axes, text: str) -> None:
+def label(axes: Axes, text: str, *, bold: bool = False) -> None:
     """A small note at the upper left, above the axes, where it hides nothing."""
-    axes.set_title(drawable(text), loc="left", fontsize=10, color=INK)
+    axes.set_title(drawable(text), loc="left", fontsize=10, color=INK, fontweight="bold" if bold else "normal")
 
 
 def seconds_axis(axis: Axis, largest_s: float, text: str, *, log: bool = False) -> None:
@@ -95,8 +95,13 @@ def seconds_axis(axis: Axis, largest_s: float, text: str, *, log: bool = False) 
         (pair for pair in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")) if largest_s >= pair[0]), (1e-9, "ns")
     )
     if log:
-        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-        axis.set_minor_locator(NullLocator())
-        axis.set_minor_formatter(NullFormatter())
+        logarithmic_ticks(axis)
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value / scale:,g}"))
     axis.set_label_text(f"{text} ({unit})")
+
+
+def logarithmic_ticks(axis: Axis) -> None:
+    """Ticks at 1, 2 and 5 of every decade, and no others."""
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.set_minor_locator(NullLocator())
+    axis.set_minor_formatter(NullFormatter())

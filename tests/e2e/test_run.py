@@ -1,0 +1,317 @@
+"""``xttsbench run`` on targets of known speed: decided, refused, ended, interrupted, and scenarios that are none.
+
+Most run the command in this process on one helper that is started once; that each block has a helper of its own is
+shown without TensorFlow, in ``tests/unit/workflows``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from xttsbench.cli import main
+from xttsbench.execution import journal
+
+ROOT = Path(__file__).parents[2]
+ARMS = ROOT / "tests" / "targets" / "arms.py"
+HEAD = f"name: mine\ndescription: a test\ntarget: {ARMS}:waits\nsteps: 20\nwindow_s: 0.3\n"
+TWO = HEAD + "base: {ms: 20}\narms:\n- {id: slow}\n- {id: fast, config: {ms: 10}}\n"
+
+WITH_CTRL_C = (
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from xttsbench.cli import main; main()"
+)
+WITHOUT_TENSORFLOW = """
+import sys
+
+class Refuses:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("tensorflow", "keras"):
+            raise ImportError(f"the parent imported {name}")
+
+sys.meta_path.insert(0, Refuses())
+from xttsbench.cli import main
+main()
+"""
+
+
+@pytest.fixture
+def run(on_one_helper, monkeypatch, capfd, tmp_path):
+    """``run(text, *options)``: a scenario of that text, run in this process: exit code, standard output and error.
+
+    Of the report only the record is written: drawing it takes longer than most of these runs.
+    """
+
+    def write(directory, report, trials):
+        (directory / "report.json").write_text(report.model_dump_json(), encoding="utf-8")
+
+    monkeypatch.setattr("xttsbench.reporting.write.write_run", write)
+    monkeypatch.chdir(tmp_path)
+
+    def command(text, *options):
+        (tmp_path / "mine.yaml").write_text(text)
+        shutil.rmtree("out", ignore_errors=True)  # of a first try
+        return call("mine.yaml", "--out", "out", *options)
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["xttsbench", "run", *map(str, arguments)])
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main()
+        shown = capfd.readouterr()
+        assert "Traceback" not in shown.err
+        return ended.value.code, shown.out, shown.err
+
+    command.call = call
+    return command
+
+
+def record(directory=Path("out")):
+    return json.loads((directory / "report.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.measured
+def test_a_known_speed_ratio_is_found_with_its_interval(run, tmp_path):
+    # Long waits, so that what a busy machine adds to each is small beside them.
+    text = TWO.replace("ms: 20", "ms: 60").replace("ms: 10", "ms: 30").replace("window_s: 0.3", "window_s: 0.6")
+    code, out, err = run(text + "blocks: 6\n")
+    report = record()
+    arms = {arm["id"]: arm for arm in report["arms"]}
+    assert arms["fast"]["effect"]["estimate"] == pytest.approx(2, rel=0.2)
+    assert arms["fast"]["effect"]["low"] > 1.2
+    assert arms["slow:again"]["role"] == "aa"
+    assert arms["fast"]["padding_efficiency"] == pytest.approx(20 / 32)
+    assert arms["fast"]["valid_frames_per_s"]["estimate"] == pytest.approx(
+        5 * arms["fast"]["throughput_per_s"]["estimate"], rel=1e-6
+    )
+    assert report["parity"]["same"] is True
+    noisy = report["aa"]["noisy"]
+    assert (code, arms["fast"]["decision"]) == ((3, "inconclusive") if noisy else (0, "faster")), err
+    assert ("fast looked " if noisy else "fast is ") in out
+    trials = journal.read(Path("out"))
+    assert len(trials) == 1 + 18
+    assert all(sum(t.spec.block == b and t.spec.arm == a for t in trials[1:]) == 1 for b in range(6) for a in arms)
+    # The trials say what was asked of them, and measured nothing else.
+    assert all([segment.name for segment in trial.segments] == ["as_is"] for trial in trials[1:])
+    assert all(trial.looking is None and trial.anatomy is None and trial.pipeline is None for trial in trials)
+
+
+def test_a_step_is_warmed_up_and_waits_are_added_behind_an_emulated_accelerator(run):
+    text = HEAD.replace(":waits", ":steps") + "base: {ms: 2, shapes: 3}\naccelerator: [real, 'emulated:5']\nblocks: 1\n"
+    code, _, err = run(text)
+    assert code == 0, err
+    report = record()
+    real, emulated = report["arms"]
+    assert real["utilization_of"] == "processor: share of the wall time inside the step"
+    assert emulated["utilization_of"] == "emulated accelerator"
+    assert emulated["step_time_s"]["estimate"] - real["step_time_s"]["estimate"] == pytest.approx(0.005, rel=0.5)
+    assert report["verdict"]["bottleneck"] == "inconclusive"
+    assert "diagnose" in report["verdict"]["summary"]
+    for trial in journal.read(Path("out")):
+        warm_up, as_is = trial.segments
+        assert warm_up.steps == 3
+        assert sum(as_is.columns["traces"]) == 0
+
+
+def test_dying_arms_are_results_and_the_others_are_measured(run):
+    text = TWO + (
+        "- {id: killed, config: {act: kill}}\n- {id: raises, config: {act: raise}}\n"
+        "- {id: hangs, config: {act: hang}}\n- {id: other, config: {ms: 15}}\n"
+        "blocks: 1\nlimits: {trial_s: 60, stall_s: 3}\n"
+    )
+    code, _, err = run(text)
+    assert code == 3, err  # one block decides nothing
+    arms = {arm["id"]: arm for arm in record()["arms"]}
+    assert {name: arm["decision"] for name, arm in arms.items() if arm["role"] == "candidate"} == {
+        "fast": "inconclusive",
+        "killed": "ended",
+        "raises": "ended",
+        "hangs": "ended",
+        "other": "inconclusive",
+    }
+    assert arms["killed"]["status"].startswith("killed: killed by SIGKILL")
+    assert "the tenth batch is broken" in arms["raises"]["status"]
+    assert arms["hangs"]["status"].startswith("stalled: no step ended")
+    assert (arms["killed"]["blocks"], arms["other"]["blocks"]) == (0, 1)
+    assert sum(t.spec.arm == "hangs" for t in journal.read(Path("out"))) == 1
+    assert "a decision takes 6" in record()["unmeasured"]["arms.1.decision"]
+
+
+def test_a_baseline_that_dies_is_told_clearly(run):
+    code, _, err = run(TWO.replace("{ms: 20}", "{ms: 20, act: kill}") + "blocks: 2\n")
+    assert code == 4
+    assert "the baseline slow ended (killed: killed by SIGKILL" in err
+    # Every arm has the fault here; what ran before the baseline has its own cause.
+    assert record()["verdict"]["step_time_s"] is None
+
+
+def test_an_arm_with_other_data_is_refused_and_the_rest_is_measured(run):
+    code, out, err = run(TWO + "- {id: shifted, config: {offset: 0.5, ms: 5}}\nblocks: 1\n")
+    assert code == 5
+    assert "Refused, since the data are not those of slow: shifted: batch 0, mel: row 0 (clip 0), frame 0" in err
+    assert "0 against 0.5" in err
+    report = record()
+    arms = {arm["id"]: arm for arm in report["arms"]}
+    assert arms["shifted"]["status"].startswith("refused")
+    assert (arms["shifted"]["blocks"], arms["shifted"]["effect"]) == (0, None)
+    assert arms["fast"]["blocks"] == 1
+    assert report["parity"]["same"] is False
+    assert "REFUSED" in out
+
+
+def test_a_misspelt_argument_of_an_arm_is_invalid_input(run):
+    code, _, err = run(TWO + "- {id: typo, config: {mss: 5}}\nblocks: 1\n")
+    assert code == 5
+    assert "mss=5" in err
+    assert {arm["id"]: arm["decision"] for arm in record()["arms"]}["fast"] == "inconclusive"
+
+
+def test_a_target_that_cannot_be_imported(run, tmp_path):
+    path = tmp_path / "broken.py"
+    path.write_text("def make(:\n")
+    code, _, err = run(f"name: mine\ntarget: {path}:make\narms: [{{id: a}}, {{id: b, config: {{x: 1}}}}]\nblocks: 2\n")
+    assert code == 5
+    assert "cannot be imported: SyntaxError" in err
+    assert len(journal.read(Path("out"))) == 1
+
+
+def test_options_stand_in_for_the_scenario_s_own(run):
+    options = (
+        "--blocks",
+        1,
+        "--steps",
+        5,
+        "--seed",
+        9,
+        "--budget",
+        77,
+        "--set",
+        "batch=2",
+        "--accelerator",
+        "emulated:3",
+    )
+    code, out, err = run(HEAD + "blocks: 6\n", *options, "--json")
+    assert code == 0, err
+    assert json.loads(out) == record()
+    plan = json.loads(Path("out/plan.json").read_text(encoding="utf-8"))
+    assert (plan["comparison"]["blocks"], plan["comparison"]["steps"], plan["seed"], plan["budget_s"]) == (1, 5, 9, 77)
+    (trial,) = journal.read(Path("out"))
+    assert trial.spec.kwargs == {"batch": 2}
+    assert trial.spec.emulated_ms == (3.0,)
+    assert trial.spec.seed == 9
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("name: mine\n", ["1 problem", "target: it is missing"]),
+        (TWO + "arm: []\n", ["line 10, arm: unknown key; did you mean 'arms'?"]),
+        (TWO + "blocks: eight\nstep: 5\n", ["2 problems", "line 10, blocks", "'eight'", "line 11, step", "'steps'"]),
+        (HEAD + "arms: []\n", ["arms: it is empty"]),
+        (HEAD + "arms: [{id: a}, {id: a}]\n", ["arms.1.id: 'a' is the id of arm 0 already"]),
+        (TWO + "grid: {ms: [1, 2]}\n", ["grid: give arms or a grid, not both"]),
+        (TWO + "accelerator: warp\n", ["accelerator: 'warp': use real, emulated:MS"]),
+        ("- just\n- a list\n", ["the file holds a list"]),
+        ("name: [open\n", ["not YAML"]),
+    ],
+)
+def test_a_scenario_that_is_none_runs_nothing(run, tmp_path, text, words):
+    code, out, err = run(text)
+    assert code == 5
+    assert [word for word in words if word not in err] == []
+    assert len(err.splitlines()) == 1
+    assert out == ""
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_directory_a_missing_file_and_an_unknown_name(run, tmp_path):
+    (tmp_path / "folder").mkdir()
+    for name, words in (
+        ("folder", "folder is a directory"),
+        ("missing.yaml", "'missing.yaml' cannot be read"),
+        ("loder", "no scenario is called 'loder'; the nearest names: loader"),
+        ("../etc/passwd", "cannot be read"),
+    ):
+        code, _, err = run.call(name)
+        assert code == 5
+        assert words in err
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--set", "ms=3"), "the arms of 'mine' set 'ms' themselves"),
+        (("--set", "ms"), "not KEY=VALUE"),
+        (("--data", "there"), "--data is for the bundled workload"),
+        (("--accelerator", "warp"), "use real, emulated:MS"),
+        (("--blocks", "0"), "--blocks"),
+        (("--budget", "1"), "--budget"),
+    ],
+)
+def test_an_option_that_cannot_be_is_a_usage_error(run, tmp_path, options, words):
+    code, _, err = run(TWO, *options)
+    assert code == 2
+    assert words in err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.fixture
+def start(tmp_path):
+    """``start(script, *arguments)``: the command in processes of its own."""
+    started = []
+    (tmp_path / "mine.yaml").write_text(TWO + "blocks: 2\naccelerator: 'emulated:5'\n")
+
+    def begin(script, *arguments):
+        process = subprocess.Popen(
+            [sys.executable, "-c", script, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            cwd=tmp_path,
+            env=os.environ | {"PYTHONPATH": str(ROOT), "NO_COLOR": "1"},
+        )
+        started.append(process)
+        return process
+
+    yield begin
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def test_a_whole_run_without_tensorflow_in_the_parent_and_its_report_again(start, tmp_path):
+    process = start(WITHOUT_TENSORFLOW, "run", "mine.yaml", "--blocks", "1", "--json", "--out", "out")
+    out, err = process.communicate(timeout=180)
+    assert process.returncode == 3, err
+    assert json.loads(out) == record(tmp_path / "out")
+    pages = {name: (tmp_path / "out" / name).read_bytes() for name in ("report.json", "report.md", "report.html")}
+    for name in pages:
+        (tmp_path / "out" / name).unlink()
+    again = start(WITHOUT_TENSORFLOW, "report", "out", "--json")
+    assert again.communicate(timeout=180)[0] == out
+    assert again.returncode == 3
+    assert {name: (tmp_path / "out" / name).read_bytes() for name in pages} == pages
+
+
+def test_ctrl_c_leaves_a_report_of_what_there_is(start, tmp_path):
+    process = start(WITH_CTRL_C, "run", "mine.yaml", "--set", "batch=3", "--out", "out")
+    path, end = tmp_path / "out" / "trials.jsonl", time.monotonic() + 120
+    while time.monotonic() < end and not (path.exists() and path.read_bytes().count(b"\n") >= 3):
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 130, err
+    assert "Traceback" not in err
+    assert "Interrupted; what was measured before is in the report." in err
+    trials = journal.read(tmp_path / "out")
+    assert [trial.status for trial in trials[:3]] == ["ok", "ok", "ok"]
+    assert trials[-1].status == "interrupted"
+    assert record(tmp_path / "out")["parity"]["same"] is True

@@ -1,0 +1,122 @@
+"""``xttsbench sweep`` on targets of known speed, in real processes: a winner, a kill and going on, and a budget."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from xttsbench.execution import journal
+
+ROOT = Path(__file__).parents[2]
+ARMS = ROOT / "tests" / "targets" / "arms.py"
+TEXT = (
+    f"name: mine\ndescription: a test\ntarget: {ARMS}:waits\nsteps: 10\nwindow_s: 0.4\n"
+    "grid: {ms: [40, 20]}\nsweep: {confirm_blocks: 6}\nbudget_s: 300\n"
+)
+
+
+def sweep(tmp_path: Path, *options: str, text: str = TEXT) -> subprocess.Popen[str]:
+    (tmp_path / "mine.yaml").write_text(text)
+    command = [sys.executable, "-P", "-m", "xttsbench", "sweep", "--grid", "mine.yaml", "--out", "out", *options]
+    return subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+
+
+def finished(tmp_path: Path) -> list[str]:
+    """Ids of the trials whose lines are whole."""
+    path = tmp_path / "out" / "trials.jsonl"
+    lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
+    return [json.loads(line)["spec"]["trial_id"] for line in lines]
+
+
+@pytest.mark.measured
+def test_a_killed_sweep_goes_on_and_names_the_faster_arm(tmp_path: Path) -> None:
+    process = sweep(tmp_path)
+    deadline = time.monotonic() + 120
+    while len(finished(tmp_path)) < 5:
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    before = finished(tmp_path)
+
+    out, err = sweep(tmp_path, "--resume").communicate(timeout=200)
+    assert "Traceback" not in err
+    after = finished(tmp_path)
+    assert after[: len(before)] == before
+    assert len(set(after)) == len(after) == 1 + 6 * 3  # parity, and two arms with the baseline again
+    best = yaml.safe_load((tmp_path / "out" / "best.yaml").read_text())
+    assert (best["config"], best["proven"], best["blocks"]) == ({"ms": 20}, True, 6), err
+    assert best["effect"]["low"] < 2 < best["effect"]["high"] * 1.1
+    assert "ms=20 is" in out
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert (report["kind"], report["best"]["arm"]) == ("sweep", "ms=20")
+
+    kept = (tmp_path / "out" / "report.json").read_bytes()
+    again = [sys.executable, "-P", "-m", "xttsbench", "report", "out"]
+    assert subprocess.run(again, cwd=tmp_path, capture_output=True, check=False).returncode == 0
+    assert (tmp_path / "out" / "report.json").read_bytes() == kept
+
+    _, err = sweep(tmp_path, "--resume", "--seed", "9").communicate(timeout=60)
+    assert "the seed was 0 and is 9" in err
+
+
+def test_a_budget_that_cannot_decide_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    process = sweep(tmp_path, "--budget", "20")
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert "give more seconds" in err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "said"),
+    [
+        (TEXT.replace("ms: [40, 20]", "ms: [40, 40]"), 5, "a value is there twice"),
+        (TEXT.replace("grid: {ms: [40, 20]}", "grid: {}"), 5, "it is empty"),
+        (TEXT.replace("[40, 20]", "{from: 1, to: 1000000}"), 5, "1024"),
+        (TEXT + "accelerator: [real, 'emulated:5']\n", 5, "one winner on one device"),
+        (TEXT + "sweeep: {}\n", 5, "did you mean 'sweep'"),
+    ],
+)
+def test_a_grid_that_is_none_is_refused_in_one_sentence(tmp_path: Path, text: str, code: int, said: str) -> None:
+    process = sweep(tmp_path, text=text)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (code, "")
+    assert said in err
+    assert "Traceback" not in err
+    assert not (tmp_path / "out").exists()
+
+
+def test_when_every_arm_fails_the_baseline_is_kept(tmp_path: Path) -> None:
+    text = TEXT.replace("grid: {ms: [40, 20]}", "base: {ms: 5}\narms:\n- {id: a}\n- {id: b, config: {act: raise}}")
+    process = sweep(tmp_path, text=text)
+    out, err = process.communicate(timeout=120)
+    best = yaml.safe_load((tmp_path / "out" / "best.yaml").read_text())
+    assert (best["arm"], best["proven"]) == ("a", False), err
+    assert "the tenth batch is broken" in best["why"]
+    assert len([trial for trial in journal.read(tmp_path / "out") if trial.spec.arm == "b"]) == 1
+    assert "a is kept" in out
+
+
+def test_a_full_disk_costs_the_trial_that_did_not_fit_and_nothing_before(tmp_path: Path) -> None:
+    process = sweep(tmp_path)
+    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (25_000, 25_000))  # files may not grow beyond that
+    _, err = process.communicate(timeout=120)
+    assert process.returncode not in (0, 1, 2, 3)
+    assert "cannot be written" in err
+    assert "Traceback" not in err
+    assert finished(tmp_path) == [trial.spec.trial_id for trial in journal.read(tmp_path / "out")]
+    assert len(finished(tmp_path)) >= 2
+    assert not (tmp_path / "out" / "best.yaml").exists()

@@ -1,0 +1,218 @@
+"""The loss: each part in closed form, what counts for nothing, and its gradients against finite differences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from xttsbench.shipped import shipped
+from xttsbench.xtts import model
+from xttsbench.xtts.model.loss import guided_loss, mel_loss, stop_loss
+from xttsbench.xtts.recipe import load_recipe
+from xttsbench.xtts.text import VOCABULARY
+
+TINY = load_recipe(shipped("training", "tiny"))
+SMALL = TINY.model.model_copy(update={"d_model": 16, "feed_forward": 24, "prenet": (12, 12), "latents": 3})
+WEIGHTS = TINY.loss
+N_MELS, GROUP, STEPS, CHARACTERS = 3, SMALL.frames_per_step, 5, 7
+
+
+def example(**changes: Any) -> dict[str, tf.Tensor]:
+    """Return two clips of 18 and 13 frames; the reference of the second is its own frames 2 to 9."""
+    rng = np.random.default_rng(2)
+    batch = {
+        "text": rng.integers(1, VOCABULARY, (2, CHARACTERS)).astype(np.int32),
+        "text_length": np.array([7, 4], np.int32),
+        "mel": rng.normal(-5, 2, (2, STEPS * GROUP, N_MELS)),
+        "mel_length": np.array([18, 13], np.int32),
+        "reference": rng.normal(-5, 2, (2, 8, N_MELS)),
+        "reference_start": np.array([-1, 2], np.int32),
+    }
+    return {key: tf.constant(value) for key, value in (batch | changes).items()}
+
+
+def said(batch: dict[str, tf.Tensor], error: float = 0.0, attention: float = 0.0) -> model.Prediction:
+    """Return a prediction that is off by ``error`` everywhere, undecided about the stop, with even attention."""
+    width = SMALL.latents + CHARACTERS
+    return model.Prediction(
+        model.scale_mel(batch["mel"], SMALL) + error,
+        tf.zeros([2, STEPS], tf.float64),
+        (tf.fill([2, 2, STEPS, width], tf.constant(attention, tf.float64)),) if attention else (),
+    )
+
+
+def test_the_total_is_the_weighted_sum() -> None:
+    batch = example()
+    found = model.losses(batch, said(batch, error=0.5, attention=0.1), SMALL, WEIGHTS)
+    expected = found.mel + WEIGHTS.stop_weight * found.stop + WEIGHTS.guided_weight * found.guided
+    assert float(found.total) == pytest.approx(float(expected), rel=1e-12)
+    assert min(float(part) for part in found) > 0
+    assert (WEIGHTS.stop_weight, WEIGHTS.stop_positive_weight, WEIGHTS.guided_weight) == (0.2, 5, 5)
+
+
+def test_mel_loss_is_the_closed_form() -> None:
+    target, is_target = tf.zeros([2, 8, 3]), np.arange(8) < np.array([[5], [8]])
+    predicted = np.full((2, 8, 3), -2, np.float32)  # L1 is 2 and L2 is 4 on each number
+    predicted[1, 0] = 1  # 2 on each of these three of 39
+    predicted[0, 5:] = 1e6  # padding counts for nothing
+    found = mel_loss(target, tf.constant(predicted), tf.constant(is_target))
+    assert float(found) == pytest.approx((36 * 6 + 3 * 2) / 39, rel=1e-6)
+
+
+def test_a_batch_without_a_frame_to_predict_has_no_mel_loss() -> None:
+    assert float(mel_loss(tf.ones([1, 4, 3]), tf.zeros([1, 4, 3]), tf.zeros([1, 4], tf.bool))) == 0
+
+
+@pytest.mark.parametrize(
+    ("row", "frame", "counts"),
+    [
+        *((0, 0, True), (0, 3, True), (0, 17, True), (0, 18, False)),
+        *((1, 1, True), (1, 2, False), (1, 9, False), (1, 10, True), (1, 12, True), (1, 13, False)),
+    ],
+)
+def test_only_real_frames_that_the_reference_does_not_show_count(row: int, frame: int, counts: bool) -> None:
+    batch = example()
+    mel = batch["mel"].numpy()
+    mel[row, frame] += 3
+    changed = model.losses(example(mel=mel), said(batch), SMALL, WEIGHTS).mel
+    assert (float(changed) > 0) == counts
+    if counts:  # 18 + 13 real frames, 8 of them shown
+        assert float(changed) == pytest.approx((3 / SMALL.mel_std + (3 / SMALL.mel_std) ** 2) / (18 + 13 - 8), rel=1e-9)
+
+
+def test_stop_loss_is_the_closed_form() -> None:
+    logits = tf.constant([[0.0, 0.0, 0.0], [0.0, 0.0, 9e9]])  # steps: 3 and 2; what is beyond counts for nothing
+    found = stop_loss(logits, tf.constant([3, 2]), 5.0)
+    assert float(found) == pytest.approx(np.log(2) * (2 + 5 + 1 + 5) / 5, rel=1e-6)
+
+
+def test_stopping_in_the_last_step_costs_least() -> None:
+    def stop(where: int) -> float:
+        return float(
+            stop_loss(tf.constant([[4.0 if step == where else -4.0 for step in range(4)]]), tf.constant([3]), 5.0)
+        )
+
+    assert stop(2) < min(stop(0), stop(1), stop(3))
+    assert stop(2) == pytest.approx(np.log1p(np.exp(-4)) * (1 + 1 + 5) / 3, rel=1e-5)
+
+
+@pytest.mark.parametrize(("frames", "last"), [(1, 0), (4, 0), (5, 1), (18, 4)])
+def test_speech_ends_in_the_step_of_its_last_frame(frames: int, last: int) -> None:
+    batch = example(mel_length=np.array([frames, frames], np.int32))
+    logits = np.where(np.arange(STEPS) == last, 30.0, -30.0) * np.ones((2, 1))
+    assert float(model.losses(batch, said(batch)._replace(stop_logits=logits), SMALL, WEIGHTS).stop) < 1e-9
+
+
+def test_guided_loss_is_tachibanas_formula() -> None:
+    rng = np.random.default_rng(0)
+    lengths, steps, latents = (7, 4), (5, 3), 2
+    attention = rng.uniform(size=(2, 3, 2, STEPS, latents + CHARACTERS))  # two layers, three heads
+    attention[..., :latents] = 0
+    attention[:, :, 1, :, latents + 4 :] = 0
+    total = pairs = 0.0
+    for row, (characters, real) in enumerate(zip(lengths, steps, strict=True)):
+        for t in range(real):
+            for n in range(characters):
+                distance = 1 - np.exp(-((n / characters - t / real) ** 2) / (2 * 0.2**2))
+                total += distance * attention[:, :, row, t, latents + n].sum()
+        pairs += 2 * 3 * real * characters
+    layers = tuple(tf.constant(layer) for layer in attention)
+    found = guided_loss(layers, tf.constant(lengths), tf.constant(steps), latents, 0.2)
+    assert float(found) == pytest.approx(total / pairs, rel=1e-12)
+
+
+def test_the_diagonal_costs_nothing_and_its_mirror_much() -> None:
+    def cost(attention: np.ndarray) -> float:
+        return float(guided_loss((tf.constant(attention[None, None]),), tf.constant([8]), tf.constant([8]), 0, 0.2))
+
+    assert cost(np.eye(8)) == 0
+    assert cost(np.eye(8)[::-1]) > cost(np.full((8, 8), 1 / 8)) > 0.05
+
+
+def test_without_guided_weight_or_heads_there_is_no_guided_loss() -> None:
+    batch = example()
+    off = WEIGHTS.model_copy(update={"guided_weight": 0.0})
+    assert float(model.losses(batch, said(batch, attention=0.1), SMALL, off).guided) == 0
+    assert float(model.losses(batch, said(batch), SMALL, WEIGHTS).guided) == 0
+
+
+def test_padding_changes_no_loss() -> None:
+    small = model.build(SMALL, N_MELS, VOCABULARY, dtype="float64")
+    batch = example()
+    rng = np.random.default_rng(3)
+    text = batch["text"].numpy()
+    text[1, 4:] = 9
+    mel = np.concatenate([batch["mel"], np.zeros((2, 2 * GROUP, N_MELS))], 1)
+    for row, length in enumerate(batch["mel_length"]):
+        mel[row, int(length) :] = rng.normal(size=mel[row, int(length) :].shape)
+    wider = example(text=np.pad(text, ((0, 0), (0, 3)), constant_values=5), mel=mel)
+    for one, two in zip(*(model.losses(b, small(b), SMALL, WEIGHTS) for b in (batch, wider)), strict=True):
+        assert float(one) == pytest.approx(float(two), rel=1e-9)
+
+
+@pytest.fixture(scope="module")
+def trained() -> model.SpeechModel:
+    small = model.build(SMALL, N_MELS, VOCABULARY, seed=1, dtype="float64")
+    rng = np.random.default_rng(4)
+    for bias in small.prenet.biases:  # the first step reads zeros: without a bias it sits on the kink of the rectifier
+        bias.assign(rng.uniform(0.1, 0.5, bias.shape))
+    return small
+
+
+def test_gradients_are_those_of_finite_differences(trained: model.SpeechModel) -> None:
+    batch, rng, h = example(), np.random.default_rng(5), 1e-5
+    heavy = WEIGHTS.model_copy(update={"guided_weight": 50.0, "stop_weight": 2.0})  # no part hides behind another
+    found, gradients = model.losses_and_gradients(trained, batch, heavy, None)
+    assert min(float(part) for part in found) > 0.1
+    value = tf.function(lambda: model.losses(batch, trained(batch), SMALL, heavy).total)
+
+    def slope(variables: list[Any], directions: list[np.ndarray]) -> float:
+        before, ends = [variable.numpy() for variable in variables], []
+        for sign in (1, -1):
+            for variable, start, direction in zip(variables, before, directions, strict=True):
+                variable.assign(start + sign * h * direction)
+            ends.append(float(value()))
+        for variable, start in zip(variables, before, strict=True):
+            variable.assign(start)
+        return (ends[0] - ends[1]) / (2 * h)
+
+    everywhere = [rng.normal(size=variable.shape) for variable in trained.trainable_variables]
+    expected = sum(float(np.sum(g * d)) for g, d in zip(gradients, everywhere, strict=True))
+    assert slope(trained.trainable_variables, everywhere) == pytest.approx(expected, rel=1e-6)
+    for variable, gradient, direction in zip(trained.trainable_variables, gradients, everywhere, strict=True):
+        exact = gradient.numpy()
+        assert np.abs(exact).max() > 1e-6, variable.path
+        assert slope([variable], [direction]) == pytest.approx(np.sum(exact * direction), rel=1e-4, abs=1e-8), (
+            variable.path
+        )
+        for weight in (np.abs(exact).argmax(), rng.integers(exact.size)):
+            single = np.zeros(exact.size)
+            single[weight] = 1
+            assert slope([variable], [single.reshape(exact.shape)]) == pytest.approx(
+                exact.flat[weight], rel=1e-4, abs=1e-8
+            ), variable.path
+
+
+def test_the_gradients_in_parts_are_those_at_once(trained: model.SpeechModel) -> None:
+    batch = example()
+    bits = trained.draw_dropout(batch, tf.constant([1, 1]))
+    found, expected = model.losses_and_gradients(trained, batch, WEIGHTS, bits)
+    tf.config.run_functions_eagerly(True)  # the parts alone; that XLA computes them is shown with the step
+    try:
+        parts, gradients = model.CompiledGradients(trained, WEIGHTS)(batch, bits)
+    finally:
+        tf.config.run_functions_eagerly(False)
+    np.testing.assert_allclose(parts, found, rtol=1e-12)
+    for gradient, exact, variable in zip(gradients, expected, trained.trainable_variables, strict=True):
+        np.testing.assert_allclose(gradient, exact, rtol=1e-9, atol=1e-12, err_msg=variable.path)
+
+
+def test_clipping_scales_all_gradients_together_to_the_norm() -> None:
+    gradients = [tf.constant([[3.0, 0.0]]), tf.constant([0.0, 4.0])]  # their joint norm is 5
+    for norm, factor in ((2.0, 0.4), (5.0, 1.0), (7.0, 1.0)):
+        for clipped, gradient in zip(model.clip(gradients, norm), gradients, strict=True):
+            np.testing.assert_allclose(clipped, gradient * factor, rtol=1e-6)
+    assert all(np.isnan(clipped).any() for clipped in model.clip([tf.constant([np.nan]), tf.constant([1.0])], 1.0))

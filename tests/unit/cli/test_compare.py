@@ -1,0 +1,508 @@
+"""``compare`` as a user calls it, on run directories that were written by hand: what it says, writes and ends with."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+import typer
+from click.testing import Result
+from typer.testing import CliRunner
+
+from xttsbench.cli.compare import compare, seconds, share
+from xttsbench.errors import InvalidInputError, NothingMeasuredError, UsageError, XttsbenchError
+from xttsbench.execution import journal
+from xttsbench.execution.run_directory import ENVIRONMENT, PLAN, write_json
+from xttsbench.records.comparison_result import ComparisonReport
+from xttsbench.records.plan import Accelerator, RunPlan
+from xttsbench.reporting.write import to_json
+from xttsbench.workflows.assemble import assemble
+from xttsbench.workflows.assemble_run import assemble_run
+
+app = typer.Typer()
+app.command("compare")(compare)
+
+MACHINE = {
+    "cpu": {"model": "Xeon", "machine_cpus": 8, "affinity_cpus": 2, "quota_cpus": None},
+    "gpus": [],
+    "packages": {"tensorflow": "2.21.0", "numpy": "2.4.6"},
+}
+REAL, EMULATED = (
+    Accelerator(),
+    Accelerator(kind="emulated", label="emulated accelerator, 10 ms a step", step_times_ms=(10.0,)),
+)
+
+
+def call(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], env={"NO_COLOR": "1", "TERM": "dumb"})
+
+
+def record(*arguments: object) -> dict[str, Any]:
+    result = call(*arguments, "--json")
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return json.loads(result.stdout)
+
+
+def error(kind: type[XttsbenchError], *arguments: object) -> str:
+    result = call(*arguments)
+    assert type(result.exception) is kind, (result.exception, result.output)
+    return str(result.exception)
+
+
+Make = Callable[..., Path]
+
+
+@pytest.fixture(scope="module")
+def make(build, tmp_path_factory: pytest.TempPathFactory) -> Make:
+    """``make(walls, ...)``: the directory of a scenario's run whose arms take those seconds a step."""
+    root = tmp_path_factory.mktemp("runs")
+    made: list[Path] = []
+
+    def scenario(
+        walls: dict[str, float],
+        *,
+        blocks: int = 8,
+        seed: int = 0,
+        accelerators: tuple[Accelerator, ...] = (REAL,),
+        environment: dict[str, Any] = MACHINE,
+        options: dict[str, Any] | None = None,
+        plan: dict[str, Any] | None = None,
+        report: bool = True,
+        **fields: Any,
+    ) -> Path:
+        directory = root / f"run{len(made)}"
+        directory.mkdir()
+        made.append(directory)
+        comparison = build.comparison(*walls, blocks=blocks, accelerators=accelerators, **fields)
+        trials = [
+            build.arm_trial(
+                arm.id,
+                walls[arm.id.removesuffix(":again")],
+                block=block,
+                emulated_ms=accelerator.step_times_ms,
+                seed=seed,
+                **{"process_sd": 0.005, "steps": 30} | (options or {}),
+            )
+            for accelerator in accelerators
+            for block in range(blocks)
+            for arm in comparison.arms
+        ]
+        planned = RunPlan(
+            **{
+                "kind": "run",
+                "command": "xttsbench run s.yaml",
+                "created_utc": f"2026-01-02T03:04:{len(made):02d}+00:00",
+                "target": "data.py:make",
+                "steps": 240,
+                "budget_s": 60.0,
+                "comparison": comparison,
+            }
+            | (plan or {})
+        )
+        return written(directory, planned, trials, environment, report=report)
+
+    return scenario
+
+
+def written(directory: Path, plan: RunPlan, trials: list[Any], environment: Any = None, *, report: bool = True) -> Path:
+    environment = MACHINE if environment is None else environment
+    directory.mkdir(exist_ok=True)
+    write_json(directory / PLAN, plan.model_dump(mode="json"))
+    write_json(directory / ENVIRONMENT, environment)
+    (directory / journal.NAME).touch()
+    for trial in trials:
+        journal.append(directory, trial)
+    if report:
+        made = (assemble_run if plan.kind == "run" else assemble)(plan, environment, trials)
+        (directory / "report.json").write_text(to_json(made))
+    return directory
+
+
+@pytest.fixture(scope="module")
+def before(make: Make) -> Path:
+    return make({"a": 0.02, "b": 0.03})
+
+
+@pytest.fixture(scope="module")
+def faster(make: Make) -> Path:
+    return make({"a": 0.01, "b": 0.03, "new": 0.01}, seed=1)
+
+
+@pytest.fixture(scope="module")
+def slower(make: Make) -> Path:
+    return make({"a": 0.03, "b": 0.03}, seed=2)
+
+
+def test_arms_of_two_runs_are_matched_by_id_and_decided(before: Path, faster: Path) -> None:
+    found = record(before, faster)
+    a, b = found["pairs"]
+    assert (a["name"], a["decision"], a["method"], a["unit"]) == ("a", "faster", "separate sessions", "samples")
+    assert a["effect"]["estimate"] == pytest.approx(2, rel=0.02)
+    assert a["effect"]["low"] < 2 < a["effect"]["high"]
+    # Equal: the allowance for two sessions leaves a difference of a few percent open.
+    assert (b["name"], b["decision"]) == ("b", "inconclusive")
+    assert b["effect"]["low"] < 1 < b["effect"]["high"]
+    assert b["smallest_visible_effect"] == pytest.approx(0.08, rel=0.15)
+    assert any("compared with nothing: new is in" in warning for warning in found["warnings"])
+    assert call(before, faster).exit_code == 3
+    assert a["a"]["processes"] == 8
+    assert 8 * 15 <= a["a"]["steps"] <= 8 * 29  # the steady state leaves out half at most
+    assert a["a"]["first_step_s"] == pytest.approx(0.4)
+    assert a["a"]["memory_bytes"] is None
+    assert found["unmeasured"]["pairs.0.a.memory_bytes"] == "the run does not record it"
+
+
+def test_the_record_is_a_report(before: Path, slower: Path) -> None:
+    text = call(before, slower, "--json").stdout
+    found = ComparisonReport.model_validate_json(text)
+    assert (found.schema_version, found.kind, found.session_noise) == (1, "compare", 0.02)
+    assert [(arm.group, arm.role, arm.decision) for arm in found.arms[:2]] == [
+        ("a", "baseline", None),
+        ("a", "candidate", "slower"),
+    ]
+    assert found.arms[1].effect == found.pairs[0].effect
+    assert found.verdict.summary.startswith("Of 2 arms B is: 1 slower, 1 inconclusive")
+    for index, pair in enumerate(found.pairs):
+        for side in ("a", "b"):
+            missing = [name for name, value in getattr(pair, side) if value is None]
+            assert all(f"pairs.{index}.{side}.{name}" in found.unmeasured for name in missing)
+    for index, arm in enumerate(found.arms):
+        assert all(f"arms.{index}.{name}" in found.unmeasured for name, value in arm if value is None)
+
+
+def test_swapping_the_sides_inverts_the_effect(before: Path, slower: Path) -> None:
+    there, back = record(f"{before}:a", f"{slower}:a"), record(f"{slower}:a", f"{before}:a")
+    assert there["pairs"][0]["effect"]["low"] == pytest.approx(1 / back["pairs"][0]["effect"]["high"])
+    assert [found["pairs"][0]["decision"] for found in (there, back)] == ["slower", "faster"]
+    assert call(f"{before}:a", f"{slower}:a").exit_code == 0  # decided, whatever the answer
+
+
+def test_arms_of_one_run_are_paired_by_block(make: Make) -> None:
+    # The blocks drift by a third, far more than the arms differ: unpaired, nothing could be said.
+    one = make({"a": 0.02, "b": 0.0215}, options={"drift": 0.3, "process_sd": 0.002})
+    found = record(f"{one}:a", f"{one}:b")
+    (pair,) = found["pairs"]
+    assert (pair["name"], pair["method"], pair["decision"]) == ("a vs b", "paired blocks", "slower")
+    report = json.loads((one / "report.json").read_text())
+    assert pair["effect"] == pytest.approx(report["arms"][1]["effect"])
+    assert (found["session_noise"], found["warnings"]) == (None, [])
+    back = record(f"{one}:b", one)["pairs"][0]  # without an arm: the baseline
+    assert (back["name"], back["decision"]) == ("b vs a", "faster")
+
+
+def test_a_session_allowance_of_nothing_is_narrower_and_said(make: Make, before: Path) -> None:
+    again = make({"a": 0.02, "b": 0.03}, seed=3)
+    plain, none = record(before, again), record(before, again, "--session-noise", "0")
+    assert [pair["decision"] for pair in none["pairs"]] == ["equivalent", "equivalent"]
+    assert [pair["decision"] for pair in plain["pairs"]] == ["inconclusive", "inconclusive"]
+    assert "difference may be the machine's" in none["warnings"][0]
+    assert call(before, again, "--session-noise", "0").exit_code == 0
+
+
+def test_gates_and_their_exit_codes(before: Path, slower: Path, faster: Path, make: Make) -> None:
+    failed = call(before, slower, "--max-regression", "10%")
+    assert failed.exit_code == 1
+    assert "A gate failed: a: speed of B over A 0.66" in failed.stderr
+    assert "FAIL" in failed.stdout
+    assert call(before, slower, "--max-regression", "0.5").exit_code == 0
+    assert call(before, slower, "--max-regression", "33%").exit_code == 3  # the limit is within the interval
+    assert call(f"{before}:a", f"{faster}:a", "--max-regression", "5%").exit_code == 0
+    assert call(before, slower, "--max-step-time", "40ms").exit_code == 0
+    assert call(before, slower, "--max-step-time", "0.02").exit_code == 1
+    assert call(before, slower, "--min-throughput", "1e6").exit_code == 1
+    assert call(before, slower, "--max-cv", "0.5", "--max-input-wait", "90%").exit_code == 0
+    assert call(before, slower, "--min-utilization", "20%").exit_code == 0
+
+
+def test_what_died_never_passes(make: Make, before: Path, build) -> None:
+    dead = make({"a": 0.02, "b": 0.03}, seed=4, report=False)
+    for path in dead.glob(journal.NAME):
+        lines = [line for line in path.read_text().splitlines() if json.loads(line)["spec"]["arm"] != "b"]
+        path.write_text("\n".join(lines) + "\n")
+    journal.append(dead, build.dead("b"))
+    found = record(before, dead, "--max-regression", "10%")  # without a report: from the journal
+    assert [(pair["name"], pair["method"]) for pair in found["pairs"]] == [
+        ("a", "separate sessions"),
+        ("b", "not measured"),
+    ]
+    assert [gate["outcome"] for gate in found["gates"]] == ["passed", "not measured"]
+    assert found["unmeasured"]["gates.1.value"] == found["gates"][1]["why"]
+    result = call(before, dead, "--max-regression", "10%")
+    assert result.exit_code == 3
+    assert "B was not measured (killed: killed by SIGKILL" in result.stderr
+    assert call(f"{before}:b", f"{dead}:b").exit_code == 4
+
+
+def test_one_process_a_side_decides_nothing(make: Make) -> None:
+    one, other = make({"a": 0.02}, blocks=1, again=False), make({"a": 0.04}, blocks=1, again=False, seed=1)
+    found = record(one, other, "--max-regression", "10%")
+    (pair,), (gate,) = found["pairs"], found["gates"]
+    assert (pair["method"], pair["decision"], gate["outcome"]) == ("one process", "inconclusive", "inconclusive")
+    assert pair["effect"]["estimate"] == pytest.approx(0.5, rel=0.02)
+    assert "tells nothing of the next" in pair["why"]
+    assert call(one, other).exit_code == 3
+
+
+def test_without_batch_sizes_steps_are_counted(build, tmp_path: Path) -> None:
+    runs = [diagnosed(build, tmp_path / str(step), step, step_columns={"batch_size": 0}) for step in (0.06, 0.03)]
+    (pair,) = record(*runs)["pairs"]
+    assert (pair["unit"], pair["decision"]) == ("steps", "faster")
+    assert pair["effect"]["estimate"] == pytest.approx(2, rel=0.02)
+    assert pair["b"]["throughput_per_s"] is None
+    assert pair["b"]["rate_per_s"]["estimate"] == pytest.approx(1 / 0.03, rel=0.02)
+
+
+def test_a_noisy_session_names_nothing(make: Make, before: Path) -> None:
+    noisy = make({"a": 0.05, "b": 0.03}, seed=5, options={"process_sd": 0.15})
+    found = record(before, noisy, "--max-regression", "10%")
+    assert {pair["decision"] for pair in found["pairs"]} == {"inconclusive"}
+    assert {gate["outcome"] for gate in found["gates"]} == {"inconclusive"}
+    assert "the session of B was noisy" in found["pairs"][0]["why"]
+
+
+def test_reports_alone_are_compared_by_their_intervals(before: Path, faster: Path, tmp_path: Path) -> None:
+    files = []
+    for number, run in enumerate((before, faster)):
+        files.append(tmp_path / f"{number}.json")
+        shutil.copy(run / "report.json", files[-1])
+    found = record(*files)
+    whole = record(before, faster)
+    assert [pair["decision"] for pair in found["pairs"]] == [pair["decision"] for pair in whole["pairs"]]
+    assert found["pairs"][0]["effect"]["estimate"] == pytest.approx(whole["pairs"][0]["effect"]["estimate"], rel=0.01)
+    assert (found["a"]["processes_known"], whole["a"]["processes_known"]) == (False, True)
+    assert found["unmeasured"]["pairs.0.a.first_step_s"] == "a report alone does not hold it"
+    # A report in its run's directory is that run.
+    assert record(before / "report.json", faster)["pairs"] == whole["pairs"]
+    assert "does not hold their blocks" in error(InvalidInputError, f"{files[0]}:a", f"{files[0]}:b")
+
+
+def test_runs_that_differ_in_more_than_code_are_refused(make: Make, before: Path) -> None:
+    other = make({"a": 0.01, "b": 0.03}, environment=MACHINE | {"cpu": MACHINE["cpu"] | {"model": "EPYC"}})
+    said = error(InvalidInputError, before, other)
+    assert "processor: Xeon in A, EPYC in B" in said
+    assert "--across" in said
+    found = record(before, other, "--across")
+    assert (found["across"], found["warnings"][0][:31]) == (True, "ACROSS: the two differ in proce")
+    for option in ((), ("--markdown", "-")):
+        result = call(before, other, "--across", *option)
+        assert "ACROSS" in result.stdout
+        assert "NOT COMPARABLE" in result.stdout
+
+
+def test_emulated_and_other_settings_are_refused(make: Make, before: Path) -> None:
+    both = make({"a": 0.02, "b": 0.03}, seed=6, accelerators=(REAL, EMULATED))
+    said = error(InvalidInputError, f"{before}:a", f"{both}:a@emulated")
+    assert "accelerator: real device in A, emulated accelerator, 10 ms a step in B" in said
+    assert "accelerator" in error(InvalidInputError, f"{both}:a@real", f"{both}:b@emulated:10")
+    assert "data set: d1 in A, d2 in B" in error(
+        InvalidInputError, make({"a": 0.02}, plan={"data": "d1"}), make({"a": 0.02}, plan={"data": "d2"})
+    )
+    assert "steps a trial: 240 in A, 100 in B" in error(InvalidInputError, before, make({"a": 0.02}, steps=100))
+    assert "samples in a batch" in error(
+        InvalidInputError, before, make({"a": 0.02}, options={"columns": {"batch_size": 4}})
+    )
+
+
+def test_other_code_is_named_and_compared(make: Make, before: Path) -> None:
+    one, other = make({"a": 0.02}, plan={"code": "c1"}), make({"a": 0.01}, plan={"code": "c2"}, seed=1)
+    assert record(one, other)["differences"] == [{"field": "code", "a": "c1", "b": "c2", "comparable": True}]
+
+
+def test_arms_on_several_accelerators(make: Make, before: Path) -> None:
+    both = make({"a": 0.02, "b": 0.03}, seed=7, accelerators=(REAL, EMULATED))
+    other = make({"a": 0.02, "b": 0.03}, seed=8, accelerators=(REAL, EMULATED))
+    assert [pair["name"] for pair in record(both, other)["pairs"]] == [
+        "a@real",
+        "b@real",
+        "a@emulated:10",
+        "b@emulated:10",
+    ]
+    assert "a@real, a@emulated:10" in error(UsageError, f"{both}:a", f"{other}:b")
+    # The other side's accelerator decides where one is named.
+    (pair,) = record(f"{both}:a@emulated:10", f"{other}:b")["pairs"]
+    assert pair["b"]["accelerator"] == EMULATED.label
+    assert [pair["name"] for pair in record(before, other)["pairs"]] == ["a", "b"]
+
+
+def diagnosed(build, directory: Path, step: float, **fields: Any) -> Path:
+    """The directory of a diagnosis whose step takes that long, three processes of it."""
+    trials = [build.ladder(step=step, number=block, block=block, **fields) for block in range(3)]
+    plan = RunPlan(
+        kind="diagnose",
+        command="xttsbench diagnose data.py:make",
+        created_utc=f"2026-01-02T03:04:05.{round(1000 * step):03d}+00:00",
+        target="data.py:make",
+        steps=400,
+        budget_s=300.0,
+    )
+    return written(directory, plan, trials)
+
+
+def test_a_diagnosis_is_compared_by_its_target_as_given(build, tmp_path: Path) -> None:
+    (pair,) = record(*(diagnosed(build, tmp_path / str(step), step) for step in (0.03, 0.06)))["pairs"]
+    assert (pair["name"], pair["decision"], pair["a"]["processes"]) == ("as-given", "slower", 3)
+    assert pair["effect"]["estimate"] == pytest.approx(0.5, rel=0.02)
+    assert pair["a"]["input_wait_fraction"] is not None
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [(UsageError, "no such arm; the arms are a, b, a:again"), (UsageError, "no arm ran on 'emulated'")],
+)
+def test_arms_that_do_not_exist(kind: type[XttsbenchError], text: str, before: Path, slower: Path) -> None:
+    arm = "nope" if "such" in text else "@emulated"
+    assert text in error(kind, f"{before}:{arm}", slower)
+
+
+def test_one_run_twice_is_refused(before: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(before, copy)
+    for other in (before, copy, before / "report.json"):
+        assert "are the same run" in error(UsageError, before, other)
+    assert "same arm of the same run" in error(UsageError, f"{before}:a", f"{copy}:a")
+    assert record(f"{before}:a", f"{copy}:b")["pairs"][0]["method"] == "paired blocks"
+
+
+def test_bad_files_are_one_error(before: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    assert "plan.json cannot be read" in str(call(before, tmp_path / "empty").exception)
+    assert "does not exist" in error(InvalidInputError, before, tmp_path / "no:where")
+    assert "does not exist" in error(InvalidInputError, before, "nul\0")
+    for text, said in (
+        ("{", "is not JSON"),
+        ("[]", "schema_version is None"),
+        ('{"schema_version": 2}', "schema_version is 2; this version reads 1"),
+        ('{"schema_version": 1, "kind": "compare"}', "is a comparison itself"),
+        ('{"schema_version": 1, "kind": "run"}', "is not a report of a run: command: Field required"),
+        ("[" * 100_000, "is not JSON"),
+    ):
+        path = tmp_path / "bad.json"
+        path.write_text(text)
+        assert said in error(InvalidInputError, before, path)
+    assert "Nothing was named" in error(UsageError, before, "")
+
+
+def test_torn_journals(before: Path, slower: Path, tmp_path: Path) -> None:
+    torn = tmp_path / "torn"
+    shutil.copytree(slower, torn)
+    path = torn / journal.NAME
+    text = path.read_text()
+    path.write_text(text[:-100])  # the last line alone: it is left out
+    assert [pair["b"]["processes"] for pair in record(before, torn)["pairs"]] == [8, 8]
+    path.write_text(text[:100] + "\n" + text)
+    result = call(before, torn)
+    assert getattr(result.exception, "exit_code", None) == 5
+    assert "line 1 is not a trial" in str(result.exception)
+    path.write_text(text.replace('"schema_version":1', '"schema_version":9', 1))
+    assert "schema_version is 9" in str(call(before, torn).exception)
+
+
+def test_a_run_without_a_trial_is_nothing_measured(before: Path, tmp_path: Path) -> None:
+    plan = RunPlan(
+        kind="diagnose", command="x", created_utc="2026-01-02T03:04:05+00:00", target="t", steps=9, budget_s=9.0
+    )
+    empty = written(tmp_path / "none", plan, [])
+    assert "nothing was measured in this run" in error(NothingMeasuredError, before, empty)
+
+
+def test_files_that_are_written(before: Path, slower: Path, tmp_path: Path) -> None:
+    out, junit, comment = tmp_path / "out", tmp_path / "deep/junit.xml", tmp_path / "comment.md"
+    options = ("--out", out, "--junit", junit, "--markdown", comment, "--max-regression", "10%")
+    result = call(before, slower, *options)
+    assert result.exit_code == 1
+    assert ComparisonReport.model_validate_json((out / "report.json").read_text()).gates[0].outcome == "failed"
+    assert (out / "report.md").read_text() == comment.read_text()
+    assert comment.read_text().startswith("### Of 2 arms B is: 1 slower, 1 inconclusive")
+    root = ElementTree.parse(junit).getroot()
+    assert (root.get("tests"), root.get("failures"), root.get("errors")) == ("2", "1", "0")
+    assert "holds 'report" in error(UsageError, before, slower, "--out", out)
+    (tmp_path / "file").write_text("")
+    assert "cannot be written" in error(UsageError, before, slower, "--junit", tmp_path / "file/x.xml")
+    assert "both write to standard output" in error(UsageError, before, slower, "--json", "--markdown", "-")
+    assert call(before, slower, "--markdown", "-").stdout.startswith("### ")
+
+
+@pytest.mark.parametrize("text", ["", "x", "-1%", "nan", "101%", "5", "5s", "1e999"])
+def test_shares_that_are_none(text: str) -> None:
+    with pytest.raises(UsageError, match="--max-input-wait"):
+        share("--max-input-wait", text)
+
+
+@pytest.mark.parametrize("text", ["", "0", "-3ms", "5%", "3 h", "inf"])
+def test_times_that_are_none(text: str) -> None:
+    with pytest.raises(UsageError, match="--max-step-time"):
+        seconds("--max-step-time", text)
+
+
+def test_shares_and_times_are_read() -> None:
+    assert [share("x", text) for text in ("5%", "0.05", " 5 % ", ".05", "100%", None)] == [
+        0.05,
+        0.05,
+        0.05,
+        0.05,
+        1,
+        None,
+    ]
+    assert [seconds("x", text) for text in ("120ms", "0.12", "0.12s", "120000us", None)] == pytest.approx(
+        [0.12, 0.12, 0.12, 0.12, None]
+    )
+    with pytest.raises(UsageError):
+        share("--max-regression", "100%", below=1)
+
+
+def test_help_has_an_example() -> None:
+    assert "Example:  xttsbench compare reports/before reports/after" in call("--help").stdout
+
+
+def test_tensorflow_is_never_imported(before: Path, slower: Path) -> None:
+    code = (
+        "import sys, typer\nfrom xttsbench.cli.compare import compare\napp = typer.Typer()\napp.command()(compare)\n"
+        "try:\n    app()\nfinally:\n    assert not {'tensorflow', 'keras', 'matplotlib'} & set(sys.modules)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, before, slower, "--max-regression", "10%"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"NO_COLOR": "1"},
+    )
+    assert done.returncode == 1, done.stderr
+    assert "\x1b" not in done.stdout
+
+
+def test_a_name_that_is_no_text_is_shown_with_a_mark(before: Path, slower: Path, tmp_path: Path) -> None:
+    odd = tmp_path / os.fsdecode(b"odd\xff:x")
+    shutil.copytree(slower, odd)
+    found = record(f"{before}:a", f"{odd}:a", "--out", tmp_path / "out", "--junit", tmp_path / "j.xml")
+    assert found["b"]["path"].endswith("odd\N{REPLACEMENT CHARACTER}:x")
+    assert found["pairs"][0]["decision"] == "slower"
+
+
+def test_a_journal_without_times_is_not_measured(before: Path, slower: Path, tmp_path: Path) -> None:
+    odd = tmp_path / "odd"
+    shutil.copytree(slower, odd)
+    path = odd / journal.NAME
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for line in lines:
+        for segment in line["segments"]:
+            segment["columns"]["wall_ns"] = [0] * len(segment["columns"]["wall_ns"])
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    found = record(before, odd)  # what the report says stands
+    assert found["pairs"][0]["decision"] == "slower"
+
+
+def test_the_page_names_options_that_exist() -> None:
+    page = (Path(__file__).parents[3] / "docs/comparing.md").read_text()
+    ours = {option for parameter in typer.main.get_command(app).params for option in parameter.opts}
+    named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", page))
+    assert named <= ours
+    assert {option for option in ours if option.startswith("--m")} <= named

@@ -1,0 +1,85 @@
+"""``xttsbench diagnose --best``: what a sweep chose is what is diagnosed, and what is other here is said."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from xttsbench.cli import main
+from xttsbench.errors import HelperError
+from xttsbench.records.best import Best, Fingerprint
+from xttsbench.workflows.best import write_best
+
+
+@pytest.fixture
+def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    """``command(*arguments)``: exit code, standard error, and the requests that came so far as to be run."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text("def make(ms=1, prefetch=0): ...\n")
+    asked: list[Any] = []
+
+    def diagnose(request: Any, **_: Any) -> None:
+        asked.append(request)
+        raise HelperError("far enough")
+
+    monkeypatch.setattr("xttsbench.workflows.diagnose.diagnose", diagnose)
+
+    def run(*arguments: str) -> tuple[Any, str, list[Any]]:
+        monkeypatch.setattr(sys, "argv", ["xttsbench", "diagnose", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return ended.value.code, capsys.readouterr().err, asked
+
+    return run
+
+
+def written(directory: Path, **changes: Any) -> Path:
+    fields: dict[str, Any] = {
+        "run": "r",
+        "target": "mine.py:make",
+        "arm": "ms=2",
+        "config": {"ms": 2, "prefetch": 4},
+        "proven": True,
+        "decided": True,
+        "why": "ms=2 is faster.",
+        "effect": None,
+        "baseline": {"arm": "ms=1", "config": {}},
+        "blocks": 8,
+        "accelerator": {"kind": "real", "label": "real device", "source": None},
+        "steps_per_trial": 9,
+        "fingerprint": Fingerprint(environment="e", cpu="a processor of another time"),
+        "xttsbench_version": "0.1.0",
+    }
+    path = write_best(directory, Best(**fields | changes))
+    assert path is not None
+    return path
+
+
+def test_its_target_and_configuration_are_diagnosed_and_the_difference_is_named(command, tmp_path: Path) -> None:
+    code, err, (request,) = command("--best", str(written(tmp_path)), "--set", "prefetch=8")
+    assert (request.target, dict(request.kwargs)) == ("mine.py:make", {"ms": 2, "prefetch": 8})
+    assert "processor: a processor of another time where it was found" in err
+    assert "far enough" in err
+    assert code not in (0, 2)
+
+
+def test_a_baseline_that_was_kept_is_called_no_winner(command, tmp_path: Path) -> None:
+    written(tmp_path, proven=False, why="ms=1 is kept: noise.")
+    _, err, asked = command("--best", str(tmp_path))
+    assert len(asked) == 1
+    assert "proves no winner: ms=1 is kept: noise." in err
+
+
+def test_that_of_another_target_is_refused(command, tmp_path: Path) -> None:
+    code, err, asked = command("mine.py:other", "--best", str(written(tmp_path)))
+    assert (code, asked) == (2, [])
+    assert "is of mine.py:make, not of 'mine.py:other'" in err
+
+
+def test_a_file_that_is_none_is_refused(command, tmp_path: Path) -> None:
+    code, err, asked = command("--best", str(tmp_path / "nothing.yaml"))
+    assert (code, asked) == (5, [])
+    assert "name a best.yaml" in err

@@ -1,0 +1,126 @@
+"""A comparison on a terminal, in Markdown and as JUnit XML, with names that want to break them."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xttsbench.records.base import Estimate
+from xttsbench.records.comparison_result import ComparedPair, ComparedRun, ComparisonReport, Difference, Figures, Gate
+from xttsbench.records.report import Verdict
+from xttsbench.reporting import compare_console, compare_markdown
+from xttsbench.reporting.compare_text import BLANK, describe
+from xttsbench.reporting.junit import to_junit
+from xttsbench.reporting.terminal import MINIMUM_WIDTH
+
+HALF = Estimate(estimate=0.5, low=0.4, high=0.6)
+NASTY = "a|b<script>[red]`x`\x1b[31m\x00\ufffe\nnew & _line_"
+
+
+def made(name: str = "arm", *, outcomes: tuple[str, ...] = (), **pair: Any) -> ComparisonReport:
+    side = Figures(arm=name, status="ok", processes=8, step_time_s=HALF, rate_per_s=HALF, cv=0.1)
+    told = {"method": "separate sessions", "effect": HALF, "decision": "slower", "p_value": 0.001} | pair
+    run = ComparedRun(
+        given=name, path=name, kind="run", command="c", created_utc="2026", target="t", processes_known=True
+    )
+    verdict = Verdict(
+        bottleneck="input",
+        summary=f"{name}: B is slower.",
+        confidence=1.0,
+        **dict.fromkeys(name for name in Verdict.model_fields if name.endswith(("_s", "fraction", "utilization"))),
+    )
+    return ComparisonReport(
+        command="xttsbench compare",
+        created_utc="2026",
+        target={},
+        environment={},
+        verdict=verdict,
+        comparison=(f"{name}: slower",),
+        warnings=(f"ACROSS {name}",),
+        a=run,
+        b=run,
+        pairs=(ComparedPair(name=name, a=side, b=side.model_copy(update={"cv": None}), **told),),
+        gates=tuple(
+            Gate(limit="max-regression", pair=name, threshold=0.1, value=HALF, outcome=outcome, why=f"why {name}")
+            for outcome in outcomes
+        ),
+        differences=(Difference(field=name, a=name, b="2", comparable=False),),
+    )
+
+
+OUTCOMES = ("passed", "failed", "inconclusive", "not measured")
+
+
+def test_junit_has_a_case_for_each_gate() -> None:
+    root = ElementTree.fromstring(to_junit(made(outcomes=OUTCOMES)))
+    cases = root.findall("testsuite/testcase")
+    assert [case[0].tag for case in cases] == ["system-out", "failure", "error", "skipped"]
+    assert [root.get(name) for name in ("tests", "failures", "errors", "skipped")] == ["4", "1", "1", "1"]
+    assert cases[1].get("classname") == "xttsbench.arm"
+    assert cases[1][0].get("message") == "why arm"
+    assert {found.get("name") for found in root.iter("property")} == {"a", "b", "warning"}
+
+
+@pytest.mark.parametrize(
+    ("pair", "tag"),
+    [
+        ({}, "system-out"),
+        ({"decision": "inconclusive", "why": "noisy"}, "error"),
+        ({"decision": "inconclusive", "method": "not measured", "effect": None, "why": "died"}, "skipped"),
+    ],
+)
+def test_without_gates_each_arm_is_a_case(pair: dict[str, Any], tag: str) -> None:
+    (case,) = ElementTree.fromstring(to_junit(made(**pair))).findall("testsuite/testcase")
+    assert case[0].tag == tag
+
+
+@given(st.text(alphabet=st.characters(), max_size=40))
+def test_junit_is_valid_whatever_an_arm_is_called(name: str) -> None:
+    text = to_junit(made(f"x{name}", outcomes=("failed",)))
+    ElementTree.fromstring(text.encode())
+    assert not re.search("[^\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", text)
+
+
+def test_names_break_neither_the_terminal_nor_the_table() -> None:
+    report = made(NASTY, outcomes=OUTCOMES)
+    plain = compare_console.render(report, width=100, color=False)
+    assert "\x1b" not in plain
+    assert "\x00" not in plain
+    assert "[red]" in plain
+    page = compare_markdown.serialize(report)
+    assert "<script>" not in page
+    rows = [line for line in page.splitlines() if line.startswith("|")]
+    cells = {len(re.findall(r"(?<!\\)\|", line)) for line in rows if "why" in line}
+    assert cells == {5}  # four columns, whatever stands in them
+
+
+@pytest.mark.parametrize("width", [20, 60, 100])
+def test_the_terminal_is_kept_to(width: int) -> None:
+    text = compare_console.render(made(outcomes=OUTCOMES), width=width, color=False)
+    assert max(map(len, text.splitlines())) <= max(width, MINIMUM_WIDTH)
+    for word in ("FAIL", "0.500x", "slower", "ACROSS"):
+        assert word in text
+
+
+def test_color_only_where_asked() -> None:
+    assert "\x1b[" in compare_console.render(made(outcomes=OUTCOMES), width=100, color=True)
+
+
+def test_what_was_not_measured_is_blank_and_what_neither_has_is_left_out() -> None:
+    (table,) = describe(made()).figures
+    rows = {row[0]: row[1:] for row in table.rows}
+    assert rows["CV of the step time"] == ("0.100", BLANK)
+    assert "memory, largest" not in rows
+
+
+def test_the_answer_comes_first_and_warnings_are_in_every_output() -> None:
+    page = compare_markdown.serialize(made())
+    assert page.splitlines()[0] == "### arm: B is slower."
+    assert "> **Warning:** ACROSS arm" in page
+    assert "NOT COMPARABLE" in page
+    assert page.index("</details>") > page.index("0.500x")

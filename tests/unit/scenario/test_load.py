@@ -1,0 +1,219 @@
+"""Scenarios: every error at once with its line and key, and every YAML of the project is one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from xttsbench.errors import InvalidInputError, UsageError
+from xttsbench.execution.accelerator import parse_accelerator
+from xttsbench.planning.arms import plan_comparison
+from xttsbench.scenario.arm_problems import unchecked
+from xttsbench.scenario.grid import configurations
+from xttsbench.scenario.load import changed, locate
+from xttsbench.scenario.settings import Scenario
+from xttsbench.shipped import available
+
+ROOT = Path(__file__).parents[3]
+SHIPPED = {
+    "batch": 4,
+    "diagnose": 5,
+    "full": 34,
+    "loader": 5,
+    "mode": 3,
+    "oscillation": 2,
+    "precision": 2,
+    "prefetch": 6,
+    "starved-gpu": 2,
+    "threads": 5,
+    "workers": 6,
+}
+"""Name -> arms, the baseline's second run not counted."""
+RUNS = {"diagnose": "diagnose", "oscillation": "run oscillation", "starved-gpu": "run starved-gpu"}
+"""The command of those that are no sweeps."""
+
+
+def test_every_scenario_of_the_project_loads_and_is_planned(load) -> None:
+    names = sorted(path.stem for path in (ROOT / "scenarios").glob("*.yaml"))
+    assert names == available("scenarios") == sorted(SHIPPED)
+    for name in names:
+        found = load(locate(name))
+        assert found.name == name
+        assert found.description
+        comparison = plan_comparison(
+            found, [parse_accelerator(text, beside=ROOT / "scenarios") for text in found.accelerator]
+        )
+        assert comparison.bundled
+        assert sum(arm.role != "aa" for arm in comparison.arms) == SHIPPED[name]
+        assert comparison.blocks >= (1 if name == "diagnose" else 6)
+        assert len(found.accelerator) == 1 or name == "diagnose"  # a sweep has one
+        text = locate(name).read_text(encoding="utf-8")
+        command = RUNS.get(name, f"sweep --grid {name}")
+        assert f"#   xttsbench {command}\n" in text, f"{name} does not open with its command"
+        told = "# yaml-language-server: $schema=scenario.schema.json\n# "
+        assert text.startswith(told), f"{name} does not name its schema"
+
+
+def test_what_is_not_written_has_a_default(scenario) -> None:
+    head = "name: mine\nworkload: xtts\n"
+    found = scenario("", head=head)
+    assert (found.blocks, found.margin, found.accelerator, found.seed) == (8, 0.02, ["real"], 0)
+    assert found.callable_name == "xttsbench.targets.bundled:make_workload"
+    assert found.bundled
+    assert scenario("base:\ndata:\nsteps:\nskip:\nranges:\nbaseline:\n", head=head) == found  # keys without a value
+
+
+def test_values_keep_their_types(scenario) -> None:
+    found = scenario("base: {lr: 1e-4, edges: [1, 2.5, x], none: null, cached: true, nested: {a: 1}}\nbudget_s: 60\n")
+    assert found.base == {"lr": 1e-4, "edges": [1, 2.5, "x"], "none": None, "cached": True, "nested": {"a": 1}}
+    assert found.budget_s == 60.0
+
+
+def test_all_errors_come_at_once_in_the_order_of_the_file(problems) -> None:
+    found = problems(
+        "descripton: x\n"
+        "blocks: eight\n"
+        "arms:\n"
+        "- {id: a, confg: {x: 1}}\n"
+        "- {id: a}\n"
+        "accelerator: [gpu, emulated:0, real]\n"
+        "limits: {trial: 4, stall_s: -1}\n"
+        "margin: 3\n"
+    )
+    assert [line.partition(": ")[0].removeprefix("line ") for line in found] == [
+        "3, descripton",
+        "4, blocks",
+        "6, arms.0.confg",
+        "7, arms.1.id",
+        "8, accelerator.0",
+        "8, accelerator.1",
+        "9, limits.stall_s",
+        "9, limits.trial",
+        "10, margin",
+    ]
+    assert "did you mean 'description'?" in found[0]
+    assert "a whole number is expected, got 'eight'" in found[1]
+    assert "did you mean 'config'?" in found[2]
+    assert "'a' is the id of arm 0 already" in found[3]
+    assert "'gpu': use real, emulated:MS" in found[4]
+    assert "above 0" in found[5]
+    assert "did you mean 'trial_s'?" in found[7]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("arms: []\n", "arms: it is empty"),
+        ("arms:\n", "arms: it is empty"),
+        ("grid: {}\n", "grid: it is empty"),
+        ("grid: {prefetch: []}\n", "grid.prefetch: it is empty"),
+        ("grid: {prefetch: 2}\n", "grid.prefetch: a list is expected"),
+        ("grid: {prefetch: [1, 2, 1]}\n", "grid.prefetch: a value is there twice"),
+        ("grid: {a: [1,2,3,4,5,6,7,8,9], b: [1,2,3,4,5,6,7,8]}\n", "grid: it makes 72 arms, and 64 are the most"),
+        ("arms: [{id: a}]\ngrid: {b: [1]}\n", "grid: give arms or a grid, not both"),
+        ("arms: [{id: 'a b'}]\n", "arms.0.id: letters, digits"),
+        ("arms: [{id: ../x}]\n", "arms.0.id: letters, digits"),
+        ("arms: [5]\n", "arms.0: keys with values are expected, got '5'"),
+        ("arms: {id: a}\n", "arms: a list is expected"),
+        ("workload: xtts\n", "workload: give a target or the workload, not both"),
+        ("accelerator: emulated:nowhere.txt\n", "accelerator: emulated:nowhere.txt"),
+        ("accelerator: 10\n", "accelerator: a list is expected"),
+        ("accelerator: [real, real]\n", "accelerator.1: 'real' is there already"),
+        ("accelerator: []\n", "accelerator: it is empty"),
+        ("base: {'a b': 1}\n", "base.a b: a keyword argument's name is expected"),
+        ("base: {when: 2020-01-01}\n", "base.when: text, a number"),
+        ("base: {x: .inf}\n", "base.x: a finite number is expected"),
+        ("base: [1]\n", "base: keys with values are expected"),
+        ("steps: 2\n", "steps: input should be greater than or equal to 4"),
+        ("steps: 10.5\n", "steps: a whole number is expected"),
+        ("blocks: true\n", "blocks: a whole number is expected, got 'True'"),
+        ("name: other\n", "name: given twice"),
+        ("workload: speech\n", "workload: "),
+        ("data: [x]\n", "data: it is for the bundled workload"),
+    ],
+)
+def test_one_error(problems, text: str, words: str) -> None:
+    found = problems(text)
+    assert any(words in line for line in found), found
+
+
+def test_the_target_is_checked_by_its_name(problems) -> None:
+    for target, words in (("nowhere.py:make", "does not exist"), ("nowhere", "names no callable"), ("5", "text is")):
+        head = f"name: mine\ntarget: {target}\n"
+        assert any(words in line for line in problems("", head=head))
+    assert any("it is missing; name what to measure" in line for line in problems("", head="name: mine\n"))
+    head = "name: mine\ntarget: os:getcwd\ndata: there\n"
+    assert any("data: it is for the bundled workload" in line for line in problems("", head=head))
+    assert any("name: it is missing" in line for line in problems("", head="workload: xtts\n"))
+
+
+def test_a_scenario_is_found_by_name_or_by_path(load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert locate("diagnose") == ROOT / "scenarios" / "diagnose.yaml"
+    assert locate("./diagnose.yaml") == Path("./diagnose.yaml")
+    Path("mine").mkdir()
+    with pytest.raises(InvalidInputError, match="mine is a directory"):
+        load(locate("mine"))
+    with pytest.raises(InvalidInputError, match="no scenario is called 'loder'; the nearest names: loader"):
+        locate("loder")
+    with pytest.raises(InvalidInputError, match=r"nowhere\.yaml"):
+        load(locate("nowhere.yaml"))
+
+
+def test_the_command_line_changes_a_scenario(scenario) -> None:
+    text = "name: mine\nworkload: xtts\nbase: {x: 1, y: 2}\narms: [{id: a}, {id: b, config: {z: 1}}]\n"
+    found = scenario("", head=text, arguments=unchecked)
+    changes: dict[str, Any] = {"blocks": 2, "budget_s": 30.0, "steps": None, "accelerator": ["emulated:5"], "data": "d"}
+    told = changed(found, changes, {"x": 9})
+    assert (told.blocks, told.budget_s, told.steps, told.accelerator) == (2, 30.0, found.steps, ["emulated:5"])
+    assert told.base == {"x": 9, "y": 2}
+    assert told.arms == found.arms
+    assert found.base == {"x": 1, "y": 2}
+    assert changed(found, {}, {}) == found
+
+
+def test_a_change_that_cannot_be_is_a_usage_error(scenario, tmp_path: Path) -> None:
+    found = scenario("arms: [{id: a}, {id: b, config: {z: 1}}]\n")
+    with pytest.raises(UsageError, match=r"--set z=2: the arms of 'mine' set 'z' themselves"):
+        changed(found, {}, {"z": 2})
+    with pytest.raises(UsageError, match=r"--blocks: .*, got '0'"):
+        changed(found, {"blocks": 0}, {})
+    own = scenario("", head="name: mine\ntarget: os:getcwd\n")
+    with pytest.raises(UsageError, match="--data is for the bundled workload"):
+        changed(own, {"data": "d"}, {})
+
+
+junk = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-3, 70)
+    | st.floats(allow_nan=False)
+    | st.sampled_from(["a", "b", "", "x y"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["a", "b", "range", "from", "to", "step", "min", "id", "config"]), inner, max_size=3
+        )
+    ),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.dictionaries(st.sampled_from([*Scenario.model_fields]), junk))
+def test_whatever_a_file_holds_it_is_a_scenario_or_one_sentence(
+    load, tmp_path_factory, content: dict[str, Any]
+) -> None:
+    path = tmp_path_factory.mktemp("junk") / "mine.yaml"
+    path.write_text(yaml.safe_dump({"name": "mine", "workload": "xtts"} | content))
+    try:
+        found = configurations(load(path))
+    except InvalidInputError as error:
+        found = str(error)
+    assert found
+    assert isinstance(found, dict) or "\n" not in found

@@ -1,0 +1,164 @@
+"""The session: a helper for each block, the journal before the next trial, and whatever the helper does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from xttsbench.errors import HelperError, JournalError
+from xttsbench.execution import journal
+from xttsbench.execution.limits import Limits
+from xttsbench.records.trial import TrialRecord, TrialSpec
+from xttsbench.workflows.session import Session
+
+LIMITS = Limits(10.0, 5.0)
+
+
+class FakeHelper:
+    """Counts how often it was started and ended."""
+
+    made: ClassVar[list[FakeHelper]] = []
+    refuses: ClassVar[int] = 0
+
+    def __init__(self, **options: Any) -> None:
+        self.options = options
+        self.dead = self.ended = False
+        FakeHelper.made.append(self)
+
+    def __enter__(self) -> FakeHelper:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.ended = True
+
+    def wait_ready(self) -> None:
+        if FakeHelper.refuses > 0:
+            FakeHelper.refuses -= 1
+            raise HelperError("did not start")
+
+    def exit_code(self) -> int | None:
+        return 1 if self.dead else None
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """``world.script`` is what the next trials do; ``world.ran`` the helper of each."""
+
+    class World:
+        def __init__(self) -> None:
+            self.directory = tmp_path
+            self.script: list[Any] = []
+            self.ran: list[FakeHelper] = []
+
+        def run_trial(self, spec: TrialSpec, helper: FakeHelper, limits: Limits, **_: Any) -> TrialRecord:
+            self.ran.append(helper)
+            act = self.script.pop(0) if self.script else "ok"
+            if isinstance(act, BaseException):
+                raise act
+            return TrialRecord(spec=spec, status=act, started_utc="2026-01-01T00:00:00", duration_s=1.0)
+
+    FakeHelper.made, FakeHelper.refuses = [], 0
+    world = World()
+    monkeypatch.setattr("xttsbench.workflows.session.Helper", FakeHelper)
+    monkeypatch.setattr("xttsbench.workflows.session.run_trial", world.run_trial)
+    monkeypatch.setattr("xttsbench.workflows.session.open_gpus", lambda: (None, "none here"))
+    return world
+
+
+def spec(block: int = 0) -> TrialSpec:
+    return TrialSpec(trial_id="000", block=block, rung="arm", target="m:f")
+
+
+def test_every_block_has_a_helper_of_its_own(world) -> None:
+    with Session(world.directory, budget_s=10) as session:
+        for block in (0, 0, 1, 1, 2):
+            session.run(spec(block), LIMITS)
+            assert session.block == block
+    assert [FakeHelper.made.index(helper) for helper in world.ran] == [0, 0, 1, 1, 2]
+    assert all(helper.ended for helper in FakeHelper.made)
+
+
+def test_each_trial_is_in_the_journal_before_the_next(world) -> None:
+    with Session(world.directory, budget_s=10) as session:
+        for number in range(3):
+            session.run(spec(), LIMITS)
+            assert len(journal.read(world.directory)) == number + 1 == len(session.trials)
+
+
+def test_a_helper_that_died_is_replaced_and_the_trial_is_run(world) -> None:
+    with Session(world.directory, budget_s=10) as session:
+        session.run(spec(), LIMITS)
+        FakeHelper.made[0].dead = True
+        assert session.run(spec(), LIMITS).status == "ok"
+        world.script = [HelperError("gone"), "ok"]
+        assert session.run(spec(), LIMITS).status == "ok"
+    assert len(FakeHelper.made) == 3
+
+
+def test_a_trial_that_no_helper_will_begin_is_a_result(world) -> None:
+    with Session(world.directory, budget_s=10) as session:
+        session.run(spec(), LIMITS)
+        world.script = [HelperError("gone"), HelperError("gone again")]
+        record = session.run(spec(), LIMITS)
+        assert (record.status, record.cause) == ("killed", "gone again")
+        assert session.run(spec(), LIMITS).status == "ok"
+    assert [trial.status for trial in journal.read(world.directory)] == ["ok", "killed", "ok"]
+
+
+def test_a_helper_that_never_starts_ends_the_run(world) -> None:
+    FakeHelper.refuses = 1
+    with pytest.raises(HelperError, match="did not start"), Session(world.directory, budget_s=10) as session:
+        session.run(spec(), LIMITS)
+    assert FakeHelper.made[0].ended
+
+
+def test_ctrl_c_between_two_trials_is_a_trial_that_never_began(world) -> None:
+    world.script = ["ok", KeyboardInterrupt()]
+    with Session(world.directory, budget_s=10) as session:
+        session.run(spec(), LIMITS)
+        record = session.run(spec(), LIMITS)
+    assert (record.status, record.cause) == ("interrupted", "interrupted before the trial began")
+    assert journal.read(world.directory)[-1] == record
+
+
+def test_it_goes_on_with_a_helper_of_the_caller_s_and_leaves_it(world) -> None:
+    own = FakeHelper()
+    before = [TrialRecord(spec=spec(), status="ok", started_utc="t", duration_s=1.0)]
+    with Session(world.directory, trials=before, helper=own, block=1, budget_s=10) as session:  # type: ignore[arg-type]
+        assert session.block == 1
+        session.run(spec(1), LIMITS)
+        session.run(spec(2), LIMITS)
+        assert len(session.trials) == 3
+    assert world.ran[0] is own
+    assert world.ran[1] is not own
+    assert not own.ended
+    assert world.ran[1].ended
+
+
+def test_a_trial_that_ended_before_is_not_run_again(world) -> None:
+    before = TrialRecord(spec=spec(), status="killed", cause="out of memory", started_utc="t", duration_s=1.0)
+    with Session(world.directory, earlier=[before], budget_s=10) as session:
+        assert session.run(spec(), LIMITS) == before
+        assert session.trials == [before]
+        assert session.run(spec(), LIMITS).status == "ok"  # once only
+    assert len(world.ran) == 1
+
+
+def test_a_trial_that_was_interrupted_is_run_again_and_replaces_it(world) -> None:
+    world.script = [KeyboardInterrupt(), "ok"]
+    with Session(world.directory, budget_s=10) as session:
+        session.run(spec(), LIMITS)
+    with Session(world.directory, earlier=journal.read(world.directory), budget_s=10) as session:
+        assert session.run(spec(), LIMITS).status == "ok"
+    assert [trial.status for trial in journal.read(world.directory)] == ["ok"]
+
+
+def test_another_trial_under_the_same_id_is_refused(world) -> None:
+    before = TrialRecord(spec=spec(block=3), status="ok", started_utc="t", duration_s=1.0)
+    with (
+        Session(world.directory, earlier=[before], budget_s=10) as session,
+        pytest.raises(JournalError, match="another trial as 000"),
+    ):
+        session.run(spec(), LIMITS)

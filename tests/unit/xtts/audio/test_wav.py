@@ -1,0 +1,268 @@
+"""WAV files: every form from hand-built bytes, what is refused and in which words, and nothing but WavError ever."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import struct
+import wave
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from xttsbench.errors import InvalidInputError
+from xttsbench.xtts.audio.wav import (
+    WavError,
+    canonical_samples,
+    read_canonical_wav,
+    read_wav,
+    read_wav_header,
+    wav_bytes,
+    write_wav,
+)
+
+Build = Callable[..., bytes]
+VALUES = [0.0, 0.5, -0.5, 0.25, -1.0, 0.75, 0.125, -0.875]
+FORMATS = ("uint8", "int16", "int24", "int32", "float32", "float64")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "clip.wav"
+
+
+def refused(path: Path, content: bytes, words: str) -> WavError:
+    path.write_bytes(content)
+    with pytest.raises(WavError, match=words) as caught:
+        read_wav(path)
+    return caught.value
+
+
+@pytest.mark.parametrize("extensible", [False, True])
+@pytest.mark.parametrize("sample_format", FORMATS)
+def test_every_format_gives_the_same_samples(path: Path, wav: Build, sample_format: str, extensible: bool) -> None:
+    path.write_bytes(wav(VALUES, sample_format=sample_format, rate=8000, extensible=extensible))
+    header = read_wav_header(path)
+    assert (header.sample_rate_hz, header.channels, header.sample_format, header.frames) == (8000, 1, sample_format, 8)
+    samples, rate = read_wav(path)
+    assert (rate, samples.dtype) == (8000, np.float32)
+    np.testing.assert_array_equal(samples, VALUES)  # all are exact in eight bits
+
+
+@pytest.mark.parametrize("sample_format", FORMATS)
+def test_channels_are_averaged(path: Path, wav: Build, sample_format: str) -> None:
+    path.write_bytes(wav([0.5, -0.5, 0.25, 0.75, -1.0, -0.5], sample_format=sample_format, channels=2))
+    np.testing.assert_array_equal(read_wav(path)[0], [0.0, 0.5, -0.75])
+    path.write_bytes(wav([0.75, 0.0, 0.0, 0.0, 0.75, 0.75], sample_format=sample_format, channels=3))
+    np.testing.assert_allclose(read_wav(path)[0], [0.25, 0.5], atol=1e-7)
+
+
+def test_the_smallest_step_of_24_bits_is_kept(path: Path, wav: Build) -> None:
+    path.write_bytes(wav([1 / 2**23, -1 / 2**23, 1 - 1 / 2**23], sample_format="int24"))
+    np.testing.assert_array_equal(read_wav(path)[0], np.float32([1 / 2**23, -1 / 2**23, 1 - 1 / 2**23]))
+
+
+@pytest.mark.parametrize("extra", [1, 2, 5, 600, 70_001])
+@pytest.mark.parametrize("place", ["before", "between", "after"])
+def test_other_chunks_are_passed_over(
+    path: Path, wav: Build, riff_chunk: Callable[[bytes, bytes], bytes], place: str, extra: int
+) -> None:
+    path.write_bytes(wav(VALUES, **{place: riff_chunk(b"LIST", b"d" * extra)}))
+    np.testing.assert_array_equal(read_wav(path)[0], VALUES)
+    if place == "before" or extra % 2:  # tf.audio.decode_wav reads neither
+        with pytest.raises(WavError, match=r"unusual chunks.*data import"):
+            canonical_samples(path, 22050)
+    else:
+        np.testing.assert_array_equal(read_canonical_wav(path, 22050), VALUES)
+
+
+def test_what_simple_readers_do_not_take_is_imported_and_not_canonical(path: Path, wav: Build) -> None:
+    odd = wav(VALUES, data_bytes=15)
+    for content in (wav(VALUES, extensible=True), odd, wav(VALUES, byte_rate=1), wav(VALUES, after=b"xyz")):
+        path.write_bytes(content)
+        assert len(read_wav(path)[0]) == (7 if content is odd else 8)
+        with pytest.raises(WavError, match=r"unusual chunks.*data import"):
+            read_canonical_wav(path, 22050)
+
+
+def test_a_length_that_a_pipe_could_not_know_means_all_that_follows(path: Path, wav: Build) -> None:
+    path.write_bytes(wav(VALUES, data_bytes=0xFFFFFFFF))
+    np.testing.assert_array_equal(read_wav(path)[0], VALUES)
+    with pytest.raises(WavError, match="data import"):
+        canonical_samples(path, 22050)
+
+
+@pytest.mark.parametrize(
+    ("form", "words"),
+    [
+        ({"rate": 44100}, "is 44100 Hz, 1 channel, int16, and 22050 Hz, 1 channel, int16 is expected"),
+        ({"channels": 2}, "is 22050 Hz, 2 channels, int16"),
+        ({"sample_format": "int24"}, "is 22050 Hz, 1 channel, int24"),
+        ({"sample_format": "float32"}, "is 22050 Hz, 1 channel, float32"),
+    ],
+)
+def test_other_forms_are_not_canonical(path: Path, wav: Build, form: dict[str, object], words: str) -> None:
+    path.write_bytes(wav(VALUES, **form))
+    for read in (canonical_samples, read_canonical_wav):
+        with pytest.raises(WavError, match=f"clip.wav: {words}.*run 'xttsbench data import'"):
+            read(path, 22050)
+
+
+def test_truncated_files_are_refused_and_not_padded(path: Path, wav: Build) -> None:
+    whole = wav([0.5] * 100)
+    error = refused(path, whole[:-60], "its header says 200 bytes of samples, the file has 140")
+    assert isinstance(error, InvalidInputError)
+    for read in (canonical_samples, read_canonical_wav):
+        with pytest.raises(WavError, match="is truncated"):
+            read(path, 22050)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "it is empty; fetch the file again"),
+        (b"ID3\x04\x00" + bytes(60), "it looks like MP3; convert it.*ffmpeg.*data import"),
+        (b"\xff\xfb\x90\x64" + bytes(60), "it looks like MP3"),
+        (b"\xff\xf1\x50\x80" + bytes(60), "it looks like AAC"),
+        (b"fLaC" + bytes(60), "it looks like FLAC"),
+        (b"OggS" + bytes(60), "it looks like Ogg"),
+        (b"RIFX" + bytes(60), "big-endian"),
+        (b"RF64" + bytes(60), "64-bit WAV"),
+        (b"FORM\0\0\0\0AIFF" + bytes(60), "AIFF"),
+        (b"\0\0\0\x20ftypM4A " + bytes(60), "MP4 or M4A"),
+        (b"RIFF\0\0\0\0AVI " + bytes(60), "an AVI file"),
+        (b"version https://git-lfs.github.com/spec/v1\noid", "Git LFS pointer.*fetch the file again"),
+        (b"<!DOCTYPE html>", "HTML"),
+        (b"just words\n", "text, 'just words"),
+        (bytes(100), "begins with zeros"),
+        (b"\x93abc" + bytes(60), r"begins with b'\\x93abc'"),
+        (b"RIFF", "it looks like text, 'RIFF'"),
+    ],
+)
+def test_what_is_no_wav_file_is_called_what_it_looks_like(path: Path, content: bytes, words: str) -> None:
+    refused(path, content, words)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"code": 0x55}, "holds MP3, and 8/16/24/32-bit PCM"),
+        ({"code": 2, "bits": 4}, "holds Microsoft ADPCM"),
+        ({"code": 7}, "holds mu-law"),
+        ({"code": 0x1234}, "holds format 0x1234"),
+        ({"bits": 20}, "holds 20-bit samples"),
+        ({"channels": 0}, "contradicts itself: 0 channels"),
+        ({"rate": 0}, "contradicts itself.* 0 Hz"),
+        ({"block": 4}, "contradicts itself.*4 bytes a frame"),
+        ({"data_bytes": 0}, "holds no sample"),
+    ],
+)
+def test_headers_that_cannot_be_used(path: Path, wav: Build, fields: dict[str, int], words: str) -> None:
+    refused(path, wav(VALUES, **fields), words)
+
+
+def test_chunks_that_are_missing_or_misplaced(
+    path: Path, wav: Build, riff_chunk: Callable[[bytes, bytes], bytes]
+) -> None:
+    header = b"RIFF\x24\0\0\0WAVE"
+    refused(path, header, "has no 'fmt ' chunk")
+    refused(path, wav(VALUES)[:36], "has no 'data' chunk")
+    refused(path, header + riff_chunk(b"data", bytes(8)), "before the 'fmt ' chunk")
+    refused(path, header + riff_chunk(b"fmt ", bytes(8)), "chunk of 8 bytes")
+    refused(path, header + bytes(100_000), "has no 'fmt ' chunk")
+    unknown = wav(VALUES, extensible=True).replace(bytes.fromhex("00aa00389b71"), bytes(6))
+    refused(path, unknown, "unknown subformat")
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e300])
+def test_samples_that_are_no_numbers_are_refused(path: Path, wav: Build, value: float) -> None:
+    refused(path, wav([0.0, value], sample_format="float64"), "infinite or not a number")
+
+
+def test_floats_outside_are_taken_as_they_are(path: Path, wav: Build) -> None:
+    path.write_bytes(wav([2.5, -3.0], sample_format="float32"))
+    np.testing.assert_array_equal(read_wav(path)[0], [2.5, -3.0])
+
+
+def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo.wav"
+    os.mkfifo(fifo)
+    for path, words in (
+        (fifo, "not a regular file"),
+        (tmp_path, "not a regular file"),
+        (tmp_path / "none.wav", "there is no such file"),
+        (tmp_path / ("x" * 300), "File name too long"),
+        (tmp_path / "a\0b", "cannot be read"),
+    ):
+        with pytest.raises(WavError, match=words):
+            read_wav_header(path)
+
+
+def test_an_error_keeps_its_parts_between_processes(tmp_path: Path) -> None:
+    with pytest.raises(WavError) as caught:
+        read_wav(tmp_path / "none.wav")
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert (str(again), again.reason) == (str(caught.value), "there is no such file")
+    assert str(again).startswith(f"{tmp_path / 'none.wav'}: there is no such file; ")
+
+
+def test_what_is_written_is_canonical_and_reads_elsewhere(path: Path) -> None:
+    samples = np.random.default_rng(0).uniform(-1, 1, 1000).astype(np.float32)
+    write_wav(path, samples, 16000)
+    assert path.stat().st_size == wav_bytes(1000)
+    assert canonical_samples(path, 16000) == 1000
+    np.testing.assert_allclose(read_canonical_wav(path, 16000), samples, atol=0.501 / 32768)
+    with wave.open(str(path)) as file:
+        assert file.getparams()[:4] == (1, 2, 16000, 1000)
+        values = np.frombuffer(file.readframes(1000), "<i2")
+    np.testing.assert_array_equal(read_canonical_wav(path, 16000), values / np.float32(32768))
+
+
+def test_writing_clips_and_refuses_what_is_no_clip(path: Path) -> None:
+    write_wav(path, np.array([-2, -1, 0, 1, 2], np.float32), 22050)
+    np.testing.assert_allclose(read_canonical_wav(path, 22050), [-1, -1, 0, 1, 1], atol=1 / 32768)
+    for bad in (np.zeros(0), np.zeros((2, 2)), np.array([0, np.nan])):
+        with pytest.raises(ValueError, match="a clip is one row"):
+            write_wav(path, bad, 22050)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data(), sample_format=st.sampled_from(FORMATS), extensible=st.booleans())
+def test_damaged_files_raise_nothing_else(
+    path: Path, wav: Build, data: st.DataObject, sample_format: str, extensible: bool
+) -> None:
+    content = bytearray(wav(VALUES, sample_format=sample_format, extensible=extensible))
+    content = content[: data.draw(st.integers(0, len(content)), label="length")]
+    for _ in range(data.draw(st.integers(0, 3), label="changes")):
+        if content:
+            place = data.draw(st.integers(0, min(len(content) - 1, 80)), label="place")
+            content[place] = data.draw(st.integers(0, 255), label="byte")
+    path.write_bytes(content)
+    try:
+        header = read_wav_header(path)
+        samples, _ = read_wav(path)
+    except WavError:
+        pass
+    else:
+        assert len(samples) == header.frames
+        assert np.isfinite(samples).all()
+        assert header.data_offset_bytes + header.data_bytes <= len(content)
+
+
+def test_whatever_the_length_of_the_first_read_all_bytes_come(path: Path) -> None:
+    count = 3_000_000
+    write_wav(path, np.linspace(-1, 1, count, dtype=np.float32), 22050)
+    samples = read_canonical_wav(path, 22050)
+    assert len(samples) == count
+    assert samples[-1] == pytest.approx(1, abs=1e-4)
+
+
+def test_the_riff_size_does_not_matter(path: Path, wav: Build) -> None:
+    content = bytearray(wav(VALUES))
+    content[4:8] = struct.pack("<I", 0)
+    path.write_bytes(content)
+    np.testing.assert_array_equal(read_canonical_wav(path, 22050), VALUES)

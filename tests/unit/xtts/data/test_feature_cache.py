@@ -1,0 +1,256 @@
+"""Opening a cache: good ones in the order asked for, each kind of bad one refused with the clip and the next step."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from xttsbench.errors import InvalidInputError
+from xttsbench.xtts.audio.features import FeatureSettings, log_mel
+from xttsbench.xtts.audio.wav import read_canonical_wav
+from xttsbench.xtts.data.cache_index import (
+    ENTRY,
+    HASH_BYTES,
+    index_of,
+    merged,
+    packed_in_order,
+    read_index,
+    write_index,
+    write_manifest,
+)
+from xttsbench.xtts.data.feature_cache import CACHE_VERSION, cache_path, open_cache
+from xttsbench.xtts.data.npy_cache import CacheFileError, read_npy
+from xttsbench.xtts.data.precompute import precompute
+from xttsbench.xtts.data.speech_data import SpeechData
+
+Read = Callable[[Path], SpeechData]
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory, noise, read: Read, features: FeatureSettings) -> Path:
+    """A directory with a data set, ``speech``, and the root of its cache, ``root``; copied for each test."""
+    home = tmp_path_factory.mktemp("made")
+    precompute(read(noise(home / "speech")), features, home / "root")
+    return home
+
+
+@pytest.fixture
+def home(made: Path, tmp_path: Path, features: FeatureSettings) -> Path:
+    """A copy with the same times of change; the cache is where one of the copied data set belongs."""
+    shutil.copytree(made / "speech", tmp_path / "speech")
+    old, new = (cache_path(place / "speech", features, place / "root") for place in (made, tmp_path))
+    shutil.copytree(old, new)
+    return tmp_path
+
+
+@pytest.fixture
+def cache(home: Path, features: FeatureSettings) -> Path:
+    return cache_path(home / "speech", features, home / "root")
+
+
+def test_features_are_those_of_the_wav_files_in_both_forms(home: Path, read: Read, features: FeatureSettings) -> None:
+    data = read(home / "speech")
+    cache = open_cache(data, features, home / "root")
+    packed = cache.open_packed()
+    assert np.load(cache.packed, mmap_mode="r", allow_pickle=False).shape == (cache.frames.sum(), 80)
+    for clip in range(len(data)):
+        mel = log_mel(read_canonical_wav(data.wav(clip), 22050), features)
+        first = cache.offsets[clip]
+        np.testing.assert_array_equal(read_npy(cache.npy(clip), 80), mel, strict=True)
+        np.testing.assert_array_equal(packed[first : first + cache.frames[clip]], mel, strict=True)
+        assert cache.frames[clip] == len(mel) == features.frames(int(data.samples[clip]))
+        assert cache.npy(clip).name == f"{data.id(clip)}.npy"
+
+
+def test_clips_are_in_the_order_of_the_data_set_given(home: Path, read: Read, features: FeatureSettings) -> None:
+    data = read(home / "speech")
+    whole = open_cache(data, features, home / "root")
+    some = open_cache(data.subset(np.array([4, 0, 5])), features, home / "root")
+    np.testing.assert_array_equal(some.frames, whole.frames[[4, 0, 5]])
+    np.testing.assert_array_equal(some.offsets, whole.offsets[[4, 0, 5]])
+    assert [some.npy(clip).name for clip in range(3)] == ["c4.npy", "c0.npy", "c5.npy"]
+    np.testing.assert_array_equal(some.open_packed(), whole.open_packed())
+
+
+def test_paths_differ_by_place_settings_and_root(tmp_path: Path, features: FeatureSettings, monkeypatch) -> None:
+    monkeypatch.setenv("XTTSBENCH_CACHE", str(tmp_path / "user"))
+    other = features.model_copy(update={"hop_samples": 200})
+    places = [tmp_path / "a" / "speech", tmp_path / "b" / "speech"]
+    paths = [cache_path(place, settings) for place in places for settings in (features, other)]
+    assert len(set(paths)) == 4
+    assert all(path.is_relative_to(tmp_path / "user" / "features") for path in paths)
+    assert all(path.parent.name.startswith("speech-") for path in paths)
+    assert cache_path(tmp_path / "a" / ".." / "a" / "speech", features) == paths[0]
+    assert cache_path(places[0], features, tmp_path / "root").is_relative_to(tmp_path / "root")
+    assert cache_path(Path("/"), features).parent.name.startswith("root-")
+    assert len(cache_path(tmp_path / ("x" * 255), features).parent.name) < 100
+
+
+def refused(home: Path, data: SpeechData, features: FeatureSettings) -> str:
+    """Return the refusal, which names the data set and the next step."""
+    with pytest.raises(InvalidInputError) as caught:
+        open_cache(data, features, home / "root")
+    text = str(caught.value)
+    command = f"run 'xttsbench data precompute --data {home / 'speech'} --out {home / 'root'}'"
+    assert text.startswith(f"{home / 'speech'}: ")
+    assert text.endswith(command)
+    assert "\n" not in text
+    assert caught.value.exit_code == 5
+    return text
+
+
+def rewritten(path: Path, change: Callable[[np.ndarray], np.ndarray]) -> None:
+    np.save(path, change(np.load(path)))
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "why"),
+    [
+        ("npy/c3.npy", Path.unlink, "the clip 'c3' cannot be read from the cache: npy/c3.npy is missing"),
+        ("npy/c3.npy", lambda p: p.write_bytes(p.read_bytes()[:-3]), "the clip 'c3' .* npy/c3.npy is truncated"),
+        ("npy/c3.npy", lambda p: p.write_bytes(b""), r"the clip 'c3' .* \(it is empty\)"),
+        ("npy/c3.npy", lambda p: rewritten(p, lambda a: a.astype(np.float64)), "the clip 'c3' .* holds <f8"),
+        ("npy/c3.npy", lambda p: rewritten(p, np.asfortranarray), "the clip 'c3' .* is in Fortran order"),
+        ("npy/c3.npy", lambda p: rewritten(p, lambda a: a[:, :40]), r"the clip 'c3' .* shape \(29, 40\)"),
+        ("npy/c3.npy", lambda p: rewritten(p, lambda a: a[:9]), "'c3' has 9 frames in npy/c3.npy, and 29 in its WAV"),
+        ("packed.npy", Path.unlink, "packed.npy is missing"),
+        ("packed.npy", lambda p: p.write_bytes(p.read_bytes()[:-1]), "packed.npy is truncated"),
+        ("packed.npy", lambda p: rewritten(p, lambda a: a[:-1]), "packed.npy has .* rows, and the index .* means"),
+        ("packed.npy", lambda p: rewritten(p, lambda a: a.astype(np.float16)), "packed.npy holds <f2"),
+        ("packed.npy", lambda p: rewritten(p, np.asfortranarray), "packed.npy is in Fortran order"),
+        ("packed.npy", lambda p: rewritten(p, lambda a: a[:, :40]), "packed.npy has the shape"),
+        ("index.npz", Path.unlink, "index.npz is missing"),
+        ("index.npz", lambda p: p.write_bytes(p.read_bytes()[:-9]), "index.npz is not the index that the manifest"),
+        ("manifest.json", Path.unlink, "it was not finished"),
+        ("manifest.json", lambda p: p.write_text("{"), "manifest.json is not JSON"),
+        ("manifest.json", lambda p: p.write_text("[]"), "manifest.json is not the manifest of a feature cache"),
+        ("manifest.json", lambda p: p.write_bytes(b"\xff\xfe"), "manifest.json is not JSON"),
+    ],
+)
+def test_a_damaged_cache_is_refused(home, cache, read, features, name: str, change, why: str) -> None:
+    change(cache / name)
+    text = refused(home, read(home / "speech"), features)
+    assert re.search(why, text), text
+
+
+def test_no_cache_and_one_of_other_settings(home: Path, cache: Path, read: Read, features: FeatureSettings) -> None:
+    data = read(home / "speech")
+    other = features.model_copy(update={"f_max_hz": 7600.0, "n_mels": 64})
+    text = refused(home, data, other)
+    assert "does not exist; the one beside it was made with n_mels 80 in place of 64, f_max_hz 8000.0 in place" in text
+    shutil.rmtree(cache.parent)
+    assert "does not exist; run" in refused(home, data, features)
+
+
+def test_a_cache_of_another_version_or_settings_in_its_place(home, cache, read, features) -> None:
+    data = read(home / "speech")
+    manifest = json.loads((cache / "manifest.json").read_text())
+    (cache / "manifest.json").write_text(json.dumps(manifest | {"cache_version": CACHE_VERSION + 1}))
+    assert f"made as version {CACHE_VERSION + 1}, and this is version {CACHE_VERSION}" in refused(home, data, features)
+    other = cache_path(data, features.model_copy(update={"log_floor": 1e-6}), home / "root")
+    shutil.copytree(cache, other)
+    (other / "manifest.json").write_text(json.dumps(manifest))
+    text = refused(home, data, features.model_copy(update={"log_floor": 1e-6}))
+    assert "made with log_floor 1e-05 in place of 1e-06" in text
+
+
+def test_an_index_that_does_not_fit_the_packed_file_is_refused(home, cache, read, features) -> None:
+    index = read_index(cache / "index.npz", features)
+    for name, value in (("offset", 1), ("frames", 1)):
+        entries = index.entries.copy()
+        entries[name][2] += value
+        changed = index_of(index.raw_ids(), entries)
+        write_manifest(cache, changed, features, write_index(cache / "index.npz", changed, features))
+        assert "does not match packed.npy" in refused(home, read(home / "speech"), features)
+
+
+def test_a_clip_that_is_not_in_the_cache_is_named(home: Path, read: Read, features: FeatureSettings) -> None:
+    shutil.copy(home / "speech/wavs/c1.wav", home / "speech/wavs/new.wav")
+    with (home / "speech/metadata.csv").open("a") as file:
+        file.write("new|some words\n")
+    assert "the clip 'new' is not in the cache" in refused(home, read(home / "speech"), features)
+
+
+def test_a_changed_wav_file_is_stale_and_a_touched_or_copied_one_is_not(home, read, features) -> None:
+    wav = home / "speech/wavs/c2.wav"
+    content = wav.read_bytes()
+    os.utime(wav, ns=(0, 0))
+    open_cache(read(home / "speech"), features, home / "root")
+    shutil.copy(wav, home / "copy.wav")
+    (home / "copy.wav").replace(wav)
+    open_cache(read(home / "speech"), features, home / "root")
+
+    wav.write_bytes(content[:3000] + bytes([content[3000] ^ 1]) + content[3001:])
+    text = refused(home, read(home / "speech"), features)
+    assert "the clip 'c2' has another WAV file than when its features were made (same size)" in text
+    wav.write_bytes((home / "speech/wavs/c4.wav").read_bytes())
+    assert "the clip 'c2' has another WAV file" in refused(home, read(home / "speech"), features)
+    wav.write_bytes(content)
+    open_cache(read(home / "speech"), features, home / "root")
+
+
+def test_a_wav_file_that_went_after_the_data_set_was_read(home: Path, read: Read, features: FeatureSettings) -> None:
+    data = read(home / "speech")
+    (home / "speech/wavs/c5.wav").unlink()
+    assert "the clip 'c5' has lost its WAV file" in refused(home, data, features)
+
+
+def test_a_packed_file_that_was_replaced_after_opening_is_refused(home, cache, read, features) -> None:
+    opened = open_cache(read(home / "speech"), features, home / "root")
+    rewritten(cache / "packed.npy", lambda rows: rows[:-1])
+    with pytest.raises(CacheFileError, match="rows, and the index of its cache means"):
+        opened.open_packed()
+
+
+def index_of_many(clips: int) -> tuple[list[bytes], np.ndarray]:
+    entries = np.zeros(clips, ENTRY)
+    entries["frames"] = np.arange(clips) % 800 + 1
+    entries["wav_hash"] = np.random.default_rng(0).integers(0, 256, (clips, HASH_BYTES))
+    return [b"LJ%07d" % number for number in range(clips)], entries
+
+
+def test_a_quarter_of_a_million_clips_take_some_megabytes(tmp_path: Path, features: FeatureSettings) -> None:
+    clips = 250_000
+    index = packed_in_order(index_of(*index_of_many(clips)))
+    write_index(tmp_path / "index.npz", index, features)
+    write_manifest(tmp_path, index, features, "")
+    assert (tmp_path / "index.npz").stat().st_size < 100 * clips
+    assert (tmp_path / "manifest.json").stat().st_size < 2000
+    found = read_index(tmp_path / "index.npz", features)
+    np.testing.assert_array_equal(found.entries, index.entries)
+    assert (found.ids[0], found.ids[clips - 1]) == ("LJ0000000", "LJ0249999")
+
+
+def test_of_two_entries_for_a_clip_the_later_holds_in_the_earlier_place() -> None:
+    ids, entries = index_of_many(4)
+    newer = entries[[1, 3]].copy()
+    newer["frames"] = 99, 77
+    both = merged([index_of(ids[:2], entries[:2]), index_of([ids[1], ids[3]], newer)])
+    assert both.raw_ids() == [ids[0], ids[1], ids[3]]
+    assert both.entries["frames"].tolist() == [1, 99, 77]
+
+
+def test_an_index_never_brings_a_pickle_in(tmp_path: Path, features: FeatureSettings) -> None:
+    content = io.BytesIO()
+    np.savez(content, key=np.array([{}], dtype=object), ids=[0], starts=[0], entries=[0])
+    (tmp_path / "index.npz").write_bytes(content.getvalue())
+    with pytest.raises(CacheFileError, match="is damaged"):
+        read_index(tmp_path / "index.npz", features)
+
+
+def test_an_index_that_contradicts_itself_is_refused(tmp_path: Path, features: FeatureSettings) -> None:
+    ids, entries = index_of_many(3)
+    entries["frames"][1] = 0
+    write_index(tmp_path / "index.npz", index_of(ids, entries), features)
+    with pytest.raises(CacheFileError, match="contradicts itself"):
+        read_index(tmp_path / "index.npz", features)
+    with pytest.raises(CacheFileError, match="other feature settings"):
+        read_index(tmp_path / "index.npz", features.model_copy(update={"n_mels": 8}))

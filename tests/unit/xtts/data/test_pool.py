@@ -1,0 +1,96 @@
+"""Work in several processes: in order, with its errors, and none that outlives the parent."""
+
+from __future__ import annotations
+
+import operator
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from xttsbench.errors import XttsbenchError
+from xttsbench.xtts.data.pool import allowed_workers, in_processes
+
+# A script without the usual guard, killed while its workers work; they say who they are in a file each.
+SCRIPT = """
+import sys, time
+from pathlib import Path
+from xttsbench.xtts.data.pool import in_processes
+
+print("started", flush=True)
+for _ in in_processes(time.sleep, [0.01] * 2 + [60] * 2, 2):
+    print("done", flush=True)
+"""
+
+
+def test_results_come_in_order_and_jobs_are_taken_as_they_are_needed() -> None:
+    taken = []
+
+    def jobs():
+        for number in range(60):
+            taken.append(number)
+            yield -number
+
+    results = in_processes(operator.neg, jobs(), 2)
+    with closing(results):
+        assert next(results) == 0
+        assert len(taken) < 20
+        assert list(results) == list(range(1, 60))
+
+
+def test_one_worker_is_this_process() -> None:
+    assert list(in_processes(_pid, range(2), 1)) == [os.getpid()] * 2
+
+
+def test_an_error_comes_back_as_it_is() -> None:
+    results = in_processes(os.stat, ["/", "/nowhere"], 2)
+    next(results)
+    with pytest.raises(FileNotFoundError) as caught:
+        next(results)
+    assert caught.value.errno == 2
+
+
+def test_a_process_that_dies_is_one_sentence() -> None:
+    with pytest.raises(XttsbenchError, match=r"one of 2 processes .* died, .*--workers"):
+        list(in_processes(os._exit, [3], 2))
+
+
+def test_the_cores_allowed_are_the_default() -> None:
+    assert 1 <= allowed_workers() <= len(os.sched_getaffinity(0))
+
+
+def test_workers_of_a_script_without_a_guard_neither_run_it_again_nor_outlive_it(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert [process.stdout.readline() for _ in range(3)] == [b"started\n", b"done\n", b"done\n"]
+        workers = _children(process.pid)
+        assert len(workers) >= 2
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        deadline = time.monotonic() + 20
+        while (alive := [pid for pid in workers if _alive(pid)]) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert not alive
+
+
+def _pid(_: int) -> int:
+    return os.getpid()
+
+
+def _children(pid: int) -> list[int]:
+    found = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True, check=True)
+    return [int(line) for line in found.stdout.split()]
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False

@@ -1,0 +1,245 @@
+"""Verifying: each fault, made for real, is found in the right clip under the right rule, and mended where it can be."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from xttsbench.errors import InvalidInputError
+from xttsbench.xtts.audio.features import FeatureSettings
+from xttsbench.xtts.audio.wav import write_wav
+from xttsbench.xtts.data import verify as module
+from xttsbench.xtts.data.feature_cache import cache_path
+from xttsbench.xtts.data.precompute import make_cache
+from xttsbench.xtts.data.speech_data import SpeechData
+from xttsbench.xtts.data.usable import usable
+from xttsbench.xtts.data.verify import Verification, mend, verify
+
+Read = Callable[[Path], SpeechData]
+
+
+@pytest.fixture
+def cache(speech: Path, tmp_path: Path, read: Read, features: FeatureSettings) -> Path:
+    return make_cache(read(speech), features, tmp_path / "root").cache.directory
+
+
+@pytest.fixture
+def look(speech: Path, tmp_path: Path, features: FeatureSettings) -> Callable[..., Verification]:
+    return lambda **options: verify(speech, features, tmp_path / "root", **options)
+
+
+def found(verification: Verification) -> list[tuple[str, str | None]]:
+    return sorted((problem.rule, problem.clip or "") for problem in verification.problems)
+
+
+def rewritten(path: Path, change: Callable[[np.ndarray], np.ndarray]) -> None:
+    np.save(path, change(np.load(path)))
+
+
+def changed_at(array: np.ndarray, value: float) -> np.ndarray:
+    array = array.copy()
+    array[7, 5] += value
+    return array
+
+
+def sound(directory: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in sorted(directory.rglob("*")) if path.is_file()}
+
+
+def test_a_good_set_has_no_problem(cache: Path, look) -> None:
+    verification = look()
+    assert (verification.clips, verification.compared, verification.problems) == (6, 6, ())
+    assert verification.cache == cache
+
+
+def test_a_difference_within_the_tolerance_is_none(cache: Path, look) -> None:
+    for path in (cache / "npy").iterdir():
+        rewritten(path, lambda mel: mel + np.float32(9e-5))
+    rewritten(cache / "packed.npy", lambda mel: mel + np.float32(9e-5))
+    assert look().problems == ()
+
+
+FAULTS = {
+    "missing": (("npy/c1.npy", Path.unlink), [("corrupt-cache", "c1")], "is missing"),
+    "truncated": (
+        ("npy/c1.npy", lambda path: path.write_bytes(path.read_bytes()[:-1])),
+        [("corrupt-cache", "c1")],
+        "truncated",
+    ),
+    "empty": (("npy/c1.npy", lambda path: path.write_bytes(b"")), [("corrupt-cache", "c1")], "is empty"),
+    "float64": (
+        ("npy/c1.npy", lambda path: rewritten(path, lambda mel: mel.astype(np.float64))),
+        [("corrupt-cache", "c1")],
+        "holds <f8",
+    ),
+    "Fortran": (("npy/c1.npy", lambda path: rewritten(path, np.asfortranarray)), [("corrupt-cache", "c1")], "Fortran"),
+    "fewer mels": (
+        ("npy/c1.npy", lambda path: rewritten(path, lambda mel: mel[:, :8])),
+        [("corrupt-cache", "c1")],
+        "shape",
+    ),
+    "other numbers": (
+        ("npy/c1.npy", lambda path: rewritten(path, lambda mel: changed_at(mel, 2e-4))),
+        [("corrupt-cache", "c1"), ("feature-mismatch", "c1")],
+        r"differ by up to 0.0002 from those made again (frame 7, mel 5; tolerance 0.0001)",
+    ),
+    "not a number": (
+        ("npy/c1.npy", lambda path: rewritten(path, lambda mel: changed_at(mel, np.nan))),
+        [("corrupt-cache", "c1"), ("feature-mismatch", "c1")],
+        "are not finite (frame 7, mel 5",
+    ),
+    "packed row": (
+        ("packed.npy", lambda path: rewritten(path, lambda rows: changed_at(rows, 1))),
+        [("corrupt-cache", "c0")],
+        "has other rows in packed.npy than in npy/c0.npy",
+    ),
+    "packed truncated": (
+        ("packed.npy", lambda path: path.write_bytes(path.read_bytes()[:-1])),
+        [("corrupt-cache", "")],
+        "packed.npy is truncated",
+    ),
+    "index": (
+        ("index.npz", lambda path: path.write_bytes(b"x")),
+        [("corrupt-cache", "")],
+        "index.npz is not the index",
+    ),
+    "manifest": (("manifest.json", Path.unlink), [("corrupt-cache", "")], "manifest.json is missing"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_of_the_cache_is_found_and_mended(fault: str, cache, look, speech, features, tmp_path) -> None:
+    (name, change), expected, what = FAULTS[fault]
+    wavs, good = sound(speech), sound(cache / "npy")
+    change(cache / name)
+    verification = look(remedy="mend it")
+    assert found(verification) == expected
+    assert any(what in problem.what for problem in verification.problems), verification.problems
+    assert {problem.remedy for problem in verification.problems} == {"mend it"}
+    assert mend(verification, features, tmp_path / "root") is not None
+    assert look(everything=True).problems == ()
+    assert sound(cache / "npy") == good
+    assert sound(speech) == wavs
+
+
+def test_changed_wav_files_are_stale_and_touched_ones_are_not(cache, look, speech, features, tmp_path) -> None:
+    changed, sly, touched, longer = (speech / f"wavs/c{number}.wav" for number in range(4))
+    status = sly.stat()
+    for wav in (changed, sly):
+        content = wav.read_bytes()
+        wav.write_bytes(content[:2000] + bytes(500) + content[2500:])
+    os.utime(sly, ns=(status.st_atime_ns, status.st_mtime_ns))
+    os.utime(touched)
+    write_wav(longer, np.zeros(9999), 22050)
+    verification = look()
+    assert found(verification) == [("stale-cache", "c0"), ("stale-cache", "c1"), ("stale-cache", "c3")]
+    assert "same size and time of change" in next(p.what for p in verification.problems if p.clip == "c1")
+    made = mend(verification, features, tmp_path / "root")
+    assert made is not None
+    assert made.made == 3
+    assert look(everything=True).problems == ()
+
+
+def test_no_cache_and_one_of_other_settings_are_stale(cache, look, speech, features, tmp_path) -> None:
+    shutil.rmtree(cache / "npy")
+    other = verify(speech, features.model_copy(update={"log_floor": 1e-6}), tmp_path / "root")
+    assert found(other) == [("stale-cache", "")]
+    assert "does not exist; the one beside it was made with log_floor 1e-05 in place of 1e-06" in other.problems[0].what
+    shutil.rmtree(cache)
+    verification = look()
+    assert found(verification) == [("stale-cache", "")]
+    made = mend(verification, features, tmp_path / "root")
+    assert made is not None
+    assert made.made == 6
+    assert look().problems == ()
+
+
+def test_new_clips_are_stale_and_a_clean_set_is_left_alone(cache, look, speech, features, tmp_path) -> None:
+    assert mend(look(), features, tmp_path / "root") is None
+    shutil.copy(speech / "wavs/c1.wav", speech / "wavs/new.wav")
+    with (speech / "metadata.csv").open("a") as file:
+        file.write("new|some words\n")
+    assert found(look()) == [("stale-cache", "new")]
+
+
+def test_a_sample_is_compared_where_there_are_many(cache, look, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SAMPLE_CLIPS", 3)
+    rewritten(cache / "npy/c1.npy", lambda mel: changed_at(mel, 1))
+    samples = {seed: look(seed=seed) for seed in range(12)}
+    assert {verification.compared for verification in samples.values()} == {3}
+    assert {len(verification.problems) for verification in samples.values()} == {0, 2}
+    assert found(look(seed=5)) == found(samples[5])
+    whole = look(everything=True)
+    assert (whole.compared, len(whole.problems)) == (6, 2)
+
+
+def test_what_cannot_be_used_is_listed_clip_by_clip_and_the_rest_is_verified(cache, look, speech, features) -> None:
+    wavs = speech / "wavs"
+    write_wav(wavs / "c0.wav", np.zeros(9000), 44100)
+    (wavs / "c1.wav").write_bytes((wavs / "c1.wav").read_bytes()[:-10])
+    (wavs / "c2.wav").write_bytes(b"ID3 is no WAV file" * 9)
+    (wavs / "c3.wav").unlink()
+    write_wav(wavs / "c4.wav", np.zeros(400), 22050)
+    with (speech / "metadata.csv").open("a") as file:
+        file.write("no pipe\n../c0|words\n/etc/passwd|words\nc\0d|words\nempty|\nc5|again\n")
+    rewritten(cache / "npy/c5.npy", lambda mel: changed_at(mel, 1))
+    before = sound(speech)
+    verification = look()
+    by_clip = {problem.clip: problem for problem in verification.problems if problem.clip}
+    assert found(verification) == sorted(
+        [
+            *[("bad-metadata", "")] * 6,
+            ("bad-metadata", "c3"),
+            *(("unsupported-audio", f"c{number}") for number in (0, 1, 2, 4)),
+            ("corrupt-cache", "c5"),
+            ("feature-mismatch", "c5"),
+        ]
+    )
+    assert "44100 Hz" in by_clip["c0"].what
+    assert by_clip["c0"].remedy == f"run 'xttsbench data import {speech} --out NEW' and use NEW"
+    assert "is truncated" in by_clip["c1"].what
+    assert "it looks like MP3" in by_clip["c2"].what
+    assert "there is no wavs/c3.wav" in by_clip["c3"].what
+    assert "lasts 400 samples" in by_clip["c4"].what
+    lines = [problem.what for problem in verification.problems if problem.rule == "bad-metadata"]
+    assert any("metadata.csv:8: the id '../c0' is a path" in line for line in lines)
+    assert (verification.clips, len(verification.data)) == (12, 1)
+    assert mend(verification, features, cache.parents[2]) is not None
+    assert {problem.rule for problem in look().problems} == {"bad-metadata", "unsupported-audio"}
+    assert sound(speech) == before
+
+
+def test_clips_too_short_for_the_settings_are_listed(speech: Path, features: FeatureSettings) -> None:
+    write_wav(speech / "wavs/c2.wav", np.zeros(800), 22050)
+    long = features.model_copy(update={"n_fft": 2048, "window_samples": 2048})
+    data, clips, problems = usable(speech, long)
+    assert [(problem.rule, problem.clip) for problem in problems] == [("unsupported-audio", "c2")]
+    assert "has 800 samples, and these features need 897" in problems[0].what
+    assert (len(data), clips) == (5, 6)
+
+
+def test_a_set_without_a_usable_clip_is_listed_too(speech: Path, features: FeatureSettings, tmp_path: Path) -> None:
+    shutil.rmtree(speech / "wavs")
+    (speech / "wavs").mkdir()
+    verification = verify(speech, features, tmp_path / "root")
+    assert verification.data is None
+    assert [problem.clip for problem in verification.problems] == [f"c{number}" for number in range(6)]
+    assert mend(verification, features, tmp_path / "root") is None
+    assert not cache_path(speech, features, tmp_path / "root").exists()
+
+
+@pytest.mark.parametrize(
+    ("metadata", "why"), [(None, "metadata.csv"), (b"\xff\xfea", "is UTF-16"), (b"\n", "names no clip")]
+)
+def test_what_is_no_data_set_is_refused(speech: Path, features, metadata: bytes | None, why: str) -> None:
+    if metadata is None:
+        (speech / "metadata.csv").unlink()
+    else:
+        (speech / "metadata.csv").write_bytes(metadata)
+    with pytest.raises(InvalidInputError, match=why):
+        verify(speech, features)

@@ -1,0 +1,171 @@
+"""``xttsbench compare A B``: two runs against one another, with an interval and an exit code."""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from xttsbench.errors import UsageError
+
+if TYPE_CHECKING:
+    from xttsbench.workflows.compare import Compared
+
+_SECONDS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "": 1.0}
+_NUMBER: Final = re.compile(r"\s*([0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)\s*([a-zµ%]*)\s*")
+_STDOUT: Final = "-"
+
+
+def compare(
+    a: Annotated[
+        str, typer.Argument(metavar="A", help="A run's directory or report.json, before: PATH[:ARM[@DEVICE]].")
+    ],
+    b: Annotated[str, typer.Argument(metavar="B", help="The same, after. Both may be arms of one run.")],
+    max_regression: Annotated[
+        str | None, typer.Option(metavar="SHARE", help="Speed that B may lose: 10% or 0.1.", show_default=False)
+    ] = None,
+    max_step_time: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Mean step of B: 120ms or 0.12s.", show_default=False)
+    ] = None,
+    min_throughput: Annotated[
+        float | None, typer.Option(metavar="N", help="Samples per second of B.", show_default=False)
+    ] = None,
+    min_utilization: Annotated[
+        str | None, typer.Option(metavar="SHARE", help="Accelerator utilization of B: 90%.", show_default=False)
+    ] = None,
+    max_cv: Annotated[
+        str | None, typer.Option(metavar="SHARE", help="CV of B's step time: 0.2.", show_default=False)
+    ] = None,
+    max_input_wait: Annotated[
+        str | None,
+        typer.Option(metavar="SHARE", help="Share of B's time that waits for input: 10%.", show_default=False),
+    ] = None,
+    across: Annotated[
+        bool, typer.Option("--across", help="Compare although machine, data or settings differ, and say so.")
+    ] = False,
+    session_noise: Annotated[
+        str, typer.Option(metavar="SHARE", help="Standard deviation between two sessions of the same code here.")
+    ] = "2%",
+    markdown: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="A pull request's comment; - for standard output.", show_default=False),
+    ] = None,
+    junit: Annotated[Path | None, typer.Option(metavar="FILE", help="JUnit XML.", show_default=False)] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write report.json and report.md there.", show_default=False)
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The record as JSON on standard output.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+) -> None:
+    """Compare two runs: how fast B is against A, with an interval, a decision and gates for CI.
+
+    Exit code 0: decided, or every gate passed; 1: a gate failed; 3: inconclusive, or a gate without a measurement;
+    4: nothing was measured; 5: the two cannot be read or compared.
+
+    Example:  xttsbench compare reports/before reports/after --max-regression 10%
+    """
+    from xttsbench.rules.gates import Limits
+    from xttsbench.workflows.compare import Request
+    from xttsbench.workflows.compare import compare as compare_runs
+
+    if as_json and markdown == _STDOUT:
+        raise UsageError("--json and --markdown - both write to standard output; give --markdown a file.")
+    limits = Limits(
+        max_regression=share("--max-regression", max_regression, below=1),
+        max_step_time_s=seconds("--max-step-time", max_step_time),
+        min_throughput_per_s=_positive("--min-throughput", min_throughput),
+        min_utilization=share("--min-utilization", min_utilization),
+        max_cv=share("--max-cv", max_cv, most=100),
+        max_input_wait=share("--max-input-wait", max_input_wait),
+    )
+    request = Request(
+        a=a,
+        b=b,
+        limits=limits,
+        across=across,
+        session_noise=share("--session-noise", session_noise, below=1) or 0.0,
+        out=out,
+        markdown=Path(markdown) if markdown not in (None, _STDOUT) else None,
+        junit=junit,
+        command=" ".join(["xttsbench", *sys.argv[1:]]),
+    )
+    _show(compare_runs(request), as_json=as_json, as_markdown=markdown == _STDOUT)
+
+
+def share(option: str, text: str | None, *, most: float = 1.0, below: float | None = None) -> float | None:
+    """``5%`` or ``0.05`` as a share; ``None`` where nothing was given.
+
+    Raises:
+        UsageError: it is neither, or out of range.
+    """
+    if text is None:
+        return None
+    value, unit = _number(option, text, "a share such as 5% or 0.05")
+    if unit not in ("", "%"):
+        raise UsageError(f"{option} {text!r}: use a share such as 5% or 0.05.")
+    value = value / 100 if unit else value
+    if value > most or (below is not None and value >= below):
+        raise UsageError(f"{option} {text!r}: the share must be below {below or most:g}; 5 percent is 5% or 0.05.")
+    return value
+
+
+def seconds(option: str, text: str | None) -> float | None:
+    """``120ms``, ``0.12s`` or ``0.12`` in seconds; ``None`` where nothing was given.
+
+    Raises:
+        UsageError: it is none of them.
+    """
+    if text is None:
+        return None
+    form = "a time such as 120ms or 0.12s"
+    value, unit = _number(option, text, form)
+    if unit not in _SECONDS or value == 0:
+        raise UsageError(f"{option} {text!r}: use {form}.")
+    return value * _SECONDS[unit]
+
+
+def _number(option: str, text: str, form: str) -> tuple[float, str]:
+    found = _NUMBER.fullmatch(text)
+    value = float(found[1]) if found else math.nan
+    if found is None or not math.isfinite(value):
+        raise UsageError(f"{option} {text!r}: use {form}.")
+    return value, found[2]
+
+
+def _positive(option: str, value: float | None) -> float | None:
+    if value is not None and not (math.isfinite(value) and value > 0):
+        raise UsageError(f"{option} {value}: use a number of samples per second above 0.")
+    return value
+
+
+def _show(compared: Compared, *, as_json: bool, as_markdown: bool) -> None:
+    """Print the record, the comment or the table, then what is for standard error; and end with the exit code."""
+    import os
+    import shutil
+
+    from xttsbench.cli.output import say
+    from xttsbench.reporting import compare_console, compare_markdown
+    from xttsbench.reporting.write import to_json
+
+    report = compared.report
+    if as_json:
+        sys.stdout.write(to_json(report))
+    elif as_markdown:
+        sys.stdout.write(compare_markdown.serialize(report))
+    else:
+        color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+        width = min(shutil.get_terminal_size((100, 24)).columns, 120)
+        sys.stdout.write(compare_console.render(report, width=width, color=color))
+    sys.stdout.flush()
+    if as_json or as_markdown:
+        for warning in report.warnings:
+            say(f"Warning: {warning}")
+    if compared.directory is not None:
+        say(f"Report: {compared.directory}/report.json (and report.md)")
+    if compared.message:
+        say(compared.message)
+    raise typer.Exit(compared.exit_code)

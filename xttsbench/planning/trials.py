@@ -1,0 +1,154 @@
+"""What each trial of a comparison is told, and how long it may measure within a budget."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from xttsbench.planning.arms import STEP_KEYS, only_step_differs, other_batches
+from xttsbench.planning.order import Slot
+from xttsbench.records.plan import Comparison, PlannedArm
+from xttsbench.records.trial import TrialSpec
+
+PARITY_BATCHES: Final = 4
+"""Batches that are compared: a slow loader takes tenths of a second for each, and the baseline is read twice."""
+LOSS_STEPS: Final = 3
+"""Steps whose losses are compared: the second and third are taken with what the first has learnt."""
+_TRAINING_KEYS: Final = (*STEP_KEYS, "recipe", "seed")
+"""Arguments of the bundled workload that its step depends on."""
+IMPORT_S: Final = 6.0
+"""Starting another helper: TensorFlow's import, on two cores."""
+_AROUND_S: Final = 1.5
+"""Of a trial outside its window: fork, building the target, its first batches."""
+_SHORT_S: Final = 2.0
+"""A window that is not shortened further for the sake of more blocks."""
+_SHORTEST_S: Final = 0.5
+
+
+def arm_trial(comparison: Comparison, slot: Slot, *, number: int, block: int, window_s: float, seed: int) -> TrialSpec:
+    """The specification of one arm's trial.
+
+    Args:
+        comparison: what all trials share.
+        slot: the arm and the accelerator.
+        number: of the trial in its run.
+        block: of the trial.
+        window_s: seconds to measure at most.
+        seed: of the comparison. Each block has its own made from it, for TensorFlow and NumPy, and for the order of the
+            bundled workload's clips: arms of one block see the same batches, and what is peculiar to some batches is
+            noise between the blocks, which the interval shows.
+    """
+    seed = (seed + block) % 2**31
+    return TrialSpec(
+        trial_id=f"{number:03d}-{slot.arm.id}" + ("-emulated" if slot.accelerator.step_times_ms else ""),
+        block=block,
+        rung="arm",
+        target=comparison.target,
+        kwargs=_behind(comparison, slot.arm, seed, emulated=bool(slot.accelerator.step_times_ms)),
+        emulated_ms=slot.accelerator.step_times_ms,
+        steps=comparison.steps,
+        window_s=window_s,
+        seed=seed,
+        arm=slot.arm.id,
+        group=comparison.name,
+    )
+
+
+def parity_trial(
+    comparison: Comparison, arms: Sequence[PlannedArm], *, number: int, block: int, seed: int
+) -> TrialSpec:
+    """The specification of the trial that compares the data and the losses of those arms with the baseline's.
+
+    The losses of the bundled workload are compared where an arm's step is another than the baseline's and runs on the
+    real accelerator; those of another target, whose arguments may change anything, of every arm.
+    """
+    trained = [arm.id for arm in arms if _other_step(comparison, arm)]
+    return TrialSpec(
+        trial_id=f"{number:03d}-parity",
+        block=block,
+        rung="parity",
+        target=comparison.target,
+        kwargs=_in_order(comparison, comparison.baseline, with_step=bool(trained)),
+        steps=PARITY_BATCHES,
+        seed=seed,
+        arm=comparison.baseline.id,
+        group=comparison.name,
+        others={arm.id: _in_order(comparison, arm, with_step=arm.id in trained) for arm in arms},
+        same_data=tuple(arm.id for arm in arms if only_step_differs(comparison, arm)),
+        loss_steps=LOSS_STEPS if trained or not comparison.bundled else 0,
+        loss_tolerance=comparison.loss_tolerance,
+    )
+
+
+def parity_arms(comparison: Comparison) -> tuple[tuple[PlannedArm, ...], dict[str, str]]:
+    """The candidates whose data or losses may differ, and for the others why they need no comparison."""
+    candidates = [arm for arm in comparison.arms if arm.role == "candidate"]
+    skipped = {
+        arm.id: "it differs from the baseline only in its step, which an emulated accelerator stands for"
+        for arm in candidates
+        if only_step_differs(comparison, arm) and not _other_step(comparison, arm)
+    } | {
+        arm.id: "it puts the same clips into other batches, as it was asked to"
+        for arm in candidates
+        if other_batches(comparison, arm)
+    }
+    return tuple(arm for arm in candidates if arm.id not in skipped), skipped
+
+
+def window_within(
+    comparison: Comparison, budget_s: float, *, blocks: int, setup_s: float = 0.0, warm: bool = False
+) -> float:
+    """Seconds that each trial may measure so that the blocks fit into a budget, as far as that is sensible.
+
+    Never more than the comparison's own window. Where all blocks would fit only with windows under two seconds, they
+    stay at that, and fewer blocks fit; where not even one block does, they are shortened further.
+
+    Args:
+        comparison: what is to be measured.
+        budget_s: seconds for all blocks.
+        blocks: how many are wanted.
+        setup_s: what building the target is known to take.
+        warm: the first block needs no new helper process.
+    """
+
+    def fitting(count: int) -> float:
+        return (budget_s - IMPORT_S * (count - warm)) / (count * _trials(comparison)) - _around_s(setup_s)
+
+    return min(comparison.window_s, max(fitting(blocks), min(_SHORT_S, fitting(1)), _SHORTEST_S))
+
+
+def expected_s(comparison: Comparison, window_s: float, *, setup_s: float = 0.0, warm: bool = False) -> float:
+    """Seconds that a block is expected to take before one has been run; for the arguments see :func:`window_within`."""
+    return IMPORT_S * (not warm) + _trials(comparison) * (window_s + _around_s(setup_s))
+
+
+def _trials(comparison: Comparison) -> int:
+    return len(comparison.arms) * len(comparison.accelerators)
+
+
+def _around_s(setup_s: float) -> float:
+    return max(_AROUND_S, setup_s + 1.0)
+
+
+def _behind(comparison: Comparison, arm: PlannedArm, seed: int, *, emulated: bool) -> dict[str, Any]:
+    """The arguments of an arm; the bundled workload leaves its step to an emulated accelerator that stands for it."""
+    if not comparison.bundled:
+        return dict(arm.kwargs)
+    return {"seed": seed} | arm.kwargs | ({"with_step": False} if emulated else {})
+
+
+def _other_step(comparison: Comparison, arm: PlannedArm) -> bool:
+    """Whether an arm of the bundled workload has another step than the baseline, and one that runs."""
+    if not comparison.bundled or all(accelerator.step_times_ms for accelerator in comparison.accelerators):
+        return False
+    if not all(planned.kwargs.get("with_step", True) for planned in (arm, comparison.baseline)):
+        return False
+    ours, theirs = comparison.baseline.kwargs, arm.kwargs
+    return any(ours.get(key) != theirs.get(key) for key in _TRAINING_KEYS)
+
+
+def _in_order(comparison: Comparison, arm: PlannedArm, *, with_step: bool) -> dict[str, Any]:
+    """The arguments of an arm for comparing it: in order, since an order that may vary is no other data."""
+    if not comparison.bundled:
+        return dict(arm.kwargs)
+    return arm.kwargs | {"with_step": with_step, "deterministic": True}

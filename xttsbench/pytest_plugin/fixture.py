@@ -1,0 +1,210 @@
+"""The fixture ``xttsbench_benchmark``: measure a target in fresh processes, record it, and judge what a test demands.
+
+What is heavy is imported when a test measures, since this module is loaded in every pytest run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from xttsbench.errors import UsageError, XttsbenchError
+from xttsbench.pytest_plugin.rounds import give_up, hand_in
+from xttsbench.pytest_plugin.saved import saved_run
+from xttsbench.pytest_plugin.summary import NOTES
+
+if TYPE_CHECKING:
+    from xttsbench.pytest_plugin.demands import Demands
+    from xttsbench.pytest_plugin.gates import Gate
+    from xttsbench.pytest_plugin.measuring import Asked, Measured
+    from xttsbench.records.base import Estimate
+    from xttsbench.records.report import Report, Severity
+
+_FEW_STEPS: Final = 3
+"""Steps of a target that is run and not measured (``--benchmark-disable``)."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a test gets back; all of it is ``None`` or empty where benchmarks are disabled.
+
+    Attributes:
+        report: the diagnosis where one was asked for, else the report of the measurement.
+        throughput_per_s: samples per second.
+        step_time_s: mean wall time of a step.
+        extra_info: what is recorded in the JSON.
+    """
+
+    report: Report | None = None
+    throughput_per_s: Estimate | None = None
+    step_time_s: Estimate | None = None
+    extra_info: Mapping[str, Any] = field(default_factory=dict)
+
+
+class TargetBenchmark:
+    """Callable once in a test; see :meth:`__call__`."""
+
+    def __init__(self, item: pytest.Item, benchmark: Any, temporary: pytest.TempPathFactory) -> None:
+        self._item = item
+        self._benchmark = benchmark
+        self._temporary = temporary
+        self._used = False
+
+    def __call__(
+        self,
+        target: str | Callable[..., Any],
+        *,
+        kwargs: Mapping[str, Any] | None = None,
+        accelerator: str = "real",
+        steps: int = 240,
+        blocks: int = 3,
+        window_s: float = 10.0,
+        budget_s: float = 120.0,
+        diagnose: bool = False,
+        max_regression: float | str | None = None,
+        min_throughput: float | None = None,
+        max_step_time_s: float | None = None,
+        min_utilization: float | None = None,
+        fail_on: Severity | None = None,
+    ) -> Result:
+        """Measure a target, and fail the test where it raises or is proven to break a limit.
+
+        Args:
+            target: a function that a fresh process can import (the test's own module is fine), or its
+                ``"module:callable"`` or ``"file.py:callable"``; what it returns is described in ``docs/targets.md``.
+            kwargs: keyword arguments of the target; values that JSON can hold.
+            accelerator: ``"real"``, ``"emulated:MS"`` or ``"emulated:FILE"``.
+            steps: to measure in a process, at most.
+            blocks: fresh processes. Three show a large difference; a gate takes 12.
+            window_s: seconds to measure in a process, at most.
+            budget_s: seconds for everything; no block is begun that would not end.
+            diagnose: find out first what limits the step, in a minute or half of the budget.
+            max_regression: share by which throughput may be below the saved run's, e.g. ``0.05`` or ``"5%"``.
+            min_throughput: samples per second.
+            max_step_time_s: of the mean step.
+            min_utilization: 0..1, of what ``utilization_of`` in the record says.
+            fail_on: fail where a limiting finding of the diagnosis is this severe or worse.
+        """
+        from xttsbench.pytest_plugin.demands import Demands  # here and not above: every pytest run loads this module
+
+        try:
+            if self._used:
+                raise UsageError(
+                    "xttsbench_benchmark measures one target in a test; parametrize the test, or write a second one."
+                )
+            self._used = True
+            if max_regression is None:
+                max_regression = self._item.config.getoption("xttsbench_max_regression")
+            demands = Demands.of(diagnose, max_regression, min_throughput, max_step_time_s, min_utilization, fail_on)
+            asked = self._asked(target, kwargs, accelerator, steps, blocks, window_s, budget_s, diagnose)
+            return self._run(asked, demands)
+        except XttsbenchError as error:
+            give_up(self._benchmark, error)
+            pytest.fail(str(error), pytrace=False)
+
+    def _asked(
+        self,
+        target: str | Callable[..., Any],
+        kwargs: Mapping[str, Any] | None,
+        accelerator: str,
+        steps: int,
+        blocks: int,
+        window_s: float,
+        budget_s: float,
+        diagnose: bool,
+    ) -> Asked:
+        from xttsbench.api import importable_name
+        from xttsbench.pytest_plugin.measuring import Asked
+
+        for name, value in {"steps": steps, "blocks": blocks, "window_s": window_s, "budget_s": budget_s}.items():
+            if value <= 0:
+                raise UsageError(f"xttsbench_benchmark: {name} must be above 0, got {value!r}.")
+        if kwargs:
+            try:
+                json.dumps(kwargs, allow_nan=False)
+            except (TypeError, ValueError) as error:
+                raise UsageError(
+                    f"xttsbench_benchmark: kwargs go to a fresh process as JSON, and {dict(kwargs)!r} cannot "
+                    f"({error}); pass numbers, text, lists and dictionaries (a path as str)."
+                ) from error
+        return Asked(
+            name=self._item.name,
+            command=f"pytest {self._item.nodeid}",
+            target=target if isinstance(target, str) else importable_name(target),
+            kwargs=kwargs or {},
+            accelerator=accelerator,
+            steps=steps,
+            blocks=blocks,
+            window_s=window_s,
+            budget_s=budget_s,
+            diagnose=diagnose,
+        )
+
+    def _run(self, asked: Asked, demands: Demands) -> Result:
+        from xttsbench.pytest_plugin.demands import judged, too_severe
+        from xttsbench.pytest_plugin.record import extra_info
+
+        if self._benchmark.disabled:
+            self._benchmark.pedantic(self._run_a_few_steps, args=(asked,))
+            return Result()
+        measured = self._measure(asked)
+        found = extra_info(asked, measured)
+        session_noise = self._item.config.getoption("xttsbench_session_noise")
+        gates = judged(demands, found, saved_run(self._item), session_noise)
+        found["gates"] = [gate.record() for gate in gates]
+        hand_in(self._benchmark, self._item, measured.step_times_s)
+        self._benchmark.extra_info.update(found)
+        self._fail_or_note(gates, found["warnings"], too_severe(demands, measured.diagnosis))
+        arm = measured.report.arms[0]
+        return Result(measured.diagnosis or measured.report, arm.throughput_per_s, arm.step_time_s, found)
+
+    def _run_a_few_steps(self, asked: Asked) -> None:
+        few = replace(asked, steps=_FEW_STEPS, blocks=1, window_s=min(asked.window_s, 1.0), diagnose=False)
+        self._measure(few, shared=True)
+
+    def _measure(self, asked: Asked, *, shared: bool = False) -> Measured:
+        from xttsbench.pytest_plugin.measuring import measure
+        from xttsbench.pytest_plugin.shared_helper import shared_helper
+
+        # What pytest's setting `pythonpath` adds for the tests, the target's own processes need too.
+        added = [str(path) for path in self._item.config.getini("pythonpath")]
+        with pytest.MonkeyPatch.context() as patch:
+            if added:
+                patch.setenv("PYTHONPATH", os.pathsep.join(added), prepend=os.pathsep)
+            helper = shared_helper(self._item.config) if shared else None
+            return measure(asked, self._directory(), helper)
+
+    def _directory(self) -> Path:
+        name = re.sub(r"[^A-Za-z0-9._-]+", "-", self._item.name).strip("-.")[:60] or "test"
+        out: Path | None = self._item.config.getoption("xttsbench_out")
+        if out is None:
+            return self._temporary.mktemp("xttsbench") / name
+        return out / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{name}"
+
+    def _fail_or_note(self, gates: list[Gate], warnings: list[str], severe: list[str]) -> None:
+        strict = self._item.config.getoption("xttsbench_strict")
+        failed = [gate.sentence for gate in gates if gate.decision == "failed"]
+        unsure = [gate.sentence for gate in gates if gate.decision in ("inconclusive", "not compared")]
+        notes = self._item.config.stash[NOTES]
+        notes += [f"{self._item.nodeid}: {line}" for line in (*unsure, *warnings)]
+        failed += severe
+        if strict:
+            failed += [f"{sentence} (--xttsbench-strict)" for sentence in unsure]
+        if failed:
+            pytest.fail("\n".join(failed), pytrace=False)
+
+
+@pytest.fixture
+def xttsbench_benchmark(
+    request: pytest.FixtureRequest, benchmark: Any, tmp_path_factory: pytest.TempPathFactory
+) -> TargetBenchmark:
+    """Measure a training step or an input pipeline in fresh processes: ``xttsbench_benchmark(target, **options)``."""
+    return TargetBenchmark(request.node, benchmark, tmp_path_factory)

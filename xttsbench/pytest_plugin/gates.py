@@ -1,0 +1,116 @@
+"""What a test demands of its target, decided on an interval: passed, failed, or not to be told from so few processes.
+
+The process is the unit of replication, so every interval here is over processes, one number for each, and on the log
+scale: Student's for a figure alone, and Welch's with the noise between sessions against a saved run
+(:mod:`xttsbench.rules.regression`). A gate fails only where the whole interval is beyond its limit, and passes only
+where none of it is. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from xttsbench.records.base import Estimate
+from xttsbench.rules.gates import place
+from xttsbench.rules.regression import MIN_PROCESSES, SESSION_NOISE, log_mean, welch
+
+_LEAST: Final = 1e-9
+"""For a figure of 0, such as the utilization of an idle device, which has no logarithm."""
+
+Decision = Literal["passed", "failed", "inconclusive", "not compared"]
+
+
+@dataclass(frozen=True)
+class Gate:
+    """One demand and what came of it."""
+
+    name: str
+    limit: float
+    decision: Decision
+    sentence: str
+    interval: Estimate | None = None
+
+    def record(self) -> dict[str, Any]:
+        """As plain JSON."""
+        interval = self.interval.model_dump() if self.interval is not None else None
+        return {
+            "gate": self.name,
+            "limit": self.limit,
+            "decision": self.decision,
+            "interval": interval,
+            "sentence": self.sentence,
+        }
+
+
+def regression(
+    now: Sequence[float], before: Sequence[float], *, most: float, source: str, session_noise: float = SESSION_NOISE
+) -> Gate:
+    """Whether throughput is lower than that of a saved run by more than a share.
+
+    Args:
+        now: samples per second of each process.
+        before: those of the saved run.
+        most: the share that it may be lower by.
+        source: what the saved run is called.
+        session_noise: what two sessions on one machine differ by, as a share.
+    """
+    name, counts = "max_regression", f"{len(now)} processes against {len(before)}"
+    if min(len(now), len(before)) < MIN_PROCESSES:
+        return Gate(name, most, "inconclusive", f"{name}: an interval needs two processes on each side; here {counts}.")
+    found = welch(log_mean(before), log_mean(now), session_noise).interval()
+    decision, allowed = place(found, 1 - most, at_least=True), f"{100 * most:.3g} %"
+    said = {
+        "passed": f"is not lower by more than the {allowed} that are allowed",
+        "failed": f"is a proven regression by more than the {allowed} that are allowed",
+        "inconclusive": f"shows neither a regression by more than {allowed} nor that there is none; more blocks may",
+    }[decision]
+    return Gate(
+        name,
+        most,
+        decision,
+        f"{name}: the throughput, {found.estimate:.3f}x that of {source} ({found.low:.3f} to {found.high:.3f}; "
+        f"{counts}), {said}.",
+        found,
+    )
+
+
+def not_compared(most: float, why: str) -> Gate:
+    """A regression that cannot be told, since there is nothing comparable."""
+    return Gate("max_regression", most, "not compared", f"max_regression: NOT COMPARED: {why}.")
+
+
+def limit(
+    name: str, values: Sequence[float], *, unit: str = "", floor: float | None = None, ceiling: float | None = None
+) -> Gate:
+    """Whether a figure keeps above a floor, or below a ceiling (give one).
+
+    Args:
+        name: of the demand.
+        values: the figure of each process.
+        unit: for the sentence.
+        floor: the least that is allowed.
+        ceiling: the most that is allowed.
+    """
+    allowed = floor if floor is not None else ceiling
+    if allowed is None:
+        raise ValueError(f"{name}: neither a floor nor a ceiling was given")
+    if len(values) < MIN_PROCESSES:
+        few = "it was not measured" if not values else f"an interval needs two processes, here is {len(values)}"
+        return Gate(name, allowed, "inconclusive", f"{name}: {few}.")
+    found = log_mean([max(value, _LEAST) for value in values]).interval()
+    decision = place(found, allowed, at_least=floor is not None)
+    said = {
+        "passed": "keeps within",
+        "failed": "is proven to be beyond",
+        "inconclusive": "lies on both sides of",
+    }[decision]
+    return Gate(
+        name,
+        allowed,
+        decision,
+        f"{name}: {found.estimate:.4g}{unit} ({found.low:.4g} to {found.high:.4g}, {len(values)} processes) {said} the "
+        f"limit of {allowed:.4g}{unit}.",
+        found,
+    )

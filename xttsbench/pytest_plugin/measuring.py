@@ -1,0 +1,179 @@
+"""A target measured for a test: in fresh processes of its own, as the one arm of a comparison, and diagnosed if asked.
+
+The run's directory is that of ``xttsbench run``, but for the pages and plots: ``xttsbench report DIR`` draws them. The
+test's process never imports TensorFlow.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from xttsbench.errors import TargetError, UsageError, XttsbenchError
+from xttsbench.execution.accelerator import parse_accelerator
+from xttsbench.execution.helper import Helper
+from xttsbench.execution.run_directory import ENVIRONMENT, PLAN, make_run_directory, write_json
+from xttsbench.probes.environment import environment as read_environment
+from xttsbench.records.plan import Comparison, PlannedArm, RunPlan
+from xttsbench.records.report import Report
+from xttsbench.rules.arm_figures import figures_of
+from xttsbench.rules.arm_runs import ArmRuns, GroupRuns, collect
+from xttsbench.targets.spec import parse_target
+from xttsbench.workflows.assemble_run import assemble_run
+from xttsbench.workflows.compare_arms import compare_arms
+from xttsbench.workflows.diagnose import VERDICT_S, diagnose
+from xttsbench.workflows.diagnose import Request as Diagnosis
+from xttsbench.workflows.outcome import DONE, INCONCLUSIVE, INTERRUPTED, INVALID
+from xttsbench.workflows.run_outcome import judge_run
+from xttsbench.workflows.session import Session
+
+_STALL_S: Final = 60.0
+PER_PROCESS: Final = ("throughput_per_s", "step_time_s", "utilization")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a test asks to be measured; ``name`` and ``command`` are for the run's own files."""
+
+    name: str
+    command: str
+    target: str
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    accelerator: str = "real"
+    steps: int = 240
+    blocks: int = 3
+    window_s: float = 10.0
+    budget_s: float = 120.0
+    diagnose: bool = False
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What came of it.
+
+    Attributes:
+        report: of the measurement.
+        diagnosis: where one was asked for.
+        directory: of the run; the diagnosis has one of its own beside it.
+        step_times_s: each steady step, wall time, the processes one after another.
+        per_process: names of :data:`PER_PROCESS` -> one number for each process, empty where it was not measured.
+    """
+
+    report: Report
+    diagnosis: Report | None
+    directory: Path
+    step_times_s: tuple[float, ...]
+    per_process: Mapping[str, tuple[float, ...]]
+
+
+def measure(asked: Asked, directory: Path, helper: Helper | None = None) -> Measured:
+    """Measure a target, each block in a fresh process.
+
+    Args:
+        asked: see there.
+        directory: for the run, which must be empty or not exist.
+        helper: for the first block, where nothing is to be learnt from the times; it stays the caller's.
+
+    Raises:
+        UsageError, InvalidInputError: the target or an option is wrong.
+        XttsbenchError: nothing was measured, or a process ended before it had measured.
+        KeyboardInterrupt: it was interrupted.
+    """
+    began = time.monotonic()
+    diagnosis = _diagnosed(asked, directory) if asked.diagnose else None
+    left_s = max(asked.budget_s - (time.monotonic() - began), 1.0)
+    comparison = _comparison(asked, left_s)
+    plan = _plan(asked, comparison, left_s)
+    make_run_directory(directory, asked.name, datetime.now(UTC))
+    environment = read_environment(directory)
+    write_json(directory / PLAN, plan.model_dump(mode="json"))
+    write_json(directory / ENVIRONMENT, environment)
+    block = None if helper is None else 0
+    with Session(directory, helper=helper, block=block, budget_s=left_s) as session:
+        trials = compare_arms(comparison, session, budget_s=left_s, seed=plan.seed)
+    report = assemble_run(plan, environment, trials)
+    write_json(directory / "report.json", report.model_dump(mode="json"))
+    if not trials:
+        raise UsageError(
+            f"Target {asked.target!r}: budget_s={asked.budget_s:g} is too short to start a process and measure in it; "
+            "give more, 30 at least."
+        )
+    code, message = judge_run(report, trials, comparison)
+    _check(code, message)
+    (group,) = collect(comparison, trials)
+    if group.ended is not None:
+        raise XttsbenchError(f"Target {asked.target!r}: a process ended before it had measured ({group.ended}).")
+    steps = [steps.wall_s for steps in group.baseline.steps.values()]
+    return Measured(report, diagnosis, directory, tuple(np.concatenate(steps).tolist()), _per_process(group))
+
+
+def _comparison(asked: Asked, budget_s: float) -> Comparison:
+    parse_target(asked.target)
+    return Comparison(
+        name=asked.name,
+        description="a test of pytest",
+        target=asked.target,
+        arms=(PlannedArm(id="target", role="baseline", kwargs=dict(asked.kwargs)),),
+        accelerators=(parse_accelerator(asked.accelerator),),
+        blocks=asked.blocks,
+        steps=asked.steps,
+        window_s=asked.window_s,
+        trial_s=budget_s,
+        stall_s=min(_STALL_S, budget_s),
+    )
+
+
+def _plan(asked: Asked, comparison: Comparison, budget_s: float) -> RunPlan:
+    return RunPlan(
+        kind="run",
+        command=asked.command,
+        created_utc=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        target=asked.target,
+        kwargs=comparison.baseline.kwargs,
+        accelerator=comparison.accelerators[0],
+        steps=asked.steps,
+        budget_s=budget_s,
+        comparison=comparison,
+    )
+
+
+def _diagnosed(asked: Asked, directory: Path) -> Report:
+    """The diagnosis of the target as it is given, in a directory beside that of the run."""
+    outcome = diagnose(
+        Diagnosis(
+            target=asked.target,
+            kwargs=asked.kwargs,
+            accelerator=asked.accelerator,
+            budget_s=min(VERDICT_S, asked.budget_s / 2),
+            out=directory.with_name(f"{directory.name}-diagnosis"),
+            command=asked.command,
+        )
+    )
+    _check(outcome.exit_code, outcome.message)
+    return outcome.report
+
+
+def _check(code: int, message: str | None) -> None:
+    """Raise what a run's exit code stands for."""
+    if code == INTERRUPTED:
+        raise KeyboardInterrupt
+    if code not in (DONE, INCONCLUSIVE):
+        raise (TargetError if code == INVALID else XttsbenchError)(message or f"the run ended with code {code}")
+
+
+def _per_process(group: GroupRuns) -> dict[str, tuple[float, ...]]:
+    """The figures of each process alone, which intervals over processes are made from."""
+    runs, found = group.baseline, dict[str, list[float]]((name, []) for name in PER_PROCESS)
+    for block, trial in sorted(runs.trials.items()):
+        alone = ArmRuns(runs.arm, {block: trial}, {block: runs.steps[block]}, None)
+        figures = figures_of(alone, GroupRuns(group.accelerator, (alone,)), np.random.default_rng(0)).fields
+        for name, values in found.items():
+            if figures[name] is not None:
+                values.append(figures[name].estimate)
+    return {name: tuple(values) for name, values in found.items()}

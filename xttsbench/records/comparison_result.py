@@ -1,0 +1,116 @@
+"""``report.json`` of ``xttsbench compare``: the report record, with the two sides, their arms in pairs, and the gates.
+
+It is a :class:`~xttsbench.records.report.Report` of kind ``compare``, so that whatever reads reports reads it too: its
+verdict is that of B, its ``arms`` are A's (role ``baseline``) and B's (role ``candidate``) in turn.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from xttsbench.records.base import Estimate, Record
+from xttsbench.records.report import Report
+
+Decision = Literal["faster", "slower", "equivalent", "inconclusive"]
+Method = Literal["paired blocks", "separate sessions", "one process", "not measured"]
+Outcome = Literal["passed", "failed", "inconclusive", "not measured"]
+Limit = Literal["max-regression", "max-step-time", "min-throughput", "min-utilization", "max-cv", "max-input-wait"]
+
+
+class ComparedRun(Record):
+    """One side: where it came from."""
+
+    given: str
+    """As the user named it."""
+    path: str
+    """The run's directory, or the report alone."""
+    kind: str
+    command: str
+    created_utc: str
+    target: str
+    processes_known: bool
+    """Whether its samples were read; a report alone has intervals only."""
+
+
+class Figures(Record):
+    """What one arm gave and cost; ``None`` where the run did not measure it."""
+
+    arm: str
+    accelerator: str = ""
+    status: str
+    processes: int = 0
+    steps: int | None = None
+    rate_per_s: Estimate | None = None
+    """In the unit of the pair; the interval is over the run's own processes."""
+    step_time_s: Estimate | None = None
+    throughput_per_s: Estimate | None = None
+    """Samples."""
+    utilization: Estimate | None = None
+    input_wait_fraction: Estimate | None = None
+    cv: float | None = None
+    """Robust coefficient of variation of the step time, 1.4826 MAD / median."""
+    padding_efficiency: float | None = None
+    first_step_s: float | None = None
+    """The median over the processes, tracing and compilation included."""
+    memory_bytes: float | None = None
+    """Largest resident memory of a process of the arm."""
+
+
+class ComparedPair(Record):
+    """An arm of A beside one of B."""
+
+    name: str
+    a: Figures
+    b: Figures
+    method: Method
+    unit: Literal["samples", "steps"] = "samples"
+    """What is counted per second."""
+    effect: Estimate | None = None
+    """Speed of B over A: 2 is twice as fast."""
+    decision: Decision = "inconclusive"
+    p_value: float | None = None
+    """Two-sided, with Holm's correction for the arms compared."""
+    smallest_visible_effect: float | None = None
+    """As a share: what would have shown in four cases of five."""
+    why: str | None = None
+    """Why nothing was decided, where it was not."""
+
+
+class Gate(Record):
+    """A limit on B, and what came of it."""
+
+    limit: Limit
+    pair: str
+    threshold: float
+    """As a share (0.05), in seconds, or in samples per second."""
+    value: Estimate | None = None
+    """What was held against it; low and high are the value where it has no interval."""
+    outcome: Outcome
+    why: str
+
+
+class Difference(Record):
+    """A way in which the two sides are not alike."""
+
+    field: str
+    a: str
+    b: str
+    comparable: bool
+    """Whether the times may be compared all the same: other code may, another processor may not."""
+
+
+class ComparisonReport(Report):
+    """``report.json`` of kind ``compare``."""
+
+    kind: Literal["compare"] = "compare"
+    a: ComparedRun
+    b: ComparedRun
+    pairs: tuple[ComparedPair, ...]
+    gates: tuple[Gate, ...] = ()
+    differences: tuple[Difference, ...] = ()
+    across: bool = False
+    """Compared although something differs that makes times incomparable, since ``--across`` asked for it."""
+    session_noise: float | None = None
+    """Standard deviation of a session's speed as a share, held against two sessions; ``None`` within one run."""
+    margin: float = 0.02
+    """The smallest difference that matters."""

@@ -1,0 +1,172 @@
+"""The trials of a comparison sorted by accelerator, arm and block: what there is to compare, and what ended early."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from xttsbench.analysis.steps import Steps, measured, steady
+from xttsbench.records.plan import Accelerator, Comparison, PlannedArm
+from xttsbench.records.trial import Parity, TrialRecord
+
+
+@dataclass(frozen=True)
+class ArmRuns:
+    """One arm on one accelerator.
+
+    Attributes:
+        trials: block -> its trial, of those that ended well and measured something.
+        steps: block -> the steady steps of that trial.
+        ended: how the arm ended, where a trial did not end well.
+    """
+
+    arm: PlannedArm
+    trials: Mapping[int, TrialRecord]
+    steps: Mapping[int, Steps]
+    ended: str | None
+
+    @cached_property
+    def has_step(self) -> bool:
+        """Whether something consumes the batches beside an emulated wait."""
+        return any(trial.segment("warm_up") is not None for trial in self.trials.values())
+
+
+@dataclass(frozen=True)
+class GroupRuns:
+    """The arms of one accelerator, in the order of the plan."""
+
+    accelerator: Accelerator
+    arms: tuple[ArmRuns, ...]
+
+    @property
+    def baseline(self) -> ArmRuns:
+        """What the others are compared with."""
+        return self.arms[0]
+
+    @property
+    def again(self) -> ArmRuns | None:
+        """The baseline's second run, where the plan has one."""
+        return next((runs for runs in self.arms if runs.arm.role == "aa"), None)
+
+    @property
+    def ended(self) -> str | None:
+        """How the baseline ended, in either of its runs; without it there is nothing to compare."""
+        return self.baseline.ended or (self.again.ended if self.again else None)
+
+    @property
+    def candidates(self) -> tuple[ArmRuns, ...]:
+        """The arms that may be faster."""
+        return tuple(runs for runs in self.arms if runs.arm.role == "candidate")
+
+
+@dataclass(frozen=True)
+class ParityFound:
+    """What all trials of parity together say of the data and the losses.
+
+    Attributes:
+        compared: the last of their records, ``None`` where none came so far.
+        same: arms with the baseline's data, and with its losses where those were compared.
+        differences: arm -> where its data differ, or its losses.
+        unknown: arm -> why it could not be told.
+        losses: arm -> largest relative difference of its losses, of those that were compared.
+        losses_unknown: arm -> why its losses tell nothing, so that it was judged by its data alone.
+        other_losses: arms that differ in their losses and not in their data.
+        failed: the trial in which the baseline itself could not be read, so that nothing can be told at all.
+    """
+
+    compared: Parity | None = None
+    same: tuple[str, ...] = ()
+    differences: Mapping[str, str] = field(default_factory=dict)
+    unknown: Mapping[str, str] = field(default_factory=dict)
+    losses: Mapping[str, float] = field(default_factory=dict)
+    losses_unknown: Mapping[str, str] = field(default_factory=dict)
+    other_losses: tuple[str, ...] = ()
+    failed: TrialRecord | None = None
+
+    def why_refused(self, arm: str) -> str | None:
+        """What of an arm is not the baseline's, and where; ``None`` where nothing is known to differ."""
+        where = self.differences.get(arm)
+        what = "losses" if arm in self.other_losses else "data"
+        return None if where is None else f"its {what} are not the baseline's: {where}"
+
+    @property
+    def why_failed(self) -> str | None:
+        """How the baseline ended while its data were read."""
+        if self.failed is None or self.failed.status == "interrupted":
+            return None
+        return f"{self.failed.status}: {self.failed.cause or 'no cause is known'}"
+
+
+def collect(comparison: Comparison, trials: Sequence[TrialRecord]) -> tuple[GroupRuns, ...]:
+    """The trials of the rung ``arm`` that belong to a comparison, one group for each accelerator."""
+    own = [trial for trial in trials if trial.spec.rung == "arm" and trial.spec.group == comparison.name]
+    return tuple(
+        GroupRuns(
+            accelerator,
+            tuple(
+                _runs(arm, [t for t in own if t.spec.arm == arm.id and t.spec.emulated_ms == accelerator.step_times_ms])
+                for arm in comparison.arms
+            ),
+        )
+        for accelerator in comparison.accelerators
+    )
+
+
+def _runs(arm: PlannedArm, trials: Sequence[TrialRecord]) -> ArmRuns:
+    found = {}
+    steps = {}
+    ended = None
+    for trial in trials:
+        rows = measured(trial, "as_is") if trial.status == "ok" else None
+        if rows is not None:
+            found[trial.spec.block], steps[trial.spec.block] = trial, steady(rows)[0]
+        elif trial.status == "ok":
+            ended = ended or "empty: no step was measured after the first"
+        elif trial.status != "interrupted":
+            ended = ended or f"{trial.status}: {trial.cause or 'no cause is known'}"
+    return ArmRuns(arm, found, steps, ended)
+
+
+def parity_found(comparison: Comparison, trials: Sequence[TrialRecord]) -> ParityFound:
+    """What the trials of the rung ``parity`` say together.
+
+    A trial that dies has its cause put to the arm that it was reading; the arms after that one are another trial's.
+    """
+    own = [trial for trial in trials if trial.spec.rung == "parity" and trial.spec.group == comparison.name]
+    same: list[str] = []
+    differences: dict[str, str] = {}
+    unknown: dict[str, str] = {}
+    losses: dict[str, float] = {}
+    losses_unknown: dict[str, str] = {}
+    other_losses: list[str] = []
+    compared = failed = None
+    for trial in own:
+        found = trial.parity
+        if found is None:
+            why = trial.cause or f"the trial ended as {trial.status}"
+            unknown |= dict.fromkeys(trial.spec.others, f"the baseline's data could not be read: {why}")
+            failed = trial
+            break
+        compared = found
+        same += found.same
+        differences |= found.differences
+        unknown |= {arm: f"its data could not be read: {why}" for arm, why in found.failed.items()}
+        losses |= found.losses
+        losses_unknown |= found.losses_unknown
+        other_losses += found.other_losses
+        if not found.reproducible:
+            why = f"the baseline's own data differ from one pass to the next ({found.why_not})"
+            unknown |= dict.fromkeys(trial.spec.others, why)
+        elif (arm := reading(trial)) is not None:
+            unknown[arm] = f"reading its data ended as {trial.status}: {trial.cause}"
+    return ParityFound(compared, tuple(same), differences, unknown, losses, losses_unknown, tuple(other_losses), failed)
+
+
+def reading(trial: TrialRecord) -> str | None:
+    """The arm whose data a trial of parity was reading when it died, or ``None`` where it did not die."""
+    found = trial.parity
+    if trial.status == "ok" or found is None or not found.reproducible:
+        return None
+    told = {*found.same, *found.differences, *found.failed}
+    return next((arm for arm in trial.spec.others if arm not in told), None)

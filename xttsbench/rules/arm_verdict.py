@@ -1,0 +1,162 @@
+"""What limits the baseline of a comparison, where that is certain without the ladder of a diagnosis.
+
+A dataset alone has nothing but its input and, behind an emulated accelerator, a wait of known length. What a step does
+with its time only the ladder tells, so with a step no bottleneck is named here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from xttsbench.analysis.attribution import Means, StepFacts, attribute, verdicts
+from xttsbench.analysis.oscillation import oscillation
+from xttsbench.analysis.pooling import Pooled, Statistic, interval_of, mean_of, pool
+from xttsbench.analysis.steady_state import SteadyState
+from xttsbench.analysis.steps import Steps, measured, steady
+from xttsbench.records.base import Estimate
+from xttsbench.records.report import Arm, Attribution, Bottleneck, Oscillation, Verdict
+from xttsbench.records.trial import TrialRecord
+from xttsbench.rules.arm_figures import PROCESSOR
+from xttsbench.rules.arm_runs import ArmRuns
+from xttsbench.rules.arms import ComparedArms
+from xttsbench.rules.settle import why_inconclusive
+
+_NAMES: Final = ("wall_s", "wait_s", "step_s", "emulated_s", "compile_s", "outside_s")
+_STATISTICS: Final[dict[str, Statistic]] = {
+    **{name: mean_of(name) for name in _NAMES},
+    "median": lambda columns: np.asarray(np.median(columns["wall_s"], axis=1)),
+    "p95": lambda columns: np.asarray(np.quantile(columns["wall_s"], 0.95, axis=1)),
+}
+_DIAGNOSE: Final = "'xttsbench diagnose' names what limits a step"
+
+
+@dataclass(frozen=True)
+class BaselineVerdict:
+    """The verdict, and what else is told of the baseline.
+
+    Attributes:
+        group: index of the accelerator that it is about.
+        trial: its first process, which the oscillation and the warm-up are told from; ``None`` where none ended well.
+        steps: the steady steps of that process.
+        unmeasured: path in the report -> reason.
+    """
+
+    verdict: Verdict
+    group: int
+    oscillation: Oscillation = field(default_factory=Oscillation)
+    trial: TrialRecord | None = None
+    steps: Steps | None = None
+    steady: SteadyState | None = None
+    unmeasured: Mapping[str, str] = field(default_factory=dict)
+
+
+def baseline_verdict(compared: ComparedArms, *, seed: int = 0) -> BaselineVerdict:
+    """The verdict on the baseline: of the first accelerator where its bottleneck is certain, else of the first."""
+    measured_in = [index for index, group in enumerate(compared.groups) if group.baseline.steps]
+    if not measured_in:
+        return _nothing(compared)
+    certain = [index for index in measured_in if not compared.groups[index].baseline.has_step]
+    index = (certain or measured_in)[0]
+    runs = compared.groups[index].baseline
+    arm = compared.arms[index * len(compared.groups[index].arms)]
+    emulated = bool(compared.groups[index].accelerator.step_times_ms)
+    series = list(runs.steps.values())
+    figures = pool([_columns(steps) for steps in series], _STATISTICS, np.random.default_rng(seed))
+    bottleneck, confidence, parts, why = _bottleneck(runs, series, figures, emulated=emulated)
+    vector, missing = oscillation(series[0].wall_s)
+    trial = next(iter(runs.trials.values()))
+    rows = measured(trial, "as_is")
+    unmeasured = {f"oscillation.{name}": reason for name, reason in missing.items()}
+    if parts is None:
+        unmeasured["verdict.attribution_s"] = why or "not measured"
+    utilization = arm.utilization if arm.utilization_of != PROCESSOR else None
+    if utilization is None:
+        unmeasured["verdict.accelerator_utilization"] = (
+            "no accelerator: the processor is the device; emulated:MS shows the input side of one"
+            if arm.utilization_of == PROCESSOR or not arm.utilization_of
+            else "the driver gave no utilization samples during the steps"
+        )
+    wait = figures["wait_s"]
+    verdict = Verdict(
+        bottleneck=bottleneck,
+        summary=_summary(compared, arm, bottleneck, why, figures, labelled=len(compared.groups) > 1),
+        confidence=confidence,
+        step_time_s=figures["wall_s"].estimate(),
+        step_time_median_s=figures["median"].estimate(),
+        step_time_p95_s=figures["p95"].estimate(),
+        input_wait_fraction=_fraction(wait, figures["wall_s"]),
+        accelerator_utilization=utilization,
+        attribution_s=parts,
+    )
+    found = steady(rows)[1] if rows is not None else None
+    return BaselineVerdict(verdict, index, vector, trial, series[0], found, unmeasured)
+
+
+def _nothing(compared: ComparedArms) -> BaselineVerdict:
+    baseline = compared.groups[0].baseline
+    ended = compared.groups[0].ended or compared.failed
+    why = f"the baseline {baseline.arm.id} ended ({ended})" if ended else "no arm was measured to its end"
+    if compared.refused and not ended:
+        why = "the arms do not feed the baseline's data, so none was measured"
+    names = ("step_time_s", "step_time_median_s", "step_time_p95_s", "input_wait_fraction", "accelerator_utilization")
+    empty: dict[str, Any] = dict.fromkeys((*names, "attribution_s"))
+    unmeasured = {f"verdict.{name}": why for name in empty}
+    unmeasured |= {f"oscillation.{name}": why for name in Oscillation.model_fields}
+    said = Verdict(
+        bottleneck="inconclusive", summary=f"Nothing could be concluded: {why.rstrip('. ')}.", confidence=0.0, **empty
+    )
+    return BaselineVerdict(said, 0, unmeasured=unmeasured)
+
+
+def _bottleneck(
+    runs: ArmRuns, series: Sequence[Steps], figures: Mapping[str, Pooled], *, emulated: bool
+) -> tuple[Bottleneck, float, Attribution | None, str | None]:
+    """Bottleneck, confidence and attribution; or why there is none."""
+    if runs.has_step:
+        return "inconclusive", 0.0, None, f"what the step does with its time is not told apart; {_DIAGNOSE}"
+    facts, wall = StepFacts(has_step=False), figures["wall_s"]
+    parts = attribute(Means(**{name: np.array([figures[name].value]) for name in _NAMES}), facts)
+    cloud = attribute(Means(**{name: figures[name].resamples for name in _NAMES}), facts)
+    name, confidence = "input", 1.0  # a bare dataset has nothing else to wait for
+    if emulated:
+        name = str(verdicts(parts, np.array([wall.value]))[0])
+        confidence = float(np.mean(verdicts(cloud, wall.resamples) == name))
+    told = Attribution(**{part: float(values[0]) for part, values in parts.items()})
+    why = why_inconclusive(list(runs.trials.values()), series, name, confidence, None, [])
+    if why is not None or name not in ("input", "compute"):
+        return "inconclusive", confidence, told, why or "neither the input nor the accelerator takes the time"
+    return ("input" if name == "input" else "compute"), confidence, told, None
+
+
+def _summary(
+    compared: ComparedArms,
+    arm: Arm,
+    bottleneck: Bottleneck,
+    why: str | None,
+    figures: Mapping[str, Pooled],
+    *,
+    labelled: bool,
+) -> str:
+    where = f" ({arm.accelerator})" if labelled else ""
+    share = figures["wait_s"].value / figures["wall_s"].value
+    if bottleneck == "input":
+        said = f"{arm.id} waits {share:.0%} of its time for data{where}."
+    elif bottleneck == "compute":
+        said = (
+            f"The emulated accelerator is the limit of {arm.id}, which waits {share:.0%} of its time for data{where}."
+        )
+    else:
+        said = f"No bottleneck of {arm.id} is named{where}: {(why or 'not known').rstrip('. ')}."
+    return " ".join([*compared.sentences, said])
+
+
+def _columns(steps: Steps) -> dict[str, np.ndarray[Any, Any]]:
+    return {name: np.asarray(getattr(steps, name), dtype=np.float64) for name in _NAMES}
+
+
+def _fraction(above: Pooled, below: Pooled) -> Estimate:
+    return interval_of(above.value / below.value, above.resamples / np.maximum(below.resamples, 1e-12))

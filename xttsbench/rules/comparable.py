@@ -1,0 +1,120 @@
+"""Whether the times of two runs may be compared at all, and in what they differ, field by field.
+
+What changes times without anybody's doing (processor, quota, GPU, driver, TensorFlow, data, the accelerator, how much
+was measured) makes them incomparable; what a user changes on purpose (code, configuration, versions of other packages)
+is the very thing to compare, and is only named. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from xttsbench.records.comparison_result import Difference
+
+_UNKNOWN: Final = "not recorded"
+_BATCH_KEYS: Final = ("batch_size", "batch", "tokens_per_batch")
+_ALIKE: Final = 0.1
+"""Mean batches of a token budget vary by less than this from run to run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What one side was measured on and how; ``None`` where it is not recorded.
+
+    Attributes:
+        environment: of ``environment.json``.
+        accelerator: label.
+        steps: asked for in a trial.
+        batch: mean samples of a batch.
+        kwargs: of the target.
+        data: hash of the data set.
+        code: hash of the target's code.
+        target: as named.
+    """
+
+    environment: Mapping[str, Any]
+    accelerator: str | None = None
+    steps: int | None = None
+    batch: float | None = None
+    kwargs: Mapping[str, Any] | None = None
+    data: str | None = None
+    code: str | None = None
+    target: str | None = None
+
+
+def differences(a: Measured, b: Measured, *, same_run: bool = False) -> tuple[Difference, ...]:
+    """How the two differ, what forbids a comparison first; within one run only the accelerator can forbid it."""
+    found = [] if same_run else _forbidding(a, b)
+    found = _differing([("accelerator", a.accelerator, b.accelerator)], comparable=False) + found
+    named = [("target", a.target, b.target), ("code", a.code, b.code)]
+    if not same_run:
+        ours, theirs = _named(a.environment), _named(b.environment)
+        named += [(name, ours.get(name), theirs.get(name)) for name in dict.fromkeys([*ours, *theirs])]
+    ours, theirs = dict(a.kwargs or {}), dict(b.kwargs or {})
+    keys = [key for key in dict.fromkeys([*ours, *theirs]) if same_run or key not in (*_BATCH_KEYS, "data")]
+    named += [(f"argument {key}", ours.get(key), theirs.get(key)) for key in keys]
+    return (*found, *_differing(named, comparable=True))
+
+
+def _forbidding(a: Measured, b: Measured) -> list[Difference]:
+    ours, theirs = _machine(a.environment), _machine(b.environment)
+    pairs = [(name, ours[name], theirs[name]) for name in ours]
+    # A report alone has no plan, so what it does not tell cannot forbid anything.
+    if a.steps is not None and b.steps is not None:
+        pairs.append(("steps a trial", a.steps, b.steps))
+    left, right = dict(a.kwargs or {}), dict(b.kwargs or {})
+    if a.kwargs is not None and b.kwargs is not None:
+        pairs += [(f"argument {key}", left.get(key), right.get(key)) for key in _BATCH_KEYS]
+    # The same data may lie in two places, so their hashes go before their directories.
+    if a.data and b.data:
+        pairs.append(("data set", a.data, b.data))
+    elif a.kwargs is not None and b.kwargs is not None:
+        pairs.append(("data set", left.get("data", "the default"), right.get("data", "the default")))
+    found = _differing(pairs, comparable=False)
+    if a.batch and b.batch and abs(a.batch / b.batch - 1) > _ALIKE:
+        found.append(_difference("samples in a batch", f"{a.batch:.4g}", f"{b.batch:.4g}", comparable=False))
+    return found
+
+
+def _machine(environment: Mapping[str, Any]) -> dict[str, Any]:
+    """What the environment's fingerprint is made of (:func:`xttsbench.probes.environment.fingerprint`)."""
+    cpu = _part(environment, "cpu")
+    gpus = [gpu.get("name") for gpu in environment.get("gpus") or () if isinstance(gpu, Mapping)]
+    return {
+        "processor": cpu.get("model"),
+        "processors of the machine": cpu.get("machine_cpus"),
+        "processors allowed (affinity)": cpu.get("affinity_cpus"),
+        "processor quota": cpu.get("quota_cpus"),
+        "GPU": ", ".join(map(str, gpus)) or "none",
+        "GPU driver": environment.get("gpu_driver"),
+        "CUDA_VISIBLE_DEVICES": _part(environment, "variables").get("CUDA_VISIBLE_DEVICES") if gpus else None,
+        "TensorFlow": _part(environment, "packages").get("tensorflow"),
+    }
+
+
+def _named(environment: Mapping[str, Any]) -> dict[str, Any]:
+    """What may have been changed on purpose."""
+    packages = {name: value for name, value in _part(environment, "packages").items() if name != "tensorflow"}
+    variables = {
+        name: value for name, value in _part(environment, "variables").items() if name != "CUDA_VISIBLE_DEVICES"
+    }
+    return {"Python": _part(environment, "python").get("version")} | packages | variables
+
+
+def _part(environment: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """A part of the environment; empty where it is missing or something else."""
+    found = environment.get(name)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _differing(pairs: list[tuple[str, Any, Any]], *, comparable: bool) -> list[Difference]:
+    return [_difference(name, a, b, comparable=comparable) for name, a, b in pairs if a != b]
+
+
+def _difference(name: str, a: Any, b: Any, *, comparable: bool) -> Difference:
+    def text(value: Any) -> str:
+        return _UNKNOWN if value is None else str(value)
+
+    return Difference(field=name, a=text(a), b=text(b), comparable=comparable)

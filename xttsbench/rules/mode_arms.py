@@ -1,0 +1,105 @@
+"""The modes of the step as arms of a group of their own: the step alone, on batches in memory, beside itself as given.
+
+The trials are those of the ladder's rungs ``eager``, ``graph`` and ``xla``; each ran the step as given in the same
+process, so that the two are paired. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from xttsbench.analysis.oscillation import robust_cv
+from xttsbench.analysis.pooling import Statistic, mean_of, pool
+from xttsbench.analysis.steps import Steps, measured
+from xttsbench.records.report import Arm
+from xttsbench.records.trial import TrialRecord
+from xttsbench.rules.arm_effects import throughput
+from xttsbench.rules.evidence import Compared
+
+GROUP: Final = "modes of the step"
+LABEL: Final = "real device; the step alone, on batches in memory"
+
+
+def mode_arms(
+    trials: Sequence[TrialRecord], modes: Mapping[str, Compared], given: str | None, rng: np.random.Generator
+) -> tuple[Arm, ...]:
+    """Return the step as given, then each mode that was tried; nothing where none was.
+
+    Args:
+        trials: of the run.
+        modes: what :func:`xttsbench.rules.compared.modes` makes of them.
+        given: the mode that the step has as given, where it is known.
+        rng: for the intervals.
+    """
+    if not modes:
+        return ()
+    beside = [trial for trial in trials if trial.spec.rung in modes or trial.spec.rung == "ladder"]
+    arms = [
+        _arm(
+            f"step:{given or 'as-given'}",
+            "baseline",
+            {"mode": given, "measured": "step alone"},
+            beside,
+            "step_only",
+            rng,
+        )
+    ]
+    for name, compared in modes.items():
+        own = [trial for trial in trials if trial.spec.rung == name]
+        arm = _arm(f"step:{name}", "candidate", {"mode": name, "measured": "step alone"}, own, name, rng)
+        status = compared.status if compared.cause is None else f"{compared.status}: {compared.cause}"
+        arms.append(
+            arm.model_copy(
+                update={
+                    "blocks": compared.processes,
+                    "status": status,
+                    "step_time_s": compared.time_s,
+                    "effect": compared.speedup,
+                    "decision": None if compared.speedup is not None else "ended",
+                }
+            )
+        )
+    return tuple(arms)
+
+
+def _arm(
+    name: str,
+    role: Any,
+    config: dict[str, Any],
+    trials: Sequence[TrialRecord],
+    segment: str,
+    rng: np.random.Generator,
+) -> Arm:
+    """Return the arm with its figures; compilation that recurs is left out, as in the comparison of the modes."""
+    series = [steps for trial in trials if (steps := measured(trial, segment)) is not None]
+    arm = Arm(id=name, role=role, config=config, group=GROUP, accelerator=LABEL, blocks=len(series), status="ok")
+    if not series:
+        return arm
+    columns = [_columns(steps) for steps in series]
+    framed = any(column["valid_frames"].any() for column in columns)
+    wanted: dict[str, Statistic] = {"step_time_s": mean_of("wall_s"), "throughput_per_s": throughput}
+    if framed:
+        wanted["valid_frames_per_s"] = lambda own: np.asarray(
+            own["valid_frames"].sum(axis=1) / own["wall_s"].sum(axis=1)
+        )
+    padded = sum(int(steps.frames.sum()) for steps in series)
+    valid = sum(int(steps.valid_frames.sum()) for steps in series)
+    return arm.model_copy(
+        update={
+            **{key: found.estimate() for key, found in pool(columns, wanted, rng).items()},
+            "padding_efficiency": valid / padded if framed and padded else None,
+            "cv": float(np.mean([robust_cv(column["wall_s"]) for column in columns])),
+            "steps": sum(len(steps) for steps in series),
+        }
+    )
+
+
+def _columns(steps: Steps) -> dict[str, Any]:
+    return {
+        "wall_s": steps.working_s,
+        "batch_size": steps.batch_size.astype(np.float64),
+        "valid_frames": steps.valid_frames.astype(np.float64),
+    }

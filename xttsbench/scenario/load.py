@@ -1,0 +1,143 @@
+"""A scenario by its name or its file: found, read, validated, and changed as the command line asks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from xttsbench.errors import InvalidInputError, UsageError
+from xttsbench.scenario.arm_problems import ArgumentCheck, of_the_arms, unchecked
+from xttsbench.scenario.problems import Check, of_the_whole, of_types
+from xttsbench.scenario.settings import BUNDLED, Scenario
+from xttsbench.scenario.space import MOST_ARMS, Space
+from xttsbench.scenario.yaml_file import Problem, YamlFile, read_yaml
+from xttsbench.shipped import available, shipped
+
+
+def locate(text: str) -> Path:
+    """The file of a scenario: a shipped one by its name, else a path.
+
+    Raises:
+        InvalidInputError: it is neither; the message names the nearest of those shipped.
+    """
+    if text in available("scenarios"):
+        return shipped("scenarios", text)
+    path = Path(text)
+    # A name that is none of ours and no file is a misspelt name, unless it is written as a path.
+    if "/" in text or path.suffix in (".yaml", ".yml") or _exists(path):
+        return path
+    return shipped("scenarios", text)
+
+
+def load_scenario(
+    path: Path,
+    *,
+    target: Check,
+    accelerator: Check,
+    arguments: ArgumentCheck = unchecked,
+    most_arms: int = MOST_ARMS,
+) -> Scenario:
+    """Read and validate a scenario.
+
+    Args:
+        path: the YAML file.
+        target: checks the name of a target, and raises an error of ours.
+        accelerator: checks the text of an accelerator likewise.
+        arguments: checks the keyword arguments of each arm of the bundled workload.
+        most_arms: arms at most, once ``skip`` has left some out.
+
+    Raises:
+        InvalidInputError: the file cannot be read, or is no scenario; the message lists everything that is wrong, each
+            with its line and key path.
+    """
+    file = read_yaml(path)
+    problems = [*file.problems, *of_the_whole(file.content, target=target, accelerator=accelerator)]
+    scenario = None
+    try:
+        scenario = Scenario.model_validate(file.content)
+    except ValidationError as error:
+        known = {place for place, _ in problems}
+        problems += [problem for problem in of_types(error, file.content) if problem[0] not in known]
+    problems += _of_its_arms(file.content, arguments=arguments, most_arms=most_arms)
+    if problems or scenario is None:
+        raise InvalidInputError(_listed(file, problems))
+    return scenario
+
+
+def changed(
+    scenario: Scenario,
+    changes: Mapping[str, Any],
+    base: Mapping[str, Any],
+    *,
+    arguments: ArgumentCheck = unchecked,
+    most_arms: int = MOST_ARMS,
+) -> Scenario:
+    """The scenario with options of the command line in place of its own.
+
+    Args:
+        scenario: as read.
+        changes: field -> value; ``None`` leaves a field as it is.
+        base: keyword arguments on top of those that all arms share.
+        arguments: as for :func:`load_scenario`.
+        most_arms: as for :func:`load_scenario`.
+
+    Raises:
+        UsageError: a value is out of range, the target takes no data, or an arm sets the keyword itself.
+    """
+    own = {key for arm in scenario.arms or [] for key in arm.config} | {*(scenario.grid or {}), *(scenario.zip or {})}
+    taken = next((key for key in base if key in own), None)
+    if taken is not None:
+        raise UsageError(f"--set {taken}={base[taken]}: the arms of {scenario.name!r} set {taken!r} themselves.")
+    if changes.get("data") is not None and not scenario.bundled:
+        raise UsageError("--data is for the bundled workload; give your target its data with --set KEY=VALUE.")
+    wanted = {key: value for key, value in changes.items() if value is not None}
+    fields = scenario.model_dump(by_alias=True) | wanted | {"base": scenario.base | dict(base)}
+    try:
+        found = Scenario.model_validate(fields)
+    except ValidationError as error:
+        place, sentence = next(iter(of_types(error, fields)))
+        option = f"set {place[1]}" if place[0] == "base" and len(place) > 1 else str(place[0]).removesuffix("_s")
+        raise UsageError(f"--{option}: {sentence}.") from error
+    check = arguments if found.bundled else unchecked
+    problem = next(of_the_arms(found, arguments=check, most=most_arms), None) if base else None
+    if problem is not None:
+        settings = " ".join(f"--set {key}={value}" for key, value in base.items())
+        raise UsageError(f"{settings}: {'.'.join(map(str, problem[0]))}: {problem[1]}.")
+    return found
+
+
+def _of_its_arms(content: Mapping[str, Any], *, arguments: ArgumentCheck, most_arms: int) -> list[Problem]:
+    """What the arms show once they are expanded, also where other parts of the scenario are wrong."""
+    try:
+        space = Space.model_validate({key: content[key] for key in Space.model_fields if key in content})
+    except ValidationError:  # told already
+        return []
+    if space.arms and (space.grid or space.zip):  # told already: which of them is meant is not known
+        return []
+    bundled = content.get("workload") is not None or content.get("target") == BUNDLED
+    sweep = content.get("sweep")
+    cost = sweep.get("cost") if isinstance(sweep, dict) else None
+    keys = cost if isinstance(cost, list) and all(isinstance(key, str) for key in cost) else []
+    return list(of_the_arms(space, cost=keys, arguments=arguments if bundled else unchecked, most=most_arms))
+
+
+def _listed(file: YamlFile, problems: list[Problem]) -> str:
+    """All problems in one sentence, in the order of the file."""
+    told = sorted(problems, key=lambda problem: file.line(problem[0]) or 0)
+    parts = []
+    for place, sentence in told:
+        line = file.line(place)
+        where = f"line {line}, " if line else ""
+        parts.append(f"{where}{'.'.join(map(str, place)) or 'the file'}: {sentence}")
+    count = f"{len(parts)} problems" if len(parts) > 1 else "1 problem"
+    return f"{file.path} has {count}: {'; '.join(parts)}."
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False

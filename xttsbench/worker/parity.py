@@ -1,0 +1,239 @@
+"""The rung of parity: whether other configurations are the baseline's training, so that their speeds compare at all.
+
+All are loaded in this process, one after the other, each under the seed of the trial: first their batches are compared,
+then the losses of their first steps, on one batch that is the same for all. What differs from one pass of the baseline
+to its next cannot tell a configuration that changes it from one that does not: its data are read twice to begin with,
+and its losses are computed again, with a step that is built anew, as soon as an arm's differ.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+import tensorflow as tf
+
+from xttsbench.errors import TargetError
+from xttsbench.pipeline.parity import TOLERANCE, difference, loss_difference
+from xttsbench.records.trial import Parity, TrialSpec
+from xttsbench.step.keras_step import keras_step
+from xttsbench.targets.load import Loaded, load_target
+from xttsbench.targets.spec import parse_target
+from xttsbench.worker.bench import Bench, Step
+from xttsbench.worker.source import ExhaustedError
+
+_BYTES: Final = 512 * 1024**2
+"""The baseline's batches are held in memory."""
+
+
+def run_parity(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) -> None:
+    """Compare the first ``spec.steps`` batches of every one of ``spec.others`` with the baseline's, and the losses.
+
+    What is known is sent after each arm, so that an arm that takes the process with it costs only itself.
+
+    Raises:
+        ExhaustedError: the baseline yields nothing.
+    """
+    baseline = spec.arm or "the baseline"
+    bench.channel.phase(f"reading {baseline}")
+    ours, ended = _first(loaded.dataset, spec.steps)
+    if not ours:
+        raise ExhaustedError("the dataset yields no element: next() ended at once")
+
+    def load(kwargs: Mapping[str, Any]) -> Loaded:
+        tf.keras.utils.set_random_seed(spec.seed)
+        return load_target(parse_target(spec.target), kwargs)
+
+    def data_against(other: Loaded, arm: str) -> str | None:
+        return _difference(ours, ended, other.dataset, lambda: bench.channel.phase(f"reading {arm}"))
+
+    why_not = None
+    if set(spec.others) - set(spec.same_data):
+        try:
+            why_not = data_against(load(spec.kwargs), baseline)
+        except TargetError as error:  # it may set what TensorFlow takes once in a process
+            why_not = f"a second call in the same process fails: {error}"
+    found = Parity(batches=len(ours), tolerance=TOLERANCE, reproducible=why_not is None, why_not=why_not)
+    bench.channel.part("parity", found)
+    if why_not is not None:
+        return
+    losses = _Losses(spec, step, min(ours, key=_bytes), load, lambda arm: bench.channel.phase(f"training {arm}"))
+    told = _Told()
+    for arm, kwargs in spec.others.items():
+        bench.channel.phase(f"reading {arm}")
+        try:
+            other = load(kwargs)
+            where = None if arm in spec.same_data else data_against(other, arm)
+            if where is None and spec.loss_steps:
+                where = losses.against(arm, other, told)
+        except TargetError as error:
+            told.failed[arm] = str(error)
+        except Exception as error:  # whatever a pipeline or a step raises is that arm's own end
+            told.failed[arm] = _sentence(error)
+        else:
+            if where is None:
+                told.same.append(arm)
+            else:
+                told.differences[arm] = where
+        bench.channel.part("parity", found.model_copy(update=told.fields() | {"loss_steps": losses.steps}))
+
+
+@dataclass
+class _Told:
+    """What is known of the arms so far; see :class:`Parity`."""
+
+    same: list[str] = field(default_factory=list)
+    differences: dict[str, str] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    losses: dict[str, float] = field(default_factory=dict)
+    losses_unknown: dict[str, str] = field(default_factory=dict)
+    other_losses: list[str] = field(default_factory=list)
+
+    def fields(self) -> dict[str, Any]:
+        """A copy, as the record has it."""
+        return {name: tuple(value) if isinstance(value, list) else dict(value) for name, value in vars(self).items()}
+
+
+@dataclass
+class _Losses:
+    """The baseline's losses of a few steps on one batch, computed when the first arm is compared with them."""
+
+    spec: TrialSpec
+    step: Step | None
+    batch: Any
+    load: Callable[[Mapping[str, Any]], Loaded]
+    alive: Callable[[str], None]
+    steps: int = 0
+    """Whose losses were compared."""
+
+    def against(self, arm: str, other: Loaded, told: _Told) -> str | None:
+        """Where the losses of an arm with the baseline's data differ, or ``None``; the numbers go into ``told``."""
+        step = _step_of(other)
+        if self.step is None or step is None:
+            return None
+        ours, why_not = self._ours
+        if ours is None:
+            told.losses_unknown[arm] = why_not
+            return None
+        theirs = self._of(step, arm)
+        if theirs is None:
+            told.losses_unknown[arm] = "its step returns no number that could be its loss"
+            return None
+        apart, where = loss_difference(ours, theirs, self.spec.loss_tolerance)
+        if where is not None and self._why_not_reproducible is not None:
+            told.losses_unknown[arm] = self._why_not_reproducible
+            return None
+        self.steps = len(ours)
+        told.losses[arm] = apart
+        if where is not None:
+            told.other_losses.append(arm)
+        return where
+
+    @cached_property
+    def _ours(self) -> tuple[list[float] | None, str]:
+        try:
+            losses = None if self.step is None else self._of(self.step, self.spec.arm or "the baseline")
+        except Exception as error:
+            return None, f"the baseline's step raises {_sentence(error)}"
+        return losses, "the baseline's step returns no number that could be its loss"
+
+    @cached_property
+    def _why_not_reproducible(self) -> str | None:
+        """How the baseline's losses differ from those of a step that is built anew with the same arguments."""
+        ours, why_not = self._ours
+        try:
+            step = _step_of(self.load(self.spec.kwargs))
+            again = None if step is None else self._of(step, self.spec.arm or "the baseline")
+        except Exception as error:
+            return f"the baseline cannot be built again in the same process: {_sentence(error)}"
+        if ours is None or again is None:
+            return why_not
+        _, where = loss_difference(ours, again, self.spec.loss_tolerance)
+        return None if where is None else f"the baseline's own losses differ from one run to the next ({where})"
+
+    def _of(self, step: Step, arm: str) -> list[float] | None:
+        """The losses of the first steps; ``None`` where one of them is not a number."""
+        tf.keras.utils.set_random_seed(self.spec.seed)  # what reading the data has drawn is not the same for all
+        losses = []
+        with _quiet():
+            for _ in range(self.spec.loss_steps):
+                self.alive(arm)
+                loss = _scalar(step(self.batch))
+                if loss is None:
+                    return None
+                losses.append(loss)
+        return losses
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Within, TensorFlow does not warn that one function is traced again and again: each arm builds its own."""
+    logger = tf.get_logger()
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+def _scalar(value: Any) -> float | None:
+    """What a step returns as a float: a number, a tensor of one, or what lies under ``loss``, as Keras returns it."""
+    if isinstance(value, Mapping):
+        value = value.get("loss")
+    if value is None or isinstance(value, bool | str | bytes):
+        return None
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError):
+        return None
+    dtype = tf.as_dtype(array.dtype) if array.dtype != object else None
+    return float(array.reshape(())) if dtype is not None and dtype.is_floating and array.size == 1 else None
+
+
+def _step_of(loaded: Loaded) -> Step | None:
+    return keras_step(loaded.model) if loaded.model is not None else loaded.step
+
+
+def _sentence(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).strip().splitlines()[0][:300] if str(error).strip() else ''}"
+
+
+def _first(dataset: tf.data.Dataset, count: int) -> tuple[list[Any], bool]:
+    """The first batches, as many as memory is meant for, and whether the dataset ended before there were ``count``."""
+    batches: list[Any] = []
+    held = 0
+    iterator = iter(dataset)
+    while len(batches) < count and held < _BYTES:
+        batch = next(iterator, None)
+        if batch is None:
+            return batches, True
+        batches.append(batch)
+        held += _bytes(batch)
+    return batches, False
+
+
+def _bytes(batch: Any) -> int:
+    tensors = tf.nest.flatten(batch, expand_composites=True)
+    return sum(t.dtype.size * int(tf.size(t)) for t in tensors if isinstance(t, tf.Tensor))
+
+
+def _difference(ours: list[Any], ended: bool, other: tf.data.Dataset, alive: Callable[[], None]) -> str | None:
+    """Where the other dataset differs first from the baseline's batches, or ``None``."""
+    iterator = iter(other)
+    for number, batch in enumerate(ours):
+        theirs = next(iterator, None)
+        alive()
+        if theirs is None:
+            return f"batch {number}: the data end here, and the baseline's go on"
+        found = difference(batch, theirs, tolerance=TOLERANCE, batch=number)
+        if found is not None:
+            return found
+    if ended and next(iterator, None) is not None:
+        return f"batch {len(ours)}: the data go on, and the baseline's end here"
+    return None

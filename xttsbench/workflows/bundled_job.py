@@ -1,0 +1,69 @@
+"""What ``xttsbench diagnose`` does without a target: the job of ``scenarios/diagnose.yaml`` on the bundled workload."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from xttsbench.execution.accelerator import parse_accelerator
+from xttsbench.planning.arms import plan_comparison
+from xttsbench.records.plan import Comparison
+from xttsbench.scenario.load import changed, load_scenario
+from xttsbench.shipped import shipped
+from xttsbench.targets.configuration import configuration_problems
+from xttsbench.targets.spec import parse_target
+from xttsbench.workflows.prepare import prepare
+from xttsbench.xtts.data.progress import Progress
+
+
+@dataclass(frozen=True)
+class BundledJob:
+    """The target with its arguments, and the arms to compare after the verdict (``None`` where none is asked for)."""
+
+    target: str
+    kwargs: Mapping[str, Any]
+    comparison: Comparison | None
+
+
+def bundled_job(
+    settings: Mapping[str, Any], data: Path | None, accelerator: str, progress: Progress | None = None
+) -> BundledJob:
+    """Return the job, after making the data and features that it reads.
+
+    An emulated accelerator stands for the device, so that the workload's own step is left out behind one.
+
+    Args:
+        settings: keyword arguments of the workload, on top of the scenario's; what the arms are about (``loader``)
+            changes the target of the verdict and leaves the arms as they are.
+        data: directory of a data set in LJSpeech format in place of the default one.
+        accelerator: as on the command line; ``real`` takes those of the scenario.
+        progress: told of the making.
+
+    Raises:
+        UsageError, InvalidInputError: a setting, the accelerator or the data cannot be used.
+    """
+    scenario = load_scenario(
+        shipped("scenarios", "diagnose"),
+        target=parse_target,
+        accelerator=parse_accelerator,
+        arguments=configuration_problems,
+    )
+    own = {key for arm in scenario.arms or () for key in arm.config}
+    shared = {key: value for key, value in settings.items() if key not in own}
+    asked = changed(
+        scenario,
+        {
+            "data": str(data) if data is not None else None,
+            "accelerator": None if accelerator == "real" else [accelerator],
+        },
+        shared,
+        arguments=configuration_problems,
+    )
+    comparison = plan_comparison(asked, [parse_accelerator(text) for text in asked.accelerator])
+    kwargs = comparison.baseline.kwargs | dict(settings)
+    if accelerator != "real":
+        kwargs |= {"with_step": False}
+    prepare([kwargs, *(arm.kwargs for arm in comparison.arms)], progress)
+    return BundledJob(comparison.target, kwargs, comparison)

@@ -1,0 +1,112 @@
+"""The parts of a report that do not depend on what was asked: target, accelerator, warm-up, readings, trials. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from xttsbench.analysis.readings import summarise
+from xttsbench.analysis.steady_state import SteadyState
+from xttsbench.analysis.steps import Steps
+from xttsbench.records.base import Estimate
+from xttsbench.records.plan import Accelerator, RunPlan
+from xttsbench.records.report import WarmUp
+from xttsbench.records.trial import TrialRecord
+
+CERTIFIED_STEPS: Final = 240
+PASS_MARK: Final = 0.90
+
+
+def target(plan: RunPlan, trials: Sequence[TrialRecord]) -> dict[str, Any]:
+    """What was measured, and how it failed where it did."""
+    failed = next((trial for trial in trials if trial.status not in ("ok", "skipped")), None)
+    return {
+        "name": plan.target,
+        "kwargs": plan.kwargs,
+        "kind": next((trial.target_kind for trial in trials if trial.target_kind), None),
+        "setup_s": next((trial.setup_s for trial in trials if trial.setup_s is not None), None),
+        "status": failed.status if failed else "ok",
+        "error": failed.error.model_dump(mode="json") if failed and failed.error else None,
+    }
+
+
+def accelerator(used: Accelerator, utilization: Estimate | None) -> dict[str, Any]:
+    """``kind`` and ``label`` as promised, plus how the utilization is defined."""
+    found: dict[str, Any] = {"kind": used.kind, "label": used.label}
+    if used.kind == "emulated":
+        times = used.step_times_ms
+        found |= {
+            "definition": "compute time over wall time, first step excluded (MLPerf Storage); pass mark 90 %",
+            "passes": utilization.estimate >= PASS_MARK if utilization else None,
+            "mean_step_ms": sum(times) / len(times),
+            "source": used.source,
+        }
+    return found
+
+
+def warm_up(trial: TrialRecord, steps: Steps, steady: SteadyState) -> WarmUp:
+    """What came before the steady state of a trial.
+
+    Args:
+        trial: with the segment ``as_is``, and ``warm_up`` where there is a step.
+        steps: its steady steps.
+        steady: how they were found.
+    """
+    before = trial.segment("warm_up")
+    first = before or trial.segment("as_is")
+    columns = first.columns if first else {}
+
+    def total(name: str) -> int | None:
+        return sum(before.columns.get(name, ())) if before is not None else None
+
+    def seconds(name: str) -> float | None:
+        found = total(name)
+        return None if found is None else found / 1e9
+
+    count = len(steps)
+    return WarmUp(
+        first_step_s=columns["wall_ns"][0] / 1e9 if columns.get("wall_ns") else None,
+        steps_cut=steady.cut,
+        steady_state=steady.steady,
+        steps_measured=count,
+        certified=steady.steady and count >= CERTIFIED_STEPS,
+        reason=steady.reason
+        or (f"{count} steady steps; {CERTIFIED_STEPS} certify a steady state" if count < CERTIFIED_STEPS else None),
+        trace_s=seconds("trace_ns"),
+        traces=total("traces"),
+        xla_compile_s=seconds("xla_ns"),
+        xla_compiles=total("xla_compiles"),
+    )
+
+
+def readings_beside(trial: TrialRecord | None) -> dict[str, Any]:
+    """Summary of the host and GPU readings while the target ran as it is; empty where it did not."""
+    segment = trial.segment("as_is") if trial else None
+    if trial is None or segment is None:
+        return {}
+    starts = segment.columns["start_ns"][segment.warmup_steps :]
+    end_ns = starts[-1] + segment.columns["wait_ns"][-1] + segment.columns["step_ns"][-1]
+    return summarise(trial.readings, starts[0], end_ns, len(starts))
+
+
+def verdict_after_s(plan: RunPlan, trials: Sequence[TrialRecord]) -> float | None:
+    """Seconds from the start of the run to the end of its last trial."""
+    if not trials:
+        return None
+    began, last = datetime.fromisoformat(plan.created_utc), datetime.fromisoformat(trials[-1].started_utc)
+    return (last - began).total_seconds() + trials[-1].duration_s
+
+
+def rows_of(trials: Sequence[TrialRecord]) -> tuple[dict[str, Any], ...]:
+    """Name, block, status, cause and seconds of every trial."""
+    return tuple(
+        {
+            "id": trial.spec.trial_id,
+            "block": trial.spec.block,
+            "status": trial.status,
+            "cause": trial.cause,
+            "duration_s": trial.duration_s,
+        }
+        for trial in trials
+    )

@@ -1,0 +1,167 @@
+"""The trials of a run, one after another: a fresh helper for every block, each trial in the journal before the next."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+
+from xttsbench.errors import HelperError, JournalError
+from xttsbench.execution import journal
+from xttsbench.execution.helper import Helper
+from xttsbench.execution.limits import Limits
+from xttsbench.execution.trial import run_trial
+from xttsbench.probes.monitor import Monitor
+from xttsbench.probes.nvml import open_gpus
+from xttsbench.records.trial import TrialRecord, TrialSpec, TrialStatus
+from xttsbench.workflows.progress import Progress, Silent
+
+
+class Session:
+    """Runs trials and keeps them; use it as a context manager.
+
+    Children of one helper share its memory layout, so a trial of another block than the last one's gets a fresh
+    helper. Ctrl-C is a trial with the status ``interrupted``, whenever it comes; the caller ends the run then.
+
+    A run that goes on is asked for its trials from the start. One that ended before comes back from the journal; only
+    those that did not are run.
+
+    Args:
+        directory: of the run.
+        trials: those that the run has had before.
+        earlier: those of the journal of a run that goes on.
+        helper: a running helper to go on with, for trials of ``block``; it stays the caller's and is never ended here.
+        block: see ``helper``.
+        print_to_stderr: what targets print goes to standard error.
+        progress: told of each trial.
+        budget_s: seconds that the progress is measured against.
+        began: ``time.monotonic()`` at the start of the run.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        trials: Sequence[TrialRecord] = (),
+        earlier: Sequence[TrialRecord] = (),
+        helper: Helper | None = None,
+        block: int | None = None,
+        print_to_stderr: bool = False,
+        progress: Progress | None = None,
+        budget_s: float,
+        began: float | None = None,
+    ) -> None:
+        self.trials = list(trials)
+        self.earlier = {record.spec.trial_id: record for record in earlier if record.status != "interrupted"}
+        self._directory = directory
+        self._helper = helper
+        self._borrowed = helper
+        self._block = block
+        self._works = helper is not None
+        self._print_to_stderr = print_to_stderr
+        self._progress: Progress = progress or Silent()
+        self._budget_s = budget_s
+        self._began = time.monotonic() if began is None else began
+        self._gpus = open_gpus()
+
+    @property
+    def spent_s(self) -> float:
+        """Seconds since the run began."""
+        return time.monotonic() - self._began
+
+    @property
+    def block(self) -> int | None:
+        """The block whose trials the helper at hand may run, or ``None`` where there is no helper."""
+        return self._block if self._helper is not None else None
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end_helper()
+        if self._gpus[0] is not None:
+            self._gpus[0].close()
+
+    def run(self, spec: TrialSpec, limits: Limits, label: str | None = None) -> TrialRecord:
+        """Run one trial to its end, whatever that is, and write it to the journal.
+
+        A helper that was killed between two trials is replaced. A trial that ended earlier is not run again.
+
+        Raises:
+            HelperError: TensorFlow cannot be started here.
+            JournalError: the journal cannot be written, or holds another trial under this one's id.
+        """
+        if (kept := self._kept(spec)) is not None:
+            self.trials.append(kept)
+            return kept
+        try:
+            try:
+                record = self._attempt(spec, limits, label)
+            except HelperError:
+                if not self._works:
+                    raise
+                self._end_helper()
+                record = self._attempt(spec, limits, label)
+        except HelperError as error:
+            if not self._works:
+                raise
+            self._end_helper()
+            record = _never_begun(spec, "killed", str(error))
+        except KeyboardInterrupt:
+            record = _never_begun(spec, "interrupted", "interrupted before the trial began")
+        self.trials.append(record)
+        journal.append(self._directory, record)
+        self._progress.done(label or spec.trial_id, record.status, record.duration_s)
+        return record
+
+    def _kept(self, spec: TrialSpec) -> TrialRecord | None:
+        """The record of a trial that ended before the run went on."""
+        kept = self.earlier.pop(spec.trial_id, None)
+        if kept is not None and kept.spec != spec:
+            raise JournalError(
+                f"{self._directory}: the journal holds another trial as {spec.trial_id}, so the run cannot go on from "
+                "it. Start anew with another --out."
+            )
+        return kept
+
+    def _attempt(self, spec: TrialSpec, limits: Limits, label: str | None) -> TrialRecord:
+        helper = self._helper_for(spec.block)
+        self._progress.trial(label or spec.trial_id, self.spent_s, self._budget_s)
+        return run_trial(
+            spec,
+            helper,
+            limits,
+            monitor=lambda pid: Monitor(pid, gpus=self._gpus),
+            progress=self._progress.step,
+        )
+
+    def _helper_for(self, block: int) -> Helper:
+        if self._helper is not None and block == self._block and self._helper.exit_code() is None:
+            return self._helper
+        self._end_helper()
+        self._progress.trial("importing TensorFlow", self.spent_s, self._budget_s)
+        helper = Helper(print_to_stderr=self._print_to_stderr, has_gpu=self._gpus[0] is not None)
+        self._helper, self._block = helper, block
+        helper.__enter__()
+        helper.wait_ready()
+        self._works = True
+        return helper
+
+    def _end_helper(self) -> None:
+        if self._helper is not None and self._helper is not self._borrowed:
+            self._helper.__exit__(None, None, None)
+        self._helper = None
+
+
+def _never_begun(spec: TrialSpec, status: TrialStatus, cause: str) -> TrialRecord:
+    return TrialRecord(
+        spec=spec,
+        status=status,
+        cause=cause,
+        started_utc=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        duration_s=0.0,
+    )

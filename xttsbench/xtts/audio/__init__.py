@@ -1,0 +1,1 @@
+"""Sound: WAV files, sample rates, log-mel features, and synthetic speech. NumPy and SciPy only."""

@@ -1,0 +1,316 @@
+"""Brings other data sets into canonical form: LJSpeech's layout, mono, 16-bit PCM, one rate.
+
+Any listing that :mod:`xttsbench.xtts.data.listing` reads, and any WAV file that :mod:`xttsbench.xtts.audio.wav` reads.
+Sound is looked for in the source's directory only, whatever its listing says.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from sys import intern
+from typing import Final
+
+import numpy as np
+
+from xttsbench.errors import InvalidInputError, UsageError
+from xttsbench.records.base import Record
+from xttsbench.xtts.audio.resample import MAX_RATE_HZ, MIN_RATE_HZ, resample
+from xttsbench.xtts.audio.wav import WavError, WavHeader, read_wav, read_wav_header, wav_bytes, write_wav
+from xttsbench.xtts.data.drafts import Draft, check_not_a_mount, draft, not_written, require_space, sync, write_lines
+from xttsbench.xtts.data.ids import why_not_an_id
+from xttsbench.xtts.data.listing import Entry, find_listings, read_listing
+from xttsbench.xtts.data.metadata import EVAL_METADATA, METADATA, ONE_SPEAKER, SPEAKERS
+from xttsbench.xtts.data.pool import allowed_workers, in_processes
+from xttsbench.xtts.data.problems import Problems
+from xttsbench.xtts.data.progress import Progress, Silent
+from xttsbench.xtts.data.sound_folder import SoundFolder
+from xttsbench.xtts.data.speech_data import MIN_CLIP_S
+from xttsbench.xtts.text import SYMBOLS, encoded_length
+
+IMPORT: Final = "import.json"
+_CLIPS_A_JOB: Final = 16
+
+
+class Skipped(Record):
+    """A clip that was left out."""
+
+    where: str
+    reason: str
+
+
+class ImportedData(Record):
+    """What was imported."""
+
+    source: str
+    clips: int
+    """Those held out included."""
+    eval_clips: int | None
+    """None where the source does not say which clips are held out."""
+    seconds: float
+    speakers: int
+    bytes: int
+    """Size of the WAV files written."""
+    sample_rate_hz: int
+    forms: dict[str, int]
+    """Clips of each form that the source has."""
+    clipped: int
+    """Clips with samples outside of -1..1, which were cut to it."""
+    peak: float
+    """Largest magnitude before that."""
+    skipped: tuple[Skipped, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Clip:
+    """A clip that can be imported, as far as its header shows; small, for there may be a million."""
+
+    where: str
+    id: str
+    path: str
+    raw_text: str
+    text: str
+    speaker: str
+    form: str
+    held_out: bool
+
+
+Job = tuple[str, int, list[tuple[str, str]]]
+
+
+def import_data(
+    source: Path,
+    out: Path,
+    *,
+    metadata: Path | None = None,
+    eval_metadata: Path | None = None,
+    sample_rate_hz: int = 22_050,
+    skip_unreadable: bool = False,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> ImportedData:
+    """Import a data set into a directory that is empty or does not exist; whole or not at all.
+
+    Args:
+        source: directory of the data set; sound files outside of it are refused.
+        out: the directory that will hold ``metadata.csv``, ``metadata_eval.csv`` where the source holds clips out,
+            ``speakers.csv``, ``wavs/`` and ``import.json``.
+        metadata: the source's listing; by default what :func:`find_listings` finds.
+        eval_metadata: the source's listing of held-out clips.
+        sample_rate_hz: the rate wanted.
+        skip_unreadable: leave out what cannot be used, and list it in the result.
+        workers: processes; by default the allowed cores.
+        progress: whom to tell.
+
+    Raises:
+        UsageError: ``out`` holds something or cannot be made, or the rate is out of range.
+        InvalidInputError: the source is not a data set, clips cannot be used, or the disk is full.
+    """
+    if not MIN_RATE_HZ <= sample_rate_hz <= MAX_RATE_HZ:
+        raise UsageError(f"--rate: {MIN_RATE_HZ} to {MAX_RATE_HZ} Hz are possible, got {sample_rate_hz}")
+    if not source.is_dir():
+        what = "is a file" if source.exists() else "there is no such directory"
+        raise InvalidInputError(f"{source}: {what}; name the directory of a data set")
+    out = out.resolve()
+    _check_free(out)
+    progress = progress or Silent()
+    unusable = _Unusable()
+    clips, seconds = _clips(source, find_listings(source, metadata, eval_metadata), unusable, progress)
+    unusable.check(source, skip_unreadable, len(clips))
+    needed_bytes = round(2 * seconds * sample_rate_hz) + len(clips) * (4096 // 2)
+    require_space(out, needed_bytes)
+    try:
+        with draft(out) as made:
+            record = _fill(made, source, clips, sample_rate_hz, workers, skip_unreadable, unusable, progress)
+            if not made.publish():
+                raise UsageError(f"{out} was made by another process meanwhile; name another directory")
+    except OSError as error:
+        raise not_written(error, out, needed_bytes) from error
+    return record
+
+
+class _Unusable(Problems):
+    """Problems, of which all are kept for the list of what was skipped."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.all: list[Skipped] = []
+
+    def add(self, kind: str, where: str, what: str) -> None:
+        super().add(kind, where, what)
+        self.all.append(Skipped(where=where, reason=what))
+
+    def check(self, source: Path, skip: bool, usable: int) -> None:
+        """Raise unless the problems may be skipped and something is left."""
+        if self and not (skip and usable):
+            remedy = "No clip is left" if skip else "Mend them, or leave them out with --skip-unreadable"
+            raise self.error(str(source), usable + len(self), remedy)
+        if not usable:
+            raise InvalidInputError(f"{source}: its listing names no clip; name another with --metadata")
+
+
+def _clips(
+    source: Path, listings: tuple[Path, Path | None], unusable: _Unusable, progress: Progress
+) -> tuple[list[_Clip], float]:
+    """Return the clips that can be used and how long they last in seconds; what is wrong with the others is noted."""
+    folder = SoundFolder(source)
+    first_of: dict[str, int] = {}
+    clips: list[_Clip] = []
+    seconds = 0.0
+    for listing in listings:
+        if listing is None:
+            continue
+        for entry in read_listing(listing, unusable):
+            if (reason := _text_problem(entry)) is not None:
+                unusable.add("without text", entry.where, reason)
+                continue
+            found = folder.find(entry.audio, listing.parent)
+            if isinstance(found, str):
+                unusable.add("without a WAV file", entry.where, found)
+                continue
+            clip_id, path = found
+            if (reason := why_not_an_id(clip_id)) is not None:
+                unusable.add("with a bad id", entry.where, reason)
+                continue
+            if clip_id in first_of:
+                first = clips[first_of[clip_id]].where
+                unusable.add("listed twice", entry.where, f"the clip {clip_id!r} is listed at {first} too")
+                continue
+            try:
+                header = read_wav_header(path)
+                reason = _header_problem(header)
+            except WavError as error:
+                reason = error.reason
+            if reason is not None:
+                unusable.add("unreadable", _relative(path, source), reason)
+                continue
+            first_of[clip_id] = len(clips)
+            speaker, form = intern(entry.speaker or ONE_SPEAKER), intern(header.form)
+            held_out = listing is listings[1]
+            clips.append(_Clip(entry.where, clip_id, path, entry.raw_text, entry.text, speaker, form, held_out))
+            seconds += header.frames / header.sample_rate_hz
+            if len(clips) % 1000 == 0:
+                progress.update("headers read", len(clips), 0)
+    return clips, seconds
+
+
+def _relative(path: str, source: Path) -> str:
+    return os.path.relpath(path, os.path.abspath(source))
+
+
+def _text_problem(entry: Entry) -> str | None:
+    if not entry.text:
+        return "the text is empty"
+    return None if encoded_length(entry.text) else f"no character of {entry.text[:40]!r} is among {SYMBOLS!r}"
+
+
+def _header_problem(header: WavHeader) -> str | None:
+    if not MIN_RATE_HZ <= header.sample_rate_hz <= MAX_RATE_HZ:
+        return f"says {header.sample_rate_hz} Hz, which no speech has"
+    if header.frames < MIN_CLIP_S * header.sample_rate_hz:
+        return f"lasts {header.frames} samples, and {MIN_CLIP_S:g} s is the least"
+    return None
+
+
+def _fill(
+    made: Draft,
+    source: Path,
+    clips: Sequence[_Clip],
+    sample_rate_hz: int,
+    workers: int | None,
+    skip_unreadable: bool,
+    unusable: _Unusable,
+    progress: Progress,
+) -> ImportedData:
+    wavs = made.directory / "wavs"
+    wavs.mkdir()
+    if workers is None:
+        workers = allowed_workers() if len(clips) > 2 * _CLIPS_A_JOB else 1
+    jobs: Iterator[Job] = (
+        (str(wavs), sample_rate_hz, [(clip.path, clip.id) for clip in part]) for part in _parts(clips, _CLIPS_A_JOB)
+    )
+    good: list[_Clip] = []
+    samples = clipped = done = 0
+    peak = 0.0
+    progress.update("clips imported", 0, len(clips))
+    with closing(in_processes(_convert, jobs, workers)) as results:
+        for converted in results:
+            for clip, result in zip(clips[done : done + len(converted)], converted, strict=True):
+                if isinstance(result, str):
+                    unusable.add("unreadable", _relative(clip.path, source), result)
+                    continue
+                good.append(clip)
+                samples += result[0]
+                clipped += result[1] > 1
+                peak = max(peak, result[1])
+            done += len(converted)
+            progress.update("clips imported", done, len(clips))
+    unusable.check(source, skip_unreadable, len(good))
+    train = [clip for clip in good if not clip.held_out]
+    held_out = [clip for clip in good if clip.held_out]
+    if not train:
+        raise InvalidInputError(f"{source}: all {len(held_out)} usable clips are held out; none is left to train on")
+    write_lines(made.directory / METADATA, _metadata(train))
+    if held_out:
+        write_lines(made.directory / EVAL_METADATA, _metadata(held_out))
+    write_lines(made.directory / SPEAKERS, (f"{clip.id}|{clip.speaker}\n" for clip in good))
+    record = ImportedData(
+        source=str(source),
+        clips=len(good),
+        eval_clips=len(held_out) or None,
+        seconds=round(samples / sample_rate_hz, 3),
+        speakers=len({clip.speaker for clip in good}),
+        bytes=samples * 2 + len(good) * wav_bytes(0),
+        sample_rate_hz=sample_rate_hz,
+        forms=dict(Counter(clip.form for clip in good).most_common()),
+        clipped=clipped,
+        peak=round(peak, 6),
+        skipped=tuple(unusable.all),
+    )
+    write_lines(made.directory / IMPORT, [record.model_dump_json(indent=2), "\n"])
+    return record
+
+
+def _convert(job: Job) -> list[tuple[int, float] | str]:
+    """Convert some clips; of each return its samples and peak, or why it cannot be read. Runs in its own process."""
+    wavs, sample_rate_hz, clips = job
+    converted: list[tuple[int, float] | str] = []
+    for path, clip_id in clips:
+        try:
+            samples, rate_hz = read_wav(path)
+        except WavError as error:
+            converted.append(error.reason)
+            continue
+        samples = resample(samples, rate_hz, sample_rate_hz)
+        target = os.path.join(wavs, f"{clip_id}.wav")
+        write_wav(target, samples, sample_rate_hz)
+        sync(Path(target))
+        converted.append((len(samples), float(np.max(np.abs(samples)))))
+    return converted
+
+
+def _metadata(clips: Iterable[_Clip]) -> Iterator[str]:
+    return (f"{clip.id}|{clip.raw_text}|{clip.text}\n" for clip in clips)
+
+
+def _parts(clips: Sequence[_Clip], size: int) -> Iterator[list[_Clip]]:
+    remaining = iter(clips)
+    while part := list(islice(remaining, size)):
+        yield part
+
+
+def _check_free(out: Path) -> None:
+    """Raise unless a directory is empty or does not exist."""
+    if not os.path.lexists(out):
+        return
+    if not out.is_dir():
+        raise UsageError(f"{out} is a file; name a directory that is empty or does not exist")
+    taken = next(out.iterdir(), None)
+    if taken is not None:
+        raise UsageError(f"{out} holds {taken.name!r} already; name a directory that is empty or does not exist")
+    check_not_a_mount(out)

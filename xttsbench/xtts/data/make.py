@@ -1,0 +1,221 @@
+"""Data sets of formant-synthesised speech: seeded, written whole or not at all, made once.
+
+``made.json`` beside the clips says what a set was made from, so that the same call finds it and another one is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+from pydantic import ValidationError
+
+from xttsbench.errors import InvalidInputError, UsageError
+from xttsbench.records.base import Record
+from xttsbench.xtts.audio import synthesis
+from xttsbench.xtts.audio.wav import wav_bytes, write_wav
+from xttsbench.xtts.data import directories
+from xttsbench.xtts.data.drafts import Draft, check_not_a_mount, draft, not_written, require_space, sync, write_lines
+from xttsbench.xtts.data.metadata import METADATA, SPEAKERS
+from xttsbench.xtts.data.pool import allowed_workers, in_processes
+from xttsbench.xtts.data.progress import Progress, Silent
+from xttsbench.xtts.data.speech_data import MADE
+
+MAX_CLIPS: Final = 1_000_000
+MIN_S: Final = 0.3
+MAX_S: Final = 60.0
+"""Bounds of what may be asked for."""
+
+_CLIPS_A_JOB: Final = 8
+_METADATA_BYTES_A_CLIP: Final = 300
+_BLOCK_BYTES: Final = 4096
+"""What a file takes at least on most file systems."""
+
+
+class MadeData(Record):
+    """A made set: what it was made from, and what it holds."""
+
+    maker_version: int
+    clips: int
+    seed: int
+    min_s: float
+    max_s: float
+    sample_rate_hz: int
+    seconds: float
+    """Duration of all clips."""
+    speakers: int
+    bytes: int
+    """Size of the WAV files."""
+
+    def wanted(self) -> tuple[int, int, int, float, float]:
+        """What determines every byte of the set."""
+        return self.maker_version, self.clips, self.seed, self.min_s, self.max_s
+
+
+Job = tuple[Path, range, int, float, float]
+
+
+def ensure_default_data(progress: Progress | None = None) -> Path:
+    """Return the directory of the set that every command without ``--data`` uses, made now if it was not there.
+
+    Raises:
+        XttsbenchError: as :func:`make_data`.
+    """
+    directory = directories.default_data()
+    make_data(
+        directory,
+        directories.DEFAULT_CLIPS,
+        directories.DEFAULT_SEED,
+        directories.DEFAULT_MIN_S,
+        directories.DEFAULT_MAX_S,
+        progress=progress,
+    )
+    return directory
+
+
+def make_data(
+    directory: Path,
+    count: int,
+    seed: int,
+    min_s: float,
+    max_s: float,
+    *,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> MadeData:
+    """Make a set unless it is there: ``metadata.csv``, ``speakers.csv``, ``wavs/`` and ``made.json``.
+
+    The same arguments give the same bytes, whatever the number of workers. Two processes may make the same set at the
+    same time; one of them gives it its name, and both succeed.
+
+    Args:
+        directory: where the set will be; empty, missing, or the same set.
+        count: number of clips.
+        seed: seed of the set.
+        min_s: shortest clip in seconds.
+        max_s: longest clip in seconds.
+        workers: processes; by default the allowed cores, and one where the work is small.
+        progress: whom to tell.
+
+    Raises:
+        UsageError: a value is out of range, or the directory holds something else or cannot be made.
+        InvalidInputError: the disk is full, or the set that is there was damaged.
+    """
+    if not (1 <= count <= MAX_CLIPS and 0 <= seed < 2**63 and MIN_S <= min_s <= max_s <= MAX_S):
+        raise UsageError(
+            f"1 <= utterances <= {MAX_CLIPS}, 0 <= seed < 2**63 and {MIN_S} <= min-s <= max-s <= {MAX_S:g} must hold; "
+            f"got {count}, {seed}, {min_s:g} and {max_s:g}"
+        )
+    directory = directory.resolve()
+    wanted = (directories.MAKER_VERSION, count, seed, float(min_s), float(max_s))
+    if found := _existing(directory, wanted):
+        return found
+    seconds = count * (min_s + max_s) / 2
+    needed_bytes = round(2 * seconds * synthesis.SAMPLE_RATE_HZ) + count * (_BLOCK_BYTES // 2 + _METADATA_BYTES_A_CLIP)
+    require_space(directory, needed_bytes)
+    if workers is None:
+        workers = allowed_workers() if count > 2 * _CLIPS_A_JOB else 1
+    try:
+        with draft(directory) as made:
+            record = _fill(made, wanted, workers, progress or Silent())
+            if made.publish():
+                return record
+    except OSError as error:
+        raise not_written(error, directory, needed_bytes) from error
+    # Another process was faster; what it made has our bytes, or is something else and refused.
+    if found := _existing(directory, wanted):
+        return found
+    raise InvalidInputError(f"{directory} was made and removed by another process meanwhile; run again")
+
+
+def _fill(made: Draft, wanted: tuple[int, int, int, float, float], workers: int, progress: Progress) -> MadeData:
+    version, count, seed, min_s, max_s = wanted
+    wavs = made.directory / "wavs"
+    wavs.mkdir()
+    jobs: Iterator[Job] = (
+        (wavs, range(start, min(start + _CLIPS_A_JOB, count)), seed, min_s, max_s)
+        for start in range(0, count, _CLIPS_A_JOB)
+    )
+    metadata, speakers, samples, size_bytes = [], [], 0, 0
+    progress.update("clips made", 0, count)
+    with closing(in_processes(_make_clips, jobs, min(workers, -(-count // _CLIPS_A_JOB)))) as results:
+        for clips in results:
+            for clip_id, text, clip_samples in clips:
+                metadata.append(f"{clip_id}|{text}|{text}\n")
+                speakers.append(f"{clip_id}|{clip_id.partition('-')[0]}\n")
+                samples += clip_samples
+                size_bytes += wav_bytes(clip_samples)
+            progress.update("clips made", len(metadata), count)
+    write_lines(made.directory / METADATA, metadata)
+    write_lines(made.directory / SPEAKERS, speakers)
+    rate = synthesis.SAMPLE_RATE_HZ
+    record = MadeData(
+        maker_version=version,
+        clips=count,
+        seed=seed,
+        min_s=min_s,
+        max_s=max_s,
+        sample_rate_hz=rate,
+        seconds=round(samples / rate, 3),
+        speakers=min(count, len(synthesis.SPEAKERS)),
+        bytes=size_bytes,
+    )
+    write_lines(made.directory / MADE, [record.model_dump_json(indent=2), "\n"])
+    return record
+
+
+def _make_clips(job: Job) -> list[tuple[str, str, int]]:
+    """Write some clips, and return the id, text and samples of each; runs in a process of its own."""
+    wavs, indices, seed, min_s, max_s = job
+    made = []
+    for index in indices:
+        clip = synthesis.utterance(index, seed, min_s, max_s)
+        path = wavs / f"{clip.id}.wav"
+        write_wav(path, clip.samples, synthesis.SAMPLE_RATE_HZ)
+        sync(path)
+        made.append((clip.id, clip.text, len(clip.samples)))
+    return made
+
+
+def _existing(directory: Path, wanted: tuple[int, int, int, float, float]) -> MadeData | None:
+    """Return the record of a set that is there, or None where there is nothing yet."""
+    if not os.path.lexists(directory):
+        return None
+    if not directory.is_dir():
+        raise UsageError(f"{directory} is a file; name a directory that is empty or does not exist")
+    taken = next(directory.iterdir(), None)
+    if taken is None:
+        check_not_a_mount(directory)
+        return None
+    try:
+        record = MadeData.model_validate(json.loads((directory / MADE).read_text(encoding="utf-8")))
+    except (OSError, ValueError, ValidationError) as error:
+        raise UsageError(
+            f"{directory} holds {taken.name!r} and is not a set that 'xttsbench data make' made; "
+            "name a directory that is empty or does not exist"
+        ) from error
+    if record.wanted() != wanted:
+        raise UsageError(
+            f"{directory} holds another set: version {record.maker_version}, --utterances {record.clips} "
+            f"--seed {record.seed} --min-s {record.min_s:g} --max-s {record.max_s:g}; name another directory"
+        )
+    _check_whole(directory, record)
+    return record
+
+
+def _check_whole(directory: Path, record: MadeData) -> None:
+    """Raise where clips of a made set were lost or cut since; sizes are compared, not bytes."""
+    try:
+        sizes = [entry.stat().st_size for entry in os.scandir(directory / "wavs") if entry.name.endswith(".wav")]
+        files = all((directory / name).stat().st_size for name in (METADATA, SPEAKERS))
+    except OSError:
+        sizes, files = [], False
+    if not files or (len(sizes), sum(sizes)) != (record.clips, record.bytes):
+        raise InvalidInputError(
+            f"{directory}: the set was changed since it was made: {len(sizes)} WAV files of {sum(sizes)} bytes where "
+            f"{record.clips} of {record.bytes} were; delete the directory and run again"
+        )

@@ -1,0 +1,202 @@
+"""Metadata of a data set in LJSpeech's form: ``id|text|normalised text``, one clip a line.
+
+A pipe always separates, for LJSpeech has no quoting: the id is what stands before the first, and the text is the third
+field, or the second where the third is missing or blank. Further fields are ignored, and quotes are part of the text.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from xttsbench.errors import InvalidInputError
+from xttsbench.xtts.data.ids import key_maker, why_not_an_id
+from xttsbench.xtts.data.problems import Problems
+from xttsbench.xtts.data.strings import Strings, StringsBuilder
+from xttsbench.xtts.text import SYMBOLS, encoded_length
+
+METADATA: Final = "metadata.csv"
+EVAL_METADATA: Final = "metadata_eval.csv"
+SPEAKERS: Final = "speakers.csv"
+ONE_SPEAKER: Final = "speaker"
+"""Name of the speaker where a data set names none."""
+
+_BOM: Final = b"\xef\xbb\xbf"
+_UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
+
+
+@dataclass(frozen=True, eq=False)
+class Metadata:
+    """The columns of ``metadata.csv`` and, after it, ``metadata_eval.csv``."""
+
+    ids: Strings
+    texts: Strings
+    text_lengths: npt.NDArray[np.int32]
+    """``[n]`` ids of each text (:func:`xttsbench.xtts.text.encode`)."""
+    keys: npt.NDArray[np.uint64]
+    """``[n]`` seeded hash of each id (:func:`xttsbench.xtts.data.ids.key_maker`)."""
+    lines: npt.NDArray[np.int32]
+    """``[n]`` line of each clip in its file, from 1."""
+    held_out_from: int | None
+    """Number of the first clip of ``metadata_eval.csv``; None where there is no such file."""
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def where(self, row: int) -> str:
+        """Return the file and line of a clip."""
+        late = self.held_out_from is not None and row >= self.held_out_from
+        return f"{EVAL_METADATA if late else METADATA}:{self.lines[row]}"
+
+
+def lines_of(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield the number, from 1, and the text of each line that is not blank; a byte order mark is left out.
+
+    Raises:
+        InvalidInputError: the file cannot be read, or is not UTF-8 with ordinary line ends.
+    """
+    try:
+        with path.open("rb") as file:
+            for number, raw in enumerate(file, start=1):
+                line = raw.rstrip(b"\r\n")
+                if number == 1:
+                    if line.startswith(_UTF_16):
+                        raise InvalidInputError(f"{path}: is UTF-16; {_converted(path, 'UTF-16')}")
+                    line = line.removeprefix(_BOM)
+                if b"\r" in line:
+                    raise InvalidInputError(
+                        f"{path}:{number}: a carriage return without a line feed ends lines or is part of one; "
+                        f"replace it, e.g. with: tr '\\r' '\\n' < {path.name} > converted.csv"
+                    )
+                try:
+                    text = line.decode("utf-8")
+                except UnicodeDecodeError as error:
+                    byte = f"byte {error.start + 1} of the line, 0x{line[error.start]:02x}, is not UTF-8"
+                    remedy = _converted(path, "ISO-8859-1")
+                    raise InvalidInputError(f"{path}:{number}: {byte}; {remedy}") from error
+                if text and not text.isspace():
+                    yield number, text
+    except OSError as error:
+        raise InvalidInputError(f"{path}: cannot be read ({error.strerror or error}); make it readable") from error
+
+
+def read_metadata(directory: Path, seed: int, problems: Problems) -> Metadata:
+    """Read ``metadata.csv`` and, where it is there, ``metadata_eval.csv``.
+
+    Lines that name no usable clip (no pipe, a bad or repeated id, no text) are added to the problems; of an id that
+    comes twice both lines are named.
+
+    Raises:
+        InvalidInputError: a file is missing, or is not text in UTF-8.
+    """
+    ids, texts = StringsBuilder(), StringsBuilder()
+    lengths, keys, lines = array("i"), array("Q"), array("i")
+    held_out_from = None
+    key = key_maker(seed)
+    names = [METADATA, *([EVAL_METADATA] if (directory / EVAL_METADATA).exists() else [])]
+    for name in names:
+        if name == EVAL_METADATA:
+            held_out_from = len(lines)
+        for number, line in lines_of(directory / name):
+            fields = line.split("|", 3)
+            clip_id = fields[0].strip()
+            if len(fields) < 2:
+                problems.add("malformed", f"{name}:{number}", f"expected 'id|text|normalised text', got {line[:60]!r}")
+                continue
+            if reason := why_not_an_id(clip_id):
+                problems.add("with a bad id", f"{name}:{number}", reason)
+                continue
+            text = (fields[2].strip() if len(fields) > 2 else "") or fields[1].strip()
+            length = encoded_length(text)
+            if not length:
+                what = f"no character of {text[:40]!r} is among {SYMBOLS!r}" if text else "the text is empty"
+                problems.add("without text", f"{name}:{number}", what)
+                continue
+            encoded = clip_id.encode()
+            ids.append(encoded)
+            texts.append(text.encode())
+            lengths.append(length)
+            keys.append(key(encoded))
+            lines.append(number)
+    metadata = Metadata(
+        ids.build(),
+        texts.build(),
+        np.frombuffer(lengths, np.int32),
+        np.frombuffer(keys, np.uint64),
+        np.frombuffer(lines, np.int32),
+        held_out_from,
+    )
+    for row, first in _repeated(metadata):
+        problems.add(
+            "with an id that comes twice",
+            metadata.where(row),
+            f"the id {metadata.ids[row]!r} is that of {metadata.where(first)} too",
+        )
+    return metadata
+
+
+def read_speakers(
+    directory: Path, metadata: Metadata, seed: int, problems: Problems
+) -> tuple[npt.NDArray[np.int32], tuple[str, ...]]:
+    """Return the speaker of each clip, ``[n]``, and the speakers' names, sorted.
+
+    ``speakers.csv`` (``id|speaker``) is optional, and may name clips that are not in the metadata; names are those of
+    the whole file, so that a speaker keeps its number whichever clips are read.
+
+    Raises:
+        InvalidInputError: the file is not text in UTF-8, or two lines contradict each other.
+    """
+    path = directory / SPEAKERS
+    if not path.exists():
+        return np.zeros(len(metadata), np.int32), (ONE_SPEAKER,)
+    key = key_maker(seed)
+    keys, numbers, lines = array("Q"), array("i"), array("i")
+    found: dict[str, int] = {}
+    for line_number, line in lines_of(path):
+        clip_id, _, speaker = (field.strip() for field in line.partition("|"))
+        if not clip_id or not speaker:
+            raise InvalidInputError(f"{path}:{line_number}: expected 'id|speaker', got {line[:60]!r}")
+        keys.append(key(clip_id.encode()))
+        numbers.append(found.setdefault(speaker, len(found)))
+        lines.append(line_number)
+    names = sorted(found)
+    rank = np.empty(len(names), np.int32)
+    rank[[found[name] for name in names]] = np.arange(len(names), dtype=np.int32)
+    order = np.argsort(np.frombuffer(keys, np.uint64), kind="stable")
+    known = np.frombuffer(keys, np.uint64)[order]
+    speakers = rank[np.frombuffer(numbers, np.int32)[order]]
+    clash = np.flatnonzero((known[1:] == known[:-1]) & (speakers[1:] != speakers[:-1]))
+    if clash.size:
+        first, second = (lines[order[clash[0] + i]] for i in (0, 1))
+        raise InvalidInputError(f"{path}:{second}: the clip has another speaker on line {first}; keep one of the two")
+    if not len(known):
+        raise InvalidInputError(f"{path}: names no speaker; write 'id|speaker' lines or remove the file")
+    at = np.minimum(np.searchsorted(known, metadata.keys), len(known) - 1)
+    missing = known[at] != metadata.keys
+    for row in np.flatnonzero(missing).tolist():
+        problems.add("without a speaker", metadata.where(row), f"{SPEAKERS} does not name {metadata.ids[row]!r}")
+    return np.where(missing, 0, speakers[at]).astype(np.int32), tuple(names)
+
+
+def _repeated(metadata: Metadata) -> Iterator[tuple[int, int]]:
+    """Yield the clips whose id came before, with the first that has it, in the order of the file."""
+    order = np.argsort(metadata.keys, kind="stable")
+    keys = metadata.keys[order]
+    first_of: dict[int, int] = {}
+    for position in np.flatnonzero(keys[1:] == keys[:-1]).tolist():
+        first, row = int(order[position]), int(order[position + 1])
+        if metadata.ids[first] == metadata.ids[row]:  # and not merely of the same hash
+            first_of[row] = first_of.get(first, first)
+    yield from sorted(first_of.items())
+
+
+def _converted(path: Path, encoding: str) -> str:
+    return (
+        f"convert it from the encoding that it has, e.g. with: iconv -f {encoding} -t UTF-8 {path.name} > converted.csv"
+    )

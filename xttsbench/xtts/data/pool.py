@@ -1,0 +1,100 @@
+"""Work on many clips in several processes: results in order, and no process that outlives its parent.
+
+The processes are spawned, not forked, for the parent may hold threads of TensorFlow's.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Final, TypeVar
+
+from xttsbench.errors import XttsbenchError
+
+Job = TypeVar("Job")
+Result = TypeVar("Result")
+
+_MOST_WORKERS: Final = 16
+_AHEAD: Final = 4
+"""Jobs submitted ahead for each worker."""
+
+
+def allowed_workers() -> int:
+    """Return how many processes to use where the user does not say: the cores that we may run on, 16 at most."""
+    return min(len(os.sched_getaffinity(0)), _MOST_WORKERS)
+
+
+def in_processes(function: Callable[[Job], Result], jobs: Iterable[Job], workers: int) -> Generator[Result, None, None]:
+    """Yield ``function(job)`` for each job, in order; in this process where ``workers`` is 1.
+
+    Jobs and results are pickled. Close the iterator (``contextlib.closing``) where it may be left early: that ends the
+    processes.
+
+    Args:
+        function: a function of a module, that imports no TensorFlow.
+        jobs: taken a few at a time.
+        workers: number of processes.
+
+    Raises:
+        XttsbenchError: a process died.
+    """
+    if workers <= 1:
+        yield from map(function, jobs)
+        return
+    context = multiprocessing.get_context("spawn")
+    executor = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker)
+    running: deque[Future[Result]] = deque()
+    try:
+        for job in jobs:
+            with _starting():
+                running.append(executor.submit(function, job))
+            if len(running) >= _AHEAD * workers:
+                yield running.popleft().result()
+        while running:
+            yield running.popleft().result()
+    except BrokenProcessPool as error:
+        raise XttsbenchError(
+            f"one of {workers} processes that work on the clips died, for want of memory perhaps; "
+            "take fewer with --workers"
+        ) from error
+    finally:
+        executor.shutdown(cancel_futures=True)
+
+
+def _start_worker() -> None:
+    """End when the parent dies, however it does, for nothing else would tell us."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+
+        def follow() -> None:
+            parent.join()
+            os._exit(1)
+
+        threading.Thread(target=follow, daemon=True).start()
+
+
+@contextmanager
+def _starting() -> Iterator[None]:
+    """Let a process be spawned that knows neither our ``__main__`` nor Ctrl-C.
+
+    A spawned process imports the parent's ``__main__`` again, which for a user's script without the usual guard means
+    to run it again; our functions need nothing of it. A mask of signals is inherited, so that Ctrl-C, which a terminal
+    sends to all, is left to the parent, which ends the others.
+    """
+    main = sys.modules["__main__"]
+    masked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
+        signal.pthread_sigmask(signal.SIG_SETMASK, masked)

@@ -1,0 +1,381 @@
+"""Makes the feature cache of a data set: what is missing or stale, in several processes, and keeps the rest.
+
+One process at a time makes a cache. Every file appears whole or not at all, and the manifest, without which nothing
+counts, is written last. What is known of finished clips is noted every few seconds, so that a run broken off goes on
+where it was.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from xttsbench.errors import InvalidInputError, UsageError
+from xttsbench.xtts.audio.features import FeatureSettings, log_mel
+from xttsbench.xtts.audio.wav import read_canonical_wav
+from xttsbench.xtts.data.cache_index import (
+    EMPTY,
+    ENTRY,
+    INDEX,
+    MANIFEST,
+    UNFINISHED,
+    Index,
+    index_of,
+    merged,
+    packed_in_order,
+    read_index,
+    write_index,
+    write_manifest,
+)
+from xttsbench.xtts.data.cache_lock import locked
+from xttsbench.xtts.data.drafts import free_bytes, megabytes, sync
+from xttsbench.xtts.data.feature_cache import NPY, FeatureCache, Survey, cache_path, opened, read_cache, wav_hash
+from xttsbench.xtts.data.ids import why_not_an_id
+from xttsbench.xtts.data.npy_cache import DRAFT_PREFIX, CacheFileError, Floats, npy_frames, read_npy, write_npy
+from xttsbench.xtts.data.packed import PACKED, write_packed
+from xttsbench.xtts.data.pool import allowed_workers, in_processes
+from xttsbench.xtts.data.progress import Progress, Silent
+from xttsbench.xtts.data.speech_data import SpeechData
+
+PARTS: Final = "parts"
+"""Directory of the notes on clips that are made and not yet in the index."""
+
+_NOTE_EVERY_S: Final = 5.0
+_WORTH_PROCESSES_S: Final = 1200.0
+"""Sound, in seconds, whose features are made by the time that a new process has started."""
+_CLIPS_A_JOB: Final = 64
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+Job = tuple[Sequence[tuple[str, Path]], Path, FeatureSettings]
+
+
+@dataclass(frozen=True, eq=False)
+class Made:
+    """A cache that was made or found, and how much of it was made now."""
+
+    cache: FeatureCache
+    made: int
+    """Clips whose features were made."""
+    kept: int
+    """Clips whose features were there."""
+
+
+def precompute(
+    data: SpeechData,
+    features: FeatureSettings,
+    root: Path | None = None,
+    *,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> FeatureCache:
+    """Make what the cache of a data set lacks, and return it; :func:`make_cache` says more."""
+    return make_cache(data, features, root, workers=workers, progress=progress).cache
+
+
+def make_cache(
+    data: SpeechData,
+    features: FeatureSettings,
+    root: Path | None = None,
+    *,
+    workers: int | None = None,
+    progress: Progress | None = None,
+    again: Collection[int] = (),
+) -> Made:
+    """Make the features of clips that are missing, damaged, or of a WAV file that changed since, and keep the rest.
+
+    The cache keeps clips of the same directory that ``data`` leaves out, such as those of another split, as long as
+    their WAV files are there. The features do not depend on the number of processes.
+
+    Args:
+        data: the clips.
+        features: what determines their features.
+        root: where all caches are; by default :func:`xttsbench.xtts.data.directories.cache_directory`.
+        workers: processes; by default the allowed cores, and this process alone where the work is small.
+        progress: whom to tell.
+        again: clips to make again although they look right.
+
+    Raises:
+        InvalidInputError: a WAV file cannot be used or is too short, or the disk is full.
+        UsageError: the cache's directory cannot be written or locked.
+        XttsbenchError: a process died.
+    """
+    _check_clips(data, features)
+    progress = progress or Silent()
+    directory = cache_path(data, features, root)
+    found, touched = (None, False) if again else _complete(data, features, directory)
+    if found and not touched:
+        return Made(found, 0, len(data))
+    try:
+        with locked(directory, progress):
+            return _Maker(data, features, directory, progress).make(workers, again)
+    except OSError as error:
+        if found:
+            return Made(found, 0, len(data))  # only the times of change in it are old, and it cannot be written
+        raise _not_written(error, directory) from error
+
+
+def fewest_samples(features: FeatureSettings) -> int:
+    """Return the length of the shortest clip that has features: a frame, and what is reflected at its ends."""
+    return max((features.n_fft - features.hop_samples) // 2 + 1, features.hop_samples)
+
+
+class _Maker:
+    """Makes one cache, whose lock is held."""
+
+    def __init__(self, data: SpeechData, features: FeatureSettings, directory: Path, progress: Progress) -> None:
+        self.data, self.features, self.directory, self.progress = data, features, directory, progress
+
+    def make(self, workers: int | None, again: Collection[int]) -> Made:
+        (self.directory / NPY).mkdir(exist_ok=True)
+        _remove_drafts(self.directory)
+        known = merged([_read_or_empty(path, self.features) for path in (self.directory / INDEX, *self._parts())])
+        survey = Survey(self.data, self.features, self.directory, known)
+        clips = np.array(sorted({fault.clip for fault in survey.faults(headers=None)} | set(again)), np.int64)
+        if survey.touched:
+            known.entries["wav_mtime_ns"][survey.rows[survey.touched]] = survey.wav_mtimes_ns[survey.touched]
+        gone = self._gone(known, survey.rows)
+        known = known if not gone.any() else known.take(np.flatnonzero(~gone))
+        places = known.rows_of(self.data)[clips]
+        places = places[places >= 0]
+        complete = not gone.any() and not places.size and _is_complete(self.directory, self.features)
+        if not (clips.size or survey.touched) and complete:  # another process made it while we waited
+            return Made(opened(self.data, self.features, self.directory, known, survey.rows), 0, len(self.data))
+        if clips.size or not complete:
+            self._require_room(clips, known)
+        if gone.any() or places.size:
+            # Forget a clip before its file is replaced: broken off after that, the old entry would vouch for the new
+            # file. Without it this process, or the next, makes the clip again. It keeps its place in the packed file.
+            known.entries["wav_bytes"][places] = UNFINISHED
+            (self.directory / MANIFEST).unlink(missing_ok=True)
+            write_index(self.directory / INDEX, known, self.features)
+            self._remove_parts()
+        known = merged([known, self._make_features(clips, workers)])
+        rows = known.rows_of(self.data)
+        self._check_lengths(known, rows)
+        if clips.size or not complete:
+            known = packed_in_order(known)
+            self._pack(known)
+        self._publish(known)
+        cache = opened(self.data, self.features, self.directory, known, rows)
+        return Made(cache, len(clips), len(self.data) - len(clips))
+
+    def _make_features(self, clips: npt.NDArray[np.int64], workers: int | None) -> Index:
+        """Write the ``.npy`` files of some clips, and return what is known of them now."""
+        seconds = self.data.samples[clips].sum() / self.data.sample_rate_hz
+        if workers is None:
+            workers = allowed_workers() if seconds > _WORTH_PROCESSES_S else 1
+        size = max(1, min(_CLIPS_A_JOB, -(-len(clips) // (4 * workers))))
+        jobs: Iterator[Job] = (
+            (
+                [(self.data.id(clip), self.data.wav(clip)) for clip in clips[start : start + size].tolist()],
+                self.directory / NPY,
+                self.features,
+            )
+            for start in range(0, len(clips), size)
+        )
+        made: list[Index] = []
+        unnoted, noted_s, done = 0, time.monotonic(), 0
+        if clips.size:
+            self.progress.update("features made", 0, len(clips))
+        try:
+            with closing(in_processes(_make_clips, jobs, min(workers, -(-len(clips) // size)))) as results:
+                for ids, entries in results:
+                    made.append(index_of(ids, entries))
+                    done += len(ids)
+                    self.progress.update("features made", done, len(clips))
+                    if time.monotonic() - noted_s >= _NOTE_EVERY_S:
+                        self._note(made[unnoted:])
+                        unnoted, noted_s = len(made), time.monotonic()
+        except BaseException:
+            with suppress(OSError):  # what stopped us may be that the disk is full
+                self._note(made[unnoted:])
+            raise
+        self._note(made[unnoted:])  # packing may fail, too
+        return merged(made)
+
+    def _check_lengths(self, known: Index, rows: npt.NDArray[np.int64]) -> None:
+        """Raise where a WAV file has changed since the data set was read: batches are planned by its length then."""
+        other = np.flatnonzero(known.entries["frames"][rows] != self.data.samples // self.features.hop_samples)
+        if other.size:
+            wav = self.data.wav(int(other[0]))
+            raise InvalidInputError(f"{wav} changed while the features were made; run again when nothing writes to it")
+
+    def _note(self, made: Sequence[Index]) -> None:
+        """Keep what is known of some clips for the next process, should this one not come to its end."""
+        if made:
+            (self.directory / PARTS).mkdir(exist_ok=True)
+            name = f"{time.time_ns():020d}-{secrets.token_hex(4)}.npz"
+            write_index(self.directory / PARTS / name, merged(made), self.features)
+
+    def _pack(self, index: Index) -> None:
+        """Write the packed file; there is no manifest from its renaming on."""
+        total = len(index)
+
+        def arrays() -> Iterator[Floats]:
+            self.progress.update("clips packed", 0, total)
+            for row in range(total):
+                yield read_npy(self.directory / NPY / f"{index.ids[row]}.npy", self.features.n_mels)
+                if row % 64 == 63 or row == total - 1:
+                    self.progress.update("clips packed", row + 1, total)
+
+        write_packed(
+            self.directory / PACKED,
+            arrays(),
+            int(index.entries["frames"].sum()),
+            self.features.n_mels,
+            before_renaming=lambda: (self.directory / MANIFEST).unlink(missing_ok=True),
+        )
+
+    def _publish(self, index: Index) -> None:
+        """Write index and manifest; then, and not before, the cache is good."""
+        sync(self.directory / NPY)
+        (self.directory / MANIFEST).unlink(missing_ok=True)
+        index_hash = write_index(self.directory / INDEX, index, self.features)
+        sync(self.directory)
+        write_manifest(self.directory, index, self.features, index_hash)
+        sync(self.directory)
+        self._remove_parts()
+
+    def _gone(self, known: Index, ours: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Return which clips have left the data set, or are not ours and damaged, ``[n]``; delete their files."""
+        gone, others = np.zeros(len(known), np.bool_), np.ones(len(known), np.bool_)
+        others[ours[ours >= 0]] = False
+        wavs = self.data.directory / "wavs"
+        for row in np.flatnonzero(others).tolist():
+            clip_id = known.ids[row]
+            if why_not_an_id(clip_id):
+                gone[row] = True
+                continue
+            path = self.directory / NPY / f"{clip_id}.npy"
+            try:
+                whole = npy_frames(path, self.features.n_mels) == known.entries["frames"][row]
+                whole = whole and known.entries["wav_bytes"][row] != UNFINISHED
+            except CacheFileError:
+                whole = False
+            if not whole or not (wavs / f"{clip_id}.wav").is_file():
+                gone[row] = True
+                path.unlink(missing_ok=True)
+        return gone
+
+    def _require_room(self, clips: npt.NDArray[np.int64], known: Index) -> None:
+        frames = int((self.data.samples[clips] // self.features.hop_samples).sum())
+        # The new files, and a new packed file beside the old one.
+        needed_bytes = 4 * self.features.n_mels * (2 * frames + int(known.entries["frames"].sum()))
+        if needed_bytes > (free := free_bytes(self.directory)):
+            raise InvalidInputError(
+                f"{self.directory}: the disk is too full for the feature cache: about {megabytes(needed_bytes)} are "
+                f"needed, {megabytes(free)} are free; {_ELSEWHERE}"
+            )
+
+    def _parts(self) -> list[Path]:
+        return sorted((self.directory / PARTS).glob("*.npz"))
+
+    def _remove_parts(self) -> None:
+        shutil.rmtree(self.directory / PARTS, ignore_errors=True)
+
+
+_ELSEWHERE: Final = "make room, or name another place (--out ROOT, or XTTSBENCH_CACHE), and run again"
+
+
+def _make_clips(job: Job) -> tuple[list[bytes], npt.NDArray[np.void]]:
+    """Write the features of some clips, and return their ids and entries; runs in a process of its own."""
+    clips, npy, features = job
+    entries = np.zeros(len(clips), ENTRY)
+    for entry, (clip_id, wav) in zip(entries, clips, strict=True):
+        before = _identity(wav)
+        mel = log_mel(read_canonical_wav(wav, features.sample_rate_hz), features)
+        digest = wav_hash(wav)
+        if before is None or _identity(wav) != before:
+            raise InvalidInputError(f"{wav} changed while its features were made; run again when nothing writes to it")
+        write_npy(npy / f"{clip_id}.npy", mel)
+        entry["wav_bytes"], entry["wav_mtime_ns"] = before
+        entry["wav_hash"] = np.frombuffer(digest, np.uint8)
+        entry["frames"] = len(mel)
+    return [clip_id.encode() for clip_id, _ in clips], entries
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None  # whoever reads the file says what is wrong with it
+    return found.st_size, found.st_mtime_ns
+
+
+def _complete(data: SpeechData, features: FeatureSettings, directory: Path) -> tuple[FeatureCache | None, bool]:
+    """Return the cache if nothing is to be made, and whether times of change in it are old.
+
+    Needs no lock and writes nothing, so that a read-only cache will do.
+    """
+    try:
+        index = read_cache(directory, features)
+    except CacheFileError:
+        return None, False
+    survey = Survey(data, features, directory, index)
+    if next(survey.faults(headers=None), None):
+        return None, False
+    return opened(data, features, directory, index, survey.rows), bool(survey.touched)
+
+
+def _is_complete(directory: Path, features: FeatureSettings) -> bool:
+    try:
+        read_cache(directory, features)
+    except CacheFileError:
+        return False
+    return True
+
+
+def _read_or_empty(path: Path, features: FeatureSettings) -> Index:
+    try:
+        return read_index(path, features)
+    except CacheFileError:
+        return EMPTY  # nothing is known then, and everything made again
+
+
+def _check_clips(data: SpeechData, features: FeatureSettings) -> None:
+    if data.sample_rate_hz != features.sample_rate_hz:
+        raise InvalidInputError(
+            f"{data.directory}: its clips were read at {data.sample_rate_hz} Hz, and the features are of "
+            f"{features.sample_rate_hz} Hz; read the data set at the recipe's rate"
+        )
+    fewest = fewest_samples(features)
+    short = np.flatnonzero(data.samples < fewest)
+    if short.size:
+        clip = int(short[0])
+        raise InvalidInputError(
+            f"{data.directory}: the clip {data.id(clip)!r} has {data.samples[clip]} samples, and features need "
+            f"{fewest} ({short.size} of {len(data)} clips are too short); take them out of the metadata"
+        )
+
+
+def _remove_drafts(directory: Path) -> None:
+    """Delete what a process that died left half-written; nobody else writes here while we hold the lock."""
+    for folder in (directory, directory / NPY, directory / PARTS):
+        if folder.is_dir():
+            for entry in os.scandir(folder):
+                if entry.name.startswith(DRAFT_PREFIX):
+                    Path(entry.path).unlink(missing_ok=True)
+
+
+def _not_written(error: OSError, directory: Path) -> InvalidInputError | UsageError:
+    if error.errno in _FULL:
+        free = megabytes(free_bytes(directory))
+        return InvalidInputError(
+            f"{directory}: the disk or a limit is full ({error.strerror}, {free} are free); what was made is kept; "
+            f"{_ELSEWHERE}"
+        )
+    return UsageError(
+        f"the feature cache {directory} cannot be written: {error.filename or directory}: {error.strerror or error}; "
+        "make it writable, or name another place (--out ROOT, or XTTSBENCH_CACHE)"
+    )

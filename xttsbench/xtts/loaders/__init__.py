@@ -1,0 +1,19 @@
+"""Five ways to turn the same planned batches into the same tensors; they differ in speed alone.
+
+Their names stand here, free of TensorFlow, for whoever prepares what they read.
+"""
+
+from typing import Final
+
+LOADERS: Final = {
+    "numpy_wav": "xttsbench.xtts.loaders.numpy_wav:loader",
+    "tf_wav": "xttsbench.xtts.loaders.tf_wav:loader",
+    "numpy_cache": "xttsbench.xtts.loaders.numpy_cache:loader",
+    "tf_cache": "xttsbench.xtts.loaders.tf_cache:loader",
+    "packed": "xttsbench.xtts.loaders.packed:loader",
+}
+"""Name of a loader to the function that makes it, imported when it is used."""
+CACHED: Final = ("numpy_cache", "tf_cache", "packed")
+"""Loaders that read the feature cache."""
+KEEPING: Final = ("numpy_wav", "tf_wav", "numpy_cache", "tf_cache")
+"""Loaders that can keep the features of a clip in memory; ``packed`` reads one file, which the system does keep."""

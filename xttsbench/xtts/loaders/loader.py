@@ -1,0 +1,131 @@
+"""The frame of all loaders: planned batches in, a ``tf.data`` dataset out, the same from each of them.
+
+An element is a dict of one batch of ``b`` rows:
+
+- ``id``: int32 ``[b]``, number of the clip;
+- ``text``: int32 ``[b, characters]``, padded with 0, and ``text_length``: int32 ``[b]``;
+- ``mel``: float32 ``[b, frames, n_mels]``, log-mels padded with the floor's logarithm;
+- ``mel_length``: int32 ``[b]``;
+- ``reference``: float32 ``[b, reference_frames, n_mels]``, cut from another clip of the same speaker, or from the same
+  clip where the speaker has no other, and padded likewise;
+- ``reference_start``: int32 ``[b]``, first frame of the reference in the target where it is the same clip, else -1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+
+import tensorflow as tf
+
+from xttsbench.errors import InvalidInputError
+from xttsbench.xtts.audio.features import FeatureSettings
+from xttsbench.xtts.data.batches import Batch
+from xttsbench.xtts.data.feature_cache import FeatureCache
+from xttsbench.xtts.data.speech_data import SpeechData
+from xttsbench.xtts.loaders import CACHED, KEEPING, LOADERS
+from xttsbench.xtts.loaders.planned import planned
+
+
+def make_dataset(
+    name: str,
+    data: SpeechData,
+    cache: FeatureCache | None,
+    batches: Sequence[Batch],
+    features: FeatureSettings,
+    *,
+    keep: bool = False,
+    prefetch: int = -1,
+    device_prefetch: int = 0,
+    workers: int = -1,
+    threads: int = 0,
+    deterministic: bool = True,
+    repeat: bool = True,
+) -> tf.data.Dataset:
+    """Return the dataset of planned batches, one element a batch, made by a loader.
+
+    Args:
+        name: one of :data:`LOADERS`.
+        data: the clips.
+        cache: their features, for :data:`CACHED`; the others do not look at it.
+        batches: from :func:`xttsbench.xtts.data.batches.plan`, in their order; of several epochs if need be.
+        features: what determines the features; a cache must be of the same.
+        keep: keep the features of each clip in memory from their first use on, for :data:`KEEPING`: at most four bytes
+            for each mel of each frame of the data set. The planned batches change from epoch to epoch and their clips
+            do not, so it is those that are kept. The batches are the same bits.
+        prefetch: batches made ahead; -1 lets tf.data decide, 0 makes none.
+        device_prefetch: batches copied to the first GPU ahead, beside those. Where the CPU is the only device there is
+            nothing to copy, and they are made ahead.
+        workers: batches loaded in parallel; -1 lets tf.data decide, 0 loads one after the other.
+        threads: threads of a private pool for this dataset; 0 uses the common one.
+        deterministic: keep the order where a later batch is ready first.
+        repeat: begin again after the last batch.
+
+    Raises:
+        InvalidInputError: an argument is out of range, the cache is missing or of other settings, the batches do not
+            fit the data, or the loader cannot keep features.
+    """
+    if name not in LOADERS:
+        raise InvalidInputError(f"loader: one of {', '.join(LOADERS)} is expected, got {name!r}")
+    for argument, value, least in (
+        ("prefetch", prefetch, -1),
+        ("device_prefetch", device_prefetch, 0),
+        ("workers", workers, -1),
+        ("threads", threads, 0),
+    ):
+        if value < least:
+            raise InvalidInputError(f"{argument} must be {least} or more, got {value}")
+    if keep and name not in KEEPING:
+        raise InvalidInputError(
+            f"keep: the loader {name} reads one file that the system keeps in memory already; "
+            f"take one of {', '.join(KEEPING)}"
+        )
+    if name in CACHED:
+        _check_cache(name, data, cache, features)
+    table = planned(data, batches, features)
+    module, _, function = LOADERS[name].partition(":")
+    load: Callable[[tf.Tensor], dict[str, tf.Tensor]] = getattr(import_module(module), function)(
+        table, data, cache, features, **({"keep": True} if keep else {})
+    )
+    dataset = tf.data.Dataset.range(len(table))
+    if repeat:
+        dataset = dataset.repeat()
+    # Autograph would read our functions' source, and has nothing to convert in it.
+    dataset = dataset.map(
+        tf.autograph.experimental.do_not_convert(load),
+        num_parallel_calls=workers or None,
+        deterministic=deterministic if workers else None,
+    )
+    if prefetch:
+        dataset = dataset.prefetch(prefetch)
+    options = tf.data.Options()
+    options.deterministic = deterministic
+    # TensorFlow's default rewrites would bring back what was not wanted.
+    if not workers:
+        options.experimental_optimization.map_parallelization = False
+    if not prefetch:
+        options.experimental_optimization.inject_prefetch = False
+    if threads:
+        options.threading.private_threadpool_size = threads
+    dataset = dataset.with_options(options)
+    return _ahead_on_device(dataset, device_prefetch) if device_prefetch else dataset
+
+
+def _ahead_on_device(dataset: tf.data.Dataset, count: int) -> tf.data.Dataset:
+    """Return the dataset with so many of its elements ahead on the device that computes."""
+    gpus = tf.config.list_logical_devices("GPU")
+    if not gpus:
+        return dataset.prefetch(count)
+    # It has to be the last: what follows it would run on the CPU again.
+    return dataset.apply(tf.data.experimental.prefetch_to_device(gpus[0].name, count))
+
+
+def _check_cache(name: str, data: SpeechData, cache: FeatureCache | None, features: FeatureSettings) -> None:
+    if cache is None:
+        raise InvalidInputError(
+            f"the loader {name} reads a feature cache, and got none; run 'xttsbench data precompute'"
+        )
+    if cache.features != features or len(cache.frames) != len(data):
+        raise InvalidInputError(
+            f"the feature cache {cache.directory} is of other settings or other clips; open the cache of this data set"
+        )

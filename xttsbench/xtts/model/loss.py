@@ -1,0 +1,108 @@
+"""The loss: how far the mels are off, whether speech ends in the right step, and whether attention is a diagonal."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from xttsbench.xtts.model.layers import at_least_single, size
+from xttsbench.xtts.model.speech_model import Batch, Prediction, scale_mel
+from xttsbench.xtts.recipe import LossSettings, ModelSettings
+
+
+class Losses(NamedTuple):
+    """Scalars; ``total`` is the weighted sum of the others."""
+
+    total: tf.Tensor
+    mel: tf.Tensor
+    stop: tf.Tensor
+    guided: tf.Tensor
+
+
+def losses(batch: Batch, prediction: Prediction, model: ModelSettings, settings: LossSettings) -> Losses:
+    """Return the loss of a batch and its parts.
+
+    Args:
+        batch: ``mel`` ``[rows, frames, n_mels]``, ``mel_length``, ``text_length`` and ``reference_start`` ``[rows]``;
+            of ``reference`` ``[rows, frames, n_mels]`` the number of frames counts. What the reference shows of the
+            clip itself (``reference_start`` not negative) is no part of the target.
+        prediction: the model's, for this batch.
+        model: the model's settings.
+        settings: weights of the parts.
+    """
+    steps = tf.math.floordiv(batch["mel_length"] + model.frames_per_step - 1, model.frames_per_step)
+    mel = mel_loss(
+        scale_mel(tf.cast(batch["mel"], prediction.scaled_mel.dtype), model),
+        prediction.scaled_mel,
+        _is_target(batch),
+    )
+    stop = stop_loss(prediction.stop_logits, steps, settings.stop_positive_weight)
+    total = mel + settings.stop_weight * stop
+    guided = tf.zeros_like(total)
+    if prediction.attention and settings.guided_weight:
+        guided = guided_loss(prediction.attention, batch["text_length"], steps, model.latents, settings.guided_sigma)
+        total += settings.guided_weight * tf.cast(guided, total.dtype)
+    return Losses(total, mel, stop, guided)
+
+
+def mel_loss(target: tf.Tensor, predicted: tf.Tensor, is_target: tf.Tensor) -> tf.Tensor:
+    """Return the mean of ``|error| + error**2`` over the numbers of the frames that count.
+
+    Args:
+        target: ``[rows, frames, n_mels]``.
+        predicted: the same.
+        is_target: bool ``[rows, frames]``.
+    """
+    counts = tf.cast(is_target, target.dtype)
+    error = (predicted - target) * counts[..., None]
+    numbers = tf.maximum(tf.reduce_sum(counts), 1) * target.shape[-1]
+    return tf.reduce_sum(tf.abs(error) + error * error) / numbers
+
+
+def stop_loss(logits: tf.Tensor, steps: tf.Tensor, positive_weight: float) -> tf.Tensor:
+    """Return the mean cross-entropy over real steps; a clip's last step weighs more, for there is only one.
+
+    Args:
+        logits: ``[rows, steps]``.
+        steps: real steps of each row, ``[rows]``; speech ends in the last of them.
+        positive_weight: weight of the last step.
+    """
+    count = size(logits, 1)
+    ends = tf.one_hot(steps - 1, count, dtype=logits.dtype)
+    is_real = tf.sequence_mask(steps, count, logits.dtype)
+    cross_entropy = tf.nn.weighted_cross_entropy_with_logits(ends, logits, positive_weight)
+    return tf.reduce_sum(is_real * cross_entropy) / tf.cast(tf.reduce_sum(steps), logits.dtype)
+
+
+def guided_loss(
+    attention: tuple[tf.Tensor, ...], text_length: tf.Tensor, steps: tf.Tensor, latents: int, sigma: float
+) -> tf.Tensor:
+    """Return the mean over heads and real (step, character) pairs of attention x distance from the diagonal.
+
+    The distance is ``1 - exp(-(n / N - t / T)**2 / (2 sigma**2))`` for character n of N and step t of T, the row's true
+    lengths (Tachibana et al., "Efficiently trainable text-to-speech system ... with guided attention", 2017).
+
+    Args:
+        attention: of each layer the weights ``[heads, rows, steps, latents + characters]``, 0 but for real characters.
+        text_length: characters of each row, ``[rows]``.
+        steps: real steps of each row, ``[rows]``.
+        latents: positions before the text.
+        sigma: width of the diagonal that costs little.
+    """
+    dtype = at_least_single(attention[0].dtype)
+    text_length, steps = tf.cast(text_length, dtype), tf.cast(steps, dtype)
+    character = tf.cast(tf.range(size(attention[0], 3)) - latents, dtype) / text_length[:, None]
+    step = tf.cast(tf.range(size(attention[0], 2)), dtype)
+    distance = 1 - tf.exp((character[:, None, :] - (step / steps[:, None])[..., None]) ** 2 * (-0.5 / sigma**2))
+    costs = distance * tf.cast(step < steps[:, None], dtype)[..., None]
+    pairs = tf.reduce_sum(text_length * steps) * sum(weights.shape[0] for weights in attention)
+    return tf.add_n([tf.reduce_sum(tf.cast(weights, dtype) * costs) for weights in attention]) / pairs
+
+
+def _is_target(batch: Batch) -> tf.Tensor:
+    """Return which frames the mel loss counts, bool ``[rows, frames]``: real ones that the reference does not show."""
+    frame = tf.range(size(batch["mel"], 1))
+    start = batch["reference_start"][:, None]
+    is_shown = (start >= 0) & (frame >= start) & (frame < start + size(batch["reference"], 1))
+    return (frame < batch["mel_length"][:, None]) & ~is_shown

@@ -1,0 +1,180 @@
+"""The speech model: latents of a reference, text, and groups of mel frames in one sequence, read by a causal decoder.
+
+One row is ``latents | text | speech``. The position of a group of ``r`` mel frames holds the group *before* it (the
+first holds zeros) and predicts the group's own frames and whether speech ends there, so that no step sees what it has
+to say. Latents and text are the *prefix*; a latent is seen by all positions.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Self
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from xttsbench.xtts.model.conditioning import Conditioning
+from xttsbench.xtts.model.decoder import DecoderBlock, Embedding, Heads, Prenet, make_masks
+from xttsbench.xtts.model.layers import attached, positions, size
+from xttsbench.xtts.recipe import ModelSettings
+
+Batch = dict[str, tf.Tensor]
+
+
+class Prediction(NamedTuple):
+    """What the model says of a batch, in float32 also where it computes in sixteen bits."""
+
+    scaled_mel: tf.Tensor
+    """``[rows, frames, n_mels]``, in the unit of :func:`scale_mel`."""
+    stop_logits: tf.Tensor
+    """``[rows, steps]``: that the speech ends within this step's frames."""
+    attention: tuple[tf.Tensor, ...]
+    """Of each guided layer its guided heads' weights from speech to prefix: ``[heads, rows, steps, prefix]``."""
+
+
+@keras.saving.register_keras_serializable("xttsbench")
+class SpeechModel(keras.Model):
+    """Text ids, mel frames and a reference's mel frames to predicted mel frames and stop logits."""
+
+    def __init__(
+        self, settings: ModelSettings, n_mels: int, vocabulary: int, *, seed: int = 0, dtype: Any = None
+    ) -> None:
+        # The mels are scaled before they are cast to a shorter type.
+        super().__init__(name="speech_model", dtype=dtype, autocast=False)
+        rng = np.random.default_rng(seed)
+        self.settings, self.n_mels, self.vocabulary, self.seed = settings, n_mels, vocabulary, seed
+        self.conditioning = Conditioning(settings, n_mels, rng, dtype)
+        self.embedding = Embedding(rng, vocabulary, settings.d_model, dtype)
+        self.prenet = Prenet(settings, n_mels, rng, dtype)
+        self.blocks = attached(
+            self,
+            [
+                DecoderBlock(
+                    settings,
+                    rng,
+                    f"block_{number}",
+                    guided=number >= settings.layers - settings.guided_layers,
+                    last=number == settings.layers - 1,
+                    dtype=dtype,
+                )
+                for number in range(settings.layers)
+            ],
+        )
+        self.heads = Heads(settings, n_mels, rng, dtype)
+        self.built = True
+
+    def call(self, batch: Batch, dropout_bits: tf.Tensor | None = None) -> Prediction:
+        """Predict each group of frames from the reference, the text and the groups before it.
+
+        Args:
+            batch: as :meth:`condition` and :meth:`decode` have it.
+            dropout_bits: what :meth:`draw_dropout` gave; without it nothing is dropped.
+        """
+        return self.decode(batch, self.condition(batch["reference"]), dropout_bits)
+
+    def condition(self, reference: tf.Tensor) -> tf.Tensor:
+        """Return latents ``[rows, latents, d]`` of log-mels ``[rows, frames, n_mels]``.
+
+        A frame of one value throughout is silence or padding, and is not looked at.
+        """
+        is_speech = tf.reduce_any(tf.not_equal(reference, reference[..., :1]), -1)
+        scaled = tf.cast(scale_mel(reference, self.settings), self.compute_dtype)
+        return self.conditioning(scaled, is_speech=is_speech)
+
+    def decode(self, batch: Batch, latents: tf.Tensor, dropout_bits: tf.Tensor | None = None) -> Prediction:
+        """Predict each group of frames from the latents, the text and the groups before it.
+
+        Args:
+            batch: ``text`` ids ``[rows, characters]`` and ``text_length`` ``[rows]``; ``mel``, log-mels ``[rows,
+                frames, n_mels]``, the frames a multiple of ``frames_per_step``.
+            latents: what :meth:`condition` gave.
+            dropout_bits: as in :meth:`call`.
+        """
+        settings, dtype = self.settings, self.compute_dtype
+        text, mel = batch["text"], batch["mel"]
+        rows, characters, group = size(text, 0), size(text, 1), settings.frames_per_step
+        steps = size(mel, 1) // group
+        prefix = settings.latents + characters
+
+        groups = tf.reshape(scale_mel(mel, settings), [rows, steps, group * self.n_mels])
+        before = tf.cast(tf.pad(groups[:, :-1], [[0, 0], [1, 0], [0, 0]]), dtype)
+        spoken = self.prenet(tf.reshape(before, [rows * steps, group * self.n_mels]), dropout_bits=dropout_bits)
+
+        d = settings.d_model
+        x = tf.concat(
+            [
+                latents,
+                tf.reshape(self.embedding(text), [rows, characters, d]) + positions(characters, d, dtype),
+                tf.reshape(spoken, [rows, steps, d]) + positions(steps, d, dtype),
+            ],
+            axis=1,
+        )
+        x = tf.reshape(x, [rows * (prefix + steps), d])
+        masks = make_masks(batch["text_length"], settings.latents, characters, steps, tf.as_dtype(dtype))
+        attention = []
+        for block in self.blocks:
+            x, weights = block(x, masks=masks, rows=rows, prefix=prefix, steps=steps)
+            if weights is not None:
+                attention.append(weights)
+        predicted, stop_logits = self.heads(x)
+        return Prediction(
+            tf.reshape(predicted, [rows, steps * group, self.n_mels]),
+            tf.reshape(stop_logits, [rows, steps]),
+            tuple(attention),
+        )
+
+    def draw_dropout(self, batch: Batch, seed: tf.Tensor) -> tf.Tensor:
+        """Return what decides which units the prenet drops: random integers ``[steps of all rows, units]``.
+
+        Whole integers, since the kernels and XLA agree on those, and apart from :meth:`call`, since XLA would compile
+        the generator for each shape.
+
+        Args:
+            batch: of its ``mel`` the shape counts.
+            seed: integers ``[2]``.
+        """
+        steps = size(batch["mel"], 0) * (size(batch["mel"], 1) // self.settings.frames_per_step)
+        return tf.random.stateless_uniform(
+            [steps, sum(self.settings.prenet)], seed, minval=None, maxval=None, dtype=tf.uint32, alg="philox"
+        )
+
+    def get_config(self) -> dict[str, Any]:
+        """Return what :meth:`from_config` needs to make the model again; the weights are not part of it."""
+        return {
+            "settings": self.settings.model_dump(mode="json"),
+            "n_mels": self.n_mels,
+            "vocabulary": self.vocabulary,
+            "seed": self.seed,
+            "dtype": keras.saving.serialize_keras_object(self.dtype_policy),
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        """Return a model of the settings that :meth:`get_config` gave."""
+        values = dict(config)
+        values["settings"] = ModelSettings.model_validate(values["settings"])
+        values["dtype"] = keras.saving.deserialize_keras_object(values["dtype"])
+        return cls(**values)
+
+
+def scale_mel(mel: tf.Tensor, settings: ModelSettings) -> tf.Tensor:
+    """Return log-mels in the unit of the model: about mean 0 and deviation 1."""
+    return (mel - settings.mel_mean) * (1 / settings.mel_std)
+
+
+def unscale_mel(scaled: tf.Tensor, settings: ModelSettings) -> tf.Tensor:
+    """Return the log-mels that :func:`scale_mel` scaled."""
+    return scaled * settings.mel_std + settings.mel_mean
+
+
+def build(settings: ModelSettings, n_mels: int, vocabulary: int, *, seed: int = 0, dtype: Any = None) -> SpeechModel:
+    """Return a model with its variables, the same for the same seed.
+
+    Args:
+        settings: sizes.
+        n_mels: mels of a frame, at least two.
+        vocabulary: ids of the text, 0 among them.
+        seed: of the initial weights.
+        dtype: a Keras dtype policy or its name; None takes Keras's.
+    """
+    return SpeechModel(settings, n_mels, vocabulary, seed=seed, dtype=dtype)
