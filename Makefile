@@ -28,8 +28,9 @@ diagnose: install ## the main job on real input: why a training step takes as lo
 
 test: install ## unit, tf and e2e tests, some twenty minutes on two cores
 	$(PYTEST) tests/unit tests/tf -m "not slow" --numprocesses 2 --dist loadfile
+	$(PYTEST) tests/e2e -m "not slow and not measured" --numprocesses 2 --dist loadfile
 	@mkdir -p .benchmarks
-	$(PYTEST) tests/e2e -m "not slow" --benchmark-enable --benchmark-json=.benchmarks/last.json # one at a time: they measure
+	$(PYTEST) tests/e2e -m "not slow and measured" --benchmark-enable --benchmark-json=.benchmarks/last.json # one at a time
 
 test-all: install ## every test, the slow ones too
 	$(PYTEST)

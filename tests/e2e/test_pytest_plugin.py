@@ -176,10 +176,11 @@ def run(project: Path, *arguments: object, **environment: str) -> tuple[int, str
     """Run pytest in the project: exit code and all output."""
     known = metadata.entry_points(group="pytest11", name="xttsbench")
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *([] if known else ["-p", PLUGIN]), *map(str, arguments)],
         cwd=project,
-        env=os.environ | {"PYTHONPATH": path, "COLUMNS": "100"} | environment,
+        env=inherited | {"PYTHONPATH": path, "COLUMNS": "100"} | environment,
         capture_output=True,
         text=True,
         timeout=240,
