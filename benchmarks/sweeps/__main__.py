@@ -11,6 +11,8 @@ goals:
   the best arm is the chosen one? At most 2 % in 95 % of the sweeps, for at most 25 % of the exhaustive grid's steps.
   A noisy session names no winner and keeps the baseline, which is the slowest arm; how often that is so is beside it.
 - the same seed again: every choice has to be the same.
+- with ``--recorded RUN ...``: each is an exhaustive run of a shipped grid (``xttsbench run prefetch --blocks 8``).
+  Sweeps of the same grid that draw their processes from it: how often is the choice within 2 % of the run's best arm?
 - with ``--real N``: of so many real sweeps of equal arms, in processes of their own, how many name a winner?
 
 Each share has its standard error beside it, and meets its goal by its value. A table goes to standard error. It takes
@@ -29,8 +31,9 @@ from typing import Any
 
 import numpy as np
 import real
+import recorded
 import surface
-from machine import DISTURBED, PLAIN, STEPS, Machine, Sweep, planned, swept
+from machine import DISTURBED, PLAIN, STEPS, Machine, Sweep, decided, planned, swept
 
 from xttsbench.records.plan import Comparison, Procedure
 
@@ -153,6 +156,18 @@ def really(count: int, seed: int) -> tuple[Row, list[dict[str, Any]]]:
     ), sweeps
 
 
+def within_recorded(run: Path, count: int, seed: int) -> list[Row]:
+    """Sweeps of a grid that was measured exhaustively, beside its best arm."""
+    grid, rng = recorded.read_grid(run), np.random.default_rng(seed)
+    sweeps = [decided(grid.comparison, Procedure(), lambda asked: grid.drawn(asked, rng)) for _ in range(count)]
+    rates = grid.mean_rates
+    lost = [1 - rates[sweep.choice.winner] / max(rates.values()) for sweep in sweeps]
+    within, error = share([own <= REGRET_GOAL for own in lost])
+    question, noise = f"{grid.comparison.name}: the choice is within 2 % of the best", f"{grid.blocks} blocks"
+    more = {"noisy": noisy(sweeps), "mean_regret": float(np.mean(lost)), "most_regret": max(lost)}
+    return [row(question, noise, within, error, f">= 0.95 within {REGRET_GOAL:.0%}", within >= 0.95, **more)]
+
+
 def table(rows: Sequence[Row]) -> str:
     """The figures for people."""
     lines = [f"{'question':58} {'noise':10} {'value':>7} {'s.e.':>7} {'goal':>18} {'met':>4} {'noisy':>6}"]
@@ -175,6 +190,7 @@ def main() -> None:
     parser.add_argument("--sweeps", type=int, default=SWEEPS, help=f"simulated for each share ({SWEEPS})")
     parser.add_argument("--surfaces", type=int, default=SURFACES, help=f"of 200 arms ({SURFACES})")
     parser.add_argument("--real", type=int, default=0, help="real sweeps of equal arms, some 40 s each (0)")
+    parser.add_argument("--recorded", type=Path, nargs="+", default=[], metavar="RUN", help="exhaustive runs of grids")
     parser.add_argument("--seed", type=int, default=0, help="of everything (0)")
     parser.add_argument("--quick", action="store_true", help="a smoke test: too few sweeps to judge by")
     parser.add_argument("--out", type=Path, help="also write the JSON to this file")
@@ -192,6 +208,8 @@ def main() -> None:
             lambda name=name: regret(name, options.surfaces, options.seed, 1.3),
         ]
     rows = [own for ask in asked for own in ask()] + [repeated(options.seed)]
+    for run in options.recorded:
+        rows += within_recorded(run, options.sweeps, options.seed)
     told: list[dict[str, Any]] = []
     if options.real:
         figure, told = really(options.real, options.seed)

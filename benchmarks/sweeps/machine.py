@@ -5,7 +5,7 @@ The sweeps go through the project's own rules, round by round, as the command do
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,7 +84,12 @@ def swept(
 ) -> Sweep:
     """A whole sweep over arms with those true rates, in the order of the plan."""
     truth = {arm.id: rate for arm, rate in zip(comparison.arms, [*rates, rates[0]], strict=True)}
+    return decided(comparison, procedure, lambda asked: machine.measured(asked, truth, rng))
+
+
+def decided(comparison: Comparison, procedure: Procedure, measured: Callable[[Round], Result]) -> Sweep:
+    """A whole sweep, round by round, with the trials that ``measured`` gives."""
     results: list[Result] = []
     while (asked := next_round(comparison, procedure, results)) is not None:
-        results.append(machine.measured(asked, truth, rng))
+        results.append(measured(asked))
     return Sweep(choose(comparison, procedure, results), tuple(results))

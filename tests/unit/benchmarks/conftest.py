@@ -1,6 +1,7 @@
-"""``python benchmarks/loading`` has its directory on the import path; so have its tests."""
+"""``python benchmarks/NAME`` has its directory on the import path; so have its tests."""
 
 import sys
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).resolve().parents[3] / "benchmarks" / "loading"))
+for name in ("loading", "sweeps"):
+    sys.path.append(str(Path(__file__).resolve().parents[3] / "benchmarks" / name))
