@@ -15,6 +15,8 @@ from xttsbench.cli.diagnose import diagnose
 from xttsbench.cli.report import report
 from xttsbench.cli.run import run
 from xttsbench.cli.sweep import sweep
+from xttsbench.cli.synthesize import synthesize
+from xttsbench.cli.train import train, with_value_of_best
 from xttsbench.errors import XttsbenchError
 
 app = typer.Typer(
@@ -46,14 +48,17 @@ app.command("diagnose")(diagnose)
 app.command("report")(report)
 app.command("run")(run)
 app.command("sweep")(sweep)
+app.command("synthesize")(synthesize)
+app.command("train")(train)
 app.add_typer(data)
 
 
 def main() -> None:
     """Run the command line; errors that are ours become one sentence on standard error."""
     debug = "--debug" in sys.argv
+    arguments = sys.argv[1:]
     try:
-        app()
+        app(with_value_of_best(arguments) if arguments[:1] == ["train"] else arguments)
     except XttsbenchError as error:
         if debug:
             traceback.print_exc()

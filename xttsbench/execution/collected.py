@@ -11,10 +11,16 @@ from xttsbench.records.trial import Segment, TrialError, TrialRecord, TrialSpec,
 
 
 class Collected:
-    """Builds a :class:`TrialRecord` from the child's messages."""
+    """Builds a :class:`TrialRecord` from the child's messages.
 
-    def __init__(self, spec: TrialSpec) -> None:
+    Args:
+        spec: what the child was told.
+        most_rows: rows of a segment that are kept, the newest; ``None`` keeps all.
+    """
+
+    def __init__(self, spec: TrialSpec, *, most_rows: int | None = None) -> None:
         self._spec = spec
+        self._most_rows = most_rows
         self._columns: dict[str, dict[str, list[int]]] = {}
         self._warmup: dict[str, int] = {}
         self._parts: dict[str, Any] = {}
@@ -37,7 +43,11 @@ class Collected:
         elif "rows" in message:
             columns = self._columns.setdefault(message["rows"], {})
             for name, values in message["columns"].items():
-                columns.setdefault(name, []).extend(values)
+                kept = columns.setdefault(name, [])
+                kept.extend(values)
+                if self._most_rows is not None and len(kept) > self._most_rows:
+                    del kept[: -self._most_rows]
+                    self._notes.append(f"of the segment {message['rows']} the last {self._most_rows} rows are kept")
         elif "warmup" in message:
             self._warmup[message["segment"]] = message["warmup"]
         elif "part" in message:

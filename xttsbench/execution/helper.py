@@ -7,7 +7,6 @@ import json
 import os
 import select
 import signal
-import site
 import socket
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from xttsbench.errors import HelperError
+from xttsbench.execution.child_environment import child_environment
 
 _START_S = 180.0
 """Importing TensorFlow takes 4-7 s on two cores; a cold disk can take much longer."""
@@ -77,7 +77,7 @@ class Helper:
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=sys.stderr.fileno() if self._print_to_stderr else None,
-                env=self._environ(),
+                env=child_environment(self._environment, has_gpu=self._has_gpu),
                 start_new_session=True,  # Ctrl-C is the parent's to handle
             )
         self.control = ours
@@ -143,22 +143,6 @@ class Helper:
         line, _, self._buffer = self._buffer.partition(b"\n")
         message: dict[str, Any] = json.loads(line)
         return message
-
-    def _environ(self) -> dict[str, str]:
-        environ = dict(os.environ)
-        # TensorFlow's notices would bury the report; whoever wants them sets the variable. Without an NVIDIA driver
-        # its complaint about that is logged as an error, in every trial, and says nothing that the report does not.
-        environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2" if self._has_gpu else "3")
-        if (root := _checkout()) is not None:
-            environ["PYTHONPATH"] = os.pathsep.join(filter(None, (environ.get("PYTHONPATH"), root)))
-        environ.update(self._environment)
-        return environ
-
-
-def _checkout() -> str | None:
-    """The folder that holds this package, where Python would not find it by itself: a checkout run by ``cli.py``."""
-    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    return None if root in site.getsitepackages() else root
 
 
 def kill_group(pid: int) -> None:

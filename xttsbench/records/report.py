@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from xttsbench.records.base import SCHEMA_VERSION, Estimate, Location, Record
 from xttsbench.records.best import Best
+from xttsbench.records.train_history import Training
 
 Bottleneck = Literal["input", "dispatch", "compute", "compile", "host", "transfer", "contention", "inconclusive"]
 Severity = Literal["info", "warning", "critical"]
@@ -186,3 +187,5 @@ class Report(Record):
     """What the arms of each group come to, one sentence for a group."""
     best: Best | None = None
     """What a sweep chose, as ``best.yaml`` has it; ``None`` where it ended before it could choose."""
+    training: Training | None = None
+    """Losses, evaluations and checkpoints of a training run."""

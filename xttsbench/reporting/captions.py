@@ -18,8 +18,14 @@ CAPTIONS: Final = {
 """Plots of one target: name (``plots/<name>.png`` and ``.svg``) to caption."""
 
 
+TRAINING: Final = "training"
+"""Plot of a training run."""
+
+
 def captions(report: Report) -> dict[str, str]:
     """All plots of a report: two for each group of compared arms, and those of the target, or of the baseline."""
+    if report.training is not None:
+        return {TRAINING: "Losses and waiting over the steps"} | CAPTIONS
     found = {
         name: f"{what}, {group.title}"
         for group in groups(report)

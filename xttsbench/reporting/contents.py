@@ -218,6 +218,8 @@ def _decision(arm: Arm) -> str:
 
 def _aa(report: Report) -> str:
     aa = report.aa
+    if report.kind == "train":
+        return ""  # nobody expects that training is done twice
     if aa.effect is None:
         return f"The baseline against itself: {missing(report, 'aa.effect')}." if report.arms else ""
     of_groups = groups(report)

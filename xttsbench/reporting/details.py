@@ -15,6 +15,7 @@ from xttsbench.reporting import units
 from xttsbench.reporting.absent import NOT_MEASURED
 from xttsbench.reporting.rows import Table
 from xttsbench.reporting.text import plain
+from xttsbench.reporting.training import training_tables
 
 AUTOTUNE = -1
 
@@ -22,6 +23,7 @@ AUTOTUNE = -1
 def tables(report: Report) -> tuple[Table, ...]:
     """The tables that have rows, in order."""
     found = (
+        *training_tables(report),
         _arms(report),
         _pipeline(report),
         _pairs("Readings beside the steps", report.readings),

@@ -14,7 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from xttsbench.records.report import Report
 from xttsbench.reporting.absent import NOT_MEASURED
 from xttsbench.reporting.bar import visible, widths
-from xttsbench.reporting.captions import CAPTIONS, captions, names
+from xttsbench.reporting.captions import CAPTIONS, TRAINING, captions, names
 from xttsbench.reporting.contents import describe
 from xttsbench.reporting.palette import PART_COLORS, SEVERITY_COLORS
 
@@ -49,7 +49,7 @@ def serialize(report: Report, plots: Mapping[str, bytes]) -> str:
         images_of={
             table.slug: [images[name] for name in names(table.slug) if name in images] for table in said.comparisons
         },
-        images=[image for name, image in images.items() if name in CAPTIONS],
+        images=[image for name, image in images.items() if name in (TRAINING, *CAPTIONS)],
         not_measured=NOT_MEASURED,
         part_colors=PART_COLORS,
         severity_colors=SEVERITY_COLORS,

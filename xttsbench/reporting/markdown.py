@@ -12,7 +12,7 @@ from typing import Final
 
 from xttsbench.records.report import Report
 from xttsbench.reporting.bar import cells, visible
-from xttsbench.reporting.captions import CAPTIONS, captions, names
+from xttsbench.reporting.captions import CAPTIONS, TRAINING, captions, names
 from xttsbench.reporting.comparison import Comparison
 from xttsbench.reporting.contents import Contents, FindingText, describe
 from xttsbench.reporting.palette import PART_GLYPHS
@@ -88,7 +88,7 @@ def _lines(said: Contents, plots: Mapping[str, str]) -> Iterator[str]:
     if said.unmeasured:
         yield from ("## Not measured", "")
         yield from _pairs(("what", "why"), said.unmeasured)
-    of_target = [name for name in plots if name in CAPTIONS]
+    of_target = [name for name in plots if name in (TRAINING, *CAPTIONS)]
     if of_target:
         yield from ("## Plots of the baseline" if said.baseline else "## Plots", "")
     yield from _images(of_target, plots)

@@ -57,8 +57,9 @@ def make_workload(
         loader: ``numpy_wav``, ``tf_wav``, ``numpy_cache``, ``tf_cache`` or ``packed``; the last three read the feature
             cache that ``xttsbench data precompute`` makes.
         mode: ``graph`` compiles the step with tf.function, ``xla`` through XLA, ``eager`` dispatches it op by op.
-        precision: a Keras dtype policy: ``float32``, ``mixed_bfloat16`` or ``mixed_float16``, which computes in sixteen
-            bits with weights, means and losses in float32, and with a loss scale where it is float16.
+        precision: ``float32``; ``tf32``, whose products take factors of ten bits on a GPU that can; or
+            ``mixed_bfloat16`` or ``mixed_float16``, which compute in sixteen bits with weights, means and losses in
+            float32, and with a loss scale where it is float16.
         batch_size: clips of a batch; ``None`` takes the recipe's.
         tokens_per_batch: mel frames of a batch, padding included, in place of a number of clips.
         prefetch: batches made ahead; -1 lets tf.data decide, 0 makes none.

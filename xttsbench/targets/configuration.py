@@ -17,7 +17,7 @@ from xttsbench.shipped import available
 from xttsbench.xtts.loaders import KEEPING, LOADERS
 
 MODES: Final = ("graph", "eager", "xla")
-PRECISIONS: Final = ("float32", "mixed_bfloat16", "mixed_float16")
+PRECISIONS: Final = ("float32", "tf32", "mixed_bfloat16", "mixed_float16")
 _KNOWN: Final[dict[str, tuple[str, ...]]] = {"loader": tuple(LOADERS), "mode": MODES, "precision": PRECISIONS}
 
 

@@ -10,34 +10,33 @@ it with its parent only while it imports TensorFlow and cannot listen.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import os
 import select
 import signal
 import socket
 import sys
-import tempfile
 import warnings
-from collections.abc import Iterator
 from typing import Any, Final
 
-_PR_SET_PDEATHSIG: Final = 1
+from xttsbench.worker.parent import closed, die_with_parent
+from xttsbench.worker.quiet import quiet_unless_it_fails
+
 _GENERATED: Final = "__autograph_generated_file"
 """How TensorFlow's AutoGraph begins the names of the modules that it writes."""
 
 
 def serve(control: socket.socket) -> None:
     """Answer ``fork`` requests of the parent until it closes its end."""
-    _die_with_parent()
-    if _closed(control):  # it died before the kernel was asked
+    die_with_parent()
+    if closed(control):  # it died before the kernel was asked
         return
-    with _quiet_unless_it_fails():
+    with quiet_unless_it_fails():
         import tensorflow as tf
 
         # Imported here and not in the child: what the fork shares, no trial pays for.
 
-    _die_with_parent(0)
+    die_with_parent(0)
     _send(control, {"event": "ready", "pid": os.getpid(), "tensorflow": tf.__version__})
     while True:
         message, descriptors, _, _ = socket.recv_fds(control, 64, 1)
@@ -52,11 +51,6 @@ def serve(control: socket.socket) -> None:
         _send(control, {"event": "ended", "pid": pid, "status": status})
 
 
-def _closed(control: socket.socket) -> bool:
-    ready, _, _ = select.select([control], [], [], 0.0)
-    return bool(ready) and not control.recv(1, socket.MSG_PEEK)
-
-
 def _fork(control: socket.socket, connection: socket.socket) -> int:
     with warnings.catch_warnings():
         # Python warns of forking with threads; here they are idle, and the fork is the point.
@@ -68,7 +62,7 @@ def _fork(control: socket.socket, connection: socket.socket) -> int:
     try:
         control.close()
         os.setsid()  # a process group of its own, so that whatever the target starts ends with it
-        _die_with_parent()
+        die_with_parent()
         _first_to_go()
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         from xttsbench.worker.trial import main
@@ -116,39 +110,10 @@ def kill_group(pid: int) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-def _die_with_parent(number: int = signal.SIGKILL) -> None:
-    """Ask the kernel (Linux) for this signal when the parent dies, 0 for none; elsewhere the socket alone must do."""
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(number), 0, 0, 0)
-
-
 def _first_to_go() -> None:
     """When memory runs out, let the trial be killed rather than whoever keeps its results."""
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
         score.write("1000")
-
-
-@contextlib.contextmanager
-def _quiet_unless_it_fails() -> Iterator[None]:
-    """Keep what C++ writes to standard error while TensorFlow is imported; show it if that fails.
-
-    Those notices come before TensorFlow reads its log level, so no variable silences them.
-    """
-    if os.environ.get("TF_CPP_MIN_LOG_LEVEL", "0") < "2":
-        yield  # the user wants to see them
-        return
-    with tempfile.TemporaryFile() as kept:
-        own = os.dup(2)
-        os.dup2(kept.fileno(), 2)
-        try:
-            yield
-        except BaseException:
-            kept.seek(0)
-            os.write(own, kept.read())
-            raise
-        finally:
-            os.dup2(own, 2)
-            os.close(own)
 
 
 def _send(control: socket.socket, message: dict[str, Any]) -> None:

@@ -56,7 +56,7 @@ def main(connection: socket.socket) -> int:
         try:
             _run(spec, channel)
         except (Exception, SystemExit) as error:
-            channel.send(_failure(error))
+            channel.send(failure(error))
         channel.send({"done": True})
     except OSError:
         return 1  # the parent is gone; there is nobody to tell
@@ -77,7 +77,7 @@ def _run(spec: TrialSpec, channel: Channel) -> None:
         step = _step_of(loaded)
     channel.part("setup_s", time.perf_counter() - began)
     channel.part("target_kind", loaded.kind)
-    channel.part("devices", _devices())
+    channel.part("devices", devices_seen())
     with Watch() as watch:
         bench = Bench(
             channel,
@@ -98,7 +98,8 @@ def _step_of(loaded: Loaded) -> Step | None:
     return keras_step(loaded.model) if loaded.model is not None else loaded.step
 
 
-def _devices() -> Devices:
+def devices_seen() -> Devices:
+    """What TensorFlow sees in this process."""
     return Devices(
         gpus=tuple(device.name for device in tf.config.list_physical_devices("GPU")),
         cpus=len(tf.config.list_physical_devices("CPU")),
@@ -109,7 +110,7 @@ def _devices() -> Devices:
     )
 
 
-def _failure(error: BaseException) -> dict[str, object]:
+def failure(error: BaseException) -> dict[str, object]:
     """What went wrong, as a message to the parent."""
     status, step, cause = "raised", None, error
     if isinstance(error, StepRaisedError) and error.__cause__ is not None:

@@ -13,6 +13,7 @@ from xttsbench.analysis.pooling import Columns, Pooled, interval_of, mean_of, po
 from xttsbench.analysis.steps import Steps, measured, steady
 from xttsbench.records.base import Estimate
 from xttsbench.records.comparison_result import ComparedPair, Figures, Method
+from xttsbench.records.plan import Comparison, RunPlan
 from xttsbench.records.report import Arm
 from xttsbench.records.trial import TrialRecord
 from xttsbench.rules.arm_effects import throughput
@@ -88,13 +89,20 @@ def measured_of(runs: Runs) -> Measured:
     return Measured(
         environment=side.report.environment,
         accelerator=accelerator_of(side, arm),
-        steps=comparison.steps if comparison else plan.steps if plan else None,
+        steps=_steps_of(plan, comparison),
         batch=batch,
         kwargs=kwargs_of(side, arm),
         data=plan.data if plan else None,
         code=plan.code if plan else None,
         target=str(side.report.target.get("name", "")) or None,
     )
+
+
+def _steps_of(plan: RunPlan | None, comparison: Comparison | None) -> int | None:
+    """Steps that a trial was to measure; how long somebody trains says nothing of how it was measured."""
+    if plan is None or plan.kind == "train":
+        return None
+    return comparison.steps if comparison else plan.steps
 
 
 def compare_pairs(

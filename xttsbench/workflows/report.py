@@ -18,6 +18,8 @@ from xttsbench.workflows.best import write_best
 from xttsbench.workflows.outcome import Outcome, judge
 from xttsbench.workflows.run_outcome import judge_run
 from xttsbench.workflows.sweep_outcome import judge_sweep
+from xttsbench.workflows.train_outcome import judge_trained
+from xttsbench.workflows.train_report import assembled_train
 
 
 def rebuild(directory: Path) -> Outcome:
@@ -39,12 +41,16 @@ def rebuild(directory: Path) -> Outcome:
 
 def assembled(plan: RunPlan, environment: Mapping[str, Any], trials: Sequence[TrialRecord], directory: Path) -> Report:
     """The report of a run of any kind, from its files."""
+    if plan.kind == "train":
+        return assembled_train(plan, environment, trials, directory)
     if plan.kind == "sweep":
         return assemble_sweep(plan, environment, trials, directory)
     return assemble_run(plan, environment, trials) if plan.kind == "run" else assemble(plan, environment, trials)
 
 
 def _judged(plan: RunPlan, report: Report, trials: Sequence[TrialRecord]) -> tuple[int, str | None]:
+    if plan.kind == "train":
+        return judge_trained(report)
     if plan.comparison is not None and plan.kind == "sweep":
         return judge_sweep(report, trials, plan.comparison)
     if plan.comparison is not None and plan.kind == "run":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import yaml
 from pydantic import Field, ValidationError, model_validator
@@ -12,6 +12,7 @@ from pydantic import Field, ValidationError, model_validator
 from xttsbench.errors import InvalidInputError
 from xttsbench.records.base import Record
 from xttsbench.xtts.audio.features import FeatureSettings
+from xttsbench.xtts.training_settings import TrainingSettings
 
 
 class ModelSettings(Record):
@@ -84,6 +85,9 @@ class BatchSettings(Record):
     """Mel frames of the reference, which says how the speaker sounds."""
     too_long: Literal["refuse", "skip"] = "refuse"
     """What becomes of clips that are longer than the last edge, of frames or of text."""
+    parts: int = Field(default=1, gt=0)
+    """Equal batches that a planned one is the sum of: for each replica, each of those that are accumulated. The trainer
+    sets it, not the recipe."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -98,10 +102,10 @@ class BatchSettings(Record):
         return self
 
     def rows(self, edge: int) -> int:
-        """Return how many clips a batch holds that is padded to ``edge`` frames."""
+        """Return how many clips a planned batch holds that is padded to ``edge`` frames, over all its parts."""
         if self.batch_size is not None:
-            return self.batch_size
-        return max(1, (self.tokens_per_batch or 0) // edge)
+            return self.parts * self.batch_size
+        return self.parts * max(1, (self.tokens_per_batch or 0) // edge)
 
 
 class OptimizerSettings(Record):
@@ -125,6 +129,7 @@ class Recipe(Record):
     loss: LossSettings
     batches: BatchSettings
     optimizer: OptimizerSettings
+    training: TrainingSettings = TrainingSettings()
 
     @model_validator(mode="after")
     def _whole_steps(self) -> Self:
@@ -148,6 +153,20 @@ def load_recipe(path: Path) -> Recipe:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise InvalidInputError(f"{path}: not a readable recipe: {error}") from error
+    return recipe_of(content, str(path))
+
+
+def recipe_of(content: Any, place: str) -> Recipe:
+    """Return the recipe that a file's content, or what was changed of it, says.
+
+    Args:
+        content: as YAML has it.
+        place: what errors call it.
+
+    Raises:
+        InvalidInputError: keys are missing, unknown or out of range; the message lists all of them with the values
+            received.
+    """
     try:
         return Recipe.model_validate(content)
     except ValidationError as error:
@@ -156,4 +175,4 @@ def load_recipe(path: Path) -> Recipe:
             + ("" if problem["type"] in {"missing", "value_error"} else f", got {problem['input']!r}")
             for problem in error.errors()
         )
-        raise InvalidInputError(f"{path}: {problems}") from error
+        raise InvalidInputError(f"{place}: {problems}") from error

@@ -15,7 +15,7 @@ from xttsbench.xtts.text import VOCABULARY
 
 TINY = load_recipe(shipped("training", "tiny"))
 N_MELS, STEPS = 5, 20
-SIXTEEN = model.PRECISIONS[1:]
+SIXTEEN = ("mixed_bfloat16", "mixed_float16")
 
 
 def recipe(**optimizer: float) -> Recipe:
@@ -126,3 +126,14 @@ def test_modes_and_precisions_are_those_of_the_configuration() -> None:
 def test_an_unknown_precision_is_named() -> None:
     with pytest.raises(InvalidInputError, match=r"precision: one of float32, .* is expected, got 'float16'"):
         model.make_train_step(recipe(), "graph", 0, precision="float16")
+
+
+@pytest.mark.parametrize("precision", model.PRECISIONS)
+def test_only_float32_itself_computes_products_with_all_of_its_bits(precision: str) -> None:
+    before = tf.config.experimental.tensor_float_32_execution_enabled()
+    try:
+        policy = model.use_precision(precision)
+        assert tf.config.experimental.tensor_float_32_execution_enabled() == (precision != "float32")
+    finally:
+        tf.config.experimental.enable_tensor_float_32_execution(before)
+    assert policy == {"tf32": "float32"}.get(precision, precision)

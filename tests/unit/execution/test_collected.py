@@ -105,3 +105,12 @@ def test_nothing_at_all_is_a_record_without_segments() -> None:
     record = recorded()
     assert record.segments == ()
     assert record.status == "ok"
+
+
+def test_of_a_long_segment_the_newest_rows_are_kept_and_that_is_noted() -> None:
+    collected = Collected(SPEC, most_rows=3)
+    for first in range(0, 8, 2):
+        collected.take(rows("as_is", first, first + 1))
+    record = collected.record(started_utc="2026-01-02T03:04:05Z", duration_s=1.5, readings=Readings())
+    assert record.segments[0].columns["wall_ns"] == (5, 6, 7)
+    assert record.notes == ("of the segment as_is the last 3 rows are kept",)

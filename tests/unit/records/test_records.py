@@ -26,6 +26,20 @@ from xttsbench.records.pipeline import Pipeline, PipelineOp, PythonFunction
 from xttsbench.records.plan import Accelerator, Comparison, PlannedArm, Procedure, RunPlan
 from xttsbench.records.readings import GpuReadings, HostReadings, Readings
 from xttsbench.records.report import AA, Arm, Attribution, Finding, Oscillation, Report, Rung, Verdict, WarmUp
+from xttsbench.records.synthesis import Synthesised, SynthesisJob
+from xttsbench.records.train_history import (
+    Begun,
+    Fitted,
+    HistoryLine,
+    Spoken,
+    TakenOver,
+    TimedEvaluation,
+    Training,
+    TrainSetup,
+    Watched,
+    WatchedInterval,
+)
+from xttsbench.records.training import CheckpointEntry, Ended, Evaluated, Interval, Manifest, TrainJob
 from xttsbench.records.trial import (
     COLUMNS,
     Anatomy,
@@ -51,6 +65,47 @@ PIPELINE = Pipeline(
     ),
     python_functions=(PythonFunction(token="t", kind="py_function", name="f", gil="blocks", calls=3),),
 )
+JOB = TrainJob(directory="d", recipe={"name": "tiny"}, config={"loader": "packed"}, data="s", accelerator_ms=(0.1,))
+SUMS = {name: "0" * 64 for name in ("weights_sha256", "optimizer_sha256", "samples_sha256")}
+CHECKPOINT = CheckpointEntry(step=3, epoch=0, batch=3, files=("a/b",), state_sha256="0" * 64, **SUMS)
+ENDED = Ended(reason="terminated", step=3, **SUMS)
+EVALUATED = Evaluated(
+    step=3, loss=1 / 3, mel=0.1, stop=0.1, guided=0.1, clips=4, best=True, metrics={"a": None, "b": 0.1}
+)
+INTERVAL = Interval(
+    first_step=1,
+    steps=3,
+    loss=1 / 3,
+    mel=None,
+    stop=0.1,
+    guided=0.1,
+    gradient_norm=0.1,
+    skipped=1,
+    learning_rate=1e-3,
+    epoch=0,
+    samples=12,
+    valid_frames=900,
+    frames=1000,
+    wall_s=0.1,
+)
+BEGUN = Begun(
+    step=0,
+    steps=3,
+    replicas=1,
+    accumulation=2,
+    clips_per_update=4.5,
+    updates_per_epoch=2,
+    clips=9,
+    parameters=10,
+    shapes=2,
+    setup_s=0.1,
+    warm_up_s=0.2,
+)
+WATCHED = Watched(wall_s=1.0, wait_s=0.1, step_s=0.8, outside_s=0.1, valid_frames=900, samples=12, steps=3)
+SPOKEN = Spoken(step=3, metrics={"a": None, "b": 0.1})
+FITTED = Fitted(tokens_per_batch=900, peak_bytes=3, limit_bytes=4)
+TAKEN_OVER = TakenOver(path="best.yaml", proven=False, why="text", config={"loader": "packed"}, overridden={"a": "b"})
+TRAINING = Training(recipe="tiny", sessions=(BEGUN,), ended=ENDED, spoken=SPOKEN, taken_over=TAKEN_OVER)
 VERDICT = Verdict(
     bottleneck="input",
     summary="text",
@@ -169,6 +224,25 @@ EXAMPLES: list[Record] = [
         differences=(DIFFERENCE,),
         session_noise=0.02,
     ),
+    *(JOB, CHECKPOINT, Manifest(checkpoints=(CHECKPOINT,)), INTERVAL, EVALUATED, ENDED),
+    *(BEGUN, WATCHED, SPOKEN, FITTED, TAKEN_OVER, TRAINING),
+    WatchedInterval(**INTERVAL.model_dump(), session=1, wait_fraction=0.1),
+    TimedEvaluation(**EVALUATED.model_dump(), took_s=0.5),
+    HistoryLine(session=1, begun=BEGUN, interval=INTERVAL, watched=WATCHED, saved=CHECKPOINT, warned="größe"),
+    SynthesisJob(checkpoint="run", text="größe", out="speech.wav"),
+    Synthesised(
+        out="speech.wav",
+        text="größe",
+        left_out="ß",
+        speaker=None,
+        step=3,
+        averaged=False,
+        seconds=1.5,
+        stopped=True,
+        synthesis_s=0.1,
+        sound_s=0.2,
+    ),
+    TrainSetup(job=JOB, taken_over=TAKEN_OVER, said=("text",)),
 ]
 by_type = pytest.mark.parametrize("record", EXAMPLES, ids=lambda record: type(record).__name__)
 
@@ -240,7 +314,7 @@ def test_a_trial_finds_its_segments_by_name() -> None:
 
 def test_every_file_carries_the_version() -> None:
     versioned = [type(record) for record in EXAMPLES if "schema_version" in type(record).model_fields]
-    assert set(versioned) == {Report, ComparisonReport, TrialRecord, RunPlan, Best}
+    assert set(versioned) == {Report, ComparisonReport, TrialRecord, RunPlan, Best, Manifest, TrainSetup}
     assert SCHEMA_VERSION == 1
     assert all(record.schema_version == 1 for record in EXAMPLES if "schema_version" in type(record).model_fields)
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xttsbench.xtts.audio.synthesis import PHONES
-from xttsbench.xtts.text import SYMBOLS, VOCABULARY, encode, encoded_length
+from xttsbench.xtts.text import SYMBOLS, VOCABULARY, encode, encoded_length, left_out
 
 
 def test_case_and_white_space_are_folded_and_unknown_characters_dropped() -> None:
@@ -59,3 +59,11 @@ def test_nothing_known_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=f"no character of {text!r}".replace("\\", "\\\\")):
         encode(text)
     assert encoded_length(text) == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("Soli, fu!", ""), ("a1b1 2", "12"), ("é e\u0301 ‘so’ – l\n", ""), ("naïve € жук", "€жук"), ("", "")],
+)
+def test_what_is_left_out_is_named_once(text: str, expected: str) -> None:
+    assert left_out(text) == expected

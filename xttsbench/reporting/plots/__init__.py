@@ -14,9 +14,18 @@ from matplotlib.figure import Figure
 
 from xttsbench.records.report import Report
 from xttsbench.records.trial import TrialRecord
-from xttsbench.reporting.captions import captions, names
+from xttsbench.reporting.captions import TRAINING, captions, names
 from xttsbench.reporting.groups import groups
-from xttsbench.reporting.plots import arms, attribution, autocorrelation, distribution, periodogram, timeline, traces
+from xttsbench.reporting.plots import (
+    arms,
+    attribution,
+    autocorrelation,
+    distribution,
+    periodogram,
+    timeline,
+    traces,
+    training,
+)
 from xttsbench.reporting.plots.figure import Plot, save, style
 from xttsbench.reporting.plots.scene import Scene, stage
 
@@ -50,6 +59,8 @@ def figure_of(name: str, scene: Scene) -> Figure:
     Raises:
         KeyError: the report has no plot of that name.
     """
+    if name == TRAINING:
+        return training.draw(scene)
     if name in DRAWERS:
         return DRAWERS[name](scene)
     drawers = {

@@ -53,7 +53,7 @@ def stage(report: Report, trials: Sequence[TrialRecord]) -> Scene:
 
 
 def _as_given(report: Report, trials: Sequence[TrialRecord]) -> Sequence[TrialRecord]:
-    group = of_verdict(report) if compares(report) else None
+    group = of_verdict(report) if compares(report) or report.training is not None else None
     if group is not None and group.baseline is not None:
         return trials_of(group, group.baseline, groups(report), trials)
     return [record for record in trials if record.spec.rung not in _OTHER_TARGETS]

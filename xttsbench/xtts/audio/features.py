@@ -95,7 +95,7 @@ def log_mel_frames(samples: npt.NDArray[np.floating[Any]], settings: FeatureSett
     if start < 0 or count < 0:
         raise ValueError(f"start and count must be 0 or more, got {start} and {count}")
     count = max(0, min(count, settings.frames(len(samples)) - start))
-    window, filters = _window(settings), _sparse_filters(settings)
+    hann, filters = window(settings), _sparse_filters(settings)
     bins = filters.shape[1]
     out = np.empty((count, settings.n_mels), np.float32)
     if not count:
@@ -110,7 +110,7 @@ def log_mel_frames(samples: npt.NDArray[np.floating[Any]], settings: FeatureSett
     by_bin = np.empty((bins, block), np.float32)  # what the sparse product reads without a copy of its own
     for first in range(0, count, block):
         rows = min(block, count - first)
-        np.multiply(views[first : first + rows], window, out=windowed[:rows])
+        np.multiply(views[first : first + rows], hann, out=windowed[:rows])
         spectra = scipy.fft.rfft(windowed[:rows], axis=-1)
         np.abs(spectra[:, :bins], out=magnitudes[:rows])
         by_bin[:, :rows] = magnitudes[:rows].T
@@ -158,14 +158,14 @@ def _sparse_filters(settings: FeatureSettings) -> csr_array:
 
 
 @lru_cache(maxsize=8)
-def _window(settings: FeatureSettings) -> npt.NDArray[np.float64]:
+def window(settings: FeatureSettings) -> npt.NDArray[np.float64]:
     """Return the periodic Hann window, centred in ``n_fft`` samples; in float32 it would leak 1e-3 into quiet bins."""
     size = settings.window_samples
     hann = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(size) / size)
     before = (settings.n_fft - size) // 2
-    window = np.pad(hann, (before, settings.n_fft - size - before))
-    window.flags.writeable = False
-    return window
+    padded = np.pad(hann, (before, settings.n_fft - size - before))
+    padded.flags.writeable = False
+    return padded
 
 
 _BREAK_HZ, _HZ_PER_MEL, _LOG_STEP = 1000.0, 200.0 / 3, np.log(6.4) / 27

@@ -76,7 +76,9 @@ _CONSONANTS: Final = "mnlsf"
 _VOWELS: Final = "aeiou"
 
 
-def utterance(index: int, seed: int, min_s: float, max_s: float) -> Utterance:
+def utterance(
+    index: int, seed: int, min_s: float, max_s: float, speakers: int = len(SPEAKERS), tempo: float = 1.0
+) -> Utterance:
     """Return the ``index``-th clip of a seed, which does not depend on how many others are made.
 
     Args:
@@ -84,14 +86,30 @@ def utterance(index: int, seed: int, min_s: float, max_s: float) -> Utterance:
         seed: seed of the data set.
         min_s: shortest clip in seconds; at least 0.3.
         max_s: longest clip in seconds.
+        speakers: how many of :data:`SPEAKERS` take turns, from the first.
+        tempo: how fast they speak; at 0.5 each letter takes twice as long, and a clip has half as many.
     """
-    if index < 0 or seed < 0 or not 0.3 <= min_s <= max_s:
-        raise ValueError(f"index, seed >= 0 and 0.3 <= min_s <= max_s must hold, got {index}, {seed}, {min_s}, {max_s}")
-    rng = np.random.default_rng([seed, index])
-    speaker = SPEAKERS[index % len(SPEAKERS)]
-    duration_s = float(rng.uniform(min_s, max_s))
-    text = _sentence(duration_s, rng)
+    speaker, duration_s, text, rng = _drawn(index, seed, min_s, max_s, speakers, tempo)
     return Utterance(f"{speaker.name}-{index:05d}", text, speak(text, speaker, duration_s, rng))
+
+
+def letters_at(
+    places: Array, index: int, seed: int, min_s: float, max_s: float, speakers: int, tempo: float = 1.0
+) -> npt.NDArray[np.intp]:
+    """Return which letter of its text the clip of :func:`utterance` says at some places, by number, ``[n]``.
+
+    Args:
+        places: ``[n]`` in samples at :data:`SAMPLE_RATE_HZ` within the clip.
+        index: as in :func:`utterance`, and so are the others.
+        seed: seed of the data set.
+        min_s: shortest clip in seconds.
+        max_s: longest clip in seconds.
+        speakers: how many take turns.
+        tempo: how fast they speak.
+    """
+    _, duration_s, text, rng = _drawn(index, seed, min_s, max_s, speakers, tempo)
+    letters = _letters(text, _frames(duration_s), rng)
+    return letters[np.clip(np.rint(places / _HOP).astype(np.intp), 0, len(letters) - 1)]
 
 
 def speak(text: str, speaker: Speaker, duration_s: float, rng: np.random.Generator) -> npt.NDArray[np.float32]:
@@ -103,11 +121,9 @@ def speak(text: str, speaker: Speaker, duration_s: float, rng: np.random.Generat
     unknown = sorted(set(text) - set(PHONES))
     if not text or unknown:
         raise ValueError(f"the text is made of the letters {''.join(PHONES)!r}, got {text!r}")
-    n_samples = round(duration_s * SAMPLE_RATE_HZ)
-    n_frames = n_samples // _HOP + 5
+    n_samples, n_frames = round(duration_s * SAMPLE_RATE_HZ), _frames(duration_s)
     phones = [PHONES[letter] for letter in text]
-    ends = np.cumsum([phone.duration_s * rng.uniform(0.85, 1.15) for phone in phones])
-    which = np.searchsorted(ends / ends[-1], np.linspace(0, 1, n_frames, endpoint=False), side="right")
+    which = _letters(text, n_frames, rng)
 
     def track(values: list[float]) -> Array:
         """One value per frame, smoothed over three frames (35 ms): phones run into each other."""
@@ -126,6 +142,31 @@ def speak(text: str, speaker: Speaker, duration_s: float, rng: np.random.Generat
     spectra = _spectra(pulses) * tract + _spectra(0.05 * rng.standard_normal(size)) * hiss
     clip = _overlap_add(np.fft.irfft(spectra, axis=-1))[_N_FFT // 2 :][:n_samples]
     return (0.7 * clip / np.max(np.abs(clip))).astype(np.float32)
+
+
+def _drawn(
+    index: int, seed: int, min_s: float, max_s: float, speakers: int, tempo: float
+) -> tuple[Speaker, float, str, np.random.Generator]:
+    """Return who says what in a clip, how long it lasts, and the generator that decides the rest."""
+    if index < 0 or seed < 0 or not 0.3 <= min_s <= max_s or not 1 <= speakers <= len(SPEAKERS) or tempo <= 0:
+        raise ValueError(
+            f"index, seed >= 0, 0.3 <= min_s <= max_s, 1 <= speakers <= {len(SPEAKERS)} and tempo > 0 must hold, "
+            f"got {index}, {seed}, {min_s}, {max_s}, {speakers}, {tempo}"
+        )
+    rng = np.random.default_rng([seed, index])
+    duration_s = float(rng.uniform(min_s, max_s))
+    return SPEAKERS[index % speakers], duration_s, _sentence(tempo * duration_s, rng), rng
+
+
+def _frames(duration_s: float) -> int:
+    """Return how many frames a clip is shaped in: one for each hop, centred on its start, and some to spare."""
+    return round(duration_s * SAMPLE_RATE_HZ) // _HOP + 5
+
+
+def _letters(text: str, n_frames: int, rng: np.random.Generator) -> npt.NDArray[np.intp]:
+    """Return which letter each frame says, by number; the first of what a clip's generator draws for its sound."""
+    ends = np.cumsum([PHONES[letter].duration_s * rng.uniform(0.85, 1.15) for letter in text])
+    return np.searchsorted(ends / ends[-1], np.linspace(0, 1, n_frames, endpoint=False), side="right")
 
 
 def _sentence(duration_s: float, rng: np.random.Generator) -> str:

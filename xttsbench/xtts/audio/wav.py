@@ -12,7 +12,7 @@ import stat
 import struct
 import wave
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, BinaryIO, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -147,8 +147,8 @@ def read_canonical_wav(path: StrPath, sample_rate_hz: int) -> Floats:
     return _decode(data, "int16")
 
 
-def write_wav(path: StrPath, samples: npt.NDArray[np.floating[Any]], sample_rate_hz: int) -> None:
-    """Write samples, ``[n]`` in -1..1, in canonical form; what lies outside is clipped.
+def write_wav(target: StrPath | BinaryIO, samples: npt.NDArray[np.floating[Any]], sample_rate_hz: int) -> None:
+    """Write samples, ``[n]`` in -1..1, in canonical form to a path or an open file; what lies outside is clipped.
 
     Raises:
         ValueError: the samples have another rank, there is none, or one is not a number.
@@ -157,7 +157,7 @@ def write_wav(path: StrPath, samples: npt.NDArray[np.floating[Any]], sample_rate
     if samples.ndim != 1 or not samples.size or np.isnan(samples).any():
         raise ValueError(f"a clip is one row of numbers, got shape {samples.shape} or NaN in it")
     pcm = np.clip(np.round(samples * 32768), -32768, 32767).astype("<i2")
-    with wave.open(os.fspath(path), "wb") as file:
+    with wave.open(os.fspath(target) if isinstance(target, str | os.PathLike) else target, "wb") as file:
         file.setnchannels(1)
         file.setsampwidth(2)
         file.setframerate(sample_rate_hz)

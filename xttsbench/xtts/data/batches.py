@@ -7,7 +7,7 @@ all clips at once, so that the plan of an epoch of 13,100 clips takes millisecon
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -124,6 +124,28 @@ def plan(
             characters[bucket_numbers[order]].tolist(),
             strict=True,
         )
+    ]
+
+
+def split(batch: Batch, parts: int) -> list[Batch]:
+    """Return equal parts of consecutive rows, each padded as the whole is; the arrays are views of the batch's.
+
+    Raises:
+        InvalidInputError: the rows cannot be divided so.
+    """
+    rows, ragged = divmod(len(batch.clips), parts)
+    if ragged:
+        raise InvalidInputError(
+            f"a batch of {len(batch.clips)} clips cannot be split into {parts} equal parts; plan it with parts={parts}"
+        )
+    return [
+        replace(
+            batch,
+            clips=batch.clips[begin : begin + rows],
+            references=batch.references[begin : begin + rows],
+            reference_starts=batch.reference_starts[begin : begin + rows],
+        )
+        for begin in range(0, len(batch.clips), rows)
     ]
 
 

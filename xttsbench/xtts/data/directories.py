@@ -15,6 +15,7 @@ DEFAULT_CLIPS: Final = 256
 DEFAULT_MIN_S: Final = 1.0
 DEFAULT_MAX_S: Final = 10.0
 DEFAULT_SEED: Final = 0
+DEFAULT_SPEAKERS: Final = 4
 
 
 def cache_directory() -> Path:
@@ -22,9 +23,13 @@ def cache_directory() -> Path:
     return Path(os.environ.get("XTTSBENCH_CACHE") or platformdirs.user_cache_dir("xttsbench")).absolute()
 
 
-def made_data(clips: int, seed: int, min_s: float, max_s: float) -> Path:
+def made_data(
+    clips: int, seed: int, min_s: float, max_s: float, speakers: int = DEFAULT_SPEAKERS, tempo: float = 1.0
+) -> Path:
     """Return where the set that these arguments make is kept; it need not be there yet."""
-    return cache_directory() / f"speech-v{MAKER_VERSION}-{clips}x{min_s:g}-{max_s:g}s-seed{seed}"
+    unlike = "" if speakers == DEFAULT_SPEAKERS else f"-{speakers}speakers"
+    unlike += "" if tempo == 1 else f"-tempo{tempo:g}"
+    return cache_directory() / f"speech-v{MAKER_VERSION}-{clips}x{min_s:g}-{max_s:g}s-seed{seed}{unlike}"
 
 
 def default_data() -> Path:

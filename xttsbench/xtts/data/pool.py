@@ -51,11 +51,11 @@ def in_processes(function: Callable[[Job], Result], jobs: Iterable[Job], workers
         yield from map(function, jobs)
         return
     context = multiprocessing.get_context("spawn")
-    executor = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker)
+    executor = ProcessPoolExecutor(workers, mp_context=context, initializer=end_with_parent)
     running: deque[Future[Result]] = deque()
     try:
         for job in jobs:
-            with _starting():
+            with spawning():
                 running.append(executor.submit(function, job))
             if len(running) >= _AHEAD * workers:
                 yield running.popleft().result()
@@ -70,8 +70,11 @@ def in_processes(function: Callable[[Job], Result], jobs: Iterable[Job], workers
         executor.shutdown(cancel_futures=True)
 
 
-def _start_worker() -> None:
-    """End when the parent dies, however it does, for nothing else would tell us."""
+def end_with_parent() -> None:
+    """Have this process, a spawned one, end when its parent dies, however it does, for nothing else would tell us.
+
+    The kernel's own way (``PR_SET_PDEATHSIG``) is about the thread that spawned the process, which may end before.
+    """
     parent = multiprocessing.parent_process()
     if parent is not None:
 
@@ -83,7 +86,7 @@ def _start_worker() -> None:
 
 
 @contextmanager
-def _starting() -> Iterator[None]:
+def spawning() -> Iterator[None]:
     """Let a process be spawned that knows neither our ``__main__`` nor Ctrl-C.
 
     A spawned process imports the parent's ``__main__`` again, which for a user's script without the usual guard means

@@ -13,6 +13,8 @@ LOADERS: Final = {
     "packed": "xttsbench.xtts.loaders.packed:loader",
 }
 """Name of a loader to the function that makes it, imported when it is used."""
+IN_PYTHON: Final = ("numpy_wav", "numpy_cache", "packed")
+"""Loaders that run in Python: their functions return what fills a batch, the others' TensorFlow's ops for it."""
 CACHED: Final = ("numpy_cache", "tf_cache", "packed")
 """Loaders that read the feature cache."""
 KEEPING: Final = ("numpy_wav", "tf_wav", "numpy_cache", "tf_cache")

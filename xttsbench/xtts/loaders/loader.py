@@ -14,7 +14,9 @@ An element is a dict of one batch of ``b`` rows:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import import_module
+from typing import Final
 
 import tensorflow as tf
 
@@ -23,8 +25,14 @@ from xttsbench.xtts.audio.features import FeatureSettings
 from xttsbench.xtts.data.batches import Batch
 from xttsbench.xtts.data.feature_cache import FeatureCache
 from xttsbench.xtts.data.speech_data import SpeechData
-from xttsbench.xtts.loaders import CACHED, KEEPING, LOADERS
-from xttsbench.xtts.loaders.planned import planned
+from xttsbench.xtts.loaders import CACHED, IN_PYTHON, KEEPING, LOADERS
+from xttsbench.xtts.loaders.numpy_batches import in_this_process
+from xttsbench.xtts.loaders.numpy_function import numpy_batches
+from xttsbench.xtts.loaders.planned import Planned, planned
+from xttsbench.xtts.loaders.processes import InputProcesses, Source, check_processes, weakly
+
+_AHEAD_OF_PROCESSES: Final = 2
+"""Batches that are held beside those that processes make: one for the step to take, and one while it is taken."""
 
 
 def make_dataset(
@@ -37,10 +45,12 @@ def make_dataset(
     keep: bool = False,
     prefetch: int = -1,
     device_prefetch: int = 0,
+    device: str | None = None,
     workers: int = -1,
     threads: int = 0,
     deterministic: bool = True,
     repeat: bool = True,
+    processes: int = 0,
 ) -> tf.data.Dataset:
     """Return the dataset of planned batches, one element a batch, made by a loader.
 
@@ -54,16 +64,20 @@ def make_dataset(
             for each mel of each frame of the data set. The planned batches change from epoch to epoch and their clips
             do not, so it is those that are kept. The batches are the same bits.
         prefetch: batches made ahead; -1 lets tf.data decide, 0 makes none.
-        device_prefetch: batches copied to the first GPU ahead, beside those. Where the CPU is the only device there is
-            nothing to copy, and they are made ahead.
+        device_prefetch: batches copied to a GPU ahead, beside those. Where the CPU is the only device there is nothing
+            to copy, and they are made ahead.
+        device: the GPU that they are copied to; by default the first.
         workers: batches loaded in parallel; -1 lets tf.data decide, 0 loads one after the other.
         threads: threads of a private pool for this dataset; 0 uses the common one.
         deterministic: keep the order where a later batch is ready first.
         repeat: begin again after the last batch.
+        processes: make the batches in so many processes of their own, for :data:`IN_PYTHON`, in place of ``workers``
+            threads; 0 in this one. At most so many are under way beside those that ``prefetch`` holds, which is two
+            where tf.data would decide. The processes end with the dataset.
 
     Raises:
         InvalidInputError: an argument is out of range, the cache is missing or of other settings, the batches do not
-            fit the data, or the loader cannot keep features.
+            fit the data, or the loader cannot keep features or run in processes of its own.
     """
     if name not in LOADERS:
         raise InvalidInputError(f"loader: one of {', '.join(LOADERS)} is expected, got {name!r}")
@@ -82,11 +96,13 @@ def make_dataset(
         )
     if name in CACHED:
         _check_cache(name, data, cache, features)
+    check_processes(name, processes, keep=keep)
     table = planned(data, batches, features)
-    module, _, function = LOADERS[name].partition(":")
-    load: Callable[[tf.Tensor], dict[str, tf.Tensor]] = getattr(import_module(module), function)(
-        table, data, cache, features, **({"keep": True} if keep else {})
-    )
+    load = _loading(name, table, data, cache, features, keep=keep, processes=processes)
+    if processes:
+        workers = processes
+        prefetch = _AHEAD_OF_PROCESSES if prefetch < 0 else prefetch
+        threads = max(threads, processes)  # each waits for a process, and the common pool has one for each core
     dataset = tf.data.Dataset.range(len(table))
     if repeat:
         dataset = dataset.repeat()
@@ -108,16 +124,47 @@ def make_dataset(
     if threads:
         options.threading.private_threadpool_size = threads
     dataset = dataset.with_options(options)
-    return _ahead_on_device(dataset, device_prefetch) if device_prefetch else dataset
+    return _ahead_on_device(dataset, device_prefetch, device) if device_prefetch else dataset
 
 
-def _ahead_on_device(dataset: tf.data.Dataset, count: int) -> tf.data.Dataset:
+def _loading(
+    name: str,
+    table: Planned,
+    data: SpeechData,
+    cache: FeatureCache | None,
+    features: FeatureSettings,
+    *,
+    keep: bool,
+    processes: int,
+) -> Callable[[tf.Tensor], dict[str, tf.Tensor]]:
+    """Return what makes a batch from its number, in TensorFlow's ops or through Python."""
+    chosen = {"keep": True} if keep else {}
+    if name in IN_PYTHON:
+        source = Source(name, table, data, cache, features)
+        fill = source.fill(**chosen)  # also where processes have their own: what it finds wrong is said at once
+        if not processes:
+            return numpy_batches(table, in_this_process(table, fill))
+        owner = InputProcesses(source, processes)
+        return partial(_owned, owner, numpy_batches(table, weakly(owner)))
+    module, _, function = LOADERS[name].partition(":")
+    load: Callable[[tf.Tensor], dict[str, tf.Tensor]] = getattr(import_module(module), function)(
+        table, data, cache, features, **chosen
+    )
+    return load
+
+
+def _owned(owner: object, load: Callable[[tf.Tensor], dict[str, tf.Tensor]], number: tf.Tensor) -> dict[str, tf.Tensor]:
+    """Return what ``load`` does; a dataset refers to what it maps, and so to an owner who is bound to this."""
+    return load(number)
+
+
+def _ahead_on_device(dataset: tf.data.Dataset, count: int, device: str | None) -> tf.data.Dataset:
     """Return the dataset with so many of its elements ahead on the device that computes."""
     gpus = tf.config.list_logical_devices("GPU")
     if not gpus:
         return dataset.prefetch(count)
     # It has to be the last: what follows it would run on the CPU again.
-    return dataset.apply(tf.data.experimental.prefetch_to_device(gpus[0].name, count))
+    return dataset.apply(tf.data.experimental.prefetch_to_device(device or gpus[0].name, count))
 
 
 def _check_cache(name: str, data: SpeechData, cache: FeatureCache | None, features: FeatureSettings) -> None:

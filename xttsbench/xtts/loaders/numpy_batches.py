@@ -1,15 +1,16 @@
-"""The common part of the loaders that run in Python: one call of a ``tf.numpy_function`` makes a whole batch.
+"""The common part of the loaders that run in Python: a whole batch at once, in memory that is handed in.
 
-A call costs some 0.2 ms for the way into Python and back, so a call per clip would cost more than some loaders' work.
+Never imports TensorFlow: a batch is made by a thread of ``tf.data`` or by a process of its own
+(:mod:`xttsbench.xtts.loaders.processes`), from the same lines.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import tensorflow as tf
 
 from xttsbench.xtts.loaders.buffers import BufferPool
 from xttsbench.xtts.loaders.planned import Ints, Planned
@@ -44,56 +45,72 @@ def kept(read: Callable[[int, int, Floats], None], planned: Planned) -> Callable
     return from_memory
 
 
-def numpy_batches(planned: Planned, fill: Fill) -> Callable[[tf.Tensor], dict[str, tf.Tensor]]:
-    """Return the function that makes a batch from its number, reading features through Python."""
-    signature = planned.signature()
-    n_mels, reference_frames = planned.n_mels, planned.reference_frames
-    rows = np.diff(planned.bounds)
-    mels = BufferPool(int((rows * planned.frames).max()) * n_mels)
-    references = BufferPool(int(rows.max()) * reference_frames * n_mels)
+class Arrays(NamedTuple):
+    """A batch of ``b`` rows as it comes out of Python."""
 
-    def padded(array: Floats, clips: Ints, firsts: Ints, counts: Ints) -> Floats:
-        fill(array, clips, firsts, counts)
-        for row, count in enumerate(counts.tolist()):
-            if count < array.shape[1]:
-                array[row, count:] = planned.floor
-        return array
+    mel: Floats
+    """``[b, frames, n_mels]``"""
+    reference: Floats
+    """``[b, reference_frames, n_mels]``"""
+    numbers: Ints
+    """All else, see :func:`fill_batch`: in one array, for each costs TensorFlow some 10 us of Python."""
 
-    def load_batch(number: np.int64) -> tuple[Floats, Floats, Ints]:
-        """Read the features of a batch's clips and references; runs in Python, inside tf.data."""
-        begin, end = planned.bounds[number], planned.bounds[number + 1]
-        clips, sources = planned.clips[begin:end], planned.references[begin:end]
-        starts, lengths = planned.reference_starts[begin:end], planned.lengths[clips]
-        text = planned.texts.padded(clips, int(planned.characters[number]))
-        own = np.where(sources == clips, starts, np.int32(-1))
-        return (
-            padded(mels.take(len(clips), int(planned.frames[number]), n_mels), clips, np.zeros_like(clips), lengths),
-            padded(
-                references.take(len(clips), reference_frames, n_mels),
-                sources,
-                starts,
-                np.minimum(planned.lengths[sources] - starts, reference_frames),
-            ),
-            # In one array, for each costs TensorFlow some 10 us of Python.
-            np.concatenate((clips, planned.texts.lengths[clips], lengths, own, text.ravel())),
-        )
 
-    def batch(number: tf.Tensor) -> dict[str, tf.Tensor]:
-        mel, reference, numbers = tf.numpy_function(load_batch, [number], [tf.float32, tf.float32, tf.int32])
-        numbers.set_shape([None])
-        size = tf.shape(mel)[0]
-        ids, text_length, mel_length, start, text = tf.split(numbers, tf.stack([size] * 4 + [-1]), num=5)
-        made = {
-            "id": ids,
-            "text": tf.reshape(text, tf.stack([size, -1])),
-            "text_length": text_length,
-            "mel": mel,
-            "mel_length": mel_length,
-            "reference": reference,
-            "reference_start": start,
-        }
-        for key, spec in signature.items():
-            made[key].set_shape(spec.shape)
-        return made
+MakeBatch = Callable[[int], Arrays]
+"""Makes a batch from its number."""
 
-    return batch
+
+def fill_batch(planned: Planned, fill: Fill, number: int, mel: Floats, reference: Floats) -> Ints:
+    """Put the features of a batch's clips and references into two arrays, padded, and return its numbers.
+
+    Args:
+        planned: the batches.
+        fill: what reads features.
+        number: of the batch.
+        mel: of any content and the first shape of ``planned.shapes(number)``.
+        reference: likewise, of the second.
+
+    Returns:
+        One after the other, int32: the clips' numbers, the lengths of their texts, of their mels, the references'
+        starts (``[b]`` each), and the texts ``[b, characters]``.
+    """
+    begin, end = planned.bounds[number], planned.bounds[number + 1]
+    clips, sources = planned.clips[begin:end], planned.references[begin:end]
+    starts, lengths = planned.reference_starts[begin:end], planned.lengths[clips]
+    _fill_padded(planned, fill, mel, clips, np.zeros_like(clips), lengths)
+    counts = np.minimum(planned.lengths[sources] - starts, planned.reference_frames)
+    _fill_padded(planned, fill, reference, sources, starts, counts)
+    text = planned.texts.padded(clips, int(planned.characters[number]))
+    own = np.where(sources == clips, starts, np.int32(-1))
+    return np.concatenate((clips, planned.texts.lengths[clips], lengths, own, text.ravel()))
+
+
+def _fill_padded(planned: Planned, fill: Fill, array: Floats, clips: Ints, firsts: Ints, counts: Ints) -> None:
+    fill(array, clips, firsts, counts)
+    for row, count in enumerate(counts.tolist()):
+        if count < array.shape[1]:
+            array[row, count:] = planned.floor
+
+
+class BatchMemory:
+    """Where batches of a plan are put, for TensorFlow to take over; used again when it is free."""
+
+    def __init__(self, planned: Planned) -> None:
+        self._planned = planned
+        self._mels, self._references = (BufferPool(elements) for elements in planned.most_elements())
+
+    def take(self, number: int) -> tuple[Floats, Floats]:
+        """Return arrays of any content for a batch's mels and references."""
+        mel, reference = self._planned.shapes(number)
+        return self._mels.take(*mel), self._references.take(*reference)
+
+
+def in_this_process(planned: Planned, fill: Fill) -> MakeBatch:
+    """Return what makes a batch from its number in the thread that calls it."""
+    memory = BatchMemory(planned)
+
+    def make(number: int) -> Arrays:
+        mel, reference = memory.take(number)
+        return Arrays(mel, reference, fill_batch(planned, fill, number, mel, reference))
+
+    return make

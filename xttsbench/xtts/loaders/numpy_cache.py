@@ -1,28 +1,25 @@
-"""Features read from one ``.npy`` file per clip with ``np.load``, in a ``tf.numpy_function``.
+"""Features read from one ``.npy`` file per clip with ``np.load``.
 
 ``np.load`` spends most of its time in Python, on the header, so that threads wait for one another.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import numpy.typing as npt
-import tensorflow as tf
 
 from xttsbench.xtts.audio.features import FeatureSettings
 from xttsbench.xtts.data.feature_cache import FeatureCache
 from xttsbench.xtts.data.npy_cache import CacheFileError, unreadable
 from xttsbench.xtts.data.speech_data import SpeechData
-from xttsbench.xtts.loaders.numpy_batches import by_clip, kept, numpy_batches
+from xttsbench.xtts.loaders.numpy_batches import Fill, by_clip, kept
 from xttsbench.xtts.loaders.planned import Planned
 
 
 def loader(
     planned: Planned, data: SpeechData, cache: FeatureCache, features: FeatureSettings, *, keep: bool = False
-) -> Callable[[tf.Tensor], dict[str, tf.Tensor]]:
-    """Return the function that makes a batch from its number."""
+) -> Fill:
+    """Return what fills a batch with features."""
 
     def read(clip: int, start: int, out: npt.NDArray[np.float32]) -> None:
         path = cache.npy(clip)
@@ -41,4 +38,4 @@ def loader(
             )
         out[:] = mel[start : start + len(out)]
 
-    return numpy_batches(planned, by_clip(kept(read, planned) if keep else read))
+    return by_clip(kept(read, planned) if keep else read)

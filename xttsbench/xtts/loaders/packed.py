@@ -10,23 +10,18 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable
-
-import tensorflow as tf
 
 from xttsbench.xtts.audio.features import FeatureSettings
 from xttsbench.xtts.data.feature_cache import FeatureCache
 from xttsbench.xtts.data.npy_cache import CacheFileError, unreadable
 from xttsbench.xtts.data.packed import check_packed
 from xttsbench.xtts.data.speech_data import SpeechData
-from xttsbench.xtts.loaders.numpy_batches import Floats, numpy_batches
+from xttsbench.xtts.loaders.numpy_batches import Fill, Floats
 from xttsbench.xtts.loaders.planned import Ints, Planned
 
 
-def loader(
-    planned: Planned, data: SpeechData, cache: FeatureCache, features: FeatureSettings
-) -> Callable[[tf.Tensor], dict[str, tf.Tensor]]:
-    """Return the function that makes a batch from its number.
+def loader(planned: Planned, data: SpeechData, cache: FeatureCache, features: FeatureSettings) -> Fill:
+    """Return what fills a batch with features.
 
     Raises:
         CacheFileError: the packed file is gone or not what the cache's index says.
@@ -53,4 +48,4 @@ def loader(
                 got += more
 
     weakref.finalize(fill, os.close, descriptor)
-    return numpy_batches(planned, fill)
+    return fill

@@ -1,7 +1,8 @@
 """What all loaders know about the planned batches and their clips: columns of numbers, and no object per clip.
 
 A loader is asked for a batch by number and looks everything else up here, so that a pipeline carries nothing but
-numbers of batches, and the graph of a dataset stays small: some bytes a clip, and no features.
+numbers of batches, and the graph of a dataset stays small: some bytes a clip, and no features. Never imports
+TensorFlow, so that processes that make batches start fast and stay small.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
-import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError
 from xttsbench.xtts.audio.features import FeatureSettings
@@ -72,21 +72,15 @@ class Planned:
         """The distinct numbers of rows that batches have, rising."""
         return [int(size) for size in np.unique(np.diff(self.bounds))]
 
-    def signature(self) -> dict[str, tf.TensorSpec]:
-        """Return what a batch looks like; a size is open where batches differ in it."""
-        rows = self.sizes[0] if len(self.sizes) == 1 else None
-        frames, characters = (
-            int(sizes[0]) if (sizes == sizes[0]).all() else None for sizes in (self.frames, self.characters)
-        )
-        return {
-            "id": tf.TensorSpec([rows], tf.int32),
-            "text": tf.TensorSpec([rows, characters], tf.int32),
-            "text_length": tf.TensorSpec([rows], tf.int32),
-            "mel": tf.TensorSpec([rows, frames, self.n_mels], tf.float32),
-            "mel_length": tf.TensorSpec([rows], tf.int32),
-            "reference": tf.TensorSpec([rows, self.reference_frames, self.n_mels], tf.float32),
-            "reference_start": tf.TensorSpec([rows], tf.int32),
-        }
+    def shapes(self, number: int) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+        """Return the shapes of a batch's mels and of its references, both ``[rows, frames, n_mels]``."""
+        rows = int(self.bounds[number + 1] - self.bounds[number])
+        return (rows, int(self.frames[number]), self.n_mels), (rows, self.reference_frames, self.n_mels)
+
+    def most_elements(self) -> tuple[int, int]:
+        """Return how many numbers the largest mels and the largest references of a batch have."""
+        rows = np.diff(self.bounds)
+        return int((rows * self.frames).max()) * self.n_mels, int(rows.max()) * self.reference_frames * self.n_mels
 
 
 def planned(data: SpeechData, batches: Sequence[Batch], features: FeatureSettings) -> Planned:

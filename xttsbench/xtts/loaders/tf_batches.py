@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from xttsbench.xtts.data.speech_data import SpeechData
 from xttsbench.xtts.loaders.planned import Planned
+from xttsbench.xtts.loaders.signature import signature
 
 
 class Rows(NamedTuple):
@@ -36,7 +37,7 @@ Load = Callable[[Rows], tuple[tf.Tensor, tf.Tensor]]
 
 def tf_batches(planned: Planned, data: SpeechData, load: Load) -> Callable[[tf.Tensor], dict[str, tf.Tensor]]:
     """Return the function that makes a batch from its number, reading features through ``load``."""
-    signature = planned.signature()
+    specs = signature(planned)
     bounds, sizes = tf.constant(planned.bounds), tf.constant([*zip(planned.frames, planned.characters, strict=True)])
     rows = tf.constant([planned.clips, planned.references, planned.reference_starts])
     lengths, text_lengths = tf.constant(planned.lengths), tf.constant(planned.texts.lengths)
@@ -72,7 +73,7 @@ def tf_batches(planned: Planned, data: SpeechData, load: Load) -> Callable[[tf.T
             "reference": reference,
             "reference_start": tf.where(references == clips, starts, -1),
         }
-        for key, spec in signature.items():
+        for key, spec in specs.items():
             made[key].set_shape(spec.shape)
         return made
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from xttsbench.xtts.data.loss_counts import LossCounts
 from xttsbench.xtts.model.loss import Losses, losses
 from xttsbench.xtts.model.speech_model import Batch, SpeechModel
 from xttsbench.xtts.recipe import LossSettings
@@ -18,13 +19,14 @@ def losses_and_gradients(
     settings: LossSettings,
     dropout_bits: tf.Tensor | None,
     scale: tf.Tensor | None = None,
+    counts: LossCounts | None = None,
 ) -> tuple[Losses, list[tf.Tensor]]:
     """Return the losses of a batch, and the gradient of their total for each trainable variable of the model.
 
-    With a scale, the gradient is that of the total times it.
+    With a scale, the gradient is that of the total times it. With counts, the losses are divided by those.
     """
     with tf.GradientTape() as tape:
-        found = losses(batch, model(batch, dropout_bits=dropout_bits), model.settings, settings)
+        found = losses(batch, model(batch, dropout_bits=dropout_bits), model.settings, settings, counts)
     return found, tape.gradient(found.total, _values(model.trainable_variables), output_gradients=scale)
 
 
@@ -43,22 +45,32 @@ class CompiledGradients:
         self._condition_back = _compiled(self._conditioning_gradients)
 
     def __call__(
-        self, batch: Batch, dropout_bits: tf.Tensor, scale: tf.Tensor | None = None
+        self,
+        batch: Batch,
+        dropout_bits: tf.Tensor,
+        scale: tf.Tensor | None = None,
+        counts: LossCounts | None = None,
     ) -> tuple[Losses, list[tf.Tensor]]:
         """Return what :func:`losses_and_gradients` does."""
         latents = self._condition(batch["reference"])
-        found, d_latents, of_decoder = self._decode(batch, latents, dropout_bits, scale)
+        found, d_latents, of_decoder = self._decode(batch, latents, dropout_bits, scale, counts)
         of_conditioning = self._condition_back(batch["reference"], d_latents)
         gradients = dict(zip(_ids(self._conditioning_variables()), of_conditioning, strict=True))
         gradients |= zip(_ids(self._decoder_variables()), of_decoder, strict=True)
         return found, [gradients[variable] for variable in _ids(self.model.trainable_variables)]
 
     def _decoder_gradients(
-        self, batch: Batch, latents: tf.Tensor, dropout_bits: tf.Tensor, scale: tf.Tensor | None
+        self,
+        batch: Batch,
+        latents: tf.Tensor,
+        dropout_bits: tf.Tensor,
+        scale: tf.Tensor | None,
+        counts: LossCounts | None,
     ) -> tuple[Losses, tf.Tensor, list[tf.Tensor]]:
         with tf.GradientTape() as tape:
             tape.watch(latents)
-            found = losses(batch, self.model.decode(batch, latents, dropout_bits), self.model.settings, self.settings)
+            prediction = self.model.decode(batch, latents, dropout_bits)
+            found = losses(batch, prediction, self.model.settings, self.settings, counts)
         sources = [latents, *_values(self._decoder_variables())]
         d_latents, *gradients = tape.gradient(found.total, sources, output_gradients=scale)
         return found, d_latents, gradients
@@ -78,11 +90,15 @@ class CompiledGradients:
 
 def clip(gradients: Sequence[tf.Tensor], norm: float) -> list[tf.Tensor]:
     """Return the gradients, scaled together so that their joint Euclidean norm is at most ``norm``."""
+    factor = norm * tf.math.rsqrt(tf.maximum(squared_norm(gradients), norm**2))
+    return [gradient * factor for gradient in gradients]
+
+
+def squared_norm(gradients: Sequence[tf.Tensor]) -> tf.Tensor:
+    """Return the square of the joint Euclidean norm of all gradients, a scalar."""
     rows = [tf.reshape(gradient, [1, -1]) for gradient in gradients]
     # A product rather than a sum of squares: XLA calls a library for it and compiles nothing.
-    square = tf.add_n([tf.matmul(row, row, transpose_b=True) for row in rows])
-    factor = tf.squeeze(norm * tf.math.rsqrt(tf.maximum(square, norm**2)))
-    return [gradient * factor for gradient in gradients]
+    return tf.squeeze(tf.add_n([tf.matmul(row, row, transpose_b=True) for row in rows]))
 
 
 def _compiled(function: Any) -> Any:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import tensorflow as tf
 
+from xttsbench.xtts.data.loss_counts import LossCounts
 from xttsbench.xtts.model.layers import at_least_single, size
 from xttsbench.xtts.model.speech_model import Batch, Prediction, scale_mel
 from xttsbench.xtts.recipe import LossSettings, ModelSettings
+
+Count: TypeAlias = float | tf.Tensor
 
 
 class Losses(NamedTuple):
@@ -20,8 +23,16 @@ class Losses(NamedTuple):
     guided: tf.Tensor
 
 
-def losses(batch: Batch, prediction: Prediction, model: ModelSettings, settings: LossSettings) -> Losses:
+def losses(
+    batch: Batch,
+    prediction: Prediction,
+    model: ModelSettings,
+    settings: LossSettings,
+    counts: LossCounts | None = None,
+) -> Losses:
     """Return the loss of a batch and its parts.
+
+    With the counts of a larger batch that this one is a part of, it is this part's share in that one's loss.
 
     Args:
         batch: ``mel`` ``[rows, frames, n_mels]``, ``mel_length``, ``text_length`` and ``reference_start`` ``[rows]``;
@@ -30,53 +41,74 @@ def losses(batch: Batch, prediction: Prediction, model: ModelSettings, settings:
         prediction: the model's, for this batch.
         model: the model's settings.
         settings: weights of the parts.
+        counts: what the parts are divided by, as scalars; without them, this batch's own.
     """
     steps = tf.math.floordiv(batch["mel_length"] + model.frames_per_step - 1, model.frames_per_step)
     mel = mel_loss(
         scale_mel(tf.cast(batch["mel"], prediction.scaled_mel.dtype), model),
         prediction.scaled_mel,
         _is_target(batch),
+        None if counts is None else counts.mel,
     )
-    stop = stop_loss(prediction.stop_logits, steps, settings.stop_positive_weight)
+    stop = stop_loss(
+        prediction.stop_logits, steps, settings.stop_positive_weight, None if counts is None else counts.stop
+    )
     total = mel + settings.stop_weight * stop
     guided = tf.zeros_like(total)
     if prediction.attention and settings.guided_weight:
-        guided = guided_loss(prediction.attention, batch["text_length"], steps, model.latents, settings.guided_sigma)
+        guided = guided_loss(
+            prediction.attention,
+            batch["text_length"],
+            steps,
+            model.latents,
+            settings.guided_sigma,
+            None if counts is None else counts.guided,
+        )
         total += settings.guided_weight * tf.cast(guided, total.dtype)
     return Losses(total, mel, stop, guided)
 
 
-def mel_loss(target: tf.Tensor, predicted: tf.Tensor, is_target: tf.Tensor) -> tf.Tensor:
+def mel_loss(target: tf.Tensor, predicted: tf.Tensor, is_target: tf.Tensor, count: Count | None = None) -> tf.Tensor:
     """Return the mean of ``|error| + error**2`` over the numbers of the frames that count.
 
     Args:
         target: ``[rows, frames, n_mels]``.
         predicted: the same.
         is_target: bool ``[rows, frames]``.
+        count: frames to divide by in place of those that count here.
     """
     counts = tf.cast(is_target, target.dtype)
     error = (predicted - target) * counts[..., None]
-    numbers = tf.maximum(tf.reduce_sum(counts), 1) * target.shape[-1]
-    return tf.reduce_sum(tf.abs(error) + error * error) / numbers
+    frames = tf.maximum(tf.reduce_sum(counts), 1) if count is None else tf.cast(count, target.dtype)
+    return tf.reduce_sum(tf.abs(error) + error * error) / (frames * target.shape[-1])
 
 
-def stop_loss(logits: tf.Tensor, steps: tf.Tensor, positive_weight: float) -> tf.Tensor:
+def stop_loss(
+    logits: tf.Tensor, steps: tf.Tensor, positive_weight: float, real_steps: Count | None = None
+) -> tf.Tensor:
     """Return the mean cross-entropy over real steps; a clip's last step weighs more, for there is only one.
 
     Args:
         logits: ``[rows, steps]``.
         steps: real steps of each row, ``[rows]``; speech ends in the last of them.
         positive_weight: weight of the last step.
+        real_steps: steps to divide by in place of those that are real here.
     """
     count = size(logits, 1)
     ends = tf.one_hot(steps - 1, count, dtype=logits.dtype)
     is_real = tf.sequence_mask(steps, count, logits.dtype)
     cross_entropy = tf.nn.weighted_cross_entropy_with_logits(ends, logits, positive_weight)
-    return tf.reduce_sum(is_real * cross_entropy) / tf.cast(tf.reduce_sum(steps), logits.dtype)
+    divisor = tf.reduce_sum(steps) if real_steps is None else real_steps
+    return tf.reduce_sum(is_real * cross_entropy) / tf.cast(divisor, logits.dtype)
 
 
 def guided_loss(
-    attention: tuple[tf.Tensor, ...], text_length: tf.Tensor, steps: tf.Tensor, latents: int, sigma: float
+    attention: tuple[tf.Tensor, ...],
+    text_length: tf.Tensor,
+    steps: tf.Tensor,
+    latents: int,
+    sigma: float,
+    pairs: Count | None = None,
 ) -> tf.Tensor:
     """Return the mean over heads and real (step, character) pairs of attention x distance from the diagonal.
 
@@ -89,6 +121,7 @@ def guided_loss(
         steps: real steps of each row, ``[rows]``.
         latents: positions before the text.
         sigma: width of the diagonal that costs little.
+        pairs: pairs of one head to divide by in place of those that are real here.
     """
     dtype = at_least_single(attention[0].dtype)
     text_length, steps = tf.cast(text_length, dtype), tf.cast(steps, dtype)
@@ -96,8 +129,9 @@ def guided_loss(
     step = tf.cast(tf.range(size(attention[0], 2)), dtype)
     distance = 1 - tf.exp((character[:, None, :] - (step / steps[:, None])[..., None]) ** 2 * (-0.5 / sigma**2))
     costs = distance * tf.cast(step < steps[:, None], dtype)[..., None]
-    pairs = tf.reduce_sum(text_length * steps) * sum(weights.shape[0] for weights in attention)
-    return tf.add_n([tf.reduce_sum(tf.cast(weights, dtype) * costs) for weights in attention]) / pairs
+    divisor = tf.reduce_sum(text_length * steps) if pairs is None else tf.cast(pairs, dtype)
+    heads = sum(weights.shape[0] for weights in attention)
+    return tf.add_n([tf.reduce_sum(tf.cast(weights, dtype) * costs) for weights in attention]) / (divisor * heads)
 
 
 def _is_target(batch: Batch) -> tf.Tensor:

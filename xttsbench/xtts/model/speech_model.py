@@ -7,7 +7,8 @@ to say. Latents and text are the *prefix*; a latent is seen by all positions.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Self
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, Self
 
 import keras
 import numpy as np
@@ -19,6 +20,9 @@ from xttsbench.xtts.model.layers import attached, positions, size
 from xttsbench.xtts.recipe import ModelSettings
 
 Batch = dict[str, tf.Tensor]
+
+_PHILOX_BLOCK: Final = 4
+"""Numbers that the generator makes of one value of its counter."""
 
 
 class Prediction(NamedTuple):
@@ -37,12 +41,20 @@ class SpeechModel(keras.Model):
     """Text ids, mel frames and a reference's mel frames to predicted mel frames and stop logits."""
 
     def __init__(
-        self, settings: ModelSettings, n_mels: int, vocabulary: int, *, seed: int = 0, dtype: Any = None
+        self,
+        settings: ModelSettings,
+        n_mels: int,
+        vocabulary: int,
+        *,
+        seed: int = 0,
+        dtype: Any = None,
+        gradient_checkpointing: bool = False,
     ) -> None:
         # The mels are scaled before they are cast to a shorter type.
         super().__init__(name="speech_model", dtype=dtype, autocast=False)
         rng = np.random.default_rng(seed)
         self.settings, self.n_mels, self.vocabulary, self.seed = settings, n_mels, vocabulary, seed
+        self.gradient_checkpointing = gradient_checkpointing
         self.conditioning = Conditioning(settings, n_mels, rng, dtype)
         self.embedding = Embedding(rng, vocabulary, settings.d_model, dtype)
         self.prenet = Prenet(settings, n_mels, rng, dtype)
@@ -113,7 +125,8 @@ class SpeechModel(keras.Model):
         masks = make_masks(batch["text_length"], settings.latents, characters, steps, tf.as_dtype(dtype))
         attention = []
         for block in self.blocks:
-            x, weights = block(x, masks=masks, rows=rows, prefix=prefix, steps=steps)
+            apply = _recomputed(block) if self.gradient_checkpointing else block
+            x, weights = apply(x, masks=masks, rows=rows, prefix=prefix, steps=steps)
             if weights is not None:
                 attention.append(weights)
         predicted, stop_logits = self.heads(x)
@@ -123,20 +136,32 @@ class SpeechModel(keras.Model):
             tuple(attention),
         )
 
-    def draw_dropout(self, batch: Batch, seed: tf.Tensor) -> tf.Tensor:
+    def draw_dropout(self, batch: Batch, seed: tf.Tensor, part: int = 0) -> tf.Tensor:
         """Return what decides which units the prenet drops: random integers ``[steps of all rows, units]``.
 
         Whole integers, since the kernels and XLA agree on those, and apart from :meth:`call`, since XLA would compile
-        the generator for each shape.
+        the generator for each shape. Part ``n`` of equal parts of a batch gets what ``n`` of them before it leave of
+        the whole batch's, and draws no more than its own: the numbers of Philox (Salmon et al., 2011) are counted, not
+        drawn one after the other.
 
         Args:
             batch: of its ``mel`` the shape counts.
             seed: integers ``[2]``.
+            part: number of this part of the whole batch.
         """
         steps = size(batch["mel"], 0) * (size(batch["mel"], 1) // self.settings.frames_per_step)
-        return tf.random.stateless_uniform(
-            [steps, sum(self.settings.prenet)], seed, minval=None, maxval=None, dtype=tf.uint32, alg="philox"
+        units = sum(self.settings.prenet)
+        blocks = -(-units // _PHILOX_BLOCK)  # of one position
+        key, counter = tf.raw_ops.StatelessRandomGetKeyCounter(seed=seed)
+        before = tf.cast(part * steps, tf.uint64) * blocks
+        drawn = tf.raw_ops.StatelessRandomUniformFullIntV2(
+            shape=[steps, blocks * _PHILOX_BLOCK],
+            key=key,
+            counter=counter + tf.stack([before, tf.zeros_like(before)]),
+            alg=tf.random.Algorithm.PHILOX.value,
+            dtype=tf.uint32,
         )
+        return drawn[:, :units]
 
     def get_config(self) -> dict[str, Any]:
         """Return what :meth:`from_config` needs to make the model again; the weights are not part of it."""
@@ -145,6 +170,7 @@ class SpeechModel(keras.Model):
             "n_mels": self.n_mels,
             "vocabulary": self.vocabulary,
             "seed": self.seed,
+            "gradient_checkpointing": self.gradient_checkpointing,
             "dtype": keras.saving.serialize_keras_object(self.dtype_policy),
         }
 
@@ -157,6 +183,18 @@ class SpeechModel(keras.Model):
         return cls(**values)
 
 
+def _recomputed(block: Any) -> Callable[..., tuple[tf.Tensor, tf.Tensor | None]]:
+    """Return a block that keeps what it reads, and computes the rest again when its gradient is asked for."""
+
+    def apply(x: tf.Tensor, **others: Any) -> tuple[tf.Tensor, tf.Tensor | None]:
+        # It knows tensors alone: no None, and nothing that is named.
+        kept = tf.recompute_grad(lambda x: tuple(part for part in block(x, **others) if part is not None))
+        tokens, *weights = kept(x)
+        return tokens, weights[0] if weights else None
+
+    return apply
+
+
 def scale_mel(mel: tf.Tensor, settings: ModelSettings) -> tf.Tensor:
     """Return log-mels in the unit of the model: about mean 0 and deviation 1."""
     return (mel - settings.mel_mean) * (1 / settings.mel_std)
@@ -167,7 +205,15 @@ def unscale_mel(scaled: tf.Tensor, settings: ModelSettings) -> tf.Tensor:
     return scaled * settings.mel_std + settings.mel_mean
 
 
-def build(settings: ModelSettings, n_mels: int, vocabulary: int, *, seed: int = 0, dtype: Any = None) -> SpeechModel:
+def build(
+    settings: ModelSettings,
+    n_mels: int,
+    vocabulary: int,
+    *,
+    seed: int = 0,
+    dtype: Any = None,
+    gradient_checkpointing: bool = False,
+) -> SpeechModel:
     """Return a model with its variables, the same for the same seed.
 
     Args:
@@ -176,5 +222,9 @@ def build(settings: ModelSettings, n_mels: int, vocabulary: int, *, seed: int = 
         vocabulary: ids of the text, 0 among them.
         seed: of the initial weights.
         dtype: a Keras dtype policy or its name; None takes Keras's.
+        gradient_checkpointing: compute the decoder's blocks again in the backward pass, in place of keeping all that
+            they computed until then.
     """
-    return SpeechModel(settings, n_mels, vocabulary, seed=seed, dtype=dtype)
+    return SpeechModel(
+        settings, n_mels, vocabulary, seed=seed, dtype=dtype, gradient_checkpointing=gradient_checkpointing
+    )

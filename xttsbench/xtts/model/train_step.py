@@ -12,12 +12,11 @@ from xttsbench.errors import InvalidInputError
 from xttsbench.xtts import text
 from xttsbench.xtts.model.gradients import CompiledGradients, clip, losses_and_gradients
 from xttsbench.xtts.model.loss import Losses
+from xttsbench.xtts.model.precision import PRECISIONS, use_precision
 from xttsbench.xtts.model.speech_model import Batch, build
 from xttsbench.xtts.recipe import OptimizerSettings, Recipe
 
 MODES: Final = ("eager", "graph", "xla")
-PRECISIONS: Final = ("float32", "mixed_bfloat16", "mixed_float16")
-"""Keras's dtype policies under which the model trains; its variables are float32 in all of them."""
 
 
 class ClippedAdam(keras.optimizers.Adam):
@@ -54,7 +53,9 @@ class TrainStep:
 
     def __init__(self, recipe: Recipe, mode: str, seed: int, precision: str, spec: dict[str, tf.TensorSpec]) -> None:
         self.recipe, self.mode, self.seed, self.precision = recipe, mode, seed, precision
-        self.model = build(recipe.model, recipe.features.n_mels, text.VOCABULARY, seed=seed, dtype=precision)
+        self.model = build(
+            recipe.model, recipe.features.n_mels, text.VOCABULARY, seed=seed, dtype=use_precision(precision)
+        )
         self.optimizer: Any = ClippedAdam(recipe.optimizer)
         self._is_scaled = precision == "mixed_float16"
         if self._is_scaled:
@@ -111,7 +112,7 @@ def make_train_step(
         recipe: model, loss and optimizer.
         mode: ``eager``, ``graph`` or ``xla``.
         seed: of the weights and of dropout, below 2**31.
-        precision: one of :data:`PRECISIONS`.
+        precision: one of :data:`PRECISIONS`; it sets TF32 for the whole process, on but for ``float32``.
         spec: the dataset's ``element_spec``, for the sizes that are always the same; without it all are open.
 
     Raises:
@@ -120,7 +121,7 @@ def make_train_step(
     for name, value, known in (("mode", mode, MODES), ("precision", precision, PRECISIONS)):
         if value not in known:
             raise InvalidInputError(f"make_train_step: {name}: one of {', '.join(known)} is expected, got {value!r}")
-    needed = _open_spec(recipe.features.n_mels)
+    needed = open_spec(recipe.features.n_mels)
     if spec is not None:
         missing = sorted(set(needed) - set(spec))
         if missing:
@@ -131,7 +132,7 @@ def make_train_step(
     return TrainStep(recipe, mode, seed, precision, needed)
 
 
-def _open_spec(n_mels: int) -> dict[str, tf.TensorSpec]:
+def open_spec(n_mels: int) -> dict[str, tf.TensorSpec]:
     """Return what a batch must hold, with open sizes: one trace serves all buckets."""
     length, mels = tf.TensorSpec([None], tf.int32), tf.TensorSpec([None, None, n_mels], tf.float32)
     return {

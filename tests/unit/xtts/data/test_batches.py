@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.xtts.data.batches import Batch, padding_efficiency, plan
+from xttsbench.xtts.data.batches import Batch, padding_efficiency, plan, split
 from xttsbench.xtts.recipe import BatchSettings
 
 EDGES, TEXT_EDGES = (256, 384, 512), (16, 32, 64)
@@ -202,3 +202,20 @@ def test_what_gives_no_batch_is_refused() -> None:
 def test_settings_that_contradict_themselves(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         settings(**changes)
+
+
+@pytest.mark.parametrize("parts", [1, 2, 4])
+def test_parts_are_consecutive_rows_of_equal_number(parts: int) -> None:
+    (batch,) = make([100, 90, 80, 70], settings())
+    found = split(batch, parts)
+    assert [len(part.clips) for part in found] == [4 // parts] * parts
+    for column in ("clips", "references", "reference_starts"):
+        np.testing.assert_array_equal(np.concatenate([getattr(part, column) for part in found]), getattr(batch, column))
+    sizes = {(part.frames, part.characters, part.reference_frames) for part in found}
+    assert sizes == {(batch.frames, batch.characters, batch.reference_frames)}
+
+
+def test_a_batch_is_not_split_into_unequal_parts() -> None:
+    (batch,) = make([100] * 4, settings())
+    with pytest.raises(InvalidInputError, match=r"a batch of 4 clips cannot be split into 3 equal parts; .* parts=3"):
+        split(batch, 3)

@@ -238,3 +238,33 @@ def test_a_disk_that_is_really_full(small_disk: Path, workers: int) -> None:
     shutil.rmtree(small_disk / "set")
     with pytest.raises(UsageError, match="is a mount point"):
         make_data(small_disk, 4, 0, 0.3, 0.4)
+
+
+def test_a_set_of_fewer_speakers_is_another_set(tmp_path: Path) -> None:
+    made = make_data(tmp_path / "two", 4, 0, 0.3, 0.4, speakers=2)
+    assert made.speakers == 2
+    lines = (tmp_path / "two" / "speakers.csv").read_text().split()
+    assert [line.partition("|")[2] for line in lines] == ["low", "middle", "low", "middle"]
+    assert make_data(tmp_path / "two", 4, 0, 0.3, 0.4, speakers=2) == made
+    with pytest.raises(UsageError, match="--speakers 2 --tempo 1; name another directory"):
+        make_data(tmp_path / "two", 4, 0, 0.3, 0.4)
+    assert directories.made_data(4, 0, 0.3, 0.4, 2) != directories.made_data(4, 0, 0.3, 0.4)
+
+
+def test_slower_speech_has_fewer_letters_and_is_another_set(tmp_path: Path) -> None:
+    fast, slow = (synthesis.utterance(3, 0, 4, 4, tempo=tempo) for tempo in (1.0, 0.5))
+    assert len(fast.samples) == len(slow.samples)
+    assert len(slow.text) == pytest.approx(len(fast.text) / 2, abs=5)
+    made = make_data(tmp_path / "slow", 1, 0, 0.5, 0.5, tempo=0.5)
+    assert made.tempo == 0.5
+    with pytest.raises(UsageError, match="--tempo 0.5; name another directory"):
+        make_data(tmp_path / "slow", 1, 0, 0.5, 0.5)
+    with pytest.raises(UsageError, match="tempo <= 2.0 must hold; got 9"):
+        make_data(tmp_path / "fast", 1, 0, 0.5, 0.5, tempo=9)
+    assert directories.made_data(4, 0, 0.3, 0.4, tempo=0.5) != directories.made_data(4, 0, 0.3, 0.4)
+
+
+@pytest.mark.parametrize("speakers", [0, 5])
+def test_speakers_that_there_are_not_are_refused(tmp_path: Path, speakers: int) -> None:
+    with pytest.raises(UsageError, match=f"1 <= speakers <= 4 must hold; got {speakers}"):
+        make_data(tmp_path / "none", 4, 0, 0.3, 0.4, speakers=speakers)

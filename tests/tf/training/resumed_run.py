@@ -1,0 +1,109 @@
+"""Sessions of training, each in a process of its own that may be killed: ``python resumed_run.py DATA``.
+
+Each line of standard input is a session, ``[directory, replicas, mode]`` as JSON. Lines on standard output: its process
+id, the loss of each step that ended, what the loop returned, and ``over`` when its process is gone. The processes are
+forked from this one, which has imported TensorFlow for all of them, and used nothing of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from xttsbench.shipped import shipped
+from xttsbench.training.actions import Action
+from xttsbench.training.checkpoints import Checkpoints
+from xttsbench.training.loop import train
+from xttsbench.training.origin import Origin
+from xttsbench.training.run import Run
+from xttsbench.training.state import TrainingState
+from xttsbench.training.step import TrainingStep
+from xttsbench.training.strategy import Replicas, make_strategy
+from xttsbench.training.stream import BatchStream, Loading
+from xttsbench.training.workers import Workers
+from xttsbench.xtts.data.speech_data import read_speech_data
+from xttsbench.xtts.recipe import Recipe, load_recipe
+from xttsbench.xtts.training_settings import ScheduleSettings, TrainingSettings
+
+SEED = 3
+STEPS = 14
+
+
+def recipe() -> Recipe:
+    """The smallest model with all of its parts; dropout, averages, accumulation and a schedule are on."""
+    tiny = load_recipe(shipped("training", "tiny"))
+    sizes = {"d_model": 8, "heads": 2, "feed_forward": 8, "prenet": (8,), "latents": 2, "conditioning_layers": 0}
+    sizes |= {"layers": 1, "guided_layers": 1, "guided_heads": 1}
+    batches = {"batch_size": 1, "frame_edges": (64, 96), "text_edges": (8, 16), "reference_frames": 32}
+    training = TrainingSettings(
+        steps=STEPS,
+        accumulation=2,
+        ema_decay=0.9,
+        log_every=4,
+        checkpoint_every=2,
+        schedule=ScheduleSettings(kind="noam", warmup_steps=3),
+    )
+    return tiny.model_copy(
+        update={
+            "features": tiny.features.model_copy(update={"n_mels": 8}),
+            "model": tiny.model.model_copy(update=sizes),
+            "batches": tiny.batches.model_copy(update=batches),
+            "training": training,
+        }
+    )
+
+
+class Line(Action):
+    """Says each step."""
+
+    def stepped(self, result: Any) -> None:
+        print(f"{float(result.total)!r}", flush=True)
+
+
+def session(data_directory: str, directory: str, replicas: int, mode: str) -> None:
+    (cpu,) = tf.config.list_physical_devices("CPU")
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * replicas)
+    data = read_speech_data(Path(data_directory), sample_rate_hz=22_050, split="all")
+    chosen = recipe()
+    strategy = make_strategy("mirrored" if replicas > 1 else "one")
+    places = Replicas(strategy)
+    state = TrainingState(chosen, strategy, "float32", SEED)
+    ended = train(
+        Run(
+            recipe=chosen,
+            origin=Origin.of(chosen, data, replicas=places.count, precision="float32", seed=SEED),
+            state=state,
+            step=TrainingStep(state, chosen, places, mode=mode, seed=SEED),
+            batches=lambda position: BatchStream(
+                data, None, chosen, Loading(loader="numpy_wav"), places, seed=SEED, position=position
+            ),
+            checkpoints=Checkpoints(Path(directory) / "checkpoints", 2),
+            workers=Workers(strategy, places),
+            actions=[Line()],
+        )
+    )
+    print(ended.model_dump_json(), flush=True)
+
+
+def main(data_directory: str) -> None:
+    for line in sys.stdin:
+        pid = os.fork()
+        if not pid:
+            print(os.getpid(), flush=True)
+            try:
+                session(data_directory, *json.loads(line))
+            except BaseException:
+                traceback.print_exc()
+            os._exit(0)  # the interpreter's end and a thread of tf.data that is in Python do not get along
+        os.waitpid(pid, 0)
+        print("over", flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,98 @@
+"""Several replicas are one: two devices of a process, two processes on loopback; the same losses and weights."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+CHILD = Path(__file__).with_name("child.py")
+Numbers = dict[str, np.ndarray]
+
+
+def start(directory: Path, kind: str, cpus: int, **environment: str) -> subprocess.Popen[str]:
+    command = [sys.executable, str(CHILD), str(directory), kind, str(cpus)]
+    return subprocess.Popen(
+        command, env=os.environ | environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+
+
+def wait_for(*children: subprocess.Popen[str]) -> None:
+    try:
+        said = [child.communicate(timeout=300)[0] for child in children]
+    finally:
+        for child in children:
+            child.kill()
+    for child, output in zip(children, said, strict=True):
+        assert child.returncode == 0, output[-4000:]
+
+
+def saved(path: Path) -> Numbers:
+    with np.load(path) as arrays:
+        return dict(arrays)
+
+
+@pytest.fixture(scope="module")
+def two_devices(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Numbers]:
+    directory = tmp_path_factory.mktemp("two_devices")
+    wait_for(start(directory, "mirrored", 2))
+    return lambda name: saved(directory / f"{name}.npz")
+
+
+@pytest.mark.parametrize("case", ["graph_1", "graph_4", "xla_1"])
+def test_two_devices_do_what_one_does(
+    two_devices: Callable[[str], Numbers],
+    one_replica: tuple[np.ndarray, Numbers],
+    assert_same: Callable[..., None],
+    case: str,
+) -> None:
+    said, weights = one_replica
+    found = two_devices(case)
+    # Of values about 4: the sixth digit after the point is the last that float32 has.
+    np.testing.assert_allclose(found.pop("said"), said, rtol=1e-6, atol=1e-6)
+    assert_same(weights, found, atol=1e-6)
+
+
+def test_a_number_that_is_none_on_one_replica_makes_all_leave_the_step_out(
+    two_devices: Callable[[str], Numbers], assert_same: Callable[..., None]
+) -> None:
+    before, after, following = (two_devices(name) for name in ("before", "after", "next"))
+    assert (after["said"][0, -1], following["said"][0, -1]) == (0, 1)
+    del before["said"], after["said"]
+    assert_same(before, after)
+    np.testing.assert_array_equal(following["replica_0"], following["replica_1"])
+    assert np.isfinite(following["replica_0"]).all()
+
+
+def test_two_restored_devices_go_on_bit_for_bit(
+    two_devices: Callable[[str], Numbers], assert_same: Callable[..., None]
+) -> None:
+    whole = two_devices("whole")
+    assert (whole["updates"], two_devices("elsewhere")["updates"]) == (5, 1)
+    assert_same(whole, two_devices("resumed"))
+
+
+def test_two_processes_do_what_one_does(
+    tmp_path: Path, one_replica: tuple[np.ndarray, Numbers], assert_same: Callable[..., None]
+) -> None:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
+    workers = [f"127.0.0.1:{listening.getsockname()[1]}" for listening in sockets]
+    for listening in sockets:
+        listening.close()
+    tasks = [
+        json.dumps({"cluster": {"worker": workers}, "task": {"type": "worker", "index": index}}) for index in range(2)
+    ]
+    wait_for(*(start(tmp_path, "multi_worker", 1, TF_CONFIG=task) for task in tasks))
+    said, weights = one_replica
+    for place in range(2):
+        found = saved(tmp_path / str(place) / "done.npz")
+        assert bool(found.pop("is_chief")) == (place == 0)
+        np.testing.assert_allclose(found.pop("said"), said, rtol=1e-6, atol=1e-6)
+        assert_same(weights, found, atol=1e-6)

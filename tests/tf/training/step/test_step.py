@@ -1,0 +1,138 @@
+"""One replica's step: the numbers of Keras's Adam in all modes, parts that add up, and steps that are left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from xttsbench.training.step import Shape
+from xttsbench.xtts import model
+
+Numbers = dict[str, np.ndarray]
+
+
+@pytest.mark.parametrize("mode", ["eager", "xla"])
+def test_all_modes_take_the_same_steps(
+    trainer_of: Any, run_three: Any, one_replica: Any, assert_same: Callable[..., None], mode: str
+) -> None:
+    said, weights = run_three(trainer_of(mode))
+    np.testing.assert_allclose(said, one_replica[0], rtol=1e-5)
+    assert_same(one_replica[1], weights, atol=5e-6)
+
+
+@pytest.mark.parametrize(
+    "training", [{"accumulation": 4}, {"accumulation": 8}, {"gradient_checkpointing": True}], ids=str
+)
+def test_neither_division_nor_computing_again_changes_the_step(
+    make_trainer: Any, run_three: Any, one_replica: Any, assert_same: Callable[..., None], training: dict[str, Any]
+) -> None:
+    said, weights = run_three(make_trainer(**training))
+    np.testing.assert_allclose(said, one_replica[0], rtol=1e-6, atol=1e-6)
+    assert_same(one_replica[1], weights, atol=1e-6)
+
+
+def test_the_steps_are_those_of_keras_adam(trainer_of: Any, make_batch: Any, make_recipe: Any) -> None:
+    trainer, keras_step = trainer_of("graph"), model.make_train_step(make_recipe(), "graph", 7)
+    for number in range(4):
+        batch = make_batch(number)
+        losses = float(keras_step({key: tf.constant(value) for key, value in batch.items()}))
+        assert trainer(batch, number)[0] == pytest.approx(losses, rel=1e-6)
+    for ours, theirs in zip(trainer.state.model.trainable_variables, keras_step.model.trainable_variables, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-6)
+
+
+def test_the_gradient_is_clipped_by_its_norm_over_all_parts(make_trainer: Any, make_batch: Any, counts_of: Any) -> None:
+    # Nothing of Adam's normalisation is left, so that the size of an update is that of the clipped gradient.
+    plain = {"clip_norm": 0.1, "epsilon": 1.0, "beta_1": 0.0, "beta_2": 0.0}
+    trainer, batch = make_trainer(accumulation=2, optimizer=plain), make_batch(0)
+    start = trainer.state.weights()
+    whole = {key: tf.constant(value) for key, value in batch.items()}
+    bits = trainer.state.model.draw_dropout(whole, tf.constant([7, 0]))
+    _, gradients = model.losses_and_gradients(trainer.state.model, whole, trainer.recipe.loss, bits)
+    norm = np.sqrt(sum(np.sum(np.square(gradient)) for gradient in gradients))
+    assert norm > 0.1
+    assert trainer(batch, 0, rate=1.0)[4] == pytest.approx(norm, rel=1e-5)
+    for (name, before), gradient in zip(start.items(), gradients, strict=True):
+        g = gradient.numpy() * 0.1 / norm
+        moved = trainer.state.weights()[name] - before
+        np.testing.assert_allclose(moved, -g / (np.abs(g) + 1), rtol=1e-3, atol=1e-7, err_msg=name)
+
+
+@pytest.mark.parametrize("mode", model.MODES)
+def test_a_step_whose_gradient_is_no_number_changes_nothing(
+    trainer_of: Any, make_batch: Any, assert_same: Callable[..., None], mode: str
+) -> None:
+    trainer = trainer_of(mode)
+    trainer(make_batch(0), 0)
+    before = trainer.arrays()
+    for value in (np.nan, np.inf):
+        spoilt = make_batch(1)
+        spoilt["mel"][-1, 2, 3] = value
+        *said, applied = trainer(spoilt, 1)
+        assert not applied
+        assert not np.isfinite(said[0])
+        assert_same(before, trainer.arrays())
+    assert trainer(make_batch(2), 2)[-1] == 1
+    assert trainer.arrays()["updates"] == 2
+
+
+@pytest.mark.parametrize("mode", ["graph", "xla"])
+def test_a_warm_up_traces_all_shapes_and_changes_nothing(
+    trainer_of: Any, make_batch: Any, assert_same: Callable[..., None], mode: str
+) -> None:
+    trainer = trainer_of(mode)
+    trainer(make_batch(0), 0)
+    before = trainer.arrays()
+    shapes = [trainer.shape, Shape(4, 16, 8, 8)]
+    assert trainer.step.warm_up(shapes) > 0
+    assert_same(before, trainer.arrays())
+    assert trainer.step.function.experimental_get_tracing_count() == 1
+    said = trainer(make_batch(1), 1, learn=False)
+    assert_same(before, trainer.arrays())
+    assert trainer(make_batch(1), 1)[:-1] == said[:-1]  # the same step, taken
+
+
+def test_an_overflow_halves_the_loss_scale_and_good_steps_double_it(
+    make_trainer: Any, make_batch: Any, one_replica: Any, assert_same: Callable[..., None]
+) -> None:
+    trainer = make_trainer(precision="mixed_float16")
+    assert trainer.state.loss_scale == 2.0**15
+    before = trainer.arrays()
+    trainer.step.warm_up([trainer.shape])
+    assert_same(before, trainer.arrays())
+
+    def after(number: int, **counters: float) -> tuple[float, float | None, int]:
+        optimizer = trainer.state.optimizer()
+        changed = {name: optimizer[name].dtype.type(value) for name, value in counters.items()}
+        trainer.state.restore(trainer.state.weights(), optimizer | {k: np.asarray(v) for k, v in changed.items()})
+        applied = trainer(make_batch(number), number)[-1]
+        return applied, trainer.state.loss_scale, int(trainer.state.optimizer()["good_steps"])
+
+    said = trainer(make_batch(0), 0)
+    assert said[4] == pytest.approx(one_replica[0][0, 4], rel=1e-2)  # the norm is without the scale
+    trainer.reset()
+    assert after(0) == (1, 2.0**15, 1)
+    assert after(1, loss_scale=2.0**60) == (0, 2.0**59, 0)
+    assert after(2, loss_scale=2.0**15) == (1, 2.0**15, 1)
+    assert after(3, good_steps=1998) == (1, 2.0**15, 1999)
+    assert after(4) == (1, 2.0**16, 0)
+    assert trainer.state.optimizer()["updates"] == 4
+
+
+def test_the_average_is_the_closed_form(trainer_of: Any, make_batch: Any, assert_same: Callable[..., None]) -> None:
+    trainer = trainer_of("graph")
+    expected = trainer.state.weights()
+    for number in range(3):
+        trainer(make_batch(number), number)
+        decay = min(0.25, (2 + number) / (11 + number))  # 0.18, 0.25 and 0.25
+        weights = trainer.state.weights()
+        expected = {name: decay * value + (1 - decay) * weights[name] for name, value in expected.items()}
+    found = {name: trainer.state.optimizer()[f"average/{name}"] for name in expected}
+    assert_same(expected, found, atol=1e-6)
+    with trainer.state.averaged():
+        assert_same(found, trainer.state.weights())
+    assert_same(weights, trainer.state.weights())

@@ -1,0 +1,72 @@
+"""Exact resume: a run that is killed again and again, at any moment, ends with the bits of one that was not.
+
+Real processes, real clips, the real model in graph mode with dropout, averages, accumulation and a schedule.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from xttsbench.training.checkpoints import Checkpoints
+from xttsbench.xtts.data.make import make_data
+
+SCRIPT = Path(__file__).with_name("resumed_run.py")
+STEPS = 14
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., list[str]]]:
+    """Trains in a process of its own until the end, or until it is killed after so many steps; returns its lines."""
+    data = tmp_path_factory.mktemp("data") / "set"
+    make_data(data, 14, seed=2, min_s=0.3, max_s=0.6)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    rng = random.Random(9)
+    # Errors into a file: TensorFlow's log would fill a pipe that nobody reads.
+    with (tmp_path_factory.mktemp("log") / "errors").open("w+") as errors:
+        pipes["stderr"] = errors.fileno()
+        with subprocess.Popen([sys.executable, str(SCRIPT), str(data)], text=True, **pipes) as server:  # type: ignore[call-overload]
+
+            def run(directory: Path, replicas: int, *, kill_after: int | None = None) -> list[str]:
+                server.stdin.write(json.dumps([str(directory), replicas, "graph"]) + "\n")
+                server.stdin.flush()
+                pid, lines = int(server.stdout.readline()), []
+                while (line := server.stdout.readline().strip()) != "over":
+                    assert line, "the server is gone"
+                    lines.append(line)
+                    if len(lines) == kill_after:
+                        time.sleep(rng.uniform(0, 0.01))  # within a step, or within the writing of a checkpoint
+                        os.kill(pid, signal.SIGKILL)
+                errors.seek(0)
+                assert "Traceback" not in (log := errors.read()), log
+                return lines
+
+            yield run
+            server.stdin.close()
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_a_killed_run_ends_with_the_bits_of_one_that_was_not(session: Any, tmp_path: Path, replicas: int) -> None:
+    *losses, ended = session(tmp_path / "whole", replicas)
+    assert len(losses) == STEPS
+    for kill_after in (4, 3):
+        killed = session(tmp_path / "killed", replicas, kill_after=kill_after)
+        assert kill_after <= len(killed) < STEPS
+        assert killed == losses[losses.index(killed[0]) :][: len(killed)]
+    *rest, ended_again = session(tmp_path / "killed", replicas)
+    assert rest == losses[-len(rest) :]
+    assert len(rest) < STEPS
+    assert json.loads(ended_again) == json.loads(ended)
+    whole, again = (Checkpoints(tmp_path / name / "checkpoints", 2).entries[-1] for name in ("whole", "killed"))
+    assert whole == again.model_copy(update={"state_sha256": whole.state_sha256})
+    assert (whole.step, whole.samples_sha256) == (STEPS, json.loads(ended)["samples_sha256"])

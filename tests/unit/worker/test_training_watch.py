@@ -1,0 +1,177 @@
+"""The watch of a training loop on a clock that is set by hand: every nanosecond is in one place, and sent in time."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from xttsbench.execution.collected import Collected
+from xttsbench.records.readings import Readings
+from xttsbench.records.train_history import Begun, HistoryLine
+from xttsbench.records.training import CheckpointEntry, Ended, Evaluated, Interval
+from xttsbench.records.trial import COLUMNS, Segment, TrialSpec
+from xttsbench.worker.channel import Channel
+from xttsbench.worker.training.watch import NAMES, Watch
+
+MS = 1_000_000
+
+
+class Kept(Channel):
+    def __init__(self) -> None:
+        self.messages: list[dict[str, Any]] = []
+
+    def send(self, message: dict[str, Any]) -> None:
+        self.messages.append(message)
+
+    @property
+    def told(self) -> list[HistoryLine]:
+        return [HistoryLine.model_validate(one["told"]) for one in self.messages if "told" in one]
+
+    def segment(self, name: str) -> Segment:
+        collected = Collected(TrialSpec(trial_id="0", rung="arm", target="t"))
+        for message in self.messages:
+            collected.take(message)
+        found = collected.record(started_utc="2026-01-01", duration_s=1.0, readings=Readings()).segment(name)
+        assert found is not None
+        return found
+
+
+class Loop:
+    """Calls the watch as the loop does, with a clock that stands still but for what is said."""
+
+    def __init__(self) -> None:
+        self.now = 5_000 * MS
+        self.channel = Kept()
+        self.watch = Watch(self.channel, begun, emulated_ns=lambda: 7, clock=lambda: self.now)
+
+    def step(self, *, wait: int, step: int, frames: int = 900, samples: int = 3, epoch: int = 0) -> None:
+        self.watch.fetching()
+        self.now += wait * MS
+        position = SimpleNamespace(epoch=epoch)
+        self.watch.fetched(
+            SimpleNamespace(position=position, frames=frames, valid_frames=600, samples=samples)  # type: ignore[arg-type]
+        )
+        self.now += step * MS
+        self.watch.stepped(None)  # type: ignore[arg-type]
+
+    def interval(self, *, device: int = 0) -> None:
+        self.now += device * MS
+        fields: dict[str, Any] = dict.fromkeys(Interval.model_fields, 1)
+        self.watch.interval(Interval(**fields))
+
+    def evaluate(self, *, takes: int) -> None:
+        self.now += takes * MS
+        self.watch.evaluated(Evaluated(step=1, loss=1, mel=1, stop=1, guided=1, clips=1, best=True))
+
+
+def begun(step: int) -> Begun:
+    fields: dict[str, Any] = dict.fromkeys(Begun.model_fields, 1) | {"step": step, "warm_up_s": 2.0}
+    return Begun(**fields)
+
+
+@pytest.fixture
+def loop() -> Loop:
+    made = Loop()
+    made.watch.begun(0)
+    return made
+
+
+def column(loop: Loop, name: str) -> list[float]:
+    loop.watch.flush()
+    return [value / MS if name.endswith("_ns") else value for value in loop.channel.segment("as_is").columns[name]]
+
+
+def test_the_columns_are_those_of_the_journal() -> None:
+    assert set(NAMES) <= set(COLUMNS)
+
+
+def test_waiting_stepping_and_what_lies_between_are_told_apart(loop: Loop) -> None:
+    loop.step(wait=2, step=10)
+    loop.now += 5 * MS  # a checkpoint, say
+    loop.step(wait=3, step=20)
+    assert column(loop, "wait_ns") == [2, 3]
+    assert column(loop, "step_ns") == [10, 20]
+    assert column(loop, "wall_ns") == [12, 28]
+    assert column(loop, "start_ns") == [5000, 5017]
+    assert loop.channel.segment("as_is").columns["emulated_ns"] == (7, 7)
+
+
+def test_the_wait_for_the_device_is_the_last_step_s(loop: Loop) -> None:
+    loop.step(wait=1, step=2)
+    loop.step(wait=1, step=2)
+    loop.interval(device=30)
+    loop.step(wait=1, step=2)
+    assert column(loop, "device_ns") == [0, 30, 0]
+    assert column(loop, "step_ns") == [2, 32, 2]
+    assert column(loop, "wall_ns") == [3, 33, 3]
+
+
+def test_an_evaluation_is_in_no_step(loop: Loop) -> None:
+    loop.step(wait=1, step=2)
+    loop.interval()
+    loop.evaluate(takes=400)
+    loop.now += 4 * MS  # the checkpoint that follows
+    loop.step(wait=1, step=2)
+    assert column(loop, "wall_ns") == [3, 7]
+    assert [line.took_s for line in loop.channel.told if line.evaluated] == [pytest.approx(0.4)]
+
+
+def test_an_interval_adds_its_steps_up_and_begins_anew(loop: Loop) -> None:
+    loop.step(wait=10, step=20)
+    loop.now += 10 * MS
+    loop.step(wait=10, step=40)
+    loop.interval(device=10)
+    loop.step(wait=1, step=1)
+    loop.interval()
+    first, second = (line.watched for line in loop.channel.told if line.watched)
+    assert (first.wall_s, first.wait_s, first.step_s) == (pytest.approx(0.1), pytest.approx(0.02), pytest.approx(0.07))
+    assert first.outside_s == pytest.approx(0.01)
+    assert (first.steps, first.samples, first.valid_frames) == (2, 6, 1200)
+    assert (second.steps, second.wall_s) == (1, pytest.approx(0.002))
+
+
+def test_rows_are_sent_in_blocks_and_before_their_interval(loop: Loop) -> None:
+    for _ in range(3):
+        loop.step(wait=1, step=2)
+    assert not [one for one in loop.channel.messages if one.get("rows") == "as_is"]
+    loop.interval()
+    kinds = ["rows" if "rows" in one else "told" if "told" in one else "" for one in loop.channel.messages[-2:]]
+    assert kinds == ["rows", "told"]
+    loop.step(wait=1, step=2)
+    loop.now += 600 * MS
+    loop.step(wait=1, step=2)
+    assert loop.channel.segment("as_is").steps == 4
+
+
+def test_shapes_and_sizes_are_of_the_batch_and_a_new_one_is_told_first(loop: Loop) -> None:
+    loop.step(wait=1, step=2)
+    loop.step(wait=1, step=2, frames=1200, epoch=1)
+    loop.step(wait=1, step=2)
+    assert column(loop, "shape_id") == [0, 1, 0]
+    assert column(loop, "frames") == [900, 1200, 900]
+    assert column(loop, "epoch") == [0, 1, 0]
+    shapes = [one["shape"] for one in loop.channel.messages if "shape" in one]
+    assert shapes == ["3 clips, 900 frames with padding", "3 clips, 1200 frames with padding"]
+
+
+def test_the_warm_up_is_a_segment_of_its_own_and_the_first_row_is_known_as_such(loop: Loop) -> None:
+    loop.step(wait=50, step=2)
+    loop.step(wait=1, step=2)
+    loop.watch.flush()
+    assert loop.channel.segment("warm_up").columns["wall_ns"] == (2000 * MS,)
+    assert loop.channel.segment("as_is").warmup_steps == 1
+
+
+def test_checkpoints_warnings_and_the_end_are_passed_on(loop: Loop) -> None:
+    sums = dict.fromkeys(("weights_sha256", "optimizer_sha256", "samples_sha256"), "x")
+    more = {"state_sha256": "x"} if "state_sha256" in CheckpointEntry.model_fields else {}
+    loop.step(wait=1, step=2)
+    loop.watch.saved(CheckpointEntry(step=1, epoch=0, batch=1, files=(), **sums, **more))
+    loop.watch.warned("left out")
+    loop.watch.ended(Ended(reason="terminated", step=1, **sums))
+    saved, warned, ended = loop.channel.told[-3:]
+    assert (saved.saved and saved.saved.step, warned.warned) == (1, "left out")
+    assert ended.ended is not None
+    assert loop.channel.segment("as_is").steps == 1

@@ -1,0 +1,179 @@
+"""Batches from processes of their own: the planned ones, and no process that dies unseen or outlives its use."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from xttsbench.errors import InvalidInputError, XttsbenchError
+from xttsbench.shipped import shipped
+from xttsbench.xtts.audio.features import log_mel
+from xttsbench.xtts.audio.wav import read_canonical_wav, write_wav
+from xttsbench.xtts.data.batches import plan
+from xttsbench.xtts.data.precompute import precompute
+from xttsbench.xtts.data.speech_data import read_speech_data
+from xttsbench.xtts.loaders import IN_PYTHON
+from xttsbench.xtts.loaders.numpy_batches import Arrays, in_this_process
+from xttsbench.xtts.loaders.planned import planned
+from xttsbench.xtts.loaders.processes import InputProcesses, Source, check_processes
+from xttsbench.xtts.recipe import BatchSettings, load_recipe
+
+FEATURES = load_recipe(shipped("training", "tiny")).features
+SETTINGS = BatchSettings(batch_size=2, frame_edges=(24, 40), text_edges=(16,), reference_frames=30)
+
+# Makes batches without end in two processes, and says which; TensorFlow cannot be imported, by whoever tries.
+SCRIPT = """
+import multiprocessing, sys
+from pathlib import Path
+
+sys.modules["tensorflow"] = sys.modules["keras"] = None
+sys.path.insert(0, sys.argv[2])
+from processes_script import source_of
+from xttsbench.xtts.loaders.processes import InputProcesses
+
+make = InputProcesses(source_of(Path(sys.argv[1]), "numpy_wav"), 2)
+make(0), make(1)
+print(*(process.pid for process in multiprocessing.active_children()), flush=True)
+while True:
+    make(0)
+"""
+
+
+def source_of(directory: Path, loader: str = "numpy_wav") -> Source:
+    data = read_speech_data(directory, sample_rate_hz=22_050, split="all")
+    cache = None if loader == "numpy_wav" else precompute(data, FEATURES, directory / "cache")
+    frames = data.samples // FEATURES.hop_samples
+    batches = plan(frames, data.text_lengths, data.speakers, SETTINGS, seed=1, epoch=0)
+    return Source(loader, planned(data, batches, FEATURES), data, cache, FEATURES)
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Six clips of noise of 17 to 36 frames."""
+    directory = tmp_path_factory.mktemp("speech")
+    (directory / "wavs").mkdir()
+    rng = np.random.default_rng(0)
+    for number in range(6):
+        write_wav(directory / f"wavs/c{number}.wav", 0.1 * rng.normal(size=4500 + 977 * number), 22_050)
+    (directory / "metadata.csv").write_text("".join(f"c{number}|some words\n" for number in range(6)))
+    return directory
+
+
+@pytest.fixture(autouse=True)
+def _no_process_is_left() -> Iterator[None]:
+    yield
+    gc.collect()
+    assert not multiprocessing.active_children()
+
+
+def same(ours: Arrays, theirs: Arrays) -> bool:
+    return all(np.array_equal(first, second) for first, second in zip(ours, theirs, strict=True))
+
+
+@pytest.mark.parametrize("loader", IN_PYTHON)
+def test_they_are_the_same_bits_as_without(directory: Path, loader: str) -> None:
+    source = source_of(directory, loader)
+    make = InputProcesses(source, 2)
+    alone = in_this_process(source.planned, source.fill())
+    made = [make(number) for number in (2, 0, 1, 0)]
+    assert all(same(batch, alone(number)) for batch, number in zip(made, (2, 0, 1, 0), strict=True))
+    # And what they are, from the sound: the first clip of a batch, padded.
+    clip = int(made[0].numbers[0])
+    mel = log_mel(read_canonical_wav(source.data.wav(clip), 22_050), FEATURES)
+    np.testing.assert_array_equal(made[0].mel[0, : len(mel)], mel)
+    assert (made[0].mel[0, len(mel) :] == np.log(np.float32(FEATURES.log_floor))).all()
+
+
+def test_an_error_is_the_loaders_own_and_the_next_batch_comes(directory: Path) -> None:
+    source = source_of(directory)
+    make = InputProcesses(source, 1)
+    number = int(np.flatnonzero(source.planned.clips == 3)[0]) // 2
+    path = source.data.wav(3)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:100])
+    try:
+        with pytest.raises(InvalidInputError, match=r"c3\.wav.*; "):
+            make(number)
+    finally:
+        path.write_bytes(whole)
+    assert same(make(number), in_this_process(source.planned, source.fill())(number))
+
+
+def test_a_process_that_dies_is_a_sentence_each_time(directory: Path) -> None:
+    make = InputProcesses(source_of(directory), 1)
+    make(0)
+    (process,) = multiprocessing.active_children()
+    os.kill(process.pid or 0, signal.SIGKILL)
+    for _ in range(2):  # nor does the second call wait for ever
+        with pytest.raises(XttsbenchError, match="one of 1 processes that make batches died"):
+            make(1)
+
+
+def test_they_end_when_nothing_refers_to_them(directory: Path) -> None:
+    make = InputProcesses(source_of(directory), 2)
+    assert len(multiprocessing.active_children()) == 2
+    del make
+    gc.collect()
+    assert not multiprocessing.active_children()
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM], ids=lambda how: how.name)
+def test_they_import_no_tensorflow_and_end_with_their_parent(directory: Path, tmp_path: Path, how: int) -> None:
+    (tmp_path / "processes_script.py").write_bytes(Path(__file__).read_bytes())
+    command = [sys.executable, "-c", SCRIPT, str(directory), str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        pids = [int(pid) for pid in process.stdout.readline().split()]
+        assert len(pids) == 2
+        for pid in pids:
+            assert "_pywrap_tensorflow" not in Path(f"/proc/{pid}/maps").read_text()
+        process.send_signal(how)
+        process.wait()
+        assert gone(pids)
+
+
+def gone(pids: list[int], within_s: float = 20.0) -> bool:
+    """Whether none of them runs, or will soon; patient, since the machine may be busy."""
+    deadline = time.monotonic() + within_s
+    while alive := [pid for pid in pids if is_running(pid)]:
+        if time.monotonic() > deadline:
+            return not alive
+        time.sleep(0.02)
+    return True
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("tf_wav", 1), "the loader tf_wav is TensorFlow's own work.*take no process, or one of numpy_wav"),
+        (("tf_cache", 2), "the loader tf_cache"),
+        (("packed", -1), "must be 0 to 256, got -1"),
+        (("packed", 300), "must be 0 to 256, got 300"),
+    ],
+)
+def test_what_cannot_be_is_refused(arguments: tuple[str, int], message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        check_processes(*arguments, keep=False)
+
+
+def test_features_are_not_kept_in_each_of_them() -> None:
+    with pytest.raises(InvalidInputError, match="each of 2 would keep the features"):
+        check_processes("numpy_wav", 2, keep=True)
+    check_processes("numpy_wav", 0, keep=True)

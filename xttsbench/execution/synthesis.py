@@ -1,0 +1,60 @@
+"""A process that speaks a text, from the parent: started, told its job, and asked what became of it."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+
+from xttsbench.errors import HelperError, InvalidInputError
+from xttsbench.execution.child_environment import child_environment
+from xttsbench.records.synthesis import Synthesised, SynthesisJob
+
+
+def run_synthesis(job: SynthesisJob, *, has_gpu: bool = False) -> Synthesised:
+    """Speak a text in a process of its own.
+
+    Args:
+        job: what it is told.
+        has_gpu: whether the machine has an NVIDIA driver.
+
+    Raises:
+        InvalidInputError: the process refused the job, and said why.
+        HelperError: it could not be started, or ended without a word.
+    """
+    ours, theirs = socket.socketpair()
+    with ours:
+        with theirs:
+            try:
+                process = subprocess.Popen(
+                    # -P: a random.py in the working directory must not stand in for the standard library's.
+                    [sys.executable, "-P", "-m", "xttsbench.worker.synthesize", str(theirs.fileno())],
+                    pass_fds=[theirs.fileno()],
+                    stdin=subprocess.DEVNULL,
+                    stdout=sys.stderr.fileno(),
+                    env=child_environment(has_gpu=has_gpu),
+                )
+            except OSError as error:
+                raise HelperError(
+                    f"The process that speaks could not be started: {error.strerror or error}."
+                ) from error
+        with process:
+            try:
+                ours.sendall(job.model_dump_json().encode() + b"\n")
+                with ours.makefile("r", encoding="utf-8") as lines:
+                    line = lines.readline()
+            except (BrokenPipeError, ConnectionResetError):
+                line = ""
+            except BaseException:
+                process.kill()
+                raise
+    answer = json.loads(line) if line else {}
+    if "error" in answer:
+        raise InvalidInputError(answer["error"])
+    if "done" not in answer:
+        raise HelperError(
+            f"The process that speaks ended with exit code {process.returncode} and said nothing; its own message is "
+            "above."
+        )
+    return Synthesised.model_validate(answer["done"])

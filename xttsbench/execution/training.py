@@ -1,0 +1,225 @@
+"""A training process from the parent: started, told its job, followed to its end, and named how it ended.
+
+The parent stays in charge of signals: the first SIGINT or SIGTERM is passed on, and the process that trains ends at the
+next step with its checkpoint written; a second one kills it. What it tells is kept as it comes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from types import FrameType
+from typing import Any, Final, Protocol
+
+from xttsbench.errors import HelperError
+from xttsbench.execution.child_environment import child_environment
+from xttsbench.execution.collected import Collected
+from xttsbench.execution.trial import Monitor
+from xttsbench.records.readings import Readings
+from xttsbench.records.train_history import HistoryLine
+from xttsbench.records.training import TrainJob
+from xttsbench.records.trial import TrialRecord, TrialSpec
+
+ROWS: Final = 5000
+"""Steps of a session whose rows are kept, the newest: a journal line is read by people too."""
+_END_S: Final = 30.0
+"""For a process that said it was done, or closed its pipe, to end by itself."""
+
+
+class Listener(Protocol):
+    """Whom the process tells."""
+
+    def phase(self, name: str) -> None:
+        """It begins something else."""
+
+    def told(self, line: HistoryLine) -> None:
+        """It told something of the run; the session's number is not in it."""
+
+    def stopping(self) -> None:
+        """It was asked to end at the next step."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """How a session ended.
+
+    Attributes:
+        record: for the journal.
+        exit_code: of the error that ended it, ``None`` where none did.
+        signalled: a signal to this process is why it ended.
+        shape: the batch that it took last, in words.
+    """
+
+    record: TrialRecord
+    exit_code: int | None
+    signalled: bool
+    shape: str | None
+
+
+def run_training(
+    job: TrainJob,
+    spec: TrialSpec,
+    listener: Listener,
+    *,
+    variables: Mapping[str, str],
+    monitor: Callable[[int], Monitor] | None = None,
+    print_to_stderr: bool = False,
+    has_gpu: bool = False,
+) -> Trained:
+    """Run a session of training to its end, whatever that is.
+
+    Args:
+        job: what the process is told.
+        spec: what its record says that it was told.
+        listener: hears what it tells.
+        variables: of its environment, on top of this process's own.
+        monitor: called with its process id; gives the readings beside it.
+        print_to_stderr: what it prints goes to standard error.
+        has_gpu: whether the machine has an NVIDIA driver.
+
+    Raises:
+        HelperError: it could not be started.
+    """
+    session = _Session(spec, listener)
+    started_utc, began = datetime.now(UTC).isoformat(timespec="milliseconds"), time.monotonic()
+    ours, theirs = socket.socketpair()
+    with ours:
+        with theirs:
+            process = _start(theirs, child_environment(variables, has_gpu=has_gpu), print_to_stderr)
+        watching = monitor(process.pid) if monitor else None
+        with _signals_go_to(process, session):
+            try:
+                ours.sendall(job.model_dump_json().encode() + b"\n")
+                session.follow(ours, watching)
+            except (BrokenPipeError, ConnectionResetError):
+                pass  # it ended: its exit code tells how
+            except BaseException:
+                _kill(process)
+                raise
+            finally:
+                _wait(process)
+    session.name_the_end(process.returncode)
+    readings = watching.readings() if watching else Readings()
+    record = session.collected.record(started_utc=started_utc, duration_s=time.monotonic() - began, readings=readings)
+    return Trained(record, session.exit_code, session.signals > 0, session.shape)
+
+
+class _Session:
+    """What was heard so far."""
+
+    def __init__(self, spec: TrialSpec, listener: Listener) -> None:
+        self.collected = Collected(spec, most_rows=ROWS)
+        self.exit_code: int | None = None
+        self.shape: str | None = None
+        self.signals = 0
+        self.listener = listener
+
+    def follow(self, connection: socket.socket, monitor: Monitor | None) -> None:
+        """Read messages until the process says that it is done or its pipe closes."""
+        buffer = b""
+        while not self.collected.done:
+            timeout = None
+            if monitor is not None:
+                monitor.tick(time.perf_counter_ns())
+                timeout = monitor.due(time.perf_counter_ns())
+            ready, _, _ = select.select([connection], [], [], timeout)
+            if not ready:
+                continue
+            data = connection.recv(1 << 18)
+            if not data:
+                return
+            *lines, buffer = (buffer + data).split(b"\n")
+            for line in lines:
+                self._take(json.loads(line))
+
+    def _take(self, message: dict[str, Any]) -> None:
+        if "told" in message:
+            self.listener.told(HistoryLine.model_validate(message["told"]))
+        elif "shape" in message:
+            self.shape = message["shape"]
+        else:
+            self.collected.take(message)
+            self.exit_code = message.get("exit_code", self.exit_code)
+            if "phase" in message:
+                self.listener.phase(message["phase"])
+
+    def name_the_end(self, code: int) -> None:
+        """Name an end that the process did not announce itself."""
+        collected = self.collected
+        if collected.done or collected.status != "ok":
+            return
+        if self.signals and code < 0:
+            collected.status, collected.cause = "interrupted", f"killed in phase {collected.phase!r}"
+        elif code == -signal.SIGKILL:
+            # The kernel does not tell; nobody else sends this signal to a process that was asked for nothing.
+            collected.status = "out_of_memory"
+            collected.cause = f"killed in phase {collected.phase!r}, as the kernel does when memory runs out"
+        elif code < 0:
+            collected.status = "killed"
+            collected.cause = f"killed by {signal.Signals(-code).name} in phase {collected.phase!r}"
+        else:
+            collected.status = "exited"
+            collected.cause = f"the process ended with exit code {code} in phase {collected.phase!r}, without a word"
+
+
+def _start(theirs: socket.socket, environment: dict[str, str], print_to_stderr: bool) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(
+            # -P: a random.py in the working directory must not stand in for the standard library's.
+            [sys.executable, "-P", "-m", "xttsbench.worker.training", str(theirs.fileno())],
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            stdout=sys.stderr.fileno() if print_to_stderr else None,
+            env=environment,
+            start_new_session=True,  # Ctrl-C is this process's to handle
+        )
+    except OSError as error:
+        raise HelperError(f"The process that trains could not be started: {error.strerror or error}.") from error
+
+
+def _wait(process: subprocess.Popen[bytes]) -> None:
+    """Let it end by itself; what it started and left behind goes with it."""
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(timeout=_END_S)
+    _kill(process)
+    process.wait()
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill its process group, if there is one left."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+@contextmanager
+def _signals_go_to(process: subprocess.Popen[bytes], session: _Session) -> Iterator[None]:
+    """Pass the first signal to end on to the process, and kill it at the second."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread is told of signals
+        return
+
+    def passed_on(number: int, frame: FrameType | None) -> None:
+        session.signals += 1
+        if session.signals > 1:
+            _kill(process)
+        elif process.poll() is None:
+            os.kill(process.pid, signal.SIGTERM)
+            session.listener.stopping()
+
+    before = {number: signal.signal(number, passed_on) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,91 @@
+"""The lines of a training run's history put together: what a later session did again counts as it did it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xttsbench.records.train_history import (
+    Begun,
+    Fitted,
+    HistoryLine,
+    Spoken,
+    TakenOver,
+    TimedEvaluation,
+    Training,
+    Watched,
+    WatchedInterval,
+)
+from xttsbench.records.training import CheckpointEntry, Ended
+
+
+def training_of(lines: Sequence[HistoryLine], recipe: str, taken_over: TakenOver | None = None) -> Training:
+    """What the lines say of the run.
+
+    A session that goes on from a checkpoint takes the steps after it once more, bit by bit the same; and where a loss
+    blew up the run goes back within a session. So what was told of later steps before is left out.
+    """
+    sessions: list[Begun] = []
+    intervals: list[WatchedInterval] = []
+    evaluations: list[TimedEvaluation] = []
+    checkpoints: list[CheckpointEntry] = []
+    ended: Ended | None = None
+    spoken: Spoken | None = None
+    fitted: Fitted | None = None
+    for line in lines:
+        spoken, fitted = line.spoken or spoken, line.fitted or fitted
+        if line.begun is not None:
+            sessions.append(line.begun)
+            ended = None
+            _forget(line.begun.step, intervals, evaluations, checkpoints)
+        if line.interval is not None:
+            _forget(line.interval.first_step - 1, intervals, evaluations, checkpoints)
+            intervals.append(_watched(line))
+        if line.evaluated is not None:
+            evaluations.append(TimedEvaluation(**line.evaluated.model_dump(), took_s=line.took_s))
+        if line.saved is not None:
+            checkpoints.append(line.saved)
+        if line.ended is not None:
+            ended = line.ended
+    return Training(
+        recipe=recipe,
+        sessions=tuple(sessions),
+        intervals=tuple(intervals),
+        evaluations=tuple(evaluations),
+        checkpoints=tuple(checkpoints),
+        ended=ended,
+        spoken=spoken,
+        fitted=fitted,
+        taken_over=taken_over,
+    )
+
+
+def wait_fraction(watched: Watched) -> float | None:
+    """Share of an interval that was waiting for batches; ``None`` where it took no time."""
+    return watched.wait_s / watched.wall_s if watched.wall_s > 0 else None
+
+
+def valid_frames_per_s(watched: Watched) -> float | None:
+    """Frames without padding over the interval's time; ``None`` where it took none."""
+    return watched.valid_frames / watched.wall_s if watched.wall_s > 0 else None
+
+
+def _watched(line: HistoryLine) -> WatchedInterval:
+    assert line.interval is not None  # asked for by the caller
+    return WatchedInterval(
+        **line.interval.model_dump(),
+        session=line.session,
+        wait_fraction=wait_fraction(line.watched) if line.watched is not None else None,
+        valid_frames_per_s=valid_frames_per_s(line.watched) if line.watched is not None else None,
+    )
+
+
+def _forget(
+    step: int,
+    intervals: list[WatchedInterval],
+    evaluations: list[TimedEvaluation],
+    checkpoints: list[CheckpointEntry],
+) -> None:
+    """Drop what was told of steps after this one."""
+    intervals[:] = [one for one in intervals if one.first_step <= step]
+    evaluations[:] = [one for one in evaluations if one.step <= step]
+    checkpoints[:] = [one for one in checkpoints if one.step <= step]

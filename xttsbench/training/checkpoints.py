@@ -1,0 +1,260 @@
+"""Checkpoints that are there whole or not at all, named by a manifest, and checked by their hashes when they are read.
+
+A checkpoint is a directory of three files: ``weights.npz``, ``optimizer.npz`` (slots, averages, loss scale, counters)
+and ``state.json`` (everything else that decides the future). It is written under another name, flushed to the disk,
+renamed, and only then named in ``manifest.json``; an older one is removed when the manifest no longer names it. So
+whatever kills the process, the manifest names checkpoints that are whole. Arrays are never pickled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import ValidationError
+
+from xttsbench import __version__
+from xttsbench.errors import InvalidInputError
+from xttsbench.records.base import SCHEMA_VERSION, Record
+from xttsbench.records.training import CheckpointEntry
+from xttsbench.training.health import HealthState
+from xttsbench.training.manifest import (
+    CHECKPOINT,
+    FILES,
+    MANIFEST,
+    OPTIMIZER,
+    STATE,
+    WEIGHTS,
+    kept,
+    name_of,
+    read_manifest,
+    versioned,
+    write_manifest,
+)
+from xttsbench.training.origin import Origin
+from xttsbench.training.position import Position
+from xttsbench.training.samples import NONE
+from xttsbench.training.stopping import StoppingState
+from xttsbench.training.sums import Sums
+from xttsbench.xtts.data.drafts import sync
+from xttsbench.xtts.data.npy_cache import DRAFT_PREFIX
+
+Arrays = dict[str, npt.NDArray[Any]]
+
+_DRAFT: Final = ".draft"
+
+
+class RunState(Record):
+    """``state.json``: all of a run's state but its arrays."""
+
+    schema_version: int = SCHEMA_VERSION
+    xttsbench_version: str = __version__
+    origin: Origin
+    position: Position = Position()
+    samples_sha256: str = NONE
+    health: HealthState = HealthState()
+    stopping: StoppingState = StoppingState()
+    sums: Sums = Sums()
+    """Of the interval that the checkpoint lies in."""
+
+
+class Checkpoint(NamedTuple):
+    """What was read of one."""
+
+    entry: CheckpointEntry
+    run: RunState
+    weights: Arrays
+    optimizer: Arrays
+
+
+class DamagedError(InvalidInputError):
+    """A checkpoint is not what its entry says."""
+
+
+class Checkpoints:
+    """The checkpoints of a run: those of a directory ``checkpoints/``, which need not be there."""
+
+    def __init__(self, directory: Path, keep: int) -> None:
+        """Remember where they are, and how many of the newest are kept beside the best."""
+        self.directory, self.keep = directory, keep
+
+    @property
+    def entries(self) -> tuple[CheckpointEntry, ...]:
+        """What the manifest names, newest last.
+
+        Raises:
+            InvalidInputError: the manifest cannot be read.
+        """
+        return read_manifest(self.directory).checkpoints
+
+    def save(self, run: RunState, weights: Arrays, optimizer: Arrays, *, best: bool = False) -> CheckpointEntry:
+        """Write a checkpoint and remove those that are not to be kept.
+
+        Raises:
+            OSError: it cannot be written; nothing is left of it, and the older ones are as they were.
+        """
+        self.directory.mkdir(parents=True, exist_ok=True)
+        manifest = read_manifest(self.directory)
+        target = self._free(run.position.step)
+        draft = target.with_name(f".{target.name}{_DRAFT}")
+        state = run.model_dump_json(indent=2).encode() + b"\n"
+        entry = CheckpointEntry(
+            step=run.position.step,
+            epoch=run.position.epoch,
+            batch=run.position.batch,
+            files=tuple(f"{target.name}/{file}" for file in FILES),
+            weights_sha256=digest(weights),
+            optimizer_sha256=digest(optimizer),
+            samples_sha256=run.samples_sha256,
+            state_sha256=hashlib.sha256(state).hexdigest(),
+            best=best,
+        )
+        try:
+            draft.mkdir()
+            _write_arrays(draft / WEIGHTS, weights)
+            _write_arrays(draft / OPTIMIZER, optimizer)
+            _write(draft / STATE, state)
+            sync(draft)
+            draft.rename(target)
+            sync(self.directory)
+            write_manifest(self.directory, kept(manifest, entry, self.keep))
+        except BaseException:
+            for path in (draft, target):
+                shutil.rmtree(path, ignore_errors=True)
+            raise
+        sync(self.directory)
+        self.clear()
+        return entry
+
+    def newest(self, warn: Callable[[str], None], *, up_to: int | None = None) -> Checkpoint | None:
+        """Read the newest whole checkpoint; ``None`` where none was ever written.
+
+        Args:
+            warn: is told of each damaged one that is passed over.
+            up_to: the step that it should not be after, as long as there is one before.
+
+        Raises:
+            InvalidInputError: none of those that were written is whole, or one is of a newer version.
+        """
+        entries = self.entries[::-1]
+        if up_to is not None:
+            entries = tuple(sorted(entries, key=lambda entry: entry.step > up_to))
+        for entry in entries:
+            try:
+                return self.load(entry)
+            except DamagedError as error:
+                warn(f"{error}; an older one is taken")
+        if entries:
+            raise InvalidInputError(
+                f"{self.directory}: none of {len(entries)} checkpoints is whole; begin again in another directory"
+            )
+        return None
+
+    def best(self) -> CheckpointEntry | None:
+        """Return the entry of the checkpoint with the lowest held-out loss, where there is one."""
+        return next((entry for entry in reversed(self.entries) if entry.best), None)
+
+    def load(self, entry: CheckpointEntry) -> Checkpoint:
+        """Read a checkpoint and compare it with its hashes.
+
+        Raises:
+            DamagedError: a file is missing, cut short or changed.
+            InvalidInputError: it is of a newer version.
+        """
+        directory = self.directory / name_of(entry)
+        run = _read_state(directory / STATE, entry.state_sha256)
+        arrays = []
+        for file, sha256 in ((WEIGHTS, entry.weights_sha256), (OPTIMIZER, entry.optimizer_sha256)):
+            arrays.append(_read_arrays(directory / file))
+            if digest(arrays[-1]) != sha256:
+                raise DamagedError(f"{directory / file} is not what {MANIFEST} says: it was changed")
+        return Checkpoint(entry, run, *arrays)
+
+    def clear(self) -> None:
+        """Remove checkpoints that the manifest does not name, and what was being written when a process was killed."""
+        if not self.directory.is_dir():
+            return
+        named = {name_of(entry) for entry in self.entries}
+        for path in self.directory.iterdir():
+            if CHECKPOINT.fullmatch(path.name.removeprefix(".").removesuffix(_DRAFT)) and path.name not in named:
+                shutil.rmtree(path, ignore_errors=True)
+            elif path.name.startswith(DRAFT_PREFIX):
+                path.unlink(missing_ok=True)
+
+    def _free(self, step: int) -> Path:
+        """Return a name that no directory has: a run that went back writes the same step again."""
+        path, number = self.directory / f"step-{step:08d}", 1
+        while path.exists():
+            path, number = self.directory / f"step-{step:08d}-{number}", number + 1
+        return path
+
+
+def digest(arrays: Mapping[str, npt.NDArray[Any]]) -> str:
+    """Return the SHA-256 of names, types, shapes and bytes, in the order of the names."""
+    sha = hashlib.sha256()
+    for name in sorted(arrays):
+        array = arrays[name]
+        sha.update(f"{name}\0{array.dtype.str}\0{array.shape}\0".encode())
+        sha.update(np.ascontiguousarray(array).data)
+    return sha.hexdigest()
+
+
+def _write_arrays(path: Path, arrays: Arrays) -> None:
+    """Write an ``.npz`` and flush it; not ``np.savez``, which leaves a broken archive open where the disk is full."""
+    with path.open("xb") as file:
+        with zipfile.ZipFile(file, "w") as archive:
+            for name, array in arrays.items():
+                # Of a fixed time, so that equal arrays are equal files; above 2 GiB an entry needs the longer form.
+                with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
+                    np.lib.format.write_array(member, np.asarray(array), allow_pickle=False)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _write(path: Path, content: bytes) -> None:
+    with path.open("xb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _read_arrays(path: Path) -> Arrays:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return {member.removesuffix(".npy"): _read_array(archive, member) for member in archive.namelist()}
+    except FileNotFoundError as error:
+        raise DamagedError(f"{path} is missing") from error
+    except (OSError, ValueError, KeyError, EOFError, NotImplementedError, zipfile.BadZipFile) as error:
+        raise DamagedError(f"{path} is damaged ({str(error).splitlines()[0] if str(error) else error!r})") from error
+
+
+def _read_array(archive: zipfile.ZipFile, name: str) -> npt.NDArray[Any]:
+    with archive.open(name) as member:
+        return np.lib.format.read_array(member, allow_pickle=False)
+
+
+def _read_state(path: Path, sha256: str) -> RunState:
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError as error:
+        raise DamagedError(f"{path} is missing") from error
+    except OSError as error:
+        raise DamagedError(f"{path} cannot be read ({error.strerror or error})") from error
+    if hashlib.sha256(content).hexdigest() != sha256:
+        raise DamagedError(f"{path} is not what {MANIFEST} says: it was changed")
+    values = versioned(path, content)
+    try:
+        return RunState.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise InvalidInputError(
+            f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}; it was written by another version of "
+            "xttsbench: go on with that one, or begin again in another directory"
+        ) from error

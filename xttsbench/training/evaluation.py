@@ -1,0 +1,185 @@
+"""The trainer's evaluation: the loss on held-out clips every so often, and what the model speaks, at the end or then.
+
+Both are of the averaged weights, where a recipe keeps averages, and drop nothing, so that they depend on the state
+alone. Files are written in the run's directory: ``evaluation/`` and, for TensorBoard, ``tensorboard/``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import tensorflow as tf
+
+from xttsbench.errors import InvalidInputError
+from xttsbench.training.state import TrainingState
+from xttsbench.training.tensorboard import TensorBoard
+from xttsbench.xtts.data.feature_cache import FeatureCache
+from xttsbench.xtts.data.loss_counts import LossCounts, loss_counts
+from xttsbench.xtts.data.speech_data import SpeechData
+from xttsbench.xtts.evaluation.clips import as_reference, choose, mel_of, reference_clips
+from xttsbench.xtts.evaluation.evaluate import Listener
+from xttsbench.xtts.evaluation.held_out import held_out_batches
+from xttsbench.xtts.evaluation.made_letters import letters_of, made_of
+from xttsbench.xtts.evaluation.results import RECOGNISED, Evaluation
+from xttsbench.xtts.evaluation.templates import Templates, learn
+from xttsbench.xtts.evaluation.written import examples, write_evaluation, write_references
+from xttsbench.xtts.loaders.loader import make_dataset
+from xttsbench.xtts.model import losses, open_spec
+from xttsbench.xtts.recipe import Recipe
+
+Batch = dict[str, tf.Tensor]
+
+VOICES: Final = 64
+"""Speakers at most whose references are kept, and whose clips are spoken."""
+
+
+class HeldOut(NamedTuple):
+    """The loss on all held-out clips, as one batch of them all would have it."""
+
+    loss: float
+    mel: float
+    stop: float
+    guided: float
+    clips: int
+    metrics: Mapping[str, float | None] = {}
+    """Those of :class:`~xttsbench.xtts.evaluation.results.Evaluation`, where the model was let speak."""
+
+
+class HeldOutLoss:
+    """``loss()`` of a state on the held-out clips; the batches are read again each time."""
+
+    def __init__(
+        self,
+        state: TrainingState,
+        recipe: Recipe,
+        data: SpeechData,
+        *,
+        loader: str = "numpy_wav",
+        cache: FeatureCache | None = None,
+        seed: int = 0,
+    ) -> None:
+        """Plan the batches and trace the loss.
+
+        Args:
+            state: whose model is evaluated.
+            recipe: model, loss, features and batches.
+            data: the held-out clips.
+            loader: one of :data:`xttsbench.xtts.loaders.LOADERS`.
+            cache: features of the held-out clips, where the loader reads such.
+            seed: decides the references.
+
+        Raises:
+            InvalidInputError: a clip is too long for a batch and the recipe refuses such, or the loader lacks a cache.
+        """
+        self.state, self.recipe = state, recipe
+        frames = data.samples // recipe.features.hop_samples
+        batches = held_out_batches(frames, data.text_lengths, data.speakers, recipe.batches, seed=seed)
+        counts = [loss_counts(batch, frames, data.text_lengths, recipe.model) for batch in batches]
+        self.counts = LossCounts(*(sum(column) for column in zip(*counts, strict=True)))
+        self.clips = sum(len(batch.clips) for batch in batches)
+        self._dataset = make_dataset(loader, data, cache, batches, recipe.features, repeat=False)
+        self._spec = open_spec(recipe.features.n_mels)
+        self._function = tf.function(self._losses, input_signature=[self._spec], autograph=False)
+
+    def __call__(self) -> HeldOut:
+        """Return the loss of the averaged weights."""
+        with self.state.averaged():
+            found = [self._function({key: batch[key] for key in self._spec}) for batch in self._dataset]
+        total, mel, stop, guided = (float(value) for value in tf.add_n(found))
+        return HeldOut(total, mel, stop, guided, self.clips)
+
+    @tf.autograph.experimental.do_not_convert
+    def _losses(self, batch: Batch) -> tf.Tensor:
+        prediction = self.state.model(batch)
+        counts = LossCounts(*(tf.constant(count, tf.float32) for count in self.counts))
+        return tf.stack(losses(batch, prediction, self.recipe.model, self.recipe.loss, counts))
+
+
+class Hearing:
+    """Lets a state's model speak texts of both sides of the split, and measures what comes out."""
+
+    def __init__(
+        self,
+        state: TrainingState,
+        recipe: Recipe,
+        training: SpeechData,
+        held_out: SpeechData | None,
+        directory: Path,
+        board: TensorBoard | None = None,
+    ) -> None:
+        """Choose clips and references, and learn the recogniser's templates from the training clips.
+
+        Args:
+            state: whose model is evaluated.
+            recipe: model, loss, features and batches.
+            training: the clips that are trained on.
+            held_out: those that are not; ``None`` where there are none.
+            directory: the run's; the references are written there now, for ``xttsbench synthesize``.
+            board: is given the numbers, sounds and pictures, too.
+
+        Raises:
+            InvalidInputError: a file cannot be read any more, or no clip fits a batch.
+            OSError: the references cannot be written.
+        """
+        self._state, self._recipe, self._directory, self._board = state, recipe, directory, board
+        features, names = recipe.features, training.speaker_names
+        voices = reference_clips(training, range(min(len(names), VOICES)))
+        references = {
+            speaker: as_reference(mel_of(training, clip, features), features, recipe.batches.reference_frames)
+            for speaker, clip in voices.items()
+        }
+        write_references(directory, {names[speaker]: mel for speaker, mel in references.items()})
+        chosen = {
+            "held_out": None
+            if held_out is None
+            else choose(held_out, features, recipe.batches, speakers=tuple(voices)),
+            "training": choose(training, features, recipe.batches, speakers=tuple(voices), but=voices.values()),
+        }
+        self._sides = {side: clips for side, clips in chosen.items() if clips is not None}
+        if "training" not in self._sides:
+            raise InvalidInputError(
+                f"{training.directory}: no clip of {len(training)} is within the last edges of the recipe "
+                f"({recipe.batches.frame_edges[-1]} frames, {recipe.batches.text_edges[-1]} characters); add edges"
+            )
+        templates, self._not_measured = _templates(training, recipe, len(voices))
+        self._listener = Listener(state.model, recipe, references, templates)
+
+    def __call__(self, step: int) -> Evaluation:
+        """Evaluate the averaged weights after so many steps, and write what there is to hear, to see and to read.
+
+        Raises:
+            OSError: the files cannot be written.
+        """
+        with self._state.averaged():
+            spoken = {side: self._listener(clips) for side, clips in self._sides.items()}
+        held_out = spoken.get("held_out")
+        found = Evaluation(
+            step=step,
+            held_out=None if held_out is None else held_out.heard,
+            training=spoken["training"].heard,
+            not_measured=self._not_measured,
+        )
+        shown, rate_hz = examples(spoken, self._recipe), self._recipe.features.sample_rate_hz
+        write_evaluation(self._directory, found, shown, rate_hz)
+        if self._board is not None:
+            self._board.spoken(found, shown, rate_hz)
+        return found
+
+
+def _templates(training: SpeechData, recipe: Recipe, speakers: int) -> tuple[Templates | None, dict[str, str]]:
+    """Return the templates of the training clips' letters; or None, and of each number why it is not measured."""
+    made = made_of(training.directory)
+    if made is None:
+        why = "which letter a frame says is known of data that 'xttsbench data make' made, and not of this set"
+    else:
+        clips = (
+            (mel_of(training, clip, recipe.features), letters_of(training, clip, made, recipe.features), speaker)
+            for clip, speaker in enumerate(training.speakers.tolist())
+        )
+        try:
+            return learn(clips, speakers), {}
+        except ValueError as error:
+            why = f"no templates could be learnt: {error}"
+    return None, dict.fromkeys(RECOGNISED, why)

@@ -1,0 +1,269 @@
+"""The loop: steps until the run is over, and what happens between them; it knows neither the model nor its watchers.
+
+At the end of a step, in this order: the losses are fetched and judged, the held-out loss is asked for, a checkpoint is
+written, and the run ends where it was asked to. Everything that decides the future is in the checkpoint, so that a run
+that is killed at any moment and run again takes the steps of one that is not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Literal
+
+from xttsbench.errors import InvalidInputError, XttsbenchError
+from xttsbench.records.training import Ended, Evaluated
+from xttsbench.training import health
+from xttsbench.training.checkpoints import Checkpoint, RunState, digest
+from xttsbench.training.health import HealthState
+from xttsbench.training.origin import differences
+from xttsbench.training.position import Position
+from xttsbench.training.run import HeldOut, Run
+from xttsbench.training.samples import NONE, consumed
+from xttsbench.training.schedule import learning_rate
+from xttsbench.training.stopping import StoppingState
+from xttsbench.training.sums import Sums
+from xttsbench.training.window import Window
+
+if TYPE_CHECKING:
+    from xttsbench.training.stream import Fetched
+
+Reason = Literal["steps", "early_stopping", "terminated"]
+
+
+def train(run: Run) -> Ended:
+    """Train to the recipe's last step, from the newest whole checkpoint where there is one.
+
+    Raises:
+        InvalidInputError: the checkpoints are of another run or none is whole, or the data cannot be read.
+        XttsbenchError: the loss blew up once more after all roll-backs, or the last checkpoint cannot be written.
+    """
+    return _Loop(run).train()
+
+
+class _Loop:
+    """A session of training, and the state of the run in it."""
+
+    def __init__(self, run: Run) -> None:
+        self.run, self.settings = run, run.recipe.training
+        self.position, self.samples = Position(), NONE
+        self.health, self.stopping, self.window = HealthState(), StoppingState(), Window(Sums())
+        self.batches: Iterator[Fetched] = iter(())
+        self.saved_step: int | None = None
+        self.is_behind = False
+        """Whether the checkpoint that was due last could not be written."""
+        self.is_stopped = False
+        self.sound_step = 0
+        """Where the interval began that was judged last."""
+
+    def train(self) -> Ended:
+        self._begin()
+        for action in self.run.actions:
+            action.begun(self.position.step)
+        while (reason := self._why_over()) is None:
+            self._take_step()
+            self._end_step()
+        if self.saved_step != self.position.step:
+            self._save(is_last=True)
+        ended = Ended(
+            reason=reason,
+            step=self.position.step,
+            samples_sha256=self.samples,
+            weights_sha256=digest(self.run.state.weights()),
+            optimizer_sha256=digest(self.run.state.optimizer()),
+        )
+        for action in self.run.actions:
+            action.ended(ended)
+        return ended
+
+    def _begin(self) -> None:
+        """Go on from the newest whole checkpoint, or write that of the beginning, to which a run can go back."""
+        found = self.run.checkpoints.newest(self._warn)
+        steps = self.run.workers.gather(-1 if found is None else found.run.position.step)
+        if len(set(steps)) > 1:
+            raise XttsbenchError(
+                f"{self.run.checkpoints.directory}: the processes found checkpoints of the steps "
+                f"{', '.join(f'{step:.0f}' for step in steps)} (-1: none); give them one directory that they share"
+            )
+        if found is not None and (differing := differences(found.run.origin, self.run.origin)):
+            raise InvalidInputError(
+                f"{self.run.checkpoints.directory / found.entry.files[0]} is of another run: {'; '.join(differing)}; "
+                "train as that run did, or in another directory"
+            )
+        if self.run.workers.is_chief:
+            self.run.checkpoints.clear()
+        if found is None:
+            self.batches = self.run.batches(self.position)
+            self._save(is_last=True)  # where even the first cannot be written, no time is lost
+        else:
+            self._restore(found)
+
+    def _restore(self, found: Checkpoint) -> None:
+        self.run.state.restore(found.weights, found.optimizer)
+        self.position, self.samples = found.run.position, found.run.samples_sha256
+        self.health, self.stopping, self.window = found.run.health, found.run.stopping, Window(found.run.sums)
+        self.saved_step = self.position.step
+        self.batches = self.run.batches(self.position)
+
+    def _take_step(self) -> None:
+        actions = self.run.actions
+        self.window.begin_step()
+        for action in actions:
+            action.fetching()
+        batch = next(self.batches)
+        for action in actions:
+            action.fetched(batch)
+        result = self.run.step(
+            batch.micro_batches, batch.counts, number=self.position.step, learning_rate=self._rate(self.position.step)
+        )
+        for action in actions:
+            action.stepped(result)
+        self.window.add(result, batch)
+        self.position, self.samples = batch.position, consumed(self.samples, batch.ids)
+
+    def _end_step(self) -> None:
+        """Do what is due after a step."""
+        settings, step = self.settings, self.position.step
+        is_last = step >= settings.steps
+        ends_interval = is_last or step % settings.log_every == 0
+        evaluate = self.run.evaluate if is_last or step % settings.evaluate_every == 0 else None
+        saves = is_last or step % settings.checkpoint_every == 0
+        self._look_for_stop(ends_interval)
+        seen = self._judge(ends_interval) if ends_interval or evaluate or saves else None
+        if seen is not None:
+            self._go_back(seen)
+            return
+        is_best = evaluate is not None and self._take_held_out(evaluate())
+        if saves or is_best:
+            self._save(is_best=is_best, is_last=self._why_over() is not None)
+
+    def _judge(self, ends_interval: bool) -> str | None:
+        """Fetch the losses since they were fetched last, and return what is wrong with them, if anything is."""
+        self._fetch()
+        step, sums = self.position.step, self.window.sums
+        self.sound_step = step - sums.steps
+        seen = health.skipping(self.health, self.settings.health)
+        self.health = self.health.judged()
+        if not ends_interval:
+            return seen
+        interval = sums.interval(
+            last_step=step,
+            learning_rate=self._rate(step - 1),
+            loss_scale=self.run.state.loss_scale,
+            epoch=self.position.epoch,
+        )
+        self.window = Window(Sums())
+        if interval.skipped:
+            self._warn(
+                f"{interval.skipped} of the {interval.steps} steps up to {step} were left out, for a gradient was not "
+                "finite"
+            )
+        for action in self.run.actions:
+            action.interval(interval)
+        seen = seen or health.blown_up(self.health, self.settings.health, interval.loss)
+        self.health = self.health.after_interval(interval.loss)
+        return seen
+
+    def _fetch(self) -> None:
+        self.health = self.health.after_steps([values.is_good for values in self.window.fetch()])
+
+    def _take_held_out(self, found: HeldOut) -> bool:
+        """Take an evaluation; return whether its loss is the lowest so far."""
+        loss = self.run.workers.gather(found.loss)[0]  # the chief's, for another machine may round otherwise
+        is_best = self.stopping.is_best(loss)
+        self.stopping = self.stopping.after(loss, self.settings.early_stopping)
+        if not math.isfinite(loss):
+            self._warn(f"the held-out loss of step {self.position.step} is {loss}")
+            return False
+        evaluated = Evaluated(
+            step=self.position.step,
+            loss=loss,
+            mel=found.mel,
+            stop=found.stop,
+            guided=found.guided,
+            clips=found.clips,
+            best=is_best,
+            metrics=dict(found.metrics),
+        )
+        for action in self.run.actions:
+            action.evaluated(evaluated)
+        return is_best
+
+    def _go_back(self, seen: str) -> None:
+        """Go back to the last whole checkpoint before what was seen, with a lower learning rate.
+
+        That it went back is written at once, so that a run which is killed next does not forget it.
+        """
+        settings, step, now = self.settings.health, self.position.step, self.health
+        if now.rollbacks >= settings.rollbacks:
+            raise XttsbenchError(
+                f"training does not stay on course: up to step {step} {seen}, after {now.rollbacks} roll-backs and "
+                f"with a learning rate of {self._rate(step - 1):g}; try a lower optimizer.learning_rate, a longer "
+                "training.schedule.warmup_steps, a smaller optimizer.clip_norm, or a precision of more bits"
+            )
+        found = self.run.checkpoints.newest(self._warn, up_to=self.sound_step)
+        self.run.workers.gather(step)  # all have read it before the chief puts another in its place
+        if found is None:
+            raise XttsbenchError(
+                f"up to step {step} {seen}, and {self.run.checkpoints.directory} holds no checkpoint to go back to any "
+                "more; begin again in another directory, and let nothing else write there"
+            )
+        self._restore(found)
+        self.health = self.health.rolled_back(now)
+        self._save(is_best=found.entry.best)
+        self._warn(
+            f"up to step {step} {seen}; gone back to step {self.position.step}, with "
+            f"{self.health.rate(settings):g} times the recipe's learning rate"
+        )
+
+    def _save(self, *, is_best: bool = False, is_last: bool = False) -> None:
+        """Write a checkpoint; where it cannot be, that is an error of the last one, and told once of the others."""
+        self._fetch()
+        step, checkpoints = self.position.step, self.run.checkpoints
+        if self.run.workers.is_chief:
+            run = RunState(
+                origin=self.run.origin,
+                position=self.position,
+                samples_sha256=self.samples,
+                health=self.health,
+                stopping=self.stopping,
+                sums=self.window.sums,
+            )
+            try:
+                entry = checkpoints.save(run, self.run.state.weights(), self.run.state.optimizer(), best=is_best)
+            except OSError as error:
+                why = error.strerror or error
+                what = f"{checkpoints.directory}: the checkpoint of step {step} cannot be written ({why})"
+                if is_last:
+                    from_step = "the beginning" if self.saved_step is None else f"step {self.saved_step}"
+                    raise XttsbenchError(f"{what}; make room and run again: it begins at {from_step}") from error
+                if not self.is_behind:
+                    self._warn(f"{what}; the older ones stay, and it is tried again when the next one is due")
+                self.is_behind = True
+                return
+            for action in self.run.actions:
+                action.saved(entry)
+        self.is_behind, self.saved_step = False, step
+
+    def _look_for_stop(self, ends_interval: bool) -> None:
+        workers = self.run.workers
+        if not workers.are_several:
+            self.is_stopped = self.run.stop()
+        elif ends_interval:
+            self.is_stopped = any(workers.gather(self.run.stop()))
+
+    def _why_over(self) -> Reason | None:
+        if self.position.step >= self.settings.steps:
+            return "steps"
+        if self.stopping.is_over(self.settings.early_stopping):
+            return "early_stopping"
+        return "terminated" if self.is_stopped else None
+
+    def _rate(self, step: int) -> float:
+        """Return the learning rate of a step, by the number of steps that ended before it."""
+        rate = learning_rate(self.settings.schedule, self.run.recipe.optimizer.learning_rate, step, self.settings.steps)
+        return rate * self.health.rate(self.settings.health)
+
+    def _warn(self, sentence: str) -> None:
+        for action in self.run.actions:
+            action.warned(sentence)

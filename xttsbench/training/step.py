@@ -1,0 +1,176 @@
+"""The training step under a strategy: parts of a batch forward and backward, one sum over all, one update.
+
+Each replica takes its own parts of the global batch one after the other, adds their gradients up, and all replicas add
+theirs. Since the loss is divided by the global batch's counts and dropout goes by the place in it, the sum is the same
+however the batch is divided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from xttsbench.training import strategy
+from xttsbench.training.adam import update
+from xttsbench.training.state import TrainingState
+from xttsbench.training.strategy import Replicas
+from xttsbench.xtts.data.loss_counts import LossCounts
+from xttsbench.xtts.model import CompiledGradients, Losses, losses_and_gradients, open_spec
+from xttsbench.xtts.recipe import Recipe
+
+Batch = dict[str, tf.Tensor]
+
+
+class Shape(NamedTuple):
+    """The sizes of one replica's batch."""
+
+    rows: int
+    frames: int
+    characters: int
+    reference_frames: int
+
+
+class StepResult(NamedTuple):
+    """Scalar tensors of the global batch, the same on all replicas; nothing is fetched from the device."""
+
+    total: tf.Tensor
+    mel: tf.Tensor
+    stop: tf.Tensor
+    guided: tf.Tensor
+    gradient_norm: tf.Tensor
+    """Joint norm of all gradients before clipping."""
+    applied: tf.Tensor
+    """False where a gradient was not finite: then all replicas left the step out."""
+
+
+class TrainingStep:
+    """``step(micro_batches, counts, number=..., learning_rate=...)`` trains on one global batch.
+
+    ``eager`` dispatches operation by operation. ``graph`` is one trace for all shapes. ``xla`` is a graph too, whose
+    arithmetic is compiled: the decoder for each shape, the conditioning for each number of rows, the update once.
+    Under ``mixed_float16`` the loss is scaled (see :mod:`xttsbench.training.loss_scale`).
+
+    Attributes:
+        function: the compiled step, a ``tf.function``, or None in eager mode.
+    """
+
+    def __init__(self, state: TrainingState, recipe: Recipe, replicas: Replicas, *, mode: str, seed: int) -> None:
+        """Make the step of a state.
+
+        Args:
+            state: what it changes, made under the strategy of ``replicas``.
+            recipe: loss, optimizer and accumulation.
+            replicas: all of them.
+            mode: one of :data:`xttsbench.xtts.model.MODES`.
+            seed: of dropout, below 2**31.
+        """
+        self.state, self.recipe, self.replicas, self.seed = state, recipe, replicas, seed
+        self._spec = open_spec(recipe.features.n_mels)
+        self._gradients: Callable[..., tuple[Losses, list[tf.Tensor]]] = self._gradients_at_once
+        ema_decay = recipe.training.ema_decay
+        self._updates: list[Callable[..., tuple[tf.Tensor, tf.Tensor]]] = [
+            partial(update, variables, settings=recipe.optimizer, ema_decay=ema_decay) for variables in state.replicas
+        ]
+        if mode == "xla":
+            self._gradients = CompiledGradients(state.model, recipe.loss)
+            self._updates = [tf.function(one, jit_compile=True, autograph=False) for one in self._updates]
+        elif mode == "graph":
+            # Traced once and called for each part; the runtime puts it into the step's own graph.
+            self._gradients = tf.function(self._gradients_at_once, autograph=False)
+        self.function: Any = None
+        if mode != "eager":
+            parts = [[self._spec] * len(replicas.local)] * recipe.training.accumulation
+            numbers = [tf.TensorSpec([4], tf.float32), tf.TensorSpec([2], tf.int32)]
+            self.function = tf.function(self._step, input_signature=[parts, *numbers], autograph=False)
+
+    def __call__(
+        self,
+        micro_batches: Sequence[Sequence[Batch]],
+        counts: LossCounts,
+        *,
+        number: int,
+        learning_rate: float,
+        learn: bool = True,
+    ) -> StepResult:
+        """Train on a global batch.
+
+        Args:
+            micro_batches: ``[accumulation][local replicas]`` equal parts of it, each as
+                :func:`xttsbench.xtts.model.make_train_step` describes a batch, on the device of its replica.
+            counts: of the global batch, from :func:`xttsbench.xtts.data.loss_counts.loss_counts`.
+            number: steps that ended before, those left out included; with the seed it decides the dropout.
+            learning_rate: of this step.
+            learn: if not, all is computed and nothing is changed.
+        """
+        parts = [[{key: batch[key] for key in self._spec} for batch in batches] for batches in micro_batches]
+        floats = tf.constant([*counts, learning_rate], tf.float32)
+        integers = tf.constant([number, learn], tf.int32)
+        run = self._step if self.function is None else self.function
+        return StepResult(*run(parts, floats, integers))
+
+    def warm_up(self, shapes: Iterable[Shape]) -> float:
+        """Run a step of each shape that changes nothing, so that all is traced and compiled; return its seconds."""
+        start = perf_counter()
+        for shape in shapes:
+            batches = [self._blank(shape, device) for device in self.replicas.local]
+            parts = [batches] * self.recipe.training.accumulation
+            result = self(parts, LossCounts(1.0, 1.0, 1.0), number=0, learning_rate=0.0, learn=False)
+            float(result.total)  # it is over when its result is there
+        return perf_counter() - start
+
+    @tf.autograph.experimental.do_not_convert
+    def _step(self, parts: Sequence[Sequence[Batch]], floats: tf.Tensor, integers: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        of_replicas = self.state.strategy.run(self._replica_step, args=(parts, floats, integers))
+        return tuple(self.state.strategy.experimental_local_results(result)[0] for result in of_replicas)
+
+    @tf.autograph.experimental.do_not_convert
+    def _replica_step(
+        self, parts: Sequence[Sequence[Batch]], floats: tf.Tensor, integers: tf.Tensor
+    ) -> tuple[tf.Tensor, ...]:
+        place = strategy.place()
+        local = place - self.replicas.first_local
+        *counts, learning_rate = tf.unstack(floats)
+        number, learn = tf.unstack(integers)
+        seed = tf.stack([tf.constant(self.seed, tf.int32), number])
+        loss_scale = self.state.replicas[local].loss_scale
+        scale = None if loss_scale is None else tf.identity(loss_scale.scale)
+
+        sums: list[tf.Tensor] = []
+        for micro, batches in enumerate(parts):
+            # One after the other: side by side they would need the memory of all.
+            with tf.control_dependencies(sums):
+                bits = self.state.model.draw_dropout(batches[local], seed, micro * self.replicas.count + place)
+                found, gradients = self._gradients(batches[local], bits, scale, LossCounts(*counts))
+                added = [tf.stack(found), *gradients]
+                sums = [one + other for one, other in zip(sums, added, strict=True)] if sums else added
+        if self.replicas.count > 1:
+            sums = tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, sums)
+        total, *gradients = sums
+        norm, applied = self._updates[local](
+            gradients=gradients, learning_rate=learning_rate, learn=tf.cast(learn, tf.bool)
+        )
+        return *tf.unstack(total), norm, applied
+
+    def _gradients_at_once(
+        self, batch: Batch, dropout_bits: tf.Tensor, scale: tf.Tensor | None, counts: LossCounts
+    ) -> tuple[Losses, list[tf.Tensor]]:
+        return losses_and_gradients(self.state.model, batch, self.recipe.loss, dropout_bits, scale, counts)
+
+    def _blank(self, shape: Shape, device: str) -> Batch:
+        """Return a batch of silence."""
+        rows, n_mels = shape.rows, self.recipe.features.n_mels
+        arrays = {
+            "text": np.zeros([rows, shape.characters], np.int32),
+            "text_length": np.full(rows, shape.characters, np.int32),
+            "mel": np.zeros([rows, shape.frames, n_mels], np.float32),
+            "mel_length": np.full(rows, shape.frames, np.int32),
+            "reference": np.zeros([rows, shape.reference_frames, n_mels], np.float32),
+            "reference_start": np.full(rows, -1, np.int32),
+        }
+        with tf.device(device):
+            return {key: tf.constant(array) for key, array in arrays.items()}

@@ -1,0 +1,71 @@
+"""Which devices train together, and where this process's replicas stand among all."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import tensorflow as tf
+
+from xttsbench.errors import InvalidInputError
+from xttsbench.records.training import STRATEGIES
+
+_CLUSTER: Final = "TF_CONFIG"
+
+
+def make_strategy(kind: str) -> tf.distribute.Strategy:
+    """Return the strategy of a kind, over the GPUs of this process, or its logical CPUs where there is none.
+
+    Args:
+        kind: ``one`` (the first device), ``mirrored`` (all devices of this process) or ``multi_worker`` (all of the
+            processes that ``TF_CONFIG`` names, which all have to be started; it waits for them, and has to be made
+            before TensorFlow has looked at its devices).
+
+    Raises:
+        InvalidInputError: the kind is unknown, or ``multi_worker`` has no cluster in ``TF_CONFIG``.
+    """
+    if kind == "one":
+        return tf.distribute.OneDeviceStrategy(_devices()[0])
+    if kind == "mirrored":
+        return tf.distribute.MirroredStrategy(_devices())
+    if kind == "multi_worker":
+        resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+        if not resolver.cluster_spec().jobs:
+            raise InvalidInputError(
+                f"strategy: multi_worker needs the addresses of all processes in {_CLUSTER}, and it names none; "
+                'set it to {"cluster": {"worker": ["host:port", ...]}, "task": {"type": "worker", "index": 0}}'
+            )
+        return tf.distribute.MultiWorkerMirroredStrategy(resolver)
+    raise InvalidInputError(f"strategy: one of {', '.join(STRATEGIES)} is expected, got {kind!r}")
+
+
+class Replicas:
+    """The replicas of a strategy.
+
+    Attributes:
+        count: of all processes.
+        local: device of each replica of this process, in their order.
+        first_local: place of this process's first replica in the order of all.
+        is_chief: whether this process is the one that writes for all.
+    """
+
+    def __init__(self, strategy: tf.distribute.Strategy) -> None:
+        self.count: int = strategy.num_replicas_in_sync
+        self.local: tuple[str, ...] = tuple(strategy.extended.worker_devices)
+        places = strategy.experimental_local_results(strategy.run(_place_on_device))
+        self.first_local = int(places[0])
+        self.is_chief = self.first_local == 0
+
+
+def place() -> int:
+    """Return where the replica whose step is being traced or run stands in the order of all."""
+    return int(tf.get_static_value(tf.distribute.get_replica_context().replica_id_in_sync_group))
+
+
+@tf.function(autograph=False)
+def _place_on_device() -> tf.Tensor:
+    return tf.identity(tf.distribute.get_replica_context().replica_id_in_sync_group)
+
+
+def _devices() -> list[str]:
+    devices = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
+    return [device.name for device in devices]

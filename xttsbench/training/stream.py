@@ -1,0 +1,199 @@
+"""The batches of a run from a position on, in the one order that seed and epoch give, for each replica of this process.
+
+What a step takes is planned on the host: ids, counts of the loss and sizes need no look at a tensor. Each local replica
+has a ``tf.data`` pipeline of its own over its parts, so that order is exact and each can copy ahead to its own device.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final, Protocol
+
+import tensorflow as tf
+
+from xttsbench.training.order import clip_frames, planned_epoch, planned_from
+from xttsbench.training.origin import with_parts
+from xttsbench.training.position import Position
+from xttsbench.training.step import Shape
+from xttsbench.xtts.data.batches import Batch, split
+from xttsbench.xtts.data.feature_cache import FeatureCache
+from xttsbench.xtts.data.loss_counts import LossCounts, loss_counts
+from xttsbench.xtts.data.speech_data import SpeechData
+from xttsbench.xtts.loaders.failures import explained
+from xttsbench.xtts.loaders.loader import make_dataset
+from xttsbench.xtts.recipe import Recipe
+
+_STRETCH_ROWS: Final = 2**18
+"""Clips that pipelines are made for at once, some megabytes of numbers: at the end of such a stretch, hours apart, new
+ones are made. That a plan of many epochs is in one is what makes an epoch's end like any other batch."""
+
+
+class Places(Protocol):
+    """Which replicas there are; :class:`xttsbench.training.strategy.Replicas` is so."""
+
+    count: int
+    """Replicas of all processes."""
+    local: tuple[str, ...]
+    """Devices of this process's replicas."""
+    first_local: int
+    """Number of the first of them among all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loading:
+    """How batches are made: none of it changes what they hold, or their order."""
+
+    loader: str = "packed"
+    keep: bool = False
+    prefetch: int = -1
+    device_prefetch: int = 0
+    workers: int = -1
+    threads: int = 0
+    processes: int = 0
+    """These as :func:`xttsbench.xtts.loaders.loader.make_dataset` has them."""
+    overlap: bool = True
+    """Whether batches are made while a step runs; if not, each is made when it is asked for."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fetched:
+    """What one step takes, and where the run is after it."""
+
+    position: Position
+    """After the step."""
+    ids: tuple[str, ...]
+    """Of the clips of the global batch, in its order."""
+    micro_batches: tuple[tuple[dict[str, tf.Tensor], ...], ...]
+    """``[accumulation][local replicas]``"""
+    counts: LossCounts
+    """What the losses of the global batch are divided by."""
+    batch: Batch
+    """The global batch as it was planned."""
+    frames: int
+    """Mel frames of the global batch, padding included."""
+    valid_frames: int
+    """Those of speech."""
+
+    @property
+    def samples(self) -> int:
+        """Clips of the global batch."""
+        return len(self.ids)
+
+
+class BatchStream(Iterator[Fetched]):
+    """An endless iterator of what steps take, from a position on."""
+
+    def __init__(
+        self,
+        data: SpeechData,
+        cache: FeatureCache | None,
+        recipe: Recipe,
+        loading: Loading,
+        replicas: Places,
+        *,
+        seed: int,
+        position: Position,
+        stretch_rows: int = _STRETCH_ROWS,
+    ) -> None:
+        """Remember where to begin; the first batch that is asked for is planned and its pipelines are made then.
+
+        Args:
+            data: the clips.
+            cache: their features, where the loader reads such.
+            recipe: features, model, the batches of one replica's micro-step, and how many are accumulated.
+            loading: how batches are made.
+            replicas: of all processes, and ours among them.
+            seed: of the order.
+            position: the next step, and its batch.
+            stretch_rows: clips that pipelines are made for at once.
+        """
+        self._data, self._cache, self._recipe, self._loading, self._replicas = data, cache, recipe, loading, replicas
+        self._frames = clip_frames(data, recipe)
+        self._accumulation = recipe.training.accumulation
+        self._order = planned_from(data, recipe, with_parts(recipe, replicas.count), seed, position)
+        self._steps = max(1, recipe.training.steps - position.step)
+        # Features that are kept are kept by a pipeline, which then has to last as long as the run.
+        self._rows = math.inf if loading.keep else stretch_rows
+        self._stretch: Iterator[tuple[Position, Batch]] = iter(())
+        self._pipelines: list[Iterator[dict[str, tf.Tensor]]] = []
+
+    def __next__(self) -> Fetched:
+        """Return what the next step takes.
+
+        Raises:
+            XttsbenchError: a clip or the cache cannot be read any more, or the clips are fewer than a batch.
+        """
+        following = next(self._stretch, None)
+        if following is None:
+            stretch = self._next_stretch()
+            self._pipelines = [self._pipeline(number, stretch) for number in range(len(self._replicas.local))]
+            self._stretch = iter(stretch)
+            following = next(self._stretch)
+        position, batch = following
+        try:
+            micro_batches = tuple(
+                tuple(next(pipeline) for pipeline in self._pipelines) for _ in range(self._accumulation)
+            )
+        except tf.errors.OpError as error:
+            if (sentence := explained(error)) is None:
+                raise
+            raise sentence from error
+        return Fetched(
+            position=position,
+            ids=tuple(self._data.id(clip) for clip in batch.clips.tolist()),
+            micro_batches=micro_batches,
+            counts=loss_counts(batch, self._frames, self._data.text_lengths, self._recipe.model),
+            batch=batch,
+            frames=len(batch.clips) * batch.frames,
+            valid_frames=int(self._frames[batch.clips].sum()),
+        )
+
+    def _next_stretch(self) -> list[tuple[Position, Batch]]:
+        """Return the next batches up to the run's end, as far as they are no more clips than a stretch has."""
+        rows, stretch = 0, []
+        for following in islice(self._order, self._steps):
+            stretch.append(following)
+            rows += len(following[1].clips)
+            if rows >= self._rows:
+                break
+        return stretch
+
+    def _pipeline(self, number: int, stretch: Sequence[tuple[Position, Batch]]) -> Iterator[dict[str, tf.Tensor]]:
+        """Return the micro-batches of one of this process's replicas in a stretch."""
+        loading, count = self._loading, self._replicas.count
+        mine = self._replicas.first_local + number
+        ahead = loading.overlap
+        dataset = make_dataset(
+            loading.loader,
+            self._data,
+            self._cache,
+            [part for _, batch in stretch for part in split(batch, self._accumulation * count)[mine::count]],
+            self._recipe.features,
+            keep=loading.keep,
+            prefetch=loading.prefetch if ahead else 0,
+            device_prefetch=loading.device_prefetch if ahead else 0,
+            device=self._replicas.local[number],
+            workers=loading.workers if ahead else 0,
+            threads=loading.threads,
+            processes=loading.processes,
+            repeat=False,
+        )
+        return iter(dataset)
+
+
+def shapes(data: SpeechData, recipe: Recipe, replicas: Places) -> list[Shape]:
+    """Return the shapes that micro-batches have in all epochs, whatever the seed; the largest first.
+
+    Raises:
+        InvalidInputError: a clip is too long, or the clips are fewer than a batch.
+    """
+    settings = with_parts(recipe, replicas.count)
+    batches = planned_epoch(data, recipe, settings, seed=0, epoch=0)
+    found = {
+        Shape(len(batch.clips) // settings.parts, batch.frames, batch.characters, batch.reference_frames)
+        for batch in batches
+    }
+    return sorted(found, key=lambda shape: shape.rows * shape.frames, reverse=True)

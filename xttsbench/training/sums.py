@@ -1,0 +1,85 @@
+"""What the steps of an interval add up to, as far as it has come: carried through a checkpoint in its middle."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from xttsbench.records.base import Record
+from xttsbench.records.training import Interval
+
+
+class Values(NamedTuple):
+    """What a step gave, fetched from the device."""
+
+    total: float
+    mel: float
+    stop: float
+    guided: float
+    gradient_norm: float
+    applied: float
+    """1 where the weights were updated, 0 where the step was left out."""
+
+    @property
+    def is_good(self) -> bool:
+        """Whether the step was applied, and all of it is finite."""
+        return bool(self.applied) and all(map(math.isfinite, self))
+
+
+class Sums(Record):
+    """Sums over the good steps of an interval so far, and counts of all of them.
+
+    They are added one after the other, so that an interval in two sessions has the mean that it has in one.
+    """
+
+    steps: int = 0
+    good: int = 0
+    total: float = 0.0
+    mel: float = 0.0
+    stop: float = 0.0
+    guided: float = 0.0
+    gradient_norm: float = 0.0
+    samples: int = 0
+    valid_frames: int = 0
+    frames: int = 0
+    wall_s: float = 0.0
+
+    def plus(self, steps: Iterable[Values]) -> Sums:
+        """Return the sums with further steps' values."""
+        sums = self.model_dump()
+        for values in steps:
+            sums["steps"] += 1
+            if values.is_good:
+                sums["good"] += 1
+                for name in ("total", "mel", "stop", "guided", "gradient_norm"):
+                    sums[name] += getattr(values, name)
+        return Sums(**sums)
+
+    def interval(self, *, last_step: int, learning_rate: float, loss_scale: float | None, epoch: int) -> Interval:
+        """Return the interval that ends with a step.
+
+        Args:
+            last_step: its number, from 1.
+            learning_rate: that step's.
+            loss_scale: after it, where there is one.
+            epoch: that it was in.
+        """
+        mean = {
+            name: getattr(self, name) / self.good if self.good else None
+            for name in ("mel", "stop", "guided", "gradient_norm")
+        }
+        return Interval(
+            first_step=last_step - self.steps + 1,
+            steps=self.steps,
+            loss=self.total / self.good if self.good else None,
+            **mean,
+            skipped=self.steps - self.good,
+            learning_rate=learning_rate,
+            loss_scale=loss_scale,
+            epoch=epoch,
+            samples=self.samples,
+            valid_frames=self.valid_frames,
+            frames=self.frames,
+            wall_s=self.wall_s,
+        )

@@ -1,0 +1,200 @@
+"""A session of training in its own process: what the job says is built, and handed to the loop with its watch."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, cast
+
+from xttsbench.errors import XttsbenchError
+from xttsbench.records.train_history import Begun, HistoryLine
+from xttsbench.records.training import TrainJob
+from xttsbench.training.checkpoints import Checkpoints
+from xttsbench.training.loop import train
+from xttsbench.training.order import clip_frames, planned_epoch
+from xttsbench.training.origin import Origin, with_parts
+from xttsbench.training.position import Position
+from xttsbench.training.run import Run
+from xttsbench.training.state import TrainingState
+from xttsbench.training.step import Shape, TrainingStep
+from xttsbench.training.strategy import Replicas, make_strategy
+from xttsbench.training.stream import BatchStream, Fetched, Loading
+from xttsbench.training.tensorboard import TensorBoard
+from xttsbench.training.workers import Workers
+from xttsbench.worker import devices
+from xttsbench.worker.channel import Channel
+from xttsbench.worker.training.emulated import EmulatedStep
+from xttsbench.worker.training.evaluating import Evaluating
+from xttsbench.worker.training.fitting import fitted, with_tokens
+from xttsbench.worker.training.looking import measure_looking
+from xttsbench.worker.training.watch import Watch
+from xttsbench.worker.trial import devices_seen, failure
+from xttsbench.xtts.data import feature_cache, speech_data
+from xttsbench.xtts.data.batches import Batch
+from xttsbench.xtts.data.loss_counts import loss_counts
+from xttsbench.xtts.loaders import CACHED
+from xttsbench.xtts.recipe import Recipe
+
+CHECKPOINTS: Final = "checkpoints"
+"""Directory of the checkpoints in that of the run."""
+
+
+def serve(connection: socket.socket, stop: Callable[[], bool], began_s: float) -> int:
+    """Train as the parent says, and tell it how that ended; returns the exit code of this process.
+
+    Args:
+        connection: to the parent; its first line is the job.
+        stop: whether the run is to end at the next step.
+        began_s: ``time.monotonic()`` at the start of this process.
+    """
+    channel = Channel(connection)
+    try:
+        with connection.makefile("r", encoding="utf-8") as lines:
+            job = TrainJob.model_validate_json(lines.readline())
+        try:
+            Session(job, channel, stop, began_s).train()
+        except (Exception, SystemExit) as error:
+            told = failure(error)
+            channel.send(told | {"exit_code": error.exit_code if isinstance(error, XttsbenchError) else 1})
+        channel.send({"done": True})
+    except OSError:
+        return 1  # the parent is gone; there is nobody to tell
+    return 0
+
+
+class Session:
+    """What a job needs to be trained, built in the order in which TensorFlow wants it.
+
+    Args:
+        job: everything that there is to know.
+        channel: to the parent.
+        stop: whether the run is to end at the next step.
+        began_s: ``time.monotonic()`` at the start of this process.
+    """
+
+    def __init__(self, job: TrainJob, channel: Channel, stop: Callable[[], bool], began_s: float) -> None:
+        self._job, self._channel, self._stop, self._began_s = job, channel, stop, began_s
+        channel.phase("setup")
+        recipe = Recipe.model_validate(job.recipe)
+        self._data = speech_data.read_speech_data(
+            Path(job.data), sample_rate_hz=recipe.features.sample_rate_hz, seed=job.seed
+        )
+        for note in devices.configure(job):  # before anything else starts TensorFlow's runtime
+            self._tell(HistoryLine(session=0, warned=note))
+        if job.fit_memory:
+            channel.phase("fit")
+            found = fitted(job, recipe, self._data, parts=recipe.training.accumulation)
+            recipe = with_tokens(recipe, found.tokens_per_batch)
+            self._tell(HistoryLine(session=0, fitted=found))
+            channel.phase("setup")
+        self._recipe = recipe
+        self._cache = None
+        if job.config["loader"] in CACHED:
+            root = None if job.features is None else Path(job.features)
+            self._cache = feature_cache.open_cache(self._data, recipe.features, root)
+        strategy = make_strategy(job.strategy)
+        self._replicas = Replicas(strategy)
+        self._workers = Workers(strategy, self._replicas)
+        self._state = TrainingState(recipe, strategy, job.config["precision"], job.seed)
+        self._step = TrainingStep(self._state, recipe, self._replicas, mode=job.config["mode"], seed=job.seed)
+        settings = with_parts(recipe, self._replicas.count)
+        self._epoch = planned_epoch(self._data, recipe, settings, job.seed, epoch=0)
+        self._shapes = sorted({self._shape(batch) for batch in self._epoch})
+        self._setup_s = time.monotonic() - began_s
+
+    def train(self) -> None:
+        """Compile all shapes, train to the end of the run, and tell of it."""
+        job, channel = self._job, self._channel
+        channel.part("setup_s", self._setup_s)
+        channel.part("target_kind", "workload")
+        channel.part("devices", devices_seen())
+        emulated = EmulatedStep(job.accelerator_ms) if job.accelerator_ms else None
+        if job.warm_up and emulated is None:
+            channel.phase("warm_up")
+            self._step.warm_up(self._shapes)
+        watch = Watch(channel, self._begun, emulated_ns=lambda: emulated.waited_ns if emulated else 0)
+        # Behind an emulated accelerator nothing is learnt, so there is nothing to evaluate.
+        evaluating = Evaluating(job, self._recipe, self._data, self._tell) if emulated is None else None
+        board = TensorBoard(Path(job.directory)) if evaluating is not None and self._replicas.is_chief else None
+        run = Run(
+            recipe=self._recipe,
+            origin=Origin.of(
+                self._recipe,
+                self._data,
+                replicas=self._replicas.count,
+                precision=job.config["precision"],
+                seed=job.seed,
+            ),
+            state=self._state,
+            step=self._step if emulated is None else cast(TrainingStep, emulated),
+            batches=self._batches,
+            checkpoints=Checkpoints(Path(job.directory) / CHECKPOINTS, self._recipe.training.keep_checkpoints),
+            workers=self._workers,
+            evaluate=evaluating.loss(self._state) if evaluating is not None else None,
+            actions=(watch,) if board is None else (watch, board),
+            stop=self._stop,
+        )
+        try:
+            ended = train(run)
+        finally:
+            watch.flush()
+        channel.part("looking", measure_looking(self._first_batch()))
+        if job.listen and ended.reason != "terminated" and evaluating is not None and board is not None:
+            channel.phase("listening")
+            evaluating.listen(self._state, ended.step, board)
+
+    def _tell(self, line: HistoryLine) -> None:
+        self._channel.send({"told": line.model_dump(mode="json", exclude_none=True)})
+
+    def _batches(self, position: Position) -> BatchStream:
+        config = self._job.config
+        loading = Loading(
+            loader=config["loader"],
+            keep=config["cache"],
+            prefetch=config["prefetch"],
+            device_prefetch=config["device_prefetch"],
+            workers=config["workers"],
+            threads=config["threads"],
+            processes=self._job.input_workers,
+            overlap=self._job.overlap,
+        )
+        return BatchStream(
+            self._data, self._cache, self._recipe, loading, self._replicas, seed=self._job.seed, position=position
+        )
+
+    def _first_batch(self) -> Fetched:
+        """The first batch of the first epoch but for its tensors, as the watch sees it."""
+        batch = self._epoch[0]
+        frames = clip_frames(self._data, self._recipe)
+        return Fetched(
+            position=Position(),
+            ids=tuple(self._data.id(clip) for clip in batch.clips.tolist()),
+            micro_batches=(),
+            counts=loss_counts(batch, frames, self._data.text_lengths, self._recipe.model),
+            batch=batch,
+            frames=len(batch.clips) * batch.frames,
+            valid_frames=int(frames[batch.clips].sum()),
+        )
+
+    def _shape(self, batch: Batch) -> Shape:
+        parts = self._replicas.count * self._recipe.training.accumulation
+        return Shape(len(batch.clips) // parts, batch.frames, batch.characters, batch.reference_frames)
+
+    def _begun(self, step: int) -> Begun:
+        """What is told when the first batch is asked for."""
+        return Begun(
+            step=step,
+            steps=self._recipe.training.steps,
+            replicas=self._replicas.count,
+            accumulation=self._recipe.training.accumulation,
+            clips_per_update=sum(len(batch.clips) for batch in self._epoch) / len(self._epoch),
+            updates_per_epoch=len(self._epoch),
+            clips=len(self._data),
+            parameters=sum(weight.size for weight in self._state.weights().values()),
+            shapes=len(self._shapes),
+            setup_s=self._setup_s,
+            warm_up_s=max(time.monotonic() - self._began_s - self._setup_s, 0.0),
+            learns=not self._job.accelerator_ms,
+        )

@@ -1,0 +1,52 @@
+"""``xttsbench synthesize``: what can be refused at once is refused here; a process with TensorFlow does the rest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from xttsbench.errors import InvalidInputError, UsageError
+from xttsbench.execution.synthesis import run_synthesis
+from xttsbench.probes.nvml import open_gpus
+from xttsbench.records.synthesis import Synthesised, SynthesisJob
+from xttsbench.xtts import text as texts
+
+
+def synthesise(
+    checkpoint: Path, text: str, *, out: Path, speaker: str | None = None, reference: Path | None = None
+) -> Synthesised:
+    """Speak a text with a trained model, and write a WAV file.
+
+    Args:
+        checkpoint: a run's directory, its ``checkpoints/``, or a checkpoint.
+        text: what to say; characters that the model does not know are left out.
+        out: the file, written whole or not at all.
+        speaker: one of the run's; without it and a reference the first.
+        reference: a WAV file of the voice to speak with.
+
+    Raises:
+        UsageError: both a speaker and a reference are given, or the file is a directory or in none.
+        InvalidInputError: nothing of the text is known, or the checkpoint, the speaker or the reference cannot be used.
+    """
+    if speaker is not None and reference is not None:
+        raise UsageError(f"--speaker {speaker} and --reference {reference} both name a voice; give one of them")
+    if not texts.encoded_length(text):
+        raise InvalidInputError(
+            f"no character of {text!r} is known; write a text with some of {texts.SYMBOLS!r}, in any case"
+            if text.strip()
+            else "the text is empty; write what to say"
+        )
+    if out.is_dir():
+        raise UsageError(f"{out} is a directory; name the file to write: --out FILE.wav")
+    if not out.absolute().parent.is_dir():
+        raise UsageError(f"{out.absolute().parent} is no directory; make it, or name another file: --out FILE.wav")
+    gpus = open_gpus()
+    return run_synthesis(
+        SynthesisJob(
+            checkpoint=str(checkpoint.absolute()),
+            text=text,
+            speaker=speaker,
+            reference=None if reference is None else str(reference.absolute()),
+            out=str(out.absolute()),
+        ),
+        has_gpu=gpus[0] is not None,
+    )
