@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install diagnose test test-all check schema bench clean
+.PHONY: help install diagnose test test-all check schema bench proof clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
@@ -44,8 +44,11 @@ check: install ## lint, formatting, types, layers
 schema: install ## write the JSON Schema of scenarios for editors
 	$(BIN)/python -m xttsbench.scenario.schema scenarios/scenario.schema.json
 
-bench: install ## side-by-side comparisons with peers, each script and package of benchmarks/
-	@set -e; for script in $(sort $(wildcard benchmarks/*.py) $(patsubst %/__main__.py,%,$(wildcard benchmarks/*/__main__.py))); do echo "== $$script"; $(BIN)/python $$script; done
+bench: install ## side-by-side comparisons with peers, each script and package of benchmarks/ but the proof
+	@set -e; for script in $(filter-out benchmarks/proof,$(sort $(wildcard benchmarks/*.py) $(patsubst %/__main__.py,%,$(wildcard benchmarks/*/__main__.py)))); do echo "== $$script"; $(BIN)/python $$script; done
+
+proof: install ## whether the trainer learns to read, beside a control with other texts; some minutes
+	$(BIN)/python benchmarks/proof
 
 clean: ## remove what building, linting and testing leave behind, but neither .venv nor reports
 	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks .import_linter_cache

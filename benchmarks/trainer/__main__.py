@@ -21,10 +21,11 @@ steps are left out on both sides (of the eager loop, a step of each shape).
 
 Where the rest goes: beside the ratio is what the trainer's own watch says of the timed steps. *Waiting* is for a
 batch; *between* the steps are the loop, what is told, and the losses that are fetched at an interval's end. What else
-is missing from the ratio is in the *step*, in three things: the loader's threads share the processor with it; its graph
-has open sizes, for one trace serves all shapes, where the bare loop's have fixed ones; and its update looks for
+is missing from the ratio is in the *step*: the loader's threads share the processor with it, and its update looks for
 gradients that are not finite. Its Adam is one operation for each weight, where Keras's are several, which works the
-other way, so that a ratio above 1 is possible.
+other way, so that a ratio above 1 is possible. Of the waiting, a part is no lack of batches: tf.data takes a while to
+hand over even one that lies ready, the longer if the processor has idled meanwhile, and of a short step that is a
+visible share (see ``--step-ms``).
 
 A table goes to standard error. It needs a quiet machine: what other programs used of the cores just before each
 process is in the output, and where that is more than a tenth the figures are called provisional. Some five minutes on

@@ -91,7 +91,7 @@ def test_the_record_is_all_of_standard_output(tmp_path: Path) -> None:
     code, out, err = run(*command, cwd=tmp_path, environment={"XTTSBENCH_CACHE": str(tmp_path / "cache")})
     assert (code, err) == (0, "clips made: 0 of 20\nclips made: 20 of 20\n")
     record = json.loads(out)
-    directory = tmp_path / "cache" / "speech-v2-20x0.3-0.5s-seed3"
+    directory = tmp_path / "cache" / "speech-v3-20x0.3-0.5s-seed3"
     assert record["directory"] == str(directory)
     assert {name: record[name] for name in ("clips", "speakers", "seed", "sample_rate_hz")} == {
         "clips": 20,

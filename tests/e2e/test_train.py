@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -175,3 +176,40 @@ def test_data_that_vanish_while_it_trains_are_named(started, tmp_path: Path, spe
     assert process.returncode == 5, err
     assert str(moving / "wavs") in err
     assert "Traceback" not in err
+
+
+@pytest.mark.slow
+def test_two_processes_on_loopback_train_as_one(train, tmp_path: Path, speech: Path) -> None:
+    with socket.socket() as one, socket.socket() as other:
+        for found in (one, other):
+            found.bind(("127.0.0.1", 0))
+        workers = [f"127.0.0.1:{found.getsockname()[1]}" for found in (one, other)]
+    out = tmp_path / "together"
+    arguments = [sys.executable, "-m", "xttsbench", "train", "--strategy", "multi_worker", "--data", str(speech)]
+    processes = [
+        subprocess.Popen(
+            [*arguments, "--steps", "6", "--out", str(out), *SMALL],
+            env=os.environ
+            | {"TF_CONFIG": json.dumps({"cluster": {"worker": workers}, "task": {"type": "worker", "index": number}})},
+            stderr=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            text=True,
+        )
+        for number in range(2)
+    ]
+    try:
+        said = [process.communicate(timeout=2 * PATIENCE_S)[1] for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    assert [process.returncode for process in processes] == [0, 0], said
+    code, _, err = train("--data", speech, "--steps", "6", "--accumulation", "2", "--out", "alone")
+    assert code == 0, err
+    leader, follower, alone = (
+        next(line.ended for line in reversed(history.read(Path(run))) if line.ended is not None)
+        for run in (out, f"{out}.worker-1", "alone")
+    )
+    assert leader == follower
+    assert leader.samples_sha256 == alone.samples_sha256
+    assert (out / "checkpoints" / "manifest.json").exists()
+    assert not Path(f"{out}.worker-1/checkpoints").exists()

@@ -40,7 +40,6 @@ def make(
     max_s: Annotated[float, typer.Option(help="Longest clip in seconds.")] = 10.0,
     seed: Annotated[int, typer.Option(help="Seed; the same one gives the same bytes.")] = 0,
     speakers: Annotated[int, typer.Option(help="Speakers who take turns.")] = 4,
-    tempo: Annotated[float, typer.Option(help="How fast they speak; at 0.5 a letter takes twice as long.")] = 1.0,
     workers: Workers = None,
     as_json: Json = False,
     debug: Debug = False,
@@ -54,18 +53,10 @@ def make(
     from xttsbench.xtts.data.directories import made_data
     from xttsbench.xtts.data.make import make_data
 
-    directory = made_data(utterances, seed, min_s, max_s, speakers, tempo) if out is None else out
+    directory = made_data(utterances, seed, min_s, max_s, speakers) if out is None else out
     with _watched() as progress:
         record = make_data(
-            directory,
-            utterances,
-            seed,
-            min_s,
-            max_s,
-            speakers=speakers,
-            tempo=tempo,
-            workers=workers,
-            progress=progress,
+            directory, utterances, seed, min_s, max_s, speakers=speakers, workers=workers, progress=progress
         )
     words = [
         _count(record.clips, "clip"),

@@ -16,6 +16,8 @@ class TrainJob(Record):
 
     directory: str
     """The run's directory; nothing is written outside of it."""
+    checkpoints: str | None = None
+    """Where the checkpoints are, for a process that follows the one which writes them; by default in the directory."""
     recipe: dict[str, Any]
     """The recipe with everything that was changed of it, as ``Recipe.model_dump(mode="json")`` gives it."""
     config: dict[str, Any]

@@ -31,13 +31,15 @@ from xttsbench.rules.starving import explain
 from xttsbench.scenario.settings import BUNDLED
 from xttsbench.workflows.identity import code_identity, data_identity
 from xttsbench.workflows.outcome import Outcome
+from xttsbench.workflows.train_cluster import follower, worker_number
 from xttsbench.workflows.train_job import Prepared, TrainRequest, prepare_training, refuse_another
 from xttsbench.workflows.train_outcome import judge_training
 from xttsbench.workflows.train_report import ARM, GROUP, SETUP, assemble_train, read_setup
 from xttsbench.workflows.train_told import Silent, Told, TrainProgress
 from xttsbench.xtts.data.progress import Progress as DataProgress
 
-MANIFEST: Final = "checkpoints/manifest.json"
+CHECKPOINTS: Final = "checkpoints"
+MANIFEST: Final = f"{CHECKPOINTS}/manifest.json"
 """Where it is, there is something to go on from."""
 _READINGS_S: Final = 1.0
 """Between two readings beside the process; a run may take days."""
@@ -56,6 +58,8 @@ def train(
         HelperError: the process that trains could not be started.
     """
     told = progress or Silent()
+    number = worker_number(os.environ.get("TF_CONFIG")) if request.strategy == "multi_worker" else 0
+    request, leader = follower(request, number) if number else (request, None)
     goes_on = _goes_on(request)
     machine = environment()
     tokens = _fitted(request.out) if goes_on and request.fit_memory and request.out is not None else None
@@ -70,7 +74,7 @@ def train(
         plan = plan.model_copy(update={"created_utc": before.created_utc})
     else:
         directory = make_run_directory(request.out, f"train-{prepared.recipe.name}", now)
-    job = prepared.job(request, directory)
+    job = prepared.job(request, directory, None if leader is None else leader / CHECKPOINTS)
     if goes_on and (directory / MANIFEST).exists():
         refuse_another(read_setup(directory).job, job)
     write_json(directory / ENVIRONMENT, machine)

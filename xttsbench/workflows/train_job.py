@@ -87,11 +87,12 @@ class Prepared:
     tokens: int | None = None
     """The size of a batch that was found to fit in an earlier session."""
 
-    def job(self, request: TrainRequest, directory: Path) -> TrainJob:
-        """The job for a run in that directory."""
+    def job(self, request: TrainRequest, directory: Path, checkpoints: Path | None = None) -> TrainJob:
+        """The job for a run in that directory, with checkpoints in it or elsewhere."""
         return TrainJob.model_validate(
             {
                 "directory": str(directory.resolve()),
+                "checkpoints": None if checkpoints is None else str(checkpoints.resolve()),
                 "recipe": self.recipe.model_dump(mode="json"),
                 "config": self.config,
                 "data": str(self.data.resolve()),

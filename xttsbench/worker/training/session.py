@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, cast
 
 from xttsbench.errors import XttsbenchError
 from xttsbench.records.train_history import Begun, HistoryLine
 from xttsbench.records.training import TrainJob
+from xttsbench.training.ahead import Ahead
 from xttsbench.training.checkpoints import Checkpoints
 from xttsbench.training.loop import train
 from xttsbench.training.order import clip_frames, planned_epoch
@@ -130,7 +131,9 @@ class Session:
             state=self._state,
             step=self._step if emulated is None else cast(TrainingStep, emulated),
             batches=self._batches,
-            checkpoints=Checkpoints(Path(job.directory) / CHECKPOINTS, self._recipe.training.keep_checkpoints),
+            checkpoints=Checkpoints(
+                Path(job.checkpoints or Path(job.directory) / CHECKPOINTS), self._recipe.training.keep_checkpoints
+            ),
             workers=self._workers,
             evaluate=evaluating.loss(self._state) if evaluating is not None else None,
             actions=(watch,) if board is None else (watch, board),
@@ -148,7 +151,7 @@ class Session:
     def _tell(self, line: HistoryLine) -> None:
         self._channel.send({"told": line.model_dump(mode="json", exclude_none=True)})
 
-    def _batches(self, position: Position) -> BatchStream:
+    def _batches(self, position: Position) -> Iterator[Fetched]:
         config = self._job.config
         loading = Loading(
             loader=config["loader"],
@@ -160,9 +163,10 @@ class Session:
             processes=self._job.input_workers,
             overlap=self._job.overlap,
         )
-        return BatchStream(
+        stream = BatchStream(
             self._data, self._cache, self._recipe, loading, self._replicas, seed=self._job.seed, position=position
         )
+        return Ahead(stream, self._recipe.training.steps - position.step) if self._job.overlap else stream
 
     def _first_batch(self) -> Fetched:
         """The first batch of the first epoch but for its tensors, as the watch sees it."""

@@ -76,9 +76,7 @@ _CONSONANTS: Final = "mnlsf"
 _VOWELS: Final = "aeiou"
 
 
-def utterance(
-    index: int, seed: int, min_s: float, max_s: float, speakers: int = len(SPEAKERS), tempo: float = 1.0
-) -> Utterance:
+def utterance(index: int, seed: int, min_s: float, max_s: float, speakers: int = len(SPEAKERS)) -> Utterance:
     """Return the ``index``-th clip of a seed, which does not depend on how many others are made.
 
     Args:
@@ -87,15 +85,12 @@ def utterance(
         min_s: shortest clip in seconds; at least 0.3.
         max_s: longest clip in seconds.
         speakers: how many of :data:`SPEAKERS` take turns, from the first.
-        tempo: how fast they speak; at 0.5 each letter takes twice as long, and a clip has half as many.
     """
-    speaker, duration_s, text, rng = _drawn(index, seed, min_s, max_s, speakers, tempo)
+    speaker, duration_s, text, rng = _drawn(index, seed, min_s, max_s, speakers)
     return Utterance(f"{speaker.name}-{index:05d}", text, speak(text, speaker, duration_s, rng))
 
 
-def letters_at(
-    places: Array, index: int, seed: int, min_s: float, max_s: float, speakers: int, tempo: float = 1.0
-) -> npt.NDArray[np.intp]:
+def letters_at(places: Array, index: int, seed: int, min_s: float, max_s: float, speakers: int) -> npt.NDArray[np.intp]:
     """Return which letter of its text the clip of :func:`utterance` says at some places, by number, ``[n]``.
 
     Args:
@@ -105,9 +100,8 @@ def letters_at(
         min_s: shortest clip in seconds.
         max_s: longest clip in seconds.
         speakers: how many take turns.
-        tempo: how fast they speak.
     """
-    _, duration_s, text, rng = _drawn(index, seed, min_s, max_s, speakers, tempo)
+    _, duration_s, text, rng = _drawn(index, seed, min_s, max_s, speakers)
     letters = _letters(text, _frames(duration_s), rng)
     return letters[np.clip(np.rint(places / _HOP).astype(np.intp), 0, len(letters) - 1)]
 
@@ -145,17 +139,17 @@ def speak(text: str, speaker: Speaker, duration_s: float, rng: np.random.Generat
 
 
 def _drawn(
-    index: int, seed: int, min_s: float, max_s: float, speakers: int, tempo: float
+    index: int, seed: int, min_s: float, max_s: float, speakers: int
 ) -> tuple[Speaker, float, str, np.random.Generator]:
     """Return who says what in a clip, how long it lasts, and the generator that decides the rest."""
-    if index < 0 or seed < 0 or not 0.3 <= min_s <= max_s or not 1 <= speakers <= len(SPEAKERS) or tempo <= 0:
+    if index < 0 or seed < 0 or not 0.3 <= min_s <= max_s or not 1 <= speakers <= len(SPEAKERS):
         raise ValueError(
-            f"index, seed >= 0, 0.3 <= min_s <= max_s, 1 <= speakers <= {len(SPEAKERS)} and tempo > 0 must hold, "
-            f"got {index}, {seed}, {min_s}, {max_s}, {speakers}, {tempo}"
+            f"index, seed >= 0, 0.3 <= min_s <= max_s and 1 <= speakers <= {len(SPEAKERS)} must hold, "
+            f"got {index}, {seed}, {min_s}, {max_s}, {speakers}"
         )
     rng = np.random.default_rng([seed, index])
     duration_s = float(rng.uniform(min_s, max_s))
-    return SPEAKERS[index % speakers], duration_s, _sentence(tempo * duration_s, rng), rng
+    return SPEAKERS[index % speakers], duration_s, _sentence(duration_s, rng), rng
 
 
 def _frames(duration_s: float) -> int:
@@ -170,7 +164,11 @@ def _letters(text: str, n_frames: int, rng: np.random.Generator) -> npt.NDArray[
 
 
 def _sentence(duration_s: float, rng: np.random.Generator) -> str:
-    """Return words of open and closed syllables that take about so long to say."""
+    """Return words of open and closed syllables that take so long to say, to half a letter.
+
+    The last word ends where the time does: a text that was stretched to its clip would have a tempo of its own, and no
+    listener or model could know from the text where in it a frame lies.
+    """
     words: list[str] = []
     left_s = duration_s
     while left_s > 0 or not words:
@@ -179,7 +177,9 @@ def _sentence(duration_s: float, rng: np.random.Generator) -> str:
         ) + str(rng.choice(["", "n", "s", "l"]))
         words.append(word)
         left_s -= sum(PHONES[letter].duration_s for letter in f"{word} ")
-    return " ".join(words)
+    text = " ".join(words)
+    ends_s = np.cumsum([PHONES[letter].duration_s for letter in text])
+    return text[: 1 + int(np.argmin(np.abs(ends_s - duration_s)))].rstrip()
 
 
 def _pulses(size: int, f0_hz: float, rng: np.random.Generator) -> Array:

@@ -8,7 +8,7 @@ from typing import Final
 
 import platformdirs
 
-MAKER_VERSION: Final = 2
+MAKER_VERSION: Final = 3
 """Version of the bytes that :mod:`xttsbench.xtts.data.make` writes; part of a set's name, so that old sets are left."""
 
 DEFAULT_CLIPS: Final = 256
@@ -23,13 +23,10 @@ def cache_directory() -> Path:
     return Path(os.environ.get("XTTSBENCH_CACHE") or platformdirs.user_cache_dir("xttsbench")).absolute()
 
 
-def made_data(
-    clips: int, seed: int, min_s: float, max_s: float, speakers: int = DEFAULT_SPEAKERS, tempo: float = 1.0
-) -> Path:
+def made_data(clips: int, seed: int, min_s: float, max_s: float, speakers: int = DEFAULT_SPEAKERS) -> Path:
     """Return where the set that these arguments make is kept; it need not be there yet."""
-    unlike = "" if speakers == DEFAULT_SPEAKERS else f"-{speakers}speakers"
-    unlike += "" if tempo == 1 else f"-tempo{tempo:g}"
-    return cache_directory() / f"speech-v{MAKER_VERSION}-{clips}x{min_s:g}-{max_s:g}s-seed{seed}{unlike}"
+    fewer = "" if speakers == DEFAULT_SPEAKERS else f"-{speakers}speakers"
+    return cache_directory() / f"speech-v{MAKER_VERSION}-{clips}x{min_s:g}-{max_s:g}s-seed{seed}{fewer}"
 
 
 def default_data() -> Path:

@@ -28,8 +28,6 @@ from xttsbench.xtts.data.speech_data import MADE
 MAX_CLIPS: Final = 1_000_000
 MIN_S: Final = 0.3
 MAX_S: Final = 60.0
-MIN_TEMPO: Final = 0.2
-MAX_TEMPO: Final = 2.0
 """Bounds of what may be asked for."""
 
 _CLIPS_A_JOB: Final = 8
@@ -38,7 +36,7 @@ _BLOCK_BYTES: Final = 4096
 """What a file takes at least on most file systems."""
 
 
-Wanted = tuple[int, int, int, float, float, int, float]
+Wanted = tuple[int, int, int, float, float, int]
 
 
 class MadeData(Record):
@@ -53,16 +51,15 @@ class MadeData(Record):
     seconds: float
     """Duration of all clips."""
     speakers: int
-    tempo: float = 1.0
     bytes: int
     """Size of the WAV files."""
 
     def wanted(self) -> Wanted:
         """What determines every byte of the set."""
-        return self.maker_version, self.clips, self.seed, self.min_s, self.max_s, self.speakers, self.tempo
+        return self.maker_version, self.clips, self.seed, self.min_s, self.max_s, self.speakers
 
 
-Job = tuple[Path, range, int, float, float, int, float]
+Job = tuple[Path, range, int, float, float, int]
 
 
 def ensure_default_data(progress: Progress | None = None) -> Path:
@@ -91,7 +88,6 @@ def make_data(
     max_s: float,
     *,
     speakers: int = len(synthesis.SPEAKERS),
-    tempo: float = 1.0,
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> MadeData:
@@ -107,7 +103,6 @@ def make_data(
         min_s: shortest clip in seconds.
         max_s: longest clip in seconds.
         speakers: how many of the made speakers take turns.
-        tempo: how fast they speak; at 0.5 each letter takes twice as long.
         workers: processes; by default the allowed cores, and one where the work is small.
         progress: whom to tell.
 
@@ -122,10 +117,8 @@ def make_data(
         )
     if not 1 <= speakers <= len(synthesis.SPEAKERS):
         raise UsageError(f"1 <= speakers <= {len(synthesis.SPEAKERS)} must hold; got {speakers}")
-    if not MIN_TEMPO <= tempo <= MAX_TEMPO:
-        raise UsageError(f"{MIN_TEMPO} <= tempo <= {MAX_TEMPO} must hold; got {tempo:g}")
     directory = directory.resolve()
-    wanted = (directories.MAKER_VERSION, count, seed, float(min_s), float(max_s), min(count, speakers), float(tempo))
+    wanted = (directories.MAKER_VERSION, count, seed, float(min_s), float(max_s), min(count, speakers))
     if found := _existing(directory, wanted):
         return found
     seconds = count * (min_s + max_s) / 2
@@ -147,11 +140,11 @@ def make_data(
 
 
 def _fill(made: Draft, wanted: Wanted, workers: int, progress: Progress) -> MadeData:
-    version, count, seed, min_s, max_s, voices, tempo = wanted
+    version, count, seed, min_s, max_s, voices = wanted
     wavs = made.directory / "wavs"
     wavs.mkdir()
     jobs: Iterator[Job] = (
-        (wavs, range(start, min(start + _CLIPS_A_JOB, count)), seed, min_s, max_s, voices, tempo)
+        (wavs, range(start, min(start + _CLIPS_A_JOB, count)), seed, min_s, max_s, voices)
         for start in range(0, count, _CLIPS_A_JOB)
     )
     metadata, speakers, samples, size_bytes = [], [], 0, 0
@@ -176,7 +169,6 @@ def _fill(made: Draft, wanted: Wanted, workers: int, progress: Progress) -> Made
         sample_rate_hz=rate,
         seconds=round(samples / rate, 3),
         speakers=voices,
-        tempo=tempo,
         bytes=size_bytes,
     )
     write_lines(made.directory / MADE, [record.model_dump_json(indent=2), "\n"])
@@ -185,10 +177,10 @@ def _fill(made: Draft, wanted: Wanted, workers: int, progress: Progress) -> Made
 
 def _make_clips(job: Job) -> list[tuple[str, str, int]]:
     """Write some clips, and return the id, text and samples of each; runs in a process of its own."""
-    wavs, indices, seed, min_s, max_s, voices, tempo = job
+    wavs, indices, seed, min_s, max_s, voices = job
     made = []
     for index in indices:
-        clip = synthesis.utterance(index, seed, min_s, max_s, voices, tempo)
+        clip = synthesis.utterance(index, seed, min_s, max_s, voices)
         path = wavs / f"{clip.id}.wav"
         write_wav(path, clip.samples, synthesis.SAMPLE_RATE_HZ)
         sync(path)
@@ -216,8 +208,8 @@ def _existing(directory: Path, wanted: Wanted) -> MadeData | None:
     if record.wanted() != wanted:
         raise UsageError(
             f"{directory} holds another set: version {record.maker_version}, --utterances {record.clips} "
-            f"--seed {record.seed} --min-s {record.min_s:g} --max-s {record.max_s:g} --speakers {record.speakers} "
-            f"--tempo {record.tempo:g}; name another directory"
+            f"--seed {record.seed} --min-s {record.min_s:g} --max-s {record.max_s:g} --speakers {record.speakers}; "
+            "name another directory"
         )
     _check_whole(directory, record)
     return record

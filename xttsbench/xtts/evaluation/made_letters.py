@@ -36,5 +36,5 @@ def letters_of(data: SpeechData, clip: int, made: MadeData, features: FeatureSet
     """Return the letter that is said in the middle of each frame of a clip's features, ``[frames]``."""
     centres = (np.arange(features.frames(int(data.samples[clip])), dtype=np.float64) + 0.5) * features.hop_samples
     index = int(data.id(clip).rpartition("-")[2])
-    numbers = letters_at(centres, index, made.seed, made.min_s, made.max_s, made.speakers, made.tempo)
+    numbers = letters_at(centres, index, made.seed, made.min_s, made.max_s, made.speakers)
     return np.array(list(data.text(clip)))[numbers]

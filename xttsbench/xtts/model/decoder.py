@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,12 +25,16 @@ class Masks(NamedTuple):
 
 
 class Embedding(Part):
-    """Text ids to vectors, as a product with their one-hot codes: its gradient is a product too, not a scatter."""
+    """Text ids to vectors, as a product with their one-hot codes: its gradient is a product too, not a scatter.
+
+    They begin as large as the positions that are added to them (root mean square 1 / sqrt(2)): beside smaller ones a
+    letter is hardly seen, and a model reads later and worse.
+    """
 
     def __init__(self, rng: np.random.Generator, vocabulary: int, d_model: int, dtype: Any = None) -> None:
         super().__init__("embedding", dtype)
         self.vocabulary = vocabulary
-        self.table = self.matrix("table", rng, vocabulary, d_model)
+        self.table = self.matrix("table", rng, vocabulary, d_model, limit=math.sqrt(3 / 2))
 
     def call(self, text: tf.Tensor) -> tf.Tensor:
         """Return ``[n, d]`` for ids of any shape with n elements."""

@@ -31,9 +31,9 @@ class Part(keras.layers.Layer):
         super().__init__(name=name, dtype=dtype)
         self.built = True
 
-    def matrix(self, name: str, rng: np.random.Generator, rows: int, columns: int) -> Any:
-        """Make weights ``[rows, columns]``, uniform in the range of Glorot and Bengio (2010)."""
-        limit = np.sqrt(6 / (rows + columns))
+    def matrix(self, name: str, rng: np.random.Generator, rows: int, columns: int, limit: float | None = None) -> Any:
+        """Make weights ``[rows, columns]``, uniform up to ``limit``, by default that of Glorot and Bengio (2010)."""
+        limit = np.sqrt(6 / (rows + columns)) if limit is None else limit
         return self._variable(name, rng.uniform(-limit, limit, (rows, columns)))
 
     def bias(self, name: str, size: int) -> Any:

@@ -175,7 +175,7 @@ def test_the_default_set_is_made_once_in_the_cache(tmp_path: Path, monkeypatch: 
     progress = Noted()
     directory = ensure_default_data(progress)
     assert directory == directories.default_data()
-    assert directory == tmp_path / "cache" / "speech-v2-3x1-1.1s-seed0"
+    assert directory == tmp_path / "cache" / "speech-v3-3x1-1.1s-seed0"
     assert progress.said[-1] == ("clips made", 3, 3)
     assert json.loads((directory / "made.json").read_text())["clips"] == 3
     assert ensure_default_data() == directory
@@ -183,7 +183,7 @@ def test_the_default_set_is_made_once_in_the_cache(tmp_path: Path, monkeypatch: 
 
 
 def test_the_contracts_default() -> None:
-    assert directories.default_data().name == "speech-v2-256x1-10s-seed0"
+    assert directories.default_data().name == "speech-v3-256x1-10s-seed0"
 
 
 def test_a_relative_cache_is_the_same_for_processes_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,22 +246,9 @@ def test_a_set_of_fewer_speakers_is_another_set(tmp_path: Path) -> None:
     lines = (tmp_path / "two" / "speakers.csv").read_text().split()
     assert [line.partition("|")[2] for line in lines] == ["low", "middle", "low", "middle"]
     assert make_data(tmp_path / "two", 4, 0, 0.3, 0.4, speakers=2) == made
-    with pytest.raises(UsageError, match="--speakers 2 --tempo 1; name another directory"):
+    with pytest.raises(UsageError, match="--speakers 2; name another directory"):
         make_data(tmp_path / "two", 4, 0, 0.3, 0.4)
     assert directories.made_data(4, 0, 0.3, 0.4, 2) != directories.made_data(4, 0, 0.3, 0.4)
-
-
-def test_slower_speech_has_fewer_letters_and_is_another_set(tmp_path: Path) -> None:
-    fast, slow = (synthesis.utterance(3, 0, 4, 4, tempo=tempo) for tempo in (1.0, 0.5))
-    assert len(fast.samples) == len(slow.samples)
-    assert len(slow.text) == pytest.approx(len(fast.text) / 2, abs=5)
-    made = make_data(tmp_path / "slow", 1, 0, 0.5, 0.5, tempo=0.5)
-    assert made.tempo == 0.5
-    with pytest.raises(UsageError, match="--tempo 0.5; name another directory"):
-        make_data(tmp_path / "slow", 1, 0, 0.5, 0.5)
-    with pytest.raises(UsageError, match="tempo <= 2.0 must hold; got 9"):
-        make_data(tmp_path / "fast", 1, 0, 0.5, 0.5, tempo=9)
-    assert directories.made_data(4, 0, 0.3, 0.4, tempo=0.5) != directories.made_data(4, 0, 0.3, 0.4)
 
 
 @pytest.mark.parametrize("speakers", [0, 5])

@@ -1,0 +1,67 @@
+"""Trained models heard: what they speak by themselves, of clips that they were taught and of others."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from xttsbench.training.trained import find_checkpoint, generator_of
+from xttsbench.xtts.data.speech_data import Split, read_speech_data
+from xttsbench.xtts.evaluation.clips import Clips, as_reference, choose, mel_of, reference_clips
+from xttsbench.xtts.evaluation.evaluate import Listener
+from xttsbench.xtts.evaluation.made_letters import letters_of, made_of
+from xttsbench.xtts.evaluation.templates import learn
+from xttsbench.xtts.recipe import Recipe
+
+CLIPS = 32
+"""Of each side that are spoken."""
+
+
+class Hearing:
+    """Hears models on one data set, with templates of its training clips as they are: the control's, too.
+
+    Args:
+        data: directory of the clips, whose texts are what is said in them.
+        recipe: model, features and loss of all models.
+    """
+
+    def __init__(self, data: Path, recipe: Recipe) -> None:
+        rate_hz, features = recipe.features.sample_rate_hz, recipe.features
+        splits: dict[str, Split] = {"training": "train", "held_out": "eval"}
+        sides = {side: read_speech_data(data, sample_rate_hz=rate_hz, split=split) for side, split in splits.items()}
+        training, letters = sides["training"], made_of(data)
+        if letters is None:
+            raise ValueError(f"{data}: was not made by this project, so that its letters are not known")
+        voices = reference_clips(training, range(len(training.speaker_names)))
+        self._recipe = recipe
+        self._references = {
+            speaker: as_reference(mel_of(training, clip, features), features, recipe.batches.reference_frames)
+            for speaker, clip in voices.items()
+        }
+        self._templates = learn(
+            (
+                (mel_of(training, clip, features), letters_of(training, clip, letters, features), speaker)
+                for clip, speaker in enumerate(training.speakers.tolist())
+            ),
+            len(voices),
+        )
+        self._sides: dict[str, Clips] = {}
+        for side, clips in sides.items():
+            # The references' own clips are left out, which may not be told by copying.
+            but = voices.values() if side == "training" else ()
+            chosen = choose(clips, features, recipe.batches, speakers=tuple(voices), but=but, count=CLIPS)
+            if chosen is None:
+                raise ValueError(f"{data}: no clip of {side} fits a batch of the recipe")
+            self._sides[side] = chosen
+
+    def __call__(self, run: Path) -> dict[str, dict[str, Any]]:
+        """Return what is heard of the newest checkpoint of a run, ``{side: figures}``.
+
+        Raises:
+            InvalidInputError: there is no checkpoint, or it is not of such a model.
+        """
+        checkpoint, _ = find_checkpoint(run, lambda sentence: print(sentence, file=sys.stderr))
+        generator, _ = generator_of(checkpoint)
+        listener = Listener(generator.model, self._recipe, self._references, self._templates)
+        return {side: listener(clips).heard.model_dump() for side, clips in self._sides.items()}
