@@ -14,7 +14,7 @@ _PHASES: Final = {
     "setup": "starting TensorFlow, reading the data, building the model",
     "fit": "looking for the largest batch that fits into memory",
     "listening": "letting the model speak",
-    "warm_up": "compiling the step for each shape of batches",
+    "warm_up": "taking a step of each shape of batches, so that all is compiled",
 }
 
 

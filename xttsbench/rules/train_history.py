@@ -22,7 +22,8 @@ def training_of(lines: Sequence[HistoryLine], recipe: str, taken_over: TakenOver
     """What the lines say of the run.
 
     A session that goes on from a checkpoint takes the steps after it once more, bit by bit the same; and where a loss
-    blew up the run goes back within a session. So what was told of later steps before is left out.
+    blew up the run goes back within a session, and writes the checkpoint that it went back to once more. So what was
+    told of later steps before is left out.
     """
     sessions: list[Begun] = []
     intervals: list[WatchedInterval] = []
@@ -38,11 +39,13 @@ def training_of(lines: Sequence[HistoryLine], recipe: str, taken_over: TakenOver
             ended = None
             _forget(line.begun.step, intervals, evaluations, checkpoints)
         if line.interval is not None:
-            _forget(line.interval.first_step - 1, intervals, evaluations, checkpoints)
+            before = line.interval.first_step - 1
+            intervals[:] = [one for one in intervals if _last_step(one) <= before]
             intervals.append(_watched(line))
         if line.evaluated is not None:
             evaluations.append(TimedEvaluation(**line.evaluated.model_dump(), took_s=line.took_s))
         if line.saved is not None:
+            _forget(line.saved.step, intervals, evaluations, checkpoints)
             checkpoints.append(line.saved)
         if line.ended is not None:
             ended = line.ended
@@ -79,6 +82,10 @@ def _watched(line: HistoryLine) -> WatchedInterval:
     )
 
 
+def _last_step(interval: WatchedInterval) -> int:
+    return interval.first_step + interval.steps - 1
+
+
 def _forget(
     step: int,
     intervals: list[WatchedInterval],
@@ -86,6 +93,6 @@ def _forget(
     checkpoints: list[CheckpointEntry],
 ) -> None:
     """Drop what was told of steps after this one."""
-    intervals[:] = [one for one in intervals if one.first_step <= step]
+    intervals[:] = [one for one in intervals if _last_step(one) <= step]
     evaluations[:] = [one for one in evaluations if one.step <= step]
     checkpoints[:] = [one for one in checkpoints if one.step <= step]

@@ -52,7 +52,7 @@ def find_best(path: Path | None, reports: Path) -> tuple[Path, Best]:
             f"--best: {found} is of {best.target}, and training takes the configuration of the bundled workload; "
             "name that of a sweep of the bundled workload."
         )
-    return found, best
+    return found / NAME if found.is_dir() else found, best
 
 
 def taken_over(

@@ -18,6 +18,7 @@ from xttsbench.execution.run_directory import (
     read_plan,
     write_json,
 )
+from xttsbench.execution.run_lock import held
 from xttsbench.execution.training import run_training
 from xttsbench.execution.training_environment import training_environment
 from xttsbench.probes.environment import environment
@@ -32,7 +33,7 @@ from xttsbench.scenario.settings import BUNDLED
 from xttsbench.workflows.identity import code_identity, data_identity
 from xttsbench.workflows.outcome import Outcome
 from xttsbench.workflows.train_cluster import follower, worker_number
-from xttsbench.workflows.train_job import Prepared, TrainRequest, prepare_training, refuse_another
+from xttsbench.workflows.train_job import Prepared, TrainRequest, prepare_training, refuse_another, refuse_other_data
 from xttsbench.workflows.train_outcome import judge_training
 from xttsbench.workflows.train_report import ARM, GROUP, SETUP, assemble_train, read_setup
 from xttsbench.workflows.train_told import Silent, Told, TrainProgress
@@ -75,13 +76,15 @@ def train(
     else:
         directory = make_run_directory(request.out, f"train-{prepared.recipe.name}", now)
     job = prepared.job(request, directory, None if leader is None else leader / CHECKPOINTS)
-    if goes_on and (directory / MANIFEST).exists():
-        refuse_another(read_setup(directory).job, job)
-    write_json(directory / ENVIRONMENT, machine)
-    write_json(directory / PLAN, plan.model_dump(mode="json"))
     setup = TrainSetup(job=job, taken_over=prepared.taken, said=prepared.said)
-    write_json(directory / SETUP, setup.model_dump(mode="json"))
-    return _session(request, plan, machine, setup, directory, told)
+    with held(directory):
+        if goes_on and (directory / MANIFEST).exists():
+            refuse_another(read_setup(directory).job, job)
+            refuse_other_data(read_plan(directory), plan, directory)
+        write_json(directory / ENVIRONMENT, machine)
+        write_json(directory / PLAN, plan.model_dump(mode="json"))
+        write_json(directory / SETUP, setup.model_dump(mode="json"))
+        return _session(request, plan, machine, setup, directory, told)
 
 
 def _goes_on(request: TrainRequest) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from xttsbench.errors import InvalidInputError, UsageError
-from xttsbench.records.plan import Accelerator
+from xttsbench.records.plan import Accelerator, RunPlan
 from xttsbench.records.train_history import TakenOver
 from xttsbench.records.training import TrainJob
 from xttsbench.shipped import available, shipped
@@ -18,7 +18,7 @@ from xttsbench.xtts.data.make import ensure_default_data
 from xttsbench.xtts.data.precompute import precompute
 from xttsbench.xtts.data.progress import Progress
 from xttsbench.xtts.data.speech_data import read_speech_data
-from xttsbench.xtts.loaders import CACHED
+from xttsbench.xtts.loaders import CACHED, IN_PYTHON
 from xttsbench.xtts.recipe import Recipe, load_recipe, recipe_of
 
 _DEFAULTS: Final[dict[str, Any]] = {
@@ -190,6 +190,11 @@ def _configuration(taken: Mapping[str, Any], request: TrainRequest) -> tuple[dic
     config = {key: value for key, value in (asked | changes).items() if value is not None and key != "deterministic"}
     if problems := configuration_problems(config):
         raise InvalidInputError("; ".join(f"{key}: {sentence}" for key, sentence in problems))
+    if request.input_workers and config["loader"] not in IN_PYTHON:
+        raise UsageError(
+            f"--input-workers {request.input_workers}: the loader {config['loader']} is TensorFlow's own work; take "
+            f"one of {', '.join(IN_PYTHON)}, or leave the option out."
+        )
     different = [f"{key}={value}" for key, value in changes.items() if asked.get(key) != value]
     if different:
         said.insert(0, f"Switched off on the command line, which leaves {', '.join(different)}.")
@@ -235,8 +240,7 @@ def _changed(recipe: Recipe, request: TrainRequest, config: Mapping[str, Any]) -
 def refuse_another(before: TrainJob, now: TrainJob) -> None:
     """Refuse to go on with a run in another way than it began, before anything of it is written over.
 
-    What is loaded how, and how long it trains, may change. That the data are the same ones the process that trains
-    sees, and what only it knows.
+    What is loaded how, and how long it trains, may change.
 
     Raises:
         UsageError: something that decides the steps is another.
@@ -249,6 +253,19 @@ def refuse_another(before: TrainJob, now: TrainJob) -> None:
         raise UsageError(
             f"--out {now.directory!r} holds a run that was trained otherwise: {'; '.join(different)}. "
             "Train as it was, or begin in another directory."
+        )
+
+
+def refuse_other_data(before: RunPlan, now: RunPlan, directory: Path) -> None:
+    """Refuse to go on with a run on another data set, before TensorFlow is started for it.
+
+    Raises:
+        UsageError: both plans know their data, and they are not the same.
+    """
+    if None not in (before.data, now.data) and before.data != now.data:
+        raise UsageError(
+            f"--out {str(directory)!r} holds a run on the data of {before.kwargs.get('data')}, and "
+            f"{now.kwargs.get('data')} holds others; name the same data set, or begin in another directory."
         )
 
 

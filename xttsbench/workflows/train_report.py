@@ -41,7 +41,9 @@ def assemble_train(
     """
     if plan.comparison is None:
         raise JournalError("plan.json is of a training run, and names no arm; train again in another directory.")
-    compared = compare(plan.comparison, trials, seed=plan.seed)
+    # A session that failed and was gone on with says nothing of the run.
+    counted = [trial for trial in trials[:-1] if trial.status == "ok"] + list(trials[-1:])
+    compared = compare(plan.comparison, counted, seed=plan.seed)
     arm, job = compared.arms[0], setup.job
     told = train_verdict(trials, arm, mode=str(job.config.get("mode")), seed=plan.seed)
     training = training_of(lines, plan.target, setup.taken_over)

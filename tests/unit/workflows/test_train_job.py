@@ -9,10 +9,16 @@ import pytest
 
 from xttsbench.errors import InvalidInputError, UsageError, XttsbenchError
 from xttsbench.records.best import Best, Fingerprint
-from xttsbench.records.plan import Accelerator
+from xttsbench.records.plan import Accelerator, RunPlan
 from xttsbench.workflows import take_best, train_job
 from xttsbench.workflows.best import write_best
-from xttsbench.workflows.train_job import TrainRequest, prepare_training, recipe_path, refuse_another
+from xttsbench.workflows.train_job import (
+    TrainRequest,
+    prepare_training,
+    recipe_path,
+    refuse_another,
+    refuse_other_data,
+)
 
 WON: dict[str, Any] = {"loader": "tf_cache", "mode": "xla", "prefetch": 4, "workers": 2, "tokens_per_batch": 4096}
 MACHINE: dict[str, Any] = {"fingerprint": "here", "cpu": {"model": "a processor"}}
@@ -204,3 +210,20 @@ def test_a_run_goes_on_only_as_it_began(prepare, request_: dict[str, Any], said:
 def test_a_size_that_was_fitted_is_no_other_run(prepare) -> None:
     request = TrainRequest(fit_memory=True)
     refuse_another(prepare().job(request, Path()), prepare(tokens=3000).job(request, Path()))
+
+
+def test_other_data_are_refused_before_anything_is_started() -> None:
+    def plan(data: str | None) -> RunPlan:
+        given: dict[str, Any] = {"command": "", "created_utc": "", "target": "tiny", "steps": 1, "budget_s": 1}
+        return RunPlan(kind="train", kwargs={"data": f"set-{data}"}, data=data, **given)
+
+    refuse_other_data(plan("a"), plan("a"), Path("run"))
+    refuse_other_data(plan(None), plan("a"), Path("run"))
+    with pytest.raises(UsageError, match="'run' holds a run on the data of set-a, and set-b holds others"):
+        refuse_other_data(plan("a"), plan("b"), Path("run"))
+
+
+def test_processes_for_a_loader_of_tensorflow_s_are_refused_at_once(prepare) -> None:
+    with pytest.raises(UsageError, match="the loader tf_cache is TensorFlow's own work; take one of numpy_wav"):
+        prepare(settings={"loader": "tf_cache"}, input_workers=2)
+    assert prepare(input_workers=2).config["loader"] == "packed"

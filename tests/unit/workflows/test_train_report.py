@@ -79,6 +79,15 @@ def lines(session: int = 0, *, first: int = 1, last: int = 60, reason: Any = "st
     return [*found, HistoryLine(session=session, ended=Ended(reason=reason, step=last, **sums))]
 
 
+def test_a_session_that_failed_and_was_gone_on_with_does_not_end_the_run(build) -> None:
+    failed = session(build).model_copy(update={"status": "raised", "cause": "the data were gone"})
+    whole = session(build, block=1)
+    (arm,) = assemble_train(plan(), ENVIRONMENT_READ, [failed, whole], lines(1), setup()).arms
+    assert (arm.status, arm.decision) == ("ok", None)
+    (arm,) = assemble_train(plan(), ENVIRONMENT_READ, [whole, failed], lines(1), setup()).arms
+    assert arm.status.startswith("raised")
+
+
 def test_everything_is_told_or_has_a_reason(build) -> None:
     report = assemble_train(plan(), ENVIRONMENT_READ, [session(build)], lines(), setup())
     assert (report.kind, report.verdict.bottleneck, report.findings) == ("train", "compute", ())

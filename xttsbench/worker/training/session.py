@@ -19,9 +19,9 @@ from xttsbench.training.origin import Origin, with_parts
 from xttsbench.training.position import Position
 from xttsbench.training.run import Run
 from xttsbench.training.state import TrainingState
-from xttsbench.training.step import Shape, TrainingStep
+from xttsbench.training.step import TrainingStep
 from xttsbench.training.strategy import Replicas, make_strategy
-from xttsbench.training.stream import BatchStream, Fetched, Loading
+from xttsbench.training.stream import BatchStream, Fetched, Loading, shapes
 from xttsbench.training.tensorboard import TensorBoard
 from xttsbench.training.workers import Workers
 from xttsbench.worker import devices
@@ -33,7 +33,6 @@ from xttsbench.worker.training.looking import measure_looking
 from xttsbench.worker.training.watch import Watch
 from xttsbench.worker.trial import devices_seen, failure
 from xttsbench.xtts.data import feature_cache, speech_data
-from xttsbench.xtts.data.batches import Batch
 from xttsbench.xtts.data.loss_counts import loss_counts
 from xttsbench.xtts.loaders import CACHED
 from xttsbench.xtts.recipe import Recipe
@@ -102,7 +101,7 @@ class Session:
         self._step = TrainingStep(self._state, recipe, self._replicas, mode=job.config["mode"], seed=job.seed)
         settings = with_parts(recipe, self._replicas.count)
         self._epoch = planned_epoch(self._data, recipe, settings, job.seed, epoch=0)
-        self._shapes = sorted({self._shape(batch) for batch in self._epoch})
+        self._shapes = shapes(self._data, recipe, self._replicas)  # the largest first: it shows whether all fit
         self._setup_s = time.monotonic() - began_s
 
     def train(self) -> None:
@@ -181,10 +180,6 @@ class Session:
             frames=len(batch.clips) * batch.frames,
             valid_frames=int(frames[batch.clips].sum()),
         )
-
-    def _shape(self, batch: Batch) -> Shape:
-        parts = self._replicas.count * self._recipe.training.accumulation
-        return Shape(len(batch.clips) // parts, batch.frames, batch.characters, batch.reference_frames)
 
     def _begun(self, step: int) -> Begun:
         """What is told when the first batch is asked for."""

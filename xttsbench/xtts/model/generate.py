@@ -21,7 +21,7 @@ from xttsbench.xtts.model.speech_model import SpeechModel, unscale_mel
 
 Floats = npt.NDArray[np.float32]
 
-LONGEST_CHARACTER_S: Final = 0.5
+LONGEST_CHARACTER_S: Final = 0.25
 """Speech that is given up on: no text takes so long for each of its characters."""
 LONGEST_PAUSE_S: Final = 1.0
 """And on top of that, for short texts."""
