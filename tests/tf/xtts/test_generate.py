@@ -15,7 +15,7 @@ from xttsbench.xtts.text import VOCABULARY
 TINY = load_recipe(shipped("training", "tiny")).model
 SMALL = TINY.model_copy(update={"d_model": 16, "feed_forward": 24, "prenet": (12, 12), "latents": 3})
 N_MELS, GROUP = 5, SMALL.frames_per_step
-STEP_S = 0.25  # 2 steps for each character and 4 more at most
+STEP_S = 0.125  # 2 steps for each character and 8 more at most
 LENGTHS = (7, 3, 5)
 TEXTS = [np.random.default_rng(n).integers(1, VOCABULARY, n).astype(np.int32) for n in LENGTHS]
 REFERENCES = np.random.default_rng(0).normal(-5, 2, (3, 3 * GROUP, N_MELS)).astype(np.float32)
@@ -51,7 +51,7 @@ def test_each_step_is_what_the_whole_model_says_of_the_frames_before_it(settings
     prediction = shown_its_own(made, generated.mels)
     expected = model.unscale_mel(prediction.scaled_mel, settings).numpy()
     for row, mel in enumerate(generated.mels):
-        assert len(mel) == GROUP * (2 * LENGTHS[row] + 4)
+        assert len(mel) == GROUP * (2 * LENGTHS[row] + 8)
         np.testing.assert_allclose(mel, expected[row, : len(mel)], atol=1e-4)
         # And the frames matter: the model does not say the same thing at each step.
         assert np.abs(mel[GROUP:] - mel[:-GROUP]).max() > 1e-2
@@ -74,7 +74,7 @@ def test_speech_ends_with_the_first_step_whose_stop_is_more_likely_than_not() ->
     assert inner.size
     generated = Generator(build(stop_bias=bias), STEP_S)(TEXTS, REFERENCES)
     for row, mel in enumerate(generated.mels):
-        limit = 2 * LENGTHS[row] + 4
+        limit = 2 * LENGTHS[row] + 8
         over = np.flatnonzero(logits[row, :limit] + bias > 0)
         assert generated.stopped[row] == bool(len(over))
         assert len(mel) == GROUP * (over[0] + 1 if len(over) else limit)
@@ -91,9 +91,9 @@ def test_rows_do_not_depend_on_one_another() -> None:
 
 
 def test_the_longest_speech_is_derived_from_the_text() -> None:
-    assert longest(np.array([1, 10], np.int32), 0.1).tolist() == [
-        round((LONGEST_CHARACTER_S + LONGEST_PAUSE_S) / 0.1),
-        round((10 * LONGEST_CHARACTER_S + LONGEST_PAUSE_S) / 0.1),
+    assert longest(np.array([1, 10], np.int32), 0.05).tolist() == [
+        round((LONGEST_CHARACTER_S + LONGEST_PAUSE_S) / 0.05),
+        round((10 * LONGEST_CHARACTER_S + LONGEST_PAUSE_S) / 0.05),
     ]
 
 
