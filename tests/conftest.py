@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import socket
 from pathlib import Path
 
 import pytest
@@ -34,3 +36,15 @@ def _why_no_gpu() -> str:
     except pynvml.NVMLError as error:
         return f"no NVIDIA GPU: {error}"
     return "" if count else "no NVIDIA GPU: the driver lists none"
+
+
+@pytest.fixture
+def loopback_tasks() -> list[str]:
+    """``TF_CONFIG`` of each of two workers on ports of this machine that are free now."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
+    workers = [f"127.0.0.1:{listening.getsockname()[1]}" for listening in sockets]
+    for listening in sockets:
+        listening.close()
+    return [
+        json.dumps({"cluster": {"worker": workers}, "task": {"type": "worker", "index": index}}) for index in range(2)
+    ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 import pytest
@@ -38,9 +38,15 @@ def helper() -> Iterator[Helper]:
 
 
 @pytest.fixture
-def on_one_helper(helper: Helper, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs in this process use that one for all of their blocks."""
-    monkeypatch.setattr("xttsbench.workflows.session.Helper", lambda **_: Shared(helper))
+def share(monkeypatch: pytest.MonkeyPatch) -> Callable[[Helper], None]:
+    """``share(helper)``: runs in this process use that one for all of their blocks."""
+    return lambda helper: monkeypatch.setattr("xttsbench.workflows.session.Helper", lambda **_: Shared(helper))
+
+
+@pytest.fixture
+def on_one_helper(helper: Helper, share: Callable[[Helper], None]) -> None:
+    """Runs in this process use the one that is started once."""
+    share(helper)
 
 
 @pytest.hookimpl(wrapper=True)

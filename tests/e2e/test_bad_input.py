@@ -48,25 +48,6 @@ def helper(tmp_path_factory):
         started.__exit__(None, None, None)
 
 
-class Shared:
-    """Stands for a helper of the run's own, and leaves the one that it is when the run is over."""
-
-    def __init__(self, helper):
-        self.helper = helper
-
-    def __getattr__(self, name):
-        return getattr(self.helper, name)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        pass
-
-    def wait_ready(self):
-        pass
-
-
 class Result:
     """What a user sees of a run."""
 
@@ -92,9 +73,9 @@ class Result:
 
 
 @pytest.fixture
-def diagnose(helper, monkeypatch, capfd, tmp_path):
+def diagnose(helper, share, monkeypatch, capfd, tmp_path):
     """``diagnose(target, *options)``: run the command in this process."""
-    monkeypatch.setattr("xttsbench.workflows.session.Helper", lambda **_: Shared(helper[0]))
+    share(helper[0])
     monkeypatch.chdir(tmp_path)
 
     def run(target, *options):

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -179,23 +178,18 @@ def test_data_that_vanish_while_it_trains_are_named(started, tmp_path: Path, spe
 
 
 @pytest.mark.slow
-def test_two_processes_on_loopback_train_as_one(train, tmp_path: Path, speech: Path) -> None:
-    with socket.socket() as one, socket.socket() as other:
-        for found in (one, other):
-            found.bind(("127.0.0.1", 0))
-        workers = [f"127.0.0.1:{found.getsockname()[1]}" for found in (one, other)]
+def test_two_processes_on_loopback_train_as_one(train, tmp_path: Path, speech: Path, loopback_tasks: list[str]) -> None:
     out = tmp_path / "together"
     arguments = [sys.executable, "-m", "xttsbench", "train", "--strategy", "multi_worker", "--data", str(speech)]
     processes = [
         subprocess.Popen(
             [*arguments, "--steps", "6", "--out", str(out), *SMALL],
-            env=os.environ
-            | {"TF_CONFIG": json.dumps({"cluster": {"worker": workers}, "task": {"type": "worker", "index": number}})},
+            env=os.environ | {"TF_CONFIG": task},
             stderr=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             text=True,
         )
-        for number in range(2)
+        for task in loopback_tasks
     ]
     try:
         said = [process.communicate(timeout=2 * PATIENCE_S)[1] for process in processes]

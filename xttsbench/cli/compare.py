@@ -144,10 +144,7 @@ def _positive(option: str, value: float | None) -> float | None:
 
 def _show(compared: Compared, *, as_json: bool, as_markdown: bool) -> None:
     """Print the record, the comment or the table, then what is for standard error; and end with the exit code."""
-    import os
-    import shutil
-
-    from xttsbench.cli.output import say
+    from xttsbench.cli.output import page, say
     from xttsbench.reporting import compare_console, compare_markdown
     from xttsbench.reporting.write import to_json
 
@@ -157,8 +154,7 @@ def _show(compared: Compared, *, as_json: bool, as_markdown: bool) -> None:
     elif as_markdown:
         sys.stdout.write(compare_markdown.serialize(report))
     else:
-        color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-        width = min(shutil.get_terminal_size((100, 24)).columns, 120)
+        width, color = page()
         sys.stdout.write(compare_console.render(report, width=width, color=color))
     sys.stdout.flush()
     if as_json or as_markdown:

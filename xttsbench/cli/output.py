@@ -17,18 +17,23 @@ def say(text: str) -> None:
     print(printable, file=sys.stderr, flush=True)
 
 
+def page() -> tuple[int, bool]:
+    """Columns of what is printed for people, and whether it may be coloured."""
+    import shutil
+
+    width = min(shutil.get_terminal_size((100, 24)).columns, 120)
+    return width, sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+
+
 def show(outcome: Outcome, *, as_json: bool) -> None:
     """Print the report: the record under ``--json``, else the console rendering."""
     if as_json:
         sys.stdout.write(outcome.report.model_dump_json(indent=2) + "\n")
     elif (report := outcome.report).verdict.step_time_s is not None or report.arms or report.parity:
         # Without any of them one sentence says it all.
-        import shutil
-
         from xttsbench.reporting.console import render
 
-        color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-        width = min(shutil.get_terminal_size((100, 24)).columns, 120)
+        width, color = page()
         sys.stdout.write(render(report, width=width, color=color))
     sys.stdout.flush()
     for warning in outcome.warnings:

@@ -8,6 +8,10 @@ from pydantic import Field
 
 from xttsbench.records.base import SCHEMA_VERSION, Record
 
+CHECKPOINTS: Final = "checkpoints"
+"""Directory of the checkpoints in that of a run."""
+MANIFEST: Final = "manifest.json"
+"""In that directory; where it is, there is something to go on from."""
 STRATEGIES: Final = ("one", "mirrored", "multi_worker")
 
 

@@ -23,7 +23,7 @@ from xttsbench.rules.arm_runs import ArmRuns, GroupRuns, ParityFound, collect, p
 from xttsbench.rules.arm_sentence import sentence
 
 _NO_FRAMES: Final = "the workload does not say where its frames are (Workload.frames and Workload.lengths)"
-_NUMBERS: Final = (
+ARM_NUMBERS: Final = (
     "step_time_s",
     "throughput_per_s",
     "effect",
@@ -166,7 +166,7 @@ def _arm(
     )
     reasons |= figures.reasons
     default = why_absent or _NO_FRAMES
-    missing = {name: reasons.get(name, default) for name in _NUMBERS if getattr(arm, name) is None}
+    missing = {name: reasons.get(name, default) for name in ARM_NUMBERS if getattr(arm, name) is None}
     if decision == "inconclusive":
         missing["decision"] = why_absent or (effect.why if effect else None) or "nothing was compared"
     return arm, missing

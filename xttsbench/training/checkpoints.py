@@ -23,12 +23,11 @@ from pydantic import ValidationError
 from xttsbench import __version__
 from xttsbench.errors import InvalidInputError
 from xttsbench.records.base import SCHEMA_VERSION, Record
-from xttsbench.records.training import CheckpointEntry
+from xttsbench.records.training import MANIFEST, CheckpointEntry
 from xttsbench.training.health import HealthState
 from xttsbench.training.manifest import (
     CHECKPOINT,
     FILES,
-    MANIFEST,
     OPTIMIZER,
     STATE,
     WEIGHTS,

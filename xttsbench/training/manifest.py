@@ -11,10 +11,9 @@ from pydantic import ValidationError
 
 from xttsbench.errors import InvalidInputError
 from xttsbench.records.base import SCHEMA_VERSION
-from xttsbench.records.training import CheckpointEntry, Manifest
+from xttsbench.records.training import MANIFEST, CheckpointEntry, Manifest
 from xttsbench.xtts.data.npy_cache import atomic_file
 
-MANIFEST: Final = "manifest.json"
 WEIGHTS: Final = "weights.npz"
 OPTIMIZER: Final = "optimizer.npz"
 STATE: Final = "state.json"

@@ -7,14 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from xttsbench.errors import InvalidInputError
+from xttsbench.records.training import CHECKPOINTS, MANIFEST
 from xttsbench.training.checkpoints import Checkpoint, Checkpoints
-from xttsbench.training.manifest import MANIFEST, name_of
+from xttsbench.training.manifest import name_of
 
 if TYPE_CHECKING:
     from xttsbench.xtts.model.generate import Generator
-
-CHECKPOINTS: Final = "checkpoints"
-"""Directory of the checkpoints in that of a run."""
 
 _AVERAGE: Final = "average/"
 """How the names of averaged weights begin among the optimizer's arrays."""

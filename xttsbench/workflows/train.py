@@ -26,7 +26,7 @@ from xttsbench.probes.monitor import Monitor
 from xttsbench.probes.nvml import open_gpus
 from xttsbench.records.plan import Accelerator, Comparison, PlannedArm, RunPlan
 from xttsbench.records.train_history import TrainSetup
-from xttsbench.records.training import TrainJob
+from xttsbench.records.training import CHECKPOINTS, MANIFEST, TrainJob
 from xttsbench.records.trial import TrialSpec
 from xttsbench.rules.starving import explain
 from xttsbench.scenario.settings import BUNDLED
@@ -39,9 +39,6 @@ from xttsbench.workflows.train_report import ARM, GROUP, SETUP, assemble_train, 
 from xttsbench.workflows.train_told import Silent, Told, TrainProgress
 from xttsbench.xtts.data.progress import Progress as DataProgress
 
-CHECKPOINTS: Final = "checkpoints"
-MANIFEST: Final = f"{CHECKPOINTS}/manifest.json"
-"""Where it is, there is something to go on from."""
 _READINGS_S: Final = 1.0
 """Between two readings beside the process; a run may take days."""
 _UNLIMITED_S: Final = 1e9
@@ -78,7 +75,7 @@ def train(
     job = prepared.job(request, directory, None if leader is None else leader / CHECKPOINTS)
     setup = TrainSetup(job=job, taken_over=prepared.taken, said=prepared.said)
     with held(directory):
-        if goes_on and (directory / MANIFEST).exists():
+        if goes_on and (directory / CHECKPOINTS / MANIFEST).exists():
             refuse_another(read_setup(directory).job, job)
             refuse_other_data(read_plan(directory), plan, directory)
         write_json(directory / ENVIRONMENT, machine)

@@ -3,26 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from xttsbench.records.plan import RunPlan
 from xttsbench.records.report import Report
 from xttsbench.records.trial import TrialRecord
+from xttsbench.rules.arms import ARM_NUMBERS
 from xttsbench.rules.gather import Gathered
 from xttsbench.rules.next_trial import skipped
-
-_ARM_NUMBERS: Final = (
-    "step_time_s",
-    "throughput_per_s",
-    "effect",
-    "utilization",
-    "valid_frames_per_s",
-    "padding_efficiency",
-    "cv",
-    "std_over_mean",
-    "input_wait_fraction",
-    "p_value",
-)
 
 
 def reasons(record: Report, gathered: Gathered, plan: RunPlan, trials: Sequence[TrialRecord]) -> dict[str, str]:
@@ -51,7 +38,7 @@ def reasons(record: Report, gathered: Gathered, plan: RunPlan, trials: Sequence[
     for index, arm in enumerate(record.arms):
         if arm.decision is None and arm.role == "candidate":
             found[f"arms.{index}.decision"] = f"{arm.blocks} block{'' if arm.blocks == 1 else 's'}; a decision takes 6"
-        for name in _ARM_NUMBERS:
+        for name in ARM_NUMBERS:
             if getattr(arm, name) is None and not (arm.role == "baseline" and name == "effect"):
                 found[f"arms.{index}.{name}"] = arm.status if arm.status != "ok" else "not part of this comparison"
     for name, value in record.aa:

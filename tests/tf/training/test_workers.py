@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -29,19 +28,9 @@ os._exit(0)
 """
 
 
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
-
-
-def test_two_processes_see_the_values_of_both() -> None:
-    cluster = {"worker": [f"127.0.0.1:{port}" for port in free_ports(2)]}
+def test_two_processes_see_the_values_of_both(loopback_tasks: list[str]) -> None:
     processes = []
-    for index in range(2):
-        config = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}})
+    for config in loopback_tasks:
         command = [sys.executable, "-c", WORKER]
         environment = {**os.environ, "TF_CONFIG": config}
         processes.append(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE))

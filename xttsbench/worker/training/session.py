@@ -6,11 +6,11 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final, cast
+from typing import cast
 
 from xttsbench.errors import XttsbenchError
 from xttsbench.records.train_history import Begun, HistoryLine
-from xttsbench.records.training import TrainJob
+from xttsbench.records.training import CHECKPOINTS, TrainJob
 from xttsbench.training.ahead import Ahead
 from xttsbench.training.checkpoints import Checkpoints
 from xttsbench.training.loop import train
@@ -36,9 +36,6 @@ from xttsbench.xtts.data import feature_cache, speech_data
 from xttsbench.xtts.data.loss_counts import loss_counts
 from xttsbench.xtts.loaders import CACHED
 from xttsbench.xtts.recipe import Recipe
-
-CHECKPOINTS: Final = "checkpoints"
-"""Directory of the checkpoints in that of the run."""
 
 
 def serve(connection: socket.socket, stop: Callable[[], bool], began_s: float) -> int:

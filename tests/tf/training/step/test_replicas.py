@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -80,16 +78,12 @@ def test_two_restored_devices_go_on_bit_for_bit(
 
 
 def test_two_processes_do_what_one_does(
-    tmp_path: Path, one_replica: tuple[np.ndarray, Numbers], assert_same: Callable[..., None]
+    tmp_path: Path,
+    one_replica: tuple[np.ndarray, Numbers],
+    assert_same: Callable[..., None],
+    loopback_tasks: list[str],
 ) -> None:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
-    workers = [f"127.0.0.1:{listening.getsockname()[1]}" for listening in sockets]
-    for listening in sockets:
-        listening.close()
-    tasks = [
-        json.dumps({"cluster": {"worker": workers}, "task": {"type": "worker", "index": index}}) for index in range(2)
-    ]
-    wait_for(*(start(tmp_path, "multi_worker", 1, TF_CONFIG=task) for task in tasks))
+    wait_for(*(start(tmp_path, "multi_worker", 1, TF_CONFIG=task) for task in loopback_tasks))
     said, weights = one_replica
     for place in range(2):
         found = saved(tmp_path / str(place) / "done.npz")
