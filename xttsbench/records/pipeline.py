@@ -8,6 +8,8 @@ from xttsbench.records.base import Location, Record
 
 PythonKind = Literal["numpy_function", "py_function", "generator"]
 GilClass = Literal["holds", "blocks", "releases", "unknown"]
+CostSource = Literal["model", "prefix"]
+"""TensorFlow's performance model of the whole pipeline, or the differences of runs of its beginnings."""
 
 
 class PipelineOp(Record):
@@ -36,10 +38,39 @@ class PipelineOp(Record):
     """Tokens of the Python functions that it runs, directly or through its functions."""
     location: Location = Location()
     """The user's file and line, where it could be found."""
+    captures: tuple[str, ...] = ()
+    """State that its functions capture, in words: ``variable``, ``table``, ``random generator``, ``iterator``,
+    ``tensor of 3.2 MB``."""
+    random: bool = False
+    """Whether what it yields differs from pass to pass: it shuffles, or its function draws random numbers."""
+    side_effects: bool = False
+    """Whether its function does something besides computing its result: Python, printing, writing, assigning."""
+    cycle_length: int | None = None
+    """Inner datasets that an interleave reads at once, as written; -1 is AUTOTUNE."""
+    filename: str | None = None
+    """Of a cache on disk or a list of files, where it is constant; a cache in memory has ``""``."""
+    cardinality: int | None = None
+    """Elements that it yields in an epoch; -1 is infinite, -2 unknown to TensorFlow."""
+    reads: tuple[int, ...] | None = None
+    """Components of its input that the result of its function depends on; ``None`` where that was not worked out."""
+    passes: dict[int, int] = {}
+    """Components of its output that are components of its input, untouched: output's number -> input's."""
+    byte_offset: int | None = None
+    """Constant position (above 0) from which its function cuts the bytes of a file that it reads itself."""
+    inner: tuple[PipelineOp, ...] = ()
+    """Ops of the datasets that its function makes (``interleave``, ``flat_map``, ``group_by_window``), sources
+    first; their names are unique only among themselves."""
     elements: int | None = None
     """Elements produced while the cost was read."""
+    elements_per_batch: float | None = None
+    """Elements that one batch of the whole pipeline takes of it."""
+    element_bytes: float | None = None
+    """Mean size of an element that it yields."""
     cost_s: float | None = None
     """Its own processing time per batch of the pipeline, summed over parallel calls, waits and sleeps included."""
+    cpu_s: float | None = None
+    """Processor time of it per batch of the pipeline; the rest of ``cost_s`` it waits."""
+    cost_from: CostSource | None = None
 
 
 class PythonFunction(Record):
@@ -71,6 +102,10 @@ class Pipeline(Record):
     injects_prefetch: bool = True
     """Whether TensorFlow itself appends a prefetch (autotune and ``inject_prefetch`` on)."""
     deterministic: bool | None = None
+    options: dict[str, str] = {}
+    """Options that were set, by their dotted name, as text."""
+    cpus: int | None = None
+    """Processors that the process could use while the costs were read."""
     costs_from: str | None = None
     """How the costs were read, or why they could not be."""
     unserialisable: str | None = None

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from xttsbench.records.base import SCHEMA_VERSION, Estimate, Location, Record
 from xttsbench.records.best import Best
+from xttsbench.records.prediction import Prediction
 from xttsbench.records.train_history import Training
 
 Bottleneck = Literal["input", "dispatch", "compute", "compile", "host", "transfer", "contention", "inconclusive"]
@@ -176,6 +177,9 @@ class Report(Record):
     readings: dict[str, Any] = {}
     """Summary of the host and GPU readings during the steps as they are."""
     pipeline: dict[str, Any] | None = None
+    predictions: tuple[Prediction, ...] = ()
+    step: dict[str, Any] | None = None
+    """What the step does: its phases, the lines that made its ops, their devices, and what each shape cost."""
     profile: dict[str, Any] | None = None
     trials: tuple[dict[str, Any], ...] = ()
     """Trial, status, cause and seconds of every trial."""

@@ -9,13 +9,19 @@ from pydantic import Field, model_validator
 from xttsbench.records.base import SCHEMA_VERSION, Record
 from xttsbench.records.pipeline import Pipeline
 from xttsbench.records.readings import Readings
+from xttsbench.records.script import ScriptRun
+from xttsbench.records.source_fact import SourceFact
+from xttsbench.records.step_ops import StepOps
 
-Rung = Literal["ladder", "input", "pipeline", "eager", "graph", "xla", "fix", "arm", "parity"]
+Rung = Literal[
+    "ladder", "input", "pipeline", "eager", "graph", "xla", "precision", "batch", "fix", "arm", "parity", "script"
+]
 """The trials of the differential ladder, and those of a comparison of arms.
 
 ``ladder`` runs the target as it is and then its step alone on cached batches, in one process so that the two are
-paired; ``input`` iterates without the step; ``pipeline`` reads the graph and the costs of its ops; ``eager``,
-``graph`` and ``xla`` run the step alone in that mode beside the step as given; ``fix`` runs the target with one
+paired; ``script`` is the ladder of a script that runs unchanged; ``input`` iterates without the step; ``pipeline``
+reads the graph and the costs of its ops; ``eager``, ``graph`` and ``xla`` run the step alone in that mode beside the
+step as given, ``precision`` in mixed precision, ``batch`` on halves of the batches; ``fix`` runs the target with one
 rewrite of its pipeline. ``arm`` runs the target as it is and nothing else; ``parity`` compares the batches, and the
 first losses, of several configurations.
 """
@@ -60,6 +66,8 @@ class TrialSpec(Record):
     rung: Rung
     target: str
     kwargs: dict[str, Any] = {}
+    arguments: tuple[str, ...] = ()
+    """Of a script."""
     emulated_ms: tuple[float, ...] = ()
     """Waits of the emulated accelerator in milliseconds, replayed in a circle; empty for the real device."""
     steps: int = Field(240, ge=1)
@@ -256,7 +264,7 @@ class TrialRecord(Record):
     cause: str | None = None
     error: TrialError | None = None
     target_kind: str | None = None
-    """``dataset``, ``dataset+step``, ``dataset+model`` or ``workload``."""
+    """``dataset``, ``dataset+step``, ``dataset+model``, ``workload`` or ``script``."""
     started_utc: str
     duration_s: float
     setup_s: float | None = None
@@ -265,7 +273,10 @@ class TrialRecord(Record):
     traces: tuple[Trace, ...] = ()
     anatomy: Anatomy | None = None
     batches: Batches | None = None
+    step_ops: StepOps | None = None
     pipeline: Pipeline | None = None
+    source: tuple[SourceFact, ...] = ()
+    script: ScriptRun | None = None
     looking: Looking | None = None
     devices: Devices | None = None
     profile: ProfileSummary | None = None

@@ -34,9 +34,13 @@ class Channel:
         """Say what begins now; it also tells the parent that the trial is alive."""
         self.send({"phase": name})
 
-    def part(self, field: str, value: Record | float | str | None) -> None:
+    def part(self, field: str, value: Record | list[Record] | float | str | None) -> None:
         """Set one field of the trial record."""
-        self.send({"part": field, "value": value.model_dump(mode="json") if isinstance(value, Record) else value})
+
+        def plain(one: object) -> object:
+            return one.model_dump(mode="json") if isinstance(one, Record) else one
+
+        self.send({"part": field, "value": [plain(one) for one in value] if isinstance(value, list) else plain(value)})
 
     def note(self, text: str) -> None:
         """Add a note to the trial record."""

@@ -24,8 +24,12 @@ from xttsbench.records.comparison_result import (
 )
 from xttsbench.records.pipeline import Pipeline, PipelineOp, PythonFunction
 from xttsbench.records.plan import Accelerator, Comparison, PlannedArm, Procedure, RunPlan
+from xttsbench.records.prediction import Prediction
 from xttsbench.records.readings import GpuReadings, HostReadings, Readings
 from xttsbench.records.report import AA, Arm, Attribution, Finding, Oscillation, Report, Rung, Verdict, WarmUp
+from xttsbench.records.script import ScriptRun
+from xttsbench.records.source_fact import SourceFact
+from xttsbench.records.step_ops import OpLine, Placement, StepOps
 from xttsbench.records.synthesis import Synthesised, SynthesisJob
 from xttsbench.records.train_history import (
     Begun,
@@ -163,6 +167,8 @@ BEST = Best(
     fingerprint=FINGERPRINT,
     xttsbench_version="0.1.0",
 )
+OP_LINE = OpLine(file="größe.py", line=7, function="loss", phase="loss", ops=2, share=0.1)
+PLACEMENT = Placement(op="MatMul", device="CPU:0", count=3, share=0.5, why="no GPU")
 EXAMPLES: list[Record] = [
     FINGERPRINT,
     BEST,
@@ -243,6 +249,12 @@ EXAMPLES: list[Record] = [
         sound_s=0.2,
     ),
     TrainSetup(job=JOB, taken_over=TAKEN_OVER, said=("text",)),
+    Prediction(name="parallel-map", fixes=("parallel-map",), batches_per_s=90.5, speedup=1.9, limited_by="processors"),
+    SourceFact(kind="late-environment", file="größe.py", line=3, text='os.environ["TF_NUM_INTEROP_THREADS"] = "2"'),
+    OP_LINE,
+    PLACEMENT,
+    StepOps(phases={"forward": 0.4, "backward": 0.6}, lines=(OP_LINE,), placements=(PLACEMENT,), ops=17),
+    ScriptRun(ended="exited", exit_code=3, iterations=("fit",), steps_per_call=4, steps_seen=12),
 ]
 by_type = pytest.mark.parametrize("record", EXAMPLES, ids=lambda record: type(record).__name__)
 

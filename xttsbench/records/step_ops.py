@@ -1,0 +1,51 @@
+"""What the ops of a step do: by phase, by the user's line, and by the device that they were placed on."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from xttsbench.records.base import Record
+
+Phase = Literal["forward", "loss", "backward", "optimizer", "other"]
+
+
+class OpLine(Record):
+    """Ops of the step that one line of the user's code made."""
+
+    file: str
+    line: int
+    function: str
+    phase: Phase
+    ops: int
+    share: float | None = None
+    """Share of the time of all ops of the step; ``None`` where ops were not timed."""
+
+
+class Placement(Record):
+    """Ops of one type on one device."""
+
+    op: str
+    device: str
+    """``CPU:0``, ``GPU:0``."""
+    count: int
+    share: float | None = None
+    why: str
+    """Why TensorFlow put them there: asked for by ``tf.device``, no kernel for the GPU, no GPU, beside a resource."""
+
+
+class StepOps(Record):
+    """The ops of a step, from a run on cached batches that no timing uses."""
+
+    phases: dict[Phase, float] = {}
+    """Share of the time of the step's ops; the shares add up to 1."""
+    how: str | None = None
+    """How ops were told apart and timed."""
+    op_time_s: float | None = None
+    """Time of all ops of a step, summed over threads."""
+    between_ops_s: float | None = None
+    """Of an eager step: time in Python between its ops, per step."""
+    lines: tuple[OpLine, ...] = ()
+    placements: tuple[Placement, ...] = ()
+    ops: int | None = None
+    """Ops in one step."""
+    unmeasured: dict[str, str] = {}
