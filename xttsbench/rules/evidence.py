@@ -12,7 +12,11 @@ from xttsbench.analysis.steps import Steps
 from xttsbench.analysis.variance import Explanation
 from xttsbench.records.base import Estimate
 from xttsbench.records.pipeline import Pipeline
+from xttsbench.records.prediction import Prediction
 from xttsbench.records.report import Oscillation
+from xttsbench.records.script import ScriptRun
+from xttsbench.records.source_fact import SourceFact
+from xttsbench.records.step_ops import StepOps
 from xttsbench.records.trial import Anatomy, Batches, Devices, Trace, TrialRecord
 
 
@@ -47,7 +51,8 @@ class Evidence:
         length_has_the_period: the period of the steps is gone once the length of their batches is considered.
         given_mode: how the step runs as given, see :func:`xttsbench.rules.facts.given_mode`.
         modes, fixes: by name.
-        readings: summary of the host and GPU readings, see :mod:`xttsbench.rules.machine`.
+        predictions: of the target as it is, with each candidate fix, and if its input cost nothing.
+        source: what the text of the user's source shows.
     """
 
     kind: str
@@ -64,12 +69,16 @@ class Evidence:
     given_mode: str = "none"
     input_alone_s: Estimate | None = None
     anatomy: Anatomy | None = None
+    step_ops: StepOps | None = None
+    script: ScriptRun | None = None
+    source: Sequence[SourceFact] = ()
     batches: Batches | None = None
     pipeline: Pipeline | None = None
     devices: Devices | None = None
     traces: Sequence[Trace] = ()
     modes: Mapping[str, Compared] = field(default_factory=dict)
     fixes: Mapping[str, Compared] = field(default_factory=dict)
+    predictions: Sequence[Prediction] = ()
     oscillation: Oscillation = field(default_factory=Oscillation)
     explanation: Explanation | None = None
     length_has_the_period: bool = False
@@ -78,6 +87,10 @@ class Evidence:
     def share(self, part: str) -> float:
         """Share of the mean step that goes to a part of the attribution; 0 where there is none."""
         return self.parts.get(part, 0.0) / self.wall_s if self.wall_s else 0.0
+
+    def predicted(self, name: str) -> Prediction | None:
+        """What the model predicts with the fix (or under the condition) of that name; ``None`` where it says nothing."""
+        return next((found for found in self.predictions if found.name == name and found.batches_per_s), None)
 
     def limits(self, part: str) -> bool:
         """Whether the step loses enough to that part for a finding about it to be limiting."""
