@@ -89,7 +89,7 @@ class Evidence:
         return self.parts.get(part, 0.0) / self.wall_s if self.wall_s else 0.0
 
     def predicted(self, name: str) -> Prediction | None:
-        """What the model predicts with the fix (or under the condition) of that name; ``None`` where it says nothing."""
+        """What the model predicts with the fix, or under the condition, of that name; ``None`` where nothing."""
         return next((found for found in self.predictions if found.name == name and found.batches_per_s), None)
 
     def limits(self, part: str) -> bool:
