@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import importlib
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +14,7 @@ from xttsbench.records.report import Report
 
 
 def diagnose(
-    target: str | Callable[..., Any],
+    target: Any,
     *,
     kwargs: dict[str, Any] | None = None,
     accelerator: str = "real",
@@ -23,8 +25,10 @@ def diagnose(
     """Find out what limits the step of a target; the run's directory is written as by ``xttsbench diagnose``.
 
     Args:
-        target: ``"module:callable"``, ``"file.py:callable"``, or a callable that a fresh process can import by the
-            module and the name it was defined with.
+        target: ``"module:callable"``, ``"file.py:callable"``, the name of a script, or a callable that a fresh process
+            can import by the module and the name it was defined with. A live ``tf.data.Dataset``, ``(dataset, step)``,
+            ``(dataset, model)`` or ``Workload`` is taken too: it is measured in this process only, and the report says
+            so.
         kwargs: keyword arguments for the callable.
         accelerator: ``"real"``, ``"emulated:MS"`` or ``"emulated:FILE"``.
         steps: steps to measure at most.
@@ -38,25 +42,45 @@ def diagnose(
         TargetError: the target cannot be rebuilt in a fresh process, or is wrong.
         XttsbenchError: nothing was measured, or the target raised.
     """
-    from xttsbench.workflows.diagnose import Request
-    from xttsbench.workflows.diagnose import diagnose as run
     from xttsbench.workflows.outcome import DONE, INCONCLUSIVE
 
-    name = target if isinstance(target, str) else importable_name(target)
-    outcome = run(
-        Request(
-            target=name,
-            kwargs=kwargs or {},
-            accelerator=accelerator,
-            steps=steps,
-            budget_s=budget_s,
-            out=Path(out) if out is not None else None,
-            command=f"xttsbench.diagnose({name!r})",
+    place = Path(out) if out is not None else None
+    if isinstance(target, str) or callable(target):
+        from xttsbench.workflows.diagnose import Request
+        from xttsbench.workflows.diagnose import diagnose as run
+
+        name = target if isinstance(target, str) else importable_name(target)
+        outcome = run(
+            Request(
+                target=name,
+                kwargs=kwargs or {},
+                accelerator=accelerator,
+                steps=steps,
+                budget_s=budget_s,
+                out=place,
+                command=f"xttsbench.diagnose({name!r})",
+            )
         )
-    )
+    elif kwargs:
+        raise TargetError(f"{_named(target)} is there already, so it takes no arguments; received {sorted(kwargs)}.")
+    else:
+        from xttsbench.workflows.live import LiveRequest, diagnose_live
+
+        # By name: TensorFlow is in this process already, and nothing else of ours may bring it into a parent.
+        measure = importlib.import_module("xttsbench.worker.live").measure_live
+        outcome = diagnose_live(
+            LiveRequest(_named(target), accelerator, steps, budget_s, place), functools.partial(measure, target)
+        )
     if outcome.exit_code not in (DONE, INCONCLUSIVE):
         raise XttsbenchError(outcome.message or f"the diagnosis ended with code {outcome.exit_code}")
     return outcome.report
+
+
+def _named(target: object) -> str:
+    """What was given, for a report; never its values."""
+    if isinstance(target, tuple | list):
+        return f"({', '.join(type(part).__name__ for part in target)})"
+    return f"a live {type(target).__name__}"
 
 
 def importable_name(target: Callable[..., Any]) -> str:

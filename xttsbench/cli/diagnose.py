@@ -25,7 +25,8 @@ def diagnose(
     target: Annotated[
         str | None,
         typer.Argument(
-            help="module:callable or file.py:callable; nothing for the bundled workload.", show_default=False
+            help="module:callable, file.py:callable or a script; nothing for the bundled workload.",
+            show_default=False,
         ),
     ] = None,
     arguments: Annotated[
@@ -63,14 +64,16 @@ def diagnose(
         bool, typer.Option("--no-verify", help="Stop at the verdict (this version always does).")
     ] = False,
     repeat: Annotated[
-        bool, typer.Option("--repeat", help="A script may be run more than once (callables always are).")
+        bool, typer.Option("--repeat", help="A script may be run a second time (callables always are).")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The report as JSON on standard output.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
 ) -> None:
     """Find why a training step takes as long as it does: the cause, the evidence, and what removing it would give.
 
-    Example:  xttsbench diagnose train.py:make --set batch_size=16 --out reports/first
+    Example:  xttsbench diagnose train.py -- --epochs 1
+
+    Example:  xttsbench diagnose data.py:make --set batch_size=16 --out reports/first
     """
     from xttsbench.cli.output import Lines, say, show
     from xttsbench.targets.spec import parse_setting
@@ -78,11 +81,14 @@ def diagnose(
     from xttsbench.workflows.diagnose import diagnose as run
     from xttsbench.workflows.outcome import GATE
 
-    if arguments:
+    script = target is not None and target.endswith(".py")
+    if arguments and not script:
         raise UsageError(
             f"Arguments after -- ({' '.join(arguments)}) are for scripts; "
             "give a callable's arguments with --set KEY=VALUE."
         )
+    if settings and script:
+        raise UsageError(f"--set is for a callable's arguments; give {target} its own after --.")
     kwargs: Mapping[str, object] = dict(parse_setting(text) for text in settings or [])
     if best is not None:
         target, kwargs = _chosen(best, target, kwargs)
@@ -108,6 +114,8 @@ def diagnose(
         print_to_stderr=as_json,
         command=" ".join(["xttsbench", *sys.argv[1:]]),
         comparison=comparison,
+        arguments=tuple(arguments or ()),
+        repeat=repeat,
     )
     outcome = run(request, progress=Lines())
     show(outcome, as_json=as_json)

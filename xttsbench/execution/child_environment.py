@@ -7,17 +7,19 @@ import site
 from collections.abc import Mapping
 
 
-def child_environment(more: Mapping[str, str] | None = None, *, has_gpu: bool) -> dict[str, str]:
+def child_environment(more: Mapping[str, str] | None = None, *, has_gpu: bool, quiet: bool = True) -> dict[str, str]:
     """This process's variables for a child: quiet, and able to find this package.
 
     Args:
         more: variables on top of all others.
         has_gpu: whether the machine has an NVIDIA driver.
+        quiet: without TensorFlow's notices, unless the user asks for them.
     """
     environ = dict(os.environ)
-    # TensorFlow's notices would bury the report; whoever wants them sets the variable. Without an NVIDIA driver
-    # its complaint about that is logged as an error, in every trial, and says nothing that the report does not.
-    environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2" if has_gpu else "3")
+    if quiet:
+        # TensorFlow's notices would bury the report; whoever wants them sets the variable. Without an NVIDIA driver
+        # its complaint about that is logged as an error, in every trial, and says nothing that the report does not.
+        environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2" if has_gpu else "3")
     if (root := _checkout()) is not None:
         environ["PYTHONPATH"] = os.pathsep.join(filter(None, (environ.get("PYTHONPATH"), root)))
     return environ | dict(more or {})

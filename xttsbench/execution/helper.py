@@ -12,13 +12,16 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any
+from typing import Any, Final
 
 from xttsbench.errors import HelperError
 from xttsbench.execution.child_environment import child_environment
 
 _START_S = 180.0
 """Importing TensorFlow takes 4-7 s on two cores; a cold disk can take much longer."""
+
+
+_SCRIPTS: Final = ("scripts",)
 
 
 class Helper:
@@ -28,6 +31,7 @@ class Helper:
         environment: variables set on top of this process's own, for this helper and its trials.
         print_to_stderr: send what targets print to standard error (under ``--json``), else it goes through.
         has_gpu: whether the machine has an NVIDIA driver.
+        scripts: run scripts: nothing is imported before a script does so itself, and its environment is this process's.
 
     Raises:
         HelperError: it did not start (on entering).
@@ -39,8 +43,10 @@ class Helper:
         environment: Mapping[str, str] | None = None,
         print_to_stderr: bool = False,
         has_gpu: bool = False,
+        scripts: bool = False,
     ) -> None:
         self._environment = dict(environment or {})
+        self._scripts = scripts
         self._has_gpu = has_gpu
         self._print_to_stderr = print_to_stderr
         self._process: subprocess.Popen[bytes] | None = None
@@ -70,14 +76,15 @@ class Helper:
 
     def __enter__(self) -> Helper:
         ours, theirs = socket.socketpair()
+        quiet = not self._scripts
         with theirs:
             self._process = subprocess.Popen(
                 # -P: a random.py in the working directory must not stand in for the standard library's.
-                [sys.executable, "-P", "-m", "xttsbench.worker", str(theirs.fileno())],
+                [sys.executable, "-P", "-m", "xttsbench.worker", str(theirs.fileno()), *_SCRIPTS[: self._scripts]],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=sys.stderr.fileno() if self._print_to_stderr else None,
-                env=child_environment(self._environment, has_gpu=self._has_gpu),
+                env=child_environment(self._environment, has_gpu=self._has_gpu, quiet=quiet),
                 start_new_session=True,  # Ctrl-C is the parent's to handle
             )
         self.control = ours

@@ -47,8 +47,11 @@ def _comparable(dataset: Any) -> Any:
 def _bits(dataset: Any, count: int) -> Iterator[tuple[Any, ...]]:
     """Per element: type, shape and bytes of every component, ragged and sparse ones taken apart."""
     for element in itertools.islice(dataset, count):
-        components = []
+        components: list[Any] = []
         for component in tf.nest.flatten(element, expand_composites=True):
+            if component is None:
+                components.append(("None", (), b""))
+                continue
             if not isinstance(component, tf.Tensor) or component.dtype in (tf.variant, tf.resource):
                 raise _IncomparableError
             array = np.asarray(component.numpy())

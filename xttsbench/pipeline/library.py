@@ -20,17 +20,26 @@ class FunctionLibrary:
         """Take the ``FunctionDef`` messages of a ``GraphDef``'s library."""
         self._functions = {function.signature.name: function for function in functions}
 
-    def reach(self, names: Iterable[str]) -> Iterator[Any]:
-        """Every ``NodeDef`` in the named functions and in those that they call, map over or branch to."""
-        waiting, seen = list(names), set[str]()
+    def get(self, name: str | None) -> Any | None:
+        """A function's definition, or ``None`` where the library holds none of that name."""
+        return self._functions.get(name) if name is not None else None
+
+    def functions(self, names: Iterable[str]) -> Iterator[Any]:
+        """The named functions and those that they call, map over or branch to, each once."""
+        waiting, seen = list(reversed(list(names))), set[str]()
         while waiting:
             name = waiting.pop()
             if name in seen or name not in self._functions:
                 continue
             seen.add(name)
+            yield self._functions[name]
             for node in self._functions[name].node_def:
-                yield node
                 waiting.extend((node.op, *called(node)))
+
+    def reach(self, names: Iterable[str]) -> Iterator[Any]:
+        """Every ``NodeDef`` in the named functions and in those that they call, map over or branch to."""
+        for function in self.functions(names):
+            yield from function.node_def
 
     def stateful(self, names: Iterable[str]) -> bool:
         """Whether an op with state (Python, random numbers, variable, table) is reached.
@@ -42,6 +51,10 @@ class FunctionLibrary:
             if definition is not None and definition.is_stateful and node.op not in _HARMLESS:
                 return True
         return False
+
+    def all_tokens(self) -> dict[str, str]:
+        """Token -> graph op of every call of Python in the library, helpers included."""
+        return {n.attr["token"].s.decode(): n.op for n in self.reach(self._functions) if n.op in PYTHON_OPS}
 
     def python_tokens(self, names: Iterable[str]) -> dict[str, str]:
         """Token -> graph op of the Python functions reached; the helpers of ``from_generator`` are left out."""

@@ -41,6 +41,7 @@ class OpCost:
 
     cost_s: float | None
     elements: int
+    elements_per_batch: float | None
     parameters: Mapping[str, float]
 
 
@@ -65,11 +66,14 @@ def merge(snapshots: Sequence[Mapping[int, ModelNode]]) -> dict[int, ModelNode]:
     return merged
 
 
-def match(nodes: Mapping[int, ModelNode], root: int, ops: Sequence[PipelineOp]) -> tuple[dict[str, list[int]], int]:
+def match(
+    nodes: Mapping[int, ModelNode], root: int, ops: Sequence[PipelineOp], *, rewritten: bool = False
+) -> tuple[dict[str, list[int]], int]:
     """Ids of the model nodes of each op, and how many nodes beside the root and inner datasets belong to none.
 
     Both are walked from the end; a node without an op (an injected prefetch, the inside of a cache) and an op without
-    a node are stepped over. ``ops`` is in order from the sources to the end.
+    a node are stepped over. ``ops`` is in order from the sources to the end. With ``rewritten``, the run had the
+    default rewrites on: an op may have become parallel, or one with the op that reads it.
     """
     by_name = {op.name: op for op in ops}
     matched: dict[str, list[int]] = {}
@@ -78,13 +82,17 @@ def match(nodes: Mapping[int, ModelNode], root: int, ops: Sequence[PipelineOp]) 
     while waiting:
         ids, name = waiting.pop()
         op = by_name[name]
-        skipped, found = _skip_to(ids, op, nodes)
+        skipped, found = _skip_to(ids, op, nodes, rewritten)
         if not found:  # the op has no node of its own: try its input on the same nodes
             waiting.extend((ids, upstream) for upstream in op.inputs if ids and len(op.inputs) == 1)
             continue
         ignored += skipped
         matched.setdefault(name, []).extend(found)
         for number, upstream in enumerate(op.inputs):
+            fused = [i for i in found if rewritten and nodes[i].name.startswith("MapAndBatch")]
+            if fused and "Batch" in op.op and "Map" in by_name[upstream].op:
+                waiting.append((fused, upstream))
+                continue
             waiting.append(([child for i in found for child in _input_nodes(nodes[i], op, number)], upstream))
     return matched, ignored
 
@@ -120,16 +128,17 @@ def costs(
             result[op.name] = OpCost(
                 cost_s=seconds * per_batch if known and seconds is not None and per_batch is not None else None,
                 elements=elements,
+                elements_per_batch=per_batch,
                 parameters=own[-1].parameters,
             )
     return result
 
 
-def _skip_to(ids: list[int], op: PipelineOp, nodes: Mapping[int, ModelNode]) -> tuple[int, list[int]]:
+def _skip_to(ids: list[int], op: PipelineOp, nodes: Mapping[int, ModelNode], rewritten: bool) -> tuple[int, list[int]]:
     """Step over nodes with one input each until their name is the op's; empty where none is."""
     skipped = 0
     while ids:
-        here = [i for i in ids if _plain(nodes[i].name) == _plain(op.op)]
+        here = [i for i in ids if _same(nodes[i].name, op.op, rewritten)]
         if here:
             return skipped, here
         skipped += len(ids)
@@ -166,6 +175,14 @@ def _below(roots: Iterable[ModelNode], nodes: Mapping[int, ModelNode]) -> Iterab
         node = waiting.pop()
         yield node
         waiting.extend(nodes[i] for i in node.inputs if i in nodes)
+
+
+def _same(node: str, op: str, rewritten: bool) -> bool:
+    node, op = _plain(node), _plain(op)
+    if not rewritten:
+        return node == op
+    op = op.removeprefix("Parallel")
+    return node.removeprefix("Parallel") == op or (node == "MapAndBatch" and op in ("Map", "Batch"))
 
 
 def _plain(name: str) -> str:

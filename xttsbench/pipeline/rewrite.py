@@ -15,9 +15,8 @@ import tensorflow as tf
 from tensorflow.python.data.ops import dataset_ops
 
 from xttsbench.errors import InvalidInputError
+from xttsbench.pipeline.construction import SOURCE
 from xttsbench.pipeline.graph import dataset_inputs, dataset_nodes, read_graph
-
-_KEEP: Final = "_xttsbench_source"
 
 
 def from_graph(graph: Any, element_spec: Any, *, source: Any = None) -> Any:
@@ -29,8 +28,9 @@ def from_graph(graph: Any, element_spec: Any, *, source: Any = None) -> Any:
     variant = tf.raw_ops.DatasetFromGraph(graph_def=graph.SerializeToString())
     dataset = dataset_ops._VariantDataset(variant, element_spec)
     if source is not None:
+        setattr(dataset, SOURCE, source)
         dataset = dataset.with_options(source.options())
-        setattr(dataset, _KEEP, source)
+        setattr(dataset, SOURCE, source)
     return dataset
 
 

@@ -1,8 +1,8 @@
 """Where the user's code is: the file and line of a Python callable, and the user's function behind a dataset op.
 
 A function in the graph carries the name of the traced function; the Python object of the dataset keeps that traced
-function beside the user's own, so the two are joined by name and nothing is guessed. Ops without a function
-(``batch``, ``prefetch``) leave no trace of the line that made them: their location stays unknown.
+function beside the user's own, so the two are joined by name and nothing is guessed. The line that made an op is
+noted as it is made (see :mod:`xttsbench.pipeline.construction`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def locate(function: Any, op: str | None = None) -> Location:
     function = unwrap(function)
     code = _code(function)
     if code is not None:
-        file, line = _before_autograph(code.co_filename, code.co_firstlineno)
+        file, line = before_autograph(code.co_filename, code.co_firstlineno)
         return Location(file=file, line=line, op=op)
     if inspect.isclass(function):
         try:
@@ -63,8 +63,30 @@ def walk(dataset: Any) -> Iterator[Any]:
         seen.add(id(current))
         found.append(current)
         hidden = [value for value in vars(current).values() if isinstance(value, tf.data.Dataset)]
-        waiting.extend([*current._inputs(), *hidden])
+        waiting.extend([*current._inputs(), *hidden, *captured_datasets(current)])
     return reversed(found)
+
+
+def captured_datasets(dataset: Any) -> list[Any]:
+    """The datasets that a dataset's functions capture, in the order of capture, where a variable leads to them."""
+    found: list[Any] = []
+    for value in vars(dataset).values():
+        if not isinstance(value, structured_function.StructuredFunctionWrapper):
+            continue
+        captured = [tensor for tensor in value.function.captured_inputs if tensor.dtype == tf.variant]
+        if captured:
+            named = [one for one in _variables(unwrap(value._func)) if isinstance(one, tf.data.Dataset)]
+            pairs = [next((one for one in named if one._variant_tensor is tensor), None) for tensor in captured]
+            found.extend(one for one in pairs if one is not None)
+    return found
+
+
+def _variables(function: Any) -> list[Any]:
+    """What a function's closure and the global names in its code stand for."""
+    names = getattr(getattr(function, "__code__", None), "co_names", ())
+    everything = getattr(function, "__globals__", {})
+    owner = getattr(function, "__self__", None)  # ``dataset.skip`` given as the function
+    return [owner, *cells(function).values(), *(everything[name] for name in names if name in everything)]
 
 
 def traced_functions(dataset: Any) -> dict[str, Any]:
@@ -73,13 +95,13 @@ def traced_functions(dataset: Any) -> dict[str, Any]:
     for current in walk(dataset):
         for value in vars(current).values():
             if isinstance(value, structured_function.StructuredFunctionWrapper):
-                user = _user_function(value._func)
+                user = user_function(value._func)
                 if user is not None:
                     found[value.function.name.decode()] = user
     return found
 
 
-def _user_function(function: Any, depth: int = 0) -> Any:
+def user_function(function: Any, depth: int = 0) -> Any:
     """The user's function itself, or the only one that TensorFlow's own closures lead to (key functions, generators).
 
     Where a closure holds more than one, none is named: which of them the op spends its time in is not known.
@@ -93,7 +115,7 @@ def _user_function(function: Any, depth: int = 0) -> Any:
     for value in cells(function).values():
         generator = getattr(value, "_generator", None)
         candidate = unwrap(generator) if generator is not None else value
-        found = _user_function(candidate, depth + 1) if callable(candidate) else None
+        found = user_function(candidate, depth + 1) if callable(candidate) else None
         if found is not None and all(found is not other for other in candidates):
             candidates.append(found)
     return candidates[0] if len(candidates) == 1 else None
@@ -106,7 +128,7 @@ def _code(function: Any) -> CodeType | None:
     return code if isinstance(code, CodeType) else None
 
 
-def _before_autograph(file: str, line: int) -> tuple[str | None, int | None]:
+def before_autograph(file: str, line: int) -> tuple[str | None, int | None]:
     """The user's file and line for code that AutoGraph generated; other places as they are.
 
     A function defined inside a map function is compiled from AutoGraph's temporary file. Its transpiler keeps the
@@ -115,9 +137,14 @@ def _before_autograph(file: str, line: int) -> tuple[str | None, int | None]:
     if "__autograph_generated_file" not in file:
         return file, line
     for factories in list(autograph_api._TRANSPILER._cache._cache.values()):
-        for factory in factories.values():
-            for place, origin in (factory.source_map or {}).items():
-                # AutoGraph puts a decorator on the line before the function, and code begins at its decorator.
-                if place.filename == file and place.lineno in (line, line + 1):
-                    return origin.loc.filename, origin.loc.lineno
+        for factory in list(factories.values()):
+            lines = {
+                place.lineno: origin.loc
+                for place, origin in (factory.source_map or {}).items()
+                if place.filename == file
+            }
+            # AutoGraph puts a decorator on the line before the function, and code begins at its decorator.
+            for number in (line, line + 1):
+                if number in lines:
+                    return lines[number].filename, lines[number].lineno
     return None, None

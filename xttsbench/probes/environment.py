@@ -141,6 +141,8 @@ def _gpus(unmeasured: dict[str, str]) -> dict[str, Any]:
     if probe is None:
         unmeasured["gpus"] = unmeasured["gpu_driver"] = reason or "unknown"
         return {"gpus": [], "gpu_driver": None}
+    # Nothing of ours runs on a GPU yet, so what holds it now is others'.
+    probe.sample()
     readings = probe.readings()
     driver = probe.driver_version
     probe.close()
@@ -149,8 +151,20 @@ def _gpus(unmeasured: dict[str, str]) -> dict[str, Any]:
     for gpu in readings:
         if gpu.memory_total_bytes is None:
             unmeasured[f"gpus.{gpu.index}.memory_total_bytes"] = gpu.unmeasured.get("memory_total_bytes", "unknown")
+        if "processes" in gpu.unmeasured:
+            unmeasured[f"gpus.{gpu.index}.processes_before"] = gpu.unmeasured["processes"]
+        if not gpu.memory_used_bytes:
+            why = gpu.unmeasured.get("memory_used_bytes", "unknown")
+            unmeasured[f"gpus.{gpu.index}.memory_used_before_bytes"] = why
     return {
-        "gpus": [gpu.model_dump(include={"index", "name", "uuid", "memory_total_bytes"}) for gpu in readings],
+        "gpus": [
+            gpu.model_dump(include={"index", "name", "uuid", "memory_total_bytes"})
+            | {
+                "memory_used_before_bytes": next(iter(gpu.memory_used_bytes), None),
+                "processes_before": None if "processes" in gpu.unmeasured else len(gpu.processes),
+            }
+            for gpu in readings
+        ],
         "gpu_driver": driver,
     }
 

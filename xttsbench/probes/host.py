@@ -13,7 +13,8 @@ from typing import Final
 
 import psutil
 
-from xttsbench.probes.procfs import Stat, parse_read_bytes, parse_stat, thread_group
+from xttsbench.probes.procfs import Reads, Stat, parse_reads, parse_stat, thread_group
+from xttsbench.probes.quota import throttled_s
 from xttsbench.records.readings import HostReadings
 
 MIN_GAP_NS: Final = 20_000_000
@@ -23,7 +24,10 @@ FAMILY_EVERY: Final = 10
 MAIN_GROUP: Final = "main"
 CHILDREN_GROUP: Final = "child processes"
 
-_PROCESS_FIELDS: Final = ("t_ns", "cpu_s", "rss_bytes", "major_faults", "read_bytes", "machine_busy")
+_PROCESS_FIELDS: Final = (
+    *("t_ns", "cpu_s", "rss_bytes", "major_faults", "read_bytes", "read_call_bytes", "throttled_s", "machine_busy"),
+    "pids",
+)
 
 
 class HostProbe:
@@ -42,6 +46,7 @@ class HostProbe:
         clock: Callable[[], int] = time.perf_counter_ns,
         machine_times: Callable[[], Sequence[float]] = psutil.cpu_times,
         children: Callable[[int], list[int]] | None = None,
+        throttled: Callable[[], float | None] = throttled_s,
     ) -> None:
         self._pid = pid
         self._proc = proc
@@ -49,7 +54,9 @@ class HostProbe:
         self._clock = clock
         self._machine_times = machine_times
         self._children = children or _descendants
+        self._throttled = throttled
         self._family: list[int] = []
+        self._pids: set[int] = {pid}
         self._threads: dict[int, float] = {}
         self._groups: dict[str, float] = {}
         self._unmeasured: dict[str, str] = {}
@@ -58,6 +65,8 @@ class HostProbe:
         self._rss_bytes: list[int] = []
         self._major_faults: list[int] = []
         self._read_bytes: list[int] = []
+        self._read_call_bytes: list[int] = []
+        self._throttled_s: list[float] = []
         self._machine_busy: list[float] = []
         self._calls = 0
         self._ended = False
@@ -94,11 +103,11 @@ class HostProbe:
         if own.ended or own.rss_bytes == 0:
             self._ended = True
             return
-        read_bytes = self._storage_bytes(self._pid)
+        reads = self._reads(self._pid)
         self._walk_threads()
-        self._append(now_ns, own, self._living_family(), read_bytes)
+        self._append(now_ns, own, self._living_family(), reads)
 
-    def _append(self, now_ns: int, own: Stat, family: dict[int, Stat], read_bytes: int | None) -> None:
+    def _append(self, now_ns: int, own: Stat, family: dict[int, Stat], reads: Reads | None) -> None:
         children_s = _children_cpu_s(own, family)
         # A child that ends without being waited for takes its counts along: what was counted stays counted.
         self._cpu_s.append(max(own.cpu_s + children_s, self._cpu_s[-1] if self._cpu_s else 0.0))
@@ -107,9 +116,10 @@ class HostProbe:
             self._groups[CHILDREN_GROUP] = max(used_s, self._groups.get(CHILDREN_GROUP, 0.0))
         faults = own.major_faults + sum(stat.major_faults for stat in family.values())
         self._major_faults.append(max(faults, self._major_faults[-1] if self._major_faults else 0))
-        if read_bytes is not None:
-            read_bytes += sum(self._storage_bytes(pid) or 0 for pid in family)
-            self._read_bytes.append(max(read_bytes, self._read_bytes[-1] if self._read_bytes else 0))
+        if reads is not None:
+            self._append_reads([reads, *(other for pid in family if (other := self._reads(pid)) is not None)])
+        self._sample_throttling()
+        self._pids |= family.keys()
         self._rss_bytes.append(own.rss_bytes + sum(stat.rss_bytes for stat in family.values()))
         self._sample_machine()
         self._t_ns.append(now_ns)
@@ -123,17 +133,37 @@ class HostProbe:
                 living[pid] = parse_stat(_read(f"{self._proc}/{pid}/stat"))
         return living
 
-    def _storage_bytes(self, pid: int) -> int | None:
-        """Bytes read from storage; ``None`` where they may not be read, and then for the process they are given up."""
+    def _append_reads(self, reads: Sequence[Reads]) -> None:
+        storage = sum(one.storage_bytes for one in reads)
+        self._read_bytes.append(max(storage, self._read_bytes[-1] if self._read_bytes else 0))
+        if reads[0].call_bytes is None:
+            self._unmeasured["read_call_bytes"] = "/proc/<pid>/io has no rchar"
+            return
+        calls = sum(one.call_bytes or 0 for one in reads)
+        self._read_call_bytes.append(max(calls, self._read_call_bytes[-1] if self._read_call_bytes else 0))
+
+    def _sample_throttling(self) -> None:
+        if "throttled_s" in self._unmeasured:
+            return
+        stopped_s = self._throttled()
+        if stopped_s is None:
+            self._throttled_s.clear()
+            self._unmeasured["throttled_s"] = "no processor quota is set, or the kernel does not count its stops"
+            return
+        self._throttled_s.append(stopped_s)
+
+    def _reads(self, pid: int) -> Reads | None:
+        """What was read; ``None`` where it may not be told, and then for the process it is given up."""
         if "read_bytes" in self._unmeasured:
             return None
         try:
-            return parse_read_bytes(_read(f"{self._proc}/{pid}/io"))
+            return parse_reads(_read(f"{self._proc}/{pid}/io"))
         except (OSError, ValueError) as error:
             if pid == self._pid:
                 if self._read_bytes:
                     raise  # It could be read before, so the process is going.
-                self._unmeasured["read_bytes"] = f"/proc/<pid>/io cannot be read: {_why(error)}"
+                why = f"/proc/<pid>/io cannot be read: {_why(error)}"
+                self._unmeasured |= {"read_bytes": why, "read_call_bytes": why}
             return None
 
     def _sample_machine(self) -> None:
@@ -187,6 +217,9 @@ class HostProbe:
             rss_bytes=tuple(self._rss_bytes),
             major_faults=tuple(self._major_faults),
             read_bytes=tuple(self._read_bytes),
+            read_call_bytes=tuple(self._read_call_bytes),
+            throttled_s=tuple(self._throttled_s),
+            pids=tuple(sorted(self._pids)) if self._t_ns else (),
             machine_busy=tuple(self._machine_busy),
             thread_group_cpu_s=dict(self._groups),
             unmeasured=unmeasured,

@@ -20,19 +20,6 @@ PCIE_EVERY: Final = 5
 """The driver counts the bus's bytes over 20 ms while the caller waits, so each GPU is asked at every fifth sample."""
 _KIB: Final = 1024
 
-_THROTTLE_REASONS: Final = {
-    pynvml.nvmlClocksThrottleReasonGpuIdle: "gpu_idle",
-    pynvml.nvmlClocksThrottleReasonApplicationsClocksSetting: "applications_clocks_setting",
-    pynvml.nvmlClocksThrottleReasonSwPowerCap: "sw_power_cap",
-    pynvml.nvmlClocksThrottleReasonHwSlowdown: "hw_slowdown",
-    pynvml.nvmlClocksThrottleReasonSyncBoost: "sync_boost",
-    pynvml.nvmlClocksThrottleReasonSwThermalSlowdown: "sw_thermal_slowdown",
-    pynvml.nvmlClocksThrottleReasonHwThermalSlowdown: "hw_thermal_slowdown",
-    pynvml.nvmlClocksThrottleReasonHwPowerBrakeSlowdown: "hw_power_brake_slowdown",
-    pynvml.nvmlClocksThrottleReasonDisplayClockSetting: "display_clock_setting",
-    pynvml.nvmlClocksThrottleReasonBoardLimit: "board_limit",
-    pynvml.nvmlClocksThrottleReasonReliability: "reliability",
-}
 _SAMPLE_FIELDS: Final = {
     pynvml.NVML_VALUE_TYPE_DOUBLE: "dVal",
     pynvml.NVML_VALUE_TYPE_UNSIGNED_INT: "uiVal",
@@ -50,12 +37,6 @@ _FOR_GOOD: Final = (
     pynvml.NVMLError_NoPermission,
     pynvml.NVMLLibraryMismatchError,
 )
-
-
-def throttle_reason_names(mask: int) -> tuple[str, ...]:
-    """The names of the bits of ``nvmlClocksEventReasons``; a bit that these bindings do not know is ``bit_<n>``."""
-    bits = (1 << n for n in range(mask.bit_length()) if mask >> n & 1)
-    return tuple(_THROTTLE_REASONS.get(bit, f"bit_{bit.bit_length() - 1}") for bit in bits)
 
 
 def open_gpus(
@@ -143,12 +124,22 @@ class _Gpu:
         self._handle = self._ask("name", pynvml.nvmlDeviceGetHandleByIndex, index)
         if self._handle is None:
             self._given_up = dict.fromkeys(
-                ("name", "uuid", "memory_total_bytes", *_CALLS, *_PCIE_CALLS, "utilization", "processes"),
+                (
+                    "name",
+                    "uuid",
+                    "memory_total_bytes",
+                    "max_sm_clock_mhz",
+                    *_CALLS,
+                    *_PCIE_CALLS,
+                    "utilization",
+                    "processes",
+                ),
                 self._unmeasured["name"],
             )
         self._name = self._ask("name", pynvml.nvmlDeviceGetName, self._handle)
         self._uuid = self._ask("uuid", pynvml.nvmlDeviceGetUUID, self._handle)
         self._memory_total_bytes = self._ask("memory_total_bytes", _memory_total_bytes, self._handle)
+        self._max_sm_clock_mhz = self._ask("max_sm_clock_mhz", _max_sm_clock_mhz, self._handle)
         self._given_up |= self._unmeasured
 
     def restart(self, epoch_us: int) -> None:
@@ -204,6 +195,7 @@ class _Gpu:
             uuid=_text(self._uuid),
             t_ns=tuple(self._t_ns),
             memory_total_bytes=self._memory_total_bytes,
+            max_sm_clock_mhz=self._max_sm_clock_mhz,
             utilization_t_ns=tuple(t_ns for t_ns, _ in self._utilization),
             utilization=tuple(share for _, share in self._utilization),
             processes=self._processes,
@@ -233,6 +225,10 @@ def _memory_used_bytes(handle: Any) -> int:
 
 def _sm_clock_mhz(handle: Any) -> int:
     return int(pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM))
+
+
+def _max_sm_clock_mhz(handle: Any) -> int:
+    return int(pynvml.nvmlDeviceGetMaxClockInfo(handle, pynvml.NVML_CLOCK_SM))
 
 
 def _memory_clock_mhz(handle: Any) -> int:

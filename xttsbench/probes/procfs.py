@@ -48,13 +48,22 @@ def parse_stat(text: str) -> Stat:
     )
 
 
-def parse_read_bytes(text: str) -> int:
-    """``read_bytes`` of a ``/proc/<pid>/io``: bytes fetched from storage, page-cache hits not among them."""
-    for line in text.splitlines():
-        key, _, value = line.partition(":")
-        if key == "read_bytes":
-            return int(value)
-    raise ValueError("no read_bytes in /proc/<pid>/io")
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """What a ``/proc/<pid>/io`` says of reading."""
+
+    storage_bytes: int
+    """Fetched from storage, page-cache hits not among them (``read_bytes``)."""
+    call_bytes: int | None
+    """Returned by read calls, wherever from (``rchar``)."""
+
+
+def parse_reads(text: str) -> Reads:
+    """Parse a ``/proc/<pid>/io`` (proc(5)). Raises ``ValueError`` where ``read_bytes`` is not in it."""
+    fields = {key: value for key, _, value in (line.partition(":") for line in text.splitlines())}
+    if "read_bytes" not in fields:
+        raise ValueError("no read_bytes in /proc/<pid>/io")
+    return Reads(int(fields["read_bytes"]), int(fields["rchar"]) if "rchar" in fields else None)
 
 
 def thread_group(name: str) -> str:

@@ -51,6 +51,24 @@ def memory_limit_bytes(root: Path = Path("/")) -> int | None:
     return min((limit for limit in limits if limit < _NO_LIMIT_BYTES), default=None)
 
 
+def throttled_s(root: Path = Path("/")) -> float | None:
+    """Seconds for which processor quotas have stopped threads of this process's control groups so far.
+
+    ``None`` where no group has a quota, or the kernel does not count it. Of several groups with a quota the one that
+    was stopped longest is told.
+    """
+    found = []
+    for group in _groups(root, "cpu"):
+        if _quota_cpus(group) is None:
+            continue
+        fields = dict(line.split(" ", 1) for line in (_read(group / "cpu.stat") or "").splitlines() if " " in line)
+        # v2 counts microseconds, v1 nanoseconds.
+        for name, unit in (("throttled_usec", 1e-6), ("throttled_time", 1e-9)):
+            if fields.get(name, "").isdigit():
+                found.append(int(fields[name]) * unit)
+    return max(found, default=None)
+
+
 def _quota_cpus(group: Path) -> float | None:
     # v2: "max 100000" or "150000 100000"; v1: the same two numbers in a file each, -1 for none. Microseconds.
     version_2 = _read(group / "cpu.max")

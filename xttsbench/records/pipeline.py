@@ -9,7 +9,7 @@ from xttsbench.records.base import Location, Record
 PythonKind = Literal["numpy_function", "py_function", "generator"]
 GilClass = Literal["holds", "blocks", "releases", "unknown"]
 CostSource = Literal["model", "prefix"]
-"""TensorFlow's performance model of the whole pipeline, or the differences of runs of its beginnings."""
+"""TensorFlow's performance model of the whole pipeline, or a run of the op by itself on what those before yield."""
 
 
 class PipelineOp(Record):
@@ -101,6 +101,8 @@ class Pipeline(Record):
     autotune: bool = True
     injects_prefetch: bool = True
     """Whether TensorFlow itself appends a prefetch (autotune and ``inject_prefetch`` on)."""
+    injected_buffer_size: int | None = None
+    """Elements of that prefetch when AUTOTUNE had settled; ``None`` where there is none or it was not seen."""
     deterministic: bool | None = None
     options: dict[str, str] = {}
     """Options that were set, by their dotted name, as text."""

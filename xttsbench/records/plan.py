@@ -85,6 +85,8 @@ class RunPlan(Record):
     created_utc: str
     target: str
     kwargs: dict[str, Any] = {}
+    arguments: tuple[str, ...] = ()
+    """Of a script."""
     accelerator: Accelerator = Accelerator()
     steps: int
     budget_s: float

@@ -20,6 +20,12 @@ class HostReadings(Record):
     """Page faults that had to read from storage (page-cache misses of mapped files), cumulative."""
     read_bytes: tuple[int, ...] = ()
     """Bytes that reads of the process fetched from storage (page-cache misses of plain reads), cumulative."""
+    read_call_bytes: tuple[int, ...] = ()
+    """Bytes that read calls of the process returned, from the page cache, storage, pipes and sockets, cumulative."""
+    throttled_s: tuple[float, ...] = ()
+    """Time for which the control group's processor quota stopped its threads, summed over processors, cumulative."""
+    pids: tuple[int, ...] = ()
+    """The process and its children, all that were seen."""
     machine_busy: tuple[float, ...] = ()
     """Share of all processors of the machine that was busy since the sample before, 0..1."""
     thread_group_cpu_s: dict[str, float] = {}
@@ -38,6 +44,8 @@ class GpuReadings(Record):
     memory_used_bytes: tuple[int | None, ...] = ()
     memory_total_bytes: int | None = None
     sm_clock_mhz: tuple[int | None, ...] = ()
+    max_sm_clock_mhz: int | None = None
+    """The highest that the GPU can do."""
     memory_clock_mhz: tuple[int | None, ...] = ()
     throttle_reasons: tuple[int | None, ...] = ()
     """Bit mask of ``nvmlClocksEventReasons``."""

@@ -19,6 +19,8 @@ class OpLine(Record):
     ops: int
     share: float | None = None
     """Share of the time of all ops of the step; ``None`` where ops were not timed."""
+    device: str = ""
+    """Where they ran: ``CPU:0``, ``GPU:0``; empty where that is not known."""
 
 
 class Placement(Record):
@@ -48,4 +50,9 @@ class StepOps(Record):
     placements: tuple[Placement, ...] = ()
     ops: int | None = None
     """Ops in one step."""
+    short_ops: int | None = None
+    """Of those, ops of compiled functions that were too short to be timed (some microseconds each); they are in no
+    share. ``None`` where that could not be told."""
+    keras_layers: bool | None = None
+    """Whether Keras layers made some of them, so that the step may follow Keras's policy of precision."""
     unmeasured: dict[str, str] = {}

@@ -26,6 +26,9 @@ rewrite of its pipeline. ``arm`` runs the target as it is and nothing else; ``pa
 first losses, of several configurations.
 """
 
+MAIN_RUNGS: Final = ("ladder", "script")
+"""Those that run the target as it is, from which the verdict comes."""
+
 TrialStatus = Literal[
     "ok", "raised", "empty", "exited", "killed", "out_of_memory", "time_limit", "stalled", "interrupted", "skipped"
 ]
@@ -253,6 +256,8 @@ class TrialError(Record):
     line: int | None = None
     step: int | None = None
     traceback: str = ""
+    batch_size: int | None = None
+    """First dimension of the batch at which the step raised."""
 
 
 class TrialRecord(Record):

@@ -9,15 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from pydantic import ValidationError
 
-from xttsbench.records.pipeline import Pipeline, PipelineOp
+from xttsbench.records.pipeline import Pipeline
 from xttsbench.records.report import Arm, Report
-from xttsbench.reporting import units
+from xttsbench.reporting import pipeline_tree, units
 from xttsbench.reporting.absent import NOT_MEASURED
+from xttsbench.reporting.predictions import predictions_table
 from xttsbench.reporting.rows import Table
 from xttsbench.reporting.text import plain
 from xttsbench.reporting.training import training_tables
-
-AUTOTUNE = -1
 
 
 def tables(report: Report) -> tuple[Table, ...]:
@@ -26,6 +25,7 @@ def tables(report: Report) -> tuple[Table, ...]:
         *training_tables(report),
         _arms(report),
         _pipeline(report),
+        predictions_table(report),
         _pairs("Readings beside the steps", report.readings),
         _pairs("Accelerator", report.accelerator),
         _pairs("Profile", report.profile or {}),
@@ -102,28 +102,9 @@ def _trials(report: Report) -> Table:
 
 
 def _pipeline(report: Report) -> Table:
-    """Ops from the source to the end, where the record holds a :class:`~xttsbench.records.pipeline.Pipeline`."""
-    header = ("op", "processing per batch", "parallelism", "buffer", "where")
+    """The ops as a tree from the end on, where the record holds a :class:`~xttsbench.records.pipeline.Pipeline`."""
     try:
         pipeline = Pipeline.model_validate(report.pipeline or {}, strict=False)
     except ValidationError:
         return _pairs("Pipeline", report.pipeline or {})
-    return Table("Pipeline, from the source to the end", header, tuple(_op(op) for op in pipeline.ops))
-
-
-def _op(op: PipelineOp) -> tuple[str, ...]:
-    place = "" if op.location.file is None else f"{op.location.file}:{op.location.line or '?'}"
-    return (
-        plain(op.op),
-        "not measured" if op.cost_s is None else units.duration(op.cost_s),
-        _chosen(op.parallelism, op.chosen_parallelism),
-        _chosen(op.buffer_size, op.chosen_buffer_size),
-        plain(place),
-    )
-
-
-def _chosen(written: int | None, chosen: int | None) -> str:
-    """A setting as written, with what AUTOTUNE made of it."""
-    if written != AUTOTUNE:
-        return "" if written is None else str(written)
-    return "AUTOTUNE" if chosen is None else f"AUTOTUNE, chose {chosen}"
+    return Table("Pipeline, from its end to its sources", pipeline_tree.HEADER, pipeline_tree.rows(pipeline))

@@ -7,6 +7,7 @@ knows "not measured": a caller that has ``None`` has no number to format.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from typing import Final
 
@@ -14,6 +15,7 @@ from xttsbench.records.base import Estimate
 
 _TIME_UNITS: Final = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 _BYTE_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_PER: Final = re.compile(r"(?P<what>.+)_(?P<unit>s|bytes)_per_(?P<base>(?!s$).+)")
 _LONG_S: Final = 120.0
 """From here on a duration is told in minutes, from 60 times that in hours."""
 
@@ -106,8 +108,11 @@ def size(count_bytes: float) -> str:
 def named(name: str, value: object) -> tuple[str, str]:
     """A record's key and value as words: the unit in the name moves to the number.
 
-    ``("wait_s", 0.0042)`` gives ``("wait", "4.20 ms")``, ``("cost_share", 0.5)`` gives ``("cost share", "50.0 %")``.
+    ``("wait_s", 0.0042)`` gives ``("wait", "4.20 ms")``, ``("wait_s_per_step", 0.0042)`` gives ``("wait per step",
+    "4.20 ms")``, ``("cost_share", 0.5)`` gives ``("cost share", "50.0 %")``.
     """
+    if found := _PER.fullmatch(name):  # the unit is in the middle: seconds per batch
+        name = f"{found['what']}_per_{found['base']}_{found['unit']}"
     suffix = _suffix(name)
     bare = name.removesuffix(suffix).strip("_") if suffix in _UNITS else name
     label = (bare or name).replace("_", " ")

@@ -12,11 +12,14 @@ from xttsbench.analysis.attribution import StepFacts
 from xttsbench.analysis.pooling import Columns, Pooled, interval_of, mean_of, pool
 from xttsbench.analysis.steps import measured, steady, steps_of
 from xttsbench.records.base import Estimate
+from xttsbench.records.conditions import NOT_APPLICABLE, RUNG_OF, reason_of
 from xttsbench.records.trial import TrialRecord
 from xttsbench.rules.evidence import Compared
 
 FloatArray = npt.NDArray[np.float64]
 MODES: Final = ("eager", "graph", "xla")
+_TRACING: Final = ("graph", "xla")
+"""Modes that trace the step, and so leave out what its Python does on the side."""
 FETCHES_REMOVED: Final = "host reads removed"
 """How a note of the trial begins whose step had its fetches answered while it was traced."""
 
@@ -38,7 +41,7 @@ def input_alone(trials: Sequence[TrialRecord], rng: np.random.Generator) -> tupl
     """Without a step: the mean time for a batch, and the mean processor time of the threads behind it."""
     found = []
     for trial in trials:
-        if trial.spec.rung == "input" and (rows := measured(trial, "input_only")) is not None:
+        if trial.spec.rung in ("input", "script") and (rows := measured(trial, "input_only")) is not None:
             steps = steady(rows)[0]
             found.append({"wall_s": steps.wall_s, "cpu_s": np.maximum(steps.cpu_s - steps.main_cpu_s, 0.0)})
     if not found:
@@ -54,7 +57,7 @@ def compiled_gain(trials: Sequence[TrialRecord], rng: np.random.Generator) -> Po
     """
     gains = []
     for mode in ("graph", "xla"):
-        own = [trial for trial in trials if trial.spec.rung == mode]
+        own = _tried(trials, mode, mode)
         given = _mean([c for trial in own if (c := _step_times(trial, "step_only", compiling=True)) is not None], rng)
         changed = _mean([c for trial in own if (c := _step_times(trial, mode)) is not None], rng)
         if given is not None and changed is not None:
@@ -62,21 +65,32 @@ def compiled_gain(trials: Sequence[TrialRecord], rng: np.random.Generator) -> Po
     return max(gains, key=lambda gain: gain.value, default=None)
 
 
+def _tried(trials: Sequence[TrialRecord], rung: str, segment_name: str) -> list[TrialRecord]:
+    """The trials of a rung, and the scripts that measured it in their own process once they were over."""
+    return [
+        trial
+        for trial in trials
+        if trial.spec.rung == rung or (trial.spec.rung == "script" and trial.segment(segment_name) is not None)
+    ]
+
+
 def modes(
     trials: Sequence[TrialRecord], ladder: Sequence[TrialRecord], facts: StepFacts, rng: np.random.Generator
 ) -> dict[str, Compared]:
-    """Each mode that was tried, with its speed-up over the step as given.
+    """Each mode, precision and size of the batch that was tried, with its speed-up over the step as given.
 
     Tracing a step leaves out what its Python does on the side (saving, logging), so the host's own work is left out of
     the step as given too: a checkpoint that is not written is not a gain of XLA.
     """
     found = {}
-    for mode in MODES:
-        own = [trial for trial in trials if trial.spec.rung == mode]
+    for mode, rung in RUNG_OF.items():
+        own = _tried(trials, rung, mode)
+        if mode not in MODES:  # one rung measures several of them, as far as they apply
+            own = [trial for trial in own if trial.segment(mode) or reason_of(mode, trial.notes)]
         if not own:
             continue
-        # Op by op nothing is traced, so the host's work is in both; nothing else tells it apart there.
-        with_host = mode == "eager"
+        # Where nothing is traced anew the host's work is in both; nothing else tells it apart there.
+        with_host = mode not in _TRACING
         beside = [c for trial in own if (c := _own_work(trial, "step_only", facts, with_host=with_host)) is not None]
         given = beside or [
             c for trial in ladder if (c := _own_work(trial, "step_only", facts, with_host=with_host)) is not None
@@ -84,10 +98,11 @@ def modes(
         changed = [c for trial in own if (c := _step_times(trial, mode)) is not None]
         before, after = _mean(given, rng), _mean(changed, rng)
         last, warm_up = own[-1], own[-1].segment("warm_up")
+        inapplicable = reason_of(mode, last.notes)
         found[mode] = Compared(
             name=mode,
-            status=last.status,
-            cause=last.cause,
+            status=NOT_APPLICABLE if inapplicable else last.status,
+            cause=inapplicable or last.cause,
             time_s=after.estimate() if after else None,
             speedup=_ratio(before, after),
             processes=len(own),

@@ -5,10 +5,20 @@ from __future__ import annotations
 from typing import Final
 
 from xttsbench.records.report import Finding
-from xttsbench.rules import batches, machine, pipeline, step, time
+from xttsbench.rules import batches, gpu, machine, memory, pipeline, source, step, storage, time
 from xttsbench.rules.evidence import Evidence
 
-RULES: Final = (*pipeline.RULES, *batches.RULES, *step.RULES, *time.RULES, *machine.RULES)
+RULES: Final = (
+    *pipeline.RULES,
+    *batches.RULES,
+    *step.RULES,
+    *time.RULES,
+    *machine.RULES,
+    *gpu.RULES,
+    *memory.RULES,
+    *storage.RULES,
+    *source.RULES,
+)
 
 _SEVERITY: Final = {"critical": 0, "warning": 1, "info": 2}
 

@@ -15,10 +15,11 @@ from xttsbench.analysis.readings import gpu_busy
 from xttsbench.analysis.steps import Steps, measured, steady
 from xttsbench.analysis.variance import Explanation, explain
 from xttsbench.records.base import Estimate
-from xttsbench.records.trial import TrialRecord
+from xttsbench.records.trial import MAIN_RUNGS, TrialRecord
 from xttsbench.rules.compared import compiled_gain, fixes, input_alone, modes, step_alone
 from xttsbench.rules.evidence import Evidence
 from xttsbench.rules.facts import given_mode, step_facts
+from xttsbench.rules.predictions import predictions
 from xttsbench.rules.settle import settle, why_inconclusive
 
 _NAMES: Final = ("wall_s", "wait_s", "step_s", "emulated_s", "compile_s", "outside_s")
@@ -61,12 +62,12 @@ class Gathered:
 def gather(trials: Sequence[TrialRecord], environment: Mapping[str, Any], *, seed: int = 0) -> Gathered:
     """Pool the trials of one run. The same trials, environment and seed give the same answer."""
     rng = np.random.default_rng(seed)
-    ladder = [trial for trial in trials if trial.spec.rung == "ladder"]
+    ladder = [trial for trial in trials if trial.spec.rung in MAIN_RUNGS]
     base = _known(trials, ladder, environment)
     found = [(trial, steady(rows)) for trial in ladder if (rows := measured(trial, "as_is")) is not None]
     if not found:
         cause = next((trial.cause for trial in ladder if trial.cause), "no step ended")
-        return Gathered(base, why_inconclusive=cause)
+        return Gathered(replace(base, predictions=predictions(base)), why_inconclusive=cause)
     records, series = [trial for trial, _ in found], [steps for _, (steps, _) in found]
 
     figures = pool([_columns(steps) for steps in series], _STATISTICS, rng)
@@ -82,12 +83,13 @@ def gather(trials: Sequence[TrialRecord], environment: Mapping[str, Any], *, see
         input_cpu_s=input_cpu.value if input_cpu else None,
     )
     gain = compiled_gain(trials, rng) if facts.eager or facts.recompiles else None
-    parts = attribute(_means(figures, alone, gain, without_step, resampled=False), facts)
-    cloud = attribute(_means(figures, alone, gain, without_step, resampled=True), facts)
+    beside = _with_the_loop(alone, figures) if base.script is not None else alone
+    parts = attribute(_means(figures, beside, gain, without_step, resampled=False), facts)
+    cloud = attribute(_means(figures, beside, gain, without_step, resampled=True), facts)
     wall = figures["wall_s"]
     bottleneck, confidence, runner_up = settle(base, parts, cloud, wall)
     single = [pool([_columns(steps)], _STATISTICS, rng) for steps in series] if len(series) > 1 else []
-    each = [attribute(_means(one, alone, gain, without_step, resampled=False), facts) for one in single]
+    each = [attribute(_means(one, beside, gain, without_step, resampled=False), facts) for one in single]
     shares = [
         {name: float(part[name][0]) / one["wall_s"].value for name in PARTS}
         for part, one in zip(each, single, strict=True)
@@ -115,9 +117,10 @@ def gather(trials: Sequence[TrialRecord], environment: Mapping[str, Any], *, see
         explanation=explanation,
         length_has_the_period=vector.period_steps is not None and _period_is_of_length(series[0], explanation),
     )
+    model = predictions(evidence, wall=wall.estimate(), alone=beside.estimate() if beside else None)
     emulated = figures["emulated_s"]
     return Gathered(
-        evidence,
+        replace(evidence, predictions=model),
         confidence=confidence,
         figures=figures,
         input_wait_fraction=_fraction(figures["wait_s"], wall),
@@ -151,6 +154,12 @@ def _known(trials: Sequence[TrialRecord], ladder: Sequence[TrialRecord], environ
         pipeline=first("pipeline"),
         devices=first("devices"),
     )
+
+
+def _with_the_loop(alone: Pooled | None, figures: Mapping[str, Pooled]) -> Pooled | None:
+    """The step alone with what the script does around its function, which running the function alone leaves out."""
+    around = figures["outside_s"]
+    return alone and Pooled(alone.value + around.value, alone.resamples + around.resamples)
 
 
 def _columns(steps: Steps) -> Columns:

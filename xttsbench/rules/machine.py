@@ -7,6 +7,10 @@ from typing import Any, Final
 
 from xttsbench.records.report import Finding
 from xttsbench.rules.evidence import Evidence, allowed_cpus
+from xttsbench.rules.spans import measured_span
+
+_STOPPED_SHARE: Final = 0.05
+"""Of the time, summed over processors, that the quota may stop threads without being worth a word."""
 
 
 def gpu_invisible(evidence: Evidence) -> Iterator[Finding]:
@@ -48,25 +52,43 @@ def gpu_invisible(evidence: Evidence) -> Iterator[Finding]:
 
 
 def cpu_quota(evidence: Evidence) -> Iterator[Finding]:
-    """More threads than the control group's processor quota allows: they are stopped for part of every period."""
+    """More threads than the control group's processor quota allows, or a quota that did stop them during the steps."""
     cpu = _mapping(evidence.environment.get("cpu"))
     quota, visible = cpu.get("quota_cpus"), cpu.get("affinity_cpus")
-    if not isinstance(quota, int | float) or not isinstance(visible, int | float) or quota >= visible:
+    if not isinstance(quota, int | float) or not isinstance(visible, int | float):
         return
     devices = evidence.devices
     threads = max(devices.inter_op_threads, devices.intra_op_threads) if devices else 0
     threads = threads or int(visible)
-    if threads <= quota + 0.5:
+    stopped = _stopped_share(evidence)
+    held_back = stopped is not None and stopped >= _STOPPED_SHARE
+    if (quota >= visible or threads <= quota + 0.5) and not held_back:
         return
+    said = f"; it stopped them for {stopped:.0%} of the time" if held_back else ""
+    harmless = stopped is not None and not held_back and not evidence.limits("contention")
     yield Finding(
         rule="cpu-quota",
-        severity="warning",
+        severity="info" if harmless else "warning",
         limiting=evidence.limits("contention"),
-        title=f"{threads} threads on a quota of {quota:g} processors ({visible:g} are visible)",
-        evidence={"quota_cpus": float(quota), "visible_cpus": float(visible), "threads": threads},
+        title=f"{threads} threads on a quota of {quota:g} processors ({visible:g} are visible){said}",
+        evidence={
+            "quota_cpus": float(quota),
+            "visible_cpus": float(visible),
+            "threads": threads,
+        }
+        | ({"stopped_s_per_s": stopped} if stopped is not None else {}),
         remedy=f"tf.config.threading.set_intra_op_parallelism_threads({max(int(quota), 1)}) and the same for inter-op, "
         "before anything runs; or raise the quota.",
     )
+
+
+def _stopped_share(evidence: Evidence) -> float | None:
+    """Seconds for which the quota stopped threads, summed over processors, per second of the measured steps."""
+    for trial in evidence.ladder:
+        span, host = measured_span(trial), trial.readings.host
+        if span is not None and host is not None and (stopped_s := span.growth(host, "throttled_s")) is not None:
+            return stopped_s / span.seconds
+    return None
 
 
 def core_contention(evidence: Evidence) -> Iterator[Finding]:

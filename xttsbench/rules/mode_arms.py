@@ -1,7 +1,7 @@
 """The modes of the step as arms of a group of their own: the step alone, on batches in memory, beside itself as given.
 
-The trials are those of the ladder's rungs ``eager``, ``graph`` and ``xla``; each ran the step as given in the same
-process, so that the two are paired. Pure.
+The trials are those of the ladder's rungs ``eager``, ``graph``, ``xla`` and ``precision``; each ran the step as given
+in the same process, so that the two are paired. Half a batch is other work and no arm. Pure.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 from xttsbench.analysis.oscillation import robust_cv
 from xttsbench.analysis.pooling import Statistic, mean_of, pool
 from xttsbench.analysis.steps import Steps, measured
+from xttsbench.records.conditions import HALF_BATCH, NOT_APPLICABLE, RUNG_OF
 from xttsbench.records.report import Arm
 from xttsbench.records.trial import TrialRecord
 from xttsbench.rules.arm_effects import throughput
@@ -34,9 +35,11 @@ def mode_arms(
         given: the mode that the step has as given, where it is known.
         rng: for the intervals.
     """
+    modes = {name: mode for name, mode in modes.items() if name != HALF_BATCH and mode.status != NOT_APPLICABLE}
     if not modes:
         return ()
-    beside = [trial for trial in trials if trial.spec.rung in modes or trial.spec.rung == "ladder"]
+    rungs = {RUNG_OF[name] for name in modes} | {"ladder"}
+    beside = [trial for trial in trials if trial.spec.rung in rungs]
     arms = [
         _arm(
             f"step:{given or 'as-given'}",
@@ -48,7 +51,7 @@ def mode_arms(
         )
     ]
     for name, compared in modes.items():
-        own = [trial for trial in trials if trial.spec.rung == name]
+        own = [trial for trial in trials if trial.spec.rung == RUNG_OF[name]]
         arm = _arm(f"step:{name}", "candidate", {"mode": name, "measured": "step alone"}, own, name, rng)
         status = compared.status if compared.cause is None else f"{compared.status}: {compared.cause}"
         arms.append(

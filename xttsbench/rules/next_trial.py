@@ -16,13 +16,15 @@ import numpy as np
 
 from xttsbench.analysis.steps import steps_of
 from xttsbench.records.pipeline import Pipeline
-from xttsbench.records.trial import Rung, TrialRecord, TrialSpec
+from xttsbench.records.trial import MAIN_RUNGS, Rung, TrialRecord, TrialSpec
 from xttsbench.rules.facts import ALWAYS, is_eager, is_opaque
 
 IMPORT_S: Final = 6.0
 """Starting another helper: TensorFlow's import, on two cores."""
 WAITS: Final = 0.07
 """Share of the step in ``next()`` from which fixes of the pipeline are tried."""
+_COMPUTES: Final = 0.5
+"""A step that waits for less than this share of its time has something to gain from other precision."""
 _READ_SHARE: Final = 0.5
 _MODE_SHARE: Final = 0.5
 _POOL: Final = 32
@@ -32,7 +34,12 @@ _REPLICATED: Final = ("ladder", "input")
 
 @dataclass(frozen=True)
 class Job:
-    """What all trials of a diagnosis share."""
+    """What all trials of a diagnosis share.
+
+    Attributes:
+        script: the target is a script. It is run as a whole, once, or a second time where ``repeat`` allows that.
+        arguments: the script's.
+    """
 
     target: str
     kwargs: dict[str, Any]
@@ -41,6 +48,9 @@ class Job:
     window_s: float
     seed: int
     profile_dir: str | None = None
+    script: bool = False
+    arguments: tuple[str, ...] = ()
+    repeat: bool = False
 
     def spec(self, number: int, rung: Rung, *, block: int = 0, fix: str | None = None, share: float = 1.0) -> TrialSpec:
         """The specification of one trial of this job."""
@@ -50,12 +60,13 @@ class Job:
             rung=rung,
             target=self.target,
             kwargs=self.kwargs,
+            arguments=self.arguments,
             emulated_ms=self.emulated_ms,
             steps=self.steps,
             window_s=self.window_s * share,
             reverse=bool(block % 2),
             fix=fix,
-            profile_dir=self.profile_dir if rung == "ladder" and block == 0 else None,
+            profile_dir=self.profile_dir if rung in MAIN_RUNGS and block == 0 else None,
             seed=self.seed,
         )
 
@@ -75,6 +86,8 @@ def next_trial(
         left_s: seconds left until the verdict is due.
         only: rungs that may be run still; all without it.
     """
+    if job.script:
+        return _next_script(job, done, left_s)
     if not done:
         return job.spec(0, "ladder")
     first = done[0]
@@ -90,6 +103,14 @@ def next_trial(
     return None
 
 
+def _next_script(job: Job, done: Sequence[TrialRecord], left_s: float) -> TrialSpec | None:
+    """The script itself, and once more in a fresh process where it may be repeated and there is time."""
+    if not done:
+        return job.spec(0, "script")
+    again = job.repeat and len(done) == 1 and done[0].status == "ok" and done[0].duration_s <= left_s
+    return job.spec(1, "script", block=1) if again else None
+
+
 def _ran(done: Sequence[TrialRecord], rung: Rung, fix: str | None, block: int) -> bool:
     return any(
         trial.spec.rung == rung and trial.spec.fix == fix and (trial.spec.block == block or rung not in _REPLICATED)
@@ -99,7 +120,7 @@ def _ran(done: Sequence[TrialRecord], rung: Rung, fix: str | None, block: int) -
 
 def skipped(done: Sequence[TrialRecord]) -> list[str]:
     """Names of the trials that were wanted and not run, for the report."""
-    if not done or done[0].status != "ok":
+    if not done or done[0].status != "ok" or done[0].spec.rung == "script":
         return []
     return [
         (f"{rung} {fix}" if fix else rung) + (f" (block {block})" if block else "")
@@ -133,10 +154,18 @@ def _wanted(done: Sequence[TrialRecord]) -> list[tuple[Rung, str | None, int, fl
 
 
 def _informing(first: TrialRecord) -> list[Rung]:
-    """Modes besides the one that the verdict may need: XLA or its absence, and op by op."""
+    """Modes besides the one that the verdict may need: XLA or its absence, op by op, other precision, half a batch.
+
+    Precision is worth a trial where the step computes, not waits, and Keras layers made a part of it. An eager step is
+    launched from Python whatever the size of its batch.
+    """
+    ops = first.step_ops
+    keras = first.target_kind == "dataset+model" or bool(ops and ops.keras_layers)
+    precision: list[Rung] = ["precision"] if keras and _wait_share(first) < _COMPUTES else []
     if is_eager(first.anatomy):
-        return ["xla"]
-    return ["graph", "eager"] if _uses_xla(first) else ["xla", "eager"]
+        return ["xla", *precision]
+    modes: list[Rung] = ["graph", "eager"] if _uses_xla(first) else ["xla", "eager"]
+    return [*modes, *precision, "batch"]
 
 
 def _recompiles(first: TrialRecord) -> bool:
@@ -191,5 +220,7 @@ def _expected_s(first: TrialRecord, rung: Rung, block: int, window_s: float) -> 
         return setup + window_s + 1.5
     if rung == "fix":
         return setup + warm_up + window_s + 1.5
+    if rung in ("precision", "batch"):  # both steps are warmed up, and for precision the target is built again
+        return (2 if rung == "precision" else 1) * (setup + warm_up) + max(warm_up, 0.5) + 2 * window_s
     compiling = {"graph": 1.0, "xla": 2.0, "eager": 0.0}[rung] * max(warm_up, 0.5)
     return setup + warm_up + compiling + 2 * window_s

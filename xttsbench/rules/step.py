@@ -1,19 +1,39 @@
-"""Rules about the training step: how it is dispatched, traced, compiled, and what the host does in between."""
+"""Rules about the training step: how it is dispatched, and what the host does in between.
+
+What tracing again costs is in :mod:`xttsbench.rules.step_shapes`, other modes and precision in
+:mod:`xttsbench.rules.step_modes`, devices in :mod:`xttsbench.rules.step_placement`.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from xttsbench.records.base import Estimate, Location
+from xttsbench.records.conditions import HALF_BATCH
 from xttsbench.records.report import Finding
-from xttsbench.records.trial import StackLine
+from xttsbench.rules import step_modes, step_placement, step_shapes
 from xttsbench.rules.evidence import Evidence
+from xttsbench.rules.step_lines import heaviest_line, place_of, whole_step
 
-_FASTER: Final = 1.05
-_SLOWER: Final = 0.95
 _HOST_KINDS: Final = ("python", "io", "sync")
+_COLLECTING: Final = 0.5
+"""Share of the host's work from which Python's garbage collection is named as what it is."""
+_OTHERWISE: Final = "Do it less often, or in a thread beside the training, or after the epoch."
+_REMEDIES: Final = {
+    "collects": "Call gc.freeze() once the model is built, keep fewer objects alive from step to step, and do not call "
+    "gc.collect() in the loop.",
+    "io": "Save less often, or beside the training (an asynchronous checkpoint: tf.train.CheckpointOptions); "
+    "call clear_session between trainings, not in one.",
+    "sync": "Keep metrics on the device, and fetch them less often.",
+    "python": _OTHERWISE,
+    "": _OTHERWISE,
+}
+_FLAT: Final = 0.85
+"""A step that takes this share of its time for half the batch does not follow the size of its batch."""
+_SHORT_S: Final = 3e-6
+"""At most what an op took that was too short to be timed."""
+_SMALL_OPS: Final = 2.0
+"""An op that runs for less than Python takes to launch so many is small: its launch is a good part of it."""
 
 
 def eager_step(evidence: Evidence) -> Iterator[Finding]:
@@ -23,13 +43,13 @@ def eager_step(evidence: Evidence) -> Iterator[Finding]:
         return
     limiting = evidence.limits("dispatch")
     graph = evidence.modes.get("graph")
-    line = _heaviest(evidence, ("tensorflow",))
+    line = heaviest_line(evidence, ("tensorflow",))
     yield Finding(
         rule="eager-step",
         severity="critical" if limiting else "info",
         limiting=limiting,
         title=f"the step runs op by op from Python ({anatomy.eager_ops_per_step:.0f} ops a step)",
-        location=_place(line),
+        location=place_of(line),
         evidence={
             "eager_ops_per_step": anatomy.eager_ops_per_step,
             "op_launch_s": anatomy.op_floor_s,
@@ -38,122 +58,59 @@ def eager_step(evidence: Evidence) -> Iterator[Finding]:
             "host_reads_removed_to_trace": graph.fetches_removed if graph else None,
         },
         remedy="Decorate the step with @tf.function (for Keras: compile(run_eagerly=False)).",
-        predicted_speedup=_whole_step(evidence, graph.speedup if graph else None)
+        predicted_speedup=whole_step(evidence, graph.speedup if graph else None)
         or (evidence.ceilings.get("dispatch") if limiting else None),
     )
 
 
 def launch_bound(evidence: Evidence) -> Iterator[Finding]:
-    """A compiled step so short that handing over batches and launching its calls is a good part of it."""
-    if evidence.facts.eager or not evidence.limits("dispatch"):
+    """A compiled step whose time goes to handing over batches, or to launching ops too small to fill the device."""
+    if evidence.facts.eager or evidence.facts.opaque:
         return
-    yield Finding(
-        rule="launch-bound",
-        severity="warning",
-        limiting=True,
-        title=f"handing over a batch is {evidence.share('dispatch'):.0%} of a step that is compiled already",
-        evidence={"handoff_s": evidence.facts.handoff_s, "step_s": evidence.wall_s},
-        remedy="Larger batches, or several steps in one call: iterate inside the tf.function, or steps_per_execution.",
-        predicted_speedup=evidence.ceilings.get("dispatch"),
-    )
-
-
-def retracing(evidence: Evidence) -> Iterator[Finding]:
-    """A tf.function that is traced again and again, and why."""
-    steps = evidence.steps
-    if steps is None or int(steps.traces.sum()) == 0:
-        return
-    again = [trace for trace in evidence.traces if trace.reason != "first"]
-    if not again:
-        return
-    reason, times = Counter(trace.reason for trace in again).most_common(1)[0]
-    example = next(trace for trace in again if trace.reason == reason)
-    limiting = evidence.limits("compile")
-    remedies = {
-        "new function object": "Make the tf.function once, outside of the loop.",
-        "shape": "Fix the shapes (buckets), or relax them with input_signature or reduce_retracing=True.",
-        "python value": "Pass Python numbers as tensors, or keep them out of the arguments.",
-        "other": "See the signatures of the traces; make arguments alike from call to call.",
+    half = evidence.modes.get(HALF_BATCH)
+    ratio = 1.0 / half.speedup.estimate if half is not None and half.speedup is not None else None
+    flat = half is not None and half.speedup is not None and 1.0 / half.speedup.high >= _FLAT
+    op_s = _mean_op_s(evidence)
+    floor_s = evidence.anatomy.op_floor_s if evidence.anatomy is not None else None
+    small = op_s is not None and floor_s is not None and op_s <= _SMALL_OPS * floor_s
+    numbers = {
+        "handoff_s": evidence.facts.handoff_s,
+        "step_s": evidence.wall_s,
+        "time_of_half_a_batch": ratio,
+        "mean_op_s": op_s,
     }
-    yield Finding(
-        rule="retracing",
-        severity="critical" if limiting else "warning",
-        limiting=limiting,
-        title=f"{example.function} is traced again after the first step: {reason}",
-        location=_place(_heaviest(evidence, ("function", "tensorflow"))),
-        evidence={
-            "traces_in_steady_state": int(steps.traces.sum()),
-            "steps": len(steps),
-            "reason": reason,
-            "traces_with_this_reason": times,
-            "trace_time_s": sum(trace.time_s for trace in again) / len(again),
-            "signature": example.signature,
-        },
-        remedy=remedies[reason],
-        predicted_speedup=evidence.ceilings.get("compile") if limiting else None,
-    )
-
-
-def xla_recompilation(evidence: Evidence) -> Iterator[Finding]:
-    """XLA compiles again in the steady state, most often for each new shape, while the trace count stays low."""
-    steps = evidence.steps
-    if steps is None or int(steps.compiles.sum()) == 0:
-        return
-    compiles = int(steps.compiles.sum())
-    shapes = {int(shape) for shape, count in zip(steps.shape_id, steps.compiles, strict=True) if count}
-    limiting = evidence.limits("compile")
-    yield Finding(
-        rule="xla-recompilation",
-        severity="critical" if limiting else "warning",
-        limiting=limiting,
-        title=f"XLA compiled {compiles} times in {len(steps)} steady steps",
-        location=_place(_heaviest(evidence, ("function", "tensorflow"))),
-        evidence={
-            "compiles": compiles,
-            "steps": len(steps),
-            "traces_in_the_same_steps": int(steps.traces.sum()),
-            "shapes_compiled": len(shapes),
-            "compile_s_per_compile": float(steps.compile_s[steps.compiles > 0].sum()) / compiles,
-        },
-        remedy="Give XLA few fixed shapes (buckets, drop_remainder=True) and compile each before training.",
-        predicted_speedup=evidence.ceilings.get("compile") if limiting else None,
-    )
-
-
-def xla(evidence: Evidence) -> Iterator[Finding]:
-    """XLA helps or hurts here, measured beside the step as given."""
-    through_xla, graph = evidence.modes.get("xla"), evidence.modes.get("graph")
-    if through_xla is not None and through_xla.speedup is not None and evidence.given_mode == "graph":
-        speedup = through_xla.speedup
-        if speedup.low > _FASTER:
-            yield Finding(
-                rule="xla-untried",
-                severity="warning" if speedup.estimate > 1.2 else "info",
-                limiting=False,
-                title=f"XLA runs the step {speedup.estimate:.2f} times as fast",
-                evidence={"step_speedup": speedup.estimate, "first_compilation_s": through_xla.compile_s},
-                remedy="tf.function(jit_compile=True), with fixed shapes; weigh the compilation of each shape.",
-                predicted_speedup=_whole_step(evidence, speedup),
-            )
-        elif speedup.high < _SLOWER:
-            yield Finding(
-                rule="xla-slower",
-                severity="info",
-                limiting=False,
-                title=f"XLA would slow the step down, to {speedup.estimate:.2f} of its speed",
-                evidence={"step_speedup": speedup.estimate, "first_compilation_s": through_xla.compile_s},
-                remedy="Leave XLA off for this step on this device.",
-            )
-    if evidence.given_mode == "xla" and graph is not None and graph.speedup is not None and graph.speedup.low > _FASTER:
+    remedy = "Larger batches, or several steps in one call: iterate inside the tf.function, or steps_per_execution."
+    if evidence.limits("dispatch"):
         yield Finding(
-            rule="xla-slower",
+            rule="launch-bound",
             severity="warning",
-            limiting=False,
-            title=f"without XLA the step runs {graph.speedup.estimate:.2f} times as fast",
-            evidence={"step_speedup_without_xla": graph.speedup.estimate},
-            remedy="Drop jit_compile=True for this step on this device.",
-            predicted_speedup=_whole_step(evidence, graph.speedup),
+            limiting=True,
+            title=f"handing over a batch is {evidence.share('dispatch'):.0%} of a step that is compiled already",
+            evidence=numbers,
+            remedy=remedy,
+            predicted_speedup=evidence.ceilings.get("dispatch"),
         )
+    elif flat and small and ratio is not None:
+        on_gpu = bool(evidence.devices and evidence.devices.gpus)
+        yield Finding(
+            rule="launch-bound",
+            severity="warning" if evidence.bottleneck == "compute" else "info",
+            limiting=evidence.bottleneck == "compute" and evidence.share("compute") >= 0.5,
+            title=f"half a batch takes {ratio:.0%} of the time of a whole one: "
+            + ("the kernels are too small for the GPU" if on_gpu else "starting the ops costs more than their work"),
+            evidence=numbers,
+            remedy=remedy
+            if on_gpu
+            else remedy + " On this CPU it is what TensorFlow spends between ops; XLA fuses them, where it was faster.",
+        )
+
+
+def _mean_op_s(evidence: Evidence) -> float | None:
+    """Mean time of an op; of those that were too short to be timed, at most."""
+    ops = evidence.step_ops
+    if ops is None or not ops.ops or (ops.op_time_s is None and not ops.short_ops):
+        return None
+    return ((ops.op_time_s or 0.0) + (ops.short_ops or 0) * _SHORT_S) / ops.ops
 
 
 def host_sync(evidence: Evidence) -> Iterator[Finding]:
@@ -170,7 +127,7 @@ def host_sync(evidence: Evidence) -> Iterator[Finding]:
         severity="warning" if on_gpu or limiting else "info",
         limiting=limiting,
         title=f"{per_step:.1f} values a step are fetched from the device",
-        location=_place(_heaviest(evidence, ("sync",))),
+        location=place_of(heaviest_line(evidence, ("sync",))),
         evidence={"fetches_per_step": per_step, "fetch_s_per_step": cost_s, "share": share, "gpu": on_gpu},
         remedy="Keep metrics on the device and fetch them every hundred steps."
         + ("" if on_gpu else " On this CPU it costs next to nothing; on a GPU each fetch waits for the step to end."),
@@ -181,8 +138,10 @@ def host_stall(evidence: Evidence) -> Iterator[Finding]:
     """Work of the host between the device's steps: logging, checkpoints, figures, garbage collection."""
     if not evidence.limits("host"):
         return
-    line = _heaviest(evidence, _HOST_KINDS, rarest=evidence.facts.opaque)
+    line = heaviest_line(evidence, _HOST_KINDS, rarest=evidence.facts.opaque)
     period = evidence.oscillation
+    collecting_s = float(evidence.steps.gc_s.mean()) if evidence.steps is not None and len(evidence.steps) else None
+    collects = collecting_s is not None and collecting_s >= _COLLECTING * evidence.parts.get("host", 0.0)
     numbers: dict[str, float | int | str | bool | None] = {
         "host_s_per_step": evidence.parts.get("host"),
         "share": evidence.share("host"),
@@ -190,19 +149,22 @@ def host_stall(evidence: Evidence) -> Iterator[Finding]:
         "in_share_of_steps": line.steps_share if line else None,
         "kind": line.kind if line else None,
         "period_steps": period.period_steps,
-        "gc_s_per_step": float(evidence.steps.gc_s.mean()) if evidence.steps is not None else None,
+        "gc_s_per_step": collecting_s,
     }
     how_often = ""
     if line is not None and line.steps_share < 0.5:
         how_often = f", about every {1 / max(line.steps_share, 1e-6):.0f} steps"
+    elif period.period_steps is not None and not evidence.length_has_the_period:
+        how_often = f", about every {period.period_steps:.0f} steps"
+    what = "collects garbage" if collects else "works"
     yield Finding(
         rule="host-stall",
         severity="critical",
         limiting=True,
-        title=f"the host works {evidence.share('host'):.0%} of the step outside the device's work{how_often}",
-        location=_place(line),
+        title=f"the host {what} {evidence.share('host'):.0%} of the step outside the device's work{how_often}",
+        location=place_of(None if collects and line is None else line),
         evidence=numbers,
-        remedy="Do it less often, or in a thread beside the training, or after the epoch.",
+        remedy=_REMEDIES["collects" if collects else line.kind if line else ""],
         predicted_speedup=evidence.ceilings.get("host"),
     )
 
@@ -218,7 +180,7 @@ def python_function_in_step(evidence: Evidence) -> Iterator[Finding]:
         severity="warning" if share >= 0.10 else "info",
         limiting=share >= 0.10 and evidence.bottleneck == "compute",
         title=f"the step calls Python from inside its graph: {anatomy.python_functions_in_step[0]}",
-        location=_place(_heaviest(evidence, ("python_function",))),
+        location=place_of(heaviest_line(evidence, ("python_function",))),
         evidence={"share_of_step": share, "functions": len(anatomy.python_functions_in_step)},
         remedy="Write it in TensorFlow ops, or move it into the input pipeline.",
     )
@@ -227,34 +189,10 @@ def python_function_in_step(evidence: Evidence) -> Iterator[Finding]:
 RULES: Final = (
     eager_step,
     launch_bound,
-    retracing,
-    xla_recompilation,
-    xla,
+    *step_shapes.RULES,
+    *step_modes.RULES,
+    *step_placement.RULES,
     host_sync,
     host_stall,
     python_function_in_step,
 )
-
-
-def _heaviest(evidence: Evidence, kinds: tuple[str, ...], *, rarest: bool = False) -> StackLine | None:
-    """The user's line with most time in these kinds; ``rarest`` prefers, among heavy ones, what fewest steps reach."""
-    lines = [line for line in (evidence.anatomy.lines if evidence.anatomy else ()) if line.kind in kinds and line.file]
-    if rarest:
-        lines = sorted((line for line in lines if line.share >= 0.05), key=lambda line: line.steps_share)
-    return lines[0] if lines else None
-
-
-def _place(line: StackLine | None) -> Location:
-    return Location(file=line.file, line=line.line) if line is not None else Location()
-
-
-def _whole_step(evidence: Evidence, speedup: Estimate | None) -> Estimate | None:
-    """The speed-up of the whole step where only its own work gets faster, by Amdahl's law."""
-    if speedup is None or not evidence.wall_s:
-        return None
-    inside = sum(evidence.share(part) for part in ("compute", "dispatch"))  # the modes leave the host's work out
-
-    def whole(ratio: float) -> float:
-        return 1.0 / max(1.0 - inside + inside / max(ratio, 1e-9), 1e-9)
-
-    return Estimate(estimate=whole(speedup.estimate), low=whole(speedup.low), high=whole(speedup.high))

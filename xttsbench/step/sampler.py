@@ -6,9 +6,7 @@ is shortened so that a thread that computes under the lock is sampled too.
 
 from __future__ import annotations
 
-import os
 import sys
-import sysconfig
 import threading
 import time
 from collections import defaultdict
@@ -16,21 +14,11 @@ from collections.abc import Iterable
 from types import FrameType
 from typing import Final, Literal
 
-import keras
-import tensorflow as tf
+from xttsbench.step.places import FRAMEWORK, LIBRARIES, OURS, WORKLOADS
 
 LineKind = Literal["function", "tensorflow", "python", "io", "sync", "python_function"]
 Key = tuple[str, int, str, LineKind]
 
-_FRAMEWORK: Final = (os.path.dirname(tf.__file__), os.path.dirname(keras.__file__))
-_OURS: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-_WORKLOADS: Final = tuple(
-    os.path.join(_OURS, *parts) for parts in (("xtts",), ("training",), ("targets", "bundled.py"))
-)
-"""The bundled workload is measured like a user's code."""
-_LIBRARIES: Final = tuple(
-    {sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")} | {"<frozen"}
-)
 _SAVING: Final = (
     "/checkpoint/",
     "/saved_model/",
@@ -104,12 +92,12 @@ def classify(frame: FrameType | None) -> Key | None:
     line: tuple[str, int, str] | None = None
     while frame is not None:
         path = frame.f_code.co_filename
-        if path.startswith(_FRAMEWORK):
+        if path.startswith(FRAMEWORK):
             kind = _framework_kind(path, frame.f_code.co_name, kind, line is not None)
-        elif path.startswith(_OURS) and not path.startswith(_WORKLOADS):
+        elif path.startswith(OURS) and not path.startswith(WORKLOADS):
             if frame.f_code.co_name == CALLER:
                 break  # all of the step is above it; other frames of ours are wrappers around TensorFlow's functions
-        elif not path.startswith(_LIBRARIES) and "__autograph_generated" not in path:
+        elif not path.startswith(LIBRARIES) and "__autograph_generated" not in path:
             kind = kind or "python"
             line = line or (path, frame.f_lineno, frame.f_code.co_name)
         frame = frame.f_back

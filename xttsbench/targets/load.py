@@ -19,7 +19,7 @@ from xttsbench.errors import TargetError
 from xttsbench.targets.spec import TargetSpec
 from xttsbench.targets.workload import Workload
 
-Kind = Literal["dataset", "dataset+step", "dataset+model", "workload"]
+Kind = Literal["dataset", "dataset+step", "dataset+model", "workload", "script"]
 
 _RETURNS = (
     "a tf.data.Dataset, (dataset, step) with a callable step, (dataset, model) with a compiled keras.Model, "

@@ -14,18 +14,31 @@ _FORMS = "'module:callable' or 'path/to/file.py:callable'"
 
 @dataclass(frozen=True)
 class TargetSpec:
-    """A target's name, taken apart: ``kind``, the module or file, and the callable's dotted name in it."""
+    """A target's name, taken apart: ``kind``, the module or file, and the callable's dotted name in it.
+
+    A script has no callable; ``attribute`` is empty.
+    """
 
     text: str
-    kind: Literal["module", "file"]
+    kind: Literal["module", "file", "script"]
     place: str
     attribute: str
     folder: str
     """Directory that goes first on the import path: the file's own, or the working directory for a module."""
 
+    @property
+    def name(self) -> str:
+        """What a run's directory is called after."""
+        return self.attribute or Path(self.place).stem
 
-def parse_target(text: str, *, working_directory: Path | None = None) -> TargetSpec:
+
+def parse_target(text: str, *, working_directory: Path | None = None, scripts: bool = False) -> TargetSpec:
     """Take ``module:callable`` or ``file.py:callable`` apart and check what can be checked without importing it.
+
+    Args:
+        text: the target as it is written.
+        working_directory: where relative paths begin.
+        scripts: whether a ``.py`` file without a callable is a target: a script.
 
     Raises:
         TargetError: no callable is named, a name is not a Python name, the file is missing or not a file.
@@ -33,24 +46,32 @@ def parse_target(text: str, *, working_directory: Path | None = None) -> TargetS
     here = (working_directory or Path.cwd()).resolve()
     place, separator, attribute = text.rpartition(":")
     if not separator:
+        if text.endswith(".py") and scripts:
+            path = _existing_file(text, text, here)
+            return TargetSpec(text, "script", str(path), "", str(path.parent))
         if text.endswith(".py"):
             raise TargetError(
-                f"Target {text!r} is a script; this version measures callables only. Name a callable in it that "
-                f"returns the dataset and the step: {text}:make"
+                f"Target {text!r} is a script, which `xttsbench diagnose` alone runs as it is. Name a callable in it "
+                f"that returns the dataset and the step: {text}:make"
             )
         raise TargetError(f"Target {text!r} names no callable; write it as {_FORMS}.")
     if not all(part.isidentifier() for part in attribute.split(".")):
         raise TargetError(f"Target {text!r}: {attribute!r} is not a Python name; write the target as {_FORMS}.")
     if place.endswith(".py") or "/" in place:
-        # os.path: an unknown user or a name too long is no file, not an error.
-        path = (here / os.path.expanduser(place)).resolve()
-        if not os.path.isfile(path):
-            state = "is a directory" if os.path.isdir(path) else "does not exist"
-            raise TargetError(f"Target {text!r}: {place!r} {state} (looked for {path}). Check the path.")
+        path = _existing_file(text, place, here)
         return TargetSpec(text, "file", str(path), attribute, str(path.parent))
     if not place or not all(part.isidentifier() for part in place.split(".")):
         raise TargetError(f"Target {text!r}: {place!r} is neither a module's name nor a .py file; write {_FORMS}.")
     return TargetSpec(text, "module", place, attribute, str(here))
+
+
+def _existing_file(text: str, place: str, here: Path) -> Path:
+    # os.path: an unknown user or a name too long is no file, not an error.
+    path = (here / os.path.expanduser(place)).resolve()
+    if not os.path.isfile(path):
+        state = "is a directory" if os.path.isdir(path) else "does not exist"
+        raise TargetError(f"Target {text!r}: {place!r} {state} (looked for {path}). Check the path.")
+    return path
 
 
 def parse_setting(text: str) -> tuple[str, object]:

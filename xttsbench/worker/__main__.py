@@ -1,4 +1,4 @@
-"""``python -m xttsbench.worker FD``: the helper process, talking to its parent over the socket FD."""
+"""``python -m xttsbench.worker FD [scripts]``: the helper process, talking to its parent over the socket FD."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import sys
 from xttsbench.worker.helper import serve
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2 or not sys.argv[1].isdigit():
+    if not sys.argv[1:2] or not sys.argv[1].isdigit() or sys.argv[2:] not in ([], ["scripts"]):
         sys.exit("xttsbench.worker is started by xttsbench itself, with the number of a socket.")
     try:
         with socket.socket(fileno=int(sys.argv[1])) as control:
-            serve(control)
+            serve(control, scripts=bool(sys.argv[2:]))
     except (BrokenPipeError, ConnectionResetError, KeyboardInterrupt):
         pass  # the parent is gone: so are we

@@ -55,7 +55,11 @@ def read_anatomy(bench: Bench, step: Step, batches: list[Any], window_s: float) 
             call_step(bench, step, batch)
             sampler.step = None
             steps += 1
-    calls = bench.watch.counters()[0] - calls_before
+    return summarise(ops, sampler, steps, bench.watch.counters()[0] - calls_before)
+
+
+def summarise(ops: OpCounter, sampler: StackSampler, steps: int, calls: int) -> Anatomy:
+    """What was counted and sampled in that many steps, in which tf.functions were called ``calls`` times."""
     lines = _lines(sampler, steps)
     kinds: dict[str, float] = {}
     for line in lines:

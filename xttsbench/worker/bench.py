@@ -26,10 +26,11 @@ _ROWS = 5000
 class StepRaisedError(Exception):
     """The target raised in the middle of a segment; ``__cause__`` is what it raised."""
 
-    def __init__(self, segment: str, step: int, where: str) -> None:
+    def __init__(self, segment: str, step: int, where: str, batch_size: int | None = None) -> None:
         super().__init__(f"{where} of step {step} ({segment})")
         self.step = step
         self.where = where
+        self.batch_size = batch_size
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,8 @@ class Bench:
                 break
             except (Exception, SystemExit) as error:
                 recorder.flush()
-                raise StepRaisedError(name, recorder.rows, where) from error
+                size = self._shape(batch)[1] if where == "step(batch)" else None
+                raise StepRaisedError(name, recorder.rows, where, size) from error
             device_ns = clock() - returned_ns if synchronise is not None else 0
             emulated_ns = accelerator.compute() if accelerator is not None else 0
             end_ns = clock()

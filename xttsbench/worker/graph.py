@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from xttsbench.pipeline.costs import read_costs
+from xttsbench.pipeline.python_costs import with_python_costs
 from xttsbench.pipeline.python_functions import classify
 from xttsbench.records.trial import TrialSpec
 from xttsbench.targets.load import Loaded
@@ -16,4 +17,5 @@ def run_pipeline(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Benc
     bench.channel.part("pipeline", pipeline)
     if pipeline.python_functions:
         bench.channel.phase("python functions")
-        bench.channel.part("pipeline", classify(loaded.dataset, pipeline, max_s=spec.window_s * 0.6))
+        classified = classify(loaded.dataset, pipeline, max_s=spec.window_s * 0.6)
+        bench.channel.part("pipeline", with_python_costs(classified))

@@ -26,24 +26,27 @@ _GENERATED: Final = "__autograph_generated_file"
 """How TensorFlow's AutoGraph begins the names of the modules that it writes."""
 
 
-def serve(control: socket.socket) -> None:
-    """Answer ``fork`` requests of the parent until it closes its end."""
+def serve(control: socket.socket, *, scripts: bool = False) -> None:
+    """Answer ``fork`` requests of the parent until it closes its end.
+
+    With ``scripts`` the trials are scripts that run unchanged: TensorFlow is theirs to import, after they have set what
+    it reads at its import, and the helper is no more than the trial's guard.
+    """
     die_with_parent()
     if closed(control):  # it died before the kernel was asked
         return
-    with quiet_unless_it_fails():
-        import tensorflow as tf
-
-        # Imported here and not in the child: what the fork shares, no trial pays for.
+    if not scripts:
+        with quiet_unless_it_fails():
+            import tensorflow  # noqa: F401 -- here and not in the child: what the fork shares, no trial pays for
 
     die_with_parent(0)
-    _send(control, {"event": "ready", "pid": os.getpid(), "tensorflow": tf.__version__})
+    _send(control, {"event": "ready", "pid": os.getpid()})
     while True:
         message, descriptors, _, _ = socket.recv_fds(control, 64, 1)
         if not message:
             return
         with socket.socket(fileno=descriptors[0]) as connection:
-            pid = _fork(control, connection)
+            pid = _fork(control, connection, scripts=scripts)
         _send(control, {"event": "forked", "pid": pid})
         status = _wait(control, pid)
         if status is None:
@@ -51,7 +54,7 @@ def serve(control: socket.socket) -> None:
         _send(control, {"event": "ended", "pid": pid, "status": status})
 
 
-def _fork(control: socket.socket, connection: socket.socket) -> int:
+def _fork(control: socket.socket, connection: socket.socket, *, scripts: bool) -> int:
     with warnings.catch_warnings():
         # Python warns of forking with threads; here they are idle, and the fork is the point.
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -65,7 +68,10 @@ def _fork(control: socket.socket, connection: socket.socket) -> int:
         die_with_parent()
         _first_to_go()
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-        from xttsbench.worker.trial import main
+        if scripts:
+            from xttsbench.worker.script.process import main
+        else:
+            from xttsbench.worker.trial import main
 
         code = main(connection)
     finally:

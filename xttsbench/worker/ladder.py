@@ -21,6 +21,7 @@ from xttsbench.worker.looking import measure_looking
 from xttsbench.worker.profiling import profile_window
 from xttsbench.worker.recorder import Recorder
 from xttsbench.worker.source import CachedBatches, ExhaustedError, LiveBatches
+from xttsbench.worker.step_ops import read_step_ops
 
 _STEP_ONLY: Final = 0.4
 """Share of the window that the step alone gets."""
@@ -46,6 +47,8 @@ def run_ladder(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench)
     if step is not None:
         bench.channel.phase("anatomy")
         bench.channel.part("anatomy", read_anatomy(bench, step, batches, max(spec.window_s * _ANATOMY, 1.0)))
+        bench.channel.phase("ops of the step")
+        bench.channel.part("step_ops", read_step_ops(bench, step, batches, max(spec.window_s * _ANATOMY, 1.0)))
         if bench.synchronise is not None:
             bench.channel.part("transfer_s", _transfer_s(batches[0], bench))
     if spec.profile_dir:

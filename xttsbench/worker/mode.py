@@ -27,7 +27,7 @@ def run_mode(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) -
     if step is None:
         raise TargetError(f"Target {spec.target!r} has no step, so it has no modes.")
     mode: Mode = spec.rung if spec.rung in ("eager", "graph", "xla") else "graph"
-    batches = _of_one_shape(first_batches(loaded))
+    batches = of_one_shape(first_batches(loaded))
     given, other = Recorder(bench.channel, "step_only"), Recorder(bench.channel, mode)
     half = Limit(max(spec.steps // 2, 1), spec.window_s / 2, 1, fair_s=0.5)
 
@@ -56,7 +56,7 @@ def run_mode(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) -
         measure(step, given, "step_only")
 
 
-def _of_one_shape(batches: list[Any]) -> list[Any]:
+def of_one_shape(batches: list[Any]) -> list[Any]:
     """Return batches of the shape that most of them have."""
     by_shape: dict[str, list[Any]] = {}
     for batch in batches:

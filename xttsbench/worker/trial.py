@@ -13,12 +13,14 @@ import tensorflow as tf
 from tensorflow.python.platform import build_info
 
 from xttsbench.errors import TargetError, XttsbenchError
+from xttsbench.pipeline import construction
 from xttsbench.records.trial import Devices, TrialError, TrialSpec
 from xttsbench.step.keras_step import keras_step
 from xttsbench.step.modes import without_xla
 from xttsbench.step.synchronise import synchroniser
 from xttsbench.step.watch import Watch
 from xttsbench.targets.load import Loaded, load_target
+from xttsbench.targets.source_scan import module_file, scan_loaded
 from xttsbench.targets.spec import parse_target
 from xttsbench.worker.accelerator import EmulatedAccelerator
 from xttsbench.worker.arm import run_arm
@@ -27,10 +29,12 @@ from xttsbench.worker.channel import Channel
 from xttsbench.worker.fix import run_fix
 from xttsbench.worker.frames import frame_keys
 from xttsbench.worker.graph import run_pipeline
+from xttsbench.worker.half_batch import run_half_batch
 from xttsbench.worker.input import run_input
 from xttsbench.worker.ladder import run_ladder
 from xttsbench.worker.mode import run_mode
 from xttsbench.worker.parity import run_parity
+from xttsbench.worker.precision import run_precision
 from xttsbench.worker.source import ExhaustedError
 
 Rung = Callable[[TrialSpec, Loaded, Step | None, Bench], None]
@@ -42,6 +46,8 @@ RUNGS: Final[dict[str, Rung]] = {
     "eager": run_mode,
     "graph": run_mode,
     "xla": run_mode,
+    "precision": run_precision,
+    "batch": run_half_batch,
     "fix": run_fix,
     "arm": run_arm,
     "parity": run_parity,
@@ -66,16 +72,24 @@ def main(connection: socket.socket) -> int:
 def _run(spec: TrialSpec, channel: Channel) -> None:
     channel.phase("setup")
     tf.keras.utils.set_random_seed(spec.seed)
+    construction.install()  # for good: the process is this trial's
     began = time.perf_counter()
     target = parse_target(spec.target)
     if spec.rung == "graph":
         with without_xla():
             loaded = load_target(target, spec.kwargs)
-            step = _step_of(loaded)
+            step = step_of(loaded)
     else:
         loaded = load_target(target, spec.kwargs)
-        step = _step_of(loaded)
+        step = step_of(loaded)
     channel.part("setup_s", time.perf_counter() - began)
+    if spec.rung == "ladder":
+        channel.part("source", [*scan_loaded(target.folder, module_file(target), entry=target.attribute)])
+    run_rung(spec, loaded, step, channel)
+
+
+def run_rung(spec: TrialSpec, loaded: Loaded, step: Step | None, channel: Channel) -> None:
+    """Run the rung of a trial on a target that is there, watched."""
     channel.part("target_kind", loaded.kind)
     channel.part("devices", devices_seen())
     with Watch() as watch:
@@ -94,7 +108,8 @@ def _run(spec: TrialSpec, channel: Channel) -> None:
                 channel.note(watch.xla.reason)
 
 
-def _step_of(loaded: Loaded) -> Step | None:
+def step_of(loaded: Loaded) -> Step | None:
+    """The step of a target as ``step(batch)``; that of ``fit`` where it is a Keras model."""
     return keras_step(loaded.model) if loaded.model is not None else loaded.step
 
 
@@ -112,9 +127,9 @@ def devices_seen() -> Devices:
 
 def failure(error: BaseException) -> dict[str, object]:
     """What went wrong, as a message to the parent."""
-    status, step, cause = "raised", None, error
+    status, step, size, cause = "raised", None, None, error
     if isinstance(error, StepRaisedError) and error.__cause__ is not None:
-        step, cause = error.step, error.__cause__
+        step, size, cause = error.step, error.batch_size, error.__cause__
     if isinstance(error, ExhaustedError):
         return {"status": "empty", "cause": str(error) or "the dataset yields no element"}
     if isinstance(_root(cause), MemoryError | tf.errors.ResourceExhaustedError):
@@ -126,6 +141,7 @@ def failure(error: BaseException) -> dict[str, object]:
         file=file,
         line=line,
         step=step,
+        batch_size=size,
         traceback="".join(traceback.format_exception(cause))[-8000:],
     )
     return {"status": status, "cause": record.message, "error": record.model_dump(mode="json")}
@@ -158,7 +174,13 @@ def _place(error: BaseException) -> tuple[str | None, int | None]:
     """The innermost frame that is neither ours nor a library's."""
     source = _root(error)
     own = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    # Raised while a function was traced: the frames are of code that AutoGraph wrote, which it can lead back.
+    for written in getattr(getattr(source, "ag_error_metadata", None), "translated_stack", ()):
+        if written.is_converted and "site-packages" not in written.filename and not written.filename.startswith(own):
+            return written.filename, written.lineno
     for frame in reversed(traceback.extract_tb(source.__traceback__)):
+        if "__autograph_generated" in frame.filename:
+            continue
         if not frame.filename.startswith(own) and "site-packages" not in frame.filename and "<" not in frame.filename:
             return frame.filename, frame.lineno
     return None, None

@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from xttsbench.records.base import Estimate
+from xttsbench.records.conditions import RUNG_OF
 from xttsbench.records.plan import RunPlan
 from xttsbench.records.report import AA, Arm, Report, Rung, WarmUp
 from xttsbench.records.trial import TrialRecord
@@ -15,6 +16,8 @@ from xttsbench.rules.arms import ComparedArms, compare
 from xttsbench.rules.findings import find
 from xttsbench.rules.gather import Gathered, gather
 from xttsbench.rules.mode_arms import mode_arms
+from xttsbench.rules.predictions import unmeasured as missing_predictions
+from xttsbench.rules.step_section import step_section
 from xttsbench.rules.verdict import verdict
 from xttsbench.workflows.sections import accelerator, readings_beside, rows_of, target, verdict_after_s, warm_up
 from xttsbench.workflows.unmeasured import reasons
@@ -49,13 +52,15 @@ def assemble(plan: RunPlan, environment: Mapping[str, Any], trials: Sequence[Tri
         verdict_after_s=verdict_after_s(plan, ladder),
         readings=_readings(gathered),
         pipeline=gathered.evidence.pipeline.model_dump(mode="json") if gathered.evidence.pipeline else None,
+        predictions=tuple(evidence.predictions),
+        step=step_section(gathered.evidence),
         profile=_profile(trials),
         trials=rows_of(trials),
         warnings=_warnings(gathered, trials),
         parity=compared.parity if compared else None,
         comparison=compared.sentences if compared else (),
     )
-    unmeasured = reasons(record, gathered, plan, trials)
+    unmeasured = reasons(record, gathered, plan, trials) | missing_predictions(record.predictions)
     return record.model_copy(update={"unmeasured": unmeasured | dict(compared.unmeasured if compared else {})})
 
 
@@ -74,7 +79,7 @@ def _ladder(gathered: Gathered, trials: Sequence[TrialRecord]) -> tuple[Rung, ..
     times |= {mode.name: mode.time_s for mode in gathered.evidence.modes.values() if mode.time_s is not None}
 
     def rung(name: str, time_s: Estimate) -> Rung:
-        rungs = ("ladder", "input") if name in pooled else (name,)
+        rungs = ("ladder", "input", "script") if name in pooled else (RUNG_OF.get(name, name), "script")
         own = [found for trial in trials if trial.spec.rung in rungs and (found := trial.segment(name)) is not None]
         return Rung(
             name=name,

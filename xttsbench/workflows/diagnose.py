@@ -30,6 +30,8 @@ _MODES_S: Final = 36.0
 """For the modes of the step, where the job asks what each costs and the time for the verdict has not sufficed."""
 _COMPARE_S: Final = 60.0
 """For the arms that are compared after the verdict."""
+_SCRIPT_SHARE: Final = 0.3
+"""Share of the time for the verdict that the steps of a script get: it also has to start, and to be read afterwards."""
 _REPORT_S: Final = 5.0
 """Kept for the report and its plots."""
 
@@ -39,8 +41,10 @@ class Request:
     """What the user asked for.
 
     Attributes:
-        target: ``module:callable`` or ``file.py:callable``.
+        target: ``module:callable``, ``file.py:callable``, or a script.
         kwargs: keyword arguments of the callable.
+        arguments: of the script.
+        repeat: the script may be run a second time.
         accelerator: as on the command line.
         steps: steps to measure in a segment at most; ``None`` for 400 where time allows.
         budget_s: seconds for everything; a verdict is due after 60 of them at most.
@@ -61,6 +65,8 @@ class Request:
     print_to_stderr: bool = False
     command: str = "xttsbench diagnose"
     comparison: Comparison | None = None
+    arguments: tuple[str, ...] = ()
+    repeat: bool = False
 
 
 def diagnose(request: Request, *, progress: Progress | None = None) -> Outcome:
@@ -73,16 +79,18 @@ def diagnose(request: Request, *, progress: Progress | None = None) -> Outcome:
         HelperError: TensorFlow cannot be started here.
     """
     began = time.monotonic()
-    target = parse_target(request.target)
+    target = parse_target(request.target, scripts=True)
+    script = target.kind == "script"
     accelerator = parse_accelerator(request.accelerator)
     now = datetime.now(UTC)
-    directory = make_run_directory(request.out, f"diagnose-{target.attribute}", now)
+    directory = make_run_directory(request.out, f"diagnose-{target.name}", now)
     plan = RunPlan(
         kind="diagnose",
         command=request.command,
         created_utc=now.isoformat(timespec="milliseconds"),
         target=request.target,
         kwargs=dict(request.kwargs),
+        arguments=request.arguments,
         accelerator=accelerator,
         steps=request.steps or STEPS,
         budget_s=request.budget_s,
@@ -99,9 +107,12 @@ def diagnose(request: Request, *, progress: Progress | None = None) -> Outcome:
         kwargs=plan.kwargs,
         emulated_ms=accelerator.step_times_ms,
         steps=plan.steps,
-        window_s=_window_s(verdict_s, request.steps is not None),
+        window_s=_SCRIPT_SHARE * verdict_s if script else window_s(verdict_s, request.steps is not None),
         seed=plan.seed,
         profile_dir=str(directory / PROFILE) if request.profile else None,
+        script=script,
+        arguments=request.arguments,
+        repeat=request.repeat,
     )
     with Session(
         directory,
@@ -109,6 +120,7 @@ def diagnose(request: Request, *, progress: Progress | None = None) -> Outcome:
         progress=progress,
         budget_s=request.budget_s,
         began=began,
+        scripts=script,
     ) as session:
         _climb(ladder, request, session, verdict_s)
         if request.comparison is not None:
@@ -134,7 +146,7 @@ def _climb(
         not _interrupted(session)
         and (spec := next_trial(job, session.trials, verdict_s - session.spent_s, only=only)) is not None
     ):
-        limits = _limits(request.budget_s, verdict_s - session.spent_s, first=not session.trials)
+        limits = _limits(request.budget_s, verdict_s - session.spent_s, first=not session.trials, script=job.script)
         record = session.run(spec, limits)
         if len(session.trials) == 1 and record.duration_s > 0.5 * verdict_s:
             # Steps of many seconds: no verdict by the usual time, so the whole budget serves to reach one.
@@ -159,12 +171,17 @@ def _interrupted(session: Session) -> bool:
     return any(trial.status == "interrupted" for trial in session.trials)
 
 
-def _window_s(verdict_s: float, more_steps: bool) -> float:
+def window_s(verdict_s: float, more_steps: bool) -> float:
     """Seconds for the main segment: the whole ladder takes about eleven of them."""
     return max(min(verdict_s / 11, 5.0), 0.8) * (2 if more_steps else 1)
 
 
-def _limits(budget_s: float, left_s: float, *, first: bool) -> Limits:
-    """The first trial may use what the budget allows, compilation included; later ones what is left for the verdict."""
+def _limits(budget_s: float, left_s: float, *, first: bool, script: bool) -> Limits:
+    """The first trial may use what the budget allows, compilation included; later ones what is left for the verdict.
+
+    A script may say nothing for long before its first step: it makes its data then.
+    """
+    if script:
+        return Limits(time_s=budget_s, stall_s=budget_s)
     stall_s = min(max(budget_s / 5, 15.0), 60.0)
     return Limits(time_s=max(budget_s * 0.8, 30.0) if first else max(left_s, 10.0) + 5.0, stall_s=stall_s)

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xttsbench.records.report import Report
-from xttsbench.records.trial import TrialRecord
+from xttsbench.records.trial import MAIN_RUNGS, TrialRecord
 
 DONE, GATE, USAGE, INCONCLUSIVE, NOTHING, INVALID, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 
 
-_AS_GIVEN = ("ladder", "input")
+_AS_GIVEN = ("ladder", "input", "script")
 """Rungs that run the target's own code and nothing else; what an experiment with it raises is the experiment's."""
 
 
@@ -34,7 +34,7 @@ def judge(report: Report, trials: Sequence[TrialRecord]) -> tuple[int, str | Non
     """
     if any(trial.status == "interrupted" for trial in trials):
         return INTERRUPTED, "Interrupted; what was measured before is in the report."
-    first = next((trial for trial in trials if trial.spec.rung == "ladder"), None)
+    first = next((trial for trial in trials if trial.spec.rung in MAIN_RUNGS), None)
     raised = next((trial for trial in trials if trial.status == "raised" and trial.spec.rung in _AS_GIVEN), None)
     if raised is not None:
         return INVALID, raised.cause

@@ -21,6 +21,8 @@ PASS_MARK: Final = 0.90
 def target(plan: RunPlan, trials: Sequence[TrialRecord]) -> dict[str, Any]:
     """What was measured, and how it failed where it did."""
     failed = next((trial for trial in trials if trial.status not in ("ok", "skipped")), None)
+    script = next((trial.script for trial in trials if trial.script is not None), None)
+    of_script = {"arguments": list(plan.arguments), **script.model_dump(mode="json")} if script is not None else {}
     return {
         "name": plan.target,
         "kwargs": plan.kwargs,
@@ -28,6 +30,7 @@ def target(plan: RunPlan, trials: Sequence[TrialRecord]) -> dict[str, Any]:
         "setup_s": next((trial.setup_s for trial in trials if trial.setup_s is not None), None),
         "status": failed.status if failed else "ok",
         "error": failed.error.model_dump(mode="json") if failed and failed.error else None,
+        **of_script,
     }
 
 

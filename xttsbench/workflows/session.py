@@ -38,6 +38,7 @@ class Session:
         progress: told of each trial.
         budget_s: seconds that the progress is measured against.
         began: ``time.monotonic()`` at the start of the run.
+        scripts: the trials are scripts, see :class:`xttsbench.execution.helper.Helper`.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class Session:
         progress: Progress | None = None,
         budget_s: float,
         began: float | None = None,
+        scripts: bool = False,
     ) -> None:
         self.trials = list(trials)
         self.earlier = {record.spec.trial_id: record for record in earlier if record.status != "interrupted"}
@@ -64,6 +66,7 @@ class Session:
         self._progress: Progress = progress or Silent()
         self._budget_s = budget_s
         self._began = time.monotonic() if began is None else began
+        self._scripts = scripts
         self._gpus = open_gpus()
 
     @property
@@ -143,8 +146,9 @@ class Session:
         if self._helper is not None and block == self._block and self._helper.exit_code() is None:
             return self._helper
         self._end_helper()
-        self._progress.trial("importing TensorFlow", self.spent_s, self._budget_s)
-        helper = Helper(print_to_stderr=self._print_to_stderr, has_gpu=self._gpus[0] is not None)
+        if not self._scripts:
+            self._progress.trial("importing TensorFlow", self.spent_s, self._budget_s)
+        helper = Helper(print_to_stderr=self._print_to_stderr, has_gpu=self._gpus[0] is not None, scripts=self._scripts)
         self._helper, self._block = helper, block
         helper.__enter__()
         helper.wait_ready()

@@ -130,3 +130,38 @@ def test_merging_takes_off_the_start_and_keeps_what_vanished():
 def test_no_elements_no_cost():
     model = nodes(node(1, "Root", 1, 0, [2], 1.0), node(2, "Map", 0, 7, [], 1.0))
     assert costs_of(model, chain("MapDataset"))[0] == {"MapDataset": None}
+
+
+def test_the_elements_that_a_batch_takes_are_said():
+    model = nodes(
+        node(1, "Root", 10, 0, [2], 1.0), node(2, "BatchV2", 10, 1, [3], 4.0), node(3, "Map", 40, 80, [], 1.0)
+    )
+    ops = chain("MapDataset", "BatchDatasetV2")
+    found = costs(model, match(model, 1, ops)[0], ops)
+    assert [found[op.name].elements_per_batch for op in ops] == [4.0, 1.0]
+
+
+def test_in_a_rewritten_run_ops_are_found_under_other_names():
+    ops = chain("RangeDataset", "MapDataset", "BatchDatasetV2")
+    parallel = nodes(
+        node(1, "Root", 10, 0, [2], 1.0),
+        node(2, "Prefetch", 10, 1, [3], 1.0, buffer_size=4.0),
+        node(3, "ParallelBatch", 10, 1, [4], 8.0, parallelism=2.0),
+        node(4, "ParallelMapV2", 80, 1, [5], 1.0, parallelism=3.0),
+        node(5, "Range", 80, 1),
+    )
+    matched, ignored = match(parallel, 1, ops, rewritten=True)
+    assert matched == {"BatchDatasetV2": [3], "MapDataset": [4], "RangeDataset": [5]}
+    assert ignored == 1
+    assert "MapDataset" not in match(parallel, 1, ops)[0]
+
+
+def test_a_map_fused_with_its_batch_is_both():
+    ops = chain("RangeDataset", "MapDataset", "BatchDatasetV2")
+    fused = nodes(
+        node(1, "Root", 10, 0, [2], 1.0),
+        node(2, "MapAndBatch", 10, 1, [3], 8.0, parallelism=2.0),
+        node(3, "Range", 80, 1),
+    )
+    matched, _ = match(fused, 1, ops, rewritten=True)
+    assert matched == {"BatchDatasetV2": [2], "MapDataset": [2], "RangeDataset": [3]}

@@ -64,6 +64,12 @@ int nvmlDeviceGetClockInfo(Gpu *gpu, unsigned int kind, unsigned int *mhz) {
     return SUCCESS;
 }
 
+int nvmlDeviceGetMaxClockInfo(Gpu *gpu, unsigned int kind, unsigned int *mhz) {
+    if (gpu->index == 1 || kind != 1) return NOT_SUPPORTED;
+    *mhz = 1980;
+    return SUCCESS;
+}
+
 #ifndef OLD_DRIVER
 int nvmlDeviceGetCurrentClocksEventReasons(Gpu *gpu, unsigned long long *reasons) {
     *reasons = gpu->index ? 0x0 : 0x44; /* 0 is a reading too: nothing holds the clocks back */

@@ -17,7 +17,8 @@ from xttsbench.probes.host import CHILDREN_GROUP, MAIN_GROUP, MIN_GAP_NS, HostPr
 PID = 500
 TICKS = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
-ALL_FIELDS = {"t_ns", "cpu_s", "rss_bytes", "major_faults", "read_bytes", "machine_busy", "thread_group_cpu_s"}
+COLUMNS = {"t_ns", "cpu_s", "rss_bytes", "major_faults", "read_bytes", "read_call_bytes", "throttled_s", "machine_busy"}
+ALL_FIELDS = COLUMNS | {"pids", "thread_group_cpu_s"}
 
 
 class FakeProc:
@@ -28,6 +29,7 @@ class FakeProc:
         self.now_ns = 0
         self.machine = [0.0] * 10
         self.children: list[int] = []
+        self.throttled_s: float | None = 0.5
         (root / "self").mkdir()
         self.process()
         self.io(0)
@@ -60,6 +62,7 @@ class FakeProc:
             clock=lambda: self.now_ns,
             machine_times=lambda: tuple(self.machine),
             children=lambda _: self.children,
+            throttled=lambda: self.throttled_s,
         )
 
     def step(self, probe: HostProbe, *, busy: float = 1.0, idle: float = 1.0) -> None:
@@ -87,6 +90,9 @@ def test_columns_hold_what_proc_holds(proc: FakeProc) -> None:
     assert readings.rss_bytes == (20 * PAGE, 30 * PAGE)
     assert readings.major_faults == (5, 7)
     assert readings.read_bytes == (0, 8192)
+    assert readings.read_call_bytes == (77, 77)
+    assert readings.throttled_s == (0.5, 0.5)
+    assert readings.pids == (PID,)
     assert readings.machine_busy == (0.75, 0.0)
 
 
@@ -124,6 +130,8 @@ def test_children_count_alive_and_after_they_ended(proc: FakeProc) -> None:
     assert alive.rss_bytes[-1] == 15 * PAGE
     assert alive.major_faults[-1] == 2
     assert alive.read_bytes[-1] == 100
+    assert alive.read_call_bytes[-1] == 2 * 77
+    assert alive.pids == (PID, 700)
     assert alive.thread_group_cpu_s == pytest.approx({CHILDREN_GROUP: 4.0})
     proc.end("700")
     proc.step(probe)  # ended, not waited for: the counters do not fall
@@ -151,7 +159,7 @@ def test_a_process_that_ends_stops_the_samples(proc: FakeProc, ending: str) -> N
     proc.io(0)
     proc.step(probe)
     readings = probe.readings()
-    lengths = {len(getattr(readings, name)) for name in ALL_FIELDS - {"thread_group_cpu_s"}}
+    lengths = {len(getattr(readings, name)) for name in COLUMNS}
     assert lengths == {1}
     assert 0 not in readings.rss_bytes
 
@@ -181,7 +189,24 @@ def test_one_field_that_cannot_be_read_does_not_take_the_others_along(proc: Fake
     assert len(readings.t_ns) == len(readings.cpu_s) == 2
     assert readings.read_bytes == readings.machine_busy == ()
     assert "io" in readings.unmeasured["read_bytes"]
+    assert readings.read_call_bytes == ()
     assert "do not advance" in readings.unmeasured["machine_busy"]
+
+
+def test_without_a_quota_there_is_nothing_to_throttle(proc: FakeProc) -> None:
+    proc.throttled_s = None
+    probe = proc.probe()
+    proc.step(probe)
+    assert probe.readings().throttled_s == ()
+    assert "no processor quota" in probe.readings().unmeasured["throttled_s"]
+
+
+def test_a_kernel_that_counts_no_read_calls(proc: FakeProc) -> None:
+    (proc.root / str(PID) / "io").write_text("read_bytes: 5\n")
+    probe = proc.probe()
+    proc.step(probe)
+    assert probe.readings().read_bytes == (5,)
+    assert "rchar" in probe.readings().unmeasured["read_call_bytes"]
 
 
 def test_a_sample_too_soon_is_not_taken(proc: FakeProc) -> None:

@@ -10,9 +10,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pynvml
 import pytest
 
-from xttsbench.probes.nvml import PCIE_EVERY, throttle_reason_names
+from xttsbench.probes.clock_reasons import REASONS, throttle_reason_names
+from xttsbench.probes.nvml import PCIE_EVERY
 
 COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C compiler (cc, gcc, clang) to build the NVML stub")
@@ -89,6 +91,7 @@ def test_every_number_of_a_gpu_that_gives_all(stub: Path) -> None:
     assert gpu["memory_total_bytes"] == 16_000_000_000
     assert gpu["memory_used_bytes"] == [2000, 3000]  # the first call was for the total
     assert gpu["sm_clock_mhz"] == [1410, 1410]
+    assert gpu["max_sm_clock_mhz"] == 1980
     assert gpu["memory_clock_mhz"] == [1593, 1593]
     assert gpu["throttle_reasons"] == [0x44, 0x44]
     assert gpu["power_w"] == [312.5, 312.5]
@@ -115,6 +118,8 @@ def test_what_a_gpu_does_not_give_is_empty_with_the_reason_and_the_rest_goes_on(
     assert gpu["throttle_reasons"] == [0, 0]  # measured: nothing holds the clocks back
     missing = {"memory_clock_mhz", "power_w", "pcie_rx_bytes_per_s", "pcie_tx_bytes_per_s", "utilization"}
     assert all(gpu[field] == [] for field in missing)
+    missing |= {"max_sm_clock_mhz"}
+    assert gpu["max_sm_clock_mhz"] is None
     assert {field: gpu["unmeasured"][field] for field in missing} == dict.fromkeys(missing, "NVML: Not Supported")
     assert gpu["processes"] == []
     assert gpu["unmeasured"]["processes"] == "NVML: Insufficient Permissions"
@@ -174,7 +179,7 @@ def test_the_environment_names_the_gpus(stub: Path) -> None:
     code = "import json; from xttsbench.probes.environment import environment; print(json.dumps(environment()))"
     done = subprocess.run(
         [sys.executable, "-c", code],
-        env=os.environ | {"LD_LIBRARY_PATH": str(stub), "NVML_STUB": ""},
+        env=os.environ | {"LD_LIBRARY_PATH": str(stub), "NVML_STUB": "", "NVML_STUB_EPOCH_US": str(EPOCH_US)},
         capture_output=True,
         text=True,
         check=True,
@@ -186,7 +191,11 @@ def test_the_environment_names_the_gpus(stub: Path) -> None:
         "name": "Stub GPU A",
         "uuid": "GPU-a",
         "memory_total_bytes": 16_000_000_000,
+        "memory_used_before_bytes": 2000,
+        "processes_before": 2,
     }
+    assert found["gpus"][1]["processes_before"] is None
+    assert "Permissions" in found["unmeasured"]["gpus.1.processes_before"]
     assert "gpus" not in found["unmeasured"]
 
 
@@ -210,3 +219,19 @@ def test_a_missing_driver_is_the_reason(tmp_path: Path) -> None:
 )
 def test_throttle_reasons_have_names(mask: int, names: tuple[str, ...]) -> None:
     assert throttle_reason_names(mask) == names
+
+
+def test_the_bits_are_those_of_nvidias_bindings() -> None:
+    prefix = "nvmlClocksThrottleReason"
+    values = {getattr(pynvml, name) for name in dir(pynvml) if name.startswith(prefix)}
+    assert {value for value in values if value.bit_count() == 1} == set(REASONS)
+    for name in (
+        "SwPowerCap",
+        "HwThermalSlowdown",
+        "SwThermalSlowdown",
+        "HwPowerBrakeSlowdown",
+        "HwSlowdown",
+        "GpuIdle",
+    ):
+        snake = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")
+        assert REASONS[getattr(pynvml, prefix + name)] == snake

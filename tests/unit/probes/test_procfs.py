@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xttsbench.probes.procfs import parse_read_bytes, parse_stat, thread_group
+from xttsbench.probes.procfs import Reads, parse_reads, parse_stat, thread_group
 
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -41,9 +41,10 @@ def test_a_zombie_has_ended() -> None:
 
 def test_bytes_from_storage_are_not_those_from_the_page_cache() -> None:
     text = "rchar: 900\nwchar: 1\nsyscr: 2\nsyscw: 3\nread_bytes: 4096\nwrite_bytes: 5\ncancelled_write_bytes: 0\n"
-    assert parse_read_bytes(text) == 4096
+    assert parse_reads(text) == Reads(storage_bytes=4096, call_bytes=900)
+    assert parse_reads("read_bytes: 1\n").call_bytes is None
     with pytest.raises(ValueError, match="read_bytes"):
-        parse_read_bytes("rchar: 900\n")
+        parse_reads("rchar: 900\n")
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from xttsbench.probes.quota import cpu_allowance, memory_limit_bytes
+from xttsbench.probes.quota import cpu_allowance, memory_limit_bytes, throttled_s
 
 
 def tree(root: Path, files: dict[str, str]) -> Path:
@@ -93,3 +93,24 @@ def test_the_tightest_processor_quota_is_found(tmp_path: Path, files: dict[str, 
 )
 def test_the_tightest_memory_limit_is_found(tmp_path: Path, files: dict[str, str], limit: int | None) -> None:
     assert memory_limit_bytes(tree(tmp_path, files)) == limit
+
+
+@pytest.mark.parametrize(
+    ("files", "stopped_s"),
+    [
+        ({"cpu.max": "50000 100000", "cpu.stat": "usage_usec 9\nnr_throttled 4\nthrottled_usec 2500000"}, 2.5),
+        ({"cpu.max": "max 100000", "cpu.stat": "throttled_usec 2500000"}, None),
+        ({"cpu.max": "50000 100000"}, None),
+        ({"cpu.max": "50000 100000", "cpu.stat": "usage_usec 9"}, None),
+    ],
+)
+def test_time_that_the_quota_took(tmp_path: Path, files: dict[str, str], stopped_s: float | None) -> None:
+    placed = {f"sys/fs/cgroup/box/{name}": text for name, text in files.items()}
+    assert throttled_s(tree(tmp_path, {CGROUP: "0::/box", **placed})) == stopped_s
+
+
+def test_time_that_a_quota_of_version_1_took(tmp_path: Path) -> None:
+    group = "sys/fs/cgroup/cpu/job"
+    files = {f"{group}/cpu.cfs_quota_us": "50000", f"{group}/cpu.cfs_period_us": "100000"}
+    files |= {CGROUP: "3:cpu:/job", f"{group}/cpu.stat": "nr_periods 5\nthrottled_time 1500000000"}
+    assert throttled_s(tree(tmp_path, files)) == pytest.approx(1.5)

@@ -76,6 +76,9 @@ def test_number(value: float, text: str) -> None:
     ("name", "value", "expected"),
     [
         ("wait_s", 0.0042, ("wait", "4.20 ms")),
+        ("wait_s_per_step", 0.0042, ("wait per step", "4.20 ms")),
+        ("held_bytes_per_batch", 2048, ("held per batch", "2.00 KiB")),
+        ("bytes_per_s", 5.0, ("bytes", "5 /s")),
         ("samples_per_s", 120.0, ("samples", "120 /s")),
         ("gap_ms", 1500.0, ("gap", "1.50 s")),
         ("buffer_bytes", 2048, ("buffer", "2.00 KiB")),

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from xttsbench.records.readings import HostReadings, Readings
 from xttsbench.records.trial import Devices
 from xttsbench.rules import machine as rules
 
@@ -81,3 +82,25 @@ def test_half_a_processor_still_gets_one_thread(evidence) -> None:
 )
 def test_no_quota_or_threads_within_it(evidence, environment, devices) -> None:
     assert silent(rules.cpu_quota, evidence("contention", devices=devices, environment=environment))
+
+
+def stopped(build, share: float):
+    """A trial whose quota stopped its threads for a share of the time."""
+    record = build.ladder(steps=100)
+    columns = record.segment("as_is").columns
+    start, end = columns["start_ns"][0], columns["start_ns"][-1] + columns["wall_ns"][-1]
+    times = tuple(int(start + n * (end - start) / 10) for n in range(10))
+    host = HostReadings(t_ns=times, throttled_s=tuple(share * (t - start) / 1e9 for t in times))
+    return [record.model_copy(update={"readings": Readings(host=host)})]
+
+
+def test_a_quota_that_stopped_threads_and_one_that_did_not(evidence, build) -> None:
+    found = only(rules.cpu_quota, evidence("compute", ladder=stopped(build, 0.4), environment=cpu(2.0)))
+    assert (found.severity, found.limiting) == ("warning", False)
+    assert found.evidence["stopped_s_per_s"] == pytest.approx(0.4)
+    assert "stopped them for 40% of the time" in found.title
+    idle = only(rules.cpu_quota, evidence("compute", ladder=stopped(build, 0.0), environment=cpu(2.0)))
+    assert idle.severity == "info"
+    few = Devices(inter_op_threads=2, intra_op_threads=2)
+    within = evidence("compute", ladder=stopped(build, 0.4), environment=cpu(2.0), devices=few)
+    assert only(rules.cpu_quota, within).severity == "warning", "Python's own threads count too"

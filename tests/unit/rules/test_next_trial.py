@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from xttsbench.records.pipeline import Pipeline, PipelineOp, PythonFunction
+from xttsbench.records.step_ops import StepOps
 from xttsbench.rules.next_trial import IMPORT_S, MODES, Job, next_trial, skipped
 
 JOB = Job(target="data.py:make", kwargs={"n": 1}, emulated_ms=(), steps=400, window_s=2.0, seed=3)
@@ -58,7 +61,16 @@ def test_a_compiled_step_that_computes(build) -> None:
         "input b1",
         "xla b1",
         "eager b1",
+        "batch b1",
     ]
+
+
+def test_precision_is_tried_where_keras_layers_compute(build) -> None:
+    ops = StepOps(ops=9, keras_layers=True)
+    assert "precision b1" in climbed(build, build.ladder(step_ops=ops))
+    assert "precision b1" in climbed(build, build.ladder(target_kind="dataset+model"))
+    assert "precision b1" not in climbed(build, build.ladder(step_ops=ops, wait=0.06, step=0.03))
+    assert "precision b1" not in climbed(build, build.ladder())
 
 
 def test_an_eager_step_is_compiled_before_anything_is_run_again(build) -> None:
@@ -74,7 +86,7 @@ def test_so_is_a_step_that_compiles_every_time(build) -> None:
 
 def test_a_step_that_uses_xla_is_run_without_it(build) -> None:
     first = build.ladder(step_columns={"xla_compiles": [1] + [0] * 119})
-    assert climbed(build, first)[-2:] == ["graph b1", "eager b1"]
+    assert climbed(build, first)[-3:] == ["graph b1", "eager b1", "batch b1"]
 
 
 def test_fixes_are_tried_only_where_the_step_waits(build) -> None:
@@ -185,7 +197,8 @@ def test_no_helper_is_started_for_less_than_a_whole_ladder(build) -> None:
 
 def test_what_was_wanted_and_did_not_run_is_named(build) -> None:
     done = [build.ladder(**WAITING), build.trial("pipeline", pipeline=SEQUENTIAL)]
-    assert skipped(done) == ["input", "fix parallel-map", "ladder (block 1)", "input (block 1)", "xla", "eager"]
+    again = ["ladder (block 1)", "input (block 1)"]
+    assert skipped(done) == ["input", "fix parallel-map", *again, "xla", "eager", "batch"]
     assert skipped([]) == []
 
 
@@ -204,3 +217,22 @@ def test_of_some_rungs_alone_the_others_are_left_out(build) -> None:
         found.append(spec.rung)
         done.append(build.trial(spec.rung, number=len(done)))
     assert found == ["xla", "eager"]
+
+
+def test_a_script_is_run_once_and_again_only_where_that_is_allowed(build) -> None:
+    once = Job(
+        target="train.py", kwargs={}, emulated_ms=(), steps=400, window_s=9.0, seed=0, script=True, arguments=("-v",)
+    )
+    first = next_trial(once, [], 0.0)
+    assert first is not None
+    assert (first.rung, first.block, first.arguments, first.window_s) == ("script", 0, ("-v",), 9.0)
+    done = build.trial("script", number=0).model_copy(update={"spec": first, "duration_s": 30.0})
+    assert next_trial(once, [done], ALWAYS) is None
+    assert skipped([done]) == []
+    twice = dataclasses.replace(once, repeat=True)
+    again = next_trial(twice, [done], 31.0)
+    assert again is not None
+    assert (again.rung, again.block) == ("script", 1)
+    assert next_trial(twice, [done], 29.0) is None
+    assert next_trial(twice, [done, done], ALWAYS) is None
+    assert next_trial(twice, [done.model_copy(update={"status": "raised"})], ALWAYS) is None

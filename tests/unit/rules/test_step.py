@@ -6,6 +6,7 @@ from xttsbench.analysis.attribution import StepFacts
 from xttsbench.records.report import Oscillation
 from xttsbench.records.trial import Devices, StackLine, Trace
 from xttsbench.rules import step as rules
+from xttsbench.rules import step_modes, step_shapes
 from xttsbench.rules.evidence import Compared
 
 EAGER = StepFacts(has_step=True, eager=True)
@@ -75,7 +76,7 @@ def test_retracing_names_the_most_common_reason(evidence, build, reason: str, re
     rare = trace("other" if reason != "other" else "shape")
     traces = (trace("first"), trace("first"), trace("first"), rare, trace(reason), trace(reason))
     steps = build.steps(step_s=[0.1] * 8, traces=[0, 1] * 4)
-    found = only(rules.retracing, evidence("compile", steps=steps, traces=traces))
+    found = only(step_shapes.retracing, evidence("compile", steps=steps, traces=traces))
     assert (found.limiting, found.severity) == (True, "critical")
     assert found.title == f"train_step is traced again after the first step: {reason}"
     assert remedy in found.remedy
@@ -86,21 +87,21 @@ def test_retracing_names_the_most_common_reason(evidence, build, reason: str, re
 
 def test_traces_of_the_beginning_are_no_retracing(evidence, build) -> None:
     steady, busy = build.steps(step_s=[0.1] * 8), build.steps(step_s=[0.1] * 8, traces=[0, 1] * 4)
-    assert silent(rules.retracing, evidence("compile", steps=steady, traces=(trace("shape"),)))
-    assert silent(rules.retracing, evidence("compile", steps=busy, traces=(trace("first"),)))
-    assert silent(rules.retracing, evidence("compile"))
+    assert silent(step_shapes.retracing, evidence("compile", steps=steady, traces=(trace("shape"),)))
+    assert silent(step_shapes.retracing, evidence("compile", steps=busy, traces=(trace("first"),)))
+    assert silent(step_shapes.retracing, evidence("compile"))
 
 
 def test_xla_that_compiles_again(evidence, build) -> None:
     step = [0.1, 0.1, 0.1, 0.6, 0.1, 0.4]
     steps = build.steps(step_s=step, xla_compiles=[0, 0, 0, 1, 0, 2], shape_id=[0, 0, 0, 1, 0, 2])
-    found = only(rules.xla_recompilation, evidence("compile", steps=steps))
+    found = only(step_shapes.xla_recompilation, evidence("compile", steps=steps))
     assert (found.limiting, found.severity) == (True, "critical")
     assert found.title == "XLA compiled 3 times in 6 steady steps"
     assert (found.evidence["shapes_compiled"], found.evidence["traces_in_the_same_steps"]) == (2, 0)
     assert found.evidence["compile_s_per_compile"] == pytest.approx((0.5 + 0.3) / 3)
-    assert silent(rules.xla_recompilation, evidence("compile", steps=build.steps(step_s=step, traces=1)))
-    assert silent(rules.xla_recompilation, evidence("compile"))
+    assert silent(step_shapes.xla_recompilation, evidence("compile", steps=build.steps(step_s=step, traces=1)))
+    assert silent(step_shapes.xla_recompilation, evidence("compile"))
 
 
 @pytest.mark.parametrize(
@@ -114,7 +115,7 @@ def test_xla_that_compiles_again(evidence, build) -> None:
     ],
 )
 def test_xla_beside_a_graph(evidence, build, speedup: float, rule, severity) -> None:
-    found = list(rules.xla(evidence("compute", modes=mode(build, "xla", speedup, compile_s=3.0))))
+    found = list(step_modes.xla(evidence("compute", modes=mode(build, "xla", speedup, compile_s=3.0))))
     assert [(f.rule, f.severity, f.limiting) for f in found] == ([(rule, severity, False)] if rule else [])
     if rule == "xla-untried":
         assert found[0].predicted_speedup.estimate == pytest.approx(speedup)
@@ -122,18 +123,18 @@ def test_xla_beside_a_graph(evidence, build, speedup: float, rule, severity) -> 
 
 
 def test_a_speed_up_that_may_be_none_is_not_named(evidence, build) -> None:
-    assert silent(rules.xla, evidence("compute", modes=mode(build, "xla", 1.2, 0.2)))
-    assert silent(rules.xla, evidence("compute", modes=mode(build, "xla", None)))
-    assert silent(rules.xla, evidence("compute"))
+    assert silent(step_modes.xla, evidence("compute", modes=mode(build, "xla", 1.2, 0.2)))
+    assert silent(step_modes.xla, evidence("compute", modes=mode(build, "xla", None)))
+    assert silent(step_modes.xla, evidence("compute"))
 
 
 def test_a_step_that_uses_xla_and_would_be_faster_without(evidence, build) -> None:
     modes = mode(build, "graph", 1.4)
-    found = only(rules.xla, evidence("compute", modes=modes, given_mode="xla"))
+    found = only(step_modes.xla, evidence("compute", modes=modes, given_mode="xla"))
     assert (found.rule, found.severity) == ("xla-slower", "warning")
     assert "without XLA the step runs 1.40 times as fast" in found.title
-    assert silent(rules.xla, evidence("compute", modes=modes, given_mode="graph"))
-    assert silent(rules.xla, evidence("compute", modes=mode(build, "graph", 1.02), given_mode="xla"))
+    assert silent(step_modes.xla, evidence("compute", modes=modes, given_mode="graph"))
+    assert silent(step_modes.xla, evidence("compute", modes=mode(build, "graph", 1.02), given_mode="xla"))
 
 
 def test_fetching_values_every_step(evidence, build) -> None:

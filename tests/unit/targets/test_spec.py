@@ -43,6 +43,16 @@ def test_a_callable_of_a_file(place: Path, text: str, file: str) -> None:
     assert found.folder == str(path.parent)
 
 
+def test_a_script_is_a_target_where_scripts_are(place: Path) -> None:
+    found = parse_target("sub dir/train.py", working_directory=place, scripts=True)
+    path = place / "sub dir" / "train.py"
+    assert (found.kind, found.place, found.attribute, found.name) == ("script", str(path), "", "train")
+    assert found.folder == str(path.parent)
+    with pytest.raises(TargetError, match=r"'no\.py' does not exist"):
+        parse_target("no.py", working_directory=place, scripts=True)
+    assert parse_target("data.py:make", working_directory=place, scripts=True).kind == "file"
+
+
 def test_the_working_directory_is_the_default(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(place)
     assert parse_target("data.py:make").place == str(place / "data.py")

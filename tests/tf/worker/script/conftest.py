@@ -1,0 +1,89 @@
+"""Runs a script as the parent does, without the parent: the messages that come back, and how the process ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from xttsbench.records.trial import TrialSpec
+
+SCRIPTS = Path(__file__).parents[3] / "targets" / "scripts"
+
+
+@dataclass
+class Ran:
+    """A script that has ended."""
+
+    messages: list[dict[str, Any]]
+    code: int
+    output: str
+
+    def part(self, name: str) -> Any:
+        """The last value of a field of the trial record."""
+        return [message["value"] for message in self.messages if message.get("part") == name][-1]
+
+    def column(self, segment: str, name: str) -> list[int]:
+        """One column of a segment."""
+        rows = [message["columns"][name] for message in self.messages if message.get("rows") == segment]
+        return [value for values in rows for value in values]
+
+    def median_ms(self, segment: str, name: str) -> float:
+        """Median of a column of nanoseconds."""
+        return statistics.median(self.column(segment, name)) / 1e6
+
+
+@pytest.fixture
+def watched() -> Callable[..., Ran]:
+    """Run one of the scripts under the watch."""
+
+    def run(script: str, *arguments: str, **settings: Any) -> Ran:
+        ours, theirs = socket.socketpair()
+        target = str(SCRIPTS / script)
+        spec = TrialSpec(trial_id="t", rung="script", target=target, arguments=arguments, window_s=30.0, **settings)
+        command = [sys.executable, "-P", "-m", "xttsbench.worker.script", str(theirs.fileno())]
+        with ours:
+            process = subprocess.Popen(
+                command,
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+                start_new_session=True,
+            )
+            theirs.close()
+            ours.settimeout(240)
+            ours.sendall(spec.model_dump_json().encode() + b"\n")
+            try:
+                with ours.makefile("r", encoding="utf-8") as lines:
+                    messages = [json.loads(line) for line in lines]
+                output, _ = process.communicate(timeout=60)
+            finally:
+                if process.poll() is None:
+                    os.killpg(process.pid, signal.SIGKILL)
+        return Ran(messages, process.returncode, output)
+
+    return run
+
+
+@pytest.fixture
+def bare() -> Callable[..., str]:
+    """Run one of the scripts under Python alone: what it printed."""
+
+    def run(script: str, *arguments: str) -> str:
+        command = [sys.executable, str(SCRIPTS / script), *arguments]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)
+        return ended.stdout
+
+    return run

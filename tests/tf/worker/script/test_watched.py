@@ -1,0 +1,121 @@
+"""Scripts that run unchanged: what is measured of known ones, that nothing changes for them, and that they end.
+
+The known ones take 5 ms to compute and 8 ms to produce with one batch ahead: a wait of 3 ms in steps of 8. Margins are
+wide, for a busy machine only ever adds time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.measured]
+
+
+def _known(ran: Any) -> None:
+    assert 7.0 < ran.median_ms("as_is", "wall_ns") < 30.0
+    assert ran.median_ms("as_is", "step_ns") > 4.5
+    assert 0.3 < ran.median_ms("as_is", "wait_ns") < ran.median_ms("as_is", "step_ns") + 6.0
+
+
+def test_a_custom_loop_is_measured_without_its_validation(watched: Callable[..., Any]) -> None:
+    ran = watched("custom_loop.py", "3", "40")
+    _known(ran)
+    seen = len(ran.column("as_is", "wall_ns")) + len(ran.column("warm_up", "wall_ns"))
+    assert 40 < seen <= 120 - 8, "validation steps would be more, steps of the anatomy are in no segment"
+    assert set(ran.column("as_is", "batch_size")) == {4}
+    assert set(ran.column("as_is", "epoch")) == {0, 1, 2}
+    run = ran.part("script")
+    assert (run["ended"], run["exit_code"], run["iterations"]) == ("returned", 0, ["next()"])
+    assert run["step_function"].startswith("train_step (")
+    assert run["datasets"] == 2
+    assert ran.part("anatomy")["steps"] >= 1
+    assert ran.column("step_only", "wall_ns")
+    assert ran.messages[-1] == {"done": True}
+
+
+@pytest.mark.parametrize("arguments", [("1", "compiled"), ("5", "compiled")])
+def test_fit_is_measured_batch_by_batch(watched: Callable[..., Any], arguments: tuple[str, str]) -> None:
+    ran = watched("fit.py", "2", "60", *arguments)
+    _known(ran)
+    assert ran.part("script")["iterations"] == ["fit"]
+    assert ran.part("script")["steps_per_call"] == int(arguments[0])
+    assert set(ran.column("as_is", "batch_size")) == {4}
+
+
+@pytest.mark.parametrize("how", ["for", "next", "once"])
+def test_loops_inside_a_function_are_measured(watched: Callable[..., Any], how: str) -> None:
+    ran = watched("in_function.py", how, "60")
+    _known(ran)
+    assert len(ran.column("as_is", "wall_ns")) + len(ran.column("warm_up", "wall_ns")) == 120
+
+
+@pytest.mark.parametrize("how", ["python", "function", "fit"])
+def test_a_distributed_dataset_counts_the_clips_of_all_replicas(watched: Callable[..., Any], how: str) -> None:
+    ran = watched("mirrored.py", how)
+    assert set(ran.column("as_is", "batch_size")) == {4}
+    assert len(ran.column("as_is", "wall_ns")) > 20
+
+
+def test_seeded_losses_are_the_same_to_the_last_bit(watched: Callable[..., Any], bare: Callable[..., str]) -> None:
+    losses = bare("plain.py", "losses", "60")
+    assert len(losses.split()) == 60
+    assert watched("plain.py", "losses", "60").output == losses
+    loss = bare("fit.py", "2", "20", "1", "compiled")
+    assert loss.startswith("loss ")
+    assert watched("fit.py", "2", "20", "1", "compiled").output == loss
+
+
+@pytest.mark.parametrize(
+    ("what", "code", "ended", "printed"),
+    [
+        ("exit", 3, "exited", ""),
+        ("leave", 4, "exited", ""),
+        ("raise", 1, "raised", ""),
+        ("spawn", 0, "returned", "squares [1, 4, 9]\n"),
+        ("fork", 0, "returned", "squares [1, 4, 9]\n"),
+        ("fork_and_return", 0, "returned", ""),
+        ("close", 0, "returned", ""),
+        ("chdir", 0, "returned", ""),
+        ("thread", 0, "returned", ""),
+        ("atexit", 0, "returned", "goodbye\n"),
+    ],
+)
+def test_whatever_a_script_does_it_ends_as_it_would(
+    watched: Callable[..., Any], what: str, code: int, ended: str, printed: str
+) -> None:
+    ran = watched("plain.py", what, "30")
+    assert (ran.code, ran.part("script")["ended"], ran.output) == (code, ended, printed)
+    assert ran.messages[-1] == {"done": True}
+    assert ran.column("as_is", "wall_ns")
+
+
+def test_a_script_that_would_go_on_is_stopped_and_its_handlers_run(watched: Callable[..., Any]) -> None:
+    ran = watched("plain.py", "atexit", "100000", steps=50)
+    assert ran.part("script")["ended"] == "stopped"
+    assert (ran.code, ran.output) == (0, "goodbye\n")
+
+
+@pytest.mark.parametrize("what", ["from_generator", "sequence", "arrays", "train_on_batch"])
+def test_fit_over_other_data_is_measured_and_stopped(watched: Callable[..., Any], what: str) -> None:
+    ran = watched("generator_fit.py", what, steps=50)
+    assert ran.part("script")["ended"] == "stopped"
+    assert len(ran.column("as_is", "wall_ns")) >= 50
+    assert ran.code == 0
+
+
+def test_a_script_that_swallows_everything_is_ended(watched: Callable[..., Any]) -> None:
+    ran = watched("plain.py", "swallow", "60", steps=50)
+    assert ran.part("script")["ended"] == "stopped"
+    assert ran.messages[-1] == {"done": True}
+
+
+def test_a_killed_script_keeps_its_rows(watched: Callable[..., Any]) -> None:
+    ran = watched("plain.py", "die", "1000")
+    assert ran.code == -9
+    seen = (
+        ran.part("anatomy")["steps"] + 8 + len(ran.column("warm_up", "wall_ns")) + len(ran.column("as_is", "wall_ns"))
+    )
+    assert seen >= 100 - 25, "half a second of steps of 20 ms"

@@ -1,0 +1,100 @@
+"""The corpus of the benchmark of diagnosis: its table is whole, and what it says can be true."""
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+from xttsbench.records.report import Bottleneck
+
+sys.path.append(str(Path(__file__).resolve().parents[3] / "benchmarks" / "diagnosis"))
+
+import cases
+import judging
+import known
+
+FAULTY = [case for case in known.CASES if not case.healthy]
+HEALTHY = [case for case in known.CASES if case.healthy]
+TIME_AND_MACHINE = {"core-contention", "drift", "oscillation", "padding-waste", "stragglers"}
+FIXES = {"parallel-map", "parallel-interleave", "prefetch", "filter-first", "batch-first", "any-order"}
+
+
+def functions(path):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+
+
+def test_there_are_enough_cases_and_each_has_a_name_of_its_own():
+    assert len(FAULTY) >= 40
+    assert len(HEALTHY) >= 10
+    assert len({case.name for case in known.CASES}) == len(known.CASES)
+
+
+def test_the_table_holds_every_function_of_the_corpus_that_can_be_tuned():
+    written = {
+        (path.stem, node.name)
+        for path in cases.CORPUS.glob("*.py")
+        for node in functions(path)
+        if "tuned" in [argument.arg for argument in node.args.args]
+    }
+    assert written == {(case.family, case.name) for case in known.CASES}
+
+
+@pytest.mark.parametrize("case", known.CASES, ids=lambda case: case.name)
+def test_what_is_expected_of_a_case_can_be_said(case):
+    assert set(case.bottlenecks) <= set(Bottleneck.__args__) - {"inconclusive"}
+    rules = judging.PIPELINE_RULES | judging.STEP_RULES | TIME_AND_MACHINE
+    asked = {rule for entry in (*case.limiting, *case.seen) for rule in entry.split("|")}
+    assert asked | set(case.not_limiting) <= rules
+    assert not any(set(entry.split("|")) <= set(case.not_limiting) for entry in case.limiting), "asked and forbidden"
+    for fix in case.fixes:
+        kind = fix.partition(":")[0].partition("@")[0]
+        assert kind in FIXES | {"thread-pool", "cache"}
+        assert (":" in fix) == (kind == "thread-pool")
+
+
+@pytest.mark.parametrize("case", FAULTY, ids=lambda case: case.name)
+def test_a_faulty_case_marks_its_lines_and_asks_for_a_finding(case):
+    own = next(node for node in functions(case.file) if node.name == case.name)
+    marked = [place.lines for place in cases.fault_places(case) if place.file == case.file.name]
+    assert marked
+    assert any(own.lineno < lines.start and lines.stop - 1 <= own.end_lineno for lines in marked)
+    assert not any(own.lineno in lines for lines in marked), "the whole case is no line"
+    assert case.limiting or case.seen
+
+
+@pytest.mark.parametrize("case", HEALTHY, ids=lambda case: case.name)
+def test_a_healthy_case_has_no_fault(case):
+    assert cases.fault_places(case) == []
+    assert (case.limiting, case.seen, case.fixes) == ((), (), ())
+
+
+def text_of(case, place):
+    lines = (case.file.parent / place.file).read_text(encoding="utf-8").splitlines()
+    return [lines[number - 1].strip() for number in place.lines]
+
+
+def test_a_mark_in_an_inner_function_stands_for_all_of_it_and_for_what_it_calls():
+    case = next(case for case in known.CASES if case.name == "gil_map_in_parallel")
+    inner, *called = cases.fault_places(case)
+    assert text_of(case, inner) == ["def features(index):", "spin(0.003)  # the fault", "return row(index)"]
+    assert {text_of(case, place)[0].partition("(")[0] for place in called} == {"def spin", "def row"}
+
+
+def test_a_mark_in_a_function_of_the_file_stands_for_it_where_the_case_uses_it_through_others():
+    by_name = {case.name: case for case in known.CASES}
+    found = [
+        text_of(by_name["interleave_in_turn"], place)[0] for place in cases.fault_places(by_name["interleave_in_turn"])
+    ]
+    assert "def arrives(record):" in found
+    other = [text_of(by_name["npy_one_by_one"], place)[0] for place in cases.fault_places(by_name["npy_one_by_one"])]
+    assert "def arrives(record):" not in other
+
+
+def test_a_folder_is_given_to_cases_with_files_alone(tmp_path):
+    by_name = {case.name: case for case in known.CASES}
+    assert by_name["npy_one_by_one"].settings(tmp_path, tuned=True) == {"tuned": True, "folder": str(tmp_path)}
+    assert by_name["blocking_map"].settings(tmp_path) == {}
+    assert by_name["blocking_map"].accelerator() == "emulated:8"
+    assert by_name["eager_training"].accelerator() == "real"

@@ -1,0 +1,186 @@
+"""The pipeline as a tree: what stands on each line, what is said of a missing number, and that no line is too long."""
+
+from __future__ import annotations
+
+import unicodedata
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from xttsbench.records.base import Location
+from xttsbench.records.pipeline import Pipeline, PipelineOp, PythonFunction
+from xttsbench.reporting.pipeline_tree import rows, summary, tree
+from xttsbench.reporting.pipeline_words import call, place, split
+
+
+def at(line, file="/home/me/project/data.py"):
+    return Location(file=file, line=line)
+
+
+SOURCE = PipelineOp(name="s", op="TensorSliceDataset", location=at(3), cost_s=0.001)
+LOAD = PipelineOp(
+    name="m",
+    op="ParallelMapDatasetV2",
+    inputs=("s",),
+    parallelism=-1,
+    chosen_parallelism=3,
+    cost_s=0.008,
+    cpu_s=0.004,
+    python_functions=("pyfunc_1",),
+    captures=("variable",),
+    stateful=True,
+    side_effects=True,
+    location=at(4),
+)
+BATCH = PipelineOp(name="b", op="BatchDatasetV2", inputs=("m",), batch_size=16, location=at(5), cost_s=0.001)
+PIPELINE = Pipeline(
+    ops=(SOURCE, LOAD, BATCH),
+    python_functions=(PythonFunction(token="pyfunc_1", kind="numpy_function", name="load", gil="blocks"),),
+    options={"threading.private_threadpool_size": "8"},
+    costs_from="the model",
+)
+
+
+def test_a_chain_stands_flush_with_its_end_at_the_top():
+    lines = tree(PIPELINE, 120)
+    starts = [line.split()[0] for line in lines if not line.startswith(" ")]
+    assert starts[:3] == ["batch(16)", "map(calls", "from_tensor_slices"]
+    (load,) = [line for line in lines if line.startswith("map")]
+    assert "map(calls AUTOTUNE -> 3)" in load
+    assert "8.00 ms" in load
+    assert "80.0 %" in load
+    assert "project/data.py:4" in load
+    assert "50.0 % processor, rest waits" in load
+    assert "    Python load() waits; captures variable" in lines
+    assert "Options: threading.private_threadpool_size = 8" in lines
+    assert "Times: the model" in lines
+    assert "TensorFlow adds a prefetch at the end by itself." in lines
+
+
+def test_what_was_not_measured_or_is_not_known_says_so():
+    (line,) = tree(Pipeline(ops=(PipelineOp(name="r", op="RangeDataset"),), injects_prefetch=False), 80)
+    assert line.split("  ")[0] == "range"
+    assert "not measured" in line
+    assert "line not known" in line
+    assert tree(Pipeline(), 80) == ("No op is known.",)
+    gone = Pipeline(ops=(SOURCE,), unserialisable="no serialization")
+    assert "Seen from its Python objects only: no serialization" in tree(gone, 80)
+
+
+def test_datasets_that_meet_branch_and_inner_ones_stand_below_their_op():
+    inner = (
+        PipelineOp(name="r", op="TFRecordDatasetV2", location=at(8)),
+        PipelineOp(name="p", op="MapDataset", inputs=("r",), location=at(9)),
+    )
+    read = PipelineOp(name="i", op="ParallelInterleaveDatasetV4", cycle_length=4, parallelism=2, inner=inner)
+    other = PipelineOp(name="o", op="RangeDataset")
+    taken = PipelineOp(name="t", op="TakeDataset", inputs=("o",))
+    both = PipelineOp(name="z", op="ZipDataset", inputs=("i", "t"))
+    lines = tree(Pipeline(ops=(read, other, taken, both), injects_prefetch=False), 120)
+    heads = [line.split("  ")[0].rstrip() or line[:0] for line in (lines[0], lines[1], lines[4], lines[5])]
+    assert heads == ["zip", "├─ interleave(cycle 4, calls 2)", "└─ take", ""]
+    assert lines[2].startswith("│    in it: map ")
+    assert lines[3].startswith("│           TFRecordDataset ")
+    assert lines[5].startswith("   range ")
+    assert [row[0] for row in rows(Pipeline(ops=(read, other, taken, both)))] == [
+        "zip",
+        "› interleave(cycle 4, calls 2)",
+        "› › map",
+        "› › TFRecordDataset",
+        "› take",
+        "› range",
+    ]
+
+
+def test_an_op_that_feeds_two_is_told_once():
+    one = PipelineOp(name="a", op="RangeDataset")
+    two = PipelineOp(name="m", op="MapDataset", inputs=("a",))
+    both = PipelineOp(name="z", op="ZipDataset", inputs=("a", "m"))
+    assert [row[0] for row in rows(Pipeline(ops=(one, two, both)))] == ["zip", "› range", "› map"]
+
+
+@pytest.mark.parametrize(
+    ("op", "words"),
+    [
+        ({"op": "PrefetchDataset", "buffer_size": -1, "chosen_buffer_size": 3}, "prefetch(AUTOTUNE -> 3)"),
+        ({"op": "PrefetchDataset", "buffer_size": -1}, "prefetch(AUTOTUNE)"),
+        ({"op": "PrefetchDataset", "buffer_size": 2, "chosen_buffer_size": 2}, "prefetch(2)"),
+        ({"op": "MapDataset"}, "map"),
+        ({"op": "PaddedBatchDatasetV2", "batch_size": 4}, "padded_batch(4)"),
+        ({"op": "ShuffleDatasetV3", "buffer_size": 10_000}, "shuffle(10,000)"),
+        ({"op": "CacheDatasetV2", "filename": ""}, "cache"),
+        ({"op": "CacheDatasetV2", "filename": "/data/c"}, "cache(/data/c)"),
+        ({"op": "TakeWhileDataset"}, "take_while"),
+        ({"op": "LegacyParallelInterleaveDatasetV2", "cycle_length": 2}, "interleave(cycle 2)"),
+        ({"op": "FlatMapDataset", "inner": (PipelineOp(name="g", op="GeneratorDataset"),)}, "from_generator"),
+        ({"op": "CopyToDeviceDataset"}, "copy_to_device"),
+        ({"op": "BatchDataset", "batch_size": 2}, "batch(2)"),
+    ],
+)
+def test_an_op_is_told_as_the_call_that_makes_it(op, words):
+    assert call(PipelineOp(name="x", **op)) == words
+
+
+def test_computing_and_waiting_are_told_apart():
+    def told(cost_s, cpu_s):
+        return split(PipelineOp(name="x", op="MapDataset", cost_s=cost_s, cpu_s=cpu_s))
+
+    assert (told(1.0, 0.95), told(1.0, 0.02), told(1.0, None), told(None, 1.0)) == ("computes", "waits", "", "")
+    assert told(1.0, 2.0) == "computes"
+
+
+def test_the_summary_names_the_heaviest_op():
+    text = summary(PIPELINE)
+    assert text == "3 ops, 1 Python function; 10.0 ms a batch, 80.0 % of it in map (project/data.py:4)"
+    assert summary(Pipeline()).endswith("time per batch not measured")
+
+
+def test_names_from_outside_cannot_move_the_cursor():
+    evil = "\x1b[2Ja\nb\u202e"
+    op = PipelineOp(
+        name="c",
+        op="CacheDatasetV2",
+        filename=evil,
+        captures=(evil,),
+        python_functions=(evil,),
+        location=Location(file=f"/x/{evil}", line=1),
+    )
+    pipeline = Pipeline(ops=(op, PipelineOp(name="o", op=evil)), options={evil: evil}, costs_from=evil)
+    texts = [*tree(pipeline, 100), summary(pipeline), place(op), *(cell for row in rows(pipeline) for cell in row)]
+    assert not [c for text in texts for c in text if unicodedata.category(c) in ("Cc", "Cf")]
+
+
+@st.composite
+def pipelines(draw, depth=0):
+    count = draw(st.integers(0, 5))
+    ops = []
+    for number in range(count):
+        sources = (
+            tuple(draw(st.lists(st.sampled_from([op.name for op in ops]), max_size=3, unique=True))) if ops else ()
+        )
+        ops.append(
+            PipelineOp(
+                name=f"op{number}",
+                op=draw(st.sampled_from(["MapDataset", "ZipDataset", "ParallelInterleaveDatasetV4", "X" * 60])),
+                inputs=sources,
+                cost_s=draw(st.none() | st.floats(0, 100)),
+                cpu_s=draw(st.none() | st.floats(0, 100)),
+                parallelism=draw(st.none() | st.integers(-1, 64)),
+                captures=("tensor of 3.2 MB",) * draw(st.integers(0, 3)),
+                location=draw(st.sampled_from([Location(), at(10**6, "/" + "long/" * 30 + "f" * 90)])),
+                inner=draw(pipelines(depth=depth + 1)).ops if depth < 2 else (),
+            )
+        )
+    return Pipeline(ops=tuple(ops))
+
+
+def _count(ops):
+    return sum(1 + _count(op.inner) for op in ops)
+
+
+@settings(max_examples=40, deadline=None)
+@given(pipelines(), st.integers(1, 160))
+def test_no_line_is_too_long_and_no_op_is_lost(pipeline, width):
+    assert all(len(line) <= max(width, 40) for line in tree(pipeline, width))
+    assert len(rows(pipeline)) == _count(pipeline.ops)

@@ -1,0 +1,89 @@
+"""Scripts that never load TensorFlow: arguments, exit codes and errors are Python's own."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from xttsbench.records.trial import TrialSpec
+
+
+def _run(script: Path, *arguments: str) -> tuple[list[dict[str, Any]], subprocess.CompletedProcess[str]]:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        spec = TrialSpec(trial_id="t", rung="script", target=str(script), arguments=arguments)
+        ours.sendall(spec.model_dump_json().encode() + b"\n")
+        command = [sys.executable, "-P", "-m", "xttsbench.worker.script", str(theirs.fileno())]
+        ended = subprocess.run(
+            command,
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        theirs.close()
+        with ours.makefile("r", encoding="utf-8") as lines:
+            return [json.loads(line) for line in lines], ended
+
+
+def _ending(messages: list[dict[str, Any]]) -> tuple[str, int]:
+    run = [message["value"] for message in messages if message.get("part") == "script"][-1]
+    return run["ended"], run["exit_code"]
+
+
+@pytest.mark.parametrize(
+    ("code", "ending", "status"),
+    [
+        ("", ("returned", 0), 0),
+        ("import sys; sys.exit(7)", ("exited", 7), 7),
+        ("raise SystemExit", ("exited", 0), 0),
+        ("raise SystemExit('why')", ("exited", 1), 1),
+        ("import os; os._exit(5)", ("exited", 5), 5),
+        ("1 / 0", ("raised", 1), 1),
+        ("import atexit; atexit.register(print, 'bye')", ("returned", 0), 0),
+    ],
+)
+def test_a_script_ends_as_under_python(tmp_path: Path, code: str, ending: tuple[str, int], status: int) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(code + "\n")
+    messages, ended = _run(script)
+    assert _ending(messages) == ending
+    assert ended.returncode == status
+    assert messages[-1] == {"done": True}
+    bare = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.stdout, ended.stderr) == (bare.stdout, bare.stderr)
+
+
+def test_an_error_has_its_place_in_the_script(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("def f():\n    raise ValueError('x')\n\n\nf()\n")
+    messages, _ = _run(script)
+    (message,) = [message for message in messages if message.get("status") == "raised"]
+    assert (message["error"]["type"], message["error"]["file"], message["error"]["line"]) == (
+        "ValueError",
+        str(script),
+        2,
+    )
+
+
+def test_a_script_finds_its_arguments_and_the_modules_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "training.py").write_text("name = 'its own'\n")
+    script = tmp_path / "script.py"
+    script.write_text("import sys, training\nprint(__name__, sys.argv[1:], training.name)\n")
+    _, ended = _run(script, "--a", "1")
+    assert ended.stdout == "__main__ ['--a', '1'] its own\n"
+
+
+def test_a_script_without_tensorflow_is_told_so(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("print('nothing')\n")
+    messages, _ = _run(script)
+    assert any("did not import TensorFlow" in message.get("note", "") for message in messages)

@@ -1,0 +1,200 @@
+"""How fast a pipeline and the step that consumes it go, from what each stage needs: pure, on plain numbers.
+
+An operational model (Denning and Buzen, 1978): in the long run every stage completes one batch per period, so the
+period is at least what the slowest stage takes, and at least what is demanded of each shared resource over its
+capacity. Where buffers are large enough that bound is reached; where a thread is away with a whole batch for longer
+than the buffers before it take to fill, what fills them stands still. Times are means and calls are divisible: how much
+they vary, and that eight elements by seven calls take the time of two, is not in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+STEP: Final = "step"
+PROCESSORS: Final = "processors"
+LOCK: Final = "interpreter lock"
+POOL: Final = "thread pool"
+_TIE: Final = 0.01
+"""A resource is named only where it is slower than every stage by this share."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one op needs for a batch, in seconds.
+
+    ``cost_s`` is its own time summed over parallel calls, waits included; of that it has a processor for ``cpu_s``,
+    the interpreter lock for ``lock_s`` and a thread of the pool for ``pool_s``.
+    """
+
+    name: str
+    cost_s: float
+    cpu_s: float = 0.0
+    lock_s: float = 0.0
+    pool_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One thread of the pipeline, and the parallel calls that it hands elements to.
+
+    Attributes:
+        spread: work done element by element, between taking one and the next.
+        at_once: work done when a whole batch was gathered.
+        calls: what each parallel call does; empty for a prefetch or the consumer.
+        parallelism: calls at once.
+        ready: batches kept ready for the next stage.
+        elements: that it hands on for a batch of the whole pipeline.
+        inputs: the stages before it.
+        in_turn: the inputs are used up one after the other.
+    """
+
+    spread: tuple[Work, ...] = ()
+    at_once: tuple[Work, ...] = ()
+    calls: tuple[Work, ...] = ()
+    parallelism: int = 1
+    ready: float = 0.0
+    elements: float = 1.0
+    inputs: tuple[Stage, ...] = ()
+    in_turn: bool = False
+
+    def works(self) -> Iterator[Work]:
+        """All work of this stage and of those before it."""
+        yield from (*self.spread, *self.at_once, *self.calls)
+        for stage in self.inputs:
+            yield from stage.works()
+
+
+@dataclass(frozen=True)
+class Consumer:
+    """The step for one batch, in seconds; all zero for a bare dataset.
+
+    Attributes:
+        alone_s: its time without an input to wait for.
+        cpu_s: processor time of it, over all its threads.
+        lock_s: its own Python, under the interpreter lock.
+        handoff_s: handing over a batch that is ready.
+    """
+
+    alone_s: float = 0.0
+    cpu_s: float = 0.0
+    lock_s: float = 0.0
+    handoff_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Processors that the process may use (a quota may be a fraction) and threads of the pipeline's pool."""
+
+    processors: float
+    pool_threads: int
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Seconds from one batch to the next, and what sets them."""
+
+    period_s: float
+    limited_by: str
+
+
+def pace(consumer: Stage, step: Consumer, machine: Machine) -> Pace:
+    """The pace of a pipeline whose last stage is the thread that also runs the step.
+
+    Args:
+        consumer: the consumer's thread, without work of its own where a prefetch is before it.
+        step: all zero for a bare dataset.
+        machine: what the stages share.
+    """
+    works = [*consumer.works()]
+    own = max(_limits(consumer, Work(STEP, step.alone_s + step.handoff_s)), key=lambda limit: limit.period_s)
+    lock_s = sum(work.lock_s for work in works)
+    pooled_lock_s = sum(min(work.lock_s, work.pool_s) for work in works)
+    pool_s = sum(work.pool_s for work in works)
+    shared = (
+        Pace(_closed_s(machine.pool_threads, pooled_lock_s, max(pool_s - pooled_lock_s, 0.0)), POOL),
+        Pace(lock_s + step.lock_s, LOCK),
+        Pace((sum(work.cpu_s for work in works) + step.cpu_s) / machine.processors, PROCESSORS),
+    )
+    # Where the lock alone explains what the pool's threads take, it is the lock that limits.
+    largest = max(reversed(shared), key=lambda found: found.period_s)
+    if largest.limited_by == POOL and lock_s * (1 + _TIE) >= largest.period_s:
+        largest = Pace(largest.period_s, LOCK)
+    if largest.period_s > own.period_s * (1 + _TIE):
+        return largest
+    return Pace(max(own.period_s, largest.period_s), own.limited_by)
+
+
+@dataclass(frozen=True)
+class _Limit:
+    """A lower bound of the period, seen at the end of a stage.
+
+    ``ready`` is how many batches are kept between what sets it and the consumer of the stage.
+    """
+
+    period_s: float
+    limited_by: str
+    ready: float
+
+
+def _limits(stage: Stage, burst: Work | None = None) -> list[_Limit]:
+    """What bounds the period at a stage: its own work, and each stage before it.
+
+    A thread spreads ``F`` seconds over the ``n`` elements of a batch and works ``B`` seconds when it has them all, so
+    that it takes no element for ``B + F / n`` seconds. What is before it, at ``U`` seconds a batch, meanwhile fills
+    the buffers between them, ``R`` batches, and then stands still: it takes ``U + max(0, B + F / n - R U)``, and the
+    thread itself ``B + F``. A call takes its slot while its element is still being made in the thread that feeds it, so
+    ``p`` calls of ``C`` seconds take ``(F + B + C) / p`` at least.
+    """
+    at_once = (*stage.at_once, *((burst,) if burst is not None else ()))
+    spread_s, burst_s = _cost(stage.spread), _cost(at_once)
+    own = (*stage.spread, *at_once)
+    found = [_Limit(spread_s + burst_s, _largest(own), stage.ready)] if own else []
+    if stage.calls:
+        called_s = (spread_s + burst_s + _cost(stage.calls)) / stage.parallelism
+        found.append(_Limit(called_s, _largest((*own, *stage.calls)), stage.ready))
+    taken = max((before.elements for before in stage.inputs), default=1.0)
+    away_s = burst_s + spread_s / max(taken, 1.0)
+    for limit in _fed(stage):
+        stands_s = max(0.0, away_s - limit.ready * limit.period_s)
+        # A thread that is away for longer than it is waited for sets the pace, although its own work is not all of it.
+        name = _largest(own) if own and stands_s > 0 and away_s > limit.period_s else limit.limited_by
+        found.append(_Limit(limit.period_s + stands_s, name, limit.ready + stage.ready))
+    return found or [_Limit(0.0, "", stage.ready)]
+
+
+def _fed(stage: Stage) -> list[_Limit]:
+    """What bounds the stages before this one."""
+    each = [_limits(before) for before in stage.inputs]
+    if not stage.in_turn:
+        return [limit for limits in each for limit in limits]
+    slowest = [max(limits, key=lambda limit: limit.period_s) for limits in each]
+    longest = max(slowest, key=lambda limit: limit.period_s)
+    return [_Limit(sum(limit.period_s for limit in slowest), longest.limited_by, longest.ready)]
+
+
+def _closed_s(threads: int, lock_s: float, else_s: float) -> float:
+    """Seconds for a batch where ``threads`` alternate between one lock and work that they do beside one another.
+
+    Exact mean value analysis of a closed network with one queue and a delay (Reiser and Lavenberg, 1980): threads that
+    wait for the lock do nothing else meanwhile, so the bound ``max(lock_s, (lock_s + else_s) / threads)`` is not
+    reached where both are of a size.
+    """
+    if lock_s <= 0:
+        return else_s / threads
+    queued = period_s = 0.0
+    for count in range(1, threads + 1):
+        at_lock_s = lock_s * (1 + queued)
+        period_s = (at_lock_s + else_s) / count
+        queued = at_lock_s / period_s
+    return period_s
+
+
+def _cost(works: Sequence[Work]) -> float:
+    return sum(work.cost_s for work in works)
+
+
+def _largest(works: Sequence[Work]) -> str:
+    return max(works, key=lambda work: work.cost_s).name

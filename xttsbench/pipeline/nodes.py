@@ -1,0 +1,117 @@
+"""Reading dataset nodes: which they are, in what order, what feeds them, and the constants that they are given.
+
+The same questions are asked of the nodes of a ``GraphDef`` and of those of a function in its library: datasets that a
+function makes (for ``interleave`` or ``flat_map``) are nodes of its body. There an input may be one of the function's
+arguments, which is no node: it is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.framework import op_def_registry
+
+_DATASET_OP: Final = re.compile(r"Dataset(V\d+)?$")
+_ENDS_IN_DATASET: Final = ("ReduceDataset", "DeleteMultiDeviceIterator")
+"""Ops whose name ends like a dataset's that make none: ``ReduceDataset`` runs one."""
+_SMALL: Final = 4096
+"""Elements of the largest constant that is looked into; data embedded in the graph is never unpacked."""
+
+
+def dataset_nodes(graph: Any) -> list[Any]:
+    """The dataset nodes that feed the graph's result, sources first, each after all of its inputs."""
+    return ordered({node.name: node for node in graph.node}, _results(graph))
+
+
+def ordered(by_name: Mapping[str, Any], ends: Iterable[str]) -> list[Any]:
+    """The dataset nodes among ``ends`` and all that feeds them, each after all of its inputs."""
+    found: dict[str, Any] = {}
+    waiting = [(name, False) for name in ends]
+    while waiting:
+        name, inputs_done = waiting.pop()
+        node = by_name.get(name)
+        if node is None or name in found:
+            continue
+        if inputs_done:
+            found[name] = node
+        else:
+            waiting.append((name, True))
+            waiting.extend((upstream, False) for upstream in reversed(node_inputs(node)))
+    return [node for node in found.values() if is_dataset(node)]
+
+
+def _results(graph: Any) -> list[str]:
+    return [name for node in graph.node if node.op == "_Retval" for name in node_inputs(node)]
+
+
+def dataset_inputs(node: Any, by_name: Mapping[str, Any]) -> list[str]:
+    """Names of the dataset nodes that a dataset node reads."""
+    return [name for name in node_inputs(node) if name in by_name and is_dataset(by_name[name])]
+
+
+def node_inputs(node: Any) -> list[str]:
+    """Names of the nodes that a node reads, output numbers and control inputs taken off."""
+    return [name.split(":")[0] for name in node.input if not name.startswith("^")]
+
+
+def is_dataset(node: Any) -> bool:
+    """Whether a node makes a dataset."""
+    return _DATASET_OP.search(node.op) is not None and node.op not in _ENDS_IN_DATASET
+
+
+def constant_input(node: Any, argument: str, by_name: Mapping[str, Any]) -> int | None:
+    """The value of a scalar input by its name in the op's definition; ``None`` where it is absent or not constant."""
+    value = constant(dict(named_inputs(node)).get(argument), by_name)
+    return int(value.item()) if value is not None and value.ndim == 0 else None
+
+
+def text_inputs(node: Any, argument: str, by_name: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """The strings of an input by its name in the op's definition; ``None`` where it is absent or not constant."""
+    value = constant(dict(named_inputs(node)).get(argument), by_name)
+    if value is None or value.dtype != object:
+        return None
+    return tuple(item.decode(errors="replace") for item in value.ravel())
+
+
+def constant(reference: str | None, by_name: Mapping[str, Any]) -> np.ndarray[Any, Any] | None:
+    """The value of a small constant; ``None`` where the reference is absent, no constant or a large one."""
+    node = by_name.get(reference.split(":")[0]) if reference is not None else None
+    for _ in range(20):
+        if node is None or node.op not in ("Identity", "StopGradient"):
+            break
+        node = by_name.get(node_inputs(node)[0])
+    if node is None or node.op != "Const":
+        return None
+    tensor = node.attr["value"].tensor
+    if tensor.dtype in (tf.resource.as_datatype_enum, tf.variant.as_datatype_enum):
+        return None
+    if int(np.prod([dimension.size for dimension in tensor.tensor_shape.dim])) > _SMALL:
+        return None
+    return np.asarray(tf.make_ndarray(tensor))
+
+
+def named_inputs(node: Any) -> Iterator[tuple[str, str]]:
+    """Pairs of argument name and input, as the node refers to it; an argument that is a list appears once per element.
+
+    An op that this TensorFlow does not know has none.
+    """
+    definition = op_def_registry.get(node.op)
+    if definition is None:
+        return
+    inputs = iter([name for name in node.input if not name.startswith("^")])
+    for argument in definition.input_arg:
+        if argument.type_list_attr:
+            count = len(node.attr[argument.type_list_attr].list.type)
+        else:
+            count = node.attr[argument.number_attr].i if argument.number_attr else 1
+        for _, name in zip(range(count), inputs, strict=False):
+            yield argument.name, name
+
+
+def captured_inputs(node: Any) -> list[str]:
+    """What a dataset node hands to its functions besides the element, in order."""
+    return [name for argument, name in named_inputs(node) if argument.endswith(("other_arguments", "other_args"))]

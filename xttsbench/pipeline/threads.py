@@ -1,0 +1,294 @@
+"""How TensorFlow runs a pipeline: which ops take turns in one thread, which run beside one another, and what they use.
+
+Pure, from the record; no TensorFlow, so that the parent uses it as well. What is said of TensorFlow here was tried on
+2.21 with functions that sleep: an op without a thread of its own runs in the thread of the nearest asynchronous op
+after it; a ``map`` right before a ``batch`` is fused with it, and then works a batch ahead even where it is sequential;
+a prefetch is appended unless the last op is asynchronous already; every function (a generator's too) runs on a thread
+of the pool, also that of a sequential ``map``; an interleave brings threads of its own for what is not a function.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from xttsbench.records.pipeline import Pipeline, PipelineOp, PythonFunction
+
+AUTOTUNE: Final = -1
+INJECTED_PREFETCH: Final = "injected prefetch"
+_PARALLEL: Final = re.compile(r"^(Legacy)?Parallel(Map|Filter|Batch|Interleave)|^MapAndBatch")
+_INTERLEAVE: Final = re.compile(r"Interleave")
+_GATHERS: Final = re.compile(r"Batch|Window")
+_SCATTERS: Final = re.compile(r"^Unbatch")
+_FUNCTIONS: Final = re.compile(r"Map|Filter|Generator|GroupBy|Scan|Reduce|TakeWhile")
+_READS: Final = re.compile(r"Interleave|FlatMap|TFRecord|TextLine|FixedLength|Cache|Generator")
+_READ_AHEAD: Final = 2
+"""Elements that AUTOTUNE keeps ready in a prefetch, and an interleave for each of its inputs, at least."""
+
+
+@dataclass(frozen=True)
+class Thread:
+    """Ops that take turns in one thread, and the op whose calls run beside them where there is one.
+
+    Attributes:
+        ops: those whose work is spread over the elements of a batch, from the source on.
+        at_once: those that work when the elements of a batch are together.
+        calls: the parallel op that the thread feeds, with the ``batch`` fused to it; empty for a prefetch or the
+            consumer's own thread.
+        parallelism: calls at once, at least 1, before the thread pool is considered.
+        ready: batches of the whole pipeline that it keeps ready for the next thread.
+        elements: that it hands on for a batch of the whole pipeline.
+        inputs: threads that it takes elements from.
+        in_turn: whether it takes one input after the other (``concatenate``), else all of them for every element.
+    """
+
+    ops: tuple[PipelineOp, ...] = ()
+    at_once: tuple[PipelineOp, ...] = ()
+    calls: tuple[PipelineOp, ...] = ()
+    parallelism: int = 1
+    ready: float = 0.0
+    elements: float = 1.0
+    inputs: tuple[Thread, ...] = field(default=())
+    in_turn: bool = False
+
+    def walk(self) -> Iterator[Thread]:
+        """This thread and all that feed it."""
+        yield self
+        for thread in self.inputs:
+            yield from thread.walk()
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What an op needs for one batch, in seconds: of its own time, processors, the interpreter lock, pool threads."""
+
+    cost_s: float
+    cpu_s: float
+    lock_s: float
+    pool_s: float
+
+
+def threads(pipeline: Pipeline, allowed_cpus: int) -> Thread | None:
+    """The consumer's thread, with those that feed it; ``None`` for a pipeline without ops."""
+    return _Builder(pipeline, allowed_cpus).consumer() if pipeline.ops else None
+
+
+def pool_size(pipeline: Pipeline, allowed_cpus: int) -> int:
+    """Threads of the pool that runs the functions: unless the options say otherwise one for each processor.
+
+    TensorFlow counts the processors of the affinity mask and knows nothing of a quota, so what the process itself
+    counted goes before ``allowed_cpus``.
+    """
+    return max(1, pipeline.threadpool_size or pipeline.cpus or allowed_cpus)
+
+
+def written_parallelism(op: PipelineOp, pipeline: Pipeline, allowed_cpus: int) -> int:
+    """Calls at once that an op asks for, at least 1; of AUTOTUNE what it chose, else the most that it can choose.
+
+    A plain ``map`` without state counts as parallel under autotune, since TensorFlow makes it so.
+    """
+    pool = pool_size(pipeline, allowed_cpus)
+    if op.parallelism is None:
+        return pool if parallelised(op, pipeline) else 1
+    chosen = op.chosen_parallelism or _reachable(op, pool)
+    parallelism = chosen if op.parallelism == AUTOTUNE else op.parallelism
+    cycle = op.cycle_length
+    return max(1, min(parallelism, cycle) if cycle is not None and cycle > 0 else parallelism)
+
+
+def parallelised(op: PipelineOp, pipeline: Pipeline) -> bool:
+    """Whether TensorFlow makes this plain ``map`` a parallel one by itself."""
+    stateful = op.stateful or bool(op.python_functions)
+    return op.op == "MapDataset" and pipeline.autotune and not stateful and _allowed(pipeline, "map_parallelization")
+
+
+def consumers(pipeline: Pipeline) -> dict[str, list[PipelineOp]]:
+    """Op's name -> ops that read it."""
+    found: dict[str, list[PipelineOp]] = {op.name: [] for op in pipeline.ops}
+    for op in pipeline.ops:
+        for name in inputs_of(op, pipeline):
+            found.setdefault(name, []).append(op)
+    return found
+
+
+def inputs_of(op: PipelineOp, pipeline: Pipeline) -> tuple[str, ...]:
+    """Names of what an op reads; where no op says so, each reads the one before it."""
+    if any(other.inputs for other in pipeline.ops):
+        return op.inputs
+    before = pipeline.ops.index(op) - 1
+    return (pipeline.ops[before].name,) if before >= 0 else ()
+
+
+def elements_per_batch(pipeline: Pipeline) -> dict[str, float]:
+    """Elements that a batch of the whole pipeline takes of each op; what was not counted follows from batch sizes."""
+    taken: dict[str, float] = {pipeline.ops[-1].name: 1.0} if pipeline.ops else {}
+    for op in reversed(pipeline.ops):
+        if op.elements_per_batch is not None:
+            taken[op.name] = op.elements_per_batch
+        own = taken.setdefault(op.name, 1.0)
+        for name in inputs_of(op, pipeline):
+            taken[name] = own * (op.batch_size or 1)
+    return taken
+
+
+def demand(op: PipelineOp, pipeline: Pipeline, allowed_cpus: int) -> Demand:
+    """What an op needs for one batch.
+
+    ``cost_s`` is summed over parallel calls. Of calls that wait for one another's interpreter lock that is a multiple
+    of what they need, so a function that holds it is taken at the time for which it does, where that is known (a cost
+    from a prefix of the graph is one of calls that came one after the other).
+    """
+    own = _functions(op, pipeline)
+    lock_s = sum(_held_s(function) for function in own)
+    cost_s = op.cost_s or 0.0
+    called_s = sum((function.calls_per_batch or 0.0) * (function.call_time_s or 0.0) for function in own)
+    if lock_s and all(function.gil == "holds" for function in own) and op.cost_from != "prefix":
+        side_by_side = min(written_parallelism(op, pipeline, allowed_cpus), pool_size(pipeline, allowed_cpus))
+        cost_s = max(lock_s, cost_s / side_by_side)
+    if op.cpu_s is not None:
+        cpu_s = op.cpu_s  # above its time where TensorFlow divides one call over several threads
+    elif own:
+        cpu_s = min(cost_s, sum((one.calls_per_batch or 0.0) * (one.call_cpu_s or 0.0) for one in own))
+    else:
+        cpu_s = 0.0 if _READS.search(op.op) else cost_s
+    return Demand(cost_s, cpu_s, min(lock_s, cost_s), _pool_s(op, cost_s, called_s))
+
+
+def _pool_s(op: PipelineOp, cost_s: float, called_s: float) -> float:
+    inside = [one for one in _all_inner(op) if _FUNCTIONS.search(one.op)]
+    if not _INTERLEAVE.search(op.op) and not op.op.startswith("FlatMap"):
+        return cost_s if _FUNCTIONS.search(op.op) else 0.0
+    priced = sum(one.cost_s or 0.0 for one in inside)
+    return min(cost_s, max(priced, called_s))  # reading in an interleave has threads of its own
+
+
+def _all_inner(op: PipelineOp) -> Iterator[PipelineOp]:
+    for one in op.inner:
+        yield one
+        yield from _all_inner(one)
+
+
+def _functions(op: PipelineOp, pipeline: Pipeline) -> list[PythonFunction]:
+    return [function for function in pipeline.python_functions if function.token in op.python_functions]
+
+
+def _held_s(function: PythonFunction) -> float:
+    """Seconds per batch under the interpreter lock; a function too cheap to be classed is Python's own work."""
+    if function.gil not in ("holds", "unknown"):
+        return 0.0
+    return (function.calls_per_batch or 0.0) * (function.call_cpu_s or 0.0)
+
+
+def _reachable(op: PipelineOp, pool: int) -> int:
+    if _INTERLEAVE.search(op.op) and op.cycle_length is not None and op.cycle_length > 0:
+        return op.cycle_length
+    return pool
+
+
+def _allowed(pipeline: Pipeline, rewrite: str) -> bool:
+    """Whether a default rewrite is on."""
+    options = pipeline.options
+    prefix = "experimental_optimization."
+    return "false" not in (
+        options.get(f"{prefix}{rewrite}", "").lower(),
+        options.get(f"{prefix}apply_default_optimizations", "").lower(),
+    )
+
+
+class _Builder:
+    """Cuts the ops into threads, from the end to the sources."""
+
+    def __init__(self, pipeline: Pipeline, allowed_cpus: int) -> None:
+        self._pipeline = pipeline
+        self._allowed_cpus = allowed_cpus
+        self._by_name = {op.name: op for op in pipeline.ops}
+        self._taken = elements_per_batch(pipeline)
+
+    def consumer(self) -> Thread:
+        last = self._last()
+        ahead = self._boundary(last)
+        if ahead is not None:
+            return Thread(inputs=(ahead,))
+        if self._pipeline.injects_prefetch and self._pipeline.autotune and _allowed(self._pipeline, "inject_prefetch"):
+            own = self._sequential(last)
+            return Thread(inputs=(replace(own, ready=float(_READ_AHEAD)),))
+        return self._sequential(last)
+
+    def _last(self) -> PipelineOp:
+        """The last op that does something; options and the model are no work."""
+        op = self._pipeline.ops[-1]
+        while op.op in ("OptionsDataset", "ModelDataset") and inputs_of(op, self._pipeline):
+            op = self._by_name[inputs_of(op, self._pipeline)[0]]
+        return op
+
+    def _boundary(self, op: PipelineOp) -> Thread | None:
+        """The thread that an asynchronous op runs, or ``None`` for one that runs in its consumer's thread."""
+        if op.op.startswith("PrefetchDataset") and op.buffer_size != 0:
+            buffered = op.buffer_size if op.buffer_size and op.buffer_size > 0 else op.chosen_buffer_size
+            elements = self._per_batch(op)
+            own = self._collect(op, keep=True)
+            return replace(own, ready=(buffered or _READ_AHEAD) / elements, elements=elements)
+        fused = self._fused(op)
+        if fused is not None:
+            calls = written_parallelism(fused, self._pipeline, self._allowed_cpus)
+            return self._calls((fused, op), fused, ready_elements=max(1.0, calls / (op.batch_size or 1)), counted=op)
+        parallelism = written_parallelism(op, self._pipeline, self._allowed_cpus)
+        if _PARALLEL.match(op.op) or parallelised(op, self._pipeline):
+            ahead = _READ_AHEAD if _INTERLEAVE.search(op.op) else 1
+            cycle = op.cycle_length if op.cycle_length and op.cycle_length > 0 else parallelism
+            ready = ahead * max(parallelism, cycle) if _INTERLEAVE.search(op.op) else parallelism
+            if op.op.startswith("MapAndBatch"):
+                ready = 1
+            return self._calls((op,), op, ready_elements=float(ready), counted=op)
+        return None
+
+    def _calls(
+        self, calls: tuple[PipelineOp, ...], op: PipelineOp, *, ready_elements: float, counted: PipelineOp
+    ) -> Thread:
+        return replace(
+            self._collect(op, keep=False),
+            calls=calls,
+            parallelism=written_parallelism(op, self._pipeline, self._allowed_cpus),
+            ready=ready_elements / self._per_batch(counted),
+            elements=self._per_batch(counted),
+        )
+
+    def _fused(self, op: PipelineOp) -> PipelineOp | None:
+        """The ``map`` that TensorFlow fuses with this ``batch``."""
+        names = inputs_of(op, self._pipeline)
+        if not re.match(r"^BatchDataset", op.op) or op.parallelism is not None or len(names) != 1:
+            return None
+        before = self._by_name.get(names[0])
+        if before is None or not re.match(r"^(Parallel)?MapDataset", before.op):
+            return None
+        return before if _allowed(self._pipeline, "map_and_batch_fusion") else None
+
+    def _collect(self, op: PipelineOp, *, keep: bool) -> Thread:
+        """The thread of what is before ``op``; with ``keep``, the op's own work goes into it."""
+        parts = [self._upstream(name) for name in inputs_of(op, self._pipeline) if name in self._by_name]
+        ops = [one for part in parts for one in part.ops]
+        at_once = [one for part in parts for one in part.at_once]
+        inputs = tuple(thread for part in parts for thread in part.inputs)
+        in_turn = any(part.in_turn for part in parts) or (op.op.startswith("Concatenate") and len(inputs) > 1)
+        if keep:
+            if _GATHERS.search(op.op) and not _SCATTERS.match(op.op):
+                ops, at_once = [*ops, *at_once], [op]
+            elif at_once:
+                at_once.append(op)
+            else:
+                ops.append(op)
+        return Thread(ops=tuple(ops), at_once=tuple(at_once), inputs=inputs, in_turn=in_turn)
+
+    def _sequential(self, op: PipelineOp) -> Thread:
+        return self._collect(op, keep=True)
+
+    def _upstream(self, name: str) -> Thread:
+        """What an op finds at its input: a thread of its own to take from, or work to do itself."""
+        op = self._by_name[name]
+        boundary = self._boundary(op)
+        return Thread(inputs=(boundary,)) if boundary is not None else self._sequential(op)
+
+    def _per_batch(self, op: PipelineOp) -> float:
+        return max(self._taken.get(op.name, 1.0), 1e-9)

@@ -1,0 +1,140 @@
+"""The rule about caches that are missing: work that could be kept from epoch to epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from xttsbench.records.pipeline import Pipeline, PipelineOp
+from xttsbench.records.report import Finding
+from xttsbench.rules.evidence import Evidence
+from xttsbench.rules.pipeline_gain import Gain, finding, gain, is_main, pace_share
+from xttsbench.rules.pipeline_ops import (
+    bytes_of,
+    downstream,
+    every_op,
+    memory_bytes,
+    size,
+    upstream,
+)
+
+_EXPENSIVE: Final = 0.50
+"""Share of the pace that the ops before a cache must have to be worth one where nothing says what it gives."""
+_MEMORY_SHARE: Final = 0.50
+"""Share of the memory that a cache may take: the training needs the rest."""
+_SHORT_EPOCH_S: Final = 600.0
+"""A data set that takes no longer to go through is hardly trained on once."""
+_LONGEST_EPOCH_S: Final = 24 * 3600.0
+"""A data set that takes longer to go through is hardly seen twice."""
+_NO_PLACE: Final = ("Prefetch", "Repeat", "Cache", "Options", "Shuffle", "Model", "CopyToDevice")
+"""Ops after which a cache holds what one after their input would hold as well, or should not be."""
+
+
+def cacheable(evidence: Evidence) -> Iterator[Finding]:
+    """An expensive beginning of the pipeline that yields the same in every epoch, and where it would fit."""
+    pipeline = evidence.pipeline
+    if pipeline is None or not (evidence.limits("input") or evidence.limits("contention")):
+        return
+    best = _best_place(evidence, pipeline)
+    if best is None:
+        return
+    op, found = best
+    again = any(own.op.startswith("Repeat") for own in downstream(pipeline, op))
+    helps = found if found is not None and (again or _is_seen_again(evidence, op, found)) else None
+    share = pace_share(evidence, *_kept(pipeline, op))
+    memory, each = memory_bytes(evidence), bytes_of(evidence, op)
+    if each is None or op.cardinality is None or share is None:
+        return
+    held = each * op.cardinality
+    in_memory = memory is not None and held <= _MEMORY_SHARE * memory
+    where = "in memory: .cache()" if in_memory else "on a local disk: .cache('/path/of/the/cache')"
+    python = [own for own in _kept(pipeline, op) if own.python_functions]
+    said = helps is not None and helps.changes is not None
+    proviso = (
+        " Provided that its Python functions give the same for the same element every time."
+        if python and not said
+        else ""
+    )
+    yield finding(
+        "cacheable",
+        f"what {op.name} yields is the same in every epoch: {size(held)}, {share:.0%} of the pipeline's work",
+        op,
+        {
+            "pace_share": share,
+            "elements": op.cardinality,
+            "bytes": held,
+            "fits_in_memory": in_memory if memory is not None else None,
+            "epoch_s": _epoch_s(evidence, op),
+            "repeated": again,
+            "python_functions": len(python),
+        },
+        f"Keep it {where} after this op, before anything random. The first epoch takes as long as now.{proviso}",
+        limits=helps,
+        severity="warning" if again else "info",
+    )
+
+
+RULES: Final = (cacheable,)
+
+
+def _best_place(evidence: Evidence, pipeline: Pipeline) -> tuple[PipelineOp, Gain | None] | None:
+    """Where a cache gives most, and of places that give nearly as much the one that holds least.
+
+    Among places with a measured or predicted gain where there are any; else the share of the pace before it decides.
+    """
+    places = [op for op in pipeline.ops if _repeats(evidence, pipeline, op)]
+    places = [op for op in places if is_main(evidence, *_kept(pipeline, op))]
+    gains = [(op, found) for op in places if (found := gain(evidence, f"cache@{op.name}")) is not None]
+    worth = {op.name: found.speedup.estimate for op, found in gains}
+    if gains:
+        places = [op for op, _ in gains]
+    elif evidence.limits("input") and _is_judged(evidence):
+        return None  # and none of those that were is worth it
+    else:
+        worth = {op.name: pace_share(evidence, *_kept(pipeline, op)) or 0.0 for op in places}
+        places = [op for op in places if worth[op.name] >= _EXPENSIVE]
+    if not places:
+        return None
+    most = max(worth[op.name] for op in places)
+    close = [op for op in places if worth[op.name] >= 0.95 * most]
+    chosen = min(close, key=lambda op: (bytes_of(evidence, op) or 0.0) * (op.cardinality or 0))
+    return chosen, next((found for op, found in gains if op is chosen), None)
+
+
+def _repeats(evidence: Evidence, pipeline: Pipeline, op: PipelineOp) -> bool:
+    """Whether an op yields the same known, finite elements in every epoch, and nothing keeps them yet."""
+    if op.op.startswith(_NO_PLACE) or not op.cardinality or op.cardinality < 0 or bytes_of(evidence, op) is None:
+        return False
+    if any(own.op.startswith(("Cache", "Snapshot")) for own in (*downstream(pipeline, op), op)):
+        return False
+    before = list(every_op((*upstream(pipeline, op), op)))
+    if any(own.random or (own.side_effects and not own.python_functions) for own in before):
+        return False
+    epoch_s = _epoch_s(evidence, op)
+    return epoch_s is None or epoch_s <= _LONGEST_EPOCH_S
+
+
+def _is_judged(evidence: Evidence) -> bool:
+    """Whether a cache somewhere was measured, or the model says what one gives."""
+    measured = any(name.startswith("cache@") and fix.speedup is not None for name, fix in evidence.fixes.items())
+    return measured or any(found.name.startswith("cache@") and found.speedup for found in evidence.predictions)
+
+
+def _is_seen_again(evidence: Evidence, op: PipelineOp, helps: Gain) -> bool:
+    """Whether a data set without ``repeat`` is as good as sure to be gone through again, and to be the same then."""
+    epoch_s = _epoch_s(evidence, op)
+    return helps.changes is None and epoch_s is not None and epoch_s <= _SHORT_EPOCH_S
+
+
+def _kept(pipeline: Pipeline, op: PipelineOp) -> list[PipelineOp]:
+    """The ops that a cache after ``op`` saves: up to it, without those that another cache saves already."""
+    before = [*upstream(pipeline, op), op]
+    saved = {own.name for cache in before if cache.op.startswith("Cache") for own in upstream(pipeline, cache)}
+    return [own for own in before if own.name not in saved]
+
+
+def _epoch_s(evidence: Evidence, op: PipelineOp) -> float | None:
+    """How long an epoch takes now, as far as the elements of ``op`` go."""
+    if not evidence.wall_s or not op.elements_per_batch or op.cardinality is None or op.cardinality < 0:
+        return None
+    return op.cardinality / op.elements_per_batch * evidence.wall_s

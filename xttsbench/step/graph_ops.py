@@ -1,0 +1,218 @@
+"""The ops of a traced function and of the functions that it calls: phase and user's line, found by the runtime's name.
+
+The runtime inlines functions and loops, and names what it runs by the way down to it: ``while/body/_1/while/add`` is
+``while/add`` in the graph that is the body of ``while``. A name is taken apart along the same way. What grappler made
+anew keeps a part of the old name, which is tried last.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from xttsbench.records.step_ops import Phase
+from xttsbench.step.phases import in_layer, in_order, own_phase, user_frame, writes
+from xttsbench.step.places import Frame
+
+_MAX_OPS: Final = 40_000
+_MAX_DEPTH: Final = 12
+_FUNCTIONS: Final = ("f", "body", "cond", "then_branch", "else_branch", "branches")
+_STEP_DOWN: Final = ("body", "cond", "then", "else")
+_PASS: Final = re.compile(r"^(ConstantFolding|ArithmeticOptimizer|LayoutOptimizer|Func|FunctionalizeControlFlow)/")
+_REWRITTEN: Final = re.compile(r"^\w*(Rewrite|Hoist\w*|Convert\w*)_")
+_SUFFIX: Final = re.compile(r"(-\d.*|-folded.*|__cf__\d+)$")
+_TRACER: Final = "func_graph_from_py_func"
+"""TensorFlow's function that calls the user's to trace it: what is outside of it calls the step only."""
+PLUMBING: Final = frozenset({"Placeholder", "Const", "NoOp", "_Arg", "_Retval", "Identity"})
+CALLS: Final = frozenset(
+    {"PartitionedCall", "StatefulPartitionedCall", "While", "StatelessWhile", "If", "StatelessIf", "Case"}
+)
+
+
+@dataclass(frozen=True)
+class OpPlace:
+    """Where an op comes from.
+
+    Attributes:
+        name, op: its name in its graph, and its type.
+        phase: of the step.
+        frame: the user's innermost line on the stack that made it; ``None`` where there is none of the user's.
+        requested: the device that was asked for while it was made; empty for none.
+        dtypes: names of the types of its outputs.
+        in_layer: whether a Keras layer made it.
+    """
+
+    name: str
+    op: str
+    phase: Phase
+    frame: Frame | None = None
+    requested: str = ""
+    dtypes: tuple[str, ...] = ()
+    in_layer: bool = False
+
+
+class GraphOps:
+    """The ops of one graph, and on demand those of the graphs that it calls.
+
+    Args:
+        graph: a ``FuncGraph``; its ops' tracebacks are read, some tens of microseconds each.
+        budget: ops that may still be read, shared by all graphs of a step: ``[number]``.
+    """
+
+    def __init__(self, graph: Any, budget: list[int] | None = None, depth: int = 0) -> None:
+        self.graph = graph
+        self._budget = budget if budget is not None else [_MAX_OPS]
+        self._depth = depth
+        self._ops: dict[str, Any] = {op.name: op for op in graph.get_operations()}
+        self.places: dict[str, OpPlace] = {}
+        self._nested: dict[str, GraphOps | None] = {}
+        self._read()
+
+    def find(self, name: str) -> OpPlace | None:
+        """The op that the runtime runs under this name; ``None`` where it leads nowhere."""
+        found = self._along(name)
+        if found is None:
+            bare = _SUFFIX.sub("", _REWRITTEN.sub("", _PASS.sub("", name)))
+            found = self._along(bare) if bare != name else None
+        if found is None:
+            found = next((place for graph in self._all() if (place := graph.places.get(name)) is not None), None)
+        return found
+
+    def computing(self) -> Iterator[OpPlace]:
+        """The ops of this graph and of those that it calls that are more than plumbing."""
+        yield from (place for place in self.places.values() if place.op not in PLUMBING | CALLS)
+        for graph in self._called():
+            yield from graph.computing()
+
+    def _along(self, name: str) -> OpPlace | None:
+        parts = name.split("/")
+        for end in range(len(parts), 0, -1):
+            prefix = "/".join(parts[:end])
+            place = self.places.get(prefix)
+            if place is None:
+                continue
+            if end == len(parts):
+                return place
+            rest = parts[end:]
+            branch = rest[0] if rest[0] in _STEP_DOWN else None
+            if branch:
+                rest = rest[2:] if len(rest) > 1 and rest[1].startswith("_") else rest[1:]
+            for nested in self._of(prefix, branch):
+                inside = nested._along("/".join(rest)) if rest else None
+                if inside is not None:
+                    return self._under(place, inside)
+            if self._is_call(prefix):
+                return place
+        return None
+
+    @staticmethod
+    def _under(call: OpPlace, inside: OpPlace) -> OpPlace:
+        """What a function called in the backward pass or by an optimizer does is theirs, whatever its stack says."""
+        if call.phase in ("backward", "optimizer", "loss") and inside.phase in ("forward", "other"):
+            return replace(inside, phase=call.phase)
+        return inside
+
+    def _is_call(self, name: str) -> bool:
+        return any(True for _ in _function_names(self._ops[name]))
+
+    def _of(self, name: str, branch: str | None) -> Iterator[GraphOps]:
+        for attribute, function in _function_names(self._ops[name]):
+            if branch is not None and not attribute.startswith(branch):
+                continue
+            nested = self._graph_of(function)
+            if nested is not None:
+                yield nested
+
+    def _graph_of(self, function: str) -> GraphOps | None:
+        if function not in self._nested:
+            graph = None
+            if self._depth < _MAX_DEPTH and self._budget[0] > 0:
+                known = self.graph._get_function(function)
+                graph = getattr(known, "_cached_graph", None)
+            self._nested[function] = GraphOps(graph, self._budget, self._depth + 1) if graph is not None else None
+        return self._nested[function]
+
+    def _called(self) -> Iterator[GraphOps]:
+        for op in self._ops.values():
+            for _, function in _function_names(op):
+                nested = self._graph_of(function)
+                if nested is not None:
+                    yield nested
+
+    def _all(self) -> Iterator[GraphOps]:
+        yield self
+        for graph in list(self._nested.values()):
+            if graph is not None:
+                yield from graph._all()
+
+    def _read(self) -> None:
+        ops = list(self._ops.values())[: max(self._budget[0], 0)]
+        self._budget[0] -= len(ops)
+        stacks = [_stack(op) for op in ops]
+        phases = in_order([(_phase(op, stack), writes(op.type)) for op, stack in zip(ops, stacks, strict=True)])
+        scopes: dict[str, set[Frame | None]] = {}
+        for op, stack, phase in zip(ops, stacks, phases, strict=True):
+            frame = user_frame(stack)
+            self.places[op.name] = OpPlace(
+                op.name,
+                op.type,
+                phase,
+                frame,
+                op.device,
+                tuple(sorted({output.dtype.base_dtype.name for output in op.outputs})),
+                in_layer(stack),
+            )
+            if phase in ("forward", "loss") and "/" in op.name:
+                parts = op.name.split("/")
+                for end in range(1, len(parts)):
+                    scopes.setdefault("/".join(parts[:end]), set()).add(frame)
+        self._own_up(scopes)
+
+    def _own_up(self, scopes: dict[str, set[Frame | None]]) -> None:
+        """Give an op of the backward pass the line of the forward pass whose scope it carries, where that is one."""
+        for name, place in self.places.items():
+            if place.phase != "backward" or not name.startswith("gradient_tape/"):
+                continue
+            parts = name.split("/")[1:]
+            for end in range(len(parts) - 1, 0, -1):
+                lines = scopes.get("/".join(parts[:end]), set())
+                if len(lines) == 1:
+                    (frame,) = lines
+                    self.places[name] = replace(place, frame=frame or place.frame)
+                    break
+
+
+def scope_of(name: str) -> str:
+    """The name scope of an op, without the gradient's own: what a Keras layer's ops are known by."""
+    parts = name.removeprefix("gradient_tape/").split("/")
+    return "/".join(parts[:-1][:3])
+
+
+def _stack(op: Any) -> list[Frame]:
+    """The stack that made an op, from the traced function inwards; empty where TensorFlow made the graph itself."""
+    frames = [Frame(frame.filename, frame.lineno, frame.name) for frame in op.traceback or ()]
+    traced = next((at for at, frame in enumerate(frames) if frame.function == _TRACER), None)
+    return frames if traced is None else frames[traced + 1 :]
+
+
+def _phase(op: Any, stack: list[Frame]) -> Phase | None:
+    return own_phase(stack) if stack else ("backward" if by_name(op.name) else None)
+
+
+def by_name(name: str) -> bool:
+    """Whether the name alone says that an op belongs to the backward pass."""
+    return "gradient_tape/" in name or "gradients/" in name
+
+
+def _function_names(op: Any) -> Iterable[tuple[str, str]]:
+    for attribute in _FUNCTIONS:
+        try:
+            value = op.get_attr(attribute)
+        except ValueError:
+            continue
+        for one in value if isinstance(value, list | tuple) else (value,):
+            name = getattr(one, "name", None)
+            if name:
+                yield attribute, name

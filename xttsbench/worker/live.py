@@ -1,0 +1,42 @@
+"""A dataset that lives in the calling process, measured there: no fork of ours could have it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from xttsbench.records.trial import TrialSpec
+from xttsbench.targets.load import classify
+from xttsbench.worker.channel import Channel
+from xttsbench.worker.trial import failure, run_rung, step_of
+
+
+def measure_live(target: Any, spec: TrialSpec, take: Callable[[dict[str, Any]], None]) -> None:
+    """Run one rung on what a target would have returned, in this process and thread.
+
+    Args:
+        target: a dataset, ``(dataset, step)``, ``(dataset, model)`` or a Workload.
+        spec: of the trial; its ``target`` is a name for people.
+        take: gets each message that a trial in a process of its own would send.
+
+    Raises:
+        TargetError: the target is none of these.
+    """
+    loaded = classify(target, spec.target)
+    channel = _Direct(take)
+    try:
+        run_rung(spec, loaded, step_of(loaded), channel)
+    except Exception as error:
+        channel.send(failure(error))
+    channel.send({"done": True})
+
+
+class _Direct(Channel):
+    """A channel without a pipe; messages are written and read as on one, so that records are the same."""
+
+    def __init__(self, take: Callable[[dict[str, Any]], None]) -> None:
+        self._take = take
+
+    def send(self, message: dict[str, Any]) -> None:
+        self._take(json.loads(json.dumps(message, allow_nan=False)))

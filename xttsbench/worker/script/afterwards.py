@@ -1,0 +1,134 @@
+"""What is measured once a script is over, in its own process: its pipeline's graph, its input alone, its step alone.
+
+A script runs once, so what the ladder learns from fresh processes is learnt from what the script left: the dataset that
+fed its steps, and the function that took its batches. Their state is the script's: variables are put back as the script
+left them, since it may save them in a handler of its own; a dataset is begun anew, as an epoch begins it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import tensorflow as tf
+from tensorflow.python.ops import resource_variable_ops
+
+from xttsbench.records.trial import TrialSpec
+from xttsbench.step.modes import Mode, fetches_answered, in_mode
+from xttsbench.targets.load import Loaded
+from xttsbench.worker.bench import Bench, Limit, Step, StepRaisedError
+from xttsbench.worker.graph import run_pipeline
+from xttsbench.worker.input import run_input
+from xttsbench.worker.ladder import first_batches
+from xttsbench.worker.recorder import Recorder
+from xttsbench.worker.source import CachedBatches, ExhaustedError
+
+_PIPELINE_S: Final = 5.0
+_INPUT_S: Final = 2.0
+_STEP_S: Final = 2.0
+_VARIABLES_BYTES: Final = 2 * 2**30
+"""Variables larger than this in all are not copied, and so the step is not run."""
+
+
+@dataclass
+class Seen:
+    """What was kept of a script for afterwards.
+
+    Attributes:
+        dataset: the dataset that gave most of the batches; ``None`` where none is known or it died.
+        step: the function of the script that takes a whole batch, as ``step(batch)``; ``None`` where there is none.
+        why_no_step: why not.
+        mode: how the step runs as the script has it.
+    """
+
+    dataset: Any = None
+    step: Callable[[Any], Any] | None = None
+    why_no_step: str | None = None
+    mode: str = "graph"
+
+
+def measure_afterwards(spec: TrialSpec, seen: Seen, bench: Bench) -> None:
+    """Measure what the script's own run could not show. What fails is noted; the steps measured before stand."""
+    if not isinstance(seen.dataset, tf.data.Dataset):
+        bench.channel.note("the script's input was not read: no tf.data.Dataset fed its steps, or it was gone")
+        return
+    loaded = Loaded("script", seen.dataset, seen.step)
+    with _noted(bench, "its pipeline was not read"):
+        run_pipeline(spec.model_copy(update={"window_s": _PIPELINE_S}), loaded, None, bench)
+    with _noted(bench, "its input alone was not measured"):
+        run_input(spec.model_copy(update={"window_s": _INPUT_S}), loaded, None, bench)
+    if seen.step is None:
+        bench.channel.note(f"the script's step alone was not measured: {seen.why_no_step or 'it was not found'}")
+        return
+    with _noted(bench, "its step alone was not measured"), _variables_kept():
+        _measure_step(spec, loaded, seen, bench)
+
+
+def _measure_step(spec: TrialSpec, loaded: Loaded, seen: Seen, bench: Bench) -> None:
+    """The step on batches in memory: as the script has it, and compiled where the script runs it op by op."""
+    if loaded.step is None:
+        return
+    batches = first_batches(loaded)
+    bench.channel.phase("step_only")
+    recorder = Recorder(bench.channel, "step_only")
+    recorder.warmup(1)
+    bench.run(
+        "step_only",
+        CachedBatches(batches),
+        loaded.step,
+        Limit(spec.steps, _STEP_S, 2, fair_s=1.0),
+        recorder=recorder,
+    )
+    mode: Mode = "graph" if seen.mode == "eager" else "xla"
+    with _noted(bench, f"its step was not measured in mode {mode}"):
+        _measure_mode(spec, loaded.step, mode, batches, bench)
+
+
+def _measure_mode(spec: TrialSpec, step: Step, mode: Mode, batches: list[Any], bench: Bench) -> None:
+    bench.channel.phase(f"compiling {mode}")
+    with fetches_answered() as fetches:
+        changed = in_mode(step, mode)
+        # Not `warm_up`: that is the script's own.
+        bench.run(f"warm_up_{mode}", CachedBatches(batches), changed, Limit(len(batches), _STEP_S, 1, fair_s=0.0))
+        bench.channel.phase(mode)
+        bench.run(mode, CachedBatches(batches), changed, Limit(spec.steps, _STEP_S / 2, 1, fair_s=0.5))
+    if fetches.count:
+        bench.channel.note(f"host reads removed: {fetches.count} while tracing")
+
+
+@contextlib.contextmanager
+def _noted(bench: Bench, what: str) -> Iterator[None]:
+    """Within, what the user's code raises is a note: the script itself was fine."""
+    try:
+        yield
+    except ExhaustedError:
+        bench.channel.note(f"the script is over, and {what}: its dataset yields nothing a second time")
+    except OSError:
+        raise  # the parent is gone
+    except Exception as error:
+        cause = error.__cause__ if isinstance(error, StepRaisedError) and error.__cause__ is not None else error
+        said = next((line.strip() for line in str(cause).splitlines() if line.strip()), "")
+        bench.channel.note(f"the script is over, and {what}: {type(cause).__name__}: {said[:200]}")
+
+
+@contextlib.contextmanager
+def _variables_kept() -> Iterator[None]:
+    """Put all variables back as they were.
+
+    Raises:
+        MemoryError: there is too much to copy.
+    """
+    # The variables of each replica, not what stands for all of them.
+    variables = [found for found in gc.get_objects() if type(found) is resource_variable_ops.ResourceVariable]
+    size = sum((variable.shape.num_elements() or 0) * variable.dtype.size for variable in variables)
+    if size > _VARIABLES_BYTES:
+        raise MemoryError(f"its variables take {size / 2**30:.1f} GiB, and a copy of them as much again")
+    kept = [(variable, tf.identity(variable)) for variable in variables]
+    try:
+        yield
+    finally:
+        for variable, value in kept:
+            variable.assign(value)

@@ -1,0 +1,184 @@
+"""Steps of loops in Python: each from one request for a batch to the next one of the same loop."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from xttsbench.worker.script.call_site import call_site, made_at
+from xttsbench.worker.script.loops import Loop
+from xttsbench.worker.script.readings import Moment, row
+from xttsbench.worker.script.step_function import as_step, place_of, takes_batch
+
+if TYPE_CHECKING:
+    from xttsbench.worker.script.python_step import PythonStep
+    from xttsbench.worker.script.watched import Watched
+
+_MARK: Final = "_xttsbench_loop"
+_LOOKED_AT: Final = 20
+"""Steps of a loop in whose calls its step function is looked for."""
+
+
+@dataclass
+class Open:
+    """A step that has begun and not ended: what was there at its begin, and what is known of it by now."""
+
+    loop: Loop
+    last_ns: int
+    start_ns: int
+    moment: Moment
+    tapes: int
+    wait_ns: int = 0
+    got_ns: int = 0
+    batch: Any = None
+    others: dict[int, tuple[int, int, Moment]] = field(default_factory=dict)
+    """Other loops that asked for one batch within it: when, the wait until then, the counters then."""
+
+
+class EagerLoops:
+    """The open step, and the loops that run within one another.
+
+    Two data sets that are iterated side by side (``zip``) ask once each a step: the second request is a part of the
+    first one's step. A loop that asks twice runs within (validation): the outer step ends where it began.
+    """
+
+    def __init__(self, watched: Watched) -> None:
+        self.open: Open | None = None
+        self.dataset: Any = None
+        self.step: Any = None
+        self.step_trains = False
+        self.step_mode = "graph"
+        self._watched = watched
+        self._outer: list[Loop] = []
+        self._requesting: Loop | None = None
+        self._python: PythonStep | None = None
+
+    def before_next(self, iterator: Any) -> None:
+        """A request begins: it ends the step before it, where it is the same loop's."""
+        if self._python is not None:
+            self._python.end()
+        loop, current = self._loop_of(iterator), self.open
+        now = time.perf_counter_ns()
+        self._requesting = loop
+        if current is None:
+            self._open(loop, now)
+        elif current.loop is loop:
+            if current.got_ns:
+                self._open(loop, self._close(now))
+        elif loop in self._outer:
+            self._close(now)
+            del self._outer[self._outer.index(loop) :]
+            self._open(loop, time.perf_counter_ns())
+        elif id(loop) not in current.others and loop.key not in current.loop.inner:
+            current.others[id(loop)] = (now, current.wait_ns, Moment.now(self._watched.watch))
+        else:
+            self._nest(current, loop, now)
+        bouts = self._watched.bouts
+        if bouts.running:
+            bouts.asking(True)
+
+    def waited(self, began_ns: int, ended_ns: int) -> None:
+        """Time within requests, and while an iterator is made."""
+        if self.open is not None:
+            self.open.wait_ns += ended_ns - began_ns
+        if self._watched.bouts.running:
+            self._watched.bouts.asking(False)
+
+    def got(self, began_ns: int, got_ns: int, batch: Any) -> None:
+        """A request gave a batch."""
+        self.waited(began_ns, got_ns)
+        if self.open is not None and self._requesting is self.open.loop:
+            self.open.got_ns, self.open.batch = got_ns, batch
+            if self._watched.bouts.running and self.step is None:
+                self._look(batch)
+
+    def called(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, trains: bool) -> None:
+        """An outermost call of a tf.function within a step: is it the one that takes the batch?"""
+        current = self.open
+        if current is None or current.batch is None:
+            return
+        current.loop.trains = current.loop.trains or trains
+        if current.loop.steps >= _LOOKED_AT or (self.step is not None and (self.step_trains or not trains)):
+            return
+        places = takes_batch(current.batch, args, kwargs)
+        if places is not None:
+            self.step, self.step_trains = as_step(function, args, kwargs, places), trains
+            self.step_mode = "xla" if getattr(function, "_jit_compile", None) else "graph"
+            self._watched.results.step_function = place_of(function)
+
+    def _look(self, batch: Any) -> None:
+        """No tf.function took the batch so far: perhaps a Python function does."""
+        if self._python is None:
+            from xttsbench.worker.script.python_step import PythonStep
+
+            self._python = PythonStep(self._found)
+        self._python.begin(batch)
+
+    def _found(self, step: Callable[[Any], Any], place: str) -> None:
+        self.step, self.step_mode = step, "eager"
+        self._watched.results.step_function = place
+
+    def _nest(self, current: Open, loop: Loop, now: int) -> None:
+        """``loop`` runs within the open step, which ends where that one asked first."""
+        began, wait_ns, moment = current.others.get(id(loop), (now, current.wait_ns, None))
+        current.loop.inner.add(loop.key)
+        current.wait_ns = wait_ns
+        if self._watched.results.bench.accelerator is None:  # else its end had to be emulated before
+            self._close(began, moment)
+        self._outer.append(current.loop)
+        self._open(loop, now)
+
+    def _open(self, loop: Loop, now: int) -> None:
+        watched = self._watched
+        watched.watch.step = loop.steps
+        self.open = Open(loop, now, time.perf_counter_ns(), Moment.now(watched.watch), watched.tapes)
+
+    def _close(self, now: int, moment: Moment | None = None) -> int:
+        """End the open step; returns when the next one begins, after what we did ourselves."""
+        watched, current = self._watched, self.open
+        self.open = None
+        if current is None or not current.got_ns:
+            return now
+        bench, loop, device_ns, emulated_ns, end_ns = watched.results.bench, current.loop, 0, 0, now
+        loop.trains = loop.trains or watched.tapes != current.tapes
+        if moment is None and watched.results.loops.counts(loop):
+            if bench.synchronise is not None:
+                bench.synchronise()
+                device_ns = time.perf_counter_ns() - now
+            emulated_ns = bench.accelerator.compute() if bench.accelerator is not None else 0
+            end_ns = time.perf_counter_ns() if bench.synchronise or emulated_ns else now
+        wall_ns = end_ns - current.last_ns
+        watched.watch.step_ended(max(wall_ns - current.wait_ns - emulated_ns, 0))
+        added = (moment or Moment.now(watched.watch)).since(current.moment)[0]
+        if not watched.bout_step(loop):
+            values = row(
+                current.start_ns,
+                wall_ns,
+                current.wait_ns,
+                added,
+                watched.results.shape_of(current.batch),
+                epoch=max(loop.epochs - 1, 0),
+                device_ns=device_ns,
+                emulated_ns=emulated_ns,
+            )
+            watched.results.add(loop, values, traced=added.counters[2] > 0)
+        if loop is watched.results.loops.main:
+            self.dataset = loop.dataset
+        watched.after_step(loop)
+        return time.perf_counter_ns()
+
+    def _loop_of(self, iterator: Any) -> Loop:
+        loop: Loop | None = iterator.__dict__.get(_MARK)
+        if loop is None:
+            dataset = self._watched.dataset_of(iterator)
+            made = made_at(dataset)
+            how = "next()"
+            key = (call_site(), made if made is not None else str(getattr(iterator, "element_spec", "")))
+            loop = self._watched.results.loops.get(key, how)
+            loop.epochs += 1
+            loop.dataset = dataset
+            self._watched.results.datasets = len({id(one.dataset) for one in self._watched.results.loops.all()})
+            iterator.__dict__[_MARK] = loop
+        return loop

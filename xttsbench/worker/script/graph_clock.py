@@ -1,0 +1,175 @@
+"""Time stamps inside graphs: around each request for data, and at the end of a step, kept in a ring on the processor.
+
+Calls inside a graph cannot be timed from Python. So when a function that asks an iterator for data is traced, an op
+that reads the clock goes before and one after the request, tied by control dependencies, and both are written to a
+ring. The ring is found by its name, not captured: a captured variable could keep a model from being saved.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.framework import ops
+
+from xttsbench.worker.script.intervals import Stamp
+
+_SLOTS: Final = 4096
+_DEVICE: Final = "/device:CPU:0"
+_COLUMNS: Final = 4
+
+
+class Site:
+    """One place in a traced graph; ``group`` numbers the request that it is a part of (a replica each)."""
+
+    def __init__(self, number: int, group: int, kind: str) -> None:
+        self.group = group
+        self.kind = kind
+        self._names = f"xttsbench/stamps/{number}", f"xttsbench/stamped/{number}"
+        self._read = 0
+        with ops.init_scope(), tf.device(_DEVICE):
+            self._ring, self._count = self._handles()
+            tf.raw_ops.AssignVariableOp(resource=self._ring, value=np.zeros((_SLOTS, _COLUMNS)))
+            tf.raw_ops.AssignVariableOp(resource=self._count, value=np.int64(0))
+
+    def _handles(self) -> tuple[Any, Any]:
+        ring, count = self._names
+        return (
+            tf.raw_ops.VarHandleOp(dtype=tf.float64, shape=[_SLOTS, _COLUMNS], shared_name=ring, container=""),
+            tf.raw_ops.VarHandleOp(dtype=tf.int64, shape=[], shared_name=count, container=""),
+        )
+
+    def write(self, values: list[Any]) -> None:
+        """Add the ops that write one row to the graph that is being traced."""
+        ring, count = self._handles()
+        at = tf.raw_ops.ReadVariableOp(resource=count, dtype=tf.int64)
+        row = tf.stack([tf.cast(value, tf.float64) for value in values])
+        put = tf.raw_ops.ResourceScatterUpdate(resource=ring, indices=at % _SLOTS, updates=row)
+        with tf.control_dependencies([put]):
+            tf.raw_ops.AssignAddVariableOp(resource=count, value=tf.constant(1, tf.int64))
+
+    def drain(self, offset_ns: int) -> list[Stamp]:
+        """What was stamped since the last time, as ``time.perf_counter_ns`` has it; of more than fit, the last."""
+        with tf.device(_DEVICE):
+            count = int(tf.raw_ops.ReadVariableOp(resource=self._count, dtype=tf.int64).numpy())
+            if count == self._read:
+                return []
+            rows = tf.raw_ops.ReadVariableOp(resource=self._ring, dtype=tf.float64).numpy()
+        first, self._read = max(self._read, count - _SLOTS), count
+        return [
+            Stamp(round(t0 * 1e9) - offset_ns, round(t1 * 1e9) - offset_ns, int(size), int(elements))
+            for t0, t1, size, elements in (rows[index % _SLOTS] for index in range(first, count))
+        ]
+
+
+class GraphClock:
+    """All stamped places of a process."""
+
+    def __init__(self, on_site: Callable[[Site], None]) -> None:
+        self.sites: list[Site] = []
+        self._on_site = on_site
+        self._group: int | None = None
+        self._groups = 0
+
+    def grouped(self, original: Callable[[], Any]) -> Any:
+        """Trace one request of a distributed iterator: the requests of its replicas belong together."""
+        if self._group is not None:
+            return original()
+        self._group, self._groups = self._groups, self._groups + 1
+        try:
+            return original()
+        finally:
+            self._group = None
+
+    def around_request(self, original: Callable[[], Any]) -> Any:
+        """Trace a request for data with stamps around it."""
+        site = self._site("request")
+        with tf.name_scope("xttsbench"), tf.device(_DEVICE):
+            began = tf.timestamp()
+        with tf.control_dependencies([began]):
+            result = original()
+        optional = isinstance(result, tf.experimental.Optional)
+        tensors = [result._variant_tensor] if optional else _tensors(result)
+        with tf.name_scope("xttsbench"), ops.colocate_with(None, ignore_existing=True), tf.device(_DEVICE):
+            with tf.control_dependencies(tensors):
+                ended = tf.timestamp()
+            size, elements = _sizes_of_optional(result) if optional else _sizes(tensors)
+            site.write([began, ended, size, elements])
+        return result
+
+    def mark_end_of(self, outputs: Any) -> None:
+        """Stamp the end of a step in the graph that is being traced: when all of its outputs are there."""
+        if self._group is not None:  # a distributed iterator wraps its elements so too
+            return
+        after = _tensors(outputs)
+        site = self._site("end")
+        with tf.name_scope("xttsbench"), ops.colocate_with(None, ignore_existing=True), tf.device(_DEVICE):
+            with tf.control_dependencies(after):
+                ended = tf.timestamp()
+            site.write([ended, ended, 0.0, 0.0])
+
+    def around_body(self, body: Callable[..., Any], state: Callable[[], Any]) -> Callable[..., Any]:
+        """The body of a loop over a dataset inside a graph, stamped at its begin and its end."""
+        group, self._groups = self._groups, self._groups + 1
+
+        def stamped(iterate: Any) -> Any:
+            site = self._site("body", group)
+            with tf.name_scope("xttsbench"), tf.device(_DEVICE), tf.control_dependencies(_tensors(iterate)):
+                began = tf.timestamp()
+                size, elements = _sizes(_tensors(iterate))
+            known = len(ops.get_default_graph().get_operations())
+            result = body(iterate)
+            made = ops.get_default_graph().get_operations()[known:]
+            after = [op for op in made if op.op_def is not None and op.op_def.is_stateful] + _tensors(state())
+            with tf.name_scope("xttsbench"), tf.device(_DEVICE):
+                with tf.control_dependencies(after):
+                    ended = tf.timestamp()
+                site.write([began, ended, size, elements])
+            return result
+
+        return stamped
+
+    def drain(self) -> list[tuple[Site, list[Stamp]]]:
+        """Everything since the last time, of the sites that ran since."""
+        offset_ns = time.time_ns() - time.perf_counter_ns()
+        found = [(site, site.drain(offset_ns)) for site in list(self.sites)]
+        return [(site, stamps) for site, stamps in found if stamps]
+
+    def _site(self, kind: str, group: int | None = None) -> Site:
+        if group is None:
+            group = self._group
+        if group is None:
+            group, self._groups = self._groups, self._groups + 1
+        site = Site(len(self.sites), group, kind)
+        self.sites.append(site)
+        self._on_site(site)
+        return site
+
+
+def _tensors(value: Any) -> list[Any]:
+    flat = tf.nest.flatten(value, expand_composites=True)
+    return [one for one in flat if isinstance(one, tf.Tensor)]
+
+
+def _sizes(tensors: list[Any]) -> tuple[Any, Any]:
+    """First dimension of the first tensor that has one, and the numbers in all of them, as ops where not static."""
+    plain = [one for one in tensors if one.dtype not in (tf.variant, tf.resource)]
+    first = next((one for one in plain if one.shape.rank), None)
+    size = tf.shape(first)[0] if first is not None else tf.constant(1)
+    elements = tf.add_n([tf.size(one, tf.int64) for one in plain]) if plain else tf.constant(0)
+    return size, elements
+
+
+def _sizes_of_optional(result: Any) -> tuple[Any, Any]:
+    def there() -> tuple[Any, Any]:
+        size, elements = _sizes(_tensors(result.get_value()))
+        return tf.cast(size, tf.float64), tf.cast(elements, tf.float64)
+
+    def empty() -> tuple[Any, Any]:
+        return tf.constant(-1.0, tf.float64), tf.constant(0.0, tf.float64)
+
+    sizes: tuple[Any, Any] = tf.cond(result.has_value(), there, empty)
+    return sizes

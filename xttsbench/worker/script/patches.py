@@ -1,0 +1,218 @@
+"""What is patched in TensorFlow and Keras to see a script's iteration; each wrapper tells :class:`Watched` and no more.
+
+Every wrapper keeps ``functools.wraps``: AutoGraph would take it for user code otherwise.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tensorflow.python.autograph.operators import control_flow
+from tensorflow.python.data.ops import dataset_autograph, dataset_ops, iterator_ops, optional_ops
+from tensorflow.python.distribute import input_lib
+from tensorflow.python.eager import backprop, context
+from tensorflow.python.eager.polymorphic_function import polymorphic_function
+from tensorflow.python.framework import ops
+
+if TYPE_CHECKING:
+    from xttsbench.worker.script.watched import Watched
+
+Around = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+class Patches:
+    """Installed patches, to be undone in reverse order."""
+
+    def __init__(self) -> None:
+        self._undo: list[Callable[[], None]] = []
+
+    def put(self, owner: Any, name: str, around: Around) -> None:
+        """Replace ``owner.name`` by what ``around`` makes of it."""
+        original = owner.__dict__[name] if isinstance(owner, type) else getattr(owner, name)
+        static = isinstance(original, staticmethod)
+        plain = original.__func__ if static else original
+        wrapped = functools.wraps(plain)(around(plain))
+        setattr(owner, name, staticmethod(wrapped) if static else wrapped)
+        self._undo.append(lambda: setattr(owner, name, original))
+
+    def on_undo(self, action: Callable[[], None]) -> None:
+        """Do this too when everything is put back."""
+        self._undo.append(action)
+
+    def undo(self) -> None:
+        """Put everything back."""
+        while self._undo:
+            self._undo.pop()()
+
+
+def patch_tensorflow(watched: Watched, patches: Patches) -> None:
+    """Iteration from Python and inside graphs, calls of tf.functions, gradients."""
+    main, me, clock = threading.main_thread().ident, threading.get_ident, time.perf_counter_ns
+
+    def mine() -> bool:
+        return watched.active and me() == main
+
+    def around_next(original: Callable[..., Any]) -> Callable[..., Any]:
+        def get(iterator: Any, *args: Any, **kwargs: Any) -> Any:
+            if watched.requesting or not watched.active or me() != main:
+                return original(iterator, *args, **kwargs)
+            watched.before_next(iterator)
+            watched.requesting = True
+            began = clock()
+            try:
+                element = original(iterator, *args, **kwargs)
+            except BaseException:
+                watched.requesting = False
+                watched.waited(began, clock())
+                raise
+            watched.requesting = False
+            watched.after_next(began, clock(), element)
+            return element
+
+        return get
+
+    def around_owned(original: Callable[..., Any]) -> Callable[..., Any]:
+        eager = around_next(original)
+
+        def get(iterator: Any) -> Any:
+            if context.executing_eagerly():
+                return eager(iterator)
+            if watched.active and ops.inside_function():
+                return watched.clock.around_request(lambda: original(iterator))
+            return original(iterator)
+
+        return get
+
+    def around_distributed(original: Callable[..., Any]) -> Callable[..., Any]:
+        eager = around_next(original)
+
+        def get(iterator: Any, *args: Any, **kwargs: Any) -> Any:
+            if context.executing_eagerly():
+                return eager(iterator, *args, **kwargs)
+            return watched.clock.grouped(lambda: original(iterator, *args, **kwargs))
+
+        return get
+
+    def around_create(original: Callable[..., Any]) -> Callable[..., Any]:
+        def create(iterator: Any, dataset: Any) -> Any:
+            if not (mine() and context.executing_eagerly()):
+                return original(iterator, dataset)
+            watched.dataset_begun(dataset)
+            began = clock()
+            try:
+                return original(iterator, dataset)
+            finally:
+                if not watched.requesting:
+                    watched.waited(began, clock())
+
+        return create
+
+    def around_call(original: Callable[..., Any]) -> Callable[..., Any]:
+        def call(function: Any, *args: Any, **kwargs: Any) -> Any:
+            if watched.calling or not watched.active or me() != main:
+                return original(function, *args, **kwargs)
+            watched.before_call(args, kwargs)
+            watched.calling = True
+            began = clock()
+            try:
+                return original(function, *args, **kwargs)
+            finally:
+                watched.calling = False
+                watched.after_call(function, args, kwargs, began)
+
+        return call
+
+    def around_tape(original: Callable[..., Any]) -> Callable[..., Any]:
+        def enter(tape: Any) -> Any:
+            watched.tapes += 1
+            return original(tape)
+
+        return enter
+
+    def around_from_value(original: Callable[..., Any]) -> Callable[..., Any]:
+        def from_value(value: Any) -> Any:
+            if watched.fitting and mine() and ops.inside_function():
+                watched.clock.mark_end_of(value)
+            return original(value)
+
+        return from_value
+
+    patches.put(iterator_ops.OwnedIterator, "_next_internal", around_owned)
+    patches.put(iterator_ops.OwnedIterator, "get_next_as_optional", around_owned)
+    patches.put(iterator_ops.OwnedIterator, "_create_iterator", around_create)
+    patches.put(input_lib.DistributedIteratorBase, "get_next", around_distributed)
+    patches.put(input_lib.DistributedIteratorBase, "get_next_as_optional", around_distributed)
+    patches.put(polymorphic_function.Function, "__call__", around_call)
+    patches.put(backprop.GradientTape, "__enter__", around_tape)
+    patches.put(optional_ops.Optional, "from_value", around_from_value)
+    _patch_loops_over_datasets(watched, patches)
+
+
+def _patch_loops_over_datasets(watched: Watched, patches: Patches) -> None:
+    """``for batch in dataset`` inside a tf.function has no request for data that could be stamped: its body has."""
+    original = dataset_autograph._tf_ag_dataset_for_stmt
+
+    @functools.wraps(original)
+    def for_stmt(ds: Any, extra_test: Any, body: Any, get_state: Any, *rest: Any) -> Any:
+        if watched.active and ops.inside_function():
+            watched.dataset_in_graph(ds)
+            body = watched.clock.around_body(body, get_state)
+        return original(ds, extra_test, body, get_state, *rest)
+
+    control_flow.for_loop_registry._registry[dataset_ops.DatasetV2] = for_stmt
+    patches.on_undo(lambda: control_flow.for_loop_registry._registry.update({dataset_ops.DatasetV2: original}))
+
+
+def patch_keras(watched: Watched, patches: Patches) -> None:
+    """The steps of ``fit``, its validation, and the data set that it takes."""
+    from keras.src.backend.tensorflow import trainer
+    from keras.src.callbacks import callback_list
+
+    def told(before: Callable[..., None] | None, after: Callable[..., None] | None) -> Around:
+        def around(original: Callable[..., Any]) -> Callable[..., Any]:
+            def call(callbacks: Any, *args: Any, **kwargs: Any) -> Any:
+                if before is not None and watched.active:
+                    before(callbacks)
+                result = original(callbacks, *args, **kwargs)
+                if after is not None and watched.active:
+                    after(callbacks)
+                return result
+
+            return call
+
+        return around
+
+    def around_epochs(original: Callable[..., Any]) -> Callable[..., Any]:
+        def init(iterator: Any, *args: Any, **kwargs: Any) -> None:
+            original(iterator, *args, **kwargs)
+            if not watched.fitting:
+                watched.fit_dataset = iterator._distributed_dataset
+
+        return init
+
+    def around_fit(original: Callable[..., Any]) -> Callable[..., Any]:
+        def fit(model: Any, *args: Any, **kwargs: Any) -> Any:
+            try:
+                return original(model, *args, **kwargs)
+            finally:
+                watched.fit_over()
+
+        return fit
+
+    lists = callback_list.CallbackList
+    patches.put(lists, "on_train_begin", told(lambda callbacks: watched.fit_begins(_model_of(callbacks)), None))
+    patches.put(lists, "on_epoch_begin", told(lambda _: watched.epoch_begins(), None))
+    patches.put(lists, "on_train_batch_begin", told(lambda _: watched.before_batch(), None))
+    patches.put(lists, "on_train_batch_end", told(None, lambda _: watched.batch_ended()))
+    patches.put(lists, "on_test_begin", told(lambda _: watched.before_batch(), None))
+    patches.put(lists, "on_test_end", told(None, lambda _: watched.validated()))
+    patches.put(trainer.TFEpochIterator, "__init__", around_epochs)
+    patches.put(trainer.TensorFlowTrainer, "fit", around_fit)
+
+
+def _model_of(callbacks: Any) -> Any:
+    return getattr(callbacks, "model", None) or getattr(callbacks, "_model", None)

@@ -1,0 +1,282 @@
+"""The process of a script: its arguments, its path, its end. Imports no TensorFlow; the script does, or does not."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import runpy
+import signal
+import socket
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Final
+
+from xttsbench.records.script import ScriptRun
+from xttsbench.records.trial import TrialError, TrialSpec
+from xttsbench.worker.channel import Channel
+from xttsbench.worker.script.after_import import AfterImport
+from xttsbench.worker.script.stop import StoppedByUs
+
+_THREADS_S: Final = 5.0
+"""Threads of the script that are not daemons are waited for so long, once it has returned."""
+_ATEXIT_S: Final = 10.0
+_AFTERWARDS_S: Final = 90.0
+
+
+class LockedChannel(Channel):
+    """A channel that several threads of this process use; in a process that the script forked it is silent."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        super().__init__(connection)
+        self._lock = threading.RLock()
+        self._pid = os.getpid()
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Send one message; a parent that is gone ends this process, as nobody is left to tell."""
+        if os.getpid() != self._pid:
+            return
+        with self._lock:
+            try:
+                super().send(message)
+            except OSError:
+                _exit(1)
+
+
+_exit = os._exit
+
+
+class Process:
+    """Runs the script and ends with it; :attr:`watched` is set once TensorFlow has been loaded."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        connection.set_inheritable(False)
+        self.channel = LockedChannel(connection)
+        self.spec: TrialSpec = self.channel.receive_spec()
+        self.run = ScriptRun()
+        self.watched: Any = None
+        self._pid = os.getpid()
+        self._over = False
+        self._keras = False
+
+    def start(self) -> None:
+        """Run the script to its end, measure what is left to measure, and leave. Does not return."""
+        self.channel.part("target_kind", "script")
+        self.channel.phase("script")
+        hooks = AfterImport({"tensorflow": self._tensorflow_loaded, "keras": self._keras_loaded})
+        hooks.install()
+        os._exit = self._left  # type: ignore[assignment]  # it leaves in the end, as the original does
+        ended, code, error = self._run_script()
+        hooks.uninstall()
+        _flush()
+        if os.getpid() != self._pid:  # a process that the script forked, and that came back here
+            self._noted("exit handlers", atexit._run_exitfuncs)
+            _flush()
+            _exit(code or 0)
+        self.finish(ended, code, error)
+
+    def finish(self, ended: str, code: int | None, error: BaseException | None) -> None:
+        """Tell how the script ended, measure afterwards, run the exit handlers, and leave with the script's code."""
+        self._over = True
+        with self._limited(_AFTERWARDS_S, 0 if code is None else code):
+            self._told(ended, code, error)
+            if self.watched is not None and error is None:
+                self._noted("what is measured afterwards", self.watched.afterwards)
+        self.channel.send({"done": True})
+        leave = 0 if code is None else code
+        with self._limited(_ATEXIT_S, leave):
+            if ended != "stopped":
+                self._noted("exit handlers", _wait_for_threads)
+            self._noted("exit handlers", atexit._run_exitfuncs)
+        _flush()
+        _exit(leave)
+
+    def tell(self, **changed: Any) -> None:
+        """Change the record of the script's run, and send it."""
+        self.run = self.run.model_copy(update=changed)
+        self.channel.part("script", self.run)
+
+    def end_at_once(self, why: str) -> None:
+        """From another thread: the script can't be stopped, so everything is sent and the process group ends."""
+        self._over = True
+        self.channel.note(why)
+        if self.watched is not None:
+            self.watched.end()
+        self.tell(ended="stopped")
+        self.channel.send({"done": True})
+        _kill_group(0)
+
+    def _run_script(self) -> tuple[str, int | None, BaseException | None]:
+        script = self.spec.target
+        sys.argv = [script, *self.spec.arguments]
+        sys.path.insert(0, os.path.dirname(os.path.abspath(script)))
+        try:
+            runpy.run_path(script, run_name="__main__")
+        except StoppedByUs:
+            return "stopped", None, None
+        except SystemExit as left:
+            return self._stopped_or("exited"), _exit_code(left), None
+        except BaseException as error:
+            if self._asked_to_stop() and _caused_by_stop(error):
+                return "stopped", None, None
+            _print_error(error, script)
+            return "raised", 1, error
+        return self._stopped_or("returned"), 0, None
+
+    def _stopped_or(self, ended: str) -> str:
+        return "stopped" if self._asked_to_stop() else ended
+
+    def _asked_to_stop(self) -> bool:
+        return self.watched is not None and self.watched.stopping
+
+    def _told(self, ended: str, code: int | None, error: BaseException | None) -> None:
+        if self.watched is not None:
+            self._noted("the end of the script", self.watched.end)
+        else:
+            self.channel.note("the script did not import TensorFlow: none of its steps was seen")
+        self.tell(ended=ended, exit_code=None if ended == "stopped" else code)
+        if error is not None:
+            self.channel.send(_failure(error, self.spec.target))
+
+    def _left(self, code: int) -> None:
+        """``os._exit``, as the script calls it; a process that it forked leaves at once."""
+        if os.getpid() == self._pid and not self._over:
+            self._over = True
+            with contextlib.suppress(Exception):
+                self._told("exited", code, None)
+                self.channel.send({"done": True})
+        _exit(code)
+
+    def _tensorflow_loaded(self) -> None:
+        def watch() -> None:
+            from xttsbench.worker.script.watched import Watched
+
+            watched = Watched(self)
+            watched.install()
+            self.watched = watched
+            if self._keras:
+                watched.install_keras()
+
+        self._noted("watching the script", watch)
+
+    def _keras_loaded(self) -> None:
+        self._keras = True
+        if self.watched is None:  # TensorFlow comes later, or not at all
+            return
+        self._noted("watching Keras", self.watched.install_keras)
+
+    def _noted(self, what: str, action: Callable[[], None]) -> None:
+        """Our own failure must not become the script's: it is told, and the script goes on."""
+        try:
+            action()
+        except StoppedByUs:
+            pass
+        except (Exception, SystemExit) as error:
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            name = os.path.basename(place.filename)
+            self.channel.note(f"{what} failed: {type(error).__name__}: {str(error)[:300]} ({name}:{place.lineno})")
+
+    @contextlib.contextmanager
+    def _limited(self, limit_s: float, code: int) -> Any:
+        """Within, the process has so long; then it ends with that code, whatever hangs."""
+        done = threading.Event()
+
+        def wait() -> None:
+            if not done.wait(limit_s):
+                self.channel.send({"done": True})
+                _flush()
+                _kill_group(code)
+
+        threading.Thread(target=wait, name="xttsbench-limit", daemon=True).start()
+        try:
+            yield
+        finally:
+            done.set()
+
+
+def main(connection: socket.socket) -> int:
+    """Run the script that the parent names over the connection, and leave with its code: this does not return."""
+    try:
+        process = Process(connection)
+    except OSError:
+        return 1
+    process.start()
+    raise AssertionError("unreachable")
+
+
+def _exit_code(left: SystemExit) -> int:
+    """As Python's own: no code is 0, a number itself, and anything else is printed and means 1."""
+    if left.code is None:
+        return 0
+    if isinstance(left.code, int):
+        return left.code & 0xFF
+    with contextlib.suppress(Exception):
+        print(left.code, file=sys.stderr)
+    return 1
+
+
+def _caused_by_stop(error: BaseException | None) -> bool:
+    """Whether an exception is only what the script made of being stopped."""
+    while error is not None:
+        if isinstance(error, StoppedByUs):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _own_part(error: BaseException, script: str) -> TracebackType | None:
+    """The traceback from the script's own frame on: ours and ``runpy``'s are not the script's."""
+    part = error.__traceback__
+    while part is not None:
+        if os.path.abspath(part.tb_frame.f_code.co_filename) == os.path.abspath(script):
+            return part
+        part = part.tb_next
+    return None
+
+
+def _print_error(error: BaseException, script: str) -> None:
+    with contextlib.suppress(Exception):
+        own = error.with_traceback(_own_part(error, script) or error.__traceback__)
+        sys.excepthook(type(own), own, own.__traceback__)
+
+
+def _failure(error: BaseException, script: str) -> dict[str, object]:
+    error = error.with_traceback(_own_part(error, script) or error.__traceback__)
+    if "tensorflow" in sys.modules:
+        with contextlib.suppress(Exception):
+            from xttsbench.worker.trial import failure
+
+            return failure(error)
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "site-packages" not in frame.filename]
+    file, line = (frames[-1].filename, frames[-1].lineno) if frames else (script, None)
+    if isinstance(error, SyntaxError) and error.filename:
+        file, line = error.filename, error.lineno
+    text = "".join(traceback.format_exception(error))[-8000:]
+    name, message = type(error).__name__, str(error)[:300]
+    record = TrialError(type=name, message=f"{name}: {message}", file=file, line=line, traceback=text)
+    return {"status": "raised", "cause": f"{name}: {message}", "error": record.model_dump(mode="json")}
+
+
+def _wait_for_threads() -> None:
+    """Python waits for threads that are not daemons, for ever; a thread that never ends gets a few seconds here."""
+    until = time.monotonic() + _THREADS_S
+    for thread in threading.enumerate():
+        if not thread.daemon and thread is not threading.current_thread():
+            thread.join(max(until - time.monotonic(), 0))
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+
+
+def _kill_group(code: int) -> None:
+    """End this process with all that it started, where the process group is its own; else end it alone."""
+    if os.getpgid(0) == os.getpid():
+        os.killpg(0, signal.SIGKILL)
+    _exit(code)

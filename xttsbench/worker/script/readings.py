@@ -1,0 +1,97 @@
+"""The counters and clocks of a process at one moment, and a row of a segment made from two of them."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from dataclasses import dataclass
+
+from xttsbench.step.watch import Watch
+from xttsbench.worker.script.loops import Row
+
+
+@functools.cache
+def _main_clock() -> int:
+    """The processor clock of the main thread, which other threads can read too."""
+    return time.pthread_getcpuclockid(threading.main_thread().ident or 0)
+
+
+@dataclass(slots=True)
+class Moment:
+    """What was counted so far: the watch's counters, processor time of the process and of its main thread."""
+
+    counters: tuple[int, ...]
+    cpu_ns: int
+    main_cpu_ns: int
+
+    @classmethod
+    def now(cls, watch: Watch) -> Moment:
+        """Read everything."""
+        return cls(watch.counters(), time.process_time_ns(), time.clock_gettime_ns(_main_clock()))
+
+    def since(self, before: Moment, parts: int = 1) -> list[Moment]:
+        """What was added since then, for each of so many steps: clocks spread evenly, events on the first."""
+        added = [now - then for now, then in zip(self.counters, before.counters, strict=True)]
+        cpu, main = self.cpu_ns - before.cpu_ns, self.main_cpu_ns - before.main_cpu_ns
+        calls, calls_ns = added[:2]
+        nothing = [0] * (len(added) - 2)
+        return [
+            Moment(
+                (
+                    calls * (part + 1) // parts - calls * part // parts,
+                    calls_ns // parts,
+                    *(added[2:] if part == 0 else nothing),
+                ),
+                max(cpu, 0) // parts,
+                max(main, 0) // parts,
+            )
+            for part in range(parts)
+        ]
+
+
+def row(
+    start_ns: int,
+    wall_ns: int,
+    wait_ns: int,
+    added: Moment,
+    shape: tuple[int, int, int],
+    *,
+    epoch: int = 0,
+    device_ns: int = 0,
+    emulated_ns: int = 0,
+) -> Row:
+    """One row in the order of :data:`xttsbench.records.trial.COLUMNS`, but for the last column.
+
+    ``added`` is what was counted in the step; ``shape`` the index of the batch's signature, its first dimension and its
+    numbers in all.
+    """
+    calls, calls_ns, traces, trace_ns, syncs, sync_ns, gc_ns, compiles, xla_ns = added.counters
+    shape_id, size, elements = shape
+    wait_ns = min(wait_ns, wall_ns)
+    # Of calls that are seen from a loop inside them only the part that is no wait belongs to the step.
+    calls_ns = min(calls_ns, wall_ns - wait_ns)
+    return (
+        start_ns,
+        wall_ns,
+        wait_ns,
+        wall_ns - wait_ns,
+        device_ns,
+        emulated_ns,
+        trace_ns,
+        traces,
+        xla_ns,
+        compiles,
+        sync_ns,
+        syncs,
+        gc_ns,
+        calls,
+        calls_ns,
+        added.cpu_ns,
+        added.main_cpu_ns,
+        size,
+        elements,
+        shape_id,
+        epoch,
+        0,
+    )

@@ -1,0 +1,102 @@
+"""A diagnosis in the calling process: of a dataset that no fresh process could build again.
+
+One process is one replicate, and whatever else lives in it is in the times. So a report of this kind says less than
+one of an importable target, and says so.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from xttsbench.execution import journal
+from xttsbench.execution.accelerator import parse_accelerator
+from xttsbench.execution.collected import Collected
+from xttsbench.execution.run_directory import ENVIRONMENT, PLAN, make_run_directory, write_json
+from xttsbench.probes.environment import environment as read_environment
+from xttsbench.records.plan import RunPlan
+from xttsbench.records.readings import Readings
+from xttsbench.records.trial import Rung, TrialRecord, TrialSpec
+from xttsbench.rules.next_trial import Job, next_trial
+from xttsbench.workflows.assemble import assemble
+from xttsbench.workflows.diagnose import STEPS, VERDICT_S, window_s
+from xttsbench.workflows.outcome import Outcome, judge
+
+Measure = Callable[[TrialSpec, Callable[[dict[str, Any]], None]], None]
+"""Runs one rung and hands over its messages."""
+
+_RUNGS: Final[tuple[Rung, ...]] = ("ladder", "input", "pipeline")
+"""Those that change nothing in the process for good: a mode of the step might, and a fix needs processes of its own."""
+_LABEL: Final = (
+    "measured in the calling process only: one process is one replicate, and what else it does is in the times; "
+    "name an importable callable for fresh processes, modes and fixes"
+)
+
+
+@dataclass(frozen=True)
+class LiveRequest:
+    """As :class:`xttsbench.workflows.diagnose.Request`; ``name`` says what was given."""
+
+    name: str
+    accelerator: str = "real"
+    steps: int | None = None
+    budget_s: float = 300.0
+    out: Path | None = None
+
+
+def diagnose_live(request: LiveRequest, measure: Measure) -> Outcome:
+    """Diagnose what ``measure`` measures, and write the run's directory.
+
+    Raises:
+        UsageError, InvalidInputError: the request is wrong; nothing has been run.
+    """
+    began, now = time.monotonic(), datetime.now(UTC)
+    accelerator = parse_accelerator(request.accelerator)
+    directory = make_run_directory(request.out, "diagnose-live", now)
+    plan = RunPlan(
+        kind="diagnose",
+        command=f"xttsbench.diagnose({request.name})",
+        created_utc=now.isoformat(timespec="milliseconds"),
+        target=request.name,
+        accelerator=accelerator,
+        steps=request.steps or STEPS,
+        budget_s=request.budget_s,
+    )
+    environment = read_environment(directory)
+    write_json(directory / PLAN, plan.model_dump(mode="json"))
+    write_json(directory / ENVIRONMENT, environment)
+    verdict_s = min(VERDICT_S, request.budget_s)
+    job = Job(
+        target=plan.target,
+        kwargs={},
+        emulated_ms=accelerator.step_times_ms,
+        steps=plan.steps,
+        window_s=window_s(verdict_s, request.steps is not None),
+        seed=plan.seed,
+    )
+    trials: list[TrialRecord] = []
+    while True:
+        spec = next_trial(job, trials, verdict_s - (time.monotonic() - began), only=_RUNGS)
+        if spec is None or spec.block:  # another block is another process, which there is not
+            break
+        trials.append(_run(spec, measure))
+        journal.append(directory, trials[-1])
+    report = assemble(plan, environment, trials)
+    from xttsbench.reporting.write import write_run
+
+    warnings = write_run(directory, report, trials)
+    code, message = judge(report, trials)
+    return Outcome(report, directory, code, message, tuple(warnings or ()))
+
+
+def _run(spec: TrialSpec, measure: Measure) -> TrialRecord:
+    collected = Collected(spec)
+    started_utc, began = datetime.now(UTC).isoformat(timespec="milliseconds"), time.monotonic()
+    collected.take({"note": _LABEL})
+    measure(spec, collected.take)
+    unread = Readings(unmeasured={"host": "no process of its own to read beside the steps"})
+    return collected.record(started_utc=started_utc, duration_s=time.monotonic() - began, readings=unread)
