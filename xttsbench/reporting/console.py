@@ -19,6 +19,7 @@ from xttsbench.reporting.bar import cells, visible
 from xttsbench.reporting.console_comparison import comparison
 from xttsbench.reporting.contents import Contents, FindingText, Part, describe
 from xttsbench.reporting.palette import PART_COLORS, PART_GLYPHS, SEVERITY_COLORS
+from xttsbench.reporting.pipeline_tree import tree
 from xttsbench.reporting.rows import Line, Table
 from xttsbench.reporting.terminal import rendered
 
@@ -48,7 +49,12 @@ def _blocks(said: Contents, width: int) -> Iterator[RenderableType]:
         yield from (Padding(block, _INDENT) for block in _attribution(said.parts, width - 2))
     if said.parts_note:
         yield Padding(Text(said.parts_note, "dim"), _INDENT)
-    for plain_table in (said.ladder, said.arms):
+    if said.step:
+        yield Padding(Text(f"\n{said.step}"), _INDENT)
+    if said.pipeline is not None:
+        yield _heading("Pipeline, its end first, time per batch")
+        yield from (Padding(Text(line, overflow="fold"), _INDENT) for line in tree(said.pipeline, width - 2))
+    for plain_table in (said.predictions, said.ladder, said.arms):
         if plain_table is not None:
             yield _heading(plain_table.title)
             yield Padding(_table(plain_table, width - 2), _INDENT)

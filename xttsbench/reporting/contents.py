@@ -13,14 +13,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from xttsbench.records.base import Estimate, Location
+from xttsbench.records.pipeline import Pipeline
 from xttsbench.records.report import Arm, Finding, Report
 from xttsbench.reporting import headline, rhythm, units
 from xttsbench.reporting.absent import NOT_MEASURED, missing
 from xttsbench.reporting.comparison import Comparison, comparisons
-from xttsbench.reporting.details import tables
+from xttsbench.reporting.details import pipeline_of, tables
 from xttsbench.reporting.groups import groups, of_verdict
 from xttsbench.reporting.palette import PART_COLORS
+from xttsbench.reporting.predictions import telling
 from xttsbench.reporting.rows import Line, Table
+from xttsbench.reporting.step import step_sentence
 from xttsbench.reporting.text import plain, plain_lines
 
 _SUBJECT = ("scenario", "name", "spec", "target")
@@ -75,6 +78,12 @@ class Contents:
     parts: tuple[Part, ...]
     parts_note: str
     comparisons: tuple[Comparison, ...]
+    step: str
+    """What the step does, in a sentence; empty where it was not read."""
+    pipeline: Pipeline | None
+    """For exporters that draw it as a tree; as a table it is among the details."""
+    predictions: Table | None
+    """The most telling rows; all of them are among the details."""
     ladder: Table | None
     arms: Table | None
     aa: str
@@ -105,6 +114,9 @@ def describe(report: Report) -> Contents:
         parts=parts,
         parts_note="" if compares and not parts else note,
         comparisons=comparisons(report),
+        step=step_sentence(report) or "",
+        pipeline=None if compares else pipeline_of(report),
+        predictions=None if compares else telling(report),
         ladder=_ladder(report),
         arms=_arms(report),
         aa=_aa(report),

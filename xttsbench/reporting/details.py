@@ -15,6 +15,7 @@ from xttsbench.reporting import pipeline_tree, units
 from xttsbench.reporting.absent import NOT_MEASURED
 from xttsbench.reporting.predictions import predictions_table
 from xttsbench.reporting.rows import Table
+from xttsbench.reporting.step import step_tables
 from xttsbench.reporting.text import plain
 from xttsbench.reporting.training import training_tables
 
@@ -26,6 +27,7 @@ def tables(report: Report) -> tuple[Table, ...]:
         _arms(report),
         _pipeline(report),
         predictions_table(report),
+        *step_tables(report),
         _pairs("Readings beside the steps", report.readings),
         _pairs("Accelerator", report.accelerator),
         _pairs("Profile", report.profile or {}),
@@ -101,10 +103,17 @@ def _trials(report: Report) -> Table:
     return Table("Trials", header, rows)
 
 
-def _pipeline(report: Report) -> Table:
-    """The ops as a tree from the end on, where the record holds a :class:`~xttsbench.records.pipeline.Pipeline`."""
+def pipeline_of(report: Report) -> Pipeline | None:
+    """The pipeline that the report holds; ``None`` where none was read, or another version wrote it."""
     try:
-        pipeline = Pipeline.model_validate(report.pipeline or {}, strict=False)
+        return None if report.pipeline is None else Pipeline.model_validate(report.pipeline, strict=False)
     except ValidationError:
+        return None
+
+
+def _pipeline(report: Report) -> Table:
+    """The ops as a tree from the end on."""
+    pipeline = pipeline_of(report)
+    if pipeline is None:
         return _pairs("Pipeline", report.pipeline or {})
     return Table("Pipeline, from its end to its sources", pipeline_tree.HEADER, pipeline_tree.rows(pipeline))

@@ -20,11 +20,16 @@ RULES: Final = (
     *source.RULES,
 )
 
+_GENERAL: Final = ("input-bound",)
+"""Their speed-up is that of a cure of everything at once."""
 _SEVERITY: Final = {"critical": 0, "warning": 1, "info": 2}
 
 
 def find(evidence: Evidence) -> tuple[Finding, ...]:
-    """The findings of all rules: limiting ones first, then by predicted speed-up, then by severity."""
+    """The findings of all rules: limiting ones first, then by predicted speed-up, then by severity.
+
+    What only says where the time goes stands below the findings that say what to mend there.
+    """
     findings = [_measured(finding) for rule in RULES for finding in rule(evidence)]
     return tuple(sorted(findings, key=_worth))
 
@@ -35,6 +40,7 @@ def _measured(finding: Finding) -> Finding:
     return finding.model_copy(update={"evidence": evidence})
 
 
-def _worth(finding: Finding) -> tuple[bool, float, int]:
+def _worth(finding: Finding) -> tuple[bool, bool, float, int]:
     speedup = finding.verified_speedup or finding.predicted_speedup
-    return not finding.limiting, -(speedup.estimate if speedup else 0.0), _SEVERITY[finding.severity]
+    worth = speedup.estimate if speedup else 0.0
+    return not finding.limiting, finding.rule in _GENERAL, -worth, _SEVERITY[finding.severity]

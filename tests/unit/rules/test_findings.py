@@ -63,7 +63,9 @@ def ugly(evidence, build, bottleneck: str, **changes):
             Trace(step=n, function="step", reason="shape", signature="s", time_s=1.0) for n in range(1, 30)
         ),
         "modes": {name: Compared(name, "ok", speedup=build.estimate(6.0)) for name in ("graph", "xla")},
-        "fixes": {name: Compared(name, "ok", speedup=build.estimate(value)) for name, value in speedups.items()},
+        "fixes": {
+            name: Compared(name, "ok", speedup=build.estimate(value), processes=1) for name, value in speedups.items()
+        },
         "oscillation": Oscillation(period_steps=20.0, variance_share=0.9, p_value=1e-6),
         "explanation": explain(steps.wall_s, steps.batch_elements),
         "devices": Devices(inter_op_threads=64, intra_op_threads=64),

@@ -158,7 +158,7 @@ def test_the_parts_add_up_to_the_step(runs, name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "bottleneck", "finding"),
     [
-        ("starving", "input", "python-function"),
+        ("starving", "input", "sequential-map"),
         ("eager", "dispatch", "eager-step"),
         ("retracing", "compile", "retracing"),
         ("computing", "compute", None),
