@@ -71,11 +71,14 @@ def without_nodes(graph: Any, names: list[str]) -> Any:
 
 
 def apply(dataset: Any, name: str) -> Any:
-    """The dataset with one fix: a name of :data:`FIXES`, or ``thread-pool:<n>``.
+    """The dataset with one fix, a name of :data:`FIXES` or ``thread-pool:<n>``, or with several joined by `` + ``.
 
     Raises:
         InvalidInputError: there is no such fix, or it would change nothing in this dataset.
     """
+    first, _, others = name.partition(" + ")
+    if others:
+        return apply(apply(dataset, first), others)
     if name.startswith("thread-pool:"):
         return _thread_pool(dataset, name.removeprefix("thread-pool:"))
     if name not in FIXES:

@@ -211,7 +211,9 @@ class _Builder:
         ahead = self._boundary(last)
         if ahead is not None:
             return Thread(inputs=(ahead,))
-        if self._pipeline.injects_prefetch and self._pipeline.autotune and _allowed(self._pipeline, "inject_prefetch"):
+        injects = self._pipeline.injects_prefetch and self._pipeline.autotune
+        # TensorFlow takes the last op for a prefetch by its type, also one that keeps nothing ready.
+        if injects and not last.op.startswith("Prefetch") and _allowed(self._pipeline, "inject_prefetch"):
             own = self._sequential(last)
             return Thread(inputs=(replace(own, ready=float(_READ_AHEAD)),))
         return self._sequential(last)

@@ -7,6 +7,7 @@ judge, or that may change the data, says so.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -35,6 +36,9 @@ _WORTH: Final = 0.02
 _TINY_S: Final = 100e-6
 """An element that takes less is mostly the cost of calling a function for it."""
 _MANY: Final = 8
+_FILES: Final = 16
+"""Files that are worth reading at once."""
+_READERS: Final = re.compile(r"^(TFRecord|TextLine|FixedLengthRecord)Dataset")
 
 
 @dataclass(frozen=True)
@@ -104,14 +108,27 @@ def _parallel_map(pipeline: Pipeline) -> Iterator[Candidate]:
 
 def _parallel_interleave(pipeline: Pipeline) -> Iterator[Candidate]:
     names = {op.name for op in pipeline.ops if op.op == "InterleaveDataset" and op.cycle_length != 1}
+    sources = {op.name: inner for op in pipeline.ops if (inner := _files(op, pipeline))}
 
     def made(op: PipelineOp) -> dict[str, Any]:
+        if op.name in sources:
+            at_once = min(sources[op.name], _FILES)
+            return {"op": "ParallelInterleaveDatasetV4", "parallelism": at_once, "cycle_length": at_once}
         if op.name not in names:
             return {}
         return {"op": "ParallelInterleaveDatasetV4", "parallelism": AUTOTUNE, "chosen_parallelism": None}
 
-    if names:
+    if names or sources:
         yield Candidate("parallel-interleave", lambda given: _each(given, made))
+
+
+def _files(op: PipelineOp, pipeline: Pipeline) -> int:
+    """How many sources a flat map reads one after the other, where each is a file and there are several; else 0."""
+    if op.op != "FlatMapDataset" or not any(_READERS.search(inner.op) for inner in op.inner):
+        return 0
+    known = {one.name: one.cardinality for one in pipeline.ops}
+    count = next((known.get(name) for name in inputs_of(op, pipeline)), None)
+    return count if count is not None and count > 1 else 0
 
 
 def _thread_pool(pipeline: Pipeline, cpus: int) -> Iterator[Candidate]:

@@ -55,7 +55,7 @@ class Job:
     def spec(self, number: int, rung: Rung, *, block: int = 0, fix: str | None = None, share: float = 1.0) -> TrialSpec:
         """The specification of one trial of this job."""
         return TrialSpec(
-            trial_id=f"{number:03d}-{rung}" + (f"-{fix.replace(':', '-')}" if fix else ""),
+            trial_id=f"{number:03d}-{rung}" + (f"-{fix.replace(':', '-').replace(' ', '')}" if fix else ""),
             block=block,
             rung=rung,
             target=self.target,
@@ -195,12 +195,13 @@ def _fixes(pipeline: Pipeline | None) -> list[str]:
     ops = pipeline.ops
     blocking = any(function.gil in ("blocks", "unknown") for function in pipeline.python_functions)
     sequential = any(op.op == "MapDataset" for op in ops)
+    parallel = [op.parallelism for op in ops if op.parallelism]  # -1 is AUTOTUNE
+    pool = f"thread-pool:{max([_POOL, *parallel])}" if blocking and not pipeline.threadpool_size else ""
     if sequential:
-        fixes.append("parallel-map")
-    if blocking and not pipeline.threadpool_size:
-        parallel = [op.parallelism for op in ops if op.parallelism]  # -1 is AUTOTUNE
-        if parallel:
-            fixes.append(f"thread-pool:{max(_POOL, *parallel)}")
+        # Calls that wait gain little without threads to wait in, so that is the better guess.
+        fixes += [f"parallel-map + {pool}", "parallel-map"] if pool else ["parallel-map"]
+    if pool and parallel:
+        fixes.append(pool)
     if ops and not ops[-1].op.startswith("PrefetchDataset") and not pipeline.injects_prefetch:
         fixes.append("prefetch")
     return fixes

@@ -119,7 +119,7 @@ def _row_lengths(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
     # The last position that is not padding; a row that is all padding has length 0.
     lengths = np.where(is_pad.all(axis=1), 0, values.shape[1] - np.argmin(is_pad[:, ::-1], axis=1))
     trailing = values.shape[1] - lengths
-    # At least two rows with different runs of padding of a few positions: otherwise it is data, not padding.
-    if (trailing >= 2).sum() < 1 or len(np.unique(lengths)) < 2:
+    # A row that ends in a run of a few positions, after something else, and one that does not: otherwise it is data.
+    if not ((trailing >= 2) & (lengths > 0)).any() or len(np.unique(lengths)) < 2:
         return None
     return np.asarray(lengths)

@@ -11,6 +11,7 @@ from xttsbench.rules.next_trial import IMPORT_S, MODES, Job, next_trial, skipped
 JOB = Job(target="data.py:make", kwargs={"n": 1}, emulated_ms=(), steps=400, window_s=2.0, seed=3)
 ALWAYS = 1e9
 WAITING = {"wait": 0.03, "step": 0.03}
+BOTH = ["fix parallel-map + thread-pool:32", "fix parallel-map"]
 
 
 def op(kind: str, **fields):
@@ -113,7 +114,7 @@ def test_seven_percent_of_waiting_is_the_bar(build, wait: float, tried: bool) ->
         (parallel(-1, "blocks"), ["fix thread-pool:32"]),
         (parallel(8, "holds"), []),
         (parallel(8, "blocks").model_copy(update={"threadpool_size": 16}), []),
-        (Pipeline(ops=(op("MapDataset"),), python_functions=(function("blocks"),)), ["fix parallel-map"]),
+        (Pipeline(ops=(op("MapDataset"),), python_functions=(function("blocks"),)), BOTH),
         (Pipeline(ops=(op("BatchDatasetV2"),), injects_prefetch=False), ["fix prefetch"]),
         (Pipeline(ops=(op("BatchDatasetV2"),), injects_prefetch=True), []),
         (Pipeline(ops=(op("PrefetchDataset"),), injects_prefetch=False), []),
