@@ -1,6 +1,6 @@
 """Does the diagnosis name the cause, on pipelines and steps whose fault is known; and what XProf says; prints JSON.
 
-``python benchmarks/diagnosis [--only NAME ...] [--family F] [--quick] [--budget 60] [--no-xprof] [--out FILE]``: for
+``python benchmarks/diagnosis [--only NAME ...] [--family F] [--quick] [--budget 60] [--no-xprof] [--shuffle SEED] [--out FILE]``: for
 each case of :mod:`known`, each in a process of its own,
 
 - the plain loop, as it is and tuned, timed: the truth about what the fault costs. Where the tuned one is not 1.3 times
@@ -25,6 +25,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -114,6 +115,8 @@ def chosen(cases: Sequence[Case], options: argparse.Namespace) -> list[Case]:
     found = [case for case in found if options.family in (None, case.family)]
     if options.quick and not options.only:
         found = list({case.family: case for case in reversed(found)}.values())[::-1]
+    if options.shuffle is not None:
+        random.Random(options.shuffle).shuffle(found)
     return found
 
 
@@ -125,6 +128,7 @@ def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="one case of each family, and less time for each")
     parser.add_argument("--budget", type=float, help=f"seconds of a diagnosis (60, quick {QUICK_BUDGET_S:g})")
     parser.add_argument("--no-xprof", action="store_true", help="leave XProf out")
+    parser.add_argument("--shuffle", type=int, metavar="SEED", help="in another order: what is done is a fair sample")
     parser.add_argument("--out", type=Path, help="a file for the JSON, beside standard output")
     options = parser.parse_args(arguments)
     options.budget = options.budget or (QUICK_BUDGET_S if options.quick else 60.0)
