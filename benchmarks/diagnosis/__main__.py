@@ -1,7 +1,7 @@
 """Does the diagnosis name the cause, on pipelines and steps whose fault is known; and what XProf says; prints JSON.
 
-``python benchmarks/diagnosis [--only NAME ...] [--family F] [--quick] [--budget 60] [--no-xprof] [--shuffle SEED] [--out FILE]``: for
-each case of :mod:`known`, each in a process of its own,
+``python benchmarks/diagnosis [--only NAME ...] [--family F] [--quick] [--budget 60] [--no-xprof] [--shuffle SEED]
+[--out FILE]``: for each case of :mod:`known`, each in a process of its own,
 
 - the plain loop, as it is and tuned, timed: the truth about what the fault costs. Where the tuned one is not 1.3 times
   as fast, the case is not worth its name, and the output says so;
