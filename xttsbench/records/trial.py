@@ -160,6 +160,8 @@ class Anatomy(Record):
     """Mean time per step inside eager ops (launch and kernel)."""
     op_floor_s: float
     """Launching one tiny eager op from Python on this machine."""
+    step_s: float | None = None
+    """Mean time of a step while it was looked at, which makes it slower."""
     function_calls_per_step: float
     ops: dict[str, float] = {}
     """Eager ops per step by type, the most frequent ones."""

@@ -57,7 +57,7 @@ def compiled_gain(trials: Sequence[TrialRecord], rng: np.random.Generator) -> Po
     """
     gains = []
     for mode in ("graph", "xla"):
-        own = _tried(trials, mode, mode)
+        own = tried(trials, mode, mode)
         given = _mean([c for trial in own if (c := _step_times(trial, "step_only", compiling=True)) is not None], rng)
         changed = _mean([c for trial in own if (c := _step_times(trial, mode)) is not None], rng)
         if given is not None and changed is not None:
@@ -65,7 +65,7 @@ def compiled_gain(trials: Sequence[TrialRecord], rng: np.random.Generator) -> Po
     return max(gains, key=lambda gain: gain.value, default=None)
 
 
-def _tried(trials: Sequence[TrialRecord], rung: str, segment_name: str) -> list[TrialRecord]:
+def tried(trials: Sequence[TrialRecord], rung: str, segment_name: str) -> list[TrialRecord]:
     """The trials of a rung, and the scripts that measured it in their own process once they were over."""
     return [
         trial
@@ -84,7 +84,7 @@ def modes(
     """
     found = {}
     for mode, rung in RUNG_OF.items():
-        own = _tried(trials, rung, mode)
+        own = tried(trials, rung, mode)
         if mode not in MODES:  # one rung measures several of them, as far as they apply
             own = [trial for trial in own if trial.segment(mode) or reason_of(mode, trial.notes)]
         if not own:

@@ -52,13 +52,28 @@ def step_facts(
         opaque=opaque,
         recompiles=bool(series) and float(np.mean([steps.compiling.mean() for steps in series])) >= ALWAYS,
         host_share=_stalled(series) if opaque else _host_share(anatomy, eager=eager),
-        dispatch_floor_s=anatomy.eager_ops_per_step * anatomy.op_floor_s if anatomy else 0.0,
+        dispatch_floor_s=_dispatch_floor_s(anatomy),
         handoff_s=float(np.mean(handoffs)) if handoffs else 0.0,
         transfer_s=float(np.mean(transfers)) if transfers else 0.0,
         cores_busy=_cores_busy(ladder, series, environment),
         input_cpu_s=input_cpu_s,
         holds_gil=any(function.gil == "holds" for function in (pipeline.python_functions if pipeline else ())),
     )
+
+
+def _dispatch_floor_s(anatomy: Anatomy | None) -> float:
+    """What launching the step's ops from Python costs at least, where compiling the step was not measured.
+
+    Each op costs what a tiny one does, of which there is nothing to compute; and between its ops TensorFlow's own
+    Python (layers, optimizers, the tape) takes the time that no op takes.
+    """
+    if anatomy is None:
+        return 0.0
+    launching_s = anatomy.eager_ops_per_step * anatomy.op_floor_s
+    if anatomy.step_s is None:
+        return launching_s
+    inside_s = anatomy.kinds.get("tensorflow", 0.0) * anatomy.step_s
+    return launching_s + max(inside_s - anatomy.eager_op_time_s, 0.0)
 
 
 def is_eager(anatomy: Anatomy | None) -> bool:

@@ -83,7 +83,8 @@ def gather(trials: Sequence[TrialRecord], environment: Mapping[str, Any], *, see
         input_cpu_s=input_cpu.value if input_cpu else None,
     )
     gain = compiled_gain(trials, rng) if facts.eager or facts.recompiles else None
-    beside = _with_the_loop(alone, figures) if base.script is not None else alone
+    # Op by op nothing tells what the script does around its function from the function's own work.
+    beside = _with_the_loop(alone, figures) if base.script is not None and not facts.eager else alone
     parts = attribute(_means(figures, beside, gain, without_step, resampled=False), facts)
     cloud = attribute(_means(figures, beside, gain, without_step, resampled=True), facts)
     wall = figures["wall_s"]

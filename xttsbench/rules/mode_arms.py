@@ -16,8 +16,9 @@ from xttsbench.analysis.pooling import Statistic, mean_of, pool
 from xttsbench.analysis.steps import Steps, measured
 from xttsbench.records.conditions import HALF_BATCH, NOT_APPLICABLE, RUNG_OF
 from xttsbench.records.report import Arm
-from xttsbench.records.trial import TrialRecord
+from xttsbench.records.trial import MAIN_RUNGS, TrialRecord
 from xttsbench.rules.arm_effects import throughput
+from xttsbench.rules.compared import tried
 from xttsbench.rules.evidence import Compared
 
 GROUP: Final = "modes of the step"
@@ -38,7 +39,7 @@ def mode_arms(
     modes = {name: mode for name, mode in modes.items() if name != HALF_BATCH and mode.status != NOT_APPLICABLE}
     if not modes:
         return ()
-    rungs = {RUNG_OF[name] for name in modes} | {"ladder"}
+    rungs = {RUNG_OF[name] for name in modes} | set(MAIN_RUNGS)
     beside = [trial for trial in trials if trial.spec.rung in rungs]
     arms = [
         _arm(
@@ -51,7 +52,7 @@ def mode_arms(
         )
     ]
     for name, compared in modes.items():
-        own = [trial for trial in trials if trial.spec.rung == RUNG_OF[name]]
+        own = tried(trials, RUNG_OF[name], name)
         arm = _arm(f"step:{name}", "candidate", {"mode": name, "measured": "step alone"}, own, name, rng)
         status = compared.status if compared.cause is None else f"{compared.status}: {compared.cause}"
         arms.append(

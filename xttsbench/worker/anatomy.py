@@ -70,6 +70,7 @@ def summarise(ops: OpCounter, sampler: StackSampler, steps: int, calls: int) -> 
         eager_ops_per_step=sum(ops.counts.values()) / steps,
         eager_op_time_s=ops.time_ns / 1e9 / steps,
         op_floor_s=_op_floor_s(),
+        step_s=sampler.total_s / steps,
         function_calls_per_step=calls / steps,
         ops={name: count / steps for name, count in ops.counts.most_common(_OPS)},
         kinds=kinds,

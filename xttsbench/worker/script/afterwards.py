@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -19,16 +20,19 @@ from tensorflow.python.ops import resource_variable_ops
 from xttsbench.records.trial import TrialSpec
 from xttsbench.step.modes import Mode, fetches_answered, in_mode
 from xttsbench.targets.load import Loaded
+from xttsbench.targets.source_scan import scan_loaded
 from xttsbench.worker.bench import Bench, Limit, Step, StepRaisedError
 from xttsbench.worker.graph import run_pipeline
 from xttsbench.worker.input import run_input
 from xttsbench.worker.ladder import first_batches
 from xttsbench.worker.recorder import Recorder
 from xttsbench.worker.source import CachedBatches, ExhaustedError
+from xttsbench.worker.step_ops import read_step_ops
 
 _PIPELINE_S: Final = 5.0
 _INPUT_S: Final = 2.0
 _STEP_S: Final = 2.0
+_OPS_S: Final = 1.0
 _VARIABLES_BYTES: Final = 2 * 2**30
 """Variables larger than this in all are not copied, and so the step is not run."""
 
@@ -52,6 +56,8 @@ class Seen:
 
 def measure_afterwards(spec: TrialSpec, seen: Seen, bench: Bench) -> None:
     """Measure what the script's own run could not show. What fails is noted; the steps measured before stand."""
+    script = os.path.abspath(spec.target)
+    bench.channel.part("source", [*scan_loaded(os.path.dirname(script), script, imported_before=False)])
     if not isinstance(seen.dataset, tf.data.Dataset):
         bench.channel.note("the script's input was not read: no tf.data.Dataset fed its steps, or it was gone")
         return
@@ -82,6 +88,9 @@ def _measure_step(spec: TrialSpec, loaded: Loaded, seen: Seen, bench: Bench) -> 
         Limit(spec.steps, _STEP_S, 2, fair_s=1.0),
         recorder=recorder,
     )
+    with _noted(bench, "the ops of its step were not read"):
+        bench.channel.phase("ops of the step")
+        bench.channel.part("step_ops", read_step_ops(bench, loaded.step, batches, _OPS_S))
     mode: Mode = "graph" if seen.mode == "eager" else "xla"
     with _noted(bench, f"its step was not measured in mode {mode}"):
         _measure_mode(spec, loaded.step, mode, batches, bench)
