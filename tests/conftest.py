@@ -1,9 +1,11 @@
-"""What all tests share: the marker that a test's folder gives it, and the reason for skipping the GPU's."""
+"""What all tests share: the marker that a test's folder gives it, a second try for those that assert on measured times,
+and the reason for skipping the GPU's."""
 
 from __future__ import annotations
 
 import json
 import socket
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -48,3 +50,25 @@ def loopback_tasks() -> list[str]:
     return [
         json.dumps({"cluster": {"worker": workers}, "task": {"type": "worker", "index": index}}) for index in range(2)
     ]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+    """Run a test marked ``measured`` once more, in a directory of its own, where it failed.
+
+    A neighbour on the machine can change what is measured during one run; a wrong verdict comes twice. A report that
+    lacks what a test looks for raises more than AssertionError: a KeyError, a ValueError of an unpacking.
+    """
+    try:
+        return (yield)
+    except Exception as error:  # what pytest raises to skip, fail or stop derives from BaseException
+        if pyfuncitem.get_closest_marker("measured") is None:
+            raise
+        names = pyfuncitem._fixtureinfo.argnames
+        arguments = {name: pyfuncitem.funcargs[name] for name in names}
+        if "tmp_path" in arguments:
+            arguments["tmp_path"] /= "again"
+            arguments["tmp_path"].mkdir()
+        print(f"tried once more, since the first run failed: {(str(error) or repr(error)).splitlines()[0]}")
+        pyfuncitem.obj(**arguments)
+        return True

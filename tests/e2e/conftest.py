@@ -1,8 +1,8 @@
-"""What the end-to-end tests share: one helper for all blocks, and a second try where measured times are asserted."""
+"""What the end-to-end tests share: one helper for all blocks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -47,24 +47,3 @@ def share(monkeypatch: pytest.MonkeyPatch) -> Callable[[Helper], None]:
 def on_one_helper(helper: Helper, share: Callable[[Helper], None]) -> None:
     """Runs in this process use the one that is started once."""
     share(helper)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
-    """Run a test marked ``measured`` once more, in a directory of its own, where it failed.
-
-    A neighbour on the machine can change what is measured during one run; a wrong verdict comes twice. A report that
-    lacks what a test looks for raises more than AssertionError: a KeyError, a ValueError of an unpacking.
-    """
-    try:
-        return (yield)
-    except Exception as error:  # what pytest raises to skip, fail or stop derives from BaseException
-        if pyfuncitem.get_closest_marker("measured") is None:
-            raise
-        names = pyfuncitem._fixtureinfo.argnames
-        arguments = {name: pyfuncitem.funcargs[name] for name in names}
-        again = arguments["tmp_path"] / "again"
-        again.mkdir()
-        print(f"tried once more, since the first run failed: {(str(error) or repr(error)).splitlines()[0]}")
-        pyfuncitem.obj(**arguments | {"tmp_path": again})
-        return True

@@ -11,6 +11,8 @@ from dataclasses import replace
 from itertools import combinations
 from typing import Final
 
+import numpy as np
+
 from xttsbench.analysis.prediction import Consumer, Stage, pace
 from xttsbench.records.base import Estimate
 from xttsbench.records.pipeline import Pipeline
@@ -53,6 +55,7 @@ def predictions(
     given = pipeline_pace(pipeline, step, evidence)
     if given.period_s <= 0:
         return ()
+    given = replace(given, period_s=given.period_s + _restart_s(evidence, ()))
     known = candidates(pipeline, allowed_cpus(evidence), evidence.environment)
     rows = [_predicted(evidence, step, given.period_s, given.limited_by, (one,)) for one in known]
     together = _together(evidence, step, given.period_s, given.limited_by, known, rows)
@@ -94,15 +97,31 @@ def _predicted(
     if found.period_s <= 0:
         why_not = why_not or "nothing that was priced would be left"
         return Prediction(name=name, fixes=names, batches_per_s=None, measured_per_s=measured, why_not=why_not)
+    period_s = found.period_s + _restart_s(evidence, names)
     return Prediction(
         name=name,
         fixes=names,
-        batches_per_s=1 / found.period_s,
-        speedup=given_s / found.period_s,
+        batches_per_s=1 / period_s,
+        speedup=given_s / period_s,
         limited_by=found.limited_by,
         measured_per_s=measured,
         why_not=why_not,
     )
+
+
+def _restart_s(evidence: Evidence, fixes: Sequence[str]) -> float:
+    """Seconds per step for beginning the dataset anew, beyond a usual wait, as they were measured.
+
+    Stages have rates, and know nothing of an epoch's end; what fills up again then comes from memory after a cache.
+    """
+    steps = evidence.steps
+    if steps is None or not len(steps) or any(fix.startswith("cache@") for fix in fixes):
+        return 0.0
+    first = np.diff(steps.epoch, prepend=steps.epoch[0]) > 0
+    if not first.any() or first.all():
+        return 0.0
+    excess_s = float(steps.wait_s[first].mean() - np.median(steps.wait_s[~first]))
+    return max(excess_s, 0.0) * float(first.mean())
 
 
 def _changed(pipeline: Pipeline | None, limited_by: str, fixes: Sequence[Candidate]) -> Pipeline | None:

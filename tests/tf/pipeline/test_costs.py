@@ -10,7 +10,7 @@ import tensorflow as tf
 from xttsbench.pipeline.costs import read_costs
 from xttsbench.pipeline.limits import limiting_op
 
-pytestmark = pytest.mark.tf
+pytestmark = pytest.mark.measured
 
 SLEEP_S = 0.005
 

@@ -13,7 +13,7 @@ from xttsbench.pipeline.graph import read_graph
 from xttsbench.pipeline.prefix import read_stages, sequential_run
 from xttsbench.pipeline.sequential import bypassed, sequential, sequential_node
 
-pytestmark = pytest.mark.tf
+pytestmark = pytest.mark.measured
 
 WAIT_S = 0.004
 SPIN_S = 0.002

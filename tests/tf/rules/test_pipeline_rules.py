@@ -15,6 +15,7 @@ from xttsbench.rules import pipeline as rules
 from xttsbench.rules.evidence import Evidence
 
 TARGETS = Path(__file__).parents[2] / "targets" / "pipelines.py"
+pytestmark = pytest.mark.measured
 PAIRS = [
     ("maps_after_the_device", "ends_on_the_device", "device-prefetch-not-last"),
     ("records_in_turn", "records_of_one_file", "sequential-read"),

@@ -16,7 +16,7 @@ from xttsbench.shipped import shipped
 from xttsbench.targets.load import load_target
 from xttsbench.targets.spec import parse_target
 from xttsbench.worker.parity import run_parity
-from xttsbench.worker.trial import _step_of
+from xttsbench.worker.trial import step_of
 from xttsbench.xtts.data.make import make_data
 
 TARGET = """
@@ -76,7 +76,7 @@ def parity(bench, tmp_path: Path):
         )
         tf.keras.utils.set_random_seed(spec.seed)
         loaded = load_target(parse_target(target), kwargs)
-        run_parity(spec, loaded, _step_of(loaded), bench)
+        run_parity(spec, loaded, step_of(loaded), bench)
         return bench.channel.record().parity
 
     return run

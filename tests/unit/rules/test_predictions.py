@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from tests.unit.rules.conftest import make_evidence
@@ -188,3 +189,15 @@ def test_every_number_that_is_not_there_has_a_reason():
     for index, row in enumerate(rows):
         for name in ("batches_per_s", "speedup", "measured_per_s"):
             assert (getattr(row, name) is None) == bool(missing.get(f"predictions.{index}.{name}"))
+
+
+def test_beginning_anew_takes_what_it_was_measured_to_take(build):
+    """Every tenth step begins an epoch and waits half a second more than the others: 50 ms a step."""
+    epoch = np.arange(100) // 10
+    wait_s = np.where(np.arange(100) % 10 == 0, 0.56, 0.06)
+    steps = build.steps(wait_s=wait_s, step_s=0.02, epoch=epoch)
+    rows = by_name(WAITING, steps=steps)
+    began = 9 / 100  # the first epoch began before the first step
+    assert rows["as it is"].batches_per_s == pytest.approx(1 / (0.08 + 0.5 * began))
+    assert rows["parallel-map"].batches_per_s == pytest.approx(1 / (0.04 + 0.5 * began))
+    assert rows["input costs nothing"].batches_per_s == pytest.approx(50)

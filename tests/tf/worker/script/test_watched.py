@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
-pytestmark = [pytest.mark.measured]
+pytestmark = pytest.mark.measured
+SLOW = pytest.mark.slow
+"""Others of its kind are in every run; each takes ten seconds and more."""
 
 
 def _known(ran: Any) -> None:
@@ -36,7 +38,7 @@ def test_a_custom_loop_is_measured_without_its_validation(watched: Callable[...,
     assert ran.messages[-1] == {"done": True}
 
 
-@pytest.mark.parametrize("arguments", [("1", "compiled"), ("5", "compiled")])
+@pytest.mark.parametrize("arguments", [("5", "compiled"), pytest.param(("1", "compiled"), marks=SLOW)])
 def test_fit_is_measured_batch_by_batch(watched: Callable[..., Any], arguments: tuple[str, str]) -> None:
     ran = watched("fit.py", "2", "60", *arguments)
     _known(ran)
@@ -45,14 +47,14 @@ def test_fit_is_measured_batch_by_batch(watched: Callable[..., Any], arguments: 
     assert set(ran.column("as_is", "batch_size")) == {4}
 
 
-@pytest.mark.parametrize("how", ["for", "next", "once"])
+@pytest.mark.parametrize("how", ["next", pytest.param("for", marks=SLOW), pytest.param("once", marks=SLOW)])
 def test_loops_inside_a_function_are_measured(watched: Callable[..., Any], how: str) -> None:
     ran = watched("in_function.py", how, "60")
     _known(ran)
     assert len(ran.column("as_is", "wall_ns")) + len(ran.column("warm_up", "wall_ns")) == 120
 
 
-@pytest.mark.parametrize("how", ["python", "function", "fit"])
+@pytest.mark.parametrize("how", ["python", pytest.param("function", marks=SLOW), pytest.param("fit", marks=SLOW)])
 def test_a_distributed_dataset_counts_the_clips_of_all_replicas(watched: Callable[..., Any], how: str) -> None:
     ran = watched("mirrored.py", how)
     assert set(ran.column("as_is", "batch_size")) == {4}
@@ -75,10 +77,10 @@ def test_seeded_losses_are_the_same_to_the_last_bit(watched: Callable[..., Any],
         ("leave", 4, "exited", ""),
         ("raise", 1, "raised", ""),
         ("spawn", 0, "returned", "squares [1, 4, 9]\n"),
-        ("fork", 0, "returned", "squares [1, 4, 9]\n"),
-        ("fork_and_return", 0, "returned", ""),
-        ("close", 0, "returned", ""),
-        ("chdir", 0, "returned", ""),
+        pytest.param("fork", 0, "returned", "squares [1, 4, 9]\n", marks=SLOW),
+        pytest.param("fork_and_return", 0, "returned", "", marks=SLOW),
+        pytest.param("close", 0, "returned", "", marks=SLOW),
+        pytest.param("chdir", 0, "returned", "", marks=SLOW),
         ("thread", 0, "returned", ""),
         ("atexit", 0, "returned", "goodbye\n"),
     ],
@@ -98,7 +100,10 @@ def test_a_script_that_would_go_on_is_stopped_and_its_handlers_run(watched: Call
     assert (ran.code, ran.output) == (0, "goodbye\n")
 
 
-@pytest.mark.parametrize("what", ["from_generator", "sequence", "arrays", "train_on_batch"])
+@pytest.mark.parametrize(
+    "what",
+    ["from_generator", "train_on_batch", pytest.param("sequence", marks=SLOW), pytest.param("arrays", marks=SLOW)],
+)
 def test_fit_over_other_data_is_measured_and_stopped(watched: Callable[..., Any], what: str) -> None:
     ran = watched("generator_fit.py", what, steps=50)
     assert ran.part("script")["ended"] == "stopped"
