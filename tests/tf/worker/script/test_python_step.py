@@ -42,8 +42,8 @@ def _ways() -> dict[str, Callable[[Any], Any]]:
         inputs, targets = batch
         return tf.reduce_sum(inputs + targets) + offset
 
-    def outer(inputs: Any, targets: Any) -> Any:
-        return inner(inputs, targets) + 1.0
+    def outer(batch: Any) -> Any:
+        return inner(*batch) + 1.0
 
     def inner(inputs: Any, targets: Any) -> Any:
         return tf.reduce_sum(inputs - targets)
@@ -54,7 +54,7 @@ def _ways() -> dict[str, Callable[[Any], Any]]:
     return {
         "closure": closure,
         "method": lambda batch: model.train(batch[0], targets=batch[1]),
-        "outermost": lambda batch: outer(*batch),
+        "outermost": outer,
         "stars": lambda batch: several(*batch, scale=2.0),
     }
 
