@@ -21,6 +21,8 @@ from xttsbench.records.pipeline import GilClass, Pipeline, PythonFunction
 
 _KEPT_BYTES: Final = 256 * 2**20
 """Copies of arguments kept per function."""
+_TIMES: Final = 128
+"""Times of single calls that are kept per function."""
 _DRAIN_S: Final = 2.0
 """How long calls already under way may take to end once the iterator is gone."""
 
@@ -101,6 +103,10 @@ class _Recorder:
         if not self._wall_s:
             return None
         return float(np.mean(self._wall_s[skip:])), float(np.mean(self._cpu_s[skip:]))
+
+    def times_s(self) -> tuple[float, ...]:
+        """Wall times of single calls, the newest."""
+        return tuple(round(wall_s, 6) for wall_s in self._wall_s[1:][-_TIMES:])
 
     def _begin(self, arguments: tuple[Any, ...]) -> None:
         with self._lock:
@@ -189,6 +195,7 @@ def _filled(
             "calls": recorder.calls,
             "call_time_s": mean[0] if mean else None,
             "call_cpu_s": mean[1] if mean else None,
+            "call_times_s": recorder.times_s(),
             # Buffers fill before the first batch: counted from there on.
             "calls_per_batch": (calls[1] - calls[0]) / (drawn - 1) if drawn > 1 else None,
         }

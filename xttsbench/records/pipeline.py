@@ -89,6 +89,8 @@ class PythonFunction(Record):
     call_cpu_s: float | None = None
     """Mean processor time of one call on its own thread."""
     calls_per_batch: float | None = None
+    call_times_s: tuple[float, ...] = ()
+    """Wall times of single calls, some of them: how much they vary."""
 
 
 class Pipeline(Record):

@@ -235,9 +235,18 @@ def _any_order(pipeline: Pipeline) -> Iterator[Candidate]:
     ordered = [
         op for op in pipeline.ops if op.op.startswith("Parallel") and (op.deterministic or "default").lower() != "false"
     ]
-    if ordered and pipeline.deterministic is not False:
-        why = "the model has mean times, and what keeping the order costs depends on how they vary"
-        yield Candidate("any-order", None, why)
+    if not ordered or pipeline.deterministic is False:
+        return
+    timed = {one.token for one in pipeline.python_functions if one.call_times_s}
+    if any(timed & set(op.python_functions) for op in ordered):
+        names = {op.name for op in ordered}
+        yield Candidate(
+            "any-order",
+            lambda given: _each(given, lambda op: {"deterministic": "false"} if op.name in names else {}),
+            "the elements come in another order, which differs from run to run",
+        )
+        return
+    yield Candidate("any-order", None, "what keeping the order costs depends on how calls vary, which is not known")
 
 
 def _waits(op: PipelineOp, pipeline: Pipeline, cpus: int) -> bool:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
+from xttsbench.analysis.in_order import in_order
 from xttsbench.analysis.prediction import Consumer, Machine, Pace, Stage, Work, pace
 from xttsbench.analysis.steps import Steps, measured
 from xttsbench.pipeline.threads import Thread, demand, pool_size, threads
@@ -45,6 +47,11 @@ def consumer(evidence: Evidence, alone_s: float | None) -> Consumer:
     if not evidence.has_step and not evidence.emulated:
         return Consumer(handoff_s=handoff_s)
     alone = [steps for trial in evidence.ladder if (steps := measured(trial, "step_only")) is not None]
+    if alone_s is None and not evidence.has_step:
+        # Known, where what was measured of it has also waited for the interpreter lock that the input holds.
+        waits_ms = evidence.ladder[0].spec.emulated_ms if evidence.ladder else ()
+        if waits_ms:
+            return Consumer(float(np.mean(waits_ms)) / 1e3, handoff_s=handoff_s)
     if alone_s is None:
         beside = [steps for trial in evidence.ladder if (steps := measured(trial, "as_is")) is not None]
         alone_s = _mean([steps.working_s for steps in beside])
@@ -75,13 +82,36 @@ def _stage(thread: Thread, pipeline: Pipeline, cpus: int) -> Stage:
     return Stage(
         spread=works(thread.ops),
         at_once=works(thread.at_once),
-        calls=works(thread.calls),
+        calls=_calls(thread, pipeline, cpus),
         parallelism=thread.parallelism,
         ready=thread.ready,
         elements=thread.elements,
         inputs=tuple(_stage(one, pipeline, cpus) for one in thread.inputs),
         in_turn=thread.in_turn,
     )
+
+
+def _calls(thread: Thread, pipeline: Pipeline, cpus: int) -> tuple[Work, ...]:
+    """The work of parallel calls; longer by what keeping their order costs where their times vary."""
+    works = tuple(_work(op, pipeline, cpus) for op in thread.calls)
+    if len(works) != 1 or not keeps_order(thread.calls[0], pipeline):
+        return works  # with the batch fused to it, a map has a whole batch to be late in
+    times_s = call_times_s(thread.calls[0], pipeline)
+    longer = in_order(times_s, min(thread.parallelism, pool_size(pipeline, cpus)))
+    return (replace(works[0], cost_s=works[0].cost_s * longer),)
+
+
+def keeps_order(op: PipelineOp, pipeline: Pipeline) -> bool:
+    """Whether a parallel map hands its results on in their order."""
+    said = (op.deterministic or "default").lower()
+    ordered = said == "true" or (said == "default" and pipeline.deterministic is not False)
+    return ordered and op.op.startswith(("ParallelMap", "MapDataset"))
+
+
+def call_times_s(op: PipelineOp, pipeline: Pipeline) -> tuple[float, ...]:
+    """Times of single calls of an op, where it is one Python function that takes nearly all of its time."""
+    own = [one for one in pipeline.python_functions if one.token in op.python_functions]
+    return own[0].call_times_s if len(own) == 1 else ()
 
 
 def _work(op: PipelineOp, pipeline: Pipeline, cpus: int) -> Work:
