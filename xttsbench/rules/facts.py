@@ -20,6 +20,8 @@ OPAQUE_SHARE: Final = 0.20
 ALWAYS: Final = 0.90
 """A step that traces or compiles in this share of its calls has no time of its own to compare them with."""
 _FEW_SAMPLES: Final = 20
+_AS_GIVEN: Final = ("warm_up", "as_is", "step_only")
+"""Segments of the step as given; a script has those of other modes in the same trial."""
 
 
 def step_facts(
@@ -97,7 +99,8 @@ def given_mode(ladder: Sequence[TrialRecord], facts: StepFacts) -> str:
         return "opaque"
     if facts.eager:
         return "eager"
-    compiled = any(sum(segment.columns.get("xla_compiles", ())) for trial in ladder for segment in trial.segments)
+    own = [segment for trial in ladder for segment in trial.segments if segment.name in _AS_GIVEN]
+    compiled = any(sum(segment.columns.get("xla_compiles", ())) for segment in own)
     return "xla" if compiled else "graph"
 
 

@@ -118,7 +118,9 @@ def gather(trials: Sequence[TrialRecord], environment: Mapping[str, Any], *, see
         explanation=explanation,
         length_has_the_period=vector.period_steps is not None and _period_is_of_length(series[0], explanation),
     )
-    model = predictions(evidence, wall=wall.estimate(), alone=beside.estimate() if beside else None)
+    # Compilation that recurs is the step's, whatever the input costs.
+    recurring = _sum(beside, figures["compile_s"]) if beside else None
+    model = predictions(evidence, wall=wall.estimate(), alone=recurring.estimate() if recurring else None)
     emulated = figures["emulated_s"]
     return Gathered(
         replace(evidence, predictions=model),
@@ -159,8 +161,11 @@ def _known(trials: Sequence[TrialRecord], ladder: Sequence[TrialRecord], environ
 
 def _with_the_loop(alone: Pooled | None, figures: Mapping[str, Pooled]) -> Pooled | None:
     """The step alone with what the script does around its function, which running the function alone leaves out."""
-    around = figures["outside_s"]
-    return alone and Pooled(alone.value + around.value, alone.resamples + around.resamples)
+    return alone and _sum(alone, figures["outside_s"])
+
+
+def _sum(one: Pooled, other: Pooled) -> Pooled:
+    return Pooled(one.value + other.value, one.resamples + other.resamples)
 
 
 def _columns(steps: Steps) -> Columns:
