@@ -136,10 +136,13 @@ def elements_per_batch(pipeline: Pipeline) -> dict[str, float]:
 def demand(op: PipelineOp, pipeline: Pipeline, allowed_cpus: int) -> Demand:
     """What an op needs for one batch.
 
-    ``cost_s`` is summed over parallel calls. Of calls that wait for one another's interpreter lock that is a multiple
-    of what they need, so a function that holds it is taken at the time for which it does, where that is known (a cost
-    from a prefix of the graph is one of calls that came one after the other).
+    ``cost_s`` is summed over parallel calls; of an op before a full cache it is nothing. Of calls that wait for one
+    another's interpreter lock that is a multiple of what they need, so a function that holds it is taken at the time
+    for which it does, where that is known (a cost from a prefix of the graph is one of calls that came one after the
+    other).
     """
+    if op.cached:
+        return Demand(0.0, 0.0, 0.0, 0.0)
     own = _functions(op, pipeline)
     lock_s = sum(_held_s(function) for function in own)
     cost_s = op.cost_s or 0.0

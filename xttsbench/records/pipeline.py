@@ -71,6 +71,8 @@ class PipelineOp(Record):
     cpu_s: float | None = None
     """Processor time of it per batch of the pipeline; the rest of ``cost_s`` it waits."""
     cost_from: CostSource | None = None
+    cached: bool = False
+    """Whether its elements came from a cache that was full when the steps were measured, so that it did not run."""
 
 
 class PythonFunction(Record):

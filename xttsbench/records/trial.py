@@ -287,6 +287,8 @@ class TrialRecord(Record):
     looking: Looking | None = None
     devices: Devices | None = None
     profile: ProfileSummary | None = None
+    cache_filled: bool | None = None
+    """Whether the dataset's cache in memory was full before the steps; ``None`` where it has none."""
     handoff_s: float | None = None
     """Cost of ``next()`` on batches that are ready: the floor under every wait."""
     transfer_s: float | None = None

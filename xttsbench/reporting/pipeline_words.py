@@ -93,6 +93,8 @@ def notes(op: PipelineOp, functions: Mapping[str, PythonFunction]) -> Iterator[s
             yield f"Python {plain(function.name)}() {_CLASSES[function.gil]}"
         else:
             yield f"Python {plain(token)}"
+    if op.cached:
+        yield "done once, then cached"
     if op.captures:
         yield "captures " + ", ".join(plain(one) for one in op.captures)
     if op.random:

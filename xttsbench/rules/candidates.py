@@ -36,6 +36,8 @@ _WORTH: Final = 0.02
 _TINY_S: Final = 100e-6
 """An element that takes less is mostly the cost of calling a function for it."""
 _MANY: Final = 8
+_CALLS: Final = 2
+"""Calls at once of an interleave whose cycle is not known."""
 _FILES: Final = 16
 """Files that are worth reading at once."""
 _READERS: Final = re.compile(r"^(TFRecord|TextLine|FixedLengthRecord)Dataset")
@@ -108,18 +110,26 @@ def _parallel_map(pipeline: Pipeline) -> Iterator[Candidate]:
 
 def _parallel_interleave(pipeline: Pipeline) -> Iterator[Candidate]:
     names = {op.name for op in pipeline.ops if op.op == "InterleaveDataset" and op.cycle_length != 1}
+    stuck = {op.name: op.cycle_length or 0 for op in pipeline.ops if stays_at_one_call(op)}
     sources = {op.name: inner for op in pipeline.ops if (inner := _files(op, pipeline))}
 
     def made(op: PipelineOp) -> dict[str, Any]:
         if op.name in sources:
             at_once = min(sources[op.name], _FILES)
             return {"op": "ParallelInterleaveDatasetV4", "parallelism": at_once, "cycle_length": at_once}
+        if op.name in stuck:
+            return {"parallelism": max(stuck[op.name], _CALLS), "chosen_parallelism": None}
         if op.name not in names:
             return {}
         return {"op": "ParallelInterleaveDatasetV4", "parallelism": AUTOTUNE, "chosen_parallelism": None}
 
-    if names or sources:
+    if names or sources or stuck:
         yield Candidate("parallel-interleave", lambda given: _each(given, made))
+
+
+def stays_at_one_call(op: PipelineOp) -> bool:
+    """Whether AUTOTUNE runs an interleave one call at a time, as it does where nothing says how many inputs to take."""
+    return "ParallelInterleave" in op.op and op.parallelism == AUTOTUNE and op.chosen_parallelism == 1
 
 
 def _files(op: PipelineOp, pipeline: Pipeline) -> int:

@@ -16,6 +16,7 @@ from xttsbench.analysis.steps import Steps, measured, steady
 from xttsbench.analysis.variance import Explanation, explain
 from xttsbench.records.base import Estimate
 from xttsbench.records.trial import MAIN_RUNGS, TrialRecord
+from xttsbench.rules.cached import behind_cache
 from xttsbench.rules.compared import compiled_gain, fixes, input_alone, modes, step_alone
 from xttsbench.rules.evidence import Evidence
 from xttsbench.rules.facts import given_mode, step_facts
@@ -144,6 +145,9 @@ def _known(trials: Sequence[TrialRecord], ladder: Sequence[TrialRecord], environ
         return next((value for trial in trials if (value := getattr(trial, name)) is not None), None)
 
     kind = first("target_kind") or "unknown"
+    pipeline = first("pipeline")
+    if pipeline is not None and any(trial.cache_filled for trial in ladder):
+        pipeline = behind_cache(pipeline)
     return Evidence(
         kind=kind,
         has_step=any(trial.segment("step_only") or trial.segment("warm_up") for trial in ladder),
@@ -154,7 +158,7 @@ def _known(trials: Sequence[TrialRecord], ladder: Sequence[TrialRecord], environ
         script=first("script"),
         source=next((trial.source for trial in trials if trial.source), ()),
         batches=first("batches"),
-        pipeline=first("pipeline"),
+        pipeline=pipeline,
         devices=first("devices"),
     )
 

@@ -81,8 +81,8 @@ def cost_share(evidence: Evidence, op: PipelineOp | None) -> float | None:
     """Share of an op in the cost of the whole pipeline, or ``None`` where costs are not known."""
     if op is None or op.cost_s is None or evidence.pipeline is None:
         return None
-    total = sum(other.cost_s or 0.0 for other in evidence.pipeline.ops)
-    return op.cost_s / total if total > 0 else None
+    total = sum(other.cost_s or 0.0 for other in evidence.pipeline.ops if not other.cached)
+    return (0.0 if op.cached else op.cost_s) / total if total > 0 else None
 
 
 def pace_s(evidence: Evidence, op: PipelineOp) -> float | None:

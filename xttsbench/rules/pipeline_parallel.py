@@ -13,6 +13,7 @@ import numpy as np
 from xttsbench.records.base import Location
 from xttsbench.records.pipeline import Pipeline, PipelineOp
 from xttsbench.records.report import Finding
+from xttsbench.rules.candidates import stays_at_one_call
 from xttsbench.rules.evidence import Evidence, allowed_cpus
 from xttsbench.rules.pipeline_gain import Gain, cost_share, finding, gain, is_main, most_costly, pace_share
 from xttsbench.rules.pipeline_ops import every_op, function_of, input_of, place, upstream
@@ -81,6 +82,11 @@ def sequential_read(evidence: Evidence) -> Iterator[Finding]:
         if reader is not None and len(op.inner) == 1 and op.op.startswith("FlatMap")
         else f"Read several at once: {interleave}."
     )
+    if stays_at_one_call(op):
+        calls = (
+            f"cycle_length={min(files, 16)}, num_parallel_calls={min(files, 16)}" if files else "num_parallel_calls=4"
+        )
+        remedy = f"AUTOTUNE runs one call here. Say how many: .interleave({function_of(op)}, {calls})."
     yield finding(
         "sequential-read",
         f"{op.name} reads its {f'{files} ' if files else ''}sources one at a time",
@@ -177,6 +183,8 @@ def _blamed(evidence: Evidence, helps: Gain, *ops: PipelineOp) -> bool:
 
 def _reads_in_turn(pipeline: Pipeline, op: PipelineOp) -> bool:
     """Whether an op reads several sources one at a time; of ``flat_map`` only what reads files does."""
+    if stays_at_one_call(op):
+        return True
     if not op.op.startswith(("FlatMapDataset", "InterleaveDataset", "LegacyInterleaveDataset")):
         return False
     if op.parallelism is not None:

@@ -17,6 +17,7 @@ from xttsbench.targets.load import Loaded
 from xttsbench.worker.anatomy import read_anatomy
 from xttsbench.worker.bench import Bench, Limit, Step
 from xttsbench.worker.cached import describe, take_batches
+from xttsbench.worker.filling import fill_caches
 from xttsbench.worker.looking import measure_looking
 from xttsbench.worker.profiling import profile_window
 from xttsbench.worker.recorder import Recorder
@@ -31,6 +32,7 @@ _WARM_UP_S: Final = 20.0
 
 def run_ladder(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) -> None:
     """Run the segments ``warm_up``, ``as_is``, ``step_only`` (the last two in either order) and read the anatomy."""
+    fill_caches(spec, loaded, bench)
     batches = first_batches(loaded)
     facts = describe(batches, loaded.dataset)
     bench.channel.part("batches", facts)
@@ -43,7 +45,7 @@ def run_ladder(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench)
     seen = tuple(str(list(signature)) for signature in bench.shapes)[:50]
     bench.channel.part("batches", facts.model_copy(update={"shapes": seen}))
     bench.channel.phase("hand-off")
-    bench.channel.part("handoff_s", _handoff_s(batches[0]))
+    bench.channel.part("handoff_s", handoff_s(batches[0]))
     if step is not None:
         bench.channel.phase("anatomy")
         bench.channel.part("anatomy", read_anatomy(bench, step, batches, max(spec.window_s * _ANATOMY, 1.0)))
@@ -110,7 +112,7 @@ def _step_only(spec: TrialSpec, step: Step, bench: Bench, batches: list[Any]) ->
     return run
 
 
-def _handoff_s(batch: Any) -> float:
+def handoff_s(batch: Any) -> float:
     """Median time of ``next()`` on a batch that is always ready: no pipeline can wait less."""
     ready = iter(tf.data.Dataset.from_tensors(batch).repeat().prefetch(2))
     times = []

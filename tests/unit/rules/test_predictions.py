@@ -201,3 +201,19 @@ def test_beginning_anew_takes_what_it_was_measured_to_take(build):
     assert rows["as it is"].batches_per_s == pytest.approx(1 / (0.08 + 0.5 * began))
     assert rows["parallel-map"].batches_per_s == pytest.approx(1 / (0.04 + 0.5 * began))
     assert rows["input costs nothing"].batches_per_s == pytest.approx(50)
+
+
+@pytest.mark.parametrize(("chosen", "cycle", "calls"), [(1, None, 2), (1, 8, 8), (4, 8, None), (None, None, None)])
+def test_an_interleave_that_autotune_leaves_at_one_call_can_be_told_how_many(chosen, cycle, calls):
+    interleave = {
+        "op": "ParallelInterleaveDatasetV4",
+        "parallelism": -1,
+        "chosen_parallelism": chosen,
+        "cycle_length": cycle,
+        "cost_s": 0.1,
+    }
+    given = pipeline(RANGE, interleave, BATCH)
+    found = {one.name: one for one in candidates(given, 2, ENVIRONMENT)}
+    assert ("parallel-interleave" in found) is (calls is not None)
+    if calls is not None:
+        assert found["parallel-interleave"].edit(given).ops[1].parallelism == calls

@@ -24,7 +24,7 @@ from xttsbench.targets.source_scan import scan_loaded
 from xttsbench.worker.bench import Bench, Limit, Step, StepRaisedError
 from xttsbench.worker.graph import run_pipeline
 from xttsbench.worker.input import run_input
-from xttsbench.worker.ladder import first_batches
+from xttsbench.worker.ladder import first_batches, handoff_s
 from xttsbench.worker.recorder import Recorder
 from xttsbench.worker.source import CachedBatches, ExhaustedError
 from xttsbench.worker.step_ops import read_step_ops
@@ -78,6 +78,7 @@ def _measure_step(spec: TrialSpec, loaded: Loaded, seen: Seen, bench: Bench) -> 
     if loaded.step is None:
         return
     batches = first_batches(loaded)
+    bench.channel.part("handoff_s", handoff_s(batches[0]))
     bench.channel.phase("step_only")
     recorder = Recorder(bench.channel, "step_only")
     recorder.warmup(1)
