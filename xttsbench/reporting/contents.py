@@ -274,7 +274,7 @@ def _gain(finding: Finding) -> str:
     """
     words = []
     if finding.predicted_speedup is not None:
-        words.append(f"predicted {units.ratio_interval(finding.predicted_speedup)}")
+        words.append(f"predicted {_ratio(finding.predicted_speedup)}")
     if finding.verified_speedup is not None:
         words.append(f"verified {units.ratio_interval(finding.verified_speedup)}")
     elif words:
@@ -282,6 +282,13 @@ def _gain(finding: Finding) -> str:
     if finding.equivalent is not None:
         words.append("same elements as before" if finding.equivalent else "THE FIX CHANGES THE DATA")
     return "; ".join(words)
+
+
+def _ratio(speedup: Estimate) -> str:
+    """With its interval, where it has one: what a model says has none."""
+    if speedup.low == speedup.high:
+        return f"{units.ratio(speedup.estimate)} by the model"
+    return units.ratio_interval(speedup)
 
 
 def _unmeasured(report: Report) -> tuple[Line, ...]:

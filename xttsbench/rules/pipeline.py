@@ -43,7 +43,8 @@ def input_bound(evidence: Evidence) -> Iterator[Finding]:
             "pace_share": pace_share(evidence, op) if op is not None else None,
         },
         remedy="Make the costly op cheaper, parallel or cached; other findings say what was tried here.",
-        predicted_speedup=evidence.ceilings.get("input"),
+        # A dataset alone has nothing else to wait for, so that nothing says what would be left.
+        predicted_speedup=evidence.ceilings.get("input") if evidence.has_step or evidence.emulated else None,
     )
 
 

@@ -19,9 +19,9 @@ from xttsbench.rules.evidence import Evidence, allowed_cpus
 from xttsbench.rules.pipeline_ops import place
 
 HELPS: Final = 1.05
-"""A measured fix helps where the low end of its speed-up is above this."""
+"""A fix that several processes measured helps where the low end of its speed-up is above this."""
 WORTH: Final = 1.10
-"""A predicted fix is worth its finding from this speed-up on."""
+"""A predicted fix, or one that a single process measured, is worth its finding from this speed-up on."""
 MAIN_SHARE: Final = 0.30
 """An op with this share of the pipeline's pace is a main cost."""
 Numbers = Mapping[str, float | int | str | bool | None]
@@ -56,7 +56,7 @@ def gain(evidence: Evidence, *kinds: str) -> Gain | None:
     measured = [
         Gain(name, fix.speedup, fix.processes)
         for name, fix in evidence.fixes.items()
-        if fix.speedup is not None and fix.speedup.low > HELPS and _of_kinds(name, kinds)
+        if fix.speedup is not None and fix.speedup.low > _bar(fix.processes) and _of_kinds(name, kinds)
     ]
     if measured:
         return max(measured, key=lambda found: found.speedup.low)
@@ -71,6 +71,11 @@ def gain(evidence: Evidence, *kinds: str) -> Gain | None:
         and _of_kinds(found.name, kinds)
     ]
     return max(predicted, key=lambda found: found.speedup.estimate, default=None)
+
+
+def _bar(processes: int) -> float:
+    """What the interval of one process leaves out is how processes differ."""
+    return HELPS if processes > 1 else WORTH
 
 
 def _of_kinds(name: str, kinds: Sequence[str]) -> bool:

@@ -25,6 +25,8 @@ AS_IT_IS: Final = "as it is"
 COSTS_NOTHING: Final = "input costs nothing"
 _TOGETHER: Final = 1.05
 """Fixes are named together where they give this much more than any of them without the others."""
+_FAR: Final = 2.0
+"""A model that is this many times off what was measured is not believed."""
 _MOST: Final = 3
 """Fixes in one combination."""
 _SHOWN: Final = 3
@@ -59,16 +61,35 @@ def predictions(
     known = candidates(pipeline, allowed_cpus(evidence), evidence.environment)
     rows = [_predicted(evidence, step, given.period_s, given.limited_by, (one,)) for one in known]
     together = _together(evidence, step, given.period_s, given.limited_by, known, rows)
+    off = _off(given.period_s, wall)
     as_it_is = Prediction(
         name=AS_IT_IS,
         batches_per_s=1 / given.period_s,
         speedup=1.0,
         limited_by=given.limited_by,
         measured_per_s=_per_s(wall),
+        why_not=off,
     )
+    if off is not None:
+        return (as_it_is, *(_unrated(row, off) for row in (*rows, *together)), _unrated(ceiling, off))
     if ceiling.batches_per_s is not None:
         ceiling = ceiling.model_copy(update={"speedup": ceiling.batches_per_s * given.period_s})
     return (as_it_is, *rows, *together, ceiling)
+
+
+def _off(period_s: float, wall: Estimate | None) -> str | None:
+    """What is wrong with a model that is far from what was measured of the same target, or ``None``."""
+    if wall is None or wall.estimate <= 0 or 1 / _FAR <= period_s / wall.estimate <= _FAR:
+        return None
+    times = max(period_s / wall.estimate, wall.estimate / period_s)
+    return (
+        f"the model is {times:.1f} times off what was measured of the target as it is, "
+        "so that what it says of fixes is not relied on"
+    )
+
+
+def _unrated(row: Prediction, why: str) -> Prediction:
+    return row.model_copy(update={"speedup": None, "why_not": row.why_not or why})
 
 
 def unmeasured(rows: Sequence[Prediction]) -> dict[str, str]:

@@ -62,7 +62,7 @@ def why_inconclusive(
             f"the dataset ends after {max(round(batches), 1)} batch(es), so starting it over is most of what was "
             f"measured; give it {MIN_BATCHES} at least, or .repeat()"
         )
-    failed = next((trial for trial in records if trial.status != "ok"), None)
+    failed = next((trial for trial in records if trial.status != "ok" and not _script_was_over(trial)), None)
     if failed is not None and len(records) == 1:
         return f"the trial ended early ({failed.cause})"
     if not all(_agrees(share, bottleneck) for share in shares):
@@ -74,6 +74,11 @@ def why_inconclusive(
             "measure longer (--steps) or on a quieter machine"
         )
     return None
+
+
+def _script_was_over(trial: TrialRecord) -> bool:
+    """Whether a trial ended while it measured what a script had left behind: the script's own steps are all there."""
+    return trial.script is not None and trial.script.ended in ("returned", "exited", "stopped")
 
 
 def _batches_per_epoch(steps: Steps) -> float:

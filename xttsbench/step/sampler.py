@@ -43,8 +43,10 @@ class StackSampler:
     A sample counts for the time since the one before it, so that a late sample loses nothing.
     """
 
-    def __init__(self, interval_s: float = 0.001) -> None:
+    def __init__(self, interval_s: float = 0.001, *, input_runs: bool = False) -> None:
+        """Sample every ``interval_s``; with ``input_runs`` the input runs beside the step, and its Python is not the step's."""
         self.interval_s = interval_s
+        self._input_runs = input_runs
         self.step: int | None = None
         self.samples = 0
         self.total_s = 0.0
@@ -77,7 +79,7 @@ class StackSampler:
             if step is None or frame is None:
                 continue
             key = classify(frame)
-            if key is not None and key[3] == "function":
+            if key is not None and key[3] == "function" and not self._input_runs:
                 key = python_function_elsewhere(frames.values()) or key
             if key is not None:
                 self.samples += 1

@@ -50,7 +50,7 @@ class Bouts:
         from xttsbench.worker.anatomy import OpCounter
 
         self._watch.watch_calls()
-        self._ops, self._sampler = OpCounter(), StackSampler()
+        self._ops, self._sampler = OpCounter(), StackSampler(input_runs=True)
         self._steps, self._calls = 0, self._watch.counters()[0]
         self._ops.__enter__()
         self._sampler.__enter__()
