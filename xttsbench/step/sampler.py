@@ -44,7 +44,7 @@ class StackSampler:
     """
 
     def __init__(self, interval_s: float = 0.001, *, input_runs: bool = False) -> None:
-        """Sample every ``interval_s``; with ``input_runs`` the input runs beside the step, and its Python is not the step's."""
+        """Sample every ``interval_s``; with ``input_runs`` no other thread's Python is taken for the step's."""
         self.interval_s = interval_s
         self._input_runs = input_runs
         self.step: int | None = None
