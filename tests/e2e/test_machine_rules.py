@@ -35,16 +35,19 @@ def test_memory_that_each_step_adds_to(tmp_path: Path) -> None:
     assert not found["limiting"]
 
 
+@pytest.mark.slow
 def test_a_cache_that_fills_is_no_leak(tmp_path: Path) -> None:
     assert "memory-leak" not in findings("fills_a_cache", tmp_path / "run")
 
 
+@pytest.mark.slow
 def test_steps_that_become_slower(tmp_path: Path) -> None:
     (found,) = findings("slows_down", tmp_path / "run")["drift"]
     assert found["evidence"]["change"] > 0.05
     assert found["evidence"]["side"] != "input"
 
 
+@pytest.mark.slow
 def test_files_that_are_not_in_the_page_cache(tmp_path: Path) -> None:
     found = findings("reads_cold", tmp_path / "run").get("cold-storage")
     if found is None:
@@ -55,6 +58,7 @@ def test_files_that_are_not_in_the_page_cache(tmp_path: Path) -> None:
     assert cold["evidence"]["storage_bytes_per_step"] == pytest.approx(2 * 4 * (1 << 20), rel=0.5)
 
 
+@pytest.mark.slow
 def test_files_from_the_page_cache_and_a_header_of_one_length(tmp_path: Path) -> None:
     found = findings("cuts_headers", tmp_path / "run")
     assert "fixed-npy-header" in found

@@ -47,6 +47,7 @@ def test_sources_that_are_read_one_at_a_time(tmp_path: Path) -> None:
     assert "num_parallel_calls=tf.data.AUTOTUNE" in reading["remedy"]
 
 
+@pytest.mark.slow
 def test_a_prefetch_of_nothing(tmp_path: Path) -> None:
     bottleneck, found = diagnosed("prefetches_nothing", tmp_path / "run", 40)
     assert bottleneck == "input"

@@ -29,6 +29,8 @@ PAIRS = [
     ("prefetches_nothing", "prefetches_one", "no-prefetch"),
     ("threads_without_work", "threads_that_wait", "thread-pool"),
 ]
+QUICK = ("device-prefetch-not-last", "late-filter", "cacheable", "fixed-npy-header", "no-prefetch")
+"""Rules whose pairs are in every run; each pair takes ten seconds."""
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +65,10 @@ def found(evidence: Evidence) -> list[str]:
     return [finding.rule for rule in rules.RULES for finding in rule(evidence)]
 
 
-@pytest.mark.parametrize(("faulty", "healthy", "rule"), PAIRS, ids=[pair[0] for pair in PAIRS])
+@pytest.mark.parametrize(
+    ("faulty", "healthy", "rule"),
+    [pytest.param(*pair, id=pair[0], marks=() if pair[2] in QUICK else pytest.mark.slow) for pair in PAIRS],
+)
 def test_the_fault_is_seen_and_its_double_is_not_blamed(targets, faulty: str, healthy: str, rule: str) -> None:
     ill = read_costs(getattr(targets, faulty)()[0], batches=60, max_s=1.5)
     well = read_costs(getattr(targets, healthy)()[0], batches=60, max_s=1.5)
