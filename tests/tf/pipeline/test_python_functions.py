@@ -12,7 +12,7 @@ import tensorflow as tf
 from xttsbench.pipeline.graph import inspect
 from xttsbench.pipeline.python_functions import classify
 
-pytestmark = pytest.mark.tf
+pytestmark = pytest.mark.measured
 
 LARGE = bytes(16_000_000)
 

@@ -75,6 +75,7 @@ def test_events_of_host_gpu_and_xla():
     assert calls == [Call("__inference_step_5", 0, 100)]
 
 
+@pytest.mark.measured
 @pytest.mark.parametrize(("runs_before", "seen"), [(1, 60), (300, 0)])
 def test_of_cheap_ops_a_real_function_shows_the_first_runs(runs_before, seen):
     """The second case is a limit of the profiler, held down here so that we learn when it goes away."""
