@@ -7,6 +7,7 @@ from pathlib import Path
 
 _ROOT = Path(__file__).parents[2]
 _RULE = re.compile(r'rule="([a-z-]+)"|finding\w*\(\s*"([a-z-]+)"|^\s+"([a-z]+-[a-z-]+)",$', re.MULTILINE)
+_FIXES = "candidates.py"
 _NO_RULES = {"drop-prefetch"}
 """Fixes, which are written as rules are."""
 
@@ -14,6 +15,8 @@ _NO_RULES = {"drop-prefetch"}
 def test_every_rule_has_its_row() -> None:
     found = set()
     for path in (_ROOT / "xttsbench" / "rules").glob("*.py"):
+        if path.name == _FIXES:
+            continue
         found |= {"".join(groups) for groups in _RULE.findall(path.read_text())}
     assert len(found) > 40
     listed = {name for cell in _cells() for name in re.findall("`([a-z-]+)`", cell)}

@@ -183,5 +183,6 @@ def _limits(budget_s: float, left_s: float, *, first: bool, script: bool) -> Lim
     """
     if script:
         return Limits(time_s=budget_s, stall_s=budget_s)
-    stall_s = min(max(budget_s / 5, 15.0), 60.0)
+    # The first trial may wait for long before its first batch: what it builds is built once.
+    stall_s = min(max(budget_s / (2 if first else 5), 15.0), 60.0)
     return Limits(time_s=max(budget_s * 0.8, 30.0) if first else max(left_s, 10.0) + 5.0, stall_s=stall_s)
