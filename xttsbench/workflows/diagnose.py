@@ -176,7 +176,7 @@ def window_s(verdict_s: float, more_steps: bool) -> float:
     return max(min(verdict_s / 11, 5.0), 0.8) * (2 if more_steps else 1)
 
 
-def _limits(budget_s: float, left_s: float, *, first: bool, script: bool) -> Limits:
+def _limits(budget_s: float, left_s: float, *, first: bool, script: bool = False) -> Limits:
     """The first trial may use what the budget allows, compilation included; later ones what is left for the verdict.
 
     A script may say nothing for long before its first step: it makes its data then.
