@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 _FIRST_STEPS: Final = 8
 _SECOND_AFTER: Final = 60
 _BOUT_S: Final = 1.5
+_BOUTS: Final = 2
 _UNKNOWN_AFTER: Final = 30
 """A loop that takes no gradients has an anatomy only after so many steps: it may be over soon."""
 
@@ -37,6 +38,10 @@ class Bouts:
         self._sampler: StackSampler | None = None
         self._until = 0.0
         self._calls = 0
+
+    def leave_out(self) -> None:
+        """Begin no more of them: what they add to a step is in no step that is timed."""
+        self._done = _BOUTS
 
     def due(self, loop: Loop, *, main: bool) -> bool:
         """Whether a bout should begin with the next step of this loop."""

@@ -76,6 +76,7 @@ def _step(spec: TrialSpec, iterator: Any, *, watched: bool, in_graph: bool) -> A
 
     def run() -> None:
         patches = Patches()
+        one.eager.open = None  # else the bare steps since then would be one long step
         if watched:
             patch_tensorflow(one, patches)
             one.watch.__enter__()
@@ -95,5 +96,6 @@ def _step(spec: TrialSpec, iterator: Any, *, watched: bool, in_graph: bool) -> A
             patches.undo()
 
     one.results  # noqa: B018 - made here, as it is paid once
+    one.bouts.leave_out()
     run()
     return run
