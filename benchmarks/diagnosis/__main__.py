@@ -85,7 +85,7 @@ def _diagnosed(case: Case, row: dict[str, Any], found: dict[str, Any]) -> dict[s
     return {
         **told,
         **judged(case, report),
-        "failed_trials": [f"{one['trial']}: {one['cause']}" for one in report["trials"] if one["status"] != "ok"],
+        "failed_trials": [f"{one['id']}: {one['cause']}" for one in report["trials"] if one["status"] != "ok"],
         "unmeasured": {name: why for name, why in report["unmeasured"].items() if name in ("pipeline", "predictions")},
         "report_steps_per_s": 1 / step["estimate"] if step else None,
         "predicted_per_s": as_it_is,
