@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -40,7 +41,7 @@ def arm_trial(comparison: Comparison, slot: Slot, *, number: int, block: int, wi
     """
     seed = (seed + block) % 2**31
     return TrialSpec(
-        trial_id=f"{number:03d}-{slot.arm.id}" + ("-emulated" if slot.accelerator.step_times_ms else ""),
+        trial_id=f"{number:03d}-{_file_name(slot.arm.id)}" + ("-emulated" if slot.accelerator.step_times_ms else ""),
         block=block,
         rung="arm",
         target=comparison.target,
@@ -51,6 +52,9 @@ def arm_trial(comparison: Comparison, slot: Slot, *, number: int, block: int, wi
         seed=seed,
         arm=slot.arm.id,
         group=comparison.name,
+        fix=slot.arm.fix,
+        patched=slot.arm.patched,
+        cache_dir=comparison.cache_dir,
     )
 
 
@@ -128,6 +132,11 @@ def _trials(comparison: Comparison) -> int:
 
 def _around_s(setup_s: float) -> float:
     return max(_AROUND_S, setup_s + 1.0)
+
+
+def _file_name(arm: str) -> str:
+    """An arm's id without what a fix's name may hold and a file's may not."""
+    return re.sub(r"[^\w.=,:+-]+", "-", arm)
 
 
 def _behind(comparison: Comparison, arm: PlannedArm, seed: int, *, emulated: bool) -> dict[str, Any]:

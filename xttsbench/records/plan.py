@@ -30,6 +30,10 @@ class PlannedArm(Record):
     """What makes it differ from the base."""
     kwargs: dict[str, Any] = {}
     """All keyword arguments of the target: base and ``config``."""
+    fix: str | None = None
+    """A rewrite of the target, or several joined by `` + ``."""
+    patched: dict[str, str] = {}
+    """File of the user's -> file that is read in its place."""
 
 
 class Comparison(Record):
@@ -56,6 +60,8 @@ class Comparison(Record):
     """Time limit of a trial."""
     stall_s: float = Field(gt=0)
     """A trial that is silent for so long is ended."""
+    cache_dir: str | None = None
+    """For arms with a fix that keeps elements on disk."""
 
     @property
     def baseline(self) -> PlannedArm:

@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 from xttsbench.records.base import SCHEMA_VERSION, Estimate, Location, Record
 from xttsbench.records.best import Best
+from xttsbench.records.fix import FixResult
+from xttsbench.records.optimized import Optimized
 from xttsbench.records.prediction import Prediction
 from xttsbench.records.train_history import Training
 
@@ -193,3 +195,7 @@ class Report(Record):
     """What a sweep chose, as ``best.yaml`` has it; ``None`` where it ended before it could choose."""
     training: Training | None = None
     """Losses, evaluations and checkpoints of a training run."""
+    fixes: tuple[FixResult, ...] = ()
+    """Every fix that was proposed, with what it was expected to give, what it gave, and what it does to the data."""
+    optimized: Optimized | None = None
+    """What the run proposes in the end, as ``optimized.yaml`` has it; ``None`` where no fix was to be verified."""

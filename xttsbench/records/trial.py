@@ -7,6 +7,7 @@ from typing import Any, Final, Literal
 from pydantic import Field, model_validator
 
 from xttsbench.records.base import SCHEMA_VERSION, Record
+from xttsbench.records.elements import Elements
 from xttsbench.records.pipeline import Pipeline
 from xttsbench.records.readings import Readings
 from xttsbench.records.script import ScriptRun
@@ -14,7 +15,19 @@ from xttsbench.records.source_fact import SourceFact
 from xttsbench.records.step_ops import StepOps
 
 Rung = Literal[
-    "ladder", "input", "pipeline", "eager", "graph", "xla", "precision", "batch", "fix", "arm", "parity", "script"
+    "ladder",
+    "input",
+    "pipeline",
+    "eager",
+    "graph",
+    "xla",
+    "precision",
+    "batch",
+    "fix",
+    "arm",
+    "parity",
+    "elements",
+    "script",
 ]
 """The trials of the differential ladder, and those of a comparison of arms.
 
@@ -23,7 +36,8 @@ paired; ``script`` is the ladder of a script that runs unchanged; ``input`` iter
 reads the graph and the costs of its ops; ``eager``, ``graph`` and ``xla`` run the step alone in that mode beside the
 step as given, ``precision`` in mixed precision, ``batch`` on halves of the batches; ``fix`` runs the target with one
 rewrite of its pipeline. ``arm`` runs the target as it is and nothing else; ``parity`` compares the batches, and the
-first losses, of several configurations.
+first losses, of several configurations. ``elements`` takes the fingerprints of what the dataset yields, with a fix or
+without; nothing is timed.
 """
 
 MAIN_RUNGS: Final = ("ladder", "script")
@@ -82,7 +96,18 @@ class TrialSpec(Record):
     reverse: bool = False
     """Second order of a pair of segments (step alone first), so that drift cancels over blocks."""
     fix: str | None = None
-    """For the rung ``fix``: the rewrite's name, e.g. ``parallel-map``."""
+    """For the rungs ``fix``, ``arm`` and ``elements``: the rewrite's name, e.g. ``parallel-map``; several are joined by
+    `` + ``."""
+    patched: dict[str, str] = {}
+    """File of the user's -> file with what is to be read in its place: a patch, run without touching the original."""
+    cache_dir: str | None = None
+    """Directory for a fix that keeps elements on disk."""
+    epochs: int = Field(1, ge=1)
+    """For the rung ``elements``: passes over the dataset."""
+    source_limit: int | None = Field(None, ge=1)
+    """For the rung ``elements``: elements that each source is cut to."""
+    jitter: bool = False
+    """For the rung ``elements``: hold calls of Python functions up at random."""
     profile_dir: str | None = None
     """Directory for a TensorFlow profile of a window of steady steps."""
     seed: int = 0
@@ -296,6 +321,7 @@ class TrialRecord(Record):
     readings: Readings = Readings()
     notes: tuple[str, ...] = ()
     parity: Parity | None = None
+    elements: Elements | None = None
 
     def segment(self, name: str) -> Segment | None:
         """The segment of that name, or ``None``."""

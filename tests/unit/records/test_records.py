@@ -22,6 +22,9 @@ from xttsbench.records.comparison_result import (
     Figures,
     Gate,
 )
+from xttsbench.records.elements import Element, Elements, Epoch, GraphIdentity, Row
+from xttsbench.records.fix import Edit, FixResult, Patch, Semantics
+from xttsbench.records.optimized import Optimized
 from xttsbench.records.pipeline import Pipeline, PipelineOp, PythonFunction
 from xttsbench.records.plan import Accelerator, Comparison, PlannedArm, Procedure, RunPlan
 from xttsbench.records.prediction import Prediction
@@ -63,6 +66,13 @@ from xttsbench.records.trial import (
 ONE = Estimate(estimate=1 / 3, low=0.1, high=1e300)
 PLACE = Location(file="träin.py", line=3, op="Map/_1")
 SPEC = TrialSpec(trial_id="000-ladder", rung="ladder", target="m:f", kwargs={"a": [1, {"b": None}]}, emulated_ms=(0.1,))
+IDENTITY = GraphIdentity(graph="0f" * 16, data="1e" * 16)
+ROW = Row(hashes=("0123456789abcdef",), sketches=((0.5, 1e-300),))
+ELEMENT = Element(shapes=("float32[2]",), rows=(ROW,))
+EPOCH = Epoch(elements=(ELEMENT,), ended=True)
+SEMANTICS = Semantics(equivalent=None, how="unknown", sentence="größe", elements=3, epochs=2)
+EDIT = Edit(fix="parallel-map", file="größe.py", line=3, before="d.map(f)", after="d.map(f, num_parallel_calls=4)")
+PATCH = Patch(edits=(EDIT,), diff="--- a\n+++ b\n", files={"größe.py": "x = 1\n"}, verified_speedup=ONE)
 PIPELINE = Pipeline(
     ops=(
         PipelineOp(name="Map/_1", op="MapDataset", inputs=("a",), python_functions=("t",), location=PLACE, cost_s=0.1),
@@ -254,6 +264,31 @@ EXAMPLES: list[Record] = [
     OP_LINE,
     PLACEMENT,
     StepOps(phases={"forward": 0.4, "backward": 0.6}, lines=(OP_LINE,), placements=(PLACEMENT,), ops=17),
+    *(IDENTITY, ROW, ELEMENT, EPOCH, SEMANTICS, EDIT, PATCH),
+    Elements(
+        spec="TensorSpec(...)", epochs=(EPOCH,), source_limit=8, losses=(0.1,), state=((1.0,),), identity=IDENTITY
+    ),
+    FixResult(
+        name="parallel-map",
+        fixes=("parallel-map",),
+        what="calls the function of map in parallel",
+        outcome="accepted",
+        why="1.9 times as fast",
+        verified_speedup=ONE,
+        semantics=SEMANTICS,
+        places=(PLACE,),
+        patch=PATCH,
+    ),
+    Optimized(
+        run="reports/x",
+        target="m:f",
+        fixes=("parallel-map:4",),
+        identity=IDENTITY,
+        speedup=ONE,
+        equivalent=True,
+        data="the same",
+        proven=True,
+    ),
     ScriptRun(ended="exited", exit_code=3, iterations=("fit",), steps_per_call=4, steps_seen=12),
 ]
 by_type = pytest.mark.parametrize("record", EXAMPLES, ids=lambda record: type(record).__name__)
@@ -326,7 +361,7 @@ def test_a_trial_finds_its_segments_by_name() -> None:
 
 def test_every_file_carries_the_version() -> None:
     versioned = [type(record) for record in EXAMPLES if "schema_version" in type(record).model_fields]
-    assert set(versioned) == {Report, ComparisonReport, TrialRecord, RunPlan, Best, Manifest, TrainSetup}
+    assert set(versioned) == {Report, ComparisonReport, TrialRecord, RunPlan, Best, Manifest, TrainSetup, Optimized}
     assert SCHEMA_VERSION == 1
     assert all(record.schema_version == 1 for record in EXAMPLES if "schema_version" in type(record).model_fields)
 

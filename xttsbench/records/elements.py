@@ -1,0 +1,69 @@
+"""What one run of a dataset yielded, as fingerprints: what two runs are compared by, and never the data themselves."""
+
+from __future__ import annotations
+
+from xttsbench.records.base import Record
+
+
+class Row(Record):
+    """One sample: a row of a batch, or a whole element where the elements are no batches."""
+
+    hashes: tuple[str, ...]
+    """Of each component: 16 hexadecimal digits over dtype, shape and every bit."""
+    sketches: tuple[tuple[float, ...], ...] = ()
+    """Of each component a few numbers that are close where its values are close (mean, standard deviation, random
+    projections); empty for what is not floating-point. All sketches of a component have one length."""
+
+
+class Element(Record):
+    """What one ``next()`` gave."""
+
+    shapes: tuple[str, ...]
+    """Of each component: dtype and shape, as text."""
+    rows: tuple[Row, ...]
+
+
+class Epoch(Record):
+    """One pass over the dataset."""
+
+    elements: tuple[Element, ...]
+    ended: bool
+    """Whether the dataset ended; else the pass was cut off by a limit, and only what was seen can be compared."""
+
+
+class GraphIdentity(Record):
+    """What a pipeline is known again by: hashes that do not depend on the process."""
+
+    graph: str
+    """Of its ops, their attributes, functions and small constants, and of the code of its Python functions."""
+    data: str
+    """Of the tensors that its sources hold: names of files, slices in memory."""
+
+
+class Elements(Record):
+    """What a trial of the rung ``elements`` saw."""
+
+    fix: str | None = None
+    seed: int = 0
+    spec: str
+    """The dataset's ``element_spec``, as text: dtypes, structure and static shapes."""
+    components: tuple[str, ...] = ()
+    """Path of each component in the element, such as ``features.mel``."""
+    epochs: tuple[Epoch, ...] = ()
+    source_limit: int | None = None
+    """Elements that each source was cut to, so that epochs end soon; ``None`` where none was cut."""
+    ordered: bool = True
+    """Whether TensorFlow promises the order: no op and no option allows another one."""
+    random_ops: tuple[str, ...] = ()
+    """Ops of the pipeline that shuffle or draw random numbers."""
+    objections: tuple[str, ...] = ()
+    """Why the fix may change the data, from the graph and the code of its Python functions, whatever was seen."""
+    jittered: bool = False
+    """Whether calls of Python functions were held up at random, so that parallel ones ended in another order."""
+    identity: GraphIdentity | None = None
+    losses: tuple[float, ...] = ()
+    """Of the first steps, where there is a step that returns one."""
+    state: tuple[tuple[float, ...], ...] = ()
+    """Sketches of the variables that the target made, after those steps."""
+    unknown: dict[str, str] = {}
+    """What could not be read -> why: a component without bits, a step without a loss."""

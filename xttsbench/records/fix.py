@@ -1,0 +1,80 @@
+"""What became of each fix that a run proposed: what it was expected to give, what it gave, and what it does to data."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from xttsbench.records.base import Estimate, Location, Record
+
+How = Literal["identical", "rounding", "other order", "distribution", "different", "unknown"]
+"""``identical``: the same bits in the same order; ``rounding``: floats closer than the tolerance; ``other order``: the
+same samples in an order that nobody was promised; ``distribution``: random values, drawn from what looks like the same
+distribution; ``different``: other data; ``unknown``: it could not be told."""
+
+Outcome = Literal["accepted", "rejected", "not verified"]
+
+
+class Semantics(Record):
+    """Whether a fixed pipeline yields the data of the original."""
+
+    equivalent: bool | None
+    how: How
+    sentence: str
+    """For a person: what was compared, or where they differ first."""
+    elements: int = 0
+    """That were compared, over all epochs."""
+    epochs: int = 0
+
+
+class Edit(Record):
+    """One change of the user's source."""
+
+    fix: str
+    file: str
+    line: int
+    before: str
+    """The call, or the line, as it stands."""
+    after: str
+
+
+class Patch(Record):
+    """A fix in the user's own terms."""
+
+    edits: tuple[Edit, ...] = ()
+    diff: str = ""
+    """Unified diff of all files; empty where there is no edit."""
+    files: dict[str, str] = {}
+    """File -> its whole text with the edits, which is what was run."""
+    unpatched: dict[str, str] = {}
+    """Fix -> why there is no edit for it, with what to write by hand."""
+    equivalent: bool | None = None
+    """Whether the patched copy was run and yields the data of the original; ``None`` where it was not run."""
+    verified_speedup: Estimate | None = None
+    """Of the patched copy, against the original."""
+    why_not: str | None = None
+    """Why it was not run, or how that ended."""
+
+
+class FixResult(Record):
+    """One fix, or several together, from proposal to verdict."""
+
+    name: str
+    """As :mod:`xttsbench.records.prediction` names fixes; several joined by `` + ``."""
+    fixes: tuple[str, ...]
+    what: str
+    """For a person: what it does, in a few words."""
+    outcome: Outcome
+    why: str
+    """In one sentence: why it was accepted, rejected, or not verified."""
+    predicted_speedup: float | None = None
+    verified_speedup: Estimate | None = None
+    step_time_s: Estimate | None = None
+    decision: Literal["faster", "slower", "equivalent", "inconclusive", "ended"] | None = None
+    p_value: float | None = None
+    blocks: int = 0
+    semantics: Semantics | None = None
+    places: tuple[Location, ...] = ()
+    """The user's lines that it changes."""
+    patch: Patch | None = None
+    chosen: bool = False
+    """Whether this is what the run proposes in the end."""
