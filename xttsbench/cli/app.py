@@ -12,6 +12,7 @@ from xttsbench import __version__
 from xttsbench.cli.compare import compare
 from xttsbench.cli.data import app as data
 from xttsbench.cli.diagnose import diagnose
+from xttsbench.cli.optimize import optimize
 from xttsbench.cli.report import report
 from xttsbench.cli.run import run
 from xttsbench.cli.sweep import sweep
@@ -45,6 +46,7 @@ def _options(
 
 app.command("compare")(compare)
 app.command("diagnose")(diagnose)
+app.command("optimize")(optimize)
 app.command("report")(report)
 app.command("run")(run)
 app.command("sweep")(sweep)

@@ -61,7 +61,7 @@ def diagnose(
         typer.Option(help="Exit with 1 if a limiting finding is this severe or worse.", show_default=False),
     ] = None,
     no_verify: Annotated[
-        bool, typer.Option("--no-verify", help="Stop at the verdict (this version always does).")
+        bool, typer.Option("--no-verify", help="Stop at the verdict; fixes are predicted only.")
     ] = False,
     repeat: Annotated[
         bool, typer.Option("--repeat", help="A script may be run a second time (callables always are).")
@@ -116,6 +116,7 @@ def diagnose(
         comparison=comparison,
         arguments=tuple(arguments or ()),
         repeat=repeat,
+        verify=not no_verify,
     )
     outcome = run(request, progress=Lines())
     show(outcome, as_json=as_json)

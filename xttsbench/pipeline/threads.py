@@ -218,7 +218,8 @@ class _Builder:
         # TensorFlow takes the last op for a prefetch by its type, also one that keeps nothing ready.
         if injects and not last.op.startswith("Prefetch") and _allowed(self._pipeline, "inject_prefetch"):
             own = self._sequential(last)
-            return Thread(inputs=(replace(own, ready=float(_READ_AHEAD)),))
+            ready = max(self._pipeline.injected_buffer_size or 0, _READ_AHEAD)
+            return Thread(inputs=(replace(own, ready=float(ready)),))
         return self._sequential(last)
 
     def _last(self) -> PipelineOp:

@@ -55,6 +55,7 @@ def arm_trial(comparison: Comparison, slot: Slot, *, number: int, block: int, wi
         fix=slot.arm.fix,
         patched=slot.arm.patched,
         cache_dir=comparison.cache_dir,
+        fill_caches=comparison.fill_caches,
     )
 
 

@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import platform
+import shutil
 from collections.abc import Mapping
 from dataclasses import asdict
 from importlib import metadata
@@ -190,6 +191,7 @@ def _storage(directory: Path, unmeasured: dict[str, str]) -> dict[str, Any]:
         "device": mount.device if mount else None,
         "mount": mount.mountpoint if mount else None,
         "rotational": rotational,
+        "free_bytes": shutil.disk_usage(resolved).free,
     }
 
 

@@ -47,6 +47,8 @@ class Patch(Record):
     """File -> its whole text with the edits, which is what was run."""
     unpatched: dict[str, str] = {}
     """Fix -> why there is no edit for it, with what to write by hand."""
+    ran: bool = False
+    """Whether the patched copy was run."""
     equivalent: bool | None = None
     """Whether the patched copy was run and yields the data of the original; ``None`` where it was not run."""
     verified_speedup: Estimate | None = None

@@ -62,6 +62,8 @@ class Comparison(Record):
     """A trial that is silent for so long is ended."""
     cache_dir: str | None = None
     """For arms with a fix that keeps elements on disk."""
+    fill_caches: bool = False
+    """Caches are filled before anything is measured: what is compared are the epochs after the first."""
 
     @property
     def baseline(self) -> PlannedArm:
@@ -106,3 +108,7 @@ class RunPlan(Record):
     """Hash of the target's Python files, where they could be found."""
     data: str | None = None
     """Hash of the bundled workload's data set."""
+    any_order: bool = False
+    """Fixes that give up the order of the elements are wanted too."""
+    verified: bool = True
+    """Whether fixes are verified, where there is time."""

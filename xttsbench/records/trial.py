@@ -6,7 +6,7 @@ from typing import Any, Final, Literal
 
 from pydantic import Field, model_validator
 
-from xttsbench.records.base import SCHEMA_VERSION, Record
+from xttsbench.records.base import SCHEMA_VERSION, Location, Record
 from xttsbench.records.elements import Elements
 from xttsbench.records.pipeline import Pipeline
 from xttsbench.records.readings import Readings
@@ -108,6 +108,8 @@ class TrialSpec(Record):
     """For the rung ``elements``: elements that each source is cut to."""
     jitter: bool = False
     """For the rung ``elements``: hold calls of Python functions up at random."""
+    fill_caches: bool = False
+    """For the rung ``arm``: fill caches before anything is measured, as the main trial does."""
     profile_dir: str | None = None
     """Directory for a TensorFlow profile of a window of steady steps."""
     seed: int = 0
@@ -308,6 +310,8 @@ class TrialRecord(Record):
     step_ops: StepOps | None = None
     pipeline: Pipeline | None = None
     source: tuple[SourceFact, ...] = ()
+    step_place: Location | None = None
+    """Where the user's step is defined; ``None`` where it is a Keras model's."""
     script: ScriptRun | None = None
     looking: Looking | None = None
     devices: Devices | None = None

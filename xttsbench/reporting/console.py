@@ -18,12 +18,16 @@ from xttsbench.records.report import Report
 from xttsbench.reporting.bar import cells, visible
 from xttsbench.reporting.console_comparison import comparison
 from xttsbench.reporting.contents import Contents, FindingText, Part, describe
+from xttsbench.reporting.fixes import TITLE as FIXES
+from xttsbench.reporting.fixes import FixesText
 from xttsbench.reporting.palette import PART_COLORS, PART_GLYPHS, SEVERITY_COLORS
 from xttsbench.reporting.pipeline_tree import tree
 from xttsbench.reporting.rows import Line, Table
 from xttsbench.reporting.terminal import rendered
 
 _INDENT = (0, 0, 0, 2)
+_PATCH_LINES = 40
+"""Of a diff, on a terminal; the file has all of it."""
 
 
 def render(report: Report, *, width: int, color: bool) -> str:
@@ -60,6 +64,9 @@ def _blocks(said: Contents, width: int) -> Iterator[RenderableType]:
             yield Padding(_table(plain_table, width - 2), _INDENT)
     if said.aa and not said.comparisons:
         yield Padding(Text(said.aa, "dim"), _INDENT)
+    if said.fixes is not None:
+        yield _heading(FIXES)
+        yield from (Padding(block, _INDENT) for block in _fixes(said.fixes, width - 2))
     if said.findings or said.bottleneck:
         yield _heading("Findings")
     for index, finding in enumerate(said.findings, start=1):
@@ -139,6 +146,28 @@ def _table(table: Table, width: int) -> RichTable:
     for row in table.rows:
         grid.add_row(*(Text(cell.replace(" (", "\n(") if narrow else cell) for cell in row))
     return grid
+
+
+def _fixes(fixes: FixesText, width: int) -> Iterator[RenderableType]:
+    """What is proposed and how to apply it, then what else was tried, then what was not."""
+    yield Text(fixes.proposal)
+    if fixes.table is not None:
+        yield Text()
+        yield _table(fixes.table, width)
+    if fixes.patched:
+        yield Text(f"\n{fixes.patched}")
+    if fixes.patch:
+        yield Text("".join(f"\n    {line}" for line in fixes.patch[:_PATCH_LINES]))
+    if len(fixes.patch) > _PATCH_LINES:
+        yield Text(f"    ... {len(fixes.patch) - _PATCH_LINES} more lines in the run's patch.diff", "dim")
+    for line in fixes.by_hand:
+        yield Text(f"\nBy hand, {line.label}: {line.value}")
+    if fixes.call:
+        yield Text("\nWithout editing the source:" + "".join(f"\n    {line}" for line in fixes.call))
+    if fixes.not_verified:
+        yield Text("\nNot verified:")
+    for line in fixes.not_verified:
+        yield _hanging(f"  {line.label}: ", "", Text(line.value))
 
 
 def _finding(index: int, finding: FindingText) -> RichTable:

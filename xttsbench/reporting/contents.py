@@ -19,6 +19,7 @@ from xttsbench.reporting import headline, rhythm, units
 from xttsbench.reporting.absent import NOT_MEASURED, missing
 from xttsbench.reporting.comparison import Comparison, comparisons
 from xttsbench.reporting.details import pipeline_of, tables
+from xttsbench.reporting.fixes import FixesText, fixes_text
 from xttsbench.reporting.groups import groups, of_verdict
 from xttsbench.reporting.palette import PART_COLORS
 from xttsbench.reporting.predictions import telling
@@ -87,6 +88,7 @@ class Contents:
     ladder: Table | None
     arms: Table | None
     aa: str
+    fixes: FixesText | None
     findings: tuple[FindingText, ...]
     in_time: tuple[Line, ...]
     oscillation: tuple[Line, ...]
@@ -120,6 +122,7 @@ def describe(report: Report) -> Contents:
         ladder=_ladder(report),
         arms=_arms(report),
         aa=_aa(report),
+        fixes=fixes_text(report),
         findings=tuple(_finding(finding) for finding in report.findings),
         in_time=_in_time(report, only_measured=compares),
         oscillation=() if compares and not rhythm.measured(report) else rhythm.measures(report),

@@ -15,6 +15,8 @@ from xttsbench.reporting.bar import cells, visible
 from xttsbench.reporting.captions import CAPTIONS, TRAINING, captions, names
 from xttsbench.reporting.comparison import Comparison
 from xttsbench.reporting.contents import Contents, FindingText, describe
+from xttsbench.reporting.fixes import TITLE as FIXES
+from xttsbench.reporting.fixes import FixesText
 from xttsbench.reporting.palette import PART_GLYPHS
 from xttsbench.reporting.rows import Line, Table
 
@@ -73,6 +75,8 @@ def _lines(said: Contents, plots: Mapping[str, str]) -> Iterator[str]:
             yield from _titled(plain_table)
     if said.aa and not said.comparisons:
         yield from (escape(said.aa), "")
+    if said.fixes is not None:
+        yield from _fixes(said.fixes)
     if said.findings or said.bottleneck:
         yield from ("## Findings", "")
     for index, finding in enumerate(said.findings, start=1):
@@ -117,6 +121,23 @@ def _images(chosen: Sequence[str], captions: Mapping[str, str]) -> Iterator[str]
         yield from (f"![{escape(captions[name])}](plots/{name}.png)", "")
 
 
+def _fixes(fixes: FixesText) -> Iterator[str]:
+    yield from (f"## {FIXES}", "", escape(fixes.proposal), "")
+    if fixes.table is not None:
+        yield from _table(fixes.table.header, fixes.table.rows)
+    if fixes.patched:
+        yield from (escape(fixes.patched), "")
+    if fixes.patch:
+        yield from _fence(fixes.patch, "diff")
+    if fixes.by_hand:
+        yield from _pairs(("by hand", "what to write"), fixes.by_hand)
+    if fixes.call:
+        yield from ("Without editing the source:", "")
+        yield from _fence(fixes.call, "python")
+    if fixes.not_verified:
+        yield from _pairs(("not verified", "why"), fixes.not_verified)
+
+
 def _finding(index: int, finding: FindingText) -> Iterator[str]:
     limiting = ", **LIMITING**" if finding.limiting else ""
     yield from (f"### {index}. {escape(finding.title)}", "")
@@ -152,7 +173,7 @@ def _table(
     yield ""
 
 
-def _fence(lines: Sequence[str]) -> Iterator[str]:
+def _fence(lines: Sequence[str], language: str = "") -> Iterator[str]:
     longest = max((len(run) for line in lines for run in re.findall("`+", line)), default=0)
     fence = "`" * max(3, longest + 1)
-    yield from (fence, *lines, fence, "")
+    yield from (f"{fence}{language}", *lines, fence, "")

@@ -199,7 +199,8 @@ def _fixes(pipeline: Pipeline | None) -> list[str]:
     pool = f"thread-pool:{max([_POOL, *parallel])}" if blocking and not pipeline.threadpool_size else ""
     if sequential:
         # Calls that wait gain little without threads to wait in, so that is the better guess.
-        fixes += [f"parallel-map + {pool}", "parallel-map"] if pool else ["parallel-map"]
+        calls = pool.rpartition(":")[2]
+        fixes += [f"parallel-map:{calls} + {pool}", f"parallel-map:{calls}"] if pool else ["parallel-map"]
     if pool and parallel:
         fixes.append(pool)
     if ops and not ops[-1].op.startswith("PrefetchDataset") and not pipeline.injects_prefetch:

@@ -69,7 +69,9 @@ def sequential_read(evidence: Evidence) -> Iterator[Finding]:
     op = most_costly(evidence, [op for op in evidence.pipeline.ops if _reads_in_turn(evidence.pipeline, op)])
     if op is None:
         return
-    untried = evidence.fixes.get("parallel-interleave") is None and _file_reader(op) is not None
+    untried = (
+        not any(name.startswith("parallel-interleave") for name in evidence.fixes) and _file_reader(op) is not None
+    )
     if not (_blamed(evidence, helps, op) if helps is not None else untried and is_main(evidence, op)):
         return
     source = input_of(evidence.pipeline, op)

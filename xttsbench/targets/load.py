@@ -118,7 +118,14 @@ def _one_argument(step: Callable[..., Any]) -> Callable[[Any], Any]:
         for p in parameters
         if p.default is inspect.Parameter.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
     ]
-    return (lambda batch: step(*batch)) if len(required) > 1 else step
+    if len(required) <= 1:
+        return step
+
+    def of_parts(batch: Any) -> Any:
+        return step(*batch)
+
+    of_parts.__wrapped__ = step  # type: ignore[attr-defined]  # so that its place is the user's
+    return of_parts
 
 
 def _import(spec: TargetSpec) -> ModuleType:

@@ -14,6 +14,7 @@ import tensorflow as tf
 from xttsbench.records.trial import TrialSpec
 from xttsbench.targets.load import Loaded
 from xttsbench.worker.bench import Bench, Limit, Step
+from xttsbench.worker.filling import fill_caches
 from xttsbench.worker.ladder import measure_as_is
 from xttsbench.worker.source import CachedBatches, ExhaustedError, LiveBatches
 
@@ -26,6 +27,8 @@ _BYTES: Final = 512 * 1024**2
 
 def run_arm(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) -> None:
     """Warm the step up on each shape, then measure the segment ``as_is``."""
+    if spec.fill_caches:
+        fill_caches(spec, loaded, bench)
     if step is not None:
         bench.channel.phase("shapes")
         _warm_up(bench, step, one_of_each_shape(loaded.dataset))

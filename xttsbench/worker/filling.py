@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import tensorflow as tf
 
+from xttsbench.pipeline.cut import Cut
+from xttsbench.pipeline.graph import read_graph
 from xttsbench.pipeline.source import walk
 from xttsbench.records.trial import TrialSpec
 from xttsbench.targets.load import Loaded
@@ -17,15 +20,22 @@ _WINDOWS: Final = 1.5
 """Windows of the trial that filling may take."""
 
 
+@dataclass(frozen=True)
+class _Cache:
+    """One cache of a pipeline: the elements that it takes (-1 for ever, -2 unknown), and whether they are batches."""
+
+    size: int
+    of_batches: bool
+
+
 def fill_caches(spec: TrialSpec, loaded: Loaded, bench: Bench) -> None:
     """Draw one epoch of a dataset that has a cache, where that is possible in time; what was done is told."""
-    caches = [one for one in walk(loaded.dataset) if type(one).__name__ == "CacheDataset"]
-    sizes = [int(cache._input_dataset.cardinality().numpy()) for cache in caches]
-    if not caches or tf.data.INFINITE_CARDINALITY in sizes:
+    caches = _caches(loaded.dataset, fixed=spec.fix is not None)
+    if not caches or any(cache.size == tf.data.INFINITE_CARDINALITY for cache in caches):
         return  # a cache that is never full is a finding
     bench.channel.phase("filling caches")
     began = time.perf_counter()
-    full = _fill(loaded.dataset, caches, sizes, began + _WINDOWS * spec.window_s)
+    full = _fill(loaded.dataset, caches, began + _WINDOWS * spec.window_s)
     bench.channel.part("cache_filled", full)
     took = f"{time.perf_counter() - began:.1f} s"
     bench.channel.note(
@@ -35,10 +45,50 @@ def fill_caches(spec: TrialSpec, loaded: Loaded, bench: Bench) -> None:
     )
 
 
-def _fill(dataset: Any, caches: Iterable[Any], sizes: list[int], deadline: float) -> bool:
+def _caches(dataset: Any, *, fixed: bool) -> list[_Cache]:
+    """The caches of a dataset; those that a fix has put there are in its graph and in no Python object."""
+    objects = [one for one in walk(dataset) if type(one).__name__ == "CacheDataset"]
+    if fixed:
+        try:
+            return _caches_of_graph(Cut(read_graph(dataset)))
+        except (tf.errors.OpError, ValueError):  # not to be taken apart: what the Python objects say has to do
+            pass
+    return [
+        _Cache(
+            int(cache._input_dataset.cardinality().numpy()),
+            any("Batch" in type(one).__name__ for one in walk(cache._input_dataset)),
+        )
+        for cache in objects
+    ]
+
+
+def _caches_of_graph(cut: Cut) -> list[_Cache]:
+    found = []
+    for name in cut.names:
+        if cut.op(name).startswith("CacheDataset"):
+            above = _above(cut, name)
+            sizes = [cut.cardinality(one) for one in cut.inputs(name)]
+            found.append(_Cache(sizes[0], any("Batch" in cut.op(one) for one in above)))
+    return found
+
+
+def _above(cut: Cut, name: str) -> set[str]:
+    """Names of the ops that an op reads, directly or through others."""
+    found: set[str] = set()
+    waiting = list(cut.inputs(name))
+    while waiting:
+        one = waiting.pop()
+        if one not in found:
+            found.add(one)
+            waiting.extend(cut.inputs(one))
+    return found
+
+
+def _fill(dataset: Any, caches: Sequence[_Cache], deadline: float) -> bool:
     """Whether one pass of every cache was drawn: the dataset ended, or gave as many elements as the caches take."""
+    sizes = [cache.size for cache in caches]
     wanted = max(sizes) if tf.data.UNKNOWN_CARDINALITY not in sizes else None
-    of_batches = any("Batch" in type(one).__name__ for cache in caches for one in walk(cache._input_dataset))
+    of_batches = any(cache.of_batches for cache in caches)
     drawn = 0
     for batch in dataset:
         drawn += 1 if of_batches else _samples(batch)

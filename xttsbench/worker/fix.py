@@ -1,4 +1,4 @@
-"""The rung of a candidate fix: the target as it is, with one rewrite of its pipeline."""
+"""Fixes put on a loaded target, and the rung that measures one: the target as it is, with that alone changed."""
 
 from __future__ import annotations
 
@@ -7,18 +7,35 @@ from dataclasses import replace
 from xttsbench.errors import InvalidInputError
 from xttsbench.pipeline import rewrite
 from xttsbench.records.trial import TrialSpec
+from xttsbench.step.fixes import OF_STEP, fixed_step
 from xttsbench.targets.load import Loaded
 from xttsbench.worker.bench import Bench, Step
 from xttsbench.worker.filling import fill_caches
 from xttsbench.worker.ladder import first_batches, measure_as_is, warm_up
 
 
+def fixed(loaded: Loaded, step: Step | None, spec: TrialSpec) -> tuple[Loaded, Step | None]:
+    """The target and its step with the fix of a trial; both as they are where it names none.
+
+    Raises:
+        InvalidInputError: a part of the fix does not exist or does not apply, with the reason.
+    """
+    names = spec.fix.split(" + ") if spec.fix else []
+    of_dataset = [name for name in names if not name.startswith(OF_STEP)]
+    if of_dataset:
+        dataset = rewrite.apply(loaded.dataset, " + ".join(of_dataset), cache_dir=spec.cache_dir)
+        loaded = replace(loaded, dataset=dataset)
+    for name in names:
+        if name.startswith(OF_STEP):
+            step = fixed_step(step, name, loaded.model)
+    return loaded, step
+
+
 def run_fix(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) -> None:
-    """Rewrite the pipeline, then measure the target as :func:`xttsbench.worker.ladder.run_ladder` measures it."""
+    """Measure a target that has its fix already as :func:`xttsbench.worker.ladder.run_ladder` measures it as it is."""
     if spec.fix is None:
         raise InvalidInputError("a trial of the rung 'fix' names no fix.")
-    fixed = replace(loaded, dataset=rewrite.apply(loaded.dataset, spec.fix))
-    fill_caches(spec, fixed, bench)
-    batches = first_batches(fixed)
+    fill_caches(spec, loaded, bench)
+    batches = first_batches(loaded)
     warm_up(bench, step, batches)
-    measure_as_is(spec, fixed, step, bench)
+    measure_as_is(spec, loaded, step, bench)

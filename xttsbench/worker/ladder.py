@@ -49,8 +49,9 @@ def run_ladder(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench)
     if step is not None:
         bench.channel.phase("anatomy")
         bench.channel.part("anatomy", read_anatomy(bench, step, batches, max(spec.window_s * _ANATOMY, 1.0)))
-        bench.channel.phase("ops of the step")
-        bench.channel.part("step_ops", read_step_ops(bench, step, batches, max(spec.window_s * _ANATOMY, 1.0)))
+        if spec.block == 0:
+            bench.channel.phase("ops of the step")
+            bench.channel.part("step_ops", read_step_ops(bench, step, batches, max(spec.window_s * _ANATOMY, 1.0)))
         if bench.synchronise is not None:
             bench.channel.part("transfer_s", _transfer_s(batches[0], bench))
     if spec.profile_dir:

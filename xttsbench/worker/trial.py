@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
 import socket
 import time
 import traceback
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 import tensorflow as tf
 from tensorflow.python.platform import build_info
 
 from xttsbench.errors import TargetError, XttsbenchError
 from xttsbench.pipeline import construction
+from xttsbench.pipeline.source import locate
 from xttsbench.records.trial import Devices, TrialError, TrialSpec
 from xttsbench.step.keras_step import keras_step
 from xttsbench.step.modes import without_xla
@@ -22,11 +25,13 @@ from xttsbench.step.watch import Watch
 from xttsbench.targets.load import Loaded, load_target
 from xttsbench.targets.source_scan import module_file, scan_loaded
 from xttsbench.targets.spec import parse_target
+from xttsbench.targets.substituted import substituted
 from xttsbench.worker.accelerator import EmulatedAccelerator
 from xttsbench.worker.arm import run_arm
 from xttsbench.worker.bench import Bench, Step, StepRaisedError
 from xttsbench.worker.channel import Channel
-from xttsbench.worker.fix import run_fix
+from xttsbench.worker.elements import run_elements
+from xttsbench.worker.fix import fixed, run_fix
 from xttsbench.worker.frames import frame_keys
 from xttsbench.worker.graph import run_pipeline
 from xttsbench.worker.half_batch import run_half_batch
@@ -75,21 +80,37 @@ def _run(spec: TrialSpec, channel: Channel) -> None:
     construction.install()  # for good: the process is this trial's
     began = time.perf_counter()
     target = parse_target(spec.target)
-    if spec.rung == "graph":
-        with without_xla():
-            loaded = load_target(target, spec.kwargs)
-            step = step_of(loaded)
-    else:
+    variables: list[Any] = []
+    with contextlib.ExitStack() as around:
+        around.enter_context(substituted(spec.patched))
+        if spec.rung == "graph":
+            around.enter_context(without_xla())
+        if spec.rung == "elements":
+            around.enter_context(tf.variable_creator_scope(_collecting(variables)))
         loaded = load_target(target, spec.kwargs)
-        step = step_of(loaded)
+        original = loaded.dataset
+        loaded, step = fixed(loaded, step_of(loaded), spec)
     channel.part("setup_s", time.perf_counter() - began)
-    if spec.rung == "ladder":
+    if spec.rung == "ladder" and spec.block == 0:
+        if loaded.step is not None:
+            channel.part("step_place", locate(loaded.step))
         channel.part("source", [*scan_loaded(target.folder, module_file(target), entry=target.attribute)])
-    run_rung(spec, loaded, step, channel)
+    own = functools.partial(run_elements, original=original, variables=variables) if spec.rung == "elements" else None
+    run_rung(spec, loaded, step, channel, own)
 
 
-def run_rung(spec: TrialSpec, loaded: Loaded, step: Step | None, channel: Channel) -> None:
-    """Run the rung of a trial on a target that is there, watched."""
+def _collecting(variables: list[Any]) -> Callable[..., Any]:
+    """A variable creator that keeps what it creates."""
+
+    def create(next_creator: Callable[..., Any], **kwargs: Any) -> Any:
+        variables.append(next_creator(**kwargs))
+        return variables[-1]
+
+    return create
+
+
+def run_rung(spec: TrialSpec, loaded: Loaded, step: Step | None, channel: Channel, rung: Rung | None = None) -> None:
+    """Run the rung of a trial, or the one given in its place, on a target that is there, watched."""
     channel.part("target_kind", loaded.kind)
     channel.part("devices", devices_seen())
     with Watch() as watch:
@@ -101,7 +122,7 @@ def run_rung(spec: TrialSpec, loaded: Loaded, step: Step | None, channel: Channe
             keys=frame_keys(loaded, spec.target),
         )
         try:
-            RUNGS[spec.rung](spec, loaded, step, bench)
+            (rung or RUNGS[spec.rung])(spec, loaded, step, bench)
         finally:
             channel.send({"traces": [trace.model_dump(mode="json") for trace in watch.traces]})
             if watch.xla.reason:

@@ -3,29 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 from xttsbench.records.base import Estimate
 from xttsbench.records.conditions import RUNG_OF
+from xttsbench.records.fix import Patch
 from xttsbench.records.plan import RunPlan
 from xttsbench.records.report import AA, Arm, Report, Rung, WarmUp
 from xttsbench.records.trial import TrialRecord
 from xttsbench.rules.arms import ComparedArms, compare
+from xttsbench.rules.finding_fixes import with_fixes
 from xttsbench.rules.findings import find
 from xttsbench.rules.gather import Gathered, gather
 from xttsbench.rules.mode_arms import mode_arms
 from xttsbench.rules.predictions import unmeasured as missing_predictions
 from xttsbench.rules.step_section import step_section
 from xttsbench.rules.verdict import verdict
+from xttsbench.workflows.fixes import fix_section
 from xttsbench.workflows.sections import accelerator, readings_beside, rows_of, target, verdict_after_s, warm_up
 from xttsbench.workflows.unmeasured import reasons
 
 _OVERHEAD_S: Final = 50e-6
 
 
-def assemble(plan: RunPlan, environment: Mapping[str, Any], trials: Sequence[TrialRecord]) -> Report:
+def assemble(
+    plan: RunPlan,
+    environment: Mapping[str, Any],
+    trials: Sequence[TrialRecord],
+    patch: Patch | None = None,
+    *,
+    directory: Path | None = None,
+) -> Report:
     """Everything that the run's files say, as the report record. Pure."""
     gathered = gather(trials, environment, seed=plan.seed)
     said = verdict(gathered)
@@ -34,6 +45,7 @@ def assemble(plan: RunPlan, environment: Mapping[str, Any], trials: Sequence[Tri
     evidence = gathered.evidence
     modes = mode_arms(trials, evidence.modes, evidence.given_mode, np.random.default_rng(plan.seed))
     ladder = [trial for trial in trials if trial.spec.group is None]
+    fixes, optimized = fix_section(plan, gathered, trials, environment, patch, directory)
     record = Report(
         kind=plan.kind,
         command=plan.command,
@@ -41,7 +53,7 @@ def assemble(plan: RunPlan, environment: Mapping[str, Any], trials: Sequence[Tri
         target=target(plan, trials),
         environment=dict(environment),
         verdict=said,
-        findings=find(gathered.evidence),
+        findings=with_fixes(find(gathered.evidence), fixes),
         oscillation=gathered.evidence.oscillation,
         arms=(*arms, *(compared.arms if compared else ()), *modes),
         aa=compared.aa if compared else AA(),
@@ -59,6 +71,8 @@ def assemble(plan: RunPlan, environment: Mapping[str, Any], trials: Sequence[Tri
         warnings=_warnings(gathered, trials),
         parity=compared.parity if compared else None,
         comparison=compared.sentences if compared else (),
+        fixes=fixes,
+        optimized=optimized,
     )
     unmeasured = reasons(record, gathered, plan, trials) | missing_predictions(record.predictions)
     return record.model_copy(update={"unmeasured": unmeasured | dict(compared.unmeasured if compared else {})})

@@ -1,4 +1,8 @@
-"""``xttsbench diagnose``: climb the ladder trial by trial, then say what limits the step and what it would give."""
+"""``xttsbench diagnose`` and ``xttsbench optimize``: climb the ladder, say what limits the step, verify what mends it.
+
+The two differ in how the time is shared out: a diagnosis takes what a verdict needs and verifies fixes in the rest,
+``optimize`` reads the pipeline once and keeps the time for its fixes.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +18,16 @@ from xttsbench.execution.limits import Limits
 from xttsbench.execution.run_directory import ENVIRONMENT, PLAN, PROFILE, make_run_directory, write_json
 from xttsbench.probes.environment import environment as read_environment
 from xttsbench.records.plan import Comparison, RunPlan
+from xttsbench.records.report import Kind
 from xttsbench.records.trial import Rung
 from xttsbench.rules.next_trial import MODES, Job, next_trial
 from xttsbench.targets.spec import parse_target
 from xttsbench.workflows.assemble import assemble
 from xttsbench.workflows.compare_arms import compare_arms
+from xttsbench.workflows.fixes import verify_fixes
 from xttsbench.workflows.outcome import Outcome, judge
 from xttsbench.workflows.progress import Progress
+from xttsbench.workflows.saved_plan import write_plan
 from xttsbench.workflows.session import Session
 
 VERDICT_S: Final = 60.0
@@ -32,6 +39,10 @@ _COMPARE_S: Final = 60.0
 """For the arms that are compared after the verdict."""
 _SCRIPT_SHARE: Final = 0.3
 """Share of the time for the verdict that the steps of a script get: it also has to start, and to be read afterwards."""
+_READ_S: Final = 45.0
+"""For reading the target, where the time is for its fixes."""
+_READING: Final[tuple[Rung, ...]] = ("ladder", "input", "pipeline", "graph", "xla")
+"""Rungs that say which fixes are worth verifying."""
 _REPORT_S: Final = 5.0
 """Kept for the report and its plots."""
 
@@ -52,6 +63,9 @@ class Request:
         print_to_stderr: what the target prints goes to standard error.
         command: as it was typed, for the report.
         comparison: arms to measure after the verdict, or ``None``.
+        kind: ``diagnose`` or ``optimize``.
+        verify: verify fixes in what is left of the budget.
+        any_order: verify fixes that give up the order of the elements too.
     """
 
     target: str
@@ -67,6 +81,9 @@ class Request:
     comparison: Comparison | None = None
     arguments: tuple[str, ...] = ()
     repeat: bool = False
+    kind: Kind = "diagnose"
+    verify: bool = True
+    any_order: bool = False
 
 
 def diagnose(request: Request, *, progress: Progress | None = None) -> Outcome:
@@ -83,9 +100,9 @@ def diagnose(request: Request, *, progress: Progress | None = None) -> Outcome:
     script = target.kind == "script"
     accelerator = parse_accelerator(request.accelerator)
     now = datetime.now(UTC)
-    directory = make_run_directory(request.out, f"diagnose-{target.name}", now)
+    directory = make_run_directory(request.out, f"{request.kind}-{target.name}", now)
     plan = RunPlan(
-        kind="diagnose",
+        kind=request.kind,
         command=request.command,
         created_utc=now.isoformat(timespec="milliseconds"),
         target=request.target,
@@ -97,11 +114,14 @@ def diagnose(request: Request, *, progress: Progress | None = None) -> Outcome:
         seed=request.seed,
         profile=request.profile,
         comparison=request.comparison,
+        any_order=request.any_order,
+        verified=request.verify and not script,
     )
     environment = read_environment(directory)
     write_json(directory / PLAN, plan.model_dump(mode="json"))
     write_json(directory / ENVIRONMENT, environment)
-    verdict_s = min(VERDICT_S, request.budget_s) - _REPORT_S
+    optimizing = request.kind == "optimize"
+    verdict_s = min(_READ_S if optimizing else VERDICT_S, request.budget_s) - _REPORT_S
     ladder = Job(
         target=plan.target,
         kwargs=plan.kwargs,
@@ -122,18 +142,23 @@ def diagnose(request: Request, *, progress: Progress | None = None) -> Outcome:
         began=began,
         scripts=script,
     ) as session:
-        _climb(ladder, request, session, verdict_s)
+        _climb(ladder, request, session, verdict_s, only=_READING if optimizing else None)
         if request.comparison is not None:
             until_s = min(session.spent_s + _MODES_S, request.budget_s - _REPORT_S)
             for mode in MODES:
                 _climb(ladder, request, session, until_s, only=(mode,))
             _compare(request.comparison, request, session)
+        patch = None
+        if plan.verified and not _interrupted(session):
+            patch = verify_fixes(plan, environment, ladder, session, directory, until_s=request.budget_s - _REPORT_S)
         trials = session.trials
-    report = assemble(plan, environment, trials)
+    report = assemble(plan, environment, trials, patch, directory=directory)
     # Here and not above: plots are drawn when no trial runs any more, so that the parent stays small until then.
     from xttsbench.reporting.write import write_run
 
     warnings = write_run(directory, report, trials)
+    if report.optimized is not None:
+        write_plan(directory, report.optimized)
     code, message = judge(report, trials)
     return Outcome(report, directory, code, message, tuple(warnings or ()))
 
@@ -146,6 +171,8 @@ def _climb(
         not _interrupted(session)
         and (spec := next_trial(job, session.trials, verdict_s - session.spent_s, only=only)) is not None
     ):
+        if only is not None and spec.rung == "ladder" and spec.block:
+            break  # the whole again in a fresh process makes a verdict surer, and no fix
         limits = _limits(request.budget_s, verdict_s - session.spent_s, first=not session.trials, script=job.script)
         record = session.run(spec, limits)
         if len(session.trials) == 1 and record.duration_s > 0.5 * verdict_s:

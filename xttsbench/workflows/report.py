@@ -15,6 +15,7 @@ from xttsbench.workflows.assemble import assemble
 from xttsbench.workflows.assemble_run import assemble_run
 from xttsbench.workflows.assemble_sweep import assemble_sweep
 from xttsbench.workflows.best import write_best
+from xttsbench.workflows.fixes import read_patch
 from xttsbench.workflows.outcome import Outcome, judge
 from xttsbench.workflows.run_outcome import judge_run
 from xttsbench.workflows.sweep_outcome import judge_sweep
@@ -45,7 +46,11 @@ def assembled(plan: RunPlan, environment: Mapping[str, Any], trials: Sequence[Tr
         return assembled_train(plan, environment, trials, directory)
     if plan.kind == "sweep":
         return assemble_sweep(plan, environment, trials, directory)
-    return assemble_run(plan, environment, trials) if plan.kind == "run" else assemble(plan, environment, trials)
+    return (
+        assemble_run(plan, environment, trials)
+        if plan.kind == "run"
+        else assemble(plan, environment, trials, read_patch(directory), directory=directory)
+    )
 
 
 def _judged(plan: RunPlan, report: Report, trials: Sequence[TrialRecord]) -> tuple[int, str | None]:

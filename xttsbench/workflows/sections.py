@@ -20,7 +20,9 @@ PASS_MARK: Final = 0.90
 
 def target(plan: RunPlan, trials: Sequence[TrialRecord]) -> dict[str, Any]:
     """What was measured, and how it failed where it did."""
-    failed = next((trial for trial in trials if trial.status not in ("ok", "skipped")), None)
+    # What an experiment with the target raises is the experiment's.
+    own = [trial for trial in trials if trial.spec.fix is None and not trial.spec.patched]
+    failed = next((trial for trial in own if trial.status not in ("ok", "skipped")), None)
     script = next((trial.script for trial in trials if trial.script is not None), None)
     of_script = {"arguments": list(plan.arguments), **script.model_dump(mode="json")} if script is not None else {}
     return {

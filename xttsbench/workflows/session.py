@@ -13,6 +13,7 @@ from xttsbench.execution import journal
 from xttsbench.execution.helper import Helper
 from xttsbench.execution.limits import Limits
 from xttsbench.execution.trial import run_trial
+from xttsbench.planning.trials import IMPORT_S
 from xttsbench.probes.monitor import Monitor
 from xttsbench.probes.nvml import open_gpus
 from xttsbench.records.trial import TrialRecord, TrialSpec, TrialStatus
@@ -68,6 +69,8 @@ class Session:
         self._began = time.monotonic() if began is None else began
         self._scripts = scripts
         self._gpus = open_gpus()
+        self.import_s = IMPORT_S
+        """Seconds that the last helper took to start; an estimate before there was one."""
 
     @property
     def spent_s(self) -> float:
@@ -150,8 +153,10 @@ class Session:
             self._progress.trial("importing TensorFlow", self.spent_s, self._budget_s)
         helper = Helper(print_to_stderr=self._print_to_stderr, has_gpu=self._gpus[0] is not None, scripts=self._scripts)
         self._helper, self._block = helper, block
+        began = time.monotonic()
         helper.__enter__()
         helper.wait_ready()
+        self.import_s = time.monotonic() - began
         self._works = True
         return helper
 

@@ -32,9 +32,9 @@ def reasons(record: Report, gathered: Gathered, plan: RunPlan, trials: Sequence[
         if finding.predicted_speedup is None:
             found[f"findings.{index}.predicted_speedup"] = "the fix was not tried in this run"
         if finding.verified_speedup is None:
-            found[f"findings.{index}.verified_speedup"] = "verifying takes 6 interleaved blocks; diagnose runs fewer"
+            found[f"findings.{index}.verified_speedup"] = _unverified(record, plan)
         if finding.equivalent is None:
-            found[f"findings.{index}.equivalent"] = "the elements of the fixed pipeline were not compared"
+            found[f"findings.{index}.equivalent"] = _unverified(record, plan)
     for index, arm in enumerate(record.arms):
         if arm.decision is None and arm.role == "candidate":
             found[f"arms.{index}.decision"] = f"{arm.blocks} block{'' if arm.blocks == 1 else 's'}; a decision takes 6"
@@ -63,6 +63,43 @@ def reasons(record: Report, gathered: Gathered, plan: RunPlan, trials: Sequence[
         found["verdict_after_s"] = "no trial was run"
     if not record.looking:
         found["looking"] = why
-    for name in skipped(trials):
+    found |= _of_fixes(record)
+    for name in skipped(trials) if plan.kind == "diagnose" else ():
         found[f"trials.{name}"] = f"no time for it within the budget of {plan.budget_s:g} s"
     return found
+
+
+def _of_fixes(record: Report) -> dict[str, str]:
+    """A reason for every null of a fix's result: the outcome says why it was not verified."""
+    found = {}
+    for index, fix in enumerate(record.fixes):
+        if fix.predicted_speedup is None:
+            found[f"fixes.{index}.predicted_speedup"] = "the model says nothing of it"
+        for name in ("verified_speedup", "step_time_s", "decision", "p_value", "semantics"):
+            if getattr(fix, name) is None:
+                found[f"fixes.{index}.{name}"] = fix.why
+        if fix.semantics is not None and fix.semantics.equivalent is None:
+            found[f"fixes.{index}.semantics.equivalent"] = fix.semantics.sentence
+        if fix.patch is None:
+            found[f"fixes.{index}.patch"] = "a patch is written for what is proposed in the end"
+        else:
+            for name in ("equivalent", "verified_speedup", "why_not"):
+                if getattr(fix.patch, name) is None:
+                    found[f"fixes.{index}.patch.{name}"] = fix.patch.why_not or "the patched source was run"
+    if record.optimized is not None:
+        for name, value in record.optimized:
+            if value is None:
+                found[f"optimized.{name}"] = "no cache on disk" if name == "cache_directory" else "no fix was accepted"
+    elif record.kind in ("diagnose", "optimize"):
+        found["optimized"] = "no fix was to be verified"
+    return found
+
+
+def _unverified(record: Report, plan: RunPlan) -> str:
+    """Why a finding has no verified fix."""
+    if not plan.verified:
+        return "no verification was asked for"
+    if not record.fixes:
+        return "there is no fix for it that could be verified"
+    tried = [one for one in record.fixes if one.semantics is not None]
+    return "none of the fixes that were verified is for it" if tried else f"not verified: {record.fixes[0].why}"

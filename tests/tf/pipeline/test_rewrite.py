@@ -13,7 +13,7 @@ import tensorflow as tf
 from xttsbench.errors import InvalidInputError
 from xttsbench.pipeline.equality import same_elements
 from xttsbench.pipeline.graph import inspect, read_graph
-from xttsbench.pipeline.rewrite import FIXES, apply, from_graph
+from xttsbench.pipeline.rewrite import apply, from_graph
 
 pytestmark = pytest.mark.tf
 
@@ -79,7 +79,7 @@ def test_a_round_trip_keeps_every_element(name):
 
 
 @pytest.mark.parametrize("name", [name for name in PIPELINES if name not in {"generator", "interleave"}])
-@pytest.mark.parametrize("fix", FIXES)
+@pytest.mark.parametrize("fix", ["parallel-map", "prefetch", "drop-prefetch"])
 def test_a_fix_that_applies_keeps_every_element(name, fix):
     dataset = PIPELINES[name]()
     ops = [op.op for op in inspect(dataset).ops]
@@ -155,7 +155,7 @@ def test_a_blocking_map_gets_faster():
         (numbers, "parallel-map", "no sequential map"),
         (lambda: numbers().prefetch(1), "prefetch", "ends in a prefetch already"),
         (lambda: numbers().prefetch(1), "drop-prefetch", "has 1 prefetch"),
-        (numbers, "thread-pool:0", "positive whole number of threads; received '0'"),
+        (numbers, "thread-pool:0", "needs a positive whole number up to .* received '0'"),
         (numbers, "thread-pool:many", "received 'many'"),
         (numbers, "faster", "no fix named 'faster'"),
         (

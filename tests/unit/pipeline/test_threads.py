@@ -131,3 +131,9 @@ def test_inputs_of_a_concatenation_come_in_turn():
     assert len(last.inputs) == 2
     zipped = tuple(op.model_copy(update={"op": "ZipDataset"}) if op.name == "both" else op for op in ops)
     assert not threads(Pipeline(ops=zipped), 2).inputs[0].in_turn
+
+
+def test_what_autotune_kept_ready_at_the_end_is_taken_where_it_was_seen():
+    work = {"op": "ShuffleDatasetV3", "cost_s": 0.1}
+    assert threads(chain(RANGE, work), 2).inputs[0].ready == 2
+    assert threads(chain(RANGE, work, injected_buffer_size=12), 2).inputs[0].ready == 12

@@ -92,6 +92,7 @@ def test_every_none_has_its_reason(tmp_path: Path) -> None:
     missing = {f"packages.{name}" for name, version in found["packages"].items() if version is None}
     assert missing <= set(found["unmeasured"])
     assert found["storage"]["filesystem"]
+    assert found["storage"]["free_bytes"] > 0
     assert (found["storage"]["rotational"] is None) == ("storage.rotational" in found["unmeasured"])
 
 

@@ -11,7 +11,7 @@ from xttsbench.rules.next_trial import IMPORT_S, MODES, Job, next_trial, skipped
 JOB = Job(target="data.py:make", kwargs={"n": 1}, emulated_ms=(), steps=400, window_s=2.0, seed=3)
 ALWAYS = 1e9
 WAITING = {"wait": 0.03, "step": 0.03}
-BOTH = ["fix parallel-map + thread-pool:32", "fix parallel-map"]
+BOTH = ["fix parallel-map:32 + thread-pool:32", "fix parallel-map:32"]
 
 
 def op(kind: str, **fields):

@@ -60,10 +60,10 @@ def test_a_waiting_function_wants_parallel_calls_and_threads_for_them():
     # 8 calls of 10 ms: one after the other, by the 2 threads of the pool, by 32; the step takes 20 ms.
     assert rows["as it is"].batches_per_s == pytest.approx(1 / 0.08)
     assert rows["as it is"].limited_by == "1"
-    assert rows["parallel-map"].speedup == pytest.approx(2)
+    assert rows["parallel-map:32"].speedup == pytest.approx(2)
     assert rows["thread-pool:32"].speedup == pytest.approx(1)
-    both = rows["parallel-map + thread-pool:32"]
-    assert both.fixes == ("parallel-map", "thread-pool:32")
+    both = rows["parallel-map:32 + thread-pool:32"]
+    assert both.fixes == ("parallel-map:32", "thread-pool:32")
     assert (both.speedup, both.limited_by) == (pytest.approx(4), "step")
     assert rows["input costs nothing"].speedup == pytest.approx(4)
     assert "prefetch" not in rows
@@ -71,10 +71,10 @@ def test_a_waiting_function_wants_parallel_calls_and_threads_for_them():
 
 
 def test_what_was_measured_stands_beside_it():
-    tried = Compared("parallel-map", "ok", time_s=Estimate(estimate=0.05, low=0.04, high=0.08))
-    rows = by_name(WAITING, fixes={"parallel-map": tried})
+    tried = Compared("parallel-map:32", "ok", time_s=Estimate(estimate=0.05, low=0.04, high=0.08))
+    rows = by_name(WAITING, fixes={"parallel-map:32": tried})
     assert rows["as it is"].measured_per_s.estimate == pytest.approx(10)
-    measured = rows["parallel-map"].measured_per_s
+    measured = rows["parallel-map:32"].measured_per_s
     assert (measured.low, measured.estimate, measured.high) == pytest.approx((12.5, 20, 25))
     assert rows["input costs nothing"].measured_per_s.estimate == pytest.approx(50)
 
@@ -82,16 +82,18 @@ def test_what_was_measured_stands_beside_it():
 def test_a_function_that_holds_the_lock_gains_from_processes_and_not_from_threads():
     holding = pipeline(RANGE, PYTHON, BATCH, python_functions=(python("holds", cpu_s=0.01),))
     rows = by_name(holding)
-    assert rows["parallel-map"].speedup == pytest.approx(1)
-    assert rows["parallel-map"].limited_by == "interpreter lock"
-    assert rows["parallel-map + processes:2"].speedup == pytest.approx(2)
+    assert rows["parallel-map:2"].speedup == pytest.approx(1)
+    assert rows["parallel-map:2"].limited_by == "interpreter lock"
+    # Each call is handed over and taken back, 150 us that both sides work for.
+    assert rows["parallel-map:2 + processes:2"].speedup == pytest.approx(0.08 / ((0.08 + 8 * 150e-6) / 2), rel=1e-3)
     assert not [name for name in rows if name.startswith("thread-pool")]
 
 
 def test_costs_that_were_read_one_call_at_a_time_are_not_divided_by_the_calls_of_a_fix():
     # 80 ms of sequential calls, half of it under the lock: 2 processes for 40 ms each.
     mixed = pipeline(RANGE, PYTHON, BATCH, python_functions=(python("holds", cpu_s=0.005),))
-    assert by_name(mixed)["parallel-map + processes:2"].batches_per_s == pytest.approx(1 / 0.04)
+    both = by_name(mixed)["parallel-map:2 + processes:2"]
+    assert both.batches_per_s == pytest.approx(2 / (0.08 + 8 * 150e-6), rel=1e-3)
 
 
 def test_a_generator_cannot_be_moved_to_processes():
@@ -142,7 +144,8 @@ def test_a_cache_that_would_not_fit_is_no_candidate_and_one_of_unknown_size_cann
 def test_a_cache_behind_python_may_change_the_data():
     (found,) = cache_of(DECODE | {"python_functions": ("t",), "side_effects": True})
     assert found.edit is not None
-    assert "Python function" in found.why_not
+    assert found.why_not is None
+    assert "Python function" in found.proof
 
 
 def test_behind_a_cache_only_what_comes_after_it_costs():
@@ -179,7 +182,7 @@ def test_what_the_model_cannot_judge_says_why():
 def test_a_bare_dataset_has_no_ceiling():
     rows = by_name(WAITING, alone=None, has_step=False, facts=StepFacts(has_step=False))
     # Calls for the next batches run at once with those for this one.
-    assert rows["parallel-map + thread-pool:32"].speedup == pytest.approx(32)
+    assert rows["parallel-map:32 + thread-pool:32"].speedup == pytest.approx(32)
     assert rows["input costs nothing"].why_not == "there is no step to set the pace"
 
 
@@ -199,7 +202,7 @@ def test_beginning_anew_takes_what_it_was_measured_to_take(build):
     rows = by_name(WAITING, steps=steps)
     began = 9 / 100  # the first epoch began before the first step
     assert rows["as it is"].batches_per_s == pytest.approx(1 / (0.08 + 0.5 * began))
-    assert rows["parallel-map"].batches_per_s == pytest.approx(1 / (0.04 + 0.5 * began))
+    assert rows["parallel-map:32"].batches_per_s == pytest.approx(1 / (0.04 + 0.5 * began))
     assert rows["input costs nothing"].batches_per_s == pytest.approx(50)
 
 
@@ -214,6 +217,6 @@ def test_an_interleave_that_autotune_leaves_at_one_call_can_be_told_how_many(cho
     }
     given = pipeline(RANGE, interleave, BATCH)
     found = {one.name: one for one in candidates(given, 2, ENVIRONMENT)}
-    assert ("parallel-interleave" in found) is (calls is not None)
+    assert any(name.startswith("parallel-interleave") for name in found) is (calls is not None)
     if calls is not None:
-        assert found["parallel-interleave"].edit(given).ops[1].parallelism == calls
+        assert found[f"parallel-interleave:{calls}"].edit(given).ops[1].parallelism == calls

@@ -1,14 +1,13 @@
-"""The Python door: ``xttsbench.diagnose(target) -> Report``."""
+"""``xttsbench.diagnose(target) -> Report``."""
 
 from __future__ import annotations
 
 import functools
 import importlib
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from xttsbench.api.naming import described, importable_name
 from xttsbench.errors import TargetError, XttsbenchError
 from xttsbench.records.report import Report
 
@@ -62,44 +61,15 @@ def diagnose(
             )
         )
     elif kwargs:
-        raise TargetError(f"{_named(target)} is there already, so it takes no arguments; received {sorted(kwargs)}.")
+        raise TargetError(f"{described(target)} is there already, so it takes no arguments; received {sorted(kwargs)}.")
     else:
         from xttsbench.workflows.live import LiveRequest, diagnose_live
 
         # By name: TensorFlow is in this process already, and nothing else of ours may bring it into a parent.
         measure = importlib.import_module("xttsbench.worker.live").measure_live
         outcome = diagnose_live(
-            LiveRequest(_named(target), accelerator, steps, budget_s, place), functools.partial(measure, target)
+            LiveRequest(described(target), accelerator, steps, budget_s, place), functools.partial(measure, target)
         )
     if outcome.exit_code not in (DONE, INCONCLUSIVE):
         raise XttsbenchError(outcome.message or f"the diagnosis ended with code {outcome.exit_code}")
     return outcome.report
-
-
-def _named(target: object) -> str:
-    """What was given, for a report; never its values."""
-    if isinstance(target, tuple | list):
-        return f"({', '.join(type(part).__name__ for part in target)})"
-    return f"a live {type(target).__name__}"
-
-
-def importable_name(target: Callable[..., Any]) -> str:
-    """``file.py:callable`` of a function that a fresh process can find again.
-
-    It has to be what its module holds under that name, so that a decorated function is looked for where it was
-    defined and not where its decorator was.
-
-    Raises:
-        TargetError: it is local to another function, a lambda, or has no source file.
-    """
-    name = getattr(target, "__qualname__", "")
-    module = sys.modules.get(getattr(target, "__module__", None) or "")
-    path = getattr(module, "__file__", None) or ""
-    found: object = module
-    for part in name.split("."):
-        found = getattr(found, part, None)
-    if found is not target or not path.endswith(".py"):
-        raise TargetError(
-            f"{target!r} cannot be imported by a fresh process; pass a function of a module, or its 'module:name'."
-        )
-    return f"{path}:{name}"

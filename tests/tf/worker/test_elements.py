@@ -1,0 +1,195 @@
+"""The rung of fingerprints on real pipelines: what two runs share, and what a run says about itself."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from xttsbench.pipeline import construction, rewrite
+from xttsbench.records.trial import TrialSpec
+from xttsbench.targets.load import Loaded
+from xttsbench.worker.elements import MOST_ROWS, run_elements
+from xttsbench.worker.source import ExhaustedError
+
+pytestmark = pytest.mark.tf
+
+
+@pytest.fixture
+def take(bench):
+    """``take(make, fix=..., ...)``: the record of one run, under its own seed."""
+
+    def run(make, *, fix=None, step=None, original=None, variables=(), **fields):
+        fields = {"steps": 50, "epochs": 2, "window_s": 30.0} | fields
+        spec = TrialSpec(trial_id="0", rung="elements", target="t:t", fix=fix, **fields)
+        tf.keras.utils.set_random_seed(spec.seed)
+        construction.install()
+        dataset = make()
+        fixed = dataset if fix is None else rewrite.apply(dataset, fix)
+        loaded = Loaded("dataset" if step is None else "dataset+step", fixed, step)
+        run_elements(spec, loaded, step, bench, original, variables)
+        return bench.channel.record().elements
+
+    return run
+
+
+def rows_of(epoch):
+    return [row for element in epoch.elements for row in element.rows]
+
+
+def plain():
+    def load(i):
+        return np.full([3], float(i), np.float32)
+
+    rows = tf.data.Dataset.range(10**6).map(
+        lambda i: {"x": tf.ensure_shape(tf.numpy_function(load, [i], tf.float32), [3]), "id": i}
+    )
+    return rows.batch(4)
+
+
+def shuffled():
+    return tf.data.Dataset.range(10**6).shuffle(64).map(lambda i: tf.cast(i, tf.float32)).batch(4, drop_remainder=True)
+
+
+def noisy():
+    return tf.data.Dataset.range(10**6).map(lambda i: tf.random.normal([8]) + tf.cast(i, tf.float32)).batch(4)
+
+
+def test_whole_epochs_of_a_shortened_pipeline_and_its_fixed_copy(take):
+    ours = take(plain, source_limit=10)
+    fixed = take(plain, fix="parallel-map", source_limit=10, jitter=True)
+    assert [epoch.ended for epoch in ours.epochs] == [True, True]
+    assert [len(element.rows) for element in ours.epochs[0].elements] == [4, 4, 2]
+    assert ours.epochs == fixed.epochs
+    assert ours.epochs[0] == ours.epochs[1]
+    assert (ours.components, ours.epochs[0].elements[0].shapes) == (("id", "x"), ("int64[4]", "float32[4,3]"))
+    assert ours.identity == fixed.identity  # of the original
+    assert (ours.jittered, fixed.jittered) == (False, True)
+    assert (fixed.fix, fixed.objections, fixed.ordered, fixed.random_ops) == ("parallel-map", (), True, ())
+
+
+def test_sources_that_were_cut_too_short_are_cut_later(take):
+    found = take(lambda: tf.data.Dataset.range(10**6).batch(32, drop_remainder=True), source_limit=5)
+    assert (found.source_limit, [len(rows_of(epoch)) for epoch in found.epochs]) == (40, [32, 32])
+    rare = take(lambda: tf.data.Dataset.range(10**5).filter(lambda i: i == 30_000), source_limit=5)
+    assert (rare.source_limit, len(rare.epochs[0].elements)) == (None, 1)
+
+
+def test_limits_cut_a_pass_off(take):
+    found = take(plain, steps=3)
+    assert [(len(epoch.elements), epoch.ended) for epoch in found.epochs] == [(3, False), (3, False)]
+    assert [(len(e.elements), e.ended) for e in take(lambda: plain().take(3), steps=3).epochs] == [(3, True)] * 2
+    wide = take(lambda: tf.data.Dataset.range(10**6).batch(500), steps=1000)
+    assert sum(len(rows_of(epoch)) for epoch in wide.epochs) <= MOST_ROWS + 1000
+    late = take(plain, window_s=1e-9)
+    assert [len(epoch.elements) for epoch in late.epochs] == [1]
+
+
+def test_a_shuffled_pipeline_has_the_same_rows_in_another_order(take):
+    first, again, other = (take(shuffled, source_limit=40, seed=seed) for seed in (1, 1, 2))
+    assert first.epochs == again.epochs
+    rows = [[row.hashes for row in rows_of(run.epochs[0])] for run in (first, other)]
+    assert rows[0] != rows[1]
+    assert sorted(rows[0]) == sorted(rows[1])
+    assert first.epochs[0] != first.epochs[1]
+    assert first.identity == other.identity
+    (told,) = first.random_ops
+    assert "shuffles" in told
+
+
+def test_random_values_have_sketches_of_the_same_kind(take):
+    first, other = take(noisy, source_limit=8, seed=1), take(noisy, source_limit=8, seed=2)
+    assert first.epochs != other.epochs
+    means = [row.sketches[0][0] for row in rows_of(first.epochs[0])]
+    assert np.abs(np.asarray(means) - np.arange(8)).max() < 3.0
+    assert "draws random numbers" in first.random_ops[0]
+
+
+def test_an_epoch_draws_anew_and_two_runs_draw_the_same(take):
+    first, again = take(noisy, source_limit=8, seed=1), take(noisy, source_limit=8, seed=1)
+    assert first.epochs == again.epochs
+    ours = [[row.hashes for row in rows_of(epoch)] for epoch in first.epochs]
+    assert len(ours[0]) == len(ours[1]) == 8
+    assert not set(ours[0]) & set(ours[1])
+
+    def kept():
+        return tf.data.Dataset.range(8).map(lambda i: tf.random.normal([])).cache()
+
+    frozen = take(kept)
+    assert frozen.epochs[0] == frozen.epochs[1]  # the cache's own
+    order = take(lambda: shuffled().map(lambda x: (x, tf.random.normal([4]))), source_limit=40)
+    numbers = [[row.hashes[0] for row in rows_of(epoch)] for epoch in order.epochs]
+    assert numbers[0] != numbers[1]
+    assert sorted(numbers[0]) == sorted(numbers[1])
+
+
+def test_state_shows_in_the_code_and_in_the_run(take):
+    def counting():
+        count = 0
+
+        def number(i):
+            nonlocal count
+            count += 1
+            return np.int64(count)
+
+        options = tf.data.Options()
+        options.threading.private_threadpool_size = 8
+        rows = tf.data.Dataset.range(60).map(lambda i: (i, tf.numpy_function(number, [i], tf.int64)))
+        return rows.with_options(options)
+
+    ours, again = take(counting, epochs=1), take(counting, epochs=1)
+    fixed = take(counting, fix="parallel-map", jitter=True, epochs=1)
+    assert ours.epochs == again.epochs
+    assert ours.epochs != fixed.epochs
+    assert len(fixed.objections) == 1
+    assert "sets the variable 'count'" in fixed.objections[0]
+
+
+def test_order_that_is_given_up_is_told(take):
+    options = tf.data.Options()
+    options.deterministic = False
+    assert take(plain).ordered
+    assert not take(lambda: plain().with_options(options).map(lambda x: x, num_parallel_calls=2)).ordered
+    parallel = tf.data.Dataset.range(9)
+    assert not take(lambda: parallel.map(lambda x: x, num_parallel_calls=2, deterministic=False)).ordered
+    assert take(lambda: parallel.map(lambda x: x, num_parallel_calls=2)).ordered
+
+
+def test_losses_and_state_after_the_first_steps(take):
+    weights = tf.Variable([1.0, 2.0])
+
+    def step(batch):
+        weights.assign_add([1.0, 0.0])
+        return tf.reduce_sum(batch["x"]) * weights[1]
+
+    found = take(plain, step=step, variables=[weights])
+    assert found.losses == (36.0, 132.0, 228.0)
+    assert found.state[0][:2] == (3.0, 1.0)
+    silent = take(plain, step=lambda batch: None)
+    assert (silent.losses, silent.unknown) == ((), {"losses": "the step returns no number that could be its loss"})
+    broken = take(plain, step=lambda batch: 1 / 0)
+    assert broken.unknown["losses"] == "the step raises ZeroDivisionError: division by zero"
+    infinite = take(plain, step=lambda batch: tf.constant(np.inf))
+    assert infinite.unknown["losses"] == "the loss of step 0 is inf"
+
+
+def test_an_empty_dataset_has_no_fingerprint(take):
+    with pytest.raises(ExhaustedError):
+        take(lambda: plain().take(0))
+
+
+def test_values_that_are_no_numbers_go_over_the_pipe(take):
+    found = take(lambda: tf.data.Dataset.from_tensors(tf.constant([np.nan, np.inf, 1.0])))
+    json.dumps(found.model_dump(mode="json"), allow_nan=False)
+    assert take(lambda: tf.data.Dataset.range(8).window(2)).unknown == {
+        "element": "a _VariantDataset has no bits to compare"
+    }
+
+
+def test_a_record_stays_below_a_megabyte(take):
+    def wide():
+        return tf.data.Dataset.range(10**6).map(lambda i: {str(k): tf.cast(i, tf.float32) for k in range(12)}).batch(32)
+
+    assert len(take(wide, steps=10**4).model_dump_json()) < 1_200_000

@@ -1,0 +1,156 @@
+"""A saved plan on a dataset: applied to the pipeline that it was found for, refused for another one."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from xttsbench.errors import InvalidInputError
+from xttsbench.pipeline.graph import inspect, read_graph
+from xttsbench.probes.environment import environment
+from xttsbench.records.elements import GraphIdentity
+from xttsbench.records.optimized import Optimized
+from xttsbench.worker.optimized import PlanError, PlanWarning, apply_plan, dataset_fixes, identity_of
+
+
+def pipeline(
+    numbers: int = 64, *, batch: int = 4, body: Callable[[Any], Any] = lambda row: row * 2, first: int = 0
+) -> tf.data.Dataset:
+    rows = np.arange(first, first + numbers, dtype=np.int64)
+    return tf.data.Dataset.from_tensor_slices(rows).map(body).batch(batch)
+
+
+def plan_for(dataset: Any, *fixes: str, **changes: Any) -> Optimized:
+    fields = {
+        "run": "gone",
+        "target": "data.py:make",
+        "fixes": fixes,
+        "identity": identity_of(dataset),
+        "speedup": None,
+        "equivalent": True,
+        "data": "64 elements are identical.",
+        "proven": True,
+        "fingerprint": environment()["fingerprint"],
+    }
+    return Optimized.model_validate(fields | changes)
+
+
+def ops(dataset: Any) -> list[str]:
+    return [node.op for node in read_graph(dataset).node if "Dataset" in node.op]
+
+
+def values(dataset: Any) -> list[list[int]]:
+    return [batch.numpy().tolist() for batch in dataset]
+
+
+@pytest.fixture(autouse=True)
+def silent():
+    """A warning is an error, but where a test expects it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
+def test_its_fixes_are_on_the_dataset_and_the_elements_are_the_same() -> None:
+    fixed = apply_plan(pipeline(), plan_for(pipeline(), "parallel-map", "prefetch"))
+    assert {"ParallelMapDatasetV2", "PrefetchDataset"} <= set(ops(fixed))
+    assert values(fixed) == values(pipeline())
+
+
+def test_without_fixes_the_object_itself_comes_back_whatever_it_is() -> None:
+    dataset = pipeline(batch=3)
+    assert apply_plan(dataset, plan_for(pipeline(), fingerprint="another machine", proven=False)) is dataset
+
+
+def test_another_function_is_refused_and_suspected_by_its_line() -> None:
+    plan = plan_for(pipeline(), "prefetch")
+    changed = pipeline(body=lambda row: row * 3)
+    with pytest.raises(PlanError, match=r"is not the one that the plan of data\.py:make was found for") as caught:
+        apply_plan(changed, plan, before=inspect(pipeline()))
+    assert "the ops are the same, so a function or a constant is another: of Map" in str(caught.value)
+    assert isinstance(caught.value, InvalidInputError)
+
+
+def test_another_batch_size_is_refused_and_named() -> None:
+    with pytest.raises(PlanError, match="batch size of Batch was 4 and is 8"):
+        apply_plan(pipeline(batch=8), plan_for(pipeline(), "prefetch"), before=inspect(pipeline()))
+
+
+def test_another_python_function_is_refused() -> None:
+    def of(add: Callable[[np.ndarray], np.ndarray]) -> tf.data.Dataset:
+        return pipeline(body=lambda row: tf.numpy_function(add, [row], tf.int64))
+
+    plan = plan_for(of(lambda row: row + 1), "prefetch")
+    apply_plan(of(lambda row: row + 1), plan)
+    with pytest.raises(PlanError):
+        apply_plan(of(lambda row: row - 1), plan)
+
+
+def test_a_dataset_that_has_the_fixes_already_is_refused() -> None:
+    plan = plan_for(pipeline(), "prefetch")
+    with pytest.raises(PlanError, match="without the plan's fixes"):
+        apply_plan(apply_plan(pipeline(), plan), plan)
+
+
+def test_other_data_are_told_and_allowed() -> None:
+    dataset = pipeline(first=1000)
+    plan = plan_for(pipeline(), "prefetch")
+    assert plan.identity is not None
+    plan = plan.model_copy(update={"identity": GraphIdentity(graph=identity_of(dataset).graph, data="00")})
+    with pytest.warns(PlanWarning, match="its data are others"):
+        fixed = apply_plan(dataset, plan)
+    assert values(fixed) == values(dataset)
+
+
+def test_a_cache_on_disk_of_other_data_is_refused(tmp_path) -> None:
+    dataset = pipeline()
+    identity = GraphIdentity(graph=identity_of(dataset).graph, data="00")
+    name = next(node.name for node in read_graph(dataset).node if node.op == "MapDataset")
+    plan = plan_for(dataset, f"cache-file@{name}", identity=identity, cache_directory=str(tmp_path))
+    with pytest.raises(PlanError, match="would read a cache of those"):
+        apply_plan(dataset, plan)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_cache_on_disk_is_filled_where_the_plan_says_and_told_when_it_is_there(tmp_path) -> None:
+    name = next(node.name for node in read_graph(pipeline()).node if node.op == "MapDataset")
+    plan = plan_for(pipeline(), f"cache-file@{name}", cache_directory=str(tmp_path / "run" / "cache"))
+    first = apply_plan(pipeline(), plan)
+    assert values(first) == values(pipeline())
+    assert any((tmp_path / "run" / "cache").iterdir())
+    with pytest.warns(PlanWarning, match="remove it if the files they were made of have changed"):
+        again = apply_plan(pipeline(), plan)
+    assert values(again) == values(pipeline())
+
+
+def test_a_directory_that_cannot_be_made_is_refused(tmp_path) -> None:
+    (tmp_path / "file").write_text("")
+    name = next(node.name for node in read_graph(pipeline()).node if node.op == "MapDataset")
+    with pytest.raises(InvalidInputError, match="cannot be made"):
+        apply_plan(pipeline(), plan_for(pipeline(), f"cache-file@{name}", cache_directory=str(tmp_path / "file" / "c")))
+
+
+def test_another_machine_and_what_was_not_proven_are_told() -> None:
+    plan = plan_for(pipeline(), "prefetch", fingerprint="elsewhere", proven=False, data="it could not be told")
+    with pytest.warns(PlanWarning) as told:
+        apply_plan(pipeline(), plan)
+    said = " ".join(str(one.message) for one in told)
+    assert "the plan's is elsewhere" in said
+    assert "not proven: it could not be told" in said
+
+
+def test_a_fix_of_the_step_is_left_out_and_said() -> None:
+    assert dataset_fixes(("prefetch", "step:xla")) == ("prefetch",)
+    with pytest.warns(PlanWarning, match="of the training step and not of the dataset: step:xla"):
+        fixed = apply_plan(pipeline(), plan_for(pipeline(), "prefetch", "step:xla"))
+    assert "PrefetchDataset" in ops(fixed)
+
+
+def test_a_plan_that_names_no_pipeline_is_refused() -> None:
+    with pytest.raises(PlanError, match="does not say which pipeline"):
+        apply_plan(pipeline(), plan_for(pipeline(), "prefetch", identity=None))

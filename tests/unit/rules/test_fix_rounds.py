@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xttsbench.records.base import Estimate
+from xttsbench.records.pipeline import Pipeline, PipelineOp
+from xttsbench.records.plan import Accelerator
+from xttsbench.records.trial import TrialRecord, TrialSpec
+from xttsbench.rules.evidence import Evidence
+from xttsbench.rules.fix_rounds import (
+    ALONE,
+    BLOCKS,
+    ORIGINAL,
+    TOGETHER,
+    arm_of,
+    comparison,
+    guard_size,
+    guard_trial,
+    kind_of,
+    planned,
+    slug,
+    together,
+)
+from xttsbench.rules.next_trial import Job
+
+JOB = Job(target="m:f", kwargs={"a": 1}, emulated_ms=(5.0,), steps=100, window_s=2.0, seed=7)
+DEVICE = Accelerator(kind="emulated", label="emulated accelerator, 5 ms a step", step_times_ms=(5.0,))
+ONE = Estimate(estimate=0.01, low=0.01, high=0.01)
+
+
+def _evidence(step_s: float, per_batch: float, batch: int) -> Evidence:
+    source = PipelineOp(name="Range/_1", op="RangeDataset", elements_per_batch=per_batch)
+    last = PipelineOp(
+        name="Batch/_2", op="BatchDatasetV2", inputs=("Range/_1",), batch_size=batch, elements_per_batch=1
+    )
+    return Evidence(kind="dataset", has_step=False, emulated=True, pipeline=Pipeline(ops=(source, last)), wall_s=step_s)
+
+
+def test_a_quick_pipeline_is_seen_for_some_hundred_samples() -> None:
+    size = guard_size(_evidence(0.001, 8, 8))
+    assert size.source_limit == 64 * 8 + 1
+    assert size.batches >= 2 * 64
+
+
+def test_a_slow_one_for_some_batches_at_least() -> None:
+    size = guard_size(_evidence(3.0, 8, 8))
+    assert size.source_limit == 4 * 8 + 1
+    assert size.batches == 12
+
+
+def test_without_costs_there_is_a_size_still() -> None:
+    size = guard_size(Evidence(kind="dataset", has_step=False, emulated=False))
+    assert size.source_limit >= 2
+    assert size.batches >= 4
+
+
+def test_the_guard_runs_the_original_with_two_seeds_and_a_fix_jittered() -> None:
+    size = guard_size(_evidence(0.01, 8, 8))
+    first, again, other = (guard_trial(JOB, n, size, block=0, arm=ORIGINAL, again=n) for n in range(3))
+    fixed = guard_trial(JOB, 3, size, block=0, arm="cache@Map/_1", fix="cache@Map/_1", cache_dir="d")
+    assert (first.seed, again.seed, other.seed, fixed.seed) == (7, 7, 8, 7)
+    assert [spec.jitter for spec in (first, again, other, fixed)] == [False, False, False, True]
+    assert len({spec.trial_id for spec in (first, again, other, fixed)}) == 4
+    assert fixed.emulated_ms == ()
+    assert "/" not in fixed.trial_id
+
+
+def test_a_plan_is_read_back_from_its_trials() -> None:
+    arms = [arm_of(JOB, "prefetch"), arm_of(JOB, "patched source", patched={"a.py": "b.py"})]
+    made = comparison(JOB, DEVICE, TOGETHER, arms, window_s=1.0, cache_dir="d", trial_s=20.0)
+    specs = [
+        TrialSpec(
+            trial_id=f"{block}-{arm.id}",
+            block=block,
+            rung="arm",
+            target="m:f",
+            kwargs=arm.kwargs,
+            steps=100,
+            window_s=1.0,
+            emulated_ms=(5.0,),
+            fix=arm.fix,
+            patched=arm.patched,
+            arm=arm.id,
+            group=TOGETHER,
+        )
+        for block in range(3)
+        for arm in made.arms
+    ]
+    trials = [TrialRecord(spec=spec, status="ok", started_utc="", duration_s=1.0) for spec in reversed(specs)]
+    found = planned(TOGETHER, trials, DEVICE)
+    assert found is not None
+    assert found.baseline.id == ORIGINAL
+    assert {arm.id: arm for arm in found.arms} == {arm.id: arm for arm in made.arms}
+    assert found.blocks == 3
+    assert planned(ALONE, trials, DEVICE) is None
+
+
+def test_only_the_last_round_measures_the_original_twice() -> None:
+    for group, count in ((ALONE, 2), (TOGETHER, 3)):
+        made = comparison(JOB, DEVICE, group, [arm_of(JOB, "prefetch")], window_s=1.0, cache_dir=None, trial_s=20.0)
+        assert (len(made.arms), made.blocks, made.fill_caches) == (count, BLOCKS, True)
+
+
+@pytest.mark.parametrize(
+    ("names", "made"),
+    [
+        (["prefetch", "parallel-map:4"], "parallel-map:4 + prefetch"),
+        (["parallel-map:32 + thread-pool:32", "parallel-map", "thread-pool:16"], "parallel-map:32 + thread-pool:32"),
+        (["cache@A", "cache@B", "step:xla"], "cache@A + step:xla"),
+        (["step:graph", "prefetch:4", "filter-first"], "filter-first + prefetch:4 + step:graph"),
+    ],
+)
+def test_fixes_are_put_together_in_the_order_of_their_application(names: list[str], made: str) -> None:
+    assert together(names) == made
+
+
+_PARTS = ["parallel-map:4", "parallel-map", "prefetch", "cache@A", "cache@B", "thread-pool:8", "filter-first"]
+
+
+@given(st.lists(st.sampled_from(_PARTS), min_size=1, max_size=6))
+def test_together_has_every_kind_once(names: list[str]) -> None:
+    parts = together(names).split(" + ")
+    assert sorted({kind_of(part) for part in names}) == sorted(kind_of(part) for part in parts)
+    assert together(parts) == " + ".join(parts)
+
+
+def test_a_name_becomes_a_file_name() -> None:
+    assert slug("cache@ParallelMap/_4 + thread-pool:32") == "cache-ParallelMap--4-thread-pool-32"

@@ -1,0 +1,205 @@
+"""Which fixes are proposed: those that help the step that waits, in order, with a reason for each that is not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.rules.conftest import make_evidence
+from tests.unit.rules.pipelines import BATCH, DECODE, ENVIRONMENT, PYTHON, RANGE, pipeline, python
+from xttsbench.analysis.attribution import StepFacts
+from xttsbench.records.base import Estimate, Location
+from xttsbench.records.prediction import Prediction
+from xttsbench.rules.evidence import Compared
+from xttsbench.rules.predictions import COSTS_NOTHING
+from xttsbench.rules.proposals import proposals
+
+WAITING = pipeline(RANGE, PYTHON | {"location": Location(file="data.py", line=7)}, BATCH,
+                   python_functions=(python("blocks", location=Location(file="data.py", line=3)),))  # fmt: skip
+HOLDING = pipeline(RANGE, PYTHON, BATCH, python_functions=(python("holds", cpu_s=0.01),))
+
+
+def alone(seconds=0.02):
+    measured = Estimate(estimate=1 / seconds, low=0.99 / seconds, high=1.01 / seconds)
+    return (Prediction(name=COSTS_NOTHING, batches_per_s=1 / seconds, measured_per_s=measured),)
+
+
+def told(given, bottleneck="input", *, any_order=False, **fields):
+    """A step of 20 ms, and 100 ms from one to the next."""
+    fields = {"predictions": alone(), "environment": ENVIRONMENT} | fields
+    return proposals(make_evidence(bottleneck, pipeline=given, **fields), any_order=any_order)
+
+
+def by_name(found):
+    return {one.name: one for one in found}
+
+
+def test_the_best_comes_first_and_what_helps_only_together_says_so():
+    found = told(WAITING)
+    assert found[0].name == "parallel-map:32 + thread-pool:32"
+    assert found[0].predicted_speedup == pytest.approx(4)
+    assert found[0].fixes == ("parallel-map:32", "thread-pool:32")
+    assert "32 calls" in found[0].what
+    assert [(place.line, place.op) for place in found[0].places] == [(7, "1"), (3, "1")]
+    pool = by_name(found)["thread-pool:32"]
+    assert not pool.worth
+    assert "combination" in pool.why_not
+
+
+def test_each_that_is_not_worth_it_has_a_reason_and_those_that_are_come_first():
+    for given in (WAITING, HOLDING, pipeline(RANGE, DECODE, BATCH)):
+        found = told(given)
+        assert [one.worth for one in found] == sorted((one.worth for one in found), reverse=True)
+        assert all((one.why_not is None) == one.worth for one in found)
+        assert sum(one.worth for one in found) <= 6
+
+
+def test_where_the_step_does_not_wait_for_data_no_fix_of_the_input_is_worth_it():
+    found = [one for one in told(WAITING, "compute") if not one.name.startswith("step:")]
+    assert found
+    assert not any(one.worth for one in found)
+    assert "compute" in found[0].why_not
+
+
+def test_a_bare_dataset_is_always_waited_for():
+    found = told(WAITING, has_step=False, facts=StepFacts(has_step=False), predictions=())
+    assert found[0].worth
+    assert found[0].predicted_speedup == pytest.approx(32)
+
+
+def test_processes_come_with_the_calls_that_wait_for_them():
+    found = by_name(told(HOLDING))
+    assert found["parallel-map:2 + processes:2"].worth
+    assert not found["processes:2"].worth
+    assert not found["parallel-map:2"].worth
+    assert "less than 5 %" in found["parallel-map:2"].why_not
+
+
+def test_a_cache_behind_python_is_tried_since_running_both_shows_whether_it_holds():
+    kept = PYTHON | {"cardinality": 1000, "element_bytes": 100.0, "elements_per_batch": 8.0}
+    given = pipeline(RANGE, kept, BATCH, python_functions=(python("blocks"),))
+    cache = by_name(told(given))["cache@1"]
+    assert cache.worth
+    assert cache.first_pass_s == pytest.approx(1000 / 8 * 0.1)
+    endless = pipeline(RANGE, kept | {"cardinality": 1_000_000}, BATCH, python_functions=(python("blocks"),))
+    late = by_name(told(endless))["cache@1"]
+    assert not late.worth
+    assert "first pass" in late.why_not
+
+
+def test_how_long_an_epoch_of_a_generator_is_is_seen_from_where_it_begins_again(build):
+    """TensorFlow does not know how many elements a generator yields; the steps began anew every 25 of them."""
+    yields = PYTHON | {"op": "FlatMapDataset", "cardinality": -2, "element_bytes": 1e3, "elements_per_batch": 8.0}
+    given = pipeline(RANGE | {"cardinality": 1, "elements_per_batch": 0.04}, yields, BATCH | {"cardinality": -2},
+                     python_functions=(python("holds", cpu_s=0.01, kind="generator"),))  # fmt: skip
+    (unknown,) = [one for one in told(given) if one.name.startswith("cache@")]
+    assert "was not worked out" in unknown.why_not
+    steps = build.steps(wait_s=0.08, step_s=[0.02] * 100, epoch=[step // 25 for step in range(100)])
+    (cache,) = [one for one in told(given, steps=steps) if one.name.startswith("cache@")]
+    assert cache.worth
+    assert cache.first_pass_s == pytest.approx(25 * 0.1)
+
+
+def test_a_cache_that_would_not_fit_is_there_with_the_bytes_of_both_sides():
+    large = by_name(told(pipeline(RANGE, DECODE | {"element_bytes": 5e6, "stateful": True}, BATCH)))["cache@1"]
+    assert not large.worth
+    assert "5 GB" in large.why_not
+    assert "8 GB" in large.why_not
+
+
+def test_another_order_is_only_for_those_who_ask():
+    slow = tuple([0.001] * 30 + [0.1])
+    ordered = PYTHON | {"op": "ParallelMapDatasetV2", "parallelism": 32}
+    given = pipeline(RANGE, ordered, BATCH, python_functions=(python("blocks", call_times_s=slow),), threadpool_size=32,
+                     options={"experimental_optimization.map_and_batch_fusion": "False"})  # fmt: skip
+    bare = {"has_step": False, "facts": StepFacts(has_step=False), "predictions": (), "wall_s": None}
+    unasked = by_name(told(given, **bare))["any-order"]
+    assert not unasked.worth
+    assert "asked for" in unasked.why_not
+    assert by_name(told(given, any_order=True, **bare))["any-order"].worth
+
+
+def test_where_the_model_is_far_off_structure_decides_and_nothing_is_predicted():
+    found = told(WAITING, wall_s=5.0)
+    assert found[0].name == "parallel-map:32 + thread-pool:32"
+    assert found[0].worth
+    assert all(one.predicted_speedup is None for one in found)
+
+
+def test_without_costs_the_fixes_that_the_ops_call_for_are_tried():
+    unpriced = pipeline(
+        {"op": "RangeDataset"},
+        PYTHON | {"cost_s": None},
+        {"op": "BatchDatasetV2"},
+        python_functions=(python("blocks"),),
+    )
+    found = told(unpriced)
+    assert found[0].name == "parallel-map:32 + thread-pool:32"
+    assert found[0].worth
+    assert found[0].predicted_speedup is None
+
+
+def test_a_graph_that_cannot_be_rewritten_says_so():
+    found = told(WAITING.model_copy(update={"unserialisable": "it holds a resource"}))
+    assert "cannot be rewritten" in by_name(found)["parallel-map:32 + thread-pool:32"].why_not
+
+
+def test_what_this_run_measured_to_be_slower_is_not_tried_again():
+    slower = Compared("x", "ok", speedup=Estimate(estimate=0.8, low=0.75, high=0.85), processes=2)
+    name = "parallel-map:32 + thread-pool:32"
+    assert "0.80" in by_name(told(WAITING, fixes={name: slower}))[name].why_not
+
+
+XLA = Compared("xla", "ok", speedup=Estimate(estimate=4.0, low=3.9, high=4.1))
+
+
+def test_xla_is_tried_unmeasured_only_where_the_step_computes():
+    unmeasured = by_name(told(WAITING, "compute"))["step:xla"]
+    assert unmeasured.worth
+    assert unmeasured.predicted_speedup is None
+    dispatch = by_name(told(WAITING, "input", parts={"input": 0.09, "compute": 0.01}))["step:xla"]
+    assert "compute takes 10% of the step" in dispatch.why_not
+
+
+def test_a_faster_step_is_worth_what_it_leaves_of_the_whole():
+    quick = pipeline(RANGE, DECODE | {"cost_s": 0.001, "cpu_s": 0.001}, BATCH)
+    found = by_name(told(quick, "compute", modes={"xla": XLA}, predictions=alone(0.1), wall_s=0.1))
+    assert found["step:xla"].worth
+    assert found["step:xla"].predicted_speedup == pytest.approx(4, rel=0.02)
+    none = Compared("xla", "ok", speedup=Estimate(estimate=1.01, low=1.0, high=1.02))
+    assert "less than 5 %" in by_name(told(quick, "compute", modes={"xla": none}))["step:xla"].why_not
+    refused = Compared("xla", "raised", cause="XLA has no kernel for it")
+    assert by_name(told(quick, "compute", modes={"xla": refused}))["step:xla"].why_not == "XLA has no kernel for it"
+
+
+def test_an_input_that_the_step_hides_is_fixed_together_with_a_step_that_no_longer_does():
+    # 80 ms of input beside a step of 100 ms: 4 times as fast a step would wait for it.
+    fields = {"modes": {"xla": XLA}, "predictions": alone(0.1), "wall_s": 0.1}
+    found = told(WAITING, "compute", **fields)
+    assert found[0].name == "parallel-map:32 + thread-pool:32 + step:xla"
+    assert found[0].predicted_speedup == pytest.approx(4, rel=0.02)
+    only = by_name(found)["step:xla"]
+    assert only.predicted_speedup == pytest.approx(0.1 / 0.08, rel=0.02)
+
+
+def test_an_eager_step_is_compiled_where_launching_takes_its_time():
+    eager = StepFacts(has_step=True, eager=True)
+    found = by_name(told(WAITING, "dispatch", given_mode="eager", facts=eager))
+    assert found["step:graph"].worth
+    assert found["step:graph"].predicted_speedup is None
+    assert not by_name(told(WAITING, "input", given_mode="eager", facts=eager))["step:graph"].worth
+
+
+def test_shapes_that_are_compiled_again_and_again_call_for_buckets(build):
+    steps = build.steps(wait_s=0.001, step_s=[0.05] * 60, xla_s=0.02, xla_compiles=1, shape_id=[*range(60)])
+    found = by_name(told(WAITING, "compile", steps=steps))
+    assert found["step:buckets"].worth
+    assert found["step:buckets"].predicted_speedup == pytest.approx(2)
+    calm = build.steps(wait_s=0.001, step_s=[0.05] * 60)
+    assert "step:buckets" not in by_name(told(WAITING, "compile", steps=calm))
+
+
+def test_without_a_pipeline_the_step_is_still_looked_at():
+    evidence = replace(make_evidence("compute", modes={"xla": XLA}), pipeline=None)
+    assert [one.name for one in proposals(evidence)] == ["step:xla"]

@@ -1,0 +1,128 @@
+"""A stand-in for tf.data that notes the line of each call as Python has it, so that sources are run, not imagined."""
+
+from __future__ import annotations
+
+import builtins
+import itertools
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+from xttsbench.records.base import Location
+from xttsbench.records.fix import Patch
+from xttsbench.records.pipeline import Pipeline, PipelineOp
+from xttsbench.targets.patch import propose
+
+FILE = "/home/user/train.py"
+AUTOTUNE = -1
+_PARALLEL = {
+    "map": ("MapDataset", "ParallelMapDatasetV2"),
+    "batch": ("BatchDatasetV2", "ParallelBatchDataset"),
+    "interleave": ("InterleaveDataset", "ParallelInterleaveDatasetV4"),
+}
+_PLAIN = {
+    "filter": "FilterDataset",
+    "prefetch": "PrefetchDataset",
+    "cache": "CacheDatasetV2",
+    "repeat": "RepeatDataset",
+    "shuffle": "ShuffleDatasetV3",
+    "take": "TakeDataset",
+    "flat_map": "FlatMapDataset",
+}
+
+
+_numbers = itertools.count()
+
+
+class FakeDataset:
+    """A dataset that is only its ops."""
+
+    def __init__(self, op: str, *inputs: FakeDataset, frame: Any, **fields: Any) -> None:
+        before = list({one.name: one for given in inputs for one in given.ops}.values())
+        here = Location(file=FILE, line=frame.f_lineno, op=f"{op}/_{next(_numbers)}")
+        names = tuple(given.ops[-1].name for given in inputs)
+        self.ops = [*before, PipelineOp(name=here.op or "", op=op, inputs=names, location=here, **fields)]
+        self.threads: int | None = next((given.threads for given in inputs if given.threads), None)
+
+    def with_options(self, options: Any) -> FakeDataset:
+        changed = object.__new__(FakeDataset)
+        changed.ops = self.ops
+        changed.threads = getattr(options.threading, "private_threadpool_size", None) or self.threads
+        return changed
+
+    def __getattr__(self, name: str) -> Any:
+        def method(*args: Any, **kwargs: Any) -> FakeDataset:
+            frame, fields = sys._getframe(1), {}
+            if name in _PARALLEL:
+                position = {"map": 1, "batch": 2, "interleave": 3}[name]
+                calls = args[position] if len(args) > position else kwargs.get("num_parallel_calls")
+                given = kwargs.get("deterministic")
+                fields = {"parallelism": calls, "deterministic": None if given is None else str(given).lower()}
+                return FakeDataset(_PARALLEL[name][calls is not None], self, frame=frame, **fields)
+            if name in ("prefetch", "shuffle"):
+                fields = {"buffer_size": args[0] if args else kwargs["buffer_size"]}
+            if name == "cache":
+                fields = {"filename": args[0] if args else ""}
+            return FakeDataset(_PLAIN[name], self, frame=frame, **fields)
+
+        if name not in (*_PARALLEL, *_PLAIN):
+            raise AttributeError(name)
+        return method
+
+
+def _range(_count: int) -> FakeDataset:
+    return FakeDataset("RangeDataset", frame=sys._getframe(1))
+
+
+def _zip(given: Any) -> FakeDataset:
+    return FakeDataset("ZipDataset", *given, frame=sys._getframe(1))
+
+
+def built(text: str, name: str = "make") -> FakeDataset:
+    """What the function ``make`` of a source returns."""
+    global _numbers  # noqa: PLW0603 - nodes of each graph are numbered from 0
+    _numbers = itertools.count()
+    functions = SimpleNamespace(range=_range, zip=_zip)
+    fake = SimpleNamespace(
+        data=SimpleNamespace(
+            AUTOTUNE=AUTOTUNE,
+            experimental=SimpleNamespace(AUTOTUNE=AUTOTUNE),
+            Dataset=functions,
+            Options=lambda: SimpleNamespace(threading=SimpleNamespace()),
+        ),
+        function=lambda *args, **kwargs: args[0] if args else (lambda f: f),
+    )
+
+    around = SimpleNamespace(compat=SimpleNamespace(v2=fake))
+
+    def load(wanted: str, *args: Any, **kwargs: Any) -> Any:
+        if not wanted.startswith("tensorflow"):
+            return __import__(wanted, *args, **kwargs)
+        return {"tensorflow.data": fake.data, "tensorflow.compat.v2": around}.get(wanted, fake)
+
+    scope: dict[str, Any] = {"__builtins__": {**vars(builtins), "__import__": load}}
+    exec(compile(text, FILE, "exec"), scope)
+    made: FakeDataset = scope[name]()
+    return made
+
+
+def pipeline_of(text: str) -> Pipeline:
+    """The record of that dataset, with the lines that Python has for its calls."""
+    made = built(text)
+    return Pipeline(ops=tuple(made.ops), threadpool_size=made.threads)
+
+
+def patch_of(text: str, *fixes: str, **changes: Any) -> Patch:
+    """The patch of a source; ``changes`` are to the pipeline's record."""
+    pipeline = pipeline_of(text).model_copy(update=changes)
+    return propose(fixes, pipeline, lambda _: text, own=lambda file: file == FILE)
+
+
+def kinds(text: str) -> list[str]:
+    """The ops in short, e.g. ``["range", "map*", "batch"]``; a star is parallel."""
+    short = {
+        "ParallelMapDatasetV2": "map*",
+        "ParallelBatchDataset": "batch*",
+        "ParallelInterleaveDatasetV4": "interleave*",
+    }
+    return [short.get(op.op, op.op.partition("Dataset")[0].lower()) for op in built(text).ops]

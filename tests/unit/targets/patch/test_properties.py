@@ -1,0 +1,132 @@
+"""Chains of any links in any layout: the edit means what an independent change of the syntax tree means."""
+
+from __future__ import annotations
+
+import ast
+import io
+import tokenize
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.targets.patch.fake_datasets import FILE, built, patch_of
+
+_LINKS = ["map(f)", "map(lambda x, y=(1, 2): (x, y))", "map(g, deterministic=None,)", "batch(4)", "prefetch(8)"]
+_LINKS += ["prefetch(buffer_size=2)", "repeat()", "shuffle(\n    9,  # inner\n)", "cache()", "map(\n    f,\n)"]
+_BREAKS = ["", "\n        ", "\n        # above\n        ", "  # beside\n        "]
+
+
+@st.composite
+def sources(draw: st.DrawFn) -> str:
+    """A function that returns a chain of links, in parentheses or over statements."""
+    links = draw(st.lists(st.sampled_from(_LINKS), min_size=1, max_size=7))
+    head = "import tensorflow as tf\nf = g = None\ndef make():\n"
+    if draw(st.booleans()):
+        lines = "".join(f"    ds = ds.{link}{draw(st.sampled_from(['', '  # why']))}\n" for link in links)
+        return f"{head}    ds = tf.data.Dataset.range(9)\n{lines}    return ds\n"
+    body = "".join(draw(st.sampled_from(_BREAKS)) + f".{link}" for link in links)
+    return f"{head}    ds = (tf.data.Dataset.range(9){body})\n    return ds\n"
+
+
+def comments(text: str) -> list[str]:
+    return [one.string for one in tokenize.generate_tokens(io.StringIO(text).readline) if one.type == tokenize.COMMENT]
+
+
+class Parallel(ast.NodeTransformer):
+    """Every call of ``map`` given ``num_parallel_calls=3``."""
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "map":
+            node.keywords.append(ast.keyword("num_parallel_calls", ast.Constant(3)))
+        return node
+
+
+@settings(max_examples=150, deadline=None)
+@given(sources())
+def test_parallel_maps_differ_by_one_argument_each(text: str) -> None:
+    patch = patch_of(text, "parallel-map:3")
+    if "map" not in text:
+        assert patch.files == {}
+        return
+    assert patch.unpatched == {}
+    assert ast.dump(ast.parse(patch.files[FILE])) == ast.dump(Parallel().visit(ast.parse(text)))
+    assert comments(patch.files[FILE]) == comments(text)
+
+
+@settings(max_examples=150, deadline=None)
+@given(sources())
+def test_prefetches_are_dropped_and_nothing_else(text: str) -> None:
+    before = [op.op for op in built(text).ops]
+    prefetches = before.count("PrefetchDataset")
+    patch = patch_of(text, "drop-prefetch")
+    if prefetches < 2:
+        assert patch.files == {}
+        return
+    assert patch.unpatched == {}
+    for _ in range(prefetches - 1):
+        before.remove("PrefetchDataset")
+    after = built(patch.files[FILE])
+    assert [op.op for op in after.ops] == before
+    assert comments(patch.files[FILE]) == comments(text)
+
+
+@settings(max_examples=150, deadline=None)
+@given(sources(), st.data())
+def test_caches_prefetches_and_pools_come_where_they_belong(text: str, data: st.DataObject) -> None:
+    made = built(text).ops
+    op = data.draw(st.sampled_from(made))
+    patch = patch_of(text, f"cache@{op.name}", "prefetch:3", "thread-pool:4")
+    assert patch.unpatched == {}
+    at = made.index(op)
+    kept = [one.op for one in made[: at + 1] if one.op != "CacheDatasetV2" or one is op]
+    expected = [*kept, "CacheDatasetV2", *(one.op for one in made[at + 1 :]), "PrefetchDataset"]
+    after = built(patch.files[FILE])
+    assert [one.op for one in after.ops] == expected
+    assert after.threads == 4
+    assert comments(patch.files[FILE]) == comments(text)
+
+
+@settings(max_examples=150, deadline=None)
+@given(sources())
+def test_a_batch_comes_before_the_maps_in_front_of_it(text: str) -> None:
+    before = [op.op.partition("Dataset")[0] for op in built(text).ops]
+    patch = patch_of(text, "batch-first")
+    at = next((n for n, op in enumerate(before) if op == "Batch" and before[n - 1] == "Map"), None)
+    if at is None:
+        assert patch.files == {}
+        return
+    assert patch.unpatched == {}
+    first = at
+    while before[first - 1] == "Map":
+        first -= 1
+    after = [op.op.partition("Dataset")[0] for op in built(patch.files[FILE]).ops]
+    assert after == [*before[:first], "Batch", *before[first:at], *before[at + 1 :]]
+    assert sorted(comments(patch.files[FILE])) == sorted(comments(text))
+
+
+_FIXES = [
+    "parallel-map",
+    "parallel-map:2",
+    "parallel-batch",
+    "prefetch:3",
+    "buffer:5",
+    "drop-prefetch",
+    "thread-pool:4",
+]
+_FIXES += ["cache@RangeDataset/_0", "cache-file@MapDataset/_1", "batch-first", "filter-first", "any-order", "calls:2"]
+
+
+@settings(max_examples=150, deadline=None)
+@given(sources(), st.lists(st.sampled_from(_FIXES), min_size=1, max_size=5, unique=True))
+def test_any_fixes_together_give_a_source_that_runs_or_a_reason(text: str, fixes: list[str]) -> None:
+    patch = patch_of(text, *fixes)
+    assert {edit.fix for edit in patch.edits} | set(patch.unpatched) == set(fixes)
+    assert bool(patch.diff) == bool(patch.files) == bool(patch.edits)
+    for edit in patch.edits:
+        assert edit.before in text
+    if patch.files:
+        assert sorted(comments(patch.files[FILE])) == sorted(comments(text))
+        made = [op.op for op in built(patch.files[FILE]).ops]
+        if "parallel-map" in fixes and "parallel-map" not in patch.unpatched:
+            assert "MapDataset" not in made

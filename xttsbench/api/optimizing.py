@@ -1,0 +1,138 @@
+"""``xttsbench.optimize(target) -> (dataset, Report)``: a search in fresh processes, with its result here; or a plan."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+from xttsbench.api.naming import described, importable_name
+from xttsbench.errors import TargetError, XttsbenchError
+from xttsbench.records.optimized import Optimized
+from xttsbench.records.report import Report
+
+
+def optimize(
+    target: Any,
+    *,
+    plan: str | Path | Optimized | None = None,
+    kwargs: dict[str, Any] | None = None,
+    accelerator: str = "real",
+    steps: int | None = None,
+    budget_s: float = 300.0,
+    out: str | Path | None = None,
+    any_order: bool = False,
+) -> tuple[Any, Report]:
+    """Find fixes of a target's dataset, verify them, and return the dataset with those that were accepted.
+
+    Two lines in a script: ``import xttsbench`` and ``dataset, report = xttsbench.optimize(dataset)``. A fix is accepted
+    only where the dataset yields the same data with it and is faster beyond doubt. What it gives is in
+    ``report.fixes``, what was applied in ``report.optimized``; the run's directory holds that as ``optimized.yaml``.
+
+    Args:
+        target: as for :func:`xttsbench.diagnose`. A live dataset, or a pair with one, is measured in this process only,
+            and the report says so.
+        plan: an ``optimized.yaml``, the directory of a run that has one, or its content. Nothing is searched for then:
+            its fixes are applied to the target's dataset, which has to be the one that they were found for. The
+            arguments below but ``kwargs`` have no meaning then.
+        kwargs: keyword arguments for the callable; those of the plan, where there is one and none are given.
+        accelerator: ``"real"``, ``"emulated:MS"`` or ``"emulated:FILE"``.
+        steps: steps to measure at most.
+        budget_s: seconds for everything.
+        out: directory of the run.
+        any_order: fixes may change the order of the elements.
+
+    Returns:
+        The dataset, and the report. The dataset is the given object itself where no fix was accepted. With a plan the
+        report is that of its run, where it is at hand, else one that says what was applied and that nothing was
+        measured. Fixes of the training step are no part of a dataset: they are in the report alone.
+
+    Raises:
+        TargetError: the target cannot be rebuilt in a fresh process, or is wrong.
+        InvalidInputError: the plan cannot be read, or is of another pipeline or of other data.
+        XttsbenchError: nothing was measured, or the target raised.
+    """
+    named = isinstance(target, str) or callable(target)
+    if kwargs and not named:
+        raise TargetError(f"{described(target)} is there already, so it takes no arguments; received {sorted(kwargs)}.")
+    if plan is not None:
+        return _apply(target, plan, kwargs)
+    place = Path(out) if out is not None else None
+    if named:
+        return _searched(target, kwargs or {}, accelerator, steps, budget_s, place, any_order)
+    return _live(target, accelerator, steps, budget_s, place, any_order)
+
+
+def _searched(
+    target: Any,
+    kwargs: dict[str, Any],
+    accelerator: str,
+    steps: int | None,
+    budget_s: float,
+    out: Path | None,
+    any_order: bool,
+) -> tuple[Any, Report]:
+    """Searched for in fresh processes; the target is loaded here only when they have ended."""
+    from xttsbench.workflows.optimize import Request
+    from xttsbench.workflows.optimize import optimize as run
+
+    name = target if isinstance(target, str) else importable_name(target)
+    outcome = run(
+        Request(
+            target=name,
+            kwargs=kwargs,
+            accelerator=accelerator,
+            steps=steps,
+            budget_s=budget_s,
+            out=out,
+            any_order=any_order,
+            command=f"xttsbench.optimize({name!r})",
+        )
+    )
+    _refuse(outcome.exit_code, outcome.message)
+    dataset = _worker("live_optimize").load_here(target, name, kwargs).dataset
+    found = outcome.report.optimized
+    return (_worker("optimized").apply_plan(dataset, found) if found is not None else dataset), outcome.report
+
+
+def _live(
+    target: Any, accelerator: str, steps: int | None, budget_s: float, out: Path | None, any_order: bool
+) -> tuple[Any, Report]:
+    from xttsbench.workflows.live import LiveRequest
+    from xttsbench.workflows.live_optimize import optimize_live
+
+    name = described(target)
+    live = _worker("live_optimize").LiveTarget(target, name)
+    request = LiveRequest(name, accelerator, steps, budget_s, out)
+    outcome = optimize_live(request, live, any_order=any_order)
+    _refuse(outcome.exit_code, outcome.message)
+    found = outcome.report.optimized
+    if found is None or not found.fixes:
+        return live.dataset, outcome.report
+    return live.with_fix(" + ".join(found.fixes), found.cache_directory), outcome.report
+
+
+def _apply(target: Any, plan: str | Path | Optimized, kwargs: dict[str, Any] | None) -> tuple[Any, Report]:
+    from xttsbench.records.pipeline import Pipeline
+    from xttsbench.workflows.saved_plan import read_plan, read_report, report_of
+
+    path = None if isinstance(plan, Optimized) else Path(plan)
+    found = plan if isinstance(plan, Optimized) else read_plan(Path(plan))
+    report = read_report(path, found)
+    name = target if isinstance(target, str) else described(target)
+    dataset = _worker("live_optimize").load_here(target, name, found.kwargs if kwargs is None else kwargs).dataset
+    before = Pipeline.model_validate(report.pipeline) if report is not None and report.pipeline else None
+    fixed = _worker("optimized").apply_plan(dataset, found, before=before)
+    return fixed, report or report_of(found, name)
+
+
+def _refuse(exit_code: int, message: str | None) -> None:
+    from xttsbench.workflows.outcome import DONE, INCONCLUSIVE
+
+    if exit_code not in (DONE, INCONCLUSIVE):
+        raise XttsbenchError(message or f"the search for fixes ended with code {exit_code}")
+
+
+def _worker(name: str) -> Any:
+    """A module of the worker by name: it imports TensorFlow, which nothing of ours may bring into a parent unasked."""
+    return importlib.import_module(f"xttsbench.worker.{name}")

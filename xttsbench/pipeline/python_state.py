@@ -1,0 +1,116 @@
+"""Whether a Python function keeps state, draws random numbers or tells the time.
+
+That is what parallel calls, calls in other processes, fewer calls or another order would change.
+
+Read from its source, without running it, and followed into the user's own functions that it calls. Libraries are taken
+at their word. What the call makes itself may be changed at will; what was there before may not. A memo that
+``functools.lru_cache`` keeps is harmless; a dictionary that is filled by hand is state, for it is one to the eye.
+"""
+
+from __future__ import annotations
+
+import dis
+import functools
+import os
+import types
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from xttsbench.pipeline.python_reading import Reader
+from xttsbench.pipeline.python_scope import Told
+from xttsbench.pipeline.python_source import call_of, place
+from xttsbench.pipeline.python_values import MUTATORS
+from xttsbench.pipeline.registry import cells, is_tensorflow
+
+Kind = Literal["state", "random", "clock"]
+
+_FREE: Final = ("LOAD_GLOBAL", "LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF")
+
+
+@dataclass(frozen=True, slots=True)
+class PythonState:
+    """What was found, each in words with the place; ``None`` where nothing was."""
+
+    state: str | None = None
+    random: str | None = None
+    """Random numbers that no state of the function's own explains, or the time of day in its result."""
+
+
+def why_stateful(function: Any) -> str | None:
+    """What a function remembers from one call to the next, in words with file and line; ``None`` for nothing."""
+    return python_state(function).state
+
+
+def why_random(function: Any) -> str | None:
+    """What random numbers, or which clock, a function's result comes from; ``None`` for none."""
+    return python_state(function).random
+
+
+def python_state(function: Any) -> PythonState:
+    """State and randomness of a function, method, partial, callable object or memoised function."""
+    reader = Reader(_from_bytecode)
+    inner = _callable(function)
+    if inner is not None:
+        try:
+            reader.function(inner)
+        except Exception:  # objects of a user's may raise whatever they like when they are looked at
+            reader.told.extend(_from_bytecode(inner))
+    first: dict[str, str] = {}
+    for told in reader.told:
+        first.setdefault("random" if told.kind == "clock" else told.kind, told.text)
+    return PythonState(first.get("state"), first.get("random"))
+
+
+def _callable(function: Any) -> Any:
+    """The function or bound method that a call runs first, TensorFlow's wrappers taken off but nobody else's.
+
+    A wrapper of the user's may keep the state itself, so ``__wrapped__`` is not followed.
+    """
+    for _ in range(20):
+        if isinstance(function, functools.partial):
+            function = function.func
+        elif isinstance(function, types.FunctionType) and is_tensorflow(function):
+            inner = getattr(function, "__wrapped__", None) or cells(function).get("func")
+            if inner is None:
+                return None
+            function = inner
+        elif isinstance(function, types.FunctionType | types.MethodType):
+            return function
+        elif hasattr(function, "__wrapped__"):
+            function = function.__wrapped__
+        else:
+            call = call_of(function)
+            return types.MethodType(call, function) if isinstance(call, types.FunctionType) else None
+    return None
+
+
+def _from_bytecode(function: Any) -> list[Told]:
+    """What can be told of a function whose source is gone: stores into what is captured, next to its name."""
+    function = getattr(function, "__func__", function)
+    code = function.__code__
+    free = set(code.co_freevars)
+    file, line = place(code)
+    where = f"{code.co_name}() at {os.path.basename(file)}:{line}"
+    found = []
+    before: list[dis.Instruction] = []
+    values = cells(function) | {name: function.__globals__.get(name) for name in code.co_names}
+    for one in dis.get_instructions(code):
+        name = str(one.argval)
+        if one.opname in ("STORE_GLOBAL", "DELETE_GLOBAL") or (one.opname == "STORE_DEREF" and name in free):
+            found.append(Told("state", f"{where} sets the variable {name!r}, which outlives the call"))
+        base = None
+        if one.opname in ("STORE_ATTR", "DELETE_ATTR") and before:
+            base = before[-1]
+        elif one.opname in ("STORE_SUBSCR", "DELETE_SUBSCR") and len(before) > 1:
+            base = before[-2]
+        elif one.opname in ("LOAD_METHOD", "LOAD_ATTR") and name in MUTATORS and before:
+            base = before[-1]
+        if base is not None and base.opname in _FREE and _is_free(str(base.argval), free, values):
+            found.append(Told("state", f"{where} changes what is captured as {base.argval!r}"))
+        if one.opname not in ("CACHE", "PRECALL", "RESUME", "NOP", "EXTENDED_ARG"):
+            before.append(one)
+    return found
+
+
+def _is_free(name: str, free: set[str], values: dict[str, Any]) -> bool:
+    return (name in free or name in values) and not isinstance(values.get(name), types.ModuleType)

@@ -1,0 +1,114 @@
+"""A function of a graph with the calls in it written out, so that each of its nodes is given only what it needs.
+
+A predicate under ``tf.function`` is one call that is given the whole element; what it looks at shows only inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from xttsbench.pipeline.dataflow import callee, returned
+from xttsbench.pipeline.library import FunctionLibrary
+
+_DEEPEST: Final = 30
+"""Calls inside calls that are written out; one that is deeper stays a call."""
+
+
+def inlined(library: FunctionLibrary, function: Any, depth: int = 0) -> Any:
+    """A copy of a ``FunctionDef`` in which the nodes of the functions that it calls stand for the calls.
+
+    Nodes of a call are named ``<call>/<node>``. What waits for a call waits for the ops in it that the called function
+    waits for itself. Branches and loops stay as they are. Signature and name stay, so a caller that puts the copy into
+    a library renames it.
+    """
+    written = type(function)()
+    written.CopyFrom(function)
+    del written.node_def[:]
+    results: dict[str, Callable[[str], str | None]] = {}
+    waits: dict[str, list[str]] = {}
+    for node in function.node_def:
+        target = callee(library, node)
+        if target is None or depth == _DEEPEST:
+            written.node_def.add().CopyFrom(node)
+            continue
+        body = inlined(library, target, depth + 1)
+        data = [one for one in node.input if not one.startswith("^")]
+        control = [one for one in node.input if one.startswith("^")]
+        given = {argument.name: one for argument, one in zip(body.signature.input_arg, data, strict=True)}
+        for inner in body.node_def:
+            copy = written.node_def.add()
+            copy.CopyFrom(inner)
+            copy.name = f"{node.name}/{inner.name}"
+            del copy.input[:]
+            copy.input.extend([*(_inside(one, node.name, given) for one in inner.input), *control])
+            _data_first(copy)
+        results[node.name] = _result(body, node.name, given)
+        waits[node.name] = [f"^{node.name}/{name}" for name in body.control_ret.values()]
+    for node in written.node_def:
+        inputs = [one for reference in node.input for one in _outside(reference, results, waits)]
+        del node.input[:]
+        node.input.extend(dict.fromkeys(inputs) if all(one.startswith("^") for one in inputs) else inputs)
+    for key, reference in function.ret.items():
+        (written.ret[key],) = _outside(reference, results, waits)
+    for key, name in function.control_ret.items():
+        if name in waits:  # the call ran for its effects: those of its ops that it waits for do now
+            del written.control_ret[key]
+            written.signature.control_output.remove(key)
+            for number, one in enumerate(waits[name]):
+                written.control_ret[f"{key}_{number}"] = one.removeprefix("^")
+                written.signature.control_output.append(f"{key}_{number}")
+    return written
+
+
+def needed_nodes(function: Any, *, control: bool = True) -> set[str]:
+    """Names of the nodes that lead to a function's results; with ``control``, also of those that these wait for."""
+    nodes = {node.name: node for node in function.node_def}
+    ends = [*function.ret.values(), *(function.control_ret.values() if control else ())]
+    waiting = [one.split(":")[0] for one in ends]
+    found: set[str] = set()
+    while waiting:
+        name = waiting.pop()
+        if name in nodes and name not in found:
+            found.add(name)
+            inputs = [one for one in nodes[name].input if control or not one.startswith("^")]
+            waiting.extend(one.removeprefix("^").split(":")[0] for one in inputs)
+    return found
+
+
+def _result(body: Any, call: str, given: Mapping[str, str]) -> Callable[[str], str | None]:
+    def reference_behind(reference: str) -> str | None:
+        inside = returned(body, reference)
+        return None if inside is None else _inside(inside, call, given)
+
+    return reference_behind
+
+
+def _inside(reference: str, call: str, given: Mapping[str, str]) -> str:
+    """A reference of a called function as one of its caller."""
+    mark = "^" if reference.startswith("^") else ""
+    name, colon, rest = reference.removeprefix("^").partition(":")
+    if name in given:
+        return f"^{given[name].split(':')[0]}" if mark else given[name]
+    return f"{mark}{call}/{name}{colon}{rest}"
+
+
+def _outside(
+    reference: str, results: Mapping[str, Callable[[str], str | None]], waits: Mapping[str, list[str]]
+) -> list[str]:
+    """A reference to a call as references to what stands for it; again, where that is the result of another call."""
+    name = reference.removeprefix("^").split(":")[0]
+    if reference.startswith("^"):
+        return waits.get(name, [reference])
+    if name not in results:
+        return [reference]
+    behind = results[name](reference)
+    return [reference] if behind is None else _outside(behind, results, waits)
+
+
+def _data_first(node: Any) -> None:
+    """Control inputs after the others, each once, as TensorFlow wants them."""
+    data = [one for one in node.input if not one.startswith("^")]
+    control = dict.fromkeys(one for one in node.input if one.startswith("^"))
+    del node.input[:]
+    node.input.extend([*data, *control])

@@ -1,0 +1,219 @@
+"""What verifying fixes measures next: the elements that they yield, each fix alone, then the good ones together.
+
+Pure. Every trial says by its group, arm and fix what it is for, so that a journal alone tells what was verified.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from xttsbench.planning.arms import AGAIN
+from xttsbench.records.plan import Accelerator, Comparison, PlannedArm
+from xttsbench.records.trial import TrialRecord, TrialSpec
+from xttsbench.rules.evidence import Evidence
+from xttsbench.rules.next_trial import Job
+
+GUARD: Final = "guard"
+ALONE: Final = "fixes alone"
+TOGETHER: Final = "fixes together"
+"""Groups of trials: what is yielded, each fix alone, and what is proposed in the end on fresh blocks."""
+ORIGINAL: Final = "original"
+PATCHED: Final = "patched source"
+"""Arms that are no fix."""
+BLOCKS: Final = 6
+"""The fewest with which the sign-flip test reaches 5 %."""
+_ROWS: Final = 512
+"""Samples that a pass over a shortened dataset should give: enough for a distribution, few enough for a minute."""
+_PASS_S: Final = 1.5
+"""Seconds that a pass of the original should take."""
+_LEAST_BATCHES: Final = 4
+_PASSES: Final = 2
+_GUARD_S: Final = 8.0
+"""Seconds that one trial of the guard may read."""
+_ORDER: Final = (
+    "filter-first",
+    "rebatch",
+    "parallel-map",
+    "parallel-interleave",
+    "parallel-batch",
+    "calls",
+    "processes",
+    "cache",
+    "cache-file",
+    "batch-first",
+    "any-order",
+    "drop-prefetch",
+    "buffer",
+    "prefetch",
+    "thread-pool",
+    "step",
+)
+"""In which fixes are applied, so that none takes away what a later one changes."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much of a dataset the guard looks at."""
+
+    source_limit: int
+    batches: int
+
+
+def guard_size(evidence: Evidence) -> Size:
+    """Elements that each source is cut to, and batches of a pass at most: two epochs of some hundred samples."""
+    pipeline = evidence.pipeline
+    batch_s = max(evidence.wall_s or 0.0, evidence.input_alone_s.estimate if evidence.input_alone_s else 0.0, 1e-4)
+    ops = pipeline.ops if pipeline else ()
+    sources = [op.elements_per_batch for op in ops if not op.inputs and op.elements_per_batch]
+    per_batch = max(max(sources, default=1.0), 1e-3)
+    rows = max((op.batch_size or 1 for op in ops), default=1)
+    batches = max(min(_PASS_S / batch_s, _ROWS / rows, _ROWS), _LEAST_BATCHES)
+    # One more than fit whole batches, so that a last, smaller batch is seen where the pipeline lets one through.
+    limit = max(math.ceil(batches * per_batch) + 1, 2)
+    return Size(limit, math.ceil(2.5 * batches) + 2)
+
+
+def guard_trial(
+    job: Job,
+    number: int,
+    size: Size,
+    *,
+    block: int,
+    arm: str,
+    fix: str | None = None,
+    patched: Mapping[str, str] | None = None,
+    cache_dir: str | None = None,
+    again: int = 0,
+) -> TrialSpec:
+    """The trial that takes the fingerprints of one arm's elements.
+
+    Args:
+        job: target, arguments and seed.
+        number: of the trial in its run.
+        size: how much is looked at; the same for all arms.
+        block: of the trial.
+        arm: ``original``, a fix, or ``patched source``.
+        fix: of the arm.
+        patched: files that are read in place of the user's.
+        cache_dir: for a fix that keeps elements on disk.
+        again: 0 and 1 run with the job's seed, 2 with another.
+    """
+    spec = job.spec(number, "elements", block=block)
+    return spec.model_copy(
+        update={
+            "trial_id": f"{number:03d}-elements-{slug(arm)}" + (f"-{again}" if arm == ORIGINAL else ""),
+            "emulated_ms": (),
+            "fix": fix,
+            "patched": dict(patched or {}),
+            "cache_dir": cache_dir,
+            "arm": arm,
+            "group": GUARD,
+            "seed": job.seed + (1 if again == 2 else 0),
+            "source_limit": size.source_limit,
+            "steps": size.batches,
+            "epochs": _PASSES,
+            "window_s": _GUARD_S,
+            "jitter": arm != ORIGINAL,
+        }
+    )
+
+
+def slug(name: str) -> str:
+    """A fix's name as part of a file's."""
+    return "".join(letter if letter.isalnum() or letter in "-." else "-" for letter in name.replace(" + ", "+"))[:60]
+
+
+def comparison(
+    job: Job,
+    accelerator: Accelerator,
+    group: str,
+    arms: Iterable[PlannedArm],
+    *,
+    window_s: float,
+    cache_dir: str | None,
+    trial_s: float,
+) -> Comparison:
+    """The comparison of some arms with the original; in the last round the original is measured twice."""
+    original = PlannedArm(id=ORIGINAL, role="baseline", kwargs=dict(job.kwargs))
+    again = original.model_copy(update={"id": ORIGINAL + AGAIN, "role": "aa"})
+    return Comparison(
+        name=group,
+        target=job.target,
+        arms=(original, *arms, *((again,) if group == TOGETHER else ())),
+        accelerators=(accelerator,),
+        blocks=BLOCKS,
+        steps=job.steps,
+        window_s=window_s,
+        trial_s=trial_s,
+        stall_s=max(trial_s / 2, 15.0),
+        cache_dir=cache_dir,
+        fill_caches=True,
+    )
+
+
+def arm_of(job: Job, name: str, *, patched: Mapping[str, str] | None = None) -> PlannedArm:
+    """The arm of a fix, or of the user's source with a patch."""
+    fix = None if patched else name
+    config = {"fix": name} if fix else {"source": "patched"}
+    return PlannedArm(
+        id=name, role="candidate", config=config, kwargs=dict(job.kwargs), fix=fix, patched=dict(patched or {})
+    )
+
+
+def planned(group: str, trials: Sequence[TrialRecord], accelerator: Accelerator) -> Comparison | None:
+    """The comparison that the trials of a group were of, read from their own specifications."""
+    own = [trial.spec for trial in trials if trial.spec.group == group and trial.spec.rung == "arm"]
+    if not own:
+        return None
+    first = {spec.arm or "": spec for spec in reversed(own)}
+    arms = [
+        PlannedArm(
+            id=name,
+            role="baseline" if name == ORIGINAL else "aa" if name == ORIGINAL + AGAIN else "candidate",
+            config={"fix": spec.fix} if spec.fix else {"source": "patched"} if spec.patched else {},
+            kwargs=spec.kwargs,
+            fix=spec.fix,
+            patched=spec.patched,
+        )
+        for name, spec in first.items()
+    ]
+    if ORIGINAL not in first:
+        return None
+    arms.sort(key=lambda arm: (["baseline", "candidate", "aa"].index(arm.role), arm.id))
+    spec = own[0]
+    return Comparison(
+        name=group,
+        target=spec.target,
+        arms=tuple(arms),
+        accelerators=(accelerator,),
+        blocks=len({spec.block for spec in own}),
+        steps=spec.steps,
+        window_s=spec.window_s,
+        trial_s=1.0,
+        stall_s=1.0,
+    )
+
+
+def together(names: Sequence[str]) -> str:
+    """All parts of some fixes as one, the faster first given: of two of one kind the first one's number is taken."""
+    parts: dict[str, str] = {}
+    for name in names:
+        for part in name.split(" + "):
+            parts.setdefault(kind_of(part) if "cache" not in part else part, part)
+    caches = [part for part in parts.values() if part.startswith(("cache@", "cache-file@"))]
+    # The fastest one's cache alone: what another would hold as well comes out of this one already, or fills it.
+    kept = [part for part in parts.values() if part not in caches[1:]]
+    return " + ".join(sorted(kept, key=_place))
+
+
+def kind_of(part: str) -> str:
+    """A fix without its number or op; those of the step are kinds of their own."""
+    return part if part.startswith("step:") else part.partition(":")[0].partition("@")[0]
+
+
+def _place(part: str) -> int:
+    kind = "step" if part.startswith("step:") else kind_of(part)
+    return _ORDER.index(kind) if kind in _ORDER else len(_ORDER)

@@ -1,0 +1,190 @@
+"""Fixes of the input pipeline that might be verified: what is to be expected of each, and what is against it.
+
+Pure. What is expected comes from the model where that can be believed, and from what the pipeline is made of where not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Final
+
+from xttsbench.records.prediction import Prediction
+from xttsbench.rules.cache_places import cache_places, first_pass_batches
+from xttsbench.rules.candidates import Candidate, candidates
+from xttsbench.rules.evidence import Evidence, allowed_cpus
+from xttsbench.rules.model import Modelled, predict, sized
+from xttsbench.rules.proposal import WORTH, Option, Proposal
+from xttsbench.rules.proposal_words import places, said
+
+_LONGEST_PASS_S: Final = 30.0
+"""A first pass that takes longer leaves no time to see what a cache gives after it."""
+_BY_STRUCTURE: Final = (
+    "parallel-map",
+    "parallel-interleave",
+    "calls",
+    "processes",
+    "cache",
+    "prefetch",
+    "batch-first",
+    "rebatch",
+    "filter-first",
+    "thread-pool",
+)
+"""Kinds that are tried where nothing is predicted, those that help most often first."""
+
+
+def of_input(evidence: Evidence, said_of: Modelled | None, idle: str | None, *, any_order: bool) -> Iterator[Option]:
+    """Every candidate alone, and the combinations that the model likes, or that need one another."""
+    pipeline = evidence.pipeline
+    if pipeline is None:
+        return
+    if said_of is None:
+        known = candidates(sized(evidence), allowed_cpus(evidence), evidence.environment)
+        rows: list[Prediction | None] = [None] * len(known)
+        groups = [*((one,) for one in known), *_needed_together(known)]
+        rows += [None] * (len(groups) - len(rows))
+    else:
+        by_name = {one.name: one for one in said_of.known}
+        groups = [(one,) for one in said_of.known]
+        groups += [tuple(by_name[fix] for fix in row.fixes) for row in said_of.together]
+        rows = [*said_of.rows, *said_of.together]
+        if said_of.off is not None:
+            more = [fixes for fixes in _needed_together(said_of.known) if fixes not in groups]
+            groups += more
+            rows += [predict(said_of.model, fixes) for fixes in more]
+    off = said_of.off if said_of is not None else "no cost of it is known"
+    wanted = {fix.name for fixes in groups if len(fixes) > 1 for fix in fixes}
+    for fixes, row in zip(groups, rows, strict=True):
+        yield option(evidence, fixes, row, off=off, idle=idle, wanted=wanted, any_order=any_order)
+
+
+def without_room(evidence: Evidence) -> Iterator[Option]:
+    """The place that would spare most, where what it holds has no room."""
+    if evidence.pipeline is None:
+        return
+    for place in cache_places(sized(evidence), evidence.environment):
+        if place.held_bytes is not None and place.fits is None:
+            where = places((place.op.name,), evidence.pipeline)
+            found = Proposal(place.name, (place.name,), None, said((place.name,)), where, False, place.why_not)
+            yield Option(found, 1.0)
+            return
+
+
+def forbidden(fixes: Sequence[Candidate], *, any_order: bool) -> str | None:
+    """Why the data, or what is not known, forbid a fix that nobody asked for."""
+    for fix in fixes:
+        if fix.kind == "any-order":
+            if not any_order:
+                return "elements in another order have to be asked for"
+        elif fix.why_not and fix.kind not in ("batch-first", "rebatch") and not fix.name.startswith("cache-file@"):
+            return fix.why_not
+    return None
+
+
+def takes_long(pass_s: float | None) -> str | None:
+    """Why a cache cannot be verified, by the seconds until it is full; ``None`` where it can."""
+    if pass_s is None or pass_s <= _LONGEST_PASS_S:
+        return None
+    return f"its first pass takes {pass_s:.0f} s, too long for a trial to see what it gives after that"
+
+
+def _needed_together(known: Sequence[Candidate]) -> list[tuple[Candidate, ...]]:
+    """Pairs of which one gives nothing without the other: threads and calls that wait in them, processes and calls."""
+    calling = [one for one in known if one.kind in ("parallel-map", "parallel-interleave", "calls")]
+    needed = [one for one in known if one.kind in ("thread-pool", "processes")]
+    return [(one, other) for one in calling for other in needed if set(one.ops) & set(other.ops)]
+
+
+def option(
+    evidence: Evidence,
+    fixes: Sequence[Candidate],
+    row: Prediction | None,
+    *,
+    off: str | None = None,
+    idle: str | None = None,
+    wanted: Collection[str] = (),
+    any_order: bool = False,
+) -> Option:
+    """What is to be expected of some fixes together, and what is against them.
+
+    Args:
+        evidence: of the run.
+        fixes: in the order in which they are applied.
+        row: what the model says of them.
+        off: why it is not believed, where it is not.
+        idle: why no fix of the input can help, where that is so.
+        wanted: fixes that are part of a combination.
+        any_order: whether another order of the elements was asked for.
+    """
+    pipeline, name = evidence.pipeline, " + ".join(fix.name for fix in fixes)
+    raw = row.speedup if row is not None else None
+    speedup = raw if off is None else None
+    pass_s = first_pass_s(evidence, fixes)
+    why_not = (
+        idle
+        or _cannot(evidence, fixes)
+        or forbidden(fixes, any_order=any_order)
+        or takes_long(pass_s)
+        or _measured_worse(evidence, name)
+        or _gives_little(fixes, speedup, raw, wanted)
+    )
+    proposal = Proposal(
+        name=name,
+        fixes=tuple(fix.name for fix in fixes),
+        predicted_speedup=speedup,
+        what=said(fix.name for fix in fixes),
+        places=places((op for fix in fixes for op in fix.ops), pipeline) if pipeline is not None else (),
+        worth=why_not is None,
+        why_not=why_not,
+        first_pass_s=pass_s,
+    )
+    to_prove, _, held_bytes = simplicity(fixes)
+    return Option(proposal, speedup or max(raw or 0.0, _guess(fixes)), to_prove, held_bytes)
+
+
+def simplicity(fixes: Sequence[Candidate]) -> tuple[bool, int, float]:
+    """The simpler of two that give the same is the smaller: nothing to prove, few fixes, little memory."""
+    return any(fix.proof for fix in fixes), len(fixes), sum(fix.held_bytes for fix in fixes)
+
+
+def _guess(fixes: Sequence[Candidate]) -> float:
+    """What a fix of which nothing is predicted is ranked by: a little above the bar, by kind."""
+    ranks = [_BY_STRUCTURE.index(fix.kind) for fix in fixes if fix.kind in _BY_STRUCTURE]
+    return WORTH * (1.2 - 0.01 * min(ranks, default=len(_BY_STRUCTURE))) + 0.1 * (len(fixes) - 1)
+
+
+def _cannot(evidence: Evidence, fixes: Sequence[Candidate]) -> str | None:
+    """Why there is nothing to rewrite."""
+    unread = evidence.pipeline.unserialisable if evidence.pipeline is not None else None
+    if not unread or all(fix.kind in ("prefetch", "thread-pool") for fix in fixes):
+        return None
+    return f"its graph cannot be rewritten: {unread}"
+
+
+def _measured_worse(evidence: Evidence, name: str) -> str | None:
+    fix = evidence.fixes.get(name)
+    if fix is None or fix.speedup is None or fix.speedup.high >= 1 / WORTH:
+        return None
+    return f"measured in this run: {fix.speedup.estimate:.2f} times as fast"
+
+
+def _gives_little(
+    fixes: Sequence[Candidate], speedup: float | None, raw: float | None, wanted: Collection[str]
+) -> str | None:
+    """Why too little is to be expected; with a prediction by that, without one by what kind of fix it is."""
+    if len(fixes) == 1 and not fixes[0].alone and (speedup is None or speedup < WORTH):
+        return "alone it gives nothing" + (", see the combination" if fixes[0].name in wanted else "")
+    if speedup is not None:
+        return None if speedup >= WORTH else f"predicted {speedup:.2f} times: less than 5 %"
+    if (raw or 0.0) >= WORTH or all(fix.kind in _BY_STRUCTURE for fix in fixes):
+        return None
+    return "nothing says that it helps"
+
+
+def first_pass_s(evidence: Evidence, fixes: Sequence[Candidate]) -> float | None:
+    """Seconds until a cache among some fixes is full; ``None`` where there is none, or that is not known."""
+    pipeline, step_s = sized(evidence), evidence.wall_s
+    cached = next((fix for fix in fixes if fix.kind == "cache"), None)
+    op = next((op for op in pipeline.ops if cached is not None and op.name in cached.ops), None)
+    batches = first_pass_batches(op, pipeline) if op is not None else None
+    return batches * step_s if batches is not None and step_s else None

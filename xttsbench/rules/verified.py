@@ -1,0 +1,264 @@
+"""What the trials of a verification say of each fix: the data that it yields, its speed, and what is proposed. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from xttsbench.analysis.semantics import judge
+from xttsbench.analysis.training_state import same_training
+from xttsbench.records.base import Estimate
+from xttsbench.records.elements import Elements, GraphIdentity
+from xttsbench.records.fix import FixResult, Outcome, Patch, Semantics
+from xttsbench.records.plan import Accelerator
+from xttsbench.records.trial import TrialRecord
+from xttsbench.rules.arm_effects import MIN_BLOCKS, Effect, Noise, effects, noise
+from xttsbench.rules.arm_runs import collect
+from xttsbench.rules.fix_rounds import ALONE, GUARD, ORIGINAL, PATCHED, TOGETHER, planned
+from xttsbench.rules.proposals import Proposal
+
+MARGIN: Final = 0.02
+"""The smallest difference that matters, as a share."""
+_ANY_ORDER: Final = "any-order"
+_OF_STEP: Final = "step:"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One arm of one round: its effect, and how it ended where it did."""
+
+    effect: Effect | None
+    step_time_s: Estimate | None
+    ended: str | None
+    accepted: bool
+
+    @property
+    def decides(self) -> bool:
+        """Whether there were blocks enough for a decision, or it ended."""
+        return self.ended is not None or (self.effect is not None and self.effect.blocks >= MIN_BLOCKS)
+
+
+@dataclass(frozen=True)
+class Verified:
+    """All that was found out about fixes.
+
+    Attributes:
+        semantics: arm -> what it does to the data.
+        alone, together: arm -> what it was measured at in each of the rounds.
+        noise: of the original against itself, in the last round.
+        identity: of the original's graph.
+        reproducible: why nothing can be compared, where the original itself could not be read.
+    """
+
+    semantics: Mapping[str, Semantics] = field(default_factory=dict)
+    alone: Mapping[str, Measured] = field(default_factory=dict)
+    together: Mapping[str, Measured] = field(default_factory=dict)
+    noise: Noise = field(default_factory=Noise)
+    identity: GraphIdentity | None = None
+    unreadable: str | None = None
+
+    def measured(self, arm: str) -> Measured | None:
+        """An arm's last measurement that decides: what was chosen was measured afresh, if there was time for it."""
+        last = self.together.get(arm)
+        return last if last is not None and last.decides else self.alone.get(arm) or last
+
+    def accepted(self, arm: str) -> bool:
+        """Whether an arm is faster beyond doubt, wherever it was measured, with the same data."""
+        found, data = self.measured(arm), self.semantics.get(arm)
+        return found is not None and found.accepted and data is not None and data.equivalent is True
+
+    @property
+    def best_first(self) -> list[str]:
+        """Accepted fixes, the fastest first; of those that are alike, the one with fewer parts."""
+        names = {*self.alone, *self.together} - {PATCHED}
+        return sorted((name for name in names if self.accepted(name)), key=self._rank)
+
+    @property
+    def chosen(self) -> str | None:
+        """The fix that the run proposes; ``None`` where none was accepted."""
+        fresh = [name for name, one in self.together.items() if one.decides]
+        last = [name for name in self.best_first if name in fresh] or self.best_first
+        return last[0] if last else None
+
+    def _rank(self, name: str) -> tuple[float, int, str]:
+        found = self.measured(name)
+        speed = found.effect.ratio.estimate if found and found.effect and found.effect.ratio else 0.0
+        # Within the margin fewer parts are better: there is less to understand, and less to keep.
+        return -round(np.log(max(speed, 1e-9)) / np.log1p(2 * MARGIN)), name.count(" + "), name
+
+
+def verified(trials: Sequence[TrialRecord], accelerator: Accelerator, *, seed: int = 0) -> Verified:
+    """Everything that the trials of a verification say. The same trials and seed give the same answer."""
+    rng = np.random.default_rng(seed)
+    originals = [trial for trial in trials if _guards(trial, ORIGINAL)]
+    read = [trial.elements for trial in originals if trial.elements is not None]
+    failed = next((trial for trial in originals if trial.elements is None), None)
+    unreadable = None
+    if failed is not None:
+        unreadable = f"the elements of the original could not be read: {failed.cause or failed.status}"
+    alone, _ = _round(ALONE, trials, accelerator, rng)
+    together, quiet = _round(TOGETHER, trials, accelerator, rng)
+    return Verified(
+        semantics=_semantics(trials, read, unreadable),
+        alone=alone,
+        together=together,
+        noise=quiet,
+        identity=next((one.identity for one in read if one.identity is not None), None),
+        unreadable=unreadable,
+    )
+
+
+def _guards(trial: TrialRecord, arm: str | None = None) -> bool:
+    return trial.spec.rung == "elements" and trial.spec.group == GUARD and arm in (None, trial.spec.arm)
+
+
+def _semantics(
+    trials: Sequence[TrialRecord], originals: Sequence[Elements], unreadable: str | None
+) -> dict[str, Semantics]:
+    found = {}
+    for trial in trials:
+        arm = trial.spec.arm or ""
+        if not _guards(trial) or arm == ORIGINAL:
+            continue
+        if trial.status != "ok" or trial.elements is None:
+            said = f"with it the dataset could not be read: {trial.cause or trial.status}"
+            found[arm] = Semantics(equivalent=None, how="unknown", sentence=said)
+        elif unreadable is not None or not originals:
+            found[arm] = Semantics(equivalent=None, how="unknown", sentence=unreadable or "the original was not read")
+        else:
+            found[arm] = _compared(trial, trial.elements, originals)
+    return found
+
+
+def _compared(trial: TrialRecord, changed: Elements, originals: Sequence[Elements]) -> Semantics:
+    """The data first; where the step was changed, what it trains too."""
+    parts = (trial.spec.fix or "").split(" + ")
+    data = judge(originals, changed, allow_other_order=_ANY_ORDER in parts)
+    if not any(part.startswith(_OF_STEP) for part in parts) or data.equivalent is not True:
+        return data
+    again = originals[1] if len(originals) > 1 else originals[0]
+    training = same_training(originals[0], again, changed)
+    return training.model_copy(update={"sentence": f"{data.sentence}; {training.sentence}", "epochs": data.epochs})
+
+
+def _round(
+    group: str, trials: Sequence[TrialRecord], accelerator: Accelerator, rng: np.random.Generator
+) -> tuple[dict[str, Measured], Noise]:
+    plan = planned(group, trials, accelerator)
+    if plan is None:
+        return {}, Noise()
+    runs = collect(plan, trials)[0]
+    quiet = noise(runs, rng)
+    decided = effects(runs, MARGIN, rng)
+    found = {}
+    for arm in runs.candidates:
+        effect = decided.get(arm.arm.id)
+        faster = effect is not None and effect.decision == "faster" and effect.ratio is not None
+        # Beyond what the original differs from itself by, besides.
+        clear = faster and (quiet.ratio is None or effect.ratio.low > quiet.ratio.high)  # type: ignore[union-attr]
+        time_s = None
+        if arm.steps:
+            means = [steps.wall_s.mean() for steps in arm.steps.values()]
+            time_s = Estimate(estimate=float(np.mean(means)), low=float(min(means)), high=float(max(means)))
+        found[arm.arm.id] = Measured(effect, time_s, arm.ended, bool(clear))
+    return found, quiet
+
+
+def results(
+    proposed: Sequence[Proposal], found: Verified, patch: Patch | None, *, why_stopped: str | None = None
+) -> tuple[FixResult, ...]:
+    """A result for each proposal, and for what was put together of them; what is proposed in the end comes first.
+
+    Args:
+        proposed: the proposals, best first.
+        found: what the trials say.
+        patch: of what is proposed in the end.
+        why_stopped: why fixes that were worth it were not verified, where the run ended early.
+    """
+    names = {one.name for one in proposed}
+    made = [name for name in (*found.together, *found.alone) if name not in names | {PATCHED}]
+    predicted = {one.name: one.predicted_speedup for one in proposed}
+    what = {part: one.what for one in proposed for part in one.fixes if len(one.fixes) == 1}
+    extra = [_made_of(name, proposed, what, predicted.get(name)) for name in dict.fromkeys(made)]
+    every = [_result(one, found, patch, why_stopped) for one in (*extra, *proposed)]
+    order: dict[Outcome, int] = {"accepted": 0, "rejected": 1, "not verified": 2}
+    return tuple(sorted(every, key=lambda one: (not one.chosen, order[one.outcome], -_speed(one))))
+
+
+def _made_of(
+    name: str, proposed: Sequence[Proposal], what: Mapping[str, str], predicted_speedup: float | None
+) -> Proposal:
+    """What was put together of several proposals."""
+    fixes = tuple(name.split(" + "))
+    return Proposal(
+        name=name,
+        fixes=fixes,
+        predicted_speedup=predicted_speedup,
+        what="; ".join(what.get(part, part) for part in fixes),
+        places=tuple(dict.fromkeys(p for one in proposed if set(one.fixes) <= set(fixes) for p in one.places)),
+        worth=True,
+        why_not=None,
+    )
+
+
+def _speed(result: FixResult) -> float:
+    if result.verified_speedup is not None:
+        return result.verified_speedup.estimate
+    return result.predicted_speedup or 0.0
+
+
+def _result(one: Proposal, found: Verified, patch: Patch | None, why_stopped: str | None) -> FixResult:
+    measured, data = found.measured(one.name), found.semantics.get(one.name)
+    outcome, why = _outcome(one, found, why_stopped)
+    effect = measured.effect if measured else None
+    chosen = found.chosen == one.name
+    return FixResult(
+        name=one.name,
+        fixes=one.fixes,
+        what=one.what,
+        outcome=outcome,
+        why=why,
+        predicted_speedup=one.predicted_speedup,
+        verified_speedup=effect.ratio if effect else None,
+        step_time_s=measured.step_time_s if measured else None,
+        decision="ended" if measured and measured.ended else effect.decision if effect else None,
+        p_value=effect.p_value if effect else None,
+        blocks=effect.blocks if effect else 0,
+        semantics=data,
+        places=one.places,
+        patch=patch if chosen else None,
+        chosen=chosen,
+    )
+
+
+def _outcome(one: Proposal, found: Verified, why_stopped: str | None) -> tuple[Outcome, str]:
+    measured, data = found.measured(one.name), found.semantics.get(one.name)
+    if data is not None and data.equivalent is False:
+        return "rejected", f"it changes the data: {data.sentence}"
+    if data is not None and data.equivalent is None:
+        return "rejected", f"whether it leaves the data as they are could not be told: {data.sentence}"
+    if measured is not None:
+        return _of_speed(measured, found.noise)
+    if found.unreadable is not None:
+        return "not verified", found.unreadable
+    return "not verified", one.why_not or why_stopped or "there was no time for it within the budget"
+
+
+def _of_speed(measured: Measured, quiet: Noise) -> tuple[Outcome, str]:
+    effect = measured.effect
+    if measured.ended is not None:
+        return "rejected", f"its trial ended: {measured.ended}"
+    if effect is None or effect.ratio is None:
+        return "not verified", "no block has both it and the original"
+    ratio = effect.ratio
+    said = f"{ratio.estimate:.2f} times as fast ({ratio.low:.2f} to {ratio.high:.2f}, {effect.blocks} blocks)"
+    if measured.accepted:
+        return "accepted", said
+    if effect.decision == "faster" and quiet.ratio is not None:
+        return "rejected", f"{said}, which is no more than the original differs from itself by"
+    words = {"slower": "slower", "equivalent": "no faster", "inconclusive": "not beyond doubt"}
+    why = f": {effect.why}" if effect.why else ""
+    return "rejected", f"{words.get(effect.decision, effect.decision)}: {said}{why}"

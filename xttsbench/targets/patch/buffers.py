@@ -1,0 +1,104 @@
+"""Links that keep elements: a prefetch put behind the pipeline, resized or taken out, and a cache behind one op."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xttsbench.records.pipeline import PipelineOp
+from xttsbench.targets.patch.arguments import with_argument
+from xttsbench.targets.patch.calls import Sources, kind, place
+from xttsbench.targets.patch.chains import appended, removed
+from xttsbench.targets.patch.draft import Change
+from xttsbench.targets.patch.found import Found
+from xttsbench.targets.patch.module import Link, Module
+from xttsbench.targets.patch.no_edit import NoEditError, NothingToDoError
+from xttsbench.targets.patch.spelling import autotune_or
+
+
+def prefetched(sources: Sources, count: int | None) -> Found:
+    """A prefetch of ``count`` elements behind the last op; ``None`` is AUTOTUNE."""
+    by_hand = f".prefetch({'tf.data.AUTOTUNE' if count is None else count})"
+    if not sources.pipeline.ops:
+        return Found(why_not=f"the pipeline's ops are not known; write {by_hand} at its end")
+    last = sources.pipeline.ops[-1]
+    try:
+        module, link = sources.maker(last)
+        text = f".prefetch({autotune_or(module, link.node, count)})"
+        return Found(((module, appended(module, link, text, at_the_end=True)),))
+    except NoEditError as error:
+        return Found(why_not=f"{error}; write {by_hand} behind what is made at {place(last)}")
+
+
+def buffered(sources: Sources, count: int | None) -> Found:
+    """The last prefetch given ``count`` elements."""
+    prefetches = _of_kind(sources, "prefetch")
+    value = "tf.data.AUTOTUNE" if count is None else str(count)
+    if not prefetches:
+        return Found(why_not=f"the pipeline has no .prefetch(...); write .prefetch({value}) at its end")
+    last = prefetches[-1]
+    try:
+        module, link = sources.call(last, (last.name,))
+        step = with_argument(module, link, "buffer_size", 0, autotune_or(module, link.node, count))
+        if step is None:
+            raise NothingToDoError(f".prefetch(...) of {place(last)} says so already")
+        return Found(((module, Change(link.start, link.end, link.line, (step,))),))
+    except NothingToDoError as error:
+        return Found(why_not=str(error))
+    except NoEditError as error:
+        return Found(why_not=f"{error}; write .prefetch({value}) at {place(last)}")
+
+
+def without_inner_prefetches(sources: Sources) -> Iterator[Found]:
+    """Every prefetch but the last taken out."""
+    inner = _of_kind(sources, "prefetch")[:-1]
+    if not inner:
+        yield Found(why_not="the pipeline has no .prefetch(...) but the last")
+    done: set[Link] = set()
+    for op in inner:
+        try:
+            module, link = sources.call(op, {one.name for one in inner})
+            if link not in done:
+                done.add(link)
+                yield Found(((module, removed(module, link)),))
+        except NoEditError as error:
+            yield Found(why_not=f"{error}; take .prefetch(...) out at {place(op)}")
+
+
+def cached(sources: Sources, name: str, file: str | None) -> Found:
+    """A cache behind the op of that node name, in memory or in ``file``; caches above it, which it replaces, go."""
+    op = next((one for one in sources.pipeline.ops if one.name == name), None)
+    text = f".cache({_quoted(file)})" if file is not None else ".cache()"
+    if op is None:
+        return Found(why_not=f"the pipeline has no op {name}; write {text} behind the op that is to be kept")
+    try:
+        module, link = sources.maker(op)
+        changes: list[tuple[Module, Change]] = [(module, appended(module, link, text))]
+        above = [one for one in _above(sources, op) if kind(one) == "cache"]
+        for cache in above:
+            holder, call = sources.call(cache, {one.name for one in above})
+            changes.append((holder, removed(holder, call)))
+        return Found(tuple(changes))
+    except NoEditError as error:
+        return Found(why_not=f"{error}; write {text} behind what is made at {place(op)}")
+
+
+def _of_kind(sources: Sources, wanted: str) -> list[PipelineOp]:
+    return [op for op in sources.pipeline.ops if kind(op) == wanted]
+
+
+def _above(sources: Sources, op: PipelineOp) -> list[PipelineOp]:
+    """The ops that an op reads, directly or through others."""
+    by_name = {one.name: one for one in sources.pipeline.ops}
+    found: dict[str, PipelineOp] = {}
+    waiting = list(op.inputs)
+    while waiting:
+        name = waiting.pop()
+        if name in by_name and name not in found:
+            found[name] = by_name[name]
+            waiting.extend(by_name[name].inputs)
+    return list(found.values())
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

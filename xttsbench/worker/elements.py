@@ -1,0 +1,279 @@
+"""The rung of fingerprints: what a dataset yields, with a fix or without, so that two runs can be told apart.
+
+Nothing is timed. A run is short: sources are cut so that epochs end, and there is a limit of elements, of rows and of
+seconds. The judging is :mod:`xttsbench.analysis.semantics`'s.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import tensorflow as tf
+
+from xttsbench.pipeline.batching import Batching, batching
+from xttsbench.pipeline.construction import SOURCE
+from xttsbench.pipeline.fingerprint import Fingerprinter
+from xttsbench.pipeline.graph import inspect, read_graph
+from xttsbench.pipeline.identity import identity
+from xttsbench.pipeline.jitter import jittered
+from xttsbench.pipeline.objections import objections, random_ops
+from xttsbench.pipeline.reseeded import draws_from_seeds, reseeded
+from xttsbench.pipeline.rewrite import from_graph
+from xttsbench.pipeline.shortened import shortened
+from xttsbench.pipeline.sketch import sketch_of
+from xttsbench.records.elements import Element, Elements, Epoch
+from xttsbench.records.pipeline import PipelineOp
+from xttsbench.records.trial import TrialSpec
+from xttsbench.targets.load import Loaded
+from xttsbench.worker.bench import Bench, Step
+from xttsbench.worker.source import ExhaustedError
+
+MOST_ROWS: Final = 2000
+"""Rows of a record, over all epochs."""
+MOST_NUMBERS: Final = 60_000
+"""Hashes and numbers of sketches in a record, which is sent and kept as text: about a megabyte."""
+_STEPS: Final = 3
+_MOST_STATE: Final = 200
+"""Variables that are sketched, the first ones."""
+_ALIVE_S: Final = 1.0
+_WIDER: Final = 8
+_WIDEST: Final = 10_000
+"""Elements of a source from which on it is not cut at all, where a shorter one yields nothing."""
+
+
+def run_elements(
+    spec: TrialSpec,
+    loaded: Loaded,
+    step: Step | None,
+    bench: Bench,
+    original: tf.data.Dataset | None = None,
+    variables: Sequence[Any] = (),
+) -> None:
+    """Take the fingerprints of ``spec.epochs`` passes over a dataset to which ``spec.fix`` is applied already.
+
+    Args:
+        spec: ``steps`` bounds the elements of a pass and ``window_s`` the seconds of all; the first element is always
+            waited for.
+        loaded: the target with the fix.
+        step: its step; it is run on the first batches of the first pass, once they are taken.
+        bench: where the record goes, as the part ``elements``.
+        original: the dataset without the fix; by default what the fixed one was made from.
+        variables: that the target created; their state after the steps is sketched.
+
+    Raises:
+        ExhaustedError: the first pass yields nothing.
+    """
+    original = _unfixed(loaded.dataset, spec.fix) if original is None else original
+    unknown: dict[str, str] = {}
+    bench.channel.phase("reading the graph")
+    before, after = _graph(original, unknown), _graph(loaded.dataset, unknown)
+    cut = batching(before) if before is not None else Batching()
+    limit = spec.source_limit if after is not None else None
+    while True:
+        told = _Told(spec, bench, cut)
+        dataset, graph = _shortened(loaded.dataset, after, limit)
+        with contextlib.ExitStack() as stack:
+            jitter = spec.jitter and graph is not None and stack.enter_context(jittered(graph, spec.seed)) > 0
+            epochs = told.passes(_epochs(dataset, graph, before))
+        if epochs[0].elements or limit is None:
+            break
+        # A batch that is never full, or a filter: the same elements are missing from a run of the fixed pipeline.
+        limit = limit * _WIDER if limit < _WIDEST else None
+    if not epochs[0].elements:
+        raise ExhaustedError("the dataset yields no element: next() ended at once")
+    bench.channel.phase("reading the code")
+    fixes = () if spec.fix is None else (spec.fix,)
+    losses, state = _stepped(spec, step, told.kept, variables, unknown, bench)
+    bench.channel.part(
+        "elements",
+        Elements(
+            fix=spec.fix,
+            seed=spec.seed,
+            spec=str(loaded.dataset.element_spec),
+            components=told.prints.components,
+            epochs=epochs,
+            source_limit=limit,
+            ordered=after is None or _ordered(loaded.dataset, after),
+            random_ops=() if after is None else random_ops(loaded.dataset, after),
+            objections=() if before is None else objections(original, before, fixes),
+            jittered=jitter,
+            identity=None if before is None else identity(original, before),
+            losses=losses,
+            state=state,
+            unknown={**told.prints.unknown, **unknown},
+        ),
+    )
+
+
+@dataclass
+class _Told:
+    """The passes over one dataset."""
+
+    spec: TrialSpec
+    bench: Bench
+    cut: Batching
+    kept: list[Any] = field(default_factory=list)
+    """The first batches, for the step."""
+    prints: Fingerprinter = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.prints = Fingerprinter(self.cut.batched, self.cut.size, self.cut.padding)
+        self._began = self._told = time.perf_counter()
+        self._numbers = 0
+
+    def passes(self, dataset_of: Callable[[int], tf.data.Dataset]) -> tuple[Epoch, ...]:
+        """All passes; those for which no time is left are missing, but for the first."""
+        epochs: list[Epoch] = []
+        while len(epochs) < self.spec.epochs and (not epochs or self._in_time(1.0)):
+            self._alive(f"epoch {len(epochs)}", at_once=True)
+            epochs.append(self._pass(dataset_of(len(epochs)), len(epochs)))
+        return tuple(epochs)
+
+    def _pass(self, dataset: tf.data.Dataset, number: int) -> Epoch:
+        elements: list[Element] = []
+        rows = 0
+        share = (number + 1) / self.spec.epochs
+        iterator = iter(dataset)
+        while True:
+            value = next(iterator, None)
+            if value is None:
+                return Epoch(elements=tuple(elements), ended=True)
+            full = rows >= MOST_ROWS / self.spec.epochs or self._numbers >= MOST_NUMBERS * share
+            if elements and (len(elements) >= self.spec.steps or full or not self._in_time(share)):
+                return Epoch(elements=tuple(elements), ended=False)
+            if not number and len(self.kept) < _STEPS:
+                self.kept.append(value)
+            element = self.prints.element(value)
+            elements.append(element)
+            rows += len(element.rows)
+            self._numbers += sum(2 * len(row.hashes) + sum(map(len, row.sketches)) for row in element.rows)
+            self._alive(f"epoch {number}")
+
+    def _in_time(self, share: float) -> bool:
+        """Whether a pass may go on: each has its share of the window, and what those before it left of theirs."""
+        return time.perf_counter() - self._began < self.spec.window_s * share
+
+    def _alive(self, phase: str, *, at_once: bool = False) -> None:
+        now = time.perf_counter()
+        if at_once or now - self._told >= _ALIVE_S:
+            self._told = now
+            self.bench.channel.phase(phase)
+
+
+def _unfixed(dataset: tf.data.Dataset, fix: str | None) -> tf.data.Dataset:
+    """The dataset that a fixed one was made from."""
+    for _ in range(20 if fix is not None else 0):
+        source = vars(dataset).get(SOURCE)
+        if source is None:
+            inputs = dataset._inputs()  # appended ops, such as options
+            if len(inputs) != 1 or SOURCE not in vars(inputs[0]):
+                break
+            source = inputs[0]
+        dataset = source
+    return dataset
+
+
+def _shortened(dataset: tf.data.Dataset, graph: Any | None, limit: int | None) -> tuple[tf.data.Dataset, Any | None]:
+    """The dataset with its sources cut, and its graph."""
+    if graph is None or limit is None:
+        return dataset, graph
+    cut = shortened(graph, limit)
+    return from_graph(cut, dataset.element_spec, source=dataset), cut
+
+
+def _epochs(dataset: tf.data.Dataset, graph: Any | None, original: Any | None) -> Callable[[int], tf.data.Dataset]:
+    """The dataset of each epoch: the same one, with other random numbers in its functions where the original draws any.
+
+    Caches and the state of ``shuffle`` are shared by all of them.
+    """
+    if graph is None or original is None or not draws_from_seeds(original):
+        return lambda _: dataset
+
+    def of(epoch: int) -> tf.data.Dataset:
+        if not epoch:
+            return dataset
+        return from_graph(reseeded(graph, epoch), dataset.element_spec, source=dataset)
+
+    return of
+
+
+def _graph(dataset: tf.data.Dataset, unknown: dict[str, str]) -> Any | None:
+    try:
+        return read_graph(dataset)
+    except tf.errors.OpError as error:
+        unknown["graph"] = f"the dataset's graph cannot be read: {error.message.splitlines()[0][:200]}"
+        return None
+
+
+def _ordered(dataset: tf.data.Dataset, graph: Any) -> bool:
+    """Whether no op and no option lets elements come in another order than they were asked for."""
+    pipeline = inspect(dataset, graph)
+    promised = pipeline.deterministic is not False
+    waiting: list[PipelineOp] = list(pipeline.ops)
+    while waiting:
+        op = waiting.pop()
+        waiting.extend(op.inner)
+        if op.deterministic == "false" or (op.deterministic == "default" and not promised):
+            return False
+    return not any(node.attr["sloppy"].b for node in graph.node if "sloppy" in node.attr)
+
+
+def _stepped(
+    spec: TrialSpec,
+    step: Step | None,
+    batches: Sequence[Any],
+    variables: Sequence[Any],
+    unknown: dict[str, str],
+    bench: Bench,
+) -> tuple[tuple[float, ...], tuple[tuple[float, ...], ...]]:
+    """The losses of the first steps, and sketches of the target's variables after them."""
+    losses: list[float] = []
+    if step is not None:
+        tf.keras.utils.set_random_seed(spec.seed)  # what reading the data has drawn is not the same for all
+        try:
+            for batch in batches:
+                bench.channel.phase("stepping")
+                loss = scalar(step(batch))
+                if loss is None or not math.isfinite(loss):
+                    unknown["losses"] = (
+                        "the step returns no number that could be its loss"
+                        if loss is None
+                        else f"the loss of step {len(losses)} is {loss}"
+                    )
+                    losses = []
+                    break
+                losses.append(loss)
+        except Exception as error:  # whatever a step raises: the data were seen all the same
+            unknown["losses"] = f"the step raises {type(error).__name__}: {_first_line(error)}"
+            losses = []
+    state = []
+    for number, variable in enumerate(variables[:_MOST_STATE]):
+        try:
+            state.append(sketch_of(np.asarray(variable)))
+        except (TypeError, ValueError, tf.errors.OpError) as error:
+            unknown[f"variable {number}"] = _first_line(error) or "unread"
+    return tuple(losses), tuple(state)
+
+
+def scalar(value: Any) -> float | None:
+    """What a step returns as its loss: a number, a tensor of one, or what lies under ``loss``, as Keras returns it."""
+    if isinstance(value, Mapping):
+        value = value.get("loss")
+    if value is None or isinstance(value, bool | str | bytes):
+        return None
+    try:
+        array = np.asarray(value)
+        dtype = tf.as_dtype(array.dtype)
+    except (TypeError, ValueError):
+        return None
+    return float(array.reshape(())) if dtype.is_floating and array.size == 1 else None
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), "")[:200]

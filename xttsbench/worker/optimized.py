@@ -1,0 +1,165 @@
+"""A saved plan applied to a dataset of the calling process: refused where the pipeline is not the one it was found for.
+
+A fix that was verified is verified of one graph. Of another one nobody has seen that the data stay the same, so a plan
+is no configuration that is tried anyway: the reader is told what differs, and the dataset stays as it is.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import tensorflow as tf
+
+from xttsbench.errors import InvalidInputError
+from xttsbench.pipeline import rewrite
+from xttsbench.pipeline.graph import inspect, read_graph
+from xttsbench.pipeline.identity import identity
+from xttsbench.probes.environment import environment
+from xttsbench.records.elements import GraphIdentity
+from xttsbench.records.optimized import Optimized
+from xttsbench.records.pipeline import Pipeline
+from xttsbench.step.fixes import OF_STEP
+from xttsbench.worker.plan_fit import changed_ops
+
+_ON_DISK: Final = "cache-file@"
+
+
+class PlanError(InvalidInputError):
+    """A saved plan is of another pipeline, or of other data than a cache of it holds."""
+
+
+class PlanWarning(UserWarning):
+    """A plan is applied where something is other than it was when its fixes were verified."""
+
+
+def apply_plan(dataset: Any, plan: Optimized, *, before: Pipeline | None = None) -> Any:
+    """The dataset with the plan's fixes; the same object where the plan has none for it.
+
+    What does not forbid it, but may cost the gain, is told as :class:`PlanWarning`: other data, another machine or
+    version, fixes that were not proven, and those of the step, which are left out.
+
+    Args:
+        dataset: as the target makes it, without the fixes.
+        plan: as it was read.
+        before: the pipeline as it was when the plan was made, so that what differs can be named.
+
+    Raises:
+        PlanError: the pipeline is not the plan's, or its data are not those of a cache on disk.
+        InvalidInputError: a fix does not apply.
+    """
+    fixes = dataset_fixes(plan.fixes)
+    for text in _left_out(plan.fixes):
+        _warn(text)
+    if not fixes:
+        return dataset
+    _check_identity(dataset, plan, fixes, before)
+    for text in (*_elsewhere(plan), *_kept(plan, fixes)):
+        _warn(text)
+    return rewritten(dataset, " + ".join(fixes), plan.cache_directory)
+
+
+def rewritten(dataset: Any, fix: str, directory: str | None) -> Any:
+    """The dataset with a fix, or several joined by `` + ``.
+
+    Args:
+        dataset: without it.
+        fix: of the dataset.
+        directory: where a cache on disk is kept; it is made where there is none, and only where the fix needs it.
+
+    Raises:
+        InvalidInputError: the directory cannot be made, or the fix does not apply.
+    """
+    if _ON_DISK not in fix or directory is None:
+        return rewrite.apply(dataset, fix)
+    try:
+        Path(directory).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidInputError(
+            f"The directory of the cache on disk, {directory!r}, cannot be made: {error.strerror or error}. "
+            "Make it, or optimize again."
+        ) from error
+    return rewrite.apply(dataset, fix, cache_dir=directory)
+
+
+def dataset_fixes(fixes: Sequence[str]) -> tuple[str, ...]:
+    """The fixes of the dataset among those of a plan, in their order."""
+    return tuple(fix for fix in fixes if not fix.startswith(OF_STEP))
+
+
+def identity_of(dataset: Any) -> GraphIdentity | None:
+    """What the dataset is known again by; ``None`` where its graph cannot be read."""
+    try:
+        return identity(dataset, read_graph(dataset))
+    except tf.errors.OpError:
+        return None
+
+
+def _check_identity(dataset: Any, plan: Optimized, fixes: Sequence[str], before: Pipeline | None) -> None:
+    here = identity_of(dataset)
+    if plan.identity is None:
+        if here is not None:
+            raise PlanError(
+                f"The plan of {plan.target} does not say which pipeline it was found for, so nobody knows whether it "
+                "fits this one. Optimize again."
+            )
+        _warn("the graph of this dataset cannot be read, so it was not compared with the one that the plan is of")
+        return
+    if here is None:
+        raise PlanError(
+            f"The graph of this dataset cannot be read, so it cannot be the pipeline that the plan of {plan.target} "
+            "was found for. Give the dataset as the target makes it, or optimize again."
+        )
+    if here.graph != plan.identity.graph:
+        found = changed_ops(before, inspect(dataset))
+        raise PlanError(
+            f"This pipeline is not the one that the plan of {plan.target} was found for "
+            f"(graph {here.graph}, the plan's is {plan.identity.graph}): {found}. "
+            "Give the dataset as the target makes it, without the plan's fixes, or optimize again."
+        )
+    if here.data != plan.identity.data:
+        kept = next((fix for fix in fixes if fix.startswith(_ON_DISK)), None)
+        if kept is not None:
+            raise PlanError(
+                f"The pipeline is the plan's, but its data are others (data {here.data}, the plan's are "
+                f"{plan.identity.data}), and the fix {kept!r} would read a cache of those, in {plan.cache_directory}. "
+                "Optimize again for these data."
+            )
+        _warn("the pipeline is the plan's, its data are others: what the fixes gain here was not measured")
+
+
+def _left_out(fixes: Sequence[str]) -> tuple[str, ...]:
+    others = [fix for fix in fixes if fix.startswith(OF_STEP)]
+    if not others:
+        return ()
+    return (f"not applied, since it is of the training step and not of the dataset: {', '.join(others)}",)
+
+
+def _elsewhere(plan: Optimized) -> tuple[str, ...]:
+    """What else is not as it was when the fixes were verified."""
+    found = []
+    if not plan.proven:
+        found.append(f"the fixes are not proven: {plan.data.rstrip('. ') or 'the plan does not say why'}")
+    here = str(environment()["fingerprint"]) if plan.fingerprint else ""
+    if here != plan.fingerprint:
+        found.append(
+            f"the machine or the versions are others (fingerprint {here}, the plan's is {plan.fingerprint}): "
+            "the data stay the same, what the fixes gain may differ"
+        )
+    return tuple(found)
+
+
+def _kept(plan: Optimized, fixes: Sequence[str]) -> tuple[str, ...]:
+    """That elements are read which were kept earlier: a changed content of the files they were made of is not seen."""
+    directory = Path(plan.cache_directory or "")
+    if not any(fix.startswith(_ON_DISK) for fix in fixes) or not plan.cache_directory or not any(directory.glob("*")):
+        return ()
+    return (
+        f"elements that were kept in {directory} may be read; remove it if the files they were made of have changed",
+    )
+
+
+def _warn(text: str) -> None:
+    warnings.warn(f"xttsbench: {text}.", PlanWarning, stacklevel=3)

@@ -1,0 +1,170 @@
+"""The fixes of a diagnosis: proposed from what was measured, verified in the time that is left, and written down."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from xttsbench import __version__
+from xttsbench.errors import JournalError
+from xttsbench.execution.run_directory import make_whole, write_json
+from xttsbench.records.base import Location
+from xttsbench.records.fix import FixResult, Patch
+from xttsbench.records.optimized import Optimized
+from xttsbench.records.plan import RunPlan
+from xttsbench.records.trial import TrialRecord
+from xttsbench.rules.fix_rounds import PATCHED
+from xttsbench.rules.gather import Gathered, gather
+from xttsbench.rules.next_trial import Job
+from xttsbench.rules.proposals import Proposal, proposals
+from xttsbench.rules.verified import Verified, results, verified
+from xttsbench.workflows.patching import patch_of
+from xttsbench.workflows.session import Session
+from xttsbench.workflows.verify import Verification, verify
+
+PATCH: Final = "patch.json"
+DIFF: Final = "patch.diff"
+_FEWEST_S: Final = 30.0
+"""Less than this is not worth beginning with."""
+
+
+def verify_fixes(
+    plan: RunPlan, environment: Mapping[str, Any], job: Job, session: Session, directory: Path, *, until_s: float
+) -> Patch | None:
+    """Verify what the trials so far suggest, and write the patch of what is proposed in the end.
+
+    Args:
+        plan: of the run.
+        environment: of the run.
+        job: of the ladder's trials.
+        session: with these trials; what is measured is added.
+        directory: of the run.
+        until_s: seconds of the session at which everything has to be over.
+    """
+    if until_s - session.spent_s < _FEWEST_S or not session.trials or session.trials[0].status != "ok":
+        return None
+    evidence = gather(session.trials, environment, seed=plan.seed).evidence
+    pipeline = evidence.pipeline
+    wanted = Verification(
+        job=job,
+        accelerator=plan.accelerator,
+        evidence=evidence,
+        proposed=proposals(evidence, any_order=plan.any_order),
+        directory=directory,
+        until_s=until_s,
+        patch=lambda fixes: patch_of(fixes, pipeline, directory, step_place=_step_place(session.trials)),
+    )
+    patch = verify(wanted, session)
+    _clear(directory, verified(session.trials, plan.accelerator, seed=plan.seed).chosen)
+    if patch is not None:
+        write_json(directory / PATCH, patch.model_dump(mode="json"))
+        if patch.diff:
+            make_whole(directory / DIFF, patch.diff.encode())
+    return patch
+
+
+def _step_place(trials: Sequence[TrialRecord]) -> Location | None:
+    return next((trial.step_place for trial in trials if trial.step_place is not None), None)
+
+
+def _clear(directory: Path, chosen: str | None) -> None:
+    """Remove what fixes kept on disk, but for the cache of what is proposed."""
+    kept = chosen is not None and "cache-file@" in chosen
+    for path in (directory / "cache").glob("*") if kept else [directory / "cache"]:
+        if not kept or path.name.isdecimal():  # those of the guard hold a part only
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def read_patch(directory: Path) -> Patch | None:
+    """The patch that a run wrote, or ``None``.
+
+    Raises:
+        JournalError: the file is there and is none.
+    """
+    try:
+        return Patch.model_validate(json.loads((directory / PATCH).read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, ValidationError) as error:
+        raise JournalError(f"{directory / PATCH} is not the patch of a run: {str(error).splitlines()[0]}") from error
+
+
+def fix_section(
+    plan: RunPlan,
+    gathered: Gathered,
+    trials: Sequence[TrialRecord],
+    environment: Mapping[str, Any],
+    patch: Patch | None,
+    directory: Path | None,
+) -> tuple[tuple[FixResult, ...], Optimized | None]:
+    """The report's results of fixes, and what is applied again later. Pure.
+
+    Args:
+        plan: of the run.
+        gathered: evidence of its trials.
+        trials: of the run.
+        environment: of the run.
+        patch: that the run wrote.
+        directory: of the run, as ``optimized.yaml`` names it.
+    """
+    if plan.kind not in ("diagnose", "optimize") or plan.arguments or gathered.evidence.script is not None:
+        return (), None
+    proposed = proposals(gathered.evidence, any_order=plan.any_order)
+    found = verified(trials, plan.accelerator, seed=plan.seed)
+    why = None if plan.verified else "no verification was asked for"
+    rows = results(proposed, found, _measured(patch, found), why_stopped=why)
+    return rows, _optimized(plan, proposed, found, rows, environment, directory)
+
+
+def _measured(patch: Patch | None, found: Verified) -> Patch | None:
+    """The patch with what running it showed."""
+    if patch is None:
+        return None
+    data, speed = (found.semantics.get(PATCHED), found.together.get(PATCHED)) if patch.ran else (None, None)
+    ratio = speed.effect.ratio if speed and speed.effect else None
+    why_not = None
+    if data is None:
+        why_not = "; ".join(f"{fix}: {why}" for fix, why in patch.unpatched.items()) or "there was no time to run it"
+    elif data.equivalent is not True:
+        why_not = data.sentence
+    elif ratio is None:
+        why_not = (speed.ended if speed else None) or "its data are right; there was no time to measure it"
+    return patch.model_copy(
+        update={"equivalent": data.equivalent if data else None, "verified_speedup": ratio, "why_not": why_not}
+    )
+
+
+def _optimized(
+    plan: RunPlan,
+    proposed: Sequence[Proposal],
+    found: Verified,
+    rows: Sequence[FixResult],
+    environment: Mapping[str, Any],
+    directory: Path | None,
+) -> Optimized | None:
+    if not any(one.worth for one in proposed) or (not found.semantics and found.unreadable is None):
+        return None  # nothing was to be verified, or nothing was
+    chosen = next((row for row in rows if row.chosen), None)
+    fixes = chosen.fixes if chosen else ()
+    keeps_files = any(fix.startswith("cache-file@") for fix in fixes)
+    return Optimized(
+        run=str(directory) if directory else "",
+        target=plan.target,
+        kwargs=plan.kwargs,
+        fixes=fixes,
+        identity=found.identity,
+        speedup=chosen.verified_speedup if chosen else None,
+        equivalent=chosen.semantics.equivalent if chosen and chosen.semantics else None,
+        data=chosen.semantics.sentence if chosen and chosen.semantics else "the original",
+        proven=chosen is not None,
+        blocks=chosen.blocks if chosen else 0,
+        accelerator=plan.accelerator.label,
+        cache_directory=str(directory / "cache") if keeps_files and directory else None,
+        fingerprint=str(environment.get("fingerprint") or ""),
+        xttsbench_version=__version__,
+    )

@@ -1,0 +1,117 @@
+"""``xttsbench.optimize`` of what lives in the calling process: diagnosed, its fixes verified, all of it here.
+
+No fresh process could build the dataset, so each fix is tried beside the original in this one, by the same code as
+elsewhere. One process is one replicate: blocks in it cancel what drifts, and not what this process has of its own (its
+memory, what else runs in it), so an interval from here says less than one over fresh processes. The report says so.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from xttsbench.execution.accelerator import parse_accelerator
+from xttsbench.execution.limits import Limits
+from xttsbench.execution.run_directory import ENVIRONMENT, PLAN, make_run_directory, write_json
+from xttsbench.probes.environment import environment as read_environment
+from xttsbench.records.plan import RunPlan
+from xttsbench.records.trial import Rung
+from xttsbench.rules.gather import gather
+from xttsbench.rules.next_trial import Job, next_trial
+from xttsbench.rules.proposals import proposals
+from xttsbench.workflows.assemble import assemble
+from xttsbench.workflows.diagnose import STEPS, VERDICT_S, window_s
+from xttsbench.workflows.live import LiveRequest
+from xttsbench.workflows.live_session import LiveSession, Measurable
+from xttsbench.workflows.optimize import judge_fixes
+from xttsbench.workflows.outcome import DONE, INCONCLUSIVE, Outcome, judge
+from xttsbench.workflows.saved_plan import write_plan
+from xttsbench.workflows.verify import Verification, verify
+
+_READING: Final = 0.35
+"""Share of the budget in which the target is read."""
+_RUNGS: Final[tuple[Rung, ...]] = ("ladder", "input", "pipeline")
+"""Those that say which fixes are worth it, and change nothing in the process for good."""
+_REPORT_S: Final = 5.0
+"""Kept for the report and its plots."""
+
+
+def optimize_live(request: LiveRequest, target: Measurable, *, any_order: bool = False) -> Outcome:
+    """Diagnose a target of this process, verify the fixes that promise most, and write the run's directory.
+
+    Args:
+        request: as for a diagnosis.
+        target: runs the trials.
+        any_order: a fix may give up the order of the elements.
+
+    Returns:
+        The outcome; its report has ``fixes`` and ``optimized``, the latter without a fix where none was accepted.
+
+    Raises:
+        UsageError, InvalidInputError: the request is wrong; nothing has been run.
+    """
+    began, now = time.monotonic(), datetime.now(UTC)
+    accelerator = parse_accelerator(request.accelerator)
+    directory = make_run_directory(request.out, "optimize-live", now)
+    plan = RunPlan(
+        kind="optimize",
+        command=f"xttsbench.optimize({request.name})",
+        created_utc=now.isoformat(timespec="milliseconds"),
+        target=request.name,
+        accelerator=accelerator,
+        steps=request.steps or STEPS,
+        budget_s=request.budget_s,
+        any_order=any_order,
+    )
+    environment = read_environment(directory)
+    write_json(directory / PLAN, plan.model_dump(mode="json"))
+    write_json(directory / ENVIRONMENT, environment)
+    session = LiveSession(directory, target, began, budget_s=request.budget_s)
+    reading_s = min(VERDICT_S, request.budget_s * _READING)
+    job = Job(
+        target=plan.target,
+        kwargs={},
+        emulated_ms=accelerator.step_times_ms,
+        steps=plan.steps,
+        window_s=window_s(reading_s, request.steps is not None),
+        seed=plan.seed,
+    )
+    _read(job, session, reading_s)
+    if session.trials[0].status == "ok":
+        _verify(job, session, plan, environment, directory)
+    report = assemble(plan, environment, session.trials, directory=directory)
+    from xttsbench.reporting.write import write_run  # here: plots are drawn when no trial runs any more
+
+    warnings = write_run(directory, report, session.trials)
+    if report.optimized is not None:
+        write_plan(directory, report.optimized)
+    code, message = judge(report, session.trials)
+    if code in (DONE, INCONCLUSIVE):
+        code, message = judge_fixes(report)
+    return Outcome(report, directory, code, message, tuple(warnings or ()))
+
+
+def _read(job: Job, session: LiveSession, until_s: float) -> None:
+    """Measure the target as it is, and what its pipeline is made of."""
+    while True:
+        spec = next_trial(job, session.trials, until_s - session.spent_s, only=_RUNGS)
+        if spec is None or spec.block:  # another block is another process, which there is not
+            return
+        session.run(spec, Limits(until_s, until_s))
+
+
+def _verify(job: Job, session: LiveSession, plan: RunPlan, environment: Mapping[str, Any], directory: Path) -> None:
+    evidence = gather(session.trials, environment, seed=plan.seed).evidence
+    wanted = Verification(
+        job=job,
+        accelerator=plan.accelerator,
+        evidence=evidence,
+        proposed=proposals(evidence, any_order=plan.any_order),
+        directory=directory,
+        until_s=plan.budget_s - _REPORT_S,
+        patch=lambda _: None,  # where its source lies is not known of an object
+    )
+    verify(wanted, session)

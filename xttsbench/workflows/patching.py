@@ -1,0 +1,47 @@
+"""The patch of some fixes, from the user's source files as they are."""
+
+from __future__ import annotations
+
+import re
+import sys
+import sysconfig
+from pathlib import Path
+
+from xttsbench.records.base import Location
+from xttsbench.records.fix import Patch
+from xttsbench.records.pipeline import Pipeline
+
+
+def patch_of(
+    fixes: str, pipeline: Pipeline | None, directory: Path, *, step_place: Location | None = None
+) -> Patch | None:
+    """The patch of fixes joined by `` + ``; ``None`` where no pipeline was read.
+
+    Args:
+        fixes: as they were verified.
+        pipeline: with the places of its ops.
+        directory: of the run, where a cache on disk goes.
+        step_place: where the user's step is defined.
+    """
+    if pipeline is None:
+        return None
+    from xttsbench.targets.patch import propose
+
+    def cache_file(op: str) -> str:
+        return str(directory / "cache" / re.sub(r"\W+", "-", op))
+
+    return propose(fixes.split(" + "), pipeline, _read, own=_is_own, step_place=step_place, cache_file=cache_file)
+
+
+def _read(file: str) -> str:
+    return Path(file).read_bytes().decode()  # line ends as they are
+
+
+def _is_own(file: str) -> bool:
+    """Whether a file is the user's own: neither installed, nor Python's, nor ours."""
+    path = Path(file).resolve()
+    installed = ("site-packages", "dist-packages")
+    libraries = [Path(sysconfig.get_paths()[name]).resolve() for name in ("stdlib", "purelib")]
+    if any(name in path.parts for name in installed) or any(root in path.parents for root in libraries):
+        return False
+    return Path(__file__).resolve().parents[1] not in path.parents and sys.prefix != str(path)

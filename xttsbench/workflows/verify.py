@@ -1,0 +1,275 @@
+"""Fixes verified: the data first, then each alone and the good ones together, beside the original, block by block.
+
+What is run next follows from the trials so far (:mod:`xttsbench.rules.fix_rounds`), what they come to is told by
+:func:`xttsbench.rules.verified.verified`, from the trials alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+from xttsbench.execution.limits import Limits
+from xttsbench.execution.run_directory import make_whole
+from xttsbench.records.fix import Patch
+from xttsbench.records.plan import Accelerator, Comparison, PlannedArm
+from xttsbench.records.trial import TrialRecord
+from xttsbench.rules.evidence import Evidence
+from xttsbench.rules.fix_rounds import (
+    ALONE,
+    BLOCKS,
+    ORIGINAL,
+    PATCHED,
+    TOGETHER,
+    Size,
+    arm_of,
+    comparison,
+    guard_size,
+    guard_trial,
+    together,
+)
+from xttsbench.rules.next_trial import Job
+from xttsbench.rules.proposals import Proposal
+from xttsbench.rules.verified import Verified, verified
+from xttsbench.workflows.compare_arms import Trials, compare_arms
+
+_MOST: Final = 5
+"""Fixes that are measured alone."""
+_FINAL: Final = 2
+"""Fixes in the last round: the best one alone, and all together."""
+_ALONE_SHARE: Final = 0.5
+"""Of the time that is left, for fixes alone; the rest is for what is proposed in the end."""
+_WINDOW_S: Final = 2.0
+_LEAST_WINDOW_S: Final = 0.8
+_AROUND_S: Final = 1.5
+"""Of a trial outside its window, besides building the target: fork, first batches."""
+_GUARD_S: Final = 4.0
+"""What one trial of the guard is expected to take, besides building the target."""
+_TRIAL_S: Final = 20.0
+"""Least time limit of a trial: a fix that hangs costs this much once."""
+_PATCHED_DIR: Final = "patched"
+
+
+class Timed(Trials, Protocol):
+    """What runs trials and knows what a block costs before any of them runs."""
+
+    @property
+    def import_s(self) -> float:
+        """Seconds that the last helper took to start."""
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What is verified, and in what time.
+
+    Attributes:
+        job: target, arguments, steps and seed of all trials.
+        accelerator: that the steps run on.
+        evidence: of the diagnosis before.
+        proposed: fixes, the best first.
+        directory: of the run.
+        until_s: seconds of the session at which everything has to be over.
+        patch: makes the patch of some fixes, joined by `` + ``; ``None`` where there is no source.
+    """
+
+    job: Job
+    accelerator: Accelerator
+    evidence: Evidence
+    proposed: Sequence[Proposal]
+    directory: Path
+    until_s: float
+    patch: Callable[[str], Patch | None]
+
+    @property
+    def cache_dir(self) -> str:
+        """Where fixes keep elements on disk."""
+        return str(self.directory / "cache")
+
+
+def verify(wanted: Verification, session: Timed) -> Patch | None:
+    """Run the trials of a verification, as far as the time allows; they are in the session and in the journal.
+
+    A fix whose trial raises, hangs or dies costs that trial, and is rejected.
+
+    Returns:
+        The patch of what is proposed in the end, where there is one.
+    """
+    worth = [one for one in wanted.proposed if one.worth]
+    if not worth or _left_s(wanted, session) <= 0:
+        return None
+    size = guard_size(wanted.evidence)
+    if not all(_guard(wanted, session, size, ORIGINAL, again=again) for again in range(3)):
+        return None
+    chosen = _affordable(wanted, session, worth)
+    for one in chosen:
+        if _over(session):
+            return None
+        _guard(wanted, session, size, one.name, fix=one.name)
+    found = _found(wanted, session)
+    sound = [one.name for one in chosen if (data := found.semantics.get(one.name)) and data.equivalent is True]
+    if not sound or _over(session):
+        return None
+    left_s = _left_s(wanted, session)
+    # Planned for a share of the time, but what it takes it gets: without six blocks nothing is decided at all.
+    alone = [arm_of(wanted.job, name) for name in sound]
+    _compare(wanted, session, ALONE, alone, planned_s=_ALONE_SHARE * left_s, most_s=left_s)
+    return _finish(wanted, session, size)
+
+
+def _finish(wanted: Verification, session: Timed, size: Size) -> Patch | None:
+    """Measure what would be proposed once more, on fresh blocks: alone, together, and as a patch of the source."""
+    good = _found(wanted, session).best_first
+    if not good or _over(session):
+        return None
+    finalists = [good[0]]
+    every = together(good)
+    if every != good[0]:
+        if every in good or _guard_passes(wanted, session, size, every):
+            finalists.insert(0, every)
+        elif len(good) > 1:
+            finalists.append(good[1])
+    arms = [arm_of(wanted.job, name) for name in finalists[:_FINAL]]
+    patch = wanted.patch(finalists[0])
+    if patch is not None and patch.files and not patch.unpatched:
+        files = _copies(wanted.directory, patch)
+        ran = _guard_passes(wanted, session, size, PATCHED, patched=files)
+        patch = patch.model_copy(update={"ran": True})
+        if ran:
+            arms.append(arm_of(wanted.job, PATCHED, patched=files))
+    if not _over(session):
+        left_s = _left_s(wanted, session)
+        _compare(wanted, session, TOGETHER, _fitting(wanted, session, arms), planned_s=left_s, most_s=left_s)
+    last = _found(wanted, session).chosen
+    return patch if last in (None, finalists[0]) else wanted.patch(last)
+
+
+def _fitting(wanted: Verification, session: Timed, arms: Sequence[PlannedArm]) -> Sequence[PlannedArm]:
+    """The arms of the last round, without the last of them as long as six blocks do not fit into the time."""
+    for count in range(len(arms), 1, -1):
+        if _window_s(session, count + 2, _left_s(wanted, session)) >= _LEAST_WINDOW_S:
+            return arms[:count]
+    return arms[:1]
+
+
+def _affordable(wanted: Verification, session: Timed, worth: Sequence[Proposal]) -> list[Proposal]:
+    """As many of the best as six blocks of them fit into their share of the time, one at least."""
+    left_s = _ALONE_SHARE * _left_s(wanted, session)
+    for count in range(min(_MOST, len(worth)), 1, -1):
+        guards_s = count * (_setup_s(session) + _GUARD_S)
+        if _window_s(session, count + 1, left_s - guards_s) >= _LEAST_WINDOW_S:
+            return list(worth[:count])
+    return list(worth[:1])
+
+
+def _window_s(session: Timed, arms: int, budget_s: float) -> float:
+    """Seconds that a trial may measure so that six blocks of so many arms fit into a budget; below 0 where none do."""
+    return min((budget_s / BLOCKS - session.import_s) / arms - _around_s(session), _WINDOW_S)
+
+
+def _around_s(session: Timed) -> float:
+    """Of a trial outside its window: what the last ones of the arms took beyond theirs, or else an estimate."""
+    seen = [t.duration_s - t.spec.window_s for t in session.trials if t.spec.rung == "arm" and t.status == "ok"][-6:]
+    return max(seen, default=_setup_s(session) + _AROUND_S)
+
+
+def _guard_passes(
+    wanted: Verification, session: Timed, size: Size, arm: str, *, patched: Mapping[str, str] | None = None
+) -> bool:
+    if _over(session) or not _guard(wanted, session, size, arm, fix=None if patched else arm, patched=patched):
+        return False
+    data = _found(wanted, session).semantics.get(arm)
+    return data is not None and data.equivalent is True
+
+
+def _guard(
+    wanted: Verification,
+    session: Timed,
+    size: Size,
+    arm: str,
+    *,
+    fix: str | None = None,
+    patched: Mapping[str, str] | None = None,
+    again: int = 0,
+) -> bool:
+    """Take the fingerprints of one arm; whether that went well."""
+    block = session.trials[-1].spec.block if session.trials else 0
+    spec = guard_trial(
+        wanted.job,
+        len(session.trials),
+        size,
+        block=block,
+        arm=arm,
+        fix=fix,
+        patched=patched,
+        # Of its own: what a shortened pass keeps there must not be read by a trial of the whole.
+        cache_dir=f"{wanted.cache_dir}/{len(session.trials):03d}" if fix else None,
+        again=again,
+    )
+    trial_s = max(_TRIAL_S, 3 * spec.window_s + 2 * _setup_s(session))
+    record = session.run(spec, Limits(trial_s, max(trial_s / 2, 15.0)), f"the data of {arm}")
+    return record.status == "ok"
+
+
+def _compare(
+    wanted: Verification,
+    session: Timed,
+    group: str,
+    arms: Sequence[PlannedArm],
+    *,
+    planned_s: float,
+    most_s: float,
+) -> list[TrialRecord]:
+    plan = _planned(wanted, session, group, arms)
+    window_s = _window_s(session, len(plan.arms), planned_s)
+    return compare_arms(
+        plan,
+        session,
+        first_block=max(trial.spec.block for trial in session.trials) + 1,
+        budget_s=most_s,
+        window_s=max(window_s, _LEAST_WINDOW_S),
+        parity=False,
+        seed=wanted.job.seed,
+    )
+
+
+def _planned(wanted: Verification, session: Timed, group: str, arms: Sequence[PlannedArm]) -> Comparison:
+    first = session.trials[0]
+    return comparison(
+        wanted.job,
+        wanted.accelerator,
+        group,
+        arms,
+        window_s=_WINDOW_S,
+        cache_dir=wanted.cache_dir,
+        trial_s=max(_TRIAL_S, 3 * first.duration_s),
+    )
+
+
+def _copies(directory: Path, patch: Patch) -> dict[str, str]:
+    """The patched text of each file beside the run's other files: the user's own are never touched."""
+    folder = directory / _PATCHED_DIR
+    folder.mkdir(exist_ok=True)
+    found = {}
+    for number, (file, text) in enumerate(sorted(patch.files.items())):
+        copy = folder / f"{number}-{Path(file).name}"
+        make_whole(copy, text.encode())  # bytes: line ends stay what they are
+        found[file] = str(copy)
+    return found
+
+
+def _found(wanted: Verification, session: Timed) -> Verified:
+    return verified(session.trials, wanted.accelerator, seed=wanted.job.seed)
+
+
+def _left_s(wanted: Verification, session: Timed) -> float:
+    return wanted.until_s - session.spent_s
+
+
+def _setup_s(session: Timed) -> float:
+    return max((trial.setup_s or 0.0 for trial in session.trials), default=0.0)
+
+
+def _over(session: Timed) -> bool:
+    return any(trial.status == "interrupted" for trial in session.trials)
