@@ -1,7 +1,8 @@
 """A dataset whose sources end early, so that whole epochs can be seen, and more than one of them.
 
 The same cut is made in a pipeline and in its fixed copy: sources keep their names, and what is inside the functions
-that open files, ranges or generators is no fix's business. What comes after the sources (shuffle, cache, repeat) stays.
+that open files, ranges or generators is no fix's business. What comes after the sources (shuffle, cache) stays, but
+for a repetition without an end: it repeats twice, since samples that are never all seen cannot be told to be the same.
 """
 
 from __future__ import annotations
@@ -23,6 +24,10 @@ _STRINGS: Final = re.compile(r"(TFRecord|TextLine|FixedLengthRecord|MatchingFile
 """Sources that name no type: each element is one string."""
 
 
+_ROUNDS: Final = 2
+"""Of what repeats for ever: what is drawn anew in each of them shows in two."""
+
+
 def shortened(graph: Any, count: int) -> Any:
     """The graph with at most ``count`` elements of each source; where files are read, of all of them together.
 
@@ -39,6 +44,7 @@ def shortened(graph: Any, count: int) -> Any:
     known = [min(length, count) for length in opened if length is not None]
     share = max(1, -(-count // max(1, *known))) if known and len(known) == len(sources) else count
     _cut_sources(edited, sources, count)
+    _end_repetitions(edited, nodes)
     library = FunctionLibrary(edited.library.function)
     for function in library.functions([name for node in nodes if _OPENS.fullmatch(node.op) for name in called(node)]):
         _cut_readers(function, share)
@@ -82,6 +88,23 @@ def _cut_sources(graph: Any, sources: list[Any], count: int) -> None:
         name = taken[source.name]
         _constant(graph.node.add(), f"{name}/count", count)
         _take(graph.node.add(), name, source.name, f"{name}/count", source)
+
+
+def _end_repetitions(graph: Any, nodes: list[Any]) -> None:
+    """Have what repeats for ever repeat twice."""
+    by_name = {node.name: node for node in graph.node}
+    names = set(by_name)
+    for node in nodes:
+        forever = node.op == "ForeverRepeatDataset"
+        if not forever and (node.op != "RepeatDataset" or (constant_input(node, "count", by_name) or 0) >= 0):
+            continue
+        name = _free(f"{node.name}/rounds", names)
+        names.add(name)
+        _constant(graph.node.add(), name, _ROUNDS)
+        data, *others = node.input
+        node.op = "RepeatDataset"
+        del node.input[:]
+        node.input.extend([data, name, *(other for other in others if other.startswith("^"))])
 
 
 def _cut_readers(function: Any, count: int) -> None:

@@ -26,6 +26,8 @@ _MOST: Final = 4
 """Places that are looked at."""
 _NO_PLACE: Final = ("Prefetch", "Repeat", "ForeverRepeat", "Cache", "Options", "Model", "Shuffle", "CopyToDevice")
 """Ops after which a cache holds what one after their input would hold as well, or should not be."""
+_IN_MEMORY: Final = ("Range", "Tensor")
+"""Sources whose elements are counted or lie in memory: a cache would hold them once more."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,8 @@ def cache_places(pipeline: Pipeline, environment: Mapping[str, Any]) -> tuple[Ca
         if not same[op.name] or op.op.startswith(_NO_PLACE) or not is_read_to_its_end(op, pipeline):
             continue
         above = with_upstream(op, pipeline)
+        if all(by_name[name].op.startswith(_IN_MEMORY) for name in above):
+            continue
         spared_s = sum(0.0 if name in kept else by_name[name].cost_s or 0.0 for name in above)
         if spared_s <= 0 or spared_s < _WORTH * whole or _is_kept_later(op, pipeline):
             continue

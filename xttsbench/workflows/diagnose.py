@@ -45,6 +45,8 @@ _READING: Final[tuple[Rung, ...]] = ("ladder", "input", "pipeline", "graph", "xl
 """Rungs that say which fixes are worth verifying."""
 _REPORT_S: Final = 5.0
 """Kept for the report and its plots."""
+_FIXES_REPORT_S: Final = 10.0
+"""The same after fixes were verified: there are some forty trials more, and one of them may be late."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +152,7 @@ def diagnose(request: Request, *, progress: Progress | None = None) -> Outcome:
             _compare(request.comparison, request, session)
         patch = None
         if plan.verified and not _interrupted(session):
-            patch = verify_fixes(plan, environment, ladder, session, directory, until_s=request.budget_s - _REPORT_S)
+            patch = verify_fixes(plan, environment, ladder, session, directory, until_s=request.budget_s - _FIXES_REPORT_S)
         trials = session.trials
     report = assemble(plan, environment, trials, patch, directory=directory)
     # Here and not above: plots are drawn when no trial runs any more, so that the parent stays small until then.

@@ -133,7 +133,7 @@ def _measured(patch: Patch | None, found: Verified) -> Patch | None:
     elif data.equivalent is not True:
         why_not = data.sentence
     elif ratio is None:
-        why_not = (speed.ended if speed else None) or "its data are right; there was no time to measure it"
+        why_not = (speed.ended if speed else None) or "there was no time to measure it"
     return patch.model_copy(
         update={"equivalent": data.equivalent if data else None, "verified_speedup": ratio, "why_not": why_not}
     )

@@ -26,7 +26,8 @@ def run(dataset, count, most=200, edit=lambda graph: graph):
 def test_a_source_ends_early_and_what_follows_stays():
     numbers = tf.data.Dataset.range(10**9)
     assert run(numbers.map(lambda x: x * 2).batch(2), 5) == [[0, 2], [4, 6], [8]]
-    assert run(numbers.repeat(), 2, most=5) == [0, 1, 0, 1, 0]
+    assert run(numbers.repeat(), 2, most=9) == [0, 1, 0, 1]
+    assert run(numbers.repeat(3), 2, most=9) == [0, 1, 0, 1, 0, 1]
     assert sorted(run(numbers.shuffle(100, seed=1), 4)) == [0, 1, 2, 3]
 
 

@@ -1,0 +1,93 @@
+"""What is started beside the session of trials: the command, and the readers of elements."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yielded
+from faulty import HERE, PROJECT, Case, gives_up_order
+
+READ_LIMIT_S = 120.0
+AFTER_BUDGET_S = 120.0
+"""Grace of the command after its budget, before it is ended."""
+
+
+def optimize(case: Case, files: Path, out: Path, budget_s: float) -> dict[str, Any]:
+    """Run ``xttsbench optimize`` on a case.
+
+    Returns:
+        ``seconds``, ``exit_code`` (``None`` where it took too long) and ``report``, ``None`` where there is none, with
+        ``error`` then.
+    """
+    command = [sys.executable, "-m", "xttsbench", "optimize", case.target, "--json", "--budget", f"{budget_s:g}"]
+    command += ["--accelerator", case.accelerator(), "--out", str(out)]
+    command += ["--any-order"] if gives_up_order(case) else []
+    for name, value in case.settings(files).items():
+        command += ["--set", f"{name}={value}"]
+    began = time.monotonic()
+    code, said = _run(command, budget_s + AFTER_BUDGET_S)
+    found: dict[str, Any] = {"seconds": round(time.monotonic() - began, 1), "exit_code": code}
+    try:
+        return found | {"report": json.loads((out / "report.json").read_text(encoding="utf-8"))}
+    except (OSError, ValueError) as error:
+        return found | {"report": None, "error": said.strip()[-500:] or f"no report: {error}"}
+
+
+def same_data(case: Case, files: Path, folder: Path, fixes: str) -> dict[str, Any]:
+    """Whether the fixed dataset yields the original's elements; ``same`` is ``None`` with a reason where unknown."""
+    settings = case.settings(files) | dict(case.compare_with)
+    read = {}
+    for name, fix in (("original", None), ("ours", fixes), ("original again", None)):
+        if name == "original again" and yielded.same(*list(read.values())[:2], any_order=gives_up_order(case))["same"]:
+            break
+        out = folder / f"{name.replace(' ', '-')}.elements"
+        command = [sys.executable, str(HERE / "yielded.py"), case.target, "--settings", json.dumps(settings)]
+        command += ["--out", str(out), "--cache-dir", str(folder)] + (["--fix", fix] if fix else [])
+        code, said = _run(command, READ_LIMIT_S)
+        if code != 0 or not out.exists():
+            why = said.strip().splitlines()[-1:] or [f"exit code {code}"]
+            return {"same": None, "how": "unknown", "why": f"{name} could not be read: {why[0][-300:]}"}
+        read[name] = pickle.loads(out.read_bytes())
+        out.unlink()
+    return judged(read, any_order=gives_up_order(case))
+
+
+def judged(read: Mapping[str, yielded.Batches], *, any_order: bool) -> dict[str, Any]:
+    """The fixed elements beside the original's, and beside what the original differs from itself by, where read."""
+    found = yielded.same(read["original"], read["ours"], any_order=any_order)
+    again = read.get("original again")
+    if again is not None and not yielded.same(read["original"], again, any_order=any_order)["same"]:
+        return found | {"same": None, "how": "unknown", "why": "the original differs from itself"}
+    return found
+
+
+def _run(command: Sequence[str], limit_s: float) -> tuple[int | None, str]:
+    """Exit code (``None`` when it took too long) and standard error. What it started is ended with it."""
+    environment = {**os.environ, "PYTHONPATH": str(PROJECT), "TF_CPP_MIN_LOG_LEVEL": "3"}
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        env=environment,
+        start_new_session=True,
+    ) as process:
+        try:
+            said = process.communicate(timeout=limit_s)[1]
+        except BaseException as error:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+            if isinstance(error, subprocess.TimeoutExpired):
+                return None, f"took longer than {limit_s:g} s"
+            raise
+    return process.returncode, said

@@ -1,0 +1,305 @@
+"""Which trials a verification runs, in which order, and when it stops: with a session that measures nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from xttsbench.records.elements import Element, Elements, Epoch, Row
+from xttsbench.records.fix import Edit, Patch
+from xttsbench.records.plan import Accelerator
+from xttsbench.rules.evidence import Evidence
+from xttsbench.rules.fix_rounds import ALONE, BLOCKS, GUARD, ORIGINAL, PATCHED, TOGETHER
+from xttsbench.rules.next_trial import Job
+from xttsbench.rules.proposals import Proposal
+from xttsbench.rules.verified import verified
+from xttsbench.workflows.verify import Verification, verify
+
+AGAIN = f"{ORIGINAL}:again"
+JOB = Job(target="data.py:make", kwargs={"size": 4}, emulated_ms=(), steps=100, window_s=2.0, seed=5)
+IMPORT_S, GUARD_S, AROUND_S = 4.0, 3.0, 1.0
+STALLED = {"status": "stalled", "cause": "said nothing for 15 s"}
+INTERRUPTED = {"status": "interrupted", "cause": "interrupted in phase 'as_is'"}
+
+
+def elements(first: int = 0, **fields: Any) -> Elements:
+    rows = tuple(Row(hashes=(f"{value:016x}",)) for value in range(first, first + 8))
+    epoch = Epoch(elements=(Element(shapes=("int64 (8,)",), rows=rows),), ended=True)
+    given = {"spec": "TensorSpec(shape=(8,), dtype=tf.int64, name=None)", "components": ("element",)} | fields
+    return Elements(epochs=(epoch, epoch), **given)
+
+
+class Fake:
+    """A session of a target whose mean step is known for every arm; its clock moves by what a trial is said to take.
+
+    Args:
+        walls: arm -> seconds of its mean step; for one that is not named the product of its parts' speed-ups.
+        guards: arm -> fields of its trial of fingerprints, where that is not what the original yields.
+        dies: (group, arm, number of the trial of that arm in the group) -> fields of a trial that ends badly.
+    """
+
+    def __init__(self, build, walls, guards, dies):
+        self.earlier = {}
+        self.block = 0
+        self.import_s = IMPORT_S
+        self.spent_s = 20.0
+        self.labels = []
+        self.limits = []
+        self._build, self._walls, self._guards, self._dies = build, walls, guards, dies
+        self.trials = [build.ladder(wait=0.03, step=0.01, duration_s=8.0)]
+
+    def run(self, spec, limits, label=None):
+        self.labels.append(label)
+        self.limits.append(limits)
+        if spec.block != self.block:
+            self.block = spec.block
+            self.spent_s += IMPORT_S
+        before = [t for t in self.trials if (t.spec.group, t.spec.arm) == (spec.group, spec.arm)]
+        fields = dict(self._dies.get((spec.group, spec.arm, len(before)), {}))
+        if spec.rung == "elements":
+            duration_s = GUARD_S
+            given = {} if fields else {"elements": elements()} | self._guards.get(spec.arm, {})
+            record = self._build.trial("elements", **given | fields)
+        elif fields:
+            duration_s = limits.stall_s
+            record = self._build.trial("arm", **fields)
+        else:
+            duration_s = spec.window_s + AROUND_S
+            record = self._build.arm_trial(spec.arm, self._wall_s(spec.arm), block=spec.block, process_sd=0.004)
+        record = record.model_copy(update={"spec": spec, "duration_s": duration_s})
+        self.spent_s += duration_s
+        self.trials.append(record)
+        return record
+
+    def _wall_s(self, arm):
+        if arm in self._walls:
+            return self._walls[arm]
+        original, wall_s = self._walls[ORIGINAL], self._walls[ORIGINAL]
+        for part in arm.split(" + ") if arm not in (AGAIN, PATCHED) else ():
+            wall_s *= self._walls[part] / original
+        return wall_s
+
+    def of(self, group: str) -> list[str]:
+        """The arms of one round, in the order in which they were run."""
+        return [trial.spec.arm for trial in self.trials if trial.spec.group == group]
+
+
+@pytest.fixture
+def verifying(build, tmp_path):
+    """``verifying("a", "b", walls={...}, budget_s=...)``: the session and the patch of a verification of these."""
+
+    def run(
+        *names: str,
+        walls: Mapping[str, float] | None = None,
+        guards: Mapping[str, dict[str, Any]] | None = None,
+        dies: Mapping[tuple[str, str, int], dict[str, Any]] | None = None,
+        budget_s: float = 1000.0,
+        patches: bool = False,
+        folder: Path = tmp_path,
+    ) -> tuple[Fake, Patch | None]:
+        walls = {ORIGINAL: 0.04, **dict.fromkeys(names, 0.02), **(walls or {})}
+        session = Fake(build, walls, dict(guards or {}), dict(dies or {}))
+        proposed = [
+            Proposal(name, tuple(name.split(" + ")), 2.0, name, (), worth=name != "useless", why_not=None)
+            for name in names
+        ]
+        wanted = Verification(
+            job=JOB,
+            accelerator=Accelerator(),
+            evidence=Evidence(kind="dataset", has_step=False, emulated=False, wall_s=0.04),
+            proposed=proposed,
+            directory=folder,
+            until_s=session.spent_s + budget_s,
+            patch=(lambda fixes: patch_of(fixes, folder)) if patches else lambda _: None,
+        )
+        return session, verify(wanted, session)
+
+    return run
+
+
+def patch_of(fixes: str, folder: Path) -> Patch:
+    file = str(folder / "data.py")
+    edit = Edit(fix=fixes, file=file, line=1, before="map(f)", after="map(f, 4)")
+    return Patch(edits=(edit,), diff=f"the diff of {fixes}", files={file: f"# {fixes}\n"})
+
+
+def test_the_original_three_times_then_each_fix_then_blocks(verifying) -> None:
+    session, patch = verifying("prefetch", "parallel-map", walls={"prefetch": 0.03})
+    guards = session.of(GUARD)
+    assert guards[:5] == [ORIGINAL, ORIGINAL, ORIGINAL, "prefetch", "parallel-map"]
+    assert [trial.spec.seed for trial in session.trials[1:4]] == [5, 5, 6]
+    assert sorted(session.of(ALONE)) == sorted([ORIGINAL, "prefetch", "parallel-map"] * BLOCKS)
+    both = "parallel-map + prefetch"
+    assert guards[5:] == [both]
+    assert sorted(session.of(TOGETHER)) == sorted([ORIGINAL, AGAIN, both, "parallel-map"] * BLOCKS)
+    assert patch is None
+    found = verified(session.trials, Accelerator())
+    assert found.chosen == both
+    assert found.together[both].effect.ratio.estimate == pytest.approx(0.04 / 0.015, rel=0.03)
+
+
+def test_every_trial_is_of_the_job_and_every_round_of_blocks_of_its_own(verifying) -> None:
+    session, _ = verifying("prefetch", "cache-file@Map/_1")
+    specs = [trial.spec for trial in session.trials[1:]]
+    assert len({spec.trial_id for spec in specs}) == len(specs)
+    assert {(spec.target, spec.kwargs["size"], spec.steps) for spec in specs if spec.rung == "arm"} == {
+        ("data.py:make", 4, 100)
+    }
+    blocks = {group: {spec.block for spec in specs if spec.group == group} for group in (ALONE, TOGETHER)}
+    assert all(len(found) == BLOCKS for found in blocks.values())
+    assert blocks[ALONE].isdisjoint(blocks[TOGETHER] | {0})
+    assert {spec.fill_caches for spec in specs if spec.rung == "arm"} == {True}
+    # What a shortened pass leaves on disk is read by nobody else.
+    places = [spec.cache_dir for spec in specs if spec.fix and spec.rung == "elements"]
+    assert len(set(places)) == len(places)
+    assert not set(places) & {spec.cache_dir for spec in specs if spec.rung == "arm"}
+    seen = [spec for spec in specs if spec.rung == "elements"]
+    assert len({(spec.source_limit, spec.steps) for spec in seen}) == 1
+    assert all(spec.jitter == (spec.arm != ORIGINAL) for spec in seen)
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_an_original_that_cannot_be_read_ends_it(verifying, number) -> None:
+    session, patch = verifying("prefetch", dies={(GUARD, ORIGINAL, number): STALLED})
+    assert session.of(GUARD) == [ORIGINAL] * (number + 1)
+    assert (session.of(ALONE), patch) == ([], None)
+    assert "said nothing" in verified(session.trials, Accelerator()).unreadable
+
+
+@pytest.mark.parametrize("names", [(), ("useless",)])
+def test_without_a_fix_that_is_worth_it_nothing_is_run(verifying, names) -> None:
+    session, patch = verifying(*names)
+    assert (len(session.trials), patch) == (1, None)
+
+
+def test_without_time_nothing_is_run(verifying) -> None:
+    session, _ = verifying("prefetch", budget_s=0.0)
+    assert len(session.trials) == 1
+
+
+def test_what_changes_the_data_is_not_measured(verifying) -> None:
+    guards = {"cache@Map/_1": {"elements": elements(1)}, "parallel-map": STALLED | {"elements": None}}
+    session, _ = verifying("cache@Map/_1", "parallel-map", "prefetch", guards=guards)
+    assert set(session.of(ALONE)) == {ORIGINAL, "prefetch"}
+    assert set(session.of(TOGETHER)) == {ORIGINAL, AGAIN, "prefetch"}
+    assert verified(session.trials, Accelerator()).chosen == "prefetch"
+
+
+def test_where_every_fix_changes_the_data_nothing_is_measured(verifying) -> None:
+    session, _ = verifying("prefetch", guards={"prefetch": {"elements": elements(objections=("it counts",))}})
+    assert session.of(ALONE) == []
+    assert verified(session.trials, Accelerator()).chosen is None
+
+
+def test_a_fix_that_hangs_while_it_is_measured_costs_one_trial(verifying) -> None:
+    names = ("parallel-map", "prefetch")
+    session, _ = verifying(*names, dies={(ALONE, "parallel-map", 1): STALLED})
+    assert session.of(ALONE).count("parallel-map") == 2
+    assert session.of(ALONE).count("prefetch") == BLOCKS
+    found = verified(session.trials, Accelerator())
+    assert found.chosen == "prefetch"
+    assert found.alone["parallel-map"].ended == "stalled: said nothing for 15 s"
+    assert all("parallel-map" not in arm for arm in session.of(TOGETHER))
+
+
+def test_nothing_that_helps_ends_after_the_first_round(verifying) -> None:
+    session, patch = verifying("prefetch", walls={"prefetch": 0.04}, patches=True)
+    assert len(session.of(ALONE)) == 2 * BLOCKS
+    assert (session.of(TOGETHER), patch) == ([], None)
+
+
+def test_what_together_changes_the_data_gives_way_to_the_next_best(verifying) -> None:
+    both = "parallel-map + prefetch"
+    guards = {both: {"elements": elements(1)}}
+    session, _ = verifying("prefetch", "parallel-map", walls={"parallel-map": 0.01}, guards=guards)
+    assert set(session.of(TOGETHER)) == {ORIGINAL, AGAIN, "prefetch", "parallel-map"}
+    assert verified(session.trials, Accelerator()).chosen == "parallel-map"
+
+
+def test_no_more_than_five_are_measured_alone(verifying) -> None:
+    session, _ = verifying(*(f"buffer:{number}" for number in range(9)), budget_s=10_000.0)
+    assert {arm for arm in session.of(ALONE) if arm != ORIGINAL} == {f"buffer:{number}" for number in range(5)}
+
+
+def test_a_small_budget_is_for_the_best_one_and_it_gets_its_six_blocks(verifying) -> None:
+    # 4 guards of 3 s, then 6 blocks of 4 s of import and two trials of 1.8 s: 58 s; half of that is planned for.
+    session, _ = verifying("parallel-map", "prefetch", "buffer:8", budget_s=62.0)
+    assert session.of(GUARD)[:4] == [ORIGINAL] * 3 + ["parallel-map"]
+    assert "prefetch" not in session.of(GUARD)
+    assert session.of(ALONE).count("parallel-map") == BLOCKS
+    assert verified(session.trials, Accelerator()).chosen == "parallel-map"
+
+
+@pytest.mark.parametrize("budget_s", [25.0, 62.0, 90.0, 140.0, 300.0])
+def test_the_budget_is_kept(verifying, budget_s) -> None:
+    session, _ = verifying("parallel-map", "prefetch", "buffer:8", "thread-pool:8", budget_s=budget_s, patches=True)
+    # The last guard, of the patch, may begin before the end; a block is begun only where it is expected to end.
+    assert session.spent_s <= 20.0 + budget_s + GUARD_S
+    counts = {group: {arm: session.of(group).count(arm) for arm in session.of(group)} for group in (ALONE, TOGETHER)}
+    assert all(len(set(found.values())) <= 1 for found in counts.values())  # blocks are whole
+
+
+def test_more_time_means_more_fixes_and_longer_windows(verifying) -> None:
+    names = ("parallel-map", "prefetch", "buffer:8", "thread-pool:8")
+    tried, windows = [], []
+    for budget_s in (62.0, 120.0, 240.0, 600.0):
+        session, _ = verifying(*names, budget_s=budget_s)
+        tried.append(len(set(session.of(ALONE))))
+        windows.append(next(t.spec.window_s for t in session.trials if t.spec.group == ALONE))
+    assert tried == sorted(tried)
+    assert (tried[0], tried[-1]) == (2, 5)
+    assert all(0.8 <= window_s <= 2.0 for window_s in windows)
+
+
+INTERRUPTIONS = [
+    (GUARD, ORIGINAL, 1),
+    (GUARD, "prefetch", 0),
+    (ALONE, "prefetch", 2),
+    (GUARD, "parallel-map + prefetch", 0),
+    (GUARD, PATCHED, 0),
+    (TOGETHER, ORIGINAL, 3),
+]
+
+
+@pytest.mark.parametrize("when", INTERRUPTIONS, ids=lambda when: f"{when[0]} {when[1]}")
+def test_an_interruption_is_the_last_trial(verifying, when) -> None:
+    session, _ = verifying("prefetch", "parallel-map", dies={when: INTERRUPTED}, patches=True)
+    assert session.trials[-1].status == "interrupted"
+    assert [trial.status for trial in session.trials[:-1]] == ["ok"] * (len(session.trials) - 1)
+    assert (session.trials[-1].spec.group, session.trials[-1].spec.arm) == when[:2]
+
+
+def test_the_patched_copy_is_what_is_run_and_the_file_itself_is_left_alone(verifying, tmp_path) -> None:
+    source = tmp_path / "data.py"
+    source.write_text("the user's own\n", encoding="utf-8")
+    session, patch = verifying("prefetch", patches=True)
+    (guard,) = [trial.spec for trial in session.trials if trial.spec.arm == PATCHED and trial.spec.group == GUARD]
+    copy = Path(guard.patched[str(source)])
+    assert copy != source
+    assert copy.parent.parent == tmp_path
+    assert copy.read_text(encoding="utf-8") == "# prefetch\n"
+    assert source.read_text(encoding="utf-8") == "the user's own\n"
+    assert (guard.fix, guard.jitter) == (None, True)
+    measured = [trial.spec for trial in session.trials if trial.spec.arm == PATCHED and trial.spec.group == TOGETHER]
+    assert [spec.patched for spec in measured] == [guard.patched] * BLOCKS
+    assert {spec.fix for spec in measured} == {None}
+    assert (patch.diff, patch.ran) == ("the diff of prefetch", True)
+
+
+def test_a_patch_that_yields_other_data_is_not_measured(verifying) -> None:
+    session, patch = verifying("prefetch", guards={PATCHED: {"elements": elements(3)}}, patches=True)
+    assert set(session.of(TOGETHER)) == {ORIGINAL, AGAIN, "prefetch"}
+    assert patch.ran is True
+    assert verified(session.trials, Accelerator()).semantics[PATCHED].equivalent is False
+
+
+def test_where_the_fresh_blocks_choose_another_fix_the_patch_is_that_one_s(verifying) -> None:
+    both = "parallel-map + prefetch"
+    # Together they are no faster than the one alone, as fresh blocks show.
+    session, patch = verifying("prefetch", "parallel-map", walls={"parallel-map": 0.01, both: 0.04}, patches=True)
+    assert both in session.of(TOGETHER)
+    assert verified(session.trials, Accelerator()).chosen == "parallel-map"
+    assert (patch.diff, patch.ran) == ("the diff of parallel-map", False)
