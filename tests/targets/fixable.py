@@ -1,7 +1,6 @@
-"""Targets for `xttsbench optimize`: each can be mended in one way and in no other, or not at all.
+"""Targets for ``xttsbench optimize``: each can be mended in one way and in no other, or not at all.
 
-The tests copy this file before they use it, so that what a patch is made for is nobody else's; pytest does not collect
-it.
+The tests copy this file before they use it, for a patch is made of it; pytest does not collect it.
 """
 
 import itertools
@@ -27,7 +26,7 @@ def _numbered_row(index):
 
 
 def _lonely_row(index):
-    """Takes the process with it where it is called a second time before the first one has returned."""
+    """Takes the process with it where it is called a second time before the first call has returned."""
     if not _inside.acquire(blocking=False):
         os._exit(3)
     try:
@@ -37,27 +36,41 @@ def _lonely_row(index):
         _inside.release()
 
 
-def _load_with(function):
-    return lambda index: tf.ensure_shape(tf.numpy_function(function, [index], tf.float32), [16])
+def _hanging_row(index):
+    """Waits for ever where it is called a second time before the first call has returned."""
+    if not _inside.acquire(blocking=False):
+        time.sleep(3600)
+    try:
+        time.sleep(0.0025)
+        return np.full([16], float(index % 1000), np.float32)
+    finally:
+        _inside.release()
 
 
 def sleeps():
-    """Eight sleeps of 4 ms for each batch, one after the other, with nothing ahead of the step."""
-    return tf.data.Dataset.range(1_000_000).map(lambda index: load(index)).batch(8)
+    """Eight sleeps of 4 ms for each batch, one after the other."""
 
+    def load(index):
+        return tf.ensure_shape(tf.numpy_function(_slow_row, [index], tf.float32), [16])
 
-def load(index):
-    return tf.ensure_shape(tf.numpy_function(_slow_row, [index], tf.float32), [16])
+    rows = tf.data.Dataset.range(1_000_000).map(load)
+    return rows.batch(8)
 
 
 def counts_its_calls():
-    """The same sleeps, and what a row holds is how many there were before it: no call may be moved."""
-    return tf.data.Dataset.range(1_000_000).map(_load_with(_numbered_row)).batch(8)
+    """The same sleeps, and a row holds how many there were before it: no call may be moved."""
+    rows = tf.data.Dataset.range(1_000_000).map(lambda i: tf.numpy_function(_numbered_row, [i], tf.float32))
+    return rows.batch(8)
 
 
 def dies_in_parallel():
-    """20 ms of input for each batch, which may be prefetched, and whose function never outlives a parallel call."""
-    return tf.data.Dataset.range(1_000_000).map(_load_with(_lonely_row)).batch(8)
+    """20 ms of input for each batch, which may be kept, but whose function does not outlive a second call beside it."""
+    return tf.data.Dataset.range(320).map(lambda i: tf.numpy_function(_lonely_row, [i], tf.float32)).batch(8)
+
+
+def hangs_in_parallel():
+    """The same, with a function that never returns from a second call beside the first."""
+    return tf.data.Dataset.range(320).map(lambda i: tf.numpy_function(_hanging_row, [i], tf.float32)).batch(8)
 
 
 def _ready():
@@ -69,7 +82,8 @@ def _network():
     return [tf.Variable(tf.random.stateless_normal([16, 16], [number, 0]) * 0.1) for number in range(10)]
 
 
-def _loss_of(batch, layers, rate):
+def _trained(batch, layers, rate):
+    """The loss, after one step of gradient descent."""
     with tf.GradientTape() as tape:
         hidden = batch
         for layer in layers:
@@ -85,7 +99,7 @@ def eager_step():
     layers = _network()
 
     def step(batch):
-        return _loss_of(batch, layers, 0.01)
+        return _trained(batch, layers, 0.01)
 
     return _ready(), step
 
@@ -93,11 +107,12 @@ def eager_step():
 def eager_step_with_a_schedule():
     """The same with a learning rate that Python counts down: a graph would keep that of its first step."""
     layers = _network()
-    steps = [0]
+    steps = tf.Variable(0.0)
+    rates = iter(1.0 / number for number in itertools.count(1))
 
     def step(batch):
-        steps[0] += 1
-        return _loss_of(batch, layers, 1.0 / steps[0])
+        steps.assign_add(1.0)
+        return _trained(batch, layers, next(rates))
 
     return _ready(), step
 
@@ -109,6 +124,6 @@ def eager_step_that_keeps_a_log():
 
     def step(batch):
         log.append(len(log))
-        return _loss_of(batch, layers, 0.01)
+        return _trained(batch, layers, 0.01)
 
     return _ready(), step

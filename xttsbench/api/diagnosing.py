@@ -20,6 +20,7 @@ def diagnose(
     steps: int | None = None,
     budget_s: float = 300.0,
     out: str | Path | None = None,
+    verify: bool = True,
 ) -> Report:
     """Find out what limits the step of a target; the run's directory is written as by ``xttsbench diagnose``.
 
@@ -33,6 +34,7 @@ def diagnose(
         steps: steps to measure at most.
         budget_s: seconds for everything.
         out: directory of the run.
+        verify: verify fixes in what is left of the budget after the verdict; never those of a live dataset.
 
     Returns:
         The report, whatever the verdict; an inconclusive one too.
@@ -57,6 +59,7 @@ def diagnose(
                 steps=steps,
                 budget_s=budget_s,
                 out=place,
+                verify=verify,
                 command=f"xttsbench.diagnose({name!r})",
             )
         )

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from xttsbench.pipeline.graph import dataset_inputs, dataset_nodes, inspect
 from xttsbench.pipeline.library import FunctionLibrary, called
+from xttsbench.pipeline.nodes import constant_input
 from xttsbench.pipeline.python_state import PythonState, python_state
 from xttsbench.pipeline.registry import lookup
 from xttsbench.records.pipeline import PipelineOp
@@ -28,6 +29,9 @@ _STATE: Final = re.compile(
 _MAPS: Final = re.compile(r"(Experimental)?(Parallel)?Map(AndBatch)?Dataset(V\d+)?")
 _BATCHES: Final = re.compile(r"(Parallel|Padded)?BatchDataset(V\d+)?")
 _OPENS: Final = re.compile(r"(FlatMap|Interleave|ParallelInterleave|LegacyParallelInterleave)Dataset(V\d+)?")
+_STOPS: Final = re.compile(r"\w*(Take|Zip|DirectedInterleave)\w*Dataset(V\d+)?")
+"""Ops that may end before what they read does."""
+_ENDLESS: Final = 2**62
 _AHEAD: Final = ("parallel-map", "parallel-interleave", "parallel-batch", "prefetch", "calls", "buffer", "processes")
 """Fixes that run functions earlier than the step asks for their results."""
 
@@ -49,20 +53,30 @@ class _Reader:
         return {node.name: node for node in dataset_nodes(self.graph)}
 
     @cached_property
+    def constants(self) -> Mapping[str, Any]:
+        return {node.name: node for node in self.graph.node}
+
+    @cached_property
     def library(self) -> FunctionLibrary:
         return FunctionLibrary(self.graph.library.function)
 
     def above(self, name: str) -> list[str]:
         """The named node and all that feeds it, as far as what a cache downstream of them has not fixed already."""
-        found, waiting = list[str](), [name]
+        found, waiting = dict[str, bool](), [(name, True)]
         while waiting:
-            one = waiting.pop()
+            one, whole = waiting.pop()
             node = self.nodes.get(one)
-            if node is None or one in found or (node.op.startswith("CacheDataset") and one != name):
+            if node is None or (one in found and found[one] <= whole):
                 continue
-            found.append(one)
-            waiting.extend(dataset_inputs(node, self.nodes))
-        return found
+            if node.op.startswith("CacheDataset") and one != name and whole:
+                continue
+            found[one] = whole
+            inputs = dataset_inputs(node, self.nodes)
+            # What is not read to its end is never kept: TensorFlow drops a cache that is not full, and fills it anew.
+            counted = [self.nodes[one] for one in inputs if not _is_endless_range(self.nodes[one], self.constants)]
+            whole = whole and not (_STOPS.fullmatch(node.op) and (len(inputs) == 1 or len(counted) > 1))
+            waiting.extend((input_, whole) for input_ in inputs)
+        return list(found)
 
     def python(self, name: str, kinds: Sequence[str]) -> Iterator[PythonState]:
         """What the Python functions of one node do; ``kinds`` are ``function`` and ``generator``."""
@@ -87,6 +101,12 @@ class _Reader:
         for op in sorted(ops):
             if _STATE.fullmatch(op):
                 yield f"{name} runs {op}, which changes what other calls see"
+
+    def reads(self, name: str) -> Iterator[str]:
+        """What Python functions of a node read and others change, in words."""
+        for one in self.python(name, ("function", "generator")):
+            if one.reads is not None:
+                yield one.reads
 
     def random(self, name: str) -> Iterator[str]:
         """What differs from pass to pass in a node, in words."""
@@ -135,6 +155,8 @@ def _of(reader: _Reader, name: str, fix: str) -> Iterator[str]:
             for state in reader.python(node, ("function",)):
                 if state.state is not None:
                     yield f"each process would have state of its own: {state.state}"
+                if state.reads is not None:
+                    yield f"each process would have a copy of its own: {state.reads}"
     elif name in ("parallel-map", "calls", "parallel-interleave"):
         for node in _touched(reader, name):
             kinds = ("function", "generator") if name == "parallel-interleave" else ("function",)
@@ -156,6 +178,8 @@ def _cached(reader: _Reader, op: str) -> Iterator[str]:
             yield f"a cache would repeat the first pass: {told}"
         for told in reader.state(name, ("function", "generator")):
             yield f"a cache would leave out calls that change state: {told}"
+        for told in reader.reads(name):
+            yield f"a cache would keep what was read in the first pass: {told}"
         described = reader.ops.get(name)
         if described is not None and "variable" in described.captures:
             yield f"a cache would keep what {name} read of a variable in the first pass"
@@ -165,6 +189,9 @@ def _variables(reader: _Reader) -> Iterator[str]:
     for op in reader.ops.values():
         if "variable" in op.captures:
             yield f"{op.name} reads a variable, and running ahead of the step changes what it finds there"
+    for name in reader.nodes:
+        for told in reader.reads(name):
+            yield f"running ahead of the step changes what is found there: {told}"
 
 
 def _touched(reader: _Reader, name: str) -> list[str]:
@@ -203,3 +230,9 @@ def _inside(op: PipelineOp) -> Iterator[PipelineOp]:
     for one in op.inner:
         yield one
         yield from _inside(one)
+
+
+def _is_endless_range(node: Any, by_name: Mapping[str, Any]) -> bool:
+    """Whether a node counts without end, as ``enumerate`` does."""
+    stop = constant_input(node, "stop", by_name) if node.op == "RangeDataset" else None
+    return stop is not None and stop >= _ENDLESS

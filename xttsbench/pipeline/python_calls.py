@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from xttsbench.pipeline.python_source import call_of, is_users
 from xttsbench.pipeline.python_values import Value
 
 _CLOCKS: Final = (
@@ -22,6 +23,9 @@ _CLOCKS: Final = (
 )  # fmt: skip
 _ENTROPY: Final = (os.urandom, uuid.uuid1, uuid.uuid4, random.SystemRandom)
 _GENERATORS: Final = (np.random.default_rng, np.random.RandomState, random.Random)
+_AUGMENTS: Final = ("albumentations", "imgaug", "audiomentations", "torch_audiomentations")
+"""Libraries whose transforms draw random numbers unless they are told not to."""
+_SEEDS: Final = ("set_seed", "get_seed", "set_random_seed")
 _FILLED: Final = (np.copyto, np.put, np.place, np.putmask, np.put_along_axis, np.fill_diagonal)
 _HEAPS: Final = (heapq.heappush, heapq.heappop, heapq.heapify, heapq.heappushpop, heapq.heapreplace)
 
@@ -41,10 +45,22 @@ def draws(function: Any, seeded: bool) -> str | None:
         return name
     if _in(function, _GENERATORS) and not seeded:
         return f"{name} without a seed"
-    module = str(getattr(function, "__module__", ""))
-    if module.startswith("tensorflow.") and "random" in f"{module}.{name}" and "stateless" not in f"{module}.{name}":
-        return f"tf {name}" if name not in ("set_seed", "get_seed") else None
-    return None
+    return _of_a_library(function, name)
+
+
+def _of_a_library(function: Any, name: str) -> str | None:
+    """Random by what the library calls it: its code is not read."""
+    kind = type(function)
+    package = str(getattr(function, "__module__", None) or "")
+    root = package.split(".", maxsplit=1)[0]
+    if root in ("", "numpy", "random") or is_users(function) or is_users(call_of(function)):
+        return None
+    if root in _AUGMENTS or kind.__name__.startswith("Random"):
+        return f"{root} {name or kind.__name__}"
+    full = f"{package}.{name}".lower()
+    if "random" in full and "stateless" not in full and not isinstance(function, type) and name not in _SEEDS:
+        return f"{'tf' if root == 'tensorflow' else root} {name}"
+    return "scipy rvs" if name == "rvs" and root == "scipy" else None
 
 
 def seeds(function: Any) -> bool:
@@ -77,6 +93,8 @@ def writes_into(function: Any, given: list[Value], named: dict[Any, Value]) -> V
     name = getattr(function, "__name__", "")
     shuffles = name == "shuffle" and isinstance(owner, random.Random | np.random.RandomState)
     at = name == "at" and isinstance(owner, np.ufunc)
+    if isinstance(function, np.ufunc) and len(given) > function.nin:
+        return given[function.nin]
     if given and (shuffles or at or _in(function, _FILLED) or _in(function, _HEAPS)):
         return given[0]
     return None

@@ -6,9 +6,22 @@ import ast
 import functools
 import types
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from typing import Any, Final, Literal
 
 from xttsbench.pipeline.python_calls import clock, draws, seeds, setter, writes_into
+from xttsbench.pipeline.python_hidden import (
+    COMPARED,
+    CONVERTED,
+    ITERATED,
+    OPERATORS,
+    constant_item,
+    held_callables,
+    looked_up,
+    special_methods,
+    taken_apart,
+    users_function,
+)
 from xttsbench.pipeline.python_scope import Scope, Told
 from xttsbench.pipeline.python_source import call_of, is_users, parameters_of
 from xttsbench.pipeline.python_values import (
@@ -19,10 +32,12 @@ from xttsbench.pipeline.python_values import (
     UNKNOWN,
     Value,
     attribute,
+    candidates,
     element,
     harmless,
     immutable,
     is_iterator,
+    is_variable,
     join,
     of_one_thread,
     taken_from,
@@ -34,11 +49,18 @@ _CONSUMERS: Final = (
 _ELEMENTS: Final = (zip, enumerate, map, filter, iter, reversed)
 
 
+_NAMED: Final = types.ModuleType | types.FunctionType | types.BuiltinFunctionType | type
+
+
 class ExpressionReader(ABC):
     """Reads expressions; statements and whole functions are its subclass's."""
 
     def __init__(self) -> None:
         self.told: list[Told] = []
+        self.variables: dict[tuple[types.CodeType, str], str] = {}
+        """Global and captured variables that were read: code of the reader and name -> where, in words."""
+        self.attributes: dict[tuple[type, str], str] = {}
+        """Attributes of shared objects that were read: their class and name -> where, in words."""
         self._depth = 0
 
     @abstractmethod
@@ -51,7 +73,7 @@ class ExpressionReader(ABC):
     @abstractmethod
     def _written_here(self, node: Any, scope: Scope) -> Value: ...
 
-    def _tell(self, kind: Literal["state", "random", "clock"], node: Any, scope: Scope, text: str) -> None:
+    def _tell(self, kind: Literal["state", "random", "clock", "read"], node: Any, scope: Scope, text: str) -> None:
         told = Told(kind, f"{scope.where}:{node.lineno} {text}")
         if told not in self.told:
             self.told.append(told)
@@ -65,14 +87,22 @@ class ExpressionReader(ABC):
     def value(self, node: ast.expr, scope: Scope) -> Value:
         """What an expression stands for; what its parts do is told."""
         if isinstance(node, ast.Name):
-            return scope.value(node.id)
-        if isinstance(node, ast.Attribute):
-            found = attribute(self.value(node.value, scope), node.attr)
+            found = scope.value(node.id)
+            if found.shared:
+                self._read_variable(node.id, found, node, scope)
             return found
+        if isinstance(node, ast.Attribute):
+            base = self.value(node.value, scope)
+            self._read_attribute(base, node.attr, node, scope)
+            return self._special(base, (node.attr,), attribute(base, node.attr))
         if isinstance(node, ast.Subscript):
             base = self.value(node.value, scope)
             self.value(node.slice, scope)
-            return element(base, whole_slice=isinstance(node.slice, ast.Slice))
+            item = constant_item(base, node.slice)
+            if item is not None:
+                return item
+            found = element(base, whole_slice=isinstance(node.slice, ast.Slice))
+            return self._special(base, ("__getitem__", "__missing__"), found)
         if isinstance(node, ast.Call):
             return self._call(node, scope)
         if isinstance(node, ast.IfExp):
@@ -90,7 +120,7 @@ class ExpressionReader(ABC):
             return self._comprehension(node, scope)
         if isinstance(node, ast.Compare):  # a deadline is no part of the result
             for one in (node.left, *node.comparators):
-                self.value(one, scope)
+                self._special(self.value(one, scope), COMPARED)
             return LOCAL
         if isinstance(node, ast.Starred | ast.Await):
             return self.value(node.value, scope)
@@ -99,6 +129,8 @@ class ExpressionReader(ABC):
                 self._result(self.value(node.value, scope), node, scope)
             return LOCAL
         parts = [self.value(child, scope) for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
+        for part in parts:
+            self._special(part, OPERATORS)
         return Value(clock=any(part.clock for part in parts))
 
     def _comprehension(self, node: Any, scope: Scope) -> Value:
@@ -113,7 +145,7 @@ class ExpressionReader(ABC):
     def _iterated(self, node: ast.expr, scope: Scope) -> Value:
         value = self.value(node, scope)
         self._consume(value, node, scope)
-        return element(value)
+        return self._special(value, ITERATED, element(value))
 
     def _consume(self, value: Value, node: Any, scope: Scope) -> None:
         if is_iterator(value):
@@ -131,8 +163,8 @@ class ExpressionReader(ABC):
         timed = Value(clock=any(one.clock for one in (*given, *named.values())))
         function = callee.obj
         if isinstance(function, functools.partial):
-            given = [LOCAL] * len(function.args) + given
-            function = function.func
+            function, bound, bound_by_name = taken_apart(function)
+            given, named = [*bound, *given], {**bound_by_name, **named}
         if isinstance(receiver.obj, GENERATORS) and receiver.shared and not method.startswith(("get", "spawn")):
             self._tell("random", node, scope, f"draws from {receiver.words}")
             self._tell("state", node, scope, f"draws from {receiver.words}, which goes on from call to call")
@@ -143,6 +175,8 @@ class ExpressionReader(ABC):
             self._tell("random", node, scope, f"draws random numbers ({drawn})")
         if clock(function):
             return Value(clock=True)
+        if (found := looked_up(function, node, given, scope)) is not None:
+            return found
         changed = writes_into(function, given, named)
         if changed is not None and changed.shared:
             self._tell("state", node, scope, f"writes into {changed.words}")
@@ -155,10 +189,20 @@ class ExpressionReader(ABC):
         if _in(function, _CONSUMERS):
             for one in given:
                 self._consume(one, node, scope)
-            return next((one for one in given if one.shared), timed) if _in(function, _ELEMENTS) else timed
+                self._special(one, ITERATED)
+            self._given_away([*given, *named.values()])
+            kept = [one for one in given if one.shared or one.obj is not UNKNOWN]
+            return functools.reduce(join, kept) if kept and _in(function, _ELEMENTS) else timed
+        for other in callee.others:
+            self._followed(other, receiver, given, named)
         followed = self._followed(function, receiver, given, named)
         if followed is not None:
             return followed
+        self._given_away([*given, *named.values()])
+        self._held(function)
+        if isinstance(function, type | types.BuiltinFunctionType):
+            for one in given:  # len(), str(), int(), abs()
+                self._special(one, CONVERTED)
         self._method(receiver, method, node, scope)
         if method in SAME_MEMORY and receiver.shared and not harmless(receiver.obj):
             return element(receiver) if method == "get" else receiver
@@ -166,13 +210,60 @@ class ExpressionReader(ABC):
             return element(receiver)
         return timed
 
+    def _special(self, value: Value, names: Iterable[str], otherwise: Value = LOCAL) -> Value:
+        """Read the methods and properties that Python runs by itself where they are the user's.
+
+        Returns:
+            What they return; ``otherwise`` where there are none.
+        """
+        found = [self.function(one) for obj in candidates(value) for one in special_methods(obj, names)]
+        return found[-1] if found else otherwise
+
+    def _given_away(self, given: Iterable[Value]) -> None:
+        """Functions of the user's that a library is given: it will call them."""
+        for obj in (obj for value in given for obj in candidates(value)):
+            if isinstance(obj, functools.partial | types.FunctionType | types.MethodType):
+                self._read_alone(obj)
+
+    def _held(self, function: Any) -> None:
+        """Functions of the user's that a library's object holds: calling it calls them."""
+        for one in held_callables(function):
+            self._read_alone(one)
+
+    def _read_alone(self, function: Any) -> None:
+        if isinstance(function, functools.partial):
+            self.partial(function)
+        elif (run := users_function(function)) is not None:
+            self.function(run)
+
+    def partial(self, function: Any) -> None:
+        """Read a function of the user's with the arguments that ``functools.partial`` has bound to it."""
+        function, positional, named = taken_apart(function)
+        self._followed(function, LOCAL, positional, named)
+
+    def _read_variable(self, name: str, value: Value, node: ast.expr, scope: Scope) -> None:
+        if is_variable(value.obj):
+            self._tell("read", node, scope, f"reads the variable {name!r}, which may be assigned anywhere")
+        elif not isinstance(value.obj, _NAMED):
+            self.variables.setdefault((scope.function.__code__, name), f"{scope.where}:{node.lineno} reads {name!r}")
+
+    def _read_attribute(self, base: Value, name: str, node: ast.expr, scope: Scope) -> None:
+        for obj in candidates(base) if base.shared else ():
+            held = getattr(obj, "__dict__", None)
+            if not isinstance(held, dict) or name not in held or isinstance(obj, types.ModuleType | type):
+                continue
+            if is_variable(held[name]):
+                self._tell("read", node, scope, f"reads the variable {name!r}, which may be assigned anywhere")
+            else:
+                self.attributes.setdefault((type(obj), name), f"{scope.where}:{node.lineno} reads {name!r}")
+
     def _method(self, receiver: Value, method: str, node: ast.Call, scope: Scope) -> None:
         """A method by its name, where its code is not the user's."""
         if not method or not receiver.shared or harmless(receiver.obj):
             return
         if receiver.obj is not UNKNOWN and (immutable(receiver.obj) or of_one_thread(receiver.obj)):
             return
-        if method in MUTATORS or taken_from(receiver.obj, method):
+        if method in MUTATORS or taken_from(receiver.obj, method, with_arguments=bool(node.args)):
             self._tell("state", node, scope, f"calls {method}() of {receiver.words}")
 
     def _followed(self, function: Any, receiver: Value, given: list[Value], named: dict[Any, Value]) -> Value | None:
@@ -196,7 +287,10 @@ class ExpressionReader(ABC):
         names = list(parameters_of(function))
         arguments = dict(zip(names, [*first, *given], strict=False))
         arguments |= {name: value for name, value in named.items() if name in names}
+        before = sum(one.kind == "random" for one in self.told)
         result = self.function(function, arguments)
+        if memoised and sum(one.kind == "random" for one in self.told) > before:
+            self.told.append(Told("state", f"{function.__name__}() keeps in a memo what it has drawn at random"))
         if made:
             return LOCAL
         return Value(True, UNKNOWN, getattr(function, "__name__", "")) if memoised else result

@@ -75,6 +75,11 @@ class Reader(ExpressionReader):
         self._known[key] = scope.returned
         return scope.returned
 
+    @property
+    def own(self) -> list[types.CodeType]:
+        """Code of all functions that were read."""
+        return [key[0] for key in self._known]
+
     def _body(self, node: Any, scope: Scope) -> None:
         if isinstance(node, ast.Lambda):
             scope.returned = self._result(self.value(node.body, scope), node, scope)
@@ -117,6 +122,7 @@ class Reader(ExpressionReader):
         elif isinstance(node, ast.With | ast.AsyncWith):
             for item in node.items:
                 value = self.value(item.context_expr, scope)
+                self._special(value, ("__enter__", "__exit__"))
                 if item.optional_vars is not None:
                     self._store(item.optional_vars, value, scope)
             self._block(node.body, scope)
@@ -166,8 +172,8 @@ class Reader(ExpressionReader):
             if not scope.store(target.id, value):
                 self._tell("state", target, scope, f"sets the variable {target.id!r}, which outlives the call")
         elif isinstance(target, ast.Tuple | ast.List):
-            for item in target.elts:
-                self._store(item, element(value), scope)
+            for item in target.elts:  # a callable is what enumerate() or zip() gave along with something else
+                self._store(item, value if callable(value.obj) else element(value), scope)
         elif isinstance(target, ast.Starred):
             self._store(target.value, element(value), scope)
         elif isinstance(target, ast.Attribute):

@@ -14,7 +14,7 @@ from xttsbench.pipeline.registry import cells
 class Told:
     """One thing that was found."""
 
-    kind: Literal["state", "random", "clock"]
+    kind: Literal["state", "random", "clock", "read"]
     text: str
 
 

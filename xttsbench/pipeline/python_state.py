@@ -16,13 +16,14 @@ import types
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from xttsbench.pipeline.python_elsewhere import changed_attribute, changed_variable
 from xttsbench.pipeline.python_reading import Reader
 from xttsbench.pipeline.python_scope import Told
 from xttsbench.pipeline.python_source import call_of, place
 from xttsbench.pipeline.python_values import MUTATORS
 from xttsbench.pipeline.registry import cells, is_tensorflow
 
-Kind = Literal["state", "random", "clock"]
+Kind = Literal["state", "random", "clock", "read"]
 
 _FREE: Final = ("LOAD_GLOBAL", "LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF")
 
@@ -34,6 +35,8 @@ class PythonState:
     state: str | None = None
     random: str | None = None
     """Random numbers that no state of the function's own explains, or the time of day in its result."""
+    reads: str | None = None
+    """What it only reads, and other code changes."""
 
 
 def why_stateful(function: Any) -> str | None:
@@ -48,20 +51,36 @@ def why_random(function: Any) -> str | None:
 
 def python_state(function: Any) -> PythonState:
     """State and randomness of a function, method, partial, callable object or memoised function."""
-    reader = Reader(_from_bytecode)
-    inner = _callable(function)
+    reader = Reader(from_bytecode)
+    function = _unwrapped(function)  # what is bound by a partial, and that there is a memo, counts
+    inner = called(function)
     if inner is not None:
         try:
+            if isinstance(function, functools.partial):
+                reader.partial(function)
             reader.function(inner)
         except Exception:  # objects of a user's may raise whatever they like when they are looked at
-            reader.told.extend(_from_bytecode(inner))
+            reader.told.extend(from_bytecode(inner))
     first: dict[str, str] = {}
     for told in reader.told:
         first.setdefault("random" if told.kind == "clock" else told.kind, told.text)
-    return PythonState(first.get("state"), first.get("random"))
+    if isinstance(function, functools._lru_cache_wrapper) and "random" in first:
+        first.setdefault("state", f"{inner.__name__}() keeps in a memo what it has drawn at random")
+    return PythonState(first.get("state"), first.get("random"), first.get("read") or _changed_elsewhere(reader))
 
 
-def _callable(function: Any) -> Any:
+def _changed_elsewhere(reader: Reader) -> str | None:
+    """What was read and is changed by code that was not."""
+    for (code, name), text in reader.variables.items():
+        if change := changed_variable(code, name, reader.own):
+            return f"{text}, which {change}"
+    for (kind, name), text in reader.attributes.items():
+        if change := changed_attribute(kind, name, reader.own):
+            return f"{text}, which {change}"
+    return None
+
+
+def called(function: Any) -> Any:
     """The function or bound method that a call runs first, TensorFlow's wrappers taken off but nobody else's.
 
     A wrapper of the user's may keep the state itself, so ``__wrapped__`` is not followed.
@@ -70,8 +89,8 @@ def _callable(function: Any) -> Any:
         if isinstance(function, functools.partial):
             function = function.func
         elif isinstance(function, types.FunctionType) and is_tensorflow(function):
-            inner = getattr(function, "__wrapped__", None) or cells(function).get("func")
-            if inner is None:
+            inner = _unwrapped(function)
+            if inner is function:
                 return None
             function = inner
         elif isinstance(function, types.FunctionType | types.MethodType):
@@ -84,7 +103,19 @@ def _callable(function: Any) -> Any:
     return None
 
 
-def _from_bytecode(function: Any) -> list[Told]:
+def _unwrapped(function: Any) -> Any:
+    """The object that TensorFlow's wrappers, such as those of AutoGraph, call; itself where there is none."""
+    for _ in range(20):
+        if not (isinstance(function, types.FunctionType) and is_tensorflow(function)):
+            break
+        inner = getattr(function, "__wrapped__", None) or cells(function).get("func")
+        if inner is None:
+            break
+        function = inner
+    return function
+
+
+def from_bytecode(function: Any) -> list[Told]:
     """What can be told of a function whose source is gone: stores into what is captured, next to its name."""
     function = getattr(function, "__func__", function)
     code = function.__code__

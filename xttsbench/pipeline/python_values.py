@@ -38,6 +38,8 @@ class Value:
     """As the code calls it."""
     clock: bool = False
     """Whether it comes from the time of day."""
+    others: tuple[Any, ...] = ()
+    """What it may be instead of ``obj``: one of several transforms in a list."""
 
     @property
     def words(self) -> str:
@@ -55,6 +57,8 @@ _IMMUTABLE: Final = (
 )  # fmt: skip
 MUTABLE: Final = list | dict | set | bytearray | np.ndarray
 GENERATORS: Final = np.random.Generator | np.random.RandomState | random.Random
+_MOST_ITEMS: Final = 1000
+_MOST_KINDS: Final = 50
 _HARMLESS_RECEIVERS: Final = ("logging", "threading", "_thread", "tqdm")
 """Packages whose objects change nothing that a pipeline yields."""
 
@@ -63,8 +67,14 @@ def join(first: Value, second: Value) -> Value:
     """What may be either of two."""
     if first.shared == second.shared and first.obj is second.obj and first.clock == second.clock:
         return first
-    kept = first if first.shared else second
-    return Value(kept.shared, kept.obj, kept.name, first.clock or second.clock)
+    kept, other = (first, second) if first.shared else (second, first)
+    others = (*kept.others, *(() if other.obj is UNKNOWN else (other.obj,)), *other.others)
+    return Value(kept.shared, kept.obj, kept.name, first.clock or second.clock, others)
+
+
+def candidates(value: Value) -> tuple[Any, ...]:
+    """All objects that a value is known to be one of."""
+    return tuple(obj for obj in (value.obj, *value.others) if obj is not UNKNOWN)
 
 
 def immutable(obj: Any) -> bool:
@@ -86,13 +96,23 @@ def harmless(obj: Any) -> bool:
     return str(getattr(type(obj), "__module__", "")).split(".")[0] in _HARMLESS_RECEIVERS
 
 
-def taken_from(obj: Any, method: str) -> bool:
-    """Whether a method takes something away from an object that is no container of Python's."""
+def taken_from(obj: Any, method: str, *, with_arguments: bool) -> bool:
+    """Whether a method takes something away from an object that is no container of Python's.
+
+    Files, queues, and what is read like them: frames of a video, rows of a query, elements of an iterator.
+    """
     if isinstance(obj, io.IOBase):
         return method in ("read", "readline", "readlines", "readinto", "read1")
     if isinstance(obj, queue.Queue | queue.SimpleQueue) or type(obj).__module__ == "multiprocessing.queues":
         return method in ("get", "get_nowait")
-    return False
+    if method == "read":  # with a name it is an archive's, which looks that up
+        return not with_arguments or hasattr(type(obj), "seek")
+    return method in _TAKES
+
+
+_TAKES: Final = frozenset({
+    "readline", "readframes", "get_next", "fetchone", "fetchmany", "fetchall", "recv", "recv_bytes", "grab",
+})  # fmt: skip
 
 
 def attribute(value: Value, name: str) -> Value:
@@ -101,6 +121,8 @@ def attribute(value: Value, name: str) -> Value:
     if value.obj is UNKNOWN:
         return Value(value.shared, UNKNOWN, label)
     obj = value.obj
+    if isinstance(obj, super):
+        return Value(True, _of_super(obj, name), label)
     if isinstance(obj, types.ModuleType):
         try:
             return Value(True, getattr(obj, name), label)
@@ -126,22 +148,47 @@ def attribute(value: Value, name: str) -> Value:
     return Value(value.shared, found, label)
 
 
+def _of_super(obj: Any, name: str) -> Any:
+    """A method of ``super()``, bound to the object that it was made for."""
+    kinds = list(type(obj.__self__).__mro__)
+    after = kinds[kinds.index(obj.__thisclass__) + 1 :] if obj.__thisclass__ in kinds else []
+    found = next((vars(kind)[name] for kind in after if name in vars(kind)), UNKNOWN)
+    return types.MethodType(found, obj.__self__) if isinstance(found, types.FunctionType) else UNKNOWN
+
+
 def element(value: Value, *, whole_slice: bool = False) -> Value:
     """What a subscript or a loop takes out of a value."""
-    if not value.shared or value.obj is UNKNOWN:
+    if value.obj is UNKNOWN:
         return Value(value.shared, UNKNOWN, value.name)
     obj = value.obj
     if isinstance(obj, np.ndarray):
         return LOCAL if obj.ndim < 2 and not whole_slice else Value(True, obj, value.name)  # rows are views
     if isinstance(obj, list | tuple | dict | set):
-        items = list(obj.values() if isinstance(obj, dict) else obj)[:1000]
         if whole_slice and not isinstance(obj, dict):
-            return LOCAL
+            return Value(False, obj, value.name)  # a new list of the same things
+        items = [item for one in candidates(value) for item in _items(one)]
         if not items:
             return Value(True, UNKNOWN, value.name)
-        kept = next((item for item in items if not immutable(item)), None)
-        return LOCAL if kept is None else Value(True, kept, value.name)
-    return LOCAL if immutable(obj) else Value(True, UNKNOWN, value.name)
+        kept = _first_of_each_kind(items)
+        return Value(True, kept[0], value.name, others=tuple(kept[1:])) if kept else LOCAL
+    return LOCAL if immutable(obj) or not value.shared else Value(True, UNKNOWN, value.name)
+
+
+def _items(obj: Any) -> list[Any]:
+    if not isinstance(obj, list | tuple | dict | set):
+        return []
+    return list(obj.values() if isinstance(obj, dict) else obj)[:_MOST_ITEMS]
+
+
+def _first_of_each_kind(items: list[Any]) -> list[Any]:
+    """What may be changed or called: of functions and callable objects each, of all else one of each type."""
+    found: dict[Any, Any] = {}
+    for item in items:
+        if callable(item):
+            found.setdefault(id(item), item)
+        elif not immutable(item):
+            found.setdefault(type(item), item)
+    return sorted(found.values(), key=callable)[:_MOST_KINDS]
 
 
 def _own(obj: Any) -> dict[str, Any]:
@@ -166,3 +213,9 @@ SAME_MEMORY: Final = frozenset({
 def of_one_thread(obj: Any) -> bool:
     """Whether an object is ``threading.local``, or like one: what a thread keeps there no other sees."""
     return type(obj).__name__ in ("_local", "local")
+
+
+def is_variable(obj: Any) -> bool:
+    """Whether an object is a variable of TensorFlow's or Keras's, which a step may assign."""
+    module = str(getattr(type(obj), "__module__", ""))
+    return module.startswith(("tensorflow.", "keras.")) and "Variable" in type(obj).__name__

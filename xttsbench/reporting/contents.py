@@ -123,7 +123,7 @@ def describe(report: Report) -> Contents:
         arms=_arms(report),
         aa=_aa(report),
         fixes=fixes_text(report),
-        findings=tuple(_finding(finding) for finding in report.findings),
+        findings=tuple(_finding(finding, _proposed_patch(report)) for finding in report.findings),
         in_time=_in_time(report, only_measured=compares),
         oscillation=() if compares and not rhythm.measured(report) else rhythm.measures(report),
         unmeasured=_unmeasured(report),
@@ -247,7 +247,13 @@ def _aa(report: Report) -> str:
     return "; ".join(words) + "."
 
 
-def _finding(finding: Finding) -> FindingText:
+def _proposed_patch(report: Report) -> str | None:
+    """The diff of what is proposed, which stands once, with the fixes."""
+    return next((fix.patch.diff for fix in report.fixes if fix.chosen and fix.patch is not None), None)
+
+
+def _finding(finding: Finding, shown: str | None) -> FindingText:
+    own = finding.patch if finding.patch != shown else None
     return FindingText(
         severity=finding.severity,
         limiting=finding.limiting,
@@ -258,7 +264,7 @@ def _finding(finding: Finding) -> FindingText:
             Line(*(plain(word) for word in units.named(name, value))) for name, value in finding.evidence.items()
         ),
         remedy=plain_lines(finding.remedy) if finding.remedy.strip() else (),
-        patch=plain_lines(finding.patch) if finding.patch and finding.patch.strip() else (),
+        patch=plain_lines(own) if own and own.strip() else (),
         gain=_gain(finding),
     )
 
@@ -281,7 +287,7 @@ def _gain(finding: Finding) -> str:
     if finding.verified_speedup is not None:
         words.append(f"verified {units.ratio_interval(finding.verified_speedup)}")
     elif words:
-        words.append("not yet verified")
+        words.append("not verified")
     if finding.equivalent is not None:
         words.append("same elements as before" if finding.equivalent else "THE FIX CHANGES THE DATA")
     return "; ".join(words)

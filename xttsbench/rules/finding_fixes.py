@@ -37,17 +37,21 @@ def with_fixes(findings: Sequence[Finding], results: Sequence[FixResult]) -> tup
 
     A fix that changes the data is never a speed-up: its finding says that the data are not the same, and no number.
     """
-    return tuple(_with(finding, _mending(finding, results)) for finding in findings)
+    return tuple(_with(finding, mending(finding, results)) for finding in findings)
 
 
-def _mending(finding: Finding, results: Sequence[FixResult]) -> FixResult | None:
-    """The verified fix that mends a finding: the one proposed, else the fastest; a rejected one tells why too."""
+def mending(finding: Finding, results: Sequence[FixResult]) -> FixResult | None:
+    """The fix that mends a finding: one that was accepted, else one whose data were compared, else one that was not.
+
+    The last two tell by ``why`` what became of them; ``None`` where no fix is for the finding.
+    """
     kinds = CURES.get(finding.rule)
     if kinds is None:
         return None
-    own = [one for one in results if one.semantics is not None and _mends(one, kinds)]
+    own = [one for one in results if _mends(one, kinds)]
     accepted = [one for one in own if one.outcome == "accepted"]
-    return next(iter(accepted), next(iter(own), None))
+    tried = [one for one in own if one.semantics is not None]
+    return next(iter((*accepted, *tried, *own)), None)
 
 
 def _mends(result: FixResult, kinds: Sequence[str]) -> bool:

@@ -17,9 +17,10 @@ from xttsbench.rules.evidence import Evidence
 from xttsbench.rules.next_trial import Job
 
 GUARD: Final = "guard"
+LOOK: Final = "fixes at a look"
 ALONE: Final = "fixes alone"
 TOGETHER: Final = "fixes together"
-"""Groups of trials: what is yielded, each fix alone, and what is proposed in the end on fresh blocks."""
+"""Groups of trials: what is yielded, one look at each fix, each alone, and on fresh blocks what is proposed."""
 ORIGINAL: Final = "original"
 PATCHED: Final = "patched source"
 """Arms that are no fix."""
@@ -144,7 +145,7 @@ def comparison(
         target=job.target,
         arms=(original, *arms, *((again,) if group == TOGETHER else ())),
         accelerators=(accelerator,),
-        blocks=BLOCKS,
+        blocks=1 if group == LOOK else BLOCKS,
         steps=job.steps,
         window_s=window_s,
         trial_s=trial_s,

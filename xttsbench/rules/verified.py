@@ -17,11 +17,13 @@ from xttsbench.records.plan import Accelerator
 from xttsbench.records.trial import TrialRecord
 from xttsbench.rules.arm_effects import MIN_BLOCKS, Effect, Noise, effects, noise
 from xttsbench.rules.arm_runs import collect
-from xttsbench.rules.fix_rounds import ALONE, GUARD, ORIGINAL, PATCHED, TOGETHER, planned
+from xttsbench.rules.fix_rounds import ALONE, GUARD, LOOK, ORIGINAL, PATCHED, TOGETHER, planned
 from xttsbench.rules.proposals import Proposal
 
 MARGIN: Final = 0.02
 """The smallest difference that matters, as a share."""
+_ALIKE: Final = float(np.log(1.1))
+"""Speeds that one look cannot tell apart, as a logarithm."""
 _ANY_ORDER: Final = "any-order"
 _OF_STEP: Final = "step:"
 
@@ -47,6 +49,7 @@ class Verified:
 
     Attributes:
         semantics: arm -> what it does to the data.
+        looked: arm -> what one process measured, from which nothing is decided.
         alone, together: arm -> what it was measured at in each of the rounds.
         noise: of the original against itself, in the last round.
         identity: of the original's graph.
@@ -54,6 +57,7 @@ class Verified:
     """
 
     semantics: Mapping[str, Semantics] = field(default_factory=dict)
+    looked: Mapping[str, Measured] = field(default_factory=dict)
     alone: Mapping[str, Measured] = field(default_factory=dict)
     together: Mapping[str, Measured] = field(default_factory=dict)
     noise: Noise = field(default_factory=Noise)
@@ -75,6 +79,32 @@ class Verified:
         """Accepted fixes, the fastest first; of those that are alike, the one with fewer parts."""
         names = {*self.alone, *self.together} - {PATCHED}
         return sorted((name for name in names if self.accepted(name)), key=self._rank)
+
+    def ranked(self, names: Sequence[str]) -> list[str]:
+        """Fixes in the order in which to look closer, by one look at each: those that did not run are left out.
+
+        So are those that were no faster, unless no other is left; what was not looked at stays behind the others.
+        """
+        speeds = {name: _ratio(self.looked.get(name)) for name in names}
+        alive = [name for name in names if (one := self.looked.get(name)) is None or one.ended is None]
+        worth = [name for name in alive if speeds[name] is None or speeds[name] > 1 + MARGIN]  # type: ignore[operator]
+        # Nearly equal ones stay in the order of the proposals, which is that of simplicity.
+        return sorted(worth or alive[:1], key=lambda name: -round(np.log(max(speeds[name] or 1.0, 1e-9)) / _ALIKE))
+
+    @property
+    def promising(self) -> list[str]:
+        """Fixes that leave the data alone and were measured faster, though not beyond doubt; the fastest first."""
+        names = [
+            name
+            for name, one in self.alone.items()
+            if one.effect is not None
+            and one.effect.decision == "inconclusive"
+            and one.effect.ratio is not None
+            and one.effect.ratio.estimate > 1 + 2 * MARGIN
+            and (data := self.semantics.get(name)) is not None
+            and data.equivalent is True
+        ]
+        return sorted(names, key=self._rank)
 
     @property
     def chosen(self) -> str | None:
@@ -99,16 +129,23 @@ def verified(trials: Sequence[TrialRecord], accelerator: Accelerator, *, seed: i
     unreadable = None
     if failed is not None:
         unreadable = f"the elements of the original could not be read: {failed.cause or failed.status}"
+    looked, _ = _round(LOOK, trials, accelerator, rng)
     alone, _ = _round(ALONE, trials, accelerator, rng)
     together, quiet = _round(TOGETHER, trials, accelerator, rng)
     return Verified(
         semantics=_semantics(trials, read, unreadable),
+        looked=looked,
         alone=alone,
         together=together,
         noise=quiet,
         identity=next((one.identity for one in read if one.identity is not None), None),
         unreadable=unreadable,
     )
+
+
+def _ratio(measured: Measured | None) -> float | None:
+    found = measured.effect.ratio if measured is not None and measured.effect is not None else None
+    return found.estimate if found is not None else None
 
 
 def _guards(trial: TrialRecord, arm: str | None = None) -> bool:
@@ -141,7 +178,8 @@ def _compared(trial: TrialRecord, changed: Elements, originals: Sequence[Element
         return data
     again = originals[1] if len(originals) > 1 else originals[0]
     training = same_training(originals[0], again, changed)
-    return training.model_copy(update={"sentence": f"{data.sentence}; {training.sentence}", "epochs": data.epochs})
+    sentence = f"{data.sentence.rstrip('.')}; {training.sentence}"
+    return training.model_copy(update={"sentence": sentence, "epochs": data.epochs})
 
 
 def _round(
@@ -242,8 +280,13 @@ def _outcome(one: Proposal, found: Verified, why_stopped: str | None) -> tuple[O
         return "rejected", f"whether it leaves the data as they are could not be told: {data.sentence}"
     if measured is not None:
         return _of_speed(measured, found.noise)
+    looked = found.looked.get(one.name)
+    if looked is not None and looked.ended is not None:
+        return "rejected", f"its trial ended: {looked.ended}"
     if found.unreadable is not None:
         return "not verified", found.unreadable
+    if (once := _ratio(looked)) is not None:
+        return "not verified", f"in one look it was {once:.2f} times as fast, and others were looked at more closely"
     return "not verified", one.why_not or why_stopped or "there was no time for it within the budget"
 
 

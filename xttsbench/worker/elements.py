@@ -23,6 +23,7 @@ from xttsbench.pipeline.graph import inspect, read_graph
 from xttsbench.pipeline.identity import identity
 from xttsbench.pipeline.jitter import jittered
 from xttsbench.pipeline.objections import objections, random_ops
+from xttsbench.pipeline.python_traced import why_lost_in_graph
 from xttsbench.pipeline.reseeded import draws_from_seeds, reseeded
 from xttsbench.pipeline.rewrite import from_graph
 from xttsbench.pipeline.shortened import shortened
@@ -30,6 +31,7 @@ from xttsbench.pipeline.sketch import sketch_of
 from xttsbench.records.elements import Element, Elements, Epoch
 from xttsbench.records.pipeline import PipelineOp
 from xttsbench.records.trial import TrialSpec
+from xttsbench.step.fixes import GRAPH, XLA
 from xttsbench.targets.load import Loaded
 from xttsbench.worker.bench import Bench, Step
 from xttsbench.worker.source import ExhaustedError
@@ -101,7 +103,7 @@ def run_elements(
             source_limit=limit,
             ordered=after is None or _ordered(loaded.dataset, after),
             random_ops=() if after is None else random_ops(loaded.dataset, after),
-            objections=() if before is None else objections(original, before, fixes),
+            objections=(*(() if before is None else objections(original, before, fixes)), *_of_step(spec, loaded)),
             jittered=jitter,
             identity=None if before is None else identity(original, before),
             losses=losses,
@@ -259,6 +261,16 @@ def _stepped(
         except (TypeError, ValueError, tf.errors.OpError) as error:
             unknown[f"variable {number}"] = _first_line(error) or "unread"
     return tuple(losses), tuple(state)
+
+
+def _of_step(spec: TrialSpec, loaded: Loaded) -> tuple[str, ...]:
+    """Why one graph of the step may not do what the step does, whatever its first losses are."""
+    parts = spec.fix.split(" + ") if spec.fix else []
+    step = loaded.step  # as the target returned it: the fix is on the one that is run
+    if not {GRAPH, XLA} & set(parts) or step is None or isinstance(step, tf.types.experimental.PolymorphicFunction):
+        return ()
+    why = why_lost_in_graph(step)
+    return () if why is None else (f"one graph of the step runs its Python once, while it is traced: {why}",)
 
 
 def scalar(value: Any) -> float | None:

@@ -152,7 +152,8 @@ def diagnose(request: Request, *, progress: Progress | None = None) -> Outcome:
             _compare(request.comparison, request, session)
         patch = None
         if plan.verified and not _interrupted(session):
-            patch = verify_fixes(plan, environment, ladder, session, directory, until_s=request.budget_s - _FIXES_REPORT_S)
+            until_s = request.budget_s - _FIXES_REPORT_S
+            patch = verify_fixes(plan, environment, ladder, session, directory, until_s=until_s)
         trials = session.trials
     report = assemble(plan, environment, trials, patch, directory=directory)
     # Here and not above: plots are drawn when no trial runs any more, so that the parent stays small until then.

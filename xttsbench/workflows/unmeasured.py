@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xttsbench.records.plan import RunPlan
-from xttsbench.records.report import Report
+from xttsbench.records.report import Finding, Report
 from xttsbench.records.trial import TrialRecord
 from xttsbench.rules.arms import ARM_NUMBERS
+from xttsbench.rules.finding_fixes import mending
 from xttsbench.rules.gather import Gathered
 from xttsbench.rules.next_trial import skipped
 
@@ -32,9 +33,9 @@ def reasons(record: Report, gathered: Gathered, plan: RunPlan, trials: Sequence[
         if finding.predicted_speedup is None:
             found[f"findings.{index}.predicted_speedup"] = "the fix was not tried in this run"
         if finding.verified_speedup is None:
-            found[f"findings.{index}.verified_speedup"] = _unverified(record, plan)
+            found[f"findings.{index}.verified_speedup"] = _unverified(finding, record, plan)
         if finding.equivalent is None:
-            found[f"findings.{index}.equivalent"] = _unverified(record, plan)
+            found[f"findings.{index}.equivalent"] = _unverified(finding, record, plan)
     for index, arm in enumerate(record.arms):
         if arm.decision is None and arm.role == "candidate":
             found[f"arms.{index}.decision"] = f"{arm.blocks} block{'' if arm.blocks == 1 else 's'}; a decision takes 6"
@@ -95,11 +96,9 @@ def _of_fixes(record: Report) -> dict[str, str]:
     return found
 
 
-def _unverified(record: Report, plan: RunPlan) -> str:
-    """Why a finding has no verified fix."""
+def _unverified(finding: Finding, record: Report, plan: RunPlan) -> str:
+    """Why a finding has no verified fix, or none whose data could be told."""
     if not plan.verified:
         return "no verification was asked for"
-    if not record.fixes:
-        return "there is no fix for it that could be verified"
-    tried = [one for one in record.fixes if one.semantics is not None]
-    return "none of the fixes that were verified is for it" if tried else f"not verified: {record.fixes[0].why}"
+    fix = mending(finding, record.fixes)
+    return "there is no fix for it that could be verified" if fix is None else f"{fix.name}: {fix.why}"

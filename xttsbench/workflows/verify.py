@@ -20,6 +20,7 @@ from xttsbench.rules.evidence import Evidence
 from xttsbench.rules.fix_rounds import (
     ALONE,
     BLOCKS,
+    LOOK,
     ORIGINAL,
     PATCHED,
     TOGETHER,
@@ -41,6 +42,12 @@ _FINAL: Final = 2
 """Fixes in the last round: the best one alone, and all together."""
 _ALONE_SHARE: Final = 0.5
 """Of the time that is left, for fixes alone; the rest is for what is proposed in the end."""
+_LOOK_SHARE: Final = 0.25
+"""Of the time that is left, for one look at each fix."""
+_LOOK_S: Final = 1.0
+"""Seconds that such a look measures at most."""
+_MOST_BLOCKS: Final = 12
+"""In the last round, where six have not decided: as many as a gate takes."""
 _WINDOW_S: Final = 2.0
 _LEAST_WINDOW_S: Final = 0.8
 _AROUND_S: Final = 1.5
@@ -102,13 +109,16 @@ def verify(wanted: Verification, session: Timed) -> Patch | None:
     size = guard_size(wanted.evidence)
     if not all(_guard(wanted, session, size, ORIGINAL, again=again) for again in range(3)):
         return None
-    chosen = _affordable(wanted, session, worth)
-    for one in chosen:
-        if _over(session):
-            return None
-        _guard(wanted, session, size, one.name, fix=one.name)
-    found = _found(wanted, session)
-    sound = [one.name for one in chosen if (data := found.semantics.get(one.name)) and data.equivalent is True]
+    ranked = _looked_at(wanted, session, [one.name for one in worth])
+    most = _affordable(wanted, session, ranked)
+    sound: list[str] = []
+    for number, name in enumerate(ranked):
+        # In place of one that falls the next is looked at, as long as six blocks of one would still fit.
+        late = number >= most and _window_s(session, 2, _left_s(wanted, session)) < _LEAST_WINDOW_S
+        if len(sound) == most or late:
+            break
+        if _guard_passes(wanted, session, size, name):
+            sound.append(name)
     if not sound or _over(session):
         return None
     left_s = _left_s(wanted, session)
@@ -118,9 +128,36 @@ def verify(wanted: Verification, session: Timed) -> Patch | None:
     return _finish(wanted, session, size)
 
 
+def _looked_at(wanted: Verification, session: Timed, names: list[str]) -> list[str]:
+    """The fixes that one trial each leaves in question, the fastest first: no model is right about all of them.
+
+    One process decides nothing, and its numbers enter no decision; it only says whom to look at more closely.
+    """
+    if len(names) < 2 or _over(session):
+        return names
+    arms = [arm_of(wanted.job, name) for name in names]
+    plan = _planned(wanted, session, LOOK, arms)
+    left_s = _LOOK_SHARE * _left_s(wanted, session)
+    window_s = min(left_s / len(plan.arms) - _around_s(session), _LOOK_S)
+    rest_s = _left_s(wanted, session) - left_s - _setup_s(session) - _GUARD_S
+    if window_s < _LEAST_WINDOW_S / 2 or _window_s(session, 2, rest_s) < _LEAST_WINDOW_S:
+        return names  # the best one gets its six blocks before the others get a look
+    block = session.trials[-1].spec.block  # the helper at hand: what it was used for before is the same for all
+    compare_arms(
+        plan, session, first_block=block, budget_s=left_s, window_s=window_s, parity=False, seed=wanted.job.seed
+    )
+    return _found(wanted, session).ranked(names)
+
+
 def _finish(wanted: Verification, session: Timed, size: Size) -> Patch | None:
-    """Measure what would be proposed once more, on fresh blocks: alone, together, and as a patch of the source."""
-    good = _found(wanted, session).best_first
+    """Measure what would be proposed once more, on fresh blocks: alone, together, and as a patch of the source.
+
+    Six blocks, or as many as there is time for where six have not decided.
+    """
+    found = _found(wanted, session)
+    # Where nothing was decided, what looked best gets a second chance, on fresh blocks alone.
+    decided = bool(found.best_first)
+    good = found.best_first or found.promising[:1]
     if not good or _over(session):
         return None
     finalists = [good[0]]
@@ -140,7 +177,9 @@ def _finish(wanted: Verification, session: Timed, size: Size) -> Patch | None:
             arms.append(arm_of(wanted.job, PATCHED, patched=files))
     if not _over(session):
         left_s = _left_s(wanted, session)
-        _compare(wanted, session, TOGETHER, _fitting(wanted, session, arms), planned_s=left_s, most_s=left_s)
+        most = BLOCKS if decided else _MOST_BLOCKS
+        arms = list(_fitting(wanted, session, arms))
+        _compare(wanted, session, TOGETHER, arms, planned_s=left_s, most_s=left_s, blocks=most)
     last = _found(wanted, session).chosen
     return patch if last in (None, finalists[0]) else wanted.patch(last)
 
@@ -153,14 +192,14 @@ def _fitting(wanted: Verification, session: Timed, arms: Sequence[PlannedArm]) -
     return arms[:1]
 
 
-def _affordable(wanted: Verification, session: Timed, worth: Sequence[Proposal]) -> list[Proposal]:
-    """As many of the best as six blocks of them fit into their share of the time, one at least."""
+def _affordable(wanted: Verification, session: Timed, names: Sequence[str]) -> int:
+    """How many of the best are measured alone: as many as six blocks of them fit into their share of the time, or 1."""
     left_s = _ALONE_SHARE * _left_s(wanted, session)
-    for count in range(min(_MOST, len(worth)), 1, -1):
+    for count in range(min(_MOST, len(names)), 1, -1):
         guards_s = count * (_setup_s(session) + _GUARD_S)
         if _window_s(session, count + 1, left_s - guards_s) >= _LEAST_WINDOW_S:
-            return list(worth[:count])
-    return list(worth[:1])
+            return count
+    return 1
 
 
 def _window_s(session: Timed, arms: int, budget_s: float) -> float:
@@ -220,17 +259,20 @@ def _compare(
     *,
     planned_s: float,
     most_s: float,
+    blocks: int = BLOCKS,
 ) -> list[TrialRecord]:
     plan = _planned(wanted, session, group, arms)
-    window_s = _window_s(session, len(plan.arms), planned_s)
+    window_s = max(_window_s(session, len(plan.arms), planned_s), _LEAST_WINDOW_S)
+    block_s = session.import_s + len(plan.arms) * (window_s + _around_s(session))
     return compare_arms(
         plan,
         session,
         first_block=max(trial.spec.block for trial in session.trials) + 1,
         budget_s=most_s,
-        window_s=max(window_s, _LEAST_WINDOW_S),
+        window_s=window_s,
         parity=False,
         seed=wanted.job.seed,
+        blocks=min(max(int(planned_s / block_s), BLOCKS), blocks),
     )
 
 

@@ -154,6 +154,14 @@ def test_five_blocks_decide_nothing(guard, originals, measure) -> None:
     assert "a decision takes 6" in row.why
 
 
+def test_promising_is_what_looked_faster_undecided_with_the_same_data(guard, originals, measure) -> None:
+    names = ("good", "other data", "unseen", "slow")
+    guards = [guard("good"), guard("other data", elements(range(1, 13))), guard("slow")]
+    walls = {ORIGINAL: SLOW_S, **dict.fromkeys(names[:3], 0.01), "slow": 0.03}
+    assert verified([*originals, *guards, *measure(ALONE, walls, blocks=5)], DEVICE).promising == ["good"]
+    assert verified([*originals, *guards, *measure(ALONE, walls)], DEVICE).promising == []  # decided
+
+
 def test_a_trial_that_dies_rejects_with_its_cause(build, guard, originals, measure) -> None:
     trials = measure(ALONE, {ORIGINAL: SLOW_S, "prefetch": 0.01}, blocks=2)
     trials.append(build.dead("prefetch", block=3, group=ALONE, fix="prefetch"))
@@ -261,9 +269,7 @@ def test_the_chosen_comes_first_then_accepted_rejected_and_the_rest(guard, origi
 
 
 def test_a_fix_of_the_step_has_to_train_the_same(guard, measure) -> None:
-    before = [
-        guard(ORIGINAL, elements(losses=(1.0, 0.5, 0.25), state=((1.0, 2.0),), seed=seed)) for seed in (0, 0, 1)
-    ]
+    before = [guard(ORIGINAL, elements(losses=(1.0, 0.5, 0.25), state=((1.0, 2.0),), seed=seed)) for seed in (0, 0, 1)]
     speed = measure(ALONE, {ORIGINAL: SLOW_S, "step:graph": 0.01})
     same = guard("step:graph", elements(losses=(1.0, 0.50001, 0.25), state=((1.0, 2.0),)))
     row = of("step:graph", verified([*before, same, *speed], DEVICE))

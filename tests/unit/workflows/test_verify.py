@@ -12,10 +12,10 @@ from xttsbench.records.elements import Element, Elements, Epoch, Row
 from xttsbench.records.fix import Edit, Patch
 from xttsbench.records.plan import Accelerator
 from xttsbench.rules.evidence import Evidence
-from xttsbench.rules.fix_rounds import ALONE, BLOCKS, GUARD, ORIGINAL, PATCHED, TOGETHER
+from xttsbench.rules.fix_rounds import ALONE, BLOCKS, GUARD, LOOK, ORIGINAL, PATCHED, TOGETHER
 from xttsbench.rules.next_trial import Job
 from xttsbench.rules.proposals import Proposal
-from xttsbench.rules.verified import verified
+from xttsbench.rules.verified import results, verified
 from xttsbench.workflows.verify import Verification, verify
 
 AGAIN = f"{ORIGINAL}:again"
@@ -39,16 +39,17 @@ class Fake:
         walls: arm -> seconds of its mean step; for one that is not named the product of its parts' speed-ups.
         guards: arm -> fields of its trial of fingerprints, where that is not what the original yields.
         dies: (group, arm, number of the trial of that arm in the group) -> fields of a trial that ends badly.
+        noise: standard deviation of a process's mean step, as a share.
     """
 
-    def __init__(self, build, walls, guards, dies):
+    def __init__(self, build, walls, guards, dies, noise):
         self.earlier = {}
         self.block = 0
         self.import_s = IMPORT_S
         self.spent_s = 20.0
         self.labels = []
         self.limits = []
-        self._build, self._walls, self._guards, self._dies = build, walls, guards, dies
+        self._build, self._walls, self._guards, self._dies, self._noise = build, walls, guards, dies, noise
         self.trials = [build.ladder(wait=0.03, step=0.01, duration_s=8.0)]
 
     def run(self, spec, limits, label=None):
@@ -68,7 +69,7 @@ class Fake:
             record = self._build.trial("arm", **fields)
         else:
             duration_s = spec.window_s + AROUND_S
-            record = self._build.arm_trial(spec.arm, self._wall_s(spec.arm), block=spec.block, process_sd=0.004)
+            record = self._build.arm_trial(spec.arm, self._wall_s(spec.arm), block=spec.block, process_sd=self._noise)
         record = record.model_copy(update={"spec": spec, "duration_s": duration_s})
         self.spent_s += duration_s
         self.trials.append(record)
@@ -98,10 +99,11 @@ def verifying(build, tmp_path):
         dies: Mapping[tuple[str, str, int], dict[str, Any]] | None = None,
         budget_s: float = 1000.0,
         patches: bool = False,
+        noise: float = 0.004,
         folder: Path = tmp_path,
     ) -> tuple[Fake, Patch | None]:
         walls = {ORIGINAL: 0.04, **dict.fromkeys(names, 0.02), **(walls or {})}
-        session = Fake(build, walls, dict(guards or {}), dict(dies or {}))
+        session = Fake(build, walls, dict(guards or {}), dict(dies or {}), noise)
         proposed = [
             Proposal(name, tuple(name.split(" + ")), 2.0, name, (), worth=name != "useless", why_not=None)
             for name in names
@@ -129,7 +131,8 @@ def patch_of(fixes: str, folder: Path) -> Patch:
 def test_the_original_three_times_then_each_fix_then_blocks(verifying) -> None:
     session, patch = verifying("prefetch", "parallel-map", walls={"prefetch": 0.03})
     guards = session.of(GUARD)
-    assert guards[:5] == [ORIGINAL, ORIGINAL, ORIGINAL, "prefetch", "parallel-map"]
+    assert guards[:5] == [ORIGINAL, ORIGINAL, ORIGINAL, "parallel-map", "prefetch"]  # the faster at a look goes first
+    assert sorted(session.of(LOOK)) == sorted([ORIGINAL, "prefetch", "parallel-map"])
     assert [trial.spec.seed for trial in session.trials[1:4]] == [5, 5, 6]
     assert sorted(session.of(ALONE)) == sorted([ORIGINAL, "prefetch", "parallel-map"] * BLOCKS)
     both = "parallel-map + prefetch"
@@ -139,6 +142,34 @@ def test_the_original_three_times_then_each_fix_then_blocks(verifying) -> None:
     found = verified(session.trials, Accelerator())
     assert found.chosen == both
     assert found.together[both].effect.ratio.estimate == pytest.approx(0.04 / 0.015, rel=0.03)
+
+
+def test_a_look_ranks_and_decides_nothing(verifying) -> None:
+    names = ["parallel-map", "prefetch", "batch-first", "cache@Map/_1"]
+    walls = {"parallel-map": 0.0399, "prefetch": 0.041, "batch-first": 0.001, "cache@Map/_1": 0.03}
+    session, _ = verifying(*names, walls=walls, dies={(LOOK, "cache@Map/_1", 0): STALLED})
+    assert session.of(GUARD)[3:4] == ["batch-first"]
+    assert set(session.of(ALONE)) <= {ORIGINAL, "batch-first", "parallel-map"}
+    found = verified(session.trials, Accelerator())
+    assert found.chosen == "batch-first"
+    proposed = [Proposal(name, (name,), None, name, (), worth=True) for name in names]
+    rows = {row.name: row for row in results(proposed, found, None)}
+    assert rows["cache@Map/_1"].outcome == "rejected"
+    assert "said nothing" in rows["cache@Map/_1"].why
+    assert rows["prefetch"].outcome == "not verified"
+    assert "in one look it was 0.9" in rows["prefetch"].why
+    assert rows["prefetch"].verified_speedup is None
+
+
+def test_without_time_for_both_the_best_gets_its_blocks_and_nobody_a_look(verifying) -> None:
+    session, _ = verifying("prefetch", "parallel-map", budget_s=80.0)
+    assert session.of(LOOK) == []
+    assert session.of(ALONE).count("prefetch") == BLOCKS
+
+
+def test_one_fix_needs_no_look(verifying) -> None:
+    session, _ = verifying("prefetch")
+    assert session.of(LOOK) == []
 
 
 def test_every_trial_is_of_the_job_and_every_round_of_blocks_of_its_own(verifying) -> None:
@@ -219,6 +250,14 @@ def test_what_together_changes_the_data_gives_way_to_the_next_best(verifying) ->
     assert verified(session.trials, Accelerator()).chosen == "parallel-map"
 
 
+def test_what_looked_faster_but_was_not_decided_gets_more_blocks_of_its_own(verifying) -> None:
+    session, patch = verifying("prefetch", walls={"prefetch": 0.04 / 1.3}, noise=0.12)
+    assert verified([t for t in session.trials if t.spec.group != TOGETHER], Accelerator()).best_first == []
+    assert set(session.of(TOGETHER)) == {ORIGINAL, AGAIN, "prefetch"}
+    assert BLOCKS < session.of(TOGETHER).count("prefetch") <= 2 * BLOCKS
+    assert patch is None
+
+
 def test_no_more_than_five_are_measured_alone(verifying) -> None:
     session, _ = verifying(*(f"buffer:{number}" for number in range(9)), budget_s=10_000.0)
     assert {arm for arm in session.of(ALONE) if arm != ORIGINAL} == {f"buffer:{number}" for number in range(5)}
@@ -231,6 +270,22 @@ def test_a_small_budget_is_for_the_best_one_and_it_gets_its_six_blocks(verifying
     assert "prefetch" not in session.of(GUARD)
     assert session.of(ALONE).count("parallel-map") == BLOCKS
     assert verified(session.trials, Accelerator()).chosen == "parallel-map"
+
+
+def test_in_place_of_one_that_changes_the_data_the_next_is_tried(verifying) -> None:
+    guards = {"parallel-map": {"elements": elements(1)}}
+    session, _ = verifying("parallel-map", "prefetch", "buffer:8", guards=guards, budget_s=76.0)
+    assert session.of(GUARD)[3:5] == ["parallel-map", "prefetch"]
+    assert set(session.of(ALONE)) == {ORIGINAL, "prefetch"}
+    assert verified(session.trials, Accelerator()).chosen == "prefetch"
+
+
+def test_ones_that_fall_are_replaced_only_while_there_is_time_to_measure(verifying) -> None:
+    names = [f"buffer:{number}" for number in range(30)]
+    guards = {name: {"elements": elements(1)} for name in names}
+    session, _ = verifying(*names, guards=guards, budget_s=80.0)
+    assert 3 + 1 < len(session.of(GUARD)) < 3 + 15
+    assert session.spent_s < 20.0 + 80.0 - BLOCKS * (IMPORT_S + 2 * AROUND_S)
 
 
 @pytest.mark.parametrize("budget_s", [25.0, 62.0, 90.0, 140.0, 300.0])

@@ -1,0 +1,8 @@
+"""The modules beside the tests can be imported by their names, as ``benchmarks/guard.py`` imports them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))

@@ -1,0 +1,114 @@
+"""Every fix of a pipeline judged as ``xttsbench optimize`` judges it: three runs of the original, one with the fix."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+from pipelines import Plan, Truth
+
+from xttsbench.analysis.semantics import judge
+from xttsbench.errors import InvalidInputError
+from xttsbench.execution.collected import Collected
+from xttsbench.pipeline import construction, rewrite
+from xttsbench.pipeline.graph import read_graph
+from xttsbench.pipeline.nodes import dataset_nodes
+from xttsbench.records.elements import Elements
+from xttsbench.records.fix import Semantics
+from xttsbench.records.readings import Readings
+from xttsbench.records.trial import TrialSpec
+from xttsbench.step.watch import Watch
+from xttsbench.targets.load import Loaded
+from xttsbench.worker.bench import Bench
+from xttsbench.worker.channel import Channel
+from xttsbench.worker.elements import run_elements
+from xttsbench.worker.source import ExhaustedError
+
+FIXES = (
+    "parallel-map:4",
+    "parallel-interleave:4",
+    "filter-first",
+    "batch-first",
+    "prefetch",
+    "drop-prefetch",
+    "thread-pool:8",
+    "buffer:4",
+    "parallel-batch",
+)
+POOL = "processes:2 + parallel-map:2"
+"""Costs a second, so that it is not tried on every pipeline."""
+_MOST_CACHES = 3
+"""Places of a cache that are tried, of all that a pipeline has."""
+
+
+class Kept(Channel):
+    """A channel to nowhere."""
+
+    def __init__(self) -> None:
+        self.messages: list[object] = []
+
+    def send(self, message: object) -> None:
+        self.messages.append(message)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One fix of one pipeline."""
+
+    plan: Plan
+    fix: str
+    truth: Truth
+    said: Semantics
+
+
+def elements(plan: Plan, folder: Path, fix: str | None = None, *, seed: int = 0) -> Elements:
+    """The fingerprints of one trial, with state as a fresh process has it."""
+    spec = TrialSpec(
+        trial_id="0",
+        rung="elements",
+        target="t:t",
+        fix=fix,
+        seed=seed,
+        steps=100,
+        epochs=2,
+        window_s=20.0,
+        source_limit=41,
+        jitter=fix is not None,
+    )
+    tf.keras.utils.set_random_seed(seed)
+    construction.install()
+    dataset = plan.build(folder)
+    fixed = dataset if fix is None else rewrite.apply(dataset, fix)
+    channel = Kept()
+    with Watch() as watch:
+        run_elements(spec, Loaded("dataset", fixed, None), None, Bench(channel, watch, None, None))
+    collected = Collected(spec)
+    for message in channel.messages:
+        collected.take(message)
+    record = collected.record(started_utc="2026-01-01T00:00:00", duration_s=1.0, readings=Readings())
+    assert record.elements is not None
+    return record.elements
+
+
+def judged(plan: Plan, folder: Path, *, pool: bool) -> Iterator[Judged]:
+    """All fixes that apply to a pipeline; none where it yields nothing."""
+    np.random.seed(0)
+    try:
+        originals = [elements(plan, folder, seed=seed) for seed in (0, 0, 1)]
+    except ExhaustedError:
+        return
+    dataset = plan.build(folder)  # kept, and with it what its graph refers to
+    graph = read_graph(dataset)
+    caches = [f"cache@{node.name}" for node in dataset_nodes(graph)]
+    caches = caches[:: -(-len(caches) // _MOST_CACHES)]
+    for fix in (*FIXES, *((POOL,) if pool else ()), *caches):
+        try:
+            fixed = elements(plan, folder, fix)
+        except InvalidInputError:
+            continue
+        except ExhaustedError:  # the trial fails, and the fix with it
+            continue
+        yield Judged(plan, fix, plan.truth(fix, graph), judge(originals, fixed))

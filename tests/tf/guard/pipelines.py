@@ -1,0 +1,305 @@
+"""Pipelines of ``tf.data`` with something planted in one op of theirs, and what each fix does to what they yield.
+
+What a fix does is known from how the pipeline was put together, not from the guard: :meth:`Plan.truth`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import planted
+import tensorflow as tf
+from hypothesis import strategies as st
+
+from xttsbench.pipeline.python_state import called
+from xttsbench.pipeline.registry import lookup
+
+ROWS = 48
+Truth = Literal["changes", "random", "harmless"]
+"""``changes``: other data, at the latest in some later epoch; ``random``: the same distribution, or nothing that can be
+held against the fix for sure, so that either answer is right; ``harmless``: the same data."""
+
+
+def in_python(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A map that calls a Python function on an ``int64``."""
+    return lambda x: tf.ensure_shape(tf.numpy_function(function, [x], tf.int64), [])
+
+
+def in_py_function(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The same with eager tensors; the function is wrapped as AutoGraph and libraries do."""
+    return lambda x: tf.ensure_shape(tf.py_function(lambda y: function(y.numpy()), [x], tf.int64), [])
+
+
+def in_generator(function: Callable[[Any], Any]) -> tf.data.Dataset:
+    """A generator that passes its numbers through the function."""
+
+    def rows():
+        for number in range(ROWS):
+            yield function(number)
+
+    return tf.data.Dataset.from_generator(rows, output_signature=tf.TensorSpec([], tf.int64))
+
+
+def _lines(folder: Path) -> tf.data.Dataset:
+    files = [str(folder / f"{number}.txt") for number in range(4)]
+    for number, file in enumerate(files):
+        Path(file).write_text("".join(f"{12 * number + row}\n" for row in range(12)))
+    read = tf.data.Dataset.from_tensor_slices(files).interleave(tf.data.TextLineDataset, cycle_length=2)
+    return read.map(lambda line: tf.strings.to_number(line, tf.int64))
+
+
+def _records(folder: Path) -> tf.data.Dataset:
+    file = str(folder / "rows.tfrecord")
+    with tf.io.TFRecordWriter(file) as writer:
+        for row in range(ROWS):
+            writer.write(str(row).encode())
+    read = tf.data.Dataset.from_tensor_slices([file]).flat_map(tf.data.TFRecordDataset)
+    return read.map(lambda line: tf.strings.to_number(line, tf.int64))
+
+
+SOURCES: dict[str, Callable[[Path], tf.data.Dataset]] = {
+    "range": lambda _: tf.data.Dataset.range(ROWS),
+    "slices": lambda _: tf.data.Dataset.from_tensor_slices(tf.range(ROWS, dtype=tf.int64)),
+    "text": _lines,
+    "tfrecord": _records,
+    "generator": lambda _: in_generator(planted.pure()),
+}
+
+
+def _scan(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    return dataset.scan(tf.constant(0, tf.int64), lambda total, x: (total + x, total + x))
+
+
+OPS: dict[str, Callable[[tf.data.Dataset], tf.data.Dataset]] = {
+    "map": lambda d: d.map(lambda x: x * 5 + 2),
+    "python": lambda d: d.map(in_python(planted.pure())),
+    "parallel map": lambda d: d.map(lambda x: x + 7, num_parallel_calls=2, deterministic=True),
+    "filter": lambda d: d.filter(lambda x: x % 7 != 0),
+    "shuffle": lambda d: d.shuffle(16),
+    "shuffle once": lambda d: d.shuffle(16, seed=3, reshuffle_each_iteration=False),
+    "shuffle seeded": lambda d: d.shuffle(16, seed=3),
+    "flat_map": lambda d: d.flat_map(lambda x: tf.data.Dataset.from_tensors(x).repeat(2)),
+    "interleave": lambda d: d.interleave(
+        lambda x: tf.data.Dataset.range(3).map(lambda y: x * 10 + y), cycle_length=3, block_length=2
+    ),
+    "repeat": lambda d: d.repeat(2),
+    "take": lambda d: d.take(40),
+    "skip": lambda d: d.skip(3),
+    "cache": lambda d: d.cache(),
+    "prefetch": lambda d: d.prefetch(2),
+    "zip": lambda d: tf.data.Dataset.zip((d, tf.data.Dataset.range(10**6))).map(lambda x, y: x * 100 + y),
+    "enumerate": lambda d: d.enumerate().map(lambda number, x: x + number),
+    "scan": _scan,
+    "rebatch": lambda d: d.batch(4).unbatch(),
+    "concatenate": lambda d: d.concatenate(tf.data.Dataset.range(5)),
+    "stateless noise": lambda d: d.map(lambda x: x * 1000 + tf.random.stateless_uniform([], [1, x], 0, 1000, tf.int64)),
+}
+SHUFFLES = ("shuffle", "shuffle seeded")
+"""Come in another order in each epoch."""
+ENDS: dict[str, Callable[[tf.data.Dataset], tf.data.Dataset]] = {
+    "": lambda d: d,
+    "batch": lambda d: d.batch(5),
+    "whole batches": lambda d: d.batch(6, drop_remainder=True),
+    "padded_batch": lambda d: d.map(lambda x: tf.fill([x % 3 + 1], x)).padded_batch(4, padded_shapes=[None]),
+    "endless": lambda d: d.batch(6).repeat(),
+}
+
+
+def _tf_counter(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    calls = tf.Variable(0, dtype=tf.int64)
+    return dataset.map(lambda x: x + 1000 * calls.assign_add(1))
+
+
+def _tf_noise(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    return dataset.map(lambda x: x * 1000 + tf.random.uniform([], 0, 1000, tf.int64))
+
+
+def _tf_generator(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    drawing = tf.random.Generator.from_seed(5)
+    return dataset.map(lambda x: x * 1000 + drawing.uniform([], 0, 1000, tf.int64))
+
+
+IN_TF: dict[str, tuple[str, Callable[[tf.data.Dataset], tf.data.Dataset]]] = {
+    "tf counter": ("state", _tf_counter),
+    "tf noise": ("random", _tf_noise),
+    "tf generator": ("random", _tf_generator),
+}
+KINDS: dict[str, tuple[Callable[[], Any], ...]] = {
+    "harmless": planted.HARMLESS,
+    "state": planted.STATE,
+    "epoch": planted.EPOCH,
+    "random": planted.RANDOM,
+    "memo": planted.MEMO,
+}
+MAKERS = {maker.__name__: (kind, maker) for kind, makers in KINDS.items() for maker in makers}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A pipeline: a source, ops, what is planted after the first ``at`` of them, and how it ends."""
+
+    source: str
+    ops: tuple[str, ...]
+    at: int
+    plant: str
+    where: Literal["numpy_function", "py_function", "generator", "interleave", "filter"]
+    end: str
+
+    def build(self, folder: Path) -> tf.data.Dataset:
+        """The dataset, with state of its own."""
+        dataset = in_generator(MAKERS[self.plant][1]()) if self.generates else SOURCES[self.source](folder)
+        for number, op in enumerate((*self.ops, None)):
+            if number == self.at and not self.generates:
+                dataset = self._planted(dataset)
+            if op is not None:
+                dataset = OPS[op](dataset)
+        return ENDS[self.end](dataset)
+
+    @property
+    def generates(self) -> bool:
+        """Whether the plant is the source."""
+        return self.where == "generator" and self.plant in MAKERS
+
+    @property
+    def kind(self) -> str:
+        """Of the plant."""
+        return IN_TF[self.plant][0] if self.plant in IN_TF else MAKERS[self.plant][0]
+
+    def _planted(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
+        if self.plant in IN_TF:
+            return IN_TF[self.plant][1](dataset)
+        made = MAKERS[self.plant][1]()
+        called = (in_py_function if self.where == "py_function" else in_python)(made)
+        if self.where == "interleave":
+            return dataset.interleave(lambda x: tf.data.Dataset.from_tensors(x).map(called), cycle_length=2)
+        if self.where == "filter":
+            return dataset.filter(lambda x: called(x) % 5 != 0)
+        return dataset.map(called)
+
+    def truth(self, fix: str, graph: Any) -> Truth:
+        """What a fix does to the data, for all parts of the name together: the worst of them."""
+        found = [self._truth(part.strip(), graph) for part in fix.split("+")]
+        return next(one for one in ("changes", "random", "harmless") if one in found)
+
+    def _truth(self, fix: str, graph: Any) -> Truth:
+        kind, name = self.kind, re.split("[:@]", fix)[0]
+        python = self.plant in MAKERS
+        mapped = not python or self.where in ("numpy_function", "py_function")
+        if kind == "epoch" and name not in ("cache", "processes", "thread-pool", "drop-prefetch"):
+            return "random"  # whoever assigns from outside is overtaken by what runs ahead, if he does it within a pass
+        if name in ("prefetch", "buffer", "drop-prefetch", "thread-pool", "parallel-batch"):
+            return "random" if kind == "random" else "harmless"  # the order of all calls stays
+        if name == "parallel-map":  # calls of one map overtake one another; those in an interleave do not
+            return _of(kind, mapped, state="changes", epoch="random", random="random", memo="random")
+        if name == "parallel-interleave":
+            return _of(
+                kind,
+                python and self.where == "interleave",
+                state="changes",
+                epoch="random",
+                random="random",
+                memo="random",
+            )
+        if name == "processes":  # each process has a copy; a generator stays where it was
+            moved = python and self.where != "generator"
+            return _of(kind, moved, state="changes", epoch="changes", random="random", memo="changes")
+        if name == "cache":
+            return self._cached(fix.partition("@")[2], graph)
+        # Fewer calls, or calls for whole batches, which is refused for Python unless it is per row.
+        return _of(kind, mapped, state="random", epoch="random", random="random", memo="random")
+
+    def _cached(self, op: str, graph: Any) -> Truth:
+        """A cache repeats the first pass of all that feeds it, but for what another cache repeats already."""
+        above = _above(op, graph)
+        begun = {node.name for node in graph.node if node.name in above}
+        if any(
+            node.op.startswith("ShuffleDatasetV3") and node.attr["reshuffle_each_iteration"].b
+            for node in graph.node
+            if node.name in begun
+        ):
+            return "changes"
+        if not any(_is_plant(node, graph, self) for node in graph.node if node.name in begun):
+            return "harmless"
+        return _of(self.kind, True, state="changes", epoch="changes", random="changes", memo="random")
+
+
+def _of(kind: str, touched: bool, **answers: Truth) -> Truth:
+    return answers.get(kind, "harmless") if touched else "harmless"
+
+
+def _above(op: str, graph: Any) -> set[str]:
+    """Names of all nodes that feed an op, as far as caches that are read to their end."""
+    by_name = {node.name: node for node in graph.node}
+    found, waiting = set(), [op]
+    while waiting:
+        name = waiting.pop()
+        if name in found or (by_name[name].op == "CacheDatasetV2" and name != op):
+            continue
+        found.add(name)
+        waiting.extend(text.split(":")[0].lstrip("^") for text in by_name[name].input)
+    return found
+
+
+def _is_plant(node: Any, graph: Any, plan: Plan) -> bool:
+    """Whether a node runs the planted function: the only one of its kind that is not one of ours."""
+    functions = {function.signature.name: function for function in graph.library.function}
+    waiting = [value.func.name for value in node.attr.values() if value.HasField("func")]
+    seen, ops = set(), list[Any]()
+    while waiting:
+        name = waiting.pop()
+        if name in seen or name not in functions:
+            continue
+        seen.add(name)
+        for one in functions[name].node_def:
+            ops.append(one)
+            waiting.append(one.op)
+            waiting.extend(value.func.name for value in one.attr.values() if value.HasField("func"))
+    if any(one.op == "GeneratorDataset" for one in ops):  # TensorFlow's own Python functions among it
+        return plan.generates
+    if plan.plant in IN_TF:
+        wanted = {"tf counter": "AssignAdd", "tf noise": "RandomUniformInt", "tf generator": "StatefulUniformInt"}
+        return any(wanted[plan.plant] in one.op or "RngReadAndSkip" in one.op for one in ops)
+    if plan.generates:
+        return False
+    wanted_op = "EagerPyFunc" if plan.where == "py_function" else "PyFunc"
+    tokens = [one.attr["token"].s.decode() for one in ops if one.op == wanted_op]
+    for token in tokens:
+        found = lookup(token)
+        if found is None or found.kind == "generator":
+            continue
+        function = called(found.entry._func if found.kind == "py_function" else found.entry)
+        if "pure." not in getattr(function, "__qualname__", ""):  # as wrappers have it, too
+            return True
+    return False
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> Plan:
+    """Pipelines, about one in five of them without a fault."""
+    ops = tuple(draw(st.lists(st.sampled_from(sorted(OPS)), min_size=0, max_size=4)))
+    kind = draw(st.sampled_from(("harmless", "state", "state", "epoch", "random", "memo", "tf")))
+    plant = draw(st.sampled_from(sorted(IN_TF) if kind == "tf" else [maker.__name__ for maker in KINDS[kind]]))
+    return Plan(
+        source=draw(st.sampled_from(sorted(SOURCES))),
+        ops=ops,
+        at=draw(st.integers(0, len(ops))),
+        plant=plant,
+        where=draw(
+            st.sampled_from(
+                (
+                    "numpy_function",
+                    "numpy_function",
+                    "numpy_function",
+                    "py_function",
+                    "generator",
+                    "interleave",
+                    "filter",
+                )
+            )
+        ),
+        end=draw(st.sampled_from(sorted(ENDS))),
+    )

@@ -1,0 +1,89 @@
+"""No fix that changes the data of a generated pipeline is accepted, whatever was planted in it.
+
+The first ones of the examples are run always, more of them with ``make test-all``; ``benchmarks/guard.py`` runs as many
+as wanted and counts what was refused without need.
+"""
+
+from __future__ import annotations
+
+import planted
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from judged import judged
+from pipelines import Plan, plans
+
+from xttsbench.pipeline.python_state import python_state
+
+FEW = settings(
+    max_examples=10,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+MANY = settings(FEW, max_examples=200)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("files")
+
+
+def check(plan, folder, *, pool):
+    for found in judged(plan, folder, pool=pool):
+        if found.truth == "changes":
+            assert found.said.equivalent is not True, f"{plan} with {found.fix}: {found.said.sentence}"
+
+
+@FEW
+@given(plan=plans())
+def test_no_fix_that_changes_the_data_is_accepted(plan, folder):
+    check(plan, folder, pool=False)
+
+
+@pytest.mark.slow
+@MANY
+@given(plan=plans(), pool=st.integers(0, 5))
+def test_no_fix_that_changes_the_data_is_accepted_of_two_hundred_pipelines(plan, pool, folder):
+    check(plan, folder, pool=pool == 0)
+
+
+@pytest.mark.parametrize("plant", [maker.__name__ for maker in planted.HARMLESS])
+def test_what_is_harmless_is_accepted(plant, folder):
+    plan = Plan("range", ("map",), 1, plant, "numpy_function", "batch")
+    found = list(judged(plan, folder, pool=False))
+    assert {"parallel-map:4", "prefetch", "thread-pool:8", "parallel-batch"} < {one.fix for one in found}
+    assert all(one.truth == "harmless" for one in found)
+    refused = {one.fix: one.said.sentence for one in found if one.said.equivalent is not True}
+    assert not refused
+
+
+@pytest.mark.parametrize("plant", planted.STATE)
+def test_state_is_read_from_the_code(plant):
+    assert python_state(plant()).state is not None
+
+
+@pytest.mark.parametrize("plant", planted.EPOCH)
+def test_what_others_change_is_read_from_the_code(plant):
+    found = python_state(plant())
+    assert (found.state, found.random) == (None, None)
+    assert "epoch" in found.reads or "CURRENT" in found.reads
+
+
+@pytest.mark.parametrize("plant", planted.RANDOM)
+def test_randomness_is_read_from_the_code(plant):
+    found = python_state(plant())
+    assert found.random is not None
+    assert (found.state, found.reads) == (None, None)
+
+
+def test_a_memo_of_what_was_drawn_is_state():
+    assert "memo" in python_state(planted.memo_of_noise()).state
+
+
+@pytest.mark.parametrize("plant", planted.HARMLESS)
+def test_nothing_is_said_of_what_is_harmless(plant):
+    found = python_state(plant())
+    assert (found.state, found.random, found.reads) == (None, None, None)
