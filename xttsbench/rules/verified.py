@@ -275,7 +275,12 @@ def _result(one: Proposal, found: Verified, patch: Patch | None, why_stopped: st
 def _outcome(one: Proposal, found: Verified, why_stopped: str | None) -> tuple[Outcome, str]:
     measured, data = found.measured(one.name), found.semantics.get(one.name)
     if data is not None and data.equivalent is False:
-        return "rejected", f"it changes the data: {data.sentence}"
+        what = (
+            "the data, or what is learnt from them"
+            if any(fix.startswith(_OF_STEP) for fix in one.fixes)
+            else "the data"
+        )
+        return "rejected", f"it changes {what}: {data.sentence}"
     if data is not None and data.equivalent is None:
         return "rejected", f"whether it leaves the data as they are could not be told: {data.sentence}"
     if measured is not None:
@@ -300,6 +305,8 @@ def _of_speed(measured: Measured, quiet: Noise) -> tuple[Outcome, str]:
     said = f"{ratio.estimate:.2f} times as fast ({ratio.low:.2f} to {ratio.high:.2f}, {effect.blocks} blocks)"
     if measured.accepted:
         return "accepted", said
+    if not measured.decides:
+        return "not verified", f"{said}, and a decision takes {MIN_BLOCKS}"
     if effect.decision == "faster" and quiet.ratio is not None:
         return "rejected", f"{said}, which is no more than the original differs from itself by"
     words = {"slower": "slower", "equivalent": "no faster", "inconclusive": "not beyond doubt"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import sysconfig
+from collections.abc import Iterable
 from pathlib import Path
 
 from xttsbench.records.base import Location
@@ -30,7 +31,19 @@ def patch_of(
     def cache_file(op: str) -> str:
         return str(directory / "cache" / re.sub(r"\W+", "-", op))
 
-    return propose(fixes.split(" + "), pipeline, _read, own=_is_own, step_place=step_place, cache_file=cache_file)
+    patch = propose(fixes.split(" + "), pipeline, _read, own=_is_own, step_place=step_place, cache_file=cache_file)
+    return patch.model_copy(update={"diff": _from_here(patch.diff, patch.files)})
+
+
+def _from_here(diff: str, files: Iterable[str]) -> str:
+    """The diff with names from the working directory on, where its files lie under it, so that ``patch -p1`` does."""
+    here = Path.cwd().resolve()
+    for file in files:
+        path = Path(file).resolve()
+        if path.is_relative_to(here):
+            whole, short = file.lstrip("/"), path.relative_to(here).as_posix()
+            diff = diff.replace(f"--- a/{whole}", f"--- a/{short}").replace(f"+++ b/{whole}", f"+++ b/{short}")
+    return diff
 
 
 def _read(file: str) -> str:
