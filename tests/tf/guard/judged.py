@@ -79,12 +79,15 @@ def elements(plan: Plan, folder: Path, fix: str | None = None, *, seed: int = 0)
         jitter=fix is not None,
     )
     tf.keras.utils.set_random_seed(seed)
-    construction.install()
-    dataset = plan.build(folder)
-    fixed = dataset if fix is None else rewrite.apply(dataset, fix)
+    end = construction.install()
     channel = Kept()
-    with Watch() as watch:
-        run_elements(spec, Loaded("dataset", fixed, None), None, Bench(channel, watch, None, None))
+    try:
+        dataset = plan.build(folder)
+        fixed = dataset if fix is None else rewrite.apply(dataset, fix)
+        with Watch() as watch:
+            run_elements(spec, Loaded("dataset", fixed, None), None, Bench(channel, watch, None, None))
+    finally:
+        end()
     collected = Collected(spec)
     for message in channel.messages:
         collected.take(message)

@@ -21,18 +21,22 @@ pytestmark = pytest.mark.tf
 def take(bench):
     """``take(make, fix=..., ...)``: the record of one run, under its own seed."""
 
+    ends = []
+
     def run(make, *, fix=None, step=None, original=None, variables=(), **fields):
         fields = {"steps": 50, "epochs": 2, "window_s": 30.0} | fields
         spec = TrialSpec(trial_id="0", rung="elements", target="t:t", fix=fix, **fields)
         tf.keras.utils.set_random_seed(spec.seed)
-        construction.install()
+        ends.append(construction.install())
         dataset = make()
         fixed = dataset if fix is None else rewrite.apply(dataset, fix)
         loaded = Loaded("dataset" if step is None else "dataset+step", fixed, step)
         run_elements(spec, loaded, step, bench, original, variables)
         return bench.channel.record().elements
 
-    return run
+    yield run
+    for end in ends:
+        end()
 
 
 def rows_of(epoch):
