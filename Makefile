@@ -26,7 +26,7 @@ $(STAMP): pyproject.toml constraints.txt
 diagnose: install ## the main job on real input: why a training step takes as long as it does
 	@$(BIN)/xttsbench diagnose || { code=$$?; test $$code -eq 3; } # 3: measured, and inconclusive
 
-test: install ## unit, tf and e2e tests, some twenty minutes on two cores
+test: install ## unit, tf and e2e tests, some thirty-five minutes on two cores
 	$(PYTEST) tests/unit tests/tf -m "not slow" --numprocesses 2 --dist loadfile
 	$(PYTEST) tests/e2e -m "not slow and not measured" --numprocesses 2 --dist loadfile
 	@mkdir -p .benchmarks

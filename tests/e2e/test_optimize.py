@@ -193,6 +193,7 @@ def test_a_graph_that_would_keep_the_first_learning_rate_is_rejected(tmp_path: P
     assert (finding["equivalent"], finding["verified_speedup"]) == (False, None)
 
 
+@pytest.mark.slow
 def test_without_verification_every_number_of_it_is_null_with_the_reason(tmp_path: Path) -> None:
     options = ("--accelerator", "emulated:10", "--no-verify")
     ran = run("fixable.py:sleeps", tmp_path, *options, budget_s=45, verb="diagnose")

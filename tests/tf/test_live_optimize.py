@@ -36,6 +36,7 @@ def _values(dataset: tf.data.Dataset, count: int) -> list[list[float]]:
     return [batch.numpy().tolist() for batch in dataset.take(count)]
 
 
+@pytest.mark.slow
 def test_a_sleeping_function_is_made_faster_and_yields_the_same_elements(tmp_path: Path) -> None:
     original, began = _slow_rows(), time.monotonic()
     dataset, report = xttsbench.optimize(original, budget_s=60, out=tmp_path / "run")
