@@ -262,7 +262,8 @@ def _is_plant(node: Any, graph: Any, plan: Plan) -> bool:
         return plan.generates
     if plan.plant in IN_TF:
         wanted = {"tf counter": "AssignAdd", "tf noise": "RandomUniformInt", "tf generator": "StatefulUniformInt"}
-        return any(wanted[plan.plant] in one.op or "RngReadAndSkip" in one.op for one in ops)
+        drawn = [one.op for one in ops if not one.op.startswith("Stateless")]  # noise by index is no plant
+        return any(wanted[plan.plant] in op or "RngReadAndSkip" in op for op in drawn)
     if plan.generates:
         return False
     wanted_op = "EagerPyFunc" if plan.where == "py_function" else "PyFunc"
