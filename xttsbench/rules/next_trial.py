@@ -18,6 +18,7 @@ from xttsbench.analysis.steps import steps_of
 from xttsbench.records.pipeline import Pipeline
 from xttsbench.records.trial import MAIN_RUNGS, Rung, TrialRecord, TrialSpec
 from xttsbench.rules.facts import ALWAYS, is_eager, is_opaque
+from xttsbench.rules.parallel_candidates import BLOCKING_POOL
 
 IMPORT_S: Final = 6.0
 """Starting another helper: TensorFlow's import, on two cores."""
@@ -27,7 +28,6 @@ _COMPUTES: Final = 0.5
 """A step that waits for less than this share of its time has something to gain from other precision."""
 _READ_SHARE: Final = 0.5
 _MODE_SHARE: Final = 0.5
-_POOL: Final = 32
 _REPLICATED: Final = ("ladder", "input")
 """Rungs that run once in every block."""
 
@@ -196,7 +196,7 @@ def _fixes(pipeline: Pipeline | None) -> list[str]:
     blocking = any(function.gil in ("blocks", "unknown") for function in pipeline.python_functions)
     sequential = any(op.op == "MapDataset" for op in ops)
     parallel = [op.parallelism for op in ops if op.parallelism]  # -1 is AUTOTUNE
-    pool = f"thread-pool:{max([_POOL, *parallel])}" if blocking and not pipeline.threadpool_size else ""
+    pool = f"thread-pool:{max([BLOCKING_POOL, *parallel])}" if blocking and not pipeline.threadpool_size else ""
     if sequential:
         # Calls that wait gain little without threads to wait in, so that is the better guess.
         calls = pool.rpartition(":")[2]

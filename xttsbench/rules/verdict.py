@@ -19,21 +19,26 @@ _SENTENCES: Final = {
 }
 
 
+def unmeasured_verdict(summary: str) -> Verdict:
+    """The verdict where no step was measured."""
+    return Verdict(
+        bottleneck="inconclusive",
+        summary=summary,
+        confidence=0.0,
+        step_time_s=None,
+        step_time_median_s=None,
+        step_time_p95_s=None,
+        input_wait_fraction=None,
+        accelerator_utilization=None,
+        attribution_s=None,
+    )
+
+
 def verdict(gathered: Gathered) -> Verdict:
     """The verdict record; figures that were not measured are ``None``."""
     evidence, figures = gathered.evidence, gathered.figures
     if not figures:
-        return Verdict(
-            bottleneck="inconclusive",
-            summary=f"Nothing could be concluded: {_clause(gathered.why_inconclusive)}.",
-            confidence=0.0,
-            step_time_s=None,
-            step_time_median_s=None,
-            step_time_p95_s=None,
-            input_wait_fraction=None,
-            accelerator_utilization=None,
-            attribution_s=None,
-        )
+        return unmeasured_verdict(f"Nothing could be concluded: {_clause(gathered.why_inconclusive)}.")
     return Verdict(
         bottleneck=evidence.bottleneck,
         summary=summary(gathered),

@@ -123,12 +123,7 @@ class Verified:
 def verified(trials: Sequence[TrialRecord], accelerator: Accelerator, *, seed: int = 0) -> Verified:
     """Everything that the trials of a verification say. The same trials and seed give the same answer."""
     rng = np.random.default_rng(seed)
-    originals = [trial for trial in trials if _guards(trial, ORIGINAL)]
-    read = [trial.elements for trial in originals if trial.elements is not None]
-    failed = next((trial for trial in originals if trial.elements is None), None)
-    unreadable = None
-    if failed is not None:
-        unreadable = f"the elements of the original could not be read: {failed.cause or failed.status}"
+    read, unreadable = _originals(trials)
     looked, _ = _round(LOOK, trials, accelerator, rng)
     alone, _ = _round(ALONE, trials, accelerator, rng)
     together, quiet = _round(TOGETHER, trials, accelerator, rng)
@@ -148,17 +143,33 @@ def _ratio(measured: Measured | None) -> float | None:
     return found.estimate if found is not None else None
 
 
+def data_of(trials: Sequence[TrialRecord], arm: str) -> Semantics | None:
+    """What one arm does to the data, as in :func:`verified`; ``None`` where it was not read."""
+    return _semantics(trials, *_originals(trials), only=arm).get(arm)
+
+
+def _originals(trials: Sequence[TrialRecord]) -> tuple[list[Elements], str | None]:
+    """The original's runs, and why nothing can be compared with them, where one could not be read."""
+    originals = [trial for trial in trials if _guards(trial, ORIGINAL)]
+    read = [trial.elements for trial in originals if trial.elements is not None]
+    failed = next((trial for trial in originals if trial.elements is None), None)
+    unreadable = None
+    if failed is not None:
+        unreadable = f"the elements of the original could not be read: {failed.cause or failed.status}"
+    return read, unreadable
+
+
 def _guards(trial: TrialRecord, arm: str | None = None) -> bool:
     return trial.spec.rung == "elements" and trial.spec.group == GUARD and arm in (None, trial.spec.arm)
 
 
 def _semantics(
-    trials: Sequence[TrialRecord], originals: Sequence[Elements], unreadable: str | None
+    trials: Sequence[TrialRecord], originals: Sequence[Elements], unreadable: str | None, only: str | None = None
 ) -> dict[str, Semantics]:
     found = {}
     for trial in trials:
         arm = trial.spec.arm or ""
-        if not _guards(trial) or arm == ORIGINAL:
+        if not _guards(trial) or arm == ORIGINAL or only not in (None, arm):
             continue
         if trial.status != "ok" or trial.elements is None:
             said = f"with it the dataset could not be read: {trial.cause or trial.status}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -34,6 +34,7 @@ from xttsbench.records.trial import TrialSpec
 from xttsbench.step.fixes import GRAPH, XLA
 from xttsbench.targets.load import Loaded
 from xttsbench.worker.bench import Bench, Step
+from xttsbench.worker.loss import loss_of
 from xttsbench.worker.source import ExhaustedError
 
 MOST_ROWS: Final = 2000
@@ -241,7 +242,7 @@ def _stepped(
         try:
             for batch in batches:
                 bench.channel.phase("stepping")
-                loss = scalar(step(batch))
+                loss = loss_of(step(batch))
                 if loss is None or not math.isfinite(loss):
                     unknown["losses"] = (
                         "the step returns no number that could be its loss"
@@ -271,20 +272,6 @@ def _of_step(spec: TrialSpec, loaded: Loaded) -> tuple[str, ...]:
         return ()
     why = why_lost_in_graph(step)
     return () if why is None else (f"one graph of the step runs its Python once, while it is traced: {why}",)
-
-
-def scalar(value: Any) -> float | None:
-    """What a step returns as its loss: a number, a tensor of one, or what lies under ``loss``, as Keras returns it."""
-    if isinstance(value, Mapping):
-        value = value.get("loss")
-    if value is None or isinstance(value, bool | str | bytes):
-        return None
-    try:
-        array = np.asarray(value)
-        dtype = tf.as_dtype(array.dtype)
-    except (TypeError, ValueError):
-        return None
-    return float(array.reshape(())) if dtype.is_floating and array.size == 1 else None
 
 
 def _first_line(error: Exception) -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
 from xttsbench.records.trial import TrialSpec
 from xttsbench.targets.load import classify
-from xttsbench.worker.channel import Channel
+from xttsbench.worker.channel import DirectChannel
 from xttsbench.worker.trial import failure, run_rung, step_of
 
 
@@ -24,19 +23,9 @@ def measure_live(target: Any, spec: TrialSpec, take: Callable[[dict[str, Any]], 
         TargetError: the target is none of these.
     """
     loaded = classify(target, spec.target)
-    channel = _Direct(take)
+    channel = DirectChannel(take)
     try:
         run_rung(spec, loaded, step_of(loaded), channel)
     except Exception as error:
         channel.send(failure(error))
     channel.send({"done": True})
-
-
-class _Direct(Channel):
-    """A channel without a pipe; messages are written and read as on one, so that records are the same."""
-
-    def __init__(self, take: Callable[[dict[str, Any]], None]) -> None:
-        self._take = take
-
-    def send(self, message: dict[str, Any]) -> None:
-        self._take(json.loads(json.dumps(message, allow_nan=False)))

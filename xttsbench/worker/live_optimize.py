@@ -6,7 +6,6 @@ of a pool again, which is no part of what is measured.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +15,7 @@ from xttsbench.records.trial import TrialSpec
 from xttsbench.targets.load import Loaded, classify, load_target
 from xttsbench.targets.spec import parse_target
 from xttsbench.worker.bench import Bench, Step
-from xttsbench.worker.channel import Channel
+from xttsbench.worker.channel import DirectChannel
 from xttsbench.worker.elements import run_elements
 from xttsbench.worker.filling import fill_caches
 from xttsbench.worker.ladder import measure_as_is
@@ -70,7 +69,7 @@ class LiveTarget:
             spec: of the trial.
             take: gets each message that a trial in a process of its own would send.
         """
-        channel = _Taken(take)
+        channel = DirectChannel(take)
         try:
             loaded, step, rung = self._prepared(spec)
             run_rung(spec, loaded, step, channel, rung)
@@ -111,13 +110,3 @@ def load_here(target: Any, name: str, kwargs: dict[str, Any]) -> Loaded:
     if isinstance(target, str):
         return load_target(parse_target(target), kwargs)
     return classify(target(**kwargs) if callable(target) else target, name)
-
-
-class _Taken(Channel):
-    """A channel without a pipe; messages are written and read as on one, so that records are the same."""
-
-    def __init__(self, take: Take) -> None:
-        self._take = take
-
-    def send(self, message: dict[str, Any]) -> None:
-        self._take(json.loads(json.dumps(message, allow_nan=False)))

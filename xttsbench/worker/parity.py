@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
-import numpy as np
 import tensorflow as tf
 
 from xttsbench.errors import TargetError
@@ -25,6 +24,7 @@ from xttsbench.step.keras_step import keras_step
 from xttsbench.targets.load import Loaded, load_target
 from xttsbench.targets.spec import parse_target
 from xttsbench.worker.bench import Bench, Step
+from xttsbench.worker.loss import loss_of
 from xttsbench.worker.source import ExhaustedError
 
 _BYTES: Final = 512 * 1024**2
@@ -163,7 +163,7 @@ class _Losses:
         with _quiet():
             for _ in range(self.spec.loss_steps):
                 self.alive(arm)
-                loss = _scalar(step(self.batch))
+                loss = loss_of(step(self.batch))
                 if loss is None:
                     return None
                 losses.append(loss)
@@ -180,20 +180,6 @@ def _quiet() -> Iterator[None]:
         yield
     finally:
         logger.setLevel(level)
-
-
-def _scalar(value: Any) -> float | None:
-    """What a step returns as a float: a number, a tensor of one, or what lies under ``loss``, as Keras returns it."""
-    if isinstance(value, Mapping):
-        value = value.get("loss")
-    if value is None or isinstance(value, bool | str | bytes):
-        return None
-    try:
-        array = np.asarray(value)
-    except (TypeError, ValueError):
-        return None
-    dtype = tf.as_dtype(array.dtype) if array.dtype != object else None
-    return float(array.reshape(())) if dtype is not None and dtype.is_floating and array.size == 1 else None
 
 
 def _step_of(loaded: Loaded) -> Step | None:

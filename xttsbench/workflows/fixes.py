@@ -60,7 +60,8 @@ def verify_fixes(
         patch=lambda fixes: patch_of(fixes, pipeline, directory, step_place=_step_place(session.trials)),
     )
     patch = verify(wanted, session)
-    _clear(directory, verified(session.trials, plan.accelerator, seed=plan.seed).chosen)
+    if (directory / "cache").exists():
+        _clear(directory, verified(session.trials, plan.accelerator, seed=plan.seed).chosen)
     if patch is not None:
         write_json(directory / PATCH, patch.model_dump(mode="json"))
         if patch.diff:

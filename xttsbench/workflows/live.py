@@ -20,6 +20,7 @@ from xttsbench.execution.run_directory import ENVIRONMENT, PLAN, make_run_direct
 from xttsbench.probes.environment import environment as read_environment
 from xttsbench.records.plan import RunPlan
 from xttsbench.records.readings import Readings
+from xttsbench.records.report import Kind
 from xttsbench.records.trial import Rung, TrialRecord, TrialSpec
 from xttsbench.rules.next_trial import Job, next_trial
 from xttsbench.workflows.assemble import assemble
@@ -29,7 +30,7 @@ from xttsbench.workflows.outcome import Outcome, judge
 Measure = Callable[[TrialSpec, Callable[[dict[str, Any]], None]], None]
 """Runs one rung and hands over its messages."""
 
-_RUNGS: Final[tuple[Rung, ...]] = ("ladder", "input", "pipeline")
+READING_RUNGS: Final[tuple[Rung, ...]] = ("ladder", "input", "pipeline")
 """Those that change nothing in the process for good: a mode of the step might, and a fix needs processes of its own."""
 _LABEL: Final = (
     "measured in the calling process only: one process is one replicate, and what else it does is in the times; "
@@ -48,39 +49,59 @@ class LiveRequest:
     out: Path | None = None
 
 
+def begin_live(
+    request: LiveRequest, kind: Kind, *, reading_s: float, any_order: bool = False
+) -> tuple[RunPlan, dict[str, Any], Path, Job]:
+    """Make the run's directory with plan and environment in it, and the job of the trials that read the target.
+
+    Args:
+        request: what was asked for.
+        kind: ``diagnose`` or ``optimize``, as the run's name and command have it too.
+        reading_s: seconds for those trials.
+        any_order: fixes may give up the order of the elements.
+
+    Raises:
+        UsageError, InvalidInputError: the request is wrong.
+    """
+    now = datetime.now(UTC)
+    accelerator = parse_accelerator(request.accelerator)
+    directory = make_run_directory(request.out, f"{kind}-live", now)
+    plan = RunPlan(
+        kind=kind,
+        command=f"xttsbench.{kind}({request.name})",
+        created_utc=now.isoformat(timespec="milliseconds"),
+        target=request.name,
+        accelerator=accelerator,
+        steps=request.steps or STEPS,
+        budget_s=request.budget_s,
+        any_order=any_order,
+    )
+    environment = read_environment(directory)
+    write_json(directory / PLAN, plan.model_dump(mode="json"))
+    write_json(directory / ENVIRONMENT, environment)
+    job = Job(
+        target=plan.target,
+        kwargs={},
+        emulated_ms=accelerator.step_times_ms,
+        steps=plan.steps,
+        window_s=window_s(reading_s, request.steps is not None),
+        seed=plan.seed,
+    )
+    return plan, environment, directory, job
+
+
 def diagnose_live(request: LiveRequest, measure: Measure) -> Outcome:
     """Diagnose what ``measure`` measures, and write the run's directory.
 
     Raises:
         UsageError, InvalidInputError: the request is wrong; nothing has been run.
     """
-    began, now = time.monotonic(), datetime.now(UTC)
-    accelerator = parse_accelerator(request.accelerator)
-    directory = make_run_directory(request.out, "diagnose-live", now)
-    plan = RunPlan(
-        kind="diagnose",
-        command=f"xttsbench.diagnose({request.name})",
-        created_utc=now.isoformat(timespec="milliseconds"),
-        target=request.name,
-        accelerator=accelerator,
-        steps=request.steps or STEPS,
-        budget_s=request.budget_s,
-    )
-    environment = read_environment(directory)
-    write_json(directory / PLAN, plan.model_dump(mode="json"))
-    write_json(directory / ENVIRONMENT, environment)
+    began = time.monotonic()
     verdict_s = min(VERDICT_S, request.budget_s)
-    job = Job(
-        target=plan.target,
-        kwargs={},
-        emulated_ms=accelerator.step_times_ms,
-        steps=plan.steps,
-        window_s=window_s(verdict_s, request.steps is not None),
-        seed=plan.seed,
-    )
+    plan, environment, directory, job = begin_live(request, "diagnose", reading_s=verdict_s)
     trials: list[TrialRecord] = []
     while True:
-        spec = next_trial(job, trials, verdict_s - (time.monotonic() - began), only=_RUNGS)
+        spec = next_trial(job, trials, verdict_s - (time.monotonic() - began), only=READING_RUNGS)
         if spec is None or spec.block:  # another block is another process, which there is not
             break
         trials.append(_run(spec, measure))

@@ -9,22 +9,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from xttsbench.execution.accelerator import parse_accelerator
 from xttsbench.execution.limits import Limits
-from xttsbench.execution.run_directory import ENVIRONMENT, PLAN, make_run_directory, write_json
-from xttsbench.probes.environment import environment as read_environment
 from xttsbench.records.plan import RunPlan
-from xttsbench.records.trial import Rung
 from xttsbench.rules.gather import gather
 from xttsbench.rules.next_trial import Job, next_trial
 from xttsbench.rules.proposals import proposals
 from xttsbench.workflows.assemble import assemble
-from xttsbench.workflows.diagnose import STEPS, VERDICT_S, window_s
-from xttsbench.workflows.live import LiveRequest
+from xttsbench.workflows.diagnose import VERDICT_S
+from xttsbench.workflows.live import READING_RUNGS, LiveRequest, begin_live
 from xttsbench.workflows.live_session import LiveSession, Measurable
 from xttsbench.workflows.optimize import judge_fixes
 from xttsbench.workflows.outcome import DONE, INCONCLUSIVE, Outcome, judge
@@ -33,8 +28,6 @@ from xttsbench.workflows.verify import Verification, verify
 
 _READING: Final = 0.35
 """Share of the budget in which the target is read."""
-_RUNGS: Final[tuple[Rung, ...]] = ("ladder", "input", "pipeline")
-"""Those that say which fixes are worth it, and change nothing in the process for good."""
 _REPORT_S: Final = 5.0
 """Kept for the report and its plots."""
 
@@ -53,32 +46,10 @@ def optimize_live(request: LiveRequest, target: Measurable, *, any_order: bool =
     Raises:
         UsageError, InvalidInputError: the request is wrong; nothing has been run.
     """
-    began, now = time.monotonic(), datetime.now(UTC)
-    accelerator = parse_accelerator(request.accelerator)
-    directory = make_run_directory(request.out, "optimize-live", now)
-    plan = RunPlan(
-        kind="optimize",
-        command=f"xttsbench.optimize({request.name})",
-        created_utc=now.isoformat(timespec="milliseconds"),
-        target=request.name,
-        accelerator=accelerator,
-        steps=request.steps or STEPS,
-        budget_s=request.budget_s,
-        any_order=any_order,
-    )
-    environment = read_environment(directory)
-    write_json(directory / PLAN, plan.model_dump(mode="json"))
-    write_json(directory / ENVIRONMENT, environment)
-    session = LiveSession(directory, target, began, budget_s=request.budget_s)
+    began = time.monotonic()
     reading_s = min(VERDICT_S, request.budget_s * _READING)
-    job = Job(
-        target=plan.target,
-        kwargs={},
-        emulated_ms=accelerator.step_times_ms,
-        steps=plan.steps,
-        window_s=window_s(reading_s, request.steps is not None),
-        seed=plan.seed,
-    )
+    plan, environment, directory, job = begin_live(request, "optimize", reading_s=reading_s, any_order=any_order)
+    session = LiveSession(directory, target, began, budget_s=request.budget_s)
     _read(job, session, reading_s)
     if session.trials[0].status == "ok":
         _verify(job, session, plan, environment, directory)
@@ -97,7 +68,7 @@ def optimize_live(request: LiveRequest, target: Measurable, *, any_order: bool =
 def _read(job: Job, session: LiveSession, until_s: float) -> None:
     """Measure the target as it is, and what its pipeline is made of."""
     while True:
-        spec = next_trial(job, session.trials, until_s - session.spent_s, only=_RUNGS)
+        spec = next_trial(job, session.trials, until_s - session.spent_s, only=READING_RUNGS)
         if spec is None or spec.block:  # another block is another process, which there is not
             return
         session.run(spec, Limits(until_s, until_s))

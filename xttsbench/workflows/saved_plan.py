@@ -18,7 +18,8 @@ from xttsbench.execution.run_directory import make_whole
 from xttsbench.probes.environment import environment
 from xttsbench.records.base import SCHEMA_VERSION
 from xttsbench.records.optimized import Optimized
-from xttsbench.records.report import Report, Verdict
+from xttsbench.records.report import Report
+from xttsbench.rules.verdict import unmeasured_verdict
 
 NAME: Final = "optimized.yaml"
 _REPORT: Final = "report.json"
@@ -93,17 +94,7 @@ def report_of(optimized: Optimized, target: str) -> Report:
     """
     why = "nothing was measured: a saved plan was applied"
     applied = ", ".join(optimized.fixes) or "none"
-    verdict = Verdict(
-        bottleneck="inconclusive",
-        summary=f"Nothing was measured here: the fixes of a saved plan were applied ({applied}).",
-        confidence=0.0,
-        step_time_s=None,
-        step_time_median_s=None,
-        step_time_p95_s=None,
-        input_wait_fraction=None,
-        accelerator_utilization=None,
-        attribution_s=None,
-    )
+    verdict = unmeasured_verdict(f"Nothing was measured here: the fixes of a saved plan were applied ({applied}).")
     report = Report(
         kind="optimize",
         command=f"xttsbench.optimize({target!r}, plan=...)",

@@ -33,7 +33,7 @@ from xttsbench.rules.fix_rounds import (
 )
 from xttsbench.rules.next_trial import Job
 from xttsbench.rules.proposals import Proposal
-from xttsbench.rules.verified import Verified, verified
+from xttsbench.rules.verified import Verified, data_of, verified
 from xttsbench.workflows.compare_arms import Trials, compare_arms
 
 _MOST: Final = 5
@@ -218,7 +218,7 @@ def _guard_passes(
 ) -> bool:
     if _over(session) or not _guard(wanted, session, size, arm, fix=None if patched else arm, patched=patched):
         return False
-    data = _found(wanted, session).semantics.get(arm)
+    data = data_of(session.trials, arm)
     return data is not None and data.equivalent is True
 
 
