@@ -25,6 +25,7 @@ from xttsbench.xtts.evaluation.made_letters import letters_of, made_of
 from xttsbench.xtts.evaluation.results import RECOGNISED, Evaluation
 from xttsbench.xtts.evaluation.templates import Templates, learn
 from xttsbench.xtts.evaluation.written import examples, write_evaluation, write_references
+from xttsbench.xtts.loaders.failures import explained
 from xttsbench.xtts.loaders.loader import make_dataset
 from xttsbench.xtts.model import losses, open_spec
 from xttsbench.xtts.recipe import Recipe
@@ -84,8 +85,12 @@ class HeldOutLoss:
         self._function = tf.function(self._losses, input_signature=[self._spec], autograph=False)
 
     def __call__(self) -> HeldOut:
-        """Return the loss of the averaged weights."""
-        with self.state.averaged():
+        """Return the loss of the averaged weights.
+
+        Raises:
+            XttsbenchError: a held-out clip or its features cannot be read any more.
+        """
+        with self.state.averaged(), explained():
             found = [self._function({key: batch[key] for key in self._spec}) for batch in self._dataset]
         total, mel, stop, guided = (float(value) for value in tf.add_n(found))
         return HeldOut(total, mel, stop, guided, self.clips)

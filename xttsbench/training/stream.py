@@ -133,14 +133,10 @@ class BatchStream(Iterator[Fetched]):
             self._stretch = iter(stretch)
             following = next(self._stretch)
         position, batch = following
-        try:
+        with explained():
             micro_batches = tuple(
                 tuple(next(pipeline) for pipeline in self._pipelines) for _ in range(self._accumulation)
             )
-        except tf.errors.OpError as error:
-            if (sentence := explained(error)) is None:
-                raise
-            raise sentence from error
         return Fetched(
             position=position,
             ids=tuple(self._data.id(clip) for clip in batch.clips.tolist()),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from xttsbench.errors import InvalidInputError
 from xttsbench.records.training import Ended, Evaluated, Interval
 from xttsbench.shipped import shipped
 from xttsbench.training.evaluation import Hearing, HeldOutLoss
@@ -95,6 +97,18 @@ def test_the_averaged_weights_are_evaluated_and_nothing_is_changed(
     assert all(not array.any() for array in state.weights().values())
     state.restore(weights, {n: a * 0 if n.startswith("average/") else a for n, a in optimizer.items()})
     assert loss().mel != before.mel
+
+
+@pytest.mark.parametrize("loader", ["numpy_wav", "tf_wav"])
+def test_a_held_out_clip_that_vanished_is_named(
+    recipe: Recipe, state: TrainingState, tmp_path: Path, loader: str
+) -> None:
+    make_data(tmp_path / "speech", 6, 1, 0.4, 0.9)
+    held_out = read_speech_data(tmp_path / "speech", sample_rate_hz=22_050, split="all")
+    loss = HeldOutLoss(state, recipe, held_out, loader=loader)
+    held_out.wav(4).unlink()
+    with pytest.raises(InvalidInputError, match=re.escape(str(held_out.wav(4)))):
+        loss()
 
 
 def test_an_evaluation_is_there_to_hear_to_see_and_to_read(

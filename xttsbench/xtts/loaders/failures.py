@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 import tensorflow as tf
@@ -17,16 +19,27 @@ _UNREADABLE: Final = re.compile(r": ([^:\n]*\.(npy|wav)); (.*?)(?:\n|$)")
 _REMEDIES: Final = {"npy": "run 'xttsbench data precompute'", "wav": "put the file back, or take its line out"}
 
 
-def explained(error: tf.errors.OpError) -> XttsbenchError | None:
-    """Return the loader's own sentence, which names the file and what to do; ``None`` where the error is another.
+@contextmanager
+def explained() -> Iterator[None]:
+    """Say what a loader found wrong in its own sentence; to be held where batches are taken from a loader's dataset.
 
-    It is an ``InvalidInputError``, unless a process that makes batches died, for which the data cannot be blamed. To be
-    called where batches are taken from a dataset of :func:`xttsbench.xtts.loaders.loader.make_dataset`.
+    Raises:
+        InvalidInputError: a clip or a feature cache cannot be read any more; its text names the file and what to do.
+        XttsbenchError: a process that makes batches died, for which the data cannot be blamed.
     """
-    if found := _RAISED.search(error.message):
+    try:
+        yield
+    except tf.errors.OpError as error:
+        if (sentence := _sentence(error.message)) is None:
+            raise
+        raise sentence from error
+
+
+def _sentence(message: str) -> XttsbenchError | None:
+    if found := _RAISED.search(message):
         return (XttsbenchError if found[1] == "XttsbenchError" else InvalidInputError)(found[2])
-    if found := _ASSERTED.search(error.message):
+    if found := _ASSERTED.search(message):
         return InvalidInputError(found[1].replace("\\'", "'").replace('\\"', '"'))
-    if found := _UNREADABLE.search(error.message):
+    if found := _UNREADABLE.search(message):
         return InvalidInputError(f"{found[1]}: cannot be read ({found[3]}); {_REMEDIES[found[2]]}")
     return None
