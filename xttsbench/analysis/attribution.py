@@ -53,6 +53,7 @@ class StepFacts:
             Python or in saving; for an opaque step only what some steps have beyond the others.
         dispatch_floor_s: launching the step's eager ops costs at least this; used where it cannot be compiled.
         handoff_s: ``next()`` on a ready batch.
+        handoff_after_pause_s: the same after an emulated accelerator's pause; 0 where none is emulated.
         transfer_s: copying a batch to the device.
         cores_busy: share of the cores that was in use while input and step ran together.
         input_cpu_s: processor time of the threads that make a batch: competing for it cannot cost more than that.
@@ -66,6 +67,7 @@ class StepFacts:
     host_share: float = 0.0
     dispatch_floor_s: float = 0.0
     handoff_s: float = 0.0
+    handoff_after_pause_s: float = 0.0
     transfer_s: float = 0.0
     cores_busy: float | None = None
     input_cpu_s: float | None = None

@@ -14,6 +14,16 @@ distribution; ``different``: other data; ``unknown``: it could not be told."""
 Outcome = Literal["accepted", "rejected", "not verified"]
 
 
+def is_of_step(fix: str) -> bool:
+    """Whether a fix changes the step, not its input: ``step:graph``."""
+    return fix.startswith("step:")
+
+
+def kind_of(fix: str) -> str:
+    """A fix without its number or op: ``parallel-map:32`` is a ``parallel-map``; each of the step is its own kind."""
+    return fix if is_of_step(fix) else fix.partition("@")[0].partition(":")[0]
+
+
 class Semantics(Record):
     """Whether a fixed pipeline yields the data of the original."""
 

@@ -320,6 +320,8 @@ class TrialRecord(Record):
     """Whether the dataset's cache in memory was full before the steps; ``None`` where it has none."""
     handoff_s: float | None = None
     """Cost of ``next()`` on batches that are ready: the floor under every wait."""
+    handoff_after_pause_s: float | None = None
+    """The same after a pause as long as an emulated accelerator's: whoever slept wakes to cold caches."""
     transfer_s: float | None = None
     """Mean time to copy a batch to the device, where there is one."""
     readings: Readings = Readings()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from xttsbench.pipeline.threads import inputs_of
+from xttsbench.records.fix import kind_of
 from xttsbench.records.pipeline import Pipeline, PipelineOp
 
 Edit = Callable[[Pipeline], Pipeline]
@@ -37,13 +38,8 @@ class Candidate:
     @property
     def kind(self) -> str:
         """The fix without its number or place; a cache on disk is a cache."""
-        return kind_of(self.name)
-
-
-def kind_of(fix: str) -> str:
-    """A fix without its number or place: ``parallel-map:32`` is a ``parallel-map``."""
-    kind = fix.partition("@")[0].partition(":")[0]
-    return "cache" if kind == "cache-file" else kind
+        kind = kind_of(self.name)
+        return "cache" if kind == "cache-file" else kind
 
 
 def each(pipeline: Pipeline, changes: Callable[[PipelineOp], Mapping[str, Any]]) -> Pipeline:

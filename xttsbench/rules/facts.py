@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -45,8 +45,6 @@ def step_facts(
         has_step: whether the target has a step at all.
         input_cpu_s: processor time that the input alone takes for a batch.
     """
-    handoffs = [trial.handoff_s for trial in ladder if trial.handoff_s is not None]
-    transfers = [trial.transfer_s for trial in ladder if trial.transfer_s is not None]
     eager, opaque = is_eager(anatomy), is_opaque(anatomy)
     return StepFacts(
         has_step=has_step,
@@ -55,12 +53,19 @@ def step_facts(
         recompiles=bool(series) and float(np.mean([steps.compiling.mean() for steps in series])) >= ALWAYS,
         host_share=_stalled(series) if opaque else _host_share(anatomy, eager=eager),
         dispatch_floor_s=_dispatch_floor_s(anatomy),
-        handoff_s=float(np.mean(handoffs)) if handoffs else 0.0,
-        transfer_s=float(np.mean(transfers)) if transfers else 0.0,
+        handoff_s=_mean(trial.handoff_s for trial in ladder),
+        handoff_after_pause_s=_mean(trial.handoff_after_pause_s for trial in ladder),
+        transfer_s=_mean(trial.transfer_s for trial in ladder),
         cores_busy=_cores_busy(ladder, series, environment),
         input_cpu_s=input_cpu_s,
         holds_gil=any(function.gil == "holds" for function in (pipeline.python_functions if pipeline else ())),
     )
+
+
+def _mean(measured: Iterable[float | None]) -> float:
+    """The mean of what was measured; 0 where nothing was."""
+    values = [value for value in measured if value is not None]
+    return sum(values) / len(values) if values else 0.0
 
 
 def _dispatch_floor_s(anatomy: Anatomy | None) -> float:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from xttsbench.records.fix import FixResult
+from xttsbench.records.fix import FixResult, is_of_step, kind_of
 from xttsbench.records.report import Finding
-from xttsbench.rules.fix_rounds import kind_of
 
 CURES: Final[Mapping[str, tuple[str, ...]]] = {
     "sequential-map": ("parallel-map",),
@@ -56,7 +55,7 @@ def mending(finding: Finding, results: Sequence[FixResult]) -> FixResult | None:
 
 def _mends(result: FixResult, kinds: Sequence[str]) -> bool:
     found = {kind_of(part) for part in result.fixes}
-    return bool(found & set(kinds)) if kinds else any(not kind.startswith("step:") for kind in found)
+    return bool(found & set(kinds)) if kinds else any(not is_of_step(kind) for kind in found)
 
 
 def _with(finding: Finding, fix: FixResult | None) -> Finding:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from xttsbench.planning.arms import AGAIN
+from xttsbench.records.fix import is_of_step, kind_of
 from xttsbench.records.plan import Accelerator, Comparison, PlannedArm
 from xttsbench.records.trial import TrialRecord, TrialSpec
 from xttsbench.rules.evidence import Evidence
@@ -210,11 +211,6 @@ def together(names: Sequence[str]) -> str:
     return " + ".join(sorted(kept, key=_place))
 
 
-def kind_of(part: str) -> str:
-    """A fix without its number or op; those of the step are kinds of their own."""
-    return part if part.startswith("step:") else part.partition(":")[0].partition("@")[0]
-
-
 def _place(part: str) -> int:
-    kind = "step" if part.startswith("step:") else kind_of(part)
+    kind = "step" if is_of_step(part) else kind_of(part)
     return _ORDER.index(kind) if kind in _ORDER else len(_ORDER)

@@ -12,7 +12,7 @@ from xttsbench.analysis.semantics import judge
 from xttsbench.analysis.training_state import same_training
 from xttsbench.records.base import Estimate
 from xttsbench.records.elements import Elements, GraphIdentity
-from xttsbench.records.fix import FixResult, Outcome, Patch, Semantics
+from xttsbench.records.fix import FixResult, Outcome, Patch, Semantics, is_of_step
 from xttsbench.records.plan import Accelerator
 from xttsbench.records.trial import TrialRecord
 from xttsbench.rules.arm_effects import MIN_BLOCKS, Effect, Noise, effects, noise
@@ -25,7 +25,6 @@ MARGIN: Final = 0.02
 _ALIKE: Final = float(np.log(1.1))
 """Speeds that one look cannot tell apart, as a logarithm."""
 _ANY_ORDER: Final = "any-order"
-_OF_STEP: Final = "step:"
 
 
 @dataclass(frozen=True)
@@ -185,7 +184,7 @@ def _compared(trial: TrialRecord, changed: Elements, originals: Sequence[Element
     """The data first; where the step was changed, what it trains too."""
     parts = (trial.spec.fix or "").split(" + ")
     data = judge(originals, changed, allow_other_order=_ANY_ORDER in parts)
-    if not any(part.startswith(_OF_STEP) for part in parts) or data.equivalent is not True:
+    if not any(is_of_step(part) for part in parts) or data.equivalent is not True:
         return data
     again = originals[1] if len(originals) > 1 else originals[0]
     training = same_training(originals[0], again, changed)
@@ -286,11 +285,7 @@ def _result(one: Proposal, found: Verified, patch: Patch | None, why_stopped: st
 def _outcome(one: Proposal, found: Verified, why_stopped: str | None) -> tuple[Outcome, str]:
     measured, data = found.measured(one.name), found.semantics.get(one.name)
     if data is not None and data.equivalent is False:
-        what = (
-            "the data, or what is learnt from them"
-            if any(fix.startswith(_OF_STEP) for fix in one.fixes)
-            else "the data"
-        )
+        what = "the data, or what is learnt from them" if any(is_of_step(fix) for fix in one.fixes) else "the data"
         return "rejected", f"it changes {what}: {data.sentence}"
     if data is not None and data.equivalent is None:
         return "rejected", f"whether it leaves the data as they are could not be told: {data.sentence}"

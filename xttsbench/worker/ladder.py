@@ -28,6 +28,8 @@ _STEP_ONLY: Final = 0.4
 """Share of the window that the step alone gets."""
 _ANATOMY: Final = 0.25
 _WARM_UP_S: Final = 20.0
+_LONGEST_PAUSE_S: Final = 0.02
+"""Waking after longer pauses takes no longer."""
 
 
 def run_ladder(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) -> None:
@@ -46,6 +48,9 @@ def run_ladder(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench)
     bench.channel.part("batches", facts.model_copy(update={"shapes": seen}))
     bench.channel.phase("hand-off")
     bench.channel.part("handoff_s", handoff_s(batches[0]))
+    if spec.emulated_ms:
+        paused_s = min(sum(spec.emulated_ms) / len(spec.emulated_ms) / 1e3, _LONGEST_PAUSE_S)
+        bench.channel.part("handoff_after_pause_s", handoff_s(batches[0], paused_s))
     if step is not None:
         bench.channel.phase("anatomy")
         bench.channel.part("anatomy", read_anatomy(bench, step, batches, max(spec.window_s * _ANATOMY, 1.0)))
@@ -113,12 +118,17 @@ def _step_only(spec: TrialSpec, step: Step, bench: Bench, batches: list[Any]) ->
     return run
 
 
-def handoff_s(batch: Any) -> float:
-    """Median time of ``next()`` on a batch that is always ready: no pipeline can wait less."""
+def handoff_s(batch: Any, pause_s: float = 0.0005) -> float:
+    """Median time of ``next()`` on a batch that is always ready: no pipeline can wait less.
+
+    Args:
+        batch: nested tensors.
+        pause_s: between two of them, long enough for the prefetch to have one ready.
+    """
     ready = iter(tf.data.Dataset.from_tensors(batch).repeat().prefetch(2))
     times = []
     for _ in range(60):
-        time.sleep(0.0005)  # let the prefetch have one ready
+        time.sleep(pause_s)
         began = time.perf_counter_ns()
         next(ready)
         times.append(time.perf_counter_ns() - began)

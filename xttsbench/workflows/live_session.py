@@ -17,11 +17,11 @@ from typing import Any, Final, Protocol
 from xttsbench.execution import journal
 from xttsbench.execution.collected import Collected
 from xttsbench.execution.limits import Limits
+from xttsbench.records.fix import is_of_step
 from xttsbench.records.readings import Readings
 from xttsbench.records.trial import TrialRecord, TrialSpec
 from xttsbench.workflows.live_changes import changes_by_itself
 
-_OF_STEP: Final = "step:"
 _STEP: Final = "a step that lives in the calling process is left as it is; name an importable callable"
 
 _LABEL: Final = (
@@ -97,7 +97,7 @@ class LiveSession:
 
     def _why_not(self, spec: TrialSpec) -> str | None:
         """Why a trial can tell nothing here, or must not be run."""
-        if any(part.startswith(_OF_STEP) for part in (spec.fix or "").split(" + ")):
+        if any(is_of_step(part) for part in (spec.fix or "").split(" + ")):
             return _STEP
         if spec.rung != "elements":
             return None

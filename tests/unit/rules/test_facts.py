@@ -97,6 +97,7 @@ def test_hand_over_and_transfer_are_means_over_the_trials_that_have_them(build) 
     trials = [build.ladder(handoff_s=1e-5, transfer_s=2e-3), build.ladder(handoff_s=3e-5), build.ladder(handoff_s=None)]
     found = facts_of(build, trials, input_cpu_s=0.004)
     assert found.handoff_s == pytest.approx(2e-5)
+    assert found.handoff_after_pause_s == 0.0  # measured in none
     assert found.transfer_s == pytest.approx(2e-3)
     assert found.input_cpu_s == 0.004
 

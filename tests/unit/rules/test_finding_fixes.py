@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from xttsbench.records.base import Estimate
-from xttsbench.records.fix import FixResult, Patch, Semantics
+from xttsbench.records.fix import FixResult, Patch, Semantics, kind_of
 from xttsbench.records.report import Finding
 from xttsbench.rules.finding_fixes import CURES, mending, with_fixes
-from xttsbench.rules.fix_rounds import kind_of
 
 TWICE = Estimate(estimate=2.0, low=1.9, high=2.1)
 SAME = Semantics(equivalent=True, how="identical", sentence="the same")

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xttsbench.records.base import Estimate
+from xttsbench.records.fix import kind_of
 from xttsbench.records.pipeline import Pipeline, PipelineOp
 from xttsbench.records.plan import Accelerator
 from xttsbench.records.trial import TrialRecord, TrialSpec
@@ -18,7 +19,6 @@ from xttsbench.rules.fix_rounds import (
     comparison,
     guard_size,
     guard_trial,
-    kind_of,
     planned,
     slug,
     together,

@@ -39,6 +39,14 @@ def test_the_step_alone_with_its_processors_and_its_own_python():
     assert step.handoff_s == 1e-4
 
 
+def test_after_a_pause_a_batch_is_handed_over_more_slowly():
+    facts = StepFacts(has_step=False, handoff_s=1e-4, handoff_after_pause_s=6e-4)
+    paced = trial(as_is={"wall": 9, "wait": 4, "step": 5})
+    paced = paced.model_copy(update={"spec": paced.spec.model_copy(update={"emulated_ms": (5.0,)})})
+    step = consumer(make_evidence("input", has_step=False, emulated=True, ladder=[paced], facts=facts), None)
+    assert (step.alone_s, step.handoff_s) == (0.005, 6e-4)
+
+
 def test_the_kernels_of_an_eager_step_do_not_hold_the_lock():
     facts = StepFacts(has_step=True, eager=True, dispatch_floor_s=0.002, host_share=0.1)
     step = consumer(make_evidence("input", ladder=[trial(step_only=ALONE | {"calls": 0})], facts=facts), 0.02)
