@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -107,10 +107,17 @@ class Verified:
 
     @property
     def chosen(self) -> str | None:
-        """The fix that the run proposes; ``None`` where none was accepted."""
+        """The fix that the run proposes; ``None`` where none was accepted.
+
+        It is the best of those that were measured afresh, unless a part of it was as fast by itself.
+        """
         fresh = [name for name, one in self.together.items() if one.decides]
         last = [name for name in self.best_first if name in fresh] or self.best_first
-        return last[0] if last else None
+        if not last:
+            return None
+        parts, speed = set(last[0].split(" + ")), self._rank(last[0])[0]
+        as_good = (name for name in self.best_first if set(name.split(" + ")) < parts and self._rank(name)[0] <= speed)
+        return next(as_good, last[0])
 
     def _rank(self, name: str) -> tuple[float, int, str]:
         found = self.measured(name)
@@ -216,7 +223,12 @@ def _round(
 
 
 def results(
-    proposed: Sequence[Proposal], found: Verified, patch: Patch | None, *, why_stopped: str | None = None
+    proposed: Sequence[Proposal],
+    found: Verified,
+    patch: Patch | None,
+    *,
+    expected: Callable[[Sequence[str]], float | None] = lambda _: None,
+    why_stopped: str | None = None,
 ) -> tuple[FixResult, ...]:
     """A result for each proposal, and for what was put together of them; what is proposed in the end comes first.
 
@@ -224,13 +236,13 @@ def results(
         proposed: the proposals, best first.
         found: what the trials say.
         patch: of what is proposed in the end.
+        expected: the speed-up to expect of fixes that were put together of several proposals.
         why_stopped: why fixes that were worth it were not verified, where the run ended early.
     """
     names = {one.name for one in proposed}
     made = [name for name in (*found.together, *found.alone) if name not in names | {PATCHED}]
-    predicted = {one.name: one.predicted_speedup for one in proposed}
     what = {part: one.what for one in proposed for part in one.fixes if len(one.fixes) == 1}
-    extra = [_made_of(name, proposed, what, predicted.get(name)) for name in dict.fromkeys(made)]
+    extra = [_made_of(name, proposed, what, expected(name.split(" + "))) for name in dict.fromkeys(made)]
     every = [_result(one, found, patch, why_stopped) for one in (*extra, *proposed)]
     order: dict[Outcome, int] = {"accepted": 0, "rejected": 1, "not verified": 2}
     return tuple(sorted(every, key=lambda one: (not one.chosen, order[one.outcome], -_speed(one))))

@@ -21,7 +21,7 @@ from xttsbench.records.trial import TrialRecord
 from xttsbench.rules.fix_rounds import PATCHED
 from xttsbench.rules.gather import Gathered, gather
 from xttsbench.rules.next_trial import Job
-from xttsbench.rules.proposals import Proposal, proposals
+from xttsbench.rules.proposals import Proposal, expected, proposals
 from xttsbench.rules.verified import Verified, results, verified
 from xttsbench.workflows.patching import patch_of
 from xttsbench.workflows.session import Session
@@ -118,7 +118,13 @@ def fix_section(
     proposed = proposals(gathered.evidence, any_order=plan.any_order)
     found = verified(trials, plan.accelerator, seed=plan.seed)
     why = None if plan.verified else "no verification was asked for"
-    rows = results(proposed, found, _measured(patch, found), why_stopped=why)
+    rows = results(
+        proposed,
+        found,
+        _measured(patch, found),
+        expected=lambda fixes: expected(gathered.evidence, fixes),
+        why_stopped=why,
+    )
     return rows, _optimized(plan, proposed, found, rows, environment, directory)
 
 

@@ -32,7 +32,8 @@ from xttsbench.rules.fix_rounds import (
     together,
 )
 from xttsbench.rules.next_trial import Job
-from xttsbench.rules.proposals import Proposal
+from xttsbench.rules.proposal import WORTH
+from xttsbench.rules.proposals import Proposal, expected
 from xttsbench.rules.verified import Verified, data_of, verified
 from xttsbench.workflows.compare_arms import Trials, compare_arms
 
@@ -164,7 +165,7 @@ def _finish(wanted: Verification, session: Timed, size: Size) -> Patch | None:
     every = together(good)
     if every != good[0]:
         if every in good or _guard_passes(wanted, session, size, every):
-            finalists.insert(0, every)
+            finalists.insert(1 if _gives_no_more(wanted, every, good[0]) else 0, every)
         elif len(good) > 1:
             finalists.append(good[1])
     arms = [arm_of(wanted.job, name) for name in finalists[:_FINAL]]
@@ -182,6 +183,12 @@ def _finish(wanted: Verification, session: Timed, size: Size) -> Patch | None:
         _compare(wanted, session, TOGETHER, arms, planned_s=left_s, most_s=left_s, blocks=most)
     last = _found(wanted, session).chosen
     return patch if last in (None, finalists[0]) else wanted.patch(last)
+
+
+def _gives_no_more(wanted: Verification, every: str, best: str) -> bool:
+    """Whether the best fix is expected to leave nothing to the others: then it is measured first, and they after it."""
+    both, alone = (expected(wanted.evidence, name.split(" + ")) for name in (every, best))
+    return both is not None and alone is not None and both < WORTH * alone
 
 
 def _fitting(wanted: Verification, session: Timed, arms: Sequence[PlannedArm]) -> Sequence[PlannedArm]:

@@ -253,6 +253,22 @@ def test_what_was_put_together_has_a_row_of_its_own_and_the_patched_source_has_n
     assert found.together[PATCHED].effect.ratio.estimate == pytest.approx(4.0, rel=0.03)
 
 
+def test_what_is_expected_of_what_was_put_together_is_told(guard, originals, measure) -> None:
+    both = "parallel-map + prefetch"
+    found = verified([*originals, guard(both), *measure(TOGETHER, {ORIGINAL: SLOW_S, both: 0.005})], DEVICE)
+    rows = results((proposal("prefetch"),), found, None, expected=lambda fixes: 3.0 + len(fixes))
+    assert {row.name: row.predicted_speedup for row in rows} == {both: 5.0, "prefetch": 2.0}
+
+
+@pytest.mark.parametrize(("together_s", "chosen"), [(0.005, "cache@a"), (0.0045, "cache@a + prefetch")])
+def test_a_part_that_is_as_fast_by_itself_is_chosen(guard, originals, measure, together_s, chosen) -> None:
+    both = "cache@a + prefetch"
+    alone = measure(ALONE, {ORIGINAL: SLOW_S, "cache@a": 0.005, "prefetch": 0.01})
+    again = measure(TOGETHER, {ORIGINAL: SLOW_S, both: together_s, AGAIN: SLOW_S}, first=7)
+    guards = [guard(name) for name in ("cache@a", "prefetch", both)]
+    assert verified([*originals, *guards, *alone, *again], DEVICE).chosen == chosen
+
+
 def test_the_patch_is_the_chosen_one_s(guard, originals, measure) -> None:
     trials = [*originals, guard("a"), guard("b"), *measure(ALONE, {ORIGINAL: SLOW_S, "a": 0.01, "b": 0.005})]
     patch = Patch(diff="--- a\n+++ b\n")

@@ -250,6 +250,17 @@ def test_what_together_changes_the_data_gives_way_to_the_next_best(verifying) ->
     assert verified(session.trials, Accelerator()).chosen == "parallel-map"
 
 
+@pytest.mark.parametrize("both", [3.0, 2.0, None])
+def test_where_all_together_promise_no_more_the_best_alone_is_what_is_patched(
+    verifying, monkeypatch, tmp_path, both
+) -> None:
+    monkeypatch.setattr("xttsbench.workflows.verify.expected", lambda _, fixes: both if len(fixes) > 1 else 2.0)
+    session, _ = verifying("prefetch", "parallel-map", walls={"parallel-map": 0.015}, patches=True)
+    first = "parallel-map" if both == 2.0 else "parallel-map + prefetch"
+    assert (tmp_path / "patched" / "0-data.py").read_text() == f"# {first}\n"
+    assert set(session.of(TOGETHER)) == {ORIGINAL, AGAIN, PATCHED, "parallel-map", "parallel-map + prefetch"}
+
+
 def test_what_looked_faster_but_was_not_decided_gets_more_blocks_of_its_own(verifying) -> None:
     session, patch = verifying("prefetch", walls={"prefetch": 0.04 / 1.3}, noise=0.12)
     assert verified([t for t in session.trials if t.spec.group != TOGETHER], Accelerator()).best_first == []
