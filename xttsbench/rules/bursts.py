@@ -79,13 +79,15 @@ def bursts(evidence: Evidence, pipeline: Pipeline, input_s: float) -> Bursts | N
     ahead = kept_ready(pipeline, source.name, allowed_cpus(evidence)) if source is not None else None
     if source is None or not source.cost_s or ahead is None or ahead <= 0:
         return None
-    wait_s = np.array(steps.wait_s)
+    # What handing over a batch that is ready costs belongs to the step: no buffer makes it less.
+    handed_over_s = max(evidence.facts.handoff_s, evidence.facts.handoff_after_pause_s)
+    wait_s = np.maximum(steps.wait_s - handed_over_s, 0.0)
+    rest_s = np.maximum(steps.wall_s - wait_s, 0.0)
     begins = np.diff(steps.epoch, prepend=steps.epoch[0]) > 0
     if begins.any() and not begins.all():
         wait_s[begins] = np.median(wait_s[~begins])  # beginning anew is known by itself, and no buffer helps it
     if wait_s.mean() <= 0 or wait_s.std() < _UNEVEN * wait_s.mean():
         return None
-    rest_s = np.maximum(steps.wall_s - steps.wait_s, 0.0)
     production_s = production_times_s(wait_s, rest_s, max(round(ahead), 1), input_s)
     found = Bursts(production_s, rest_s, source.name, ahead)
     return found if found.lost_s(ahead) >= _LOST * float(steps.wall_s.mean()) else None

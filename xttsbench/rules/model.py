@@ -129,7 +129,7 @@ def predict(model: Model, fixes: Sequence[Candidate]) -> Prediction:
         measured_per_s=measured,
         why_not=why_not or proof,
     )
-    changed = _changed(model, fixes)
+    changed = with_fixes(model, fixes)
     if changed is None:
         return row
     found = pipeline_pace(changed, model.step, model.evidence)
@@ -144,6 +144,16 @@ def predict(model: Model, fixes: Sequence[Candidate]) -> Prediction:
             "limited_by": found.limited_by,
         }
     )
+
+
+def with_fixes(model: Model, fixes: Sequence[Candidate]) -> Pipeline | None:
+    """The pipeline with some fixes, in the order in which they are given; ``None`` where one cannot be judged."""
+    changed = retuned(model.pipeline, model.limited_by)
+    for fix in fixes:
+        if fix.edit is None:
+            return None
+        changed = fix.edit(changed)
+    return changed
 
 
 def sized(evidence: Evidence) -> Pipeline:
@@ -210,15 +220,6 @@ def _restart_s(evidence: Evidence, fixes: Sequence[str]) -> float:
         return 0.0
     excess_s = float(steps.wait_s[first].mean() - np.median(steps.wait_s[~first]))
     return max(excess_s, 0.0) * float(first.mean())
-
-
-def _changed(model: Model, fixes: Sequence[Candidate]) -> Pipeline | None:
-    changed = retuned(model.pipeline, model.limited_by)
-    for fix in fixes:
-        if fix.edit is None:
-            return None
-        changed = fix.edit(changed)
-    return changed
 
 
 def together(

@@ -26,7 +26,7 @@ from xttsbench.rules.proposal import ALIKE, WORTH, Option, Proposal, ranked
 from xttsbench.rules.proposal_words import said
 from xttsbench.rules.step_proposals import StepFix, faster_step, step_fixes
 
-__all__ = ["Proposal", "expected", "proposals"]
+__all__ = ["Proposal", "model_of", "proposals"]
 
 _WAITS: Final = 0.05
 """Share of the step in which it waits for data, from which its input is worth changing."""
@@ -39,7 +39,7 @@ def proposals(evidence: Evidence, *, any_order: bool = False) -> tuple[Proposal,
         evidence: as :func:`xttsbench.rules.gather.gather` makes it.
         any_order: whether fixes that yield the same elements in another order are asked for.
     """
-    said_of = modelled(evidence, wall_s=evidence.wall_s, alone_s=_alone_s(evidence), any_order=any_order)
+    said_of = model_of(evidence, any_order=any_order)
     believed = said_of.model if said_of is not None and said_of.off is None else None
     idle = _does_not_wait(evidence)
     options = [*of_input(evidence, said_of, idle, any_order=any_order), *without_room(evidence)]
@@ -48,18 +48,9 @@ def proposals(evidence: Evidence, *, any_order: bool = False) -> tuple[Proposal,
     return ranked([*options, *steps, *both])
 
 
-def expected(evidence: Evidence, fixes: Sequence[str]) -> float | None:
-    """What the model expects of fixes of the input together, whoever put them together; ``None`` where it cannot say.
-
-    Args:
-        evidence: as for :func:`proposals`.
-        fixes: names, in the order in which they are applied.
-    """
-    said_of = modelled(evidence, wall_s=evidence.wall_s, alone_s=_alone_s(evidence))
-    known = {one.name: one for one in said_of.known} if said_of is not None and said_of.off is None else {}
-    if said_of is None or not set(fixes) <= known.keys():
-        return None
-    return predict(said_of.model, [known[fix] for fix in fixes]).speedup
+def model_of(evidence: Evidence, *, any_order: bool = False) -> Modelled | None:
+    """The model that proposals are made from; ``None`` where nothing was priced."""
+    return modelled(evidence, wall_s=evidence.wall_s, alone_s=_alone_s(evidence), any_order=any_order)
 
 
 def _does_not_wait(evidence: Evidence) -> str | None:

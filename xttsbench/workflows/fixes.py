@@ -18,10 +18,11 @@ from xttsbench.records.fix import FixResult, Patch
 from xttsbench.records.optimized import Optimized
 from xttsbench.records.plan import RunPlan
 from xttsbench.records.trial import TrialRecord
+from xttsbench.rules.expected import expected
 from xttsbench.rules.fix_rounds import PATCHED
 from xttsbench.rules.gather import Gathered, gather
 from xttsbench.rules.next_trial import Job
-from xttsbench.rules.proposals import Proposal, expected, proposals
+from xttsbench.rules.proposals import Proposal, proposals
 from xttsbench.rules.verified import Verified, results, verified
 from xttsbench.workflows.patching import patch_of
 from xttsbench.workflows.session import Session

@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
+from xttsbench.analysis.steps import Steps, measured, steady
 from xttsbench.execution.limits import Limits
 from xttsbench.execution.run_directory import make_whole
 from xttsbench.records.fix import Patch
 from xttsbench.records.plan import Accelerator, Comparison, PlannedArm
 from xttsbench.records.trial import TrialRecord
 from xttsbench.rules.evidence import Evidence
+from xttsbench.rules.expected import expected, longer_buffer
 from xttsbench.rules.fix_rounds import (
     ALONE,
     BLOCKS,
@@ -33,14 +35,14 @@ from xttsbench.rules.fix_rounds import (
 )
 from xttsbench.rules.next_trial import Job
 from xttsbench.rules.proposal import WORTH
-from xttsbench.rules.proposals import Proposal, expected
+from xttsbench.rules.proposals import Proposal
 from xttsbench.rules.verified import Verified, data_of, verified
 from xttsbench.workflows.compare_arms import Trials, compare_arms
 
 _MOST: Final = 5
 """Fixes that are measured alone."""
 _FINAL: Final = 2
-"""Fixes in the last round: the best one alone, and all together."""
+"""Fixes in the last round: the best one alone, and all together or it with a longer buffer."""
 _ALONE_SHARE: Final = 0.5
 """Of the time that is left, for fixes alone; the rest is for what is proposed in the end."""
 _LOOK_SHARE: Final = 0.25
@@ -161,14 +163,11 @@ def _finish(wanted: Verification, session: Timed, size: Size) -> Patch | None:
     good = found.best_first or found.promising[:1]
     if not good or _over(session):
         return None
-    finalists = [good[0]]
-    every = together(good)
-    if every != good[0]:
-        if every in good or _guard_passes(wanted, session, size, every):
-            finalists.insert(1 if _gives_no_more(wanted, every, good[0]) else 0, every)
-        elif len(good) > 1:
-            finalists.append(good[1])
-    arms = [arm_of(wanted.job, name) for name in finalists[:_FINAL]]
+    finalists: list[str] = []
+    for name in _final(wanted, session, good):
+        if len(finalists) < _FINAL and (name in good or _guard_passes(wanted, session, size, name)):
+            finalists.append(name)
+    arms = [arm_of(wanted.job, name) for name in finalists]
     patch = wanted.patch(finalists[0])
     if patch is not None and patch.files and not patch.unpatched:
         files = _copies(wanted.directory, patch)
@@ -185,10 +184,28 @@ def _finish(wanted: Verification, session: Timed, size: Size) -> Patch | None:
     return patch if last in (None, finalists[0]) else wanted.patch(last)
 
 
-def _gives_no_more(wanted: Verification, every: str, best: str) -> bool:
-    """Whether the best fix is expected to leave nothing to the others: then it is measured first, and they after it."""
-    both, alone = (expected(wanted.evidence, name.split(" + ")) for name in (every, best))
-    return both is not None and alone is not None and both < WORTH * alone
+def _final(wanted: Verification, session: Timed, good: Sequence[str]) -> list[str]:
+    """What might be proposed in the end, the most promising first; the second best only in place of what falls."""
+    best, every = good[0], together(good)
+    finalists = [best]
+    steps = _steps(session, best)
+    buffer = longer_buffer(wanted.evidence, best.split(" + "), steps) if steps is not None else None
+    if buffer is not None:
+        finalists.insert(0, together([best, buffer]))
+    if every != best:
+        both, alone = (expected(wanted.evidence, name.split(" + ")) for name in (every, best))
+        # Where the best one is expected to leave nothing to the others, they come after it.
+        no_more = both is not None and alone is not None and both < WORTH * alone
+        finalists.insert(len(finalists) if no_more else 0, every)
+        finalists.extend(good[1:2])
+    return list(dict.fromkeys(finalists))
+
+
+def _steps(session: Timed, arm: str) -> Steps | None:
+    """The longest run of steps of an arm in the first round."""
+    own = (t for t in session.trials if (t.spec.rung, t.spec.group, t.spec.arm, t.status) == ("arm", ALONE, arm, "ok"))
+    runs = [steady(rows)[0] for trial in own if (rows := measured(trial, "as_is")) is not None]
+    return max(runs, key=len, default=None)
 
 
 def _fitting(wanted: Verification, session: Timed, arms: Sequence[PlannedArm]) -> Sequence[PlannedArm]:

@@ -13,7 +13,7 @@ from xttsbench.records.base import Estimate, Location
 from xttsbench.records.prediction import Prediction
 from xttsbench.rules.evidence import Compared
 from xttsbench.rules.predictions import COSTS_NOTHING
-from xttsbench.rules.proposals import expected, proposals
+from xttsbench.rules.proposals import proposals
 
 WAITING = pipeline(RANGE, PYTHON | {"location": Location(file="data.py", line=7)}, BATCH,
                    python_functions=(python("blocks", location=Location(file="data.py", line=3)),))  # fmt: skip
@@ -45,14 +45,6 @@ def test_the_best_comes_first_and_what_helps_only_together_says_so():
     pool = by_name(found)["thread-pool:32"]
     assert not pool.worth
     assert "combination" in pool.why_not
-
-
-def test_what_is_expected_of_any_fixes_together_is_what_the_model_says():
-    evidence = make_evidence("input", pipeline=WAITING, predictions=alone(), environment=ENVIRONMENT)
-    assert expected(evidence, ["parallel-map:32", "thread-pool:32"]) == pytest.approx(4)
-    assert expected(evidence, ["parallel-map:32"]) == by_name(told(WAITING))["parallel-map:32"].predicted_speedup
-    assert expected(evidence, ["parallel-map:32", "step:graph"]) is None
-    assert expected(replace(evidence, wall_s=1.0), ["parallel-map:32"]) is None  # the model is far off
 
 
 def test_each_that_is_not_worth_it_has_a_reason_and_those_that_are_come_first():

@@ -261,6 +261,25 @@ def test_where_all_together_promise_no_more_the_best_alone_is_what_is_patched(
     assert set(session.of(TOGETHER)) == {ORIGINAL, AGAIN, PATCHED, "parallel-map", "parallel-map + prefetch"}
 
 
+@pytest.mark.parametrize("buffered_s", [0.01, 0.02])
+def test_bursts_that_a_fix_leaves_over_are_met_by_a_longer_buffer_in_the_last_round(
+    verifying, monkeypatch, buffered_s
+) -> None:
+    asked = []
+
+    def longer(_, fixes, steps):
+        asked.append((fixes, float(steps.wall_s.mean())))
+        return "buffer:32"
+
+    monkeypatch.setattr("xttsbench.workflows.verify.longer_buffer", longer)
+    both = "parallel-map:32 + buffer:32 + thread-pool:32"
+    session, _ = verifying("parallel-map:32 + thread-pool:32", walls={both: buffered_s})
+    assert asked == [(["parallel-map:32", "thread-pool:32"], pytest.approx(0.02, rel=0.05))]
+    assert set(session.of(TOGETHER)) == {ORIGINAL, AGAIN, both, "parallel-map:32 + thread-pool:32"}
+    chosen = verified(session.trials, Accelerator()).chosen
+    assert chosen == (both if buffered_s == 0.01 else "parallel-map:32 + thread-pool:32")
+
+
 def test_what_looked_faster_but_was_not_decided_gets_more_blocks_of_its_own(verifying) -> None:
     session, patch = verifying("prefetch", walls={"prefetch": 0.04 / 1.3}, noise=0.12)
     assert verified([t for t in session.trials if t.spec.group != TOGETHER], Accelerator()).best_first == []
