@@ -18,6 +18,7 @@ from xttsbench.records.trial import TrialRecord
 from xttsbench.rules.arm_effects import MIN_BLOCKS, Effect, Noise, effects, noise
 from xttsbench.rules.arm_runs import collect
 from xttsbench.rules.fix_rounds import ALONE, GUARD, LOOK, ORIGINAL, PATCHED, TOGETHER, planned
+from xttsbench.rules.proposal_words import said
 from xttsbench.rules.proposals import Proposal
 
 MARGIN: Final = 0.02
@@ -257,7 +258,7 @@ def _made_of(
         name=name,
         fixes=fixes,
         predicted_speedup=predicted_speedup,
-        what="; ".join(what.get(part, part) for part in fixes),
+        what="; ".join(what.get(part) or said((part,)) for part in fixes),
         places=tuple(dict.fromkeys(p for one in proposed if set(one.fixes) <= set(fixes) for p in one.places)),
         worth=True,
         why_not=None,

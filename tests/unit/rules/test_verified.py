@@ -258,6 +258,7 @@ def test_what_is_expected_of_what_was_put_together_is_told(guard, originals, mea
     found = verified([*originals, guard(both), *measure(TOGETHER, {ORIGINAL: SLOW_S, both: 0.005})], DEVICE)
     rows = results((proposal("prefetch"),), found, None, expected=lambda fixes: 3.0 + len(fixes))
     assert {row.name: row.predicted_speedup for row in rows} == {both: 5.0, "prefetch": 2.0}
+    assert rows[0].what == "maps in parallel; does prefetch"  # nobody proposed the first part alone
 
 
 @pytest.mark.parametrize(("together_s", "chosen"), [(0.005, "cache@a"), (0.0045, "cache@a + prefetch")])
