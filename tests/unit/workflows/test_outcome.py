@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from xttsbench.workflows.assemble import assemble
+from xttsbench.workflows.optimize import judge_fixes
 from xttsbench.workflows.outcome import judge
 
 
@@ -30,6 +31,16 @@ def test_exit_code_and_sentence(runs, name: str, code: int, message: str | None)
     assert found == code
     assert said is None if message is None else said is not None and said.startswith(message)
     assert "\n" not in (said or "")
+
+
+def test_an_input_that_was_not_read_is_not_called_beyond_mending(runs) -> None:
+    run = runs["bare"]
+    unread = [trial for trial in run.trials if trial.spec.rung != "pipeline"]
+    report = assemble(run.plan, run.environment, unread)
+    assert report.verdict.bottleneck == "input"
+    code, said = judge_fixes(report.model_copy(update={"fixes": ()}))
+    assert code == 3
+    assert "it was not read (the trial that reads the graph was not run or failed)" in said
 
 
 def changed(runs, index: int, **fields):
