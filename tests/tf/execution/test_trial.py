@@ -47,6 +47,13 @@ def test_a_good_trial_is_recorded_whole(trial):
     assert TrialRecord.model_validate_json(record.model_dump_json()) == record
 
 
+def test_a_batch_is_handed_over_after_a_pause_too_where_an_accelerator_is_emulated(trial):
+    assert trial("good").handoff_after_pause_s is None
+    record = trial("good", emulated_ms=(5.0,))
+    assert (record.status, record.cause) == ("ok", None)
+    assert 0 < record.handoff_after_pause_s < 0.1
+
+
 def test_the_reverse_order_swaps_the_paired_segments(trial):
     assert [segment.name for segment in trial("good", reverse=True).segments] == ["warm_up", "step_only", "as_is"]
 
