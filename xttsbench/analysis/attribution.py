@@ -73,6 +73,11 @@ class StepFacts:
     input_cpu_s: float | None = None
     holds_gil: bool = False
 
+    @property
+    def handed_over_s(self) -> float:
+        """What handing over a ready batch costs beside the step, which may have paused."""
+        return max(self.handoff_s, self.handoff_after_pause_s)
+
 
 SATURATED = 0.80
 """Share of the allowed cores above which input and step compete for them."""

@@ -80,8 +80,7 @@ def bursts(evidence: Evidence, pipeline: Pipeline, input_s: float) -> Bursts | N
     if source is None or not source.cost_s or ahead is None or ahead <= 0:
         return None
     # What handing over a batch that is ready costs belongs to the step: no buffer makes it less.
-    handed_over_s = max(evidence.facts.handoff_s, evidence.facts.handoff_after_pause_s)
-    wait_s = np.maximum(steps.wait_s - handed_over_s, 0.0)
+    wait_s = np.maximum(steps.wait_s - evidence.facts.handed_over_s, 0.0)
     rest_s = np.maximum(steps.wall_s - wait_s, 0.0)
     begins = np.diff(steps.epoch, prepend=steps.epoch[0]) > 0
     if begins.any() and not begins.all():

@@ -43,7 +43,7 @@ def consumer(evidence: Evidence, alone_s: float | None) -> Consumer:
         alone_s: mean step alone, emulated waits included; where that was not measured, the step beside its input is
             taken, which is longer where the two compete.
     """
-    handoff_s = max(evidence.facts.handoff_s, evidence.facts.handoff_after_pause_s)
+    handoff_s = evidence.facts.handed_over_s
     if not evidence.has_step and not evidence.emulated:
         return Consumer(handoff_s=handoff_s)
     alone = [steps for trial in evidence.ladder if (steps := measured(trial, "step_only")) is not None]
