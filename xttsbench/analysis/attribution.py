@@ -93,7 +93,8 @@ def attribute(means: Means, facts: StepFacts) -> dict[str, FloatArray]:
     if not facts.has_step and not means.emulated_s.any():
         return parts | {"input": means.wait_s}
 
-    floor = np.minimum(means.wait_s, facts.handoff_s)
+    floor = np.minimum(means.wait_s, facts.handed_over_s)
+    launched = np.minimum(floor, facts.handoff_s)  # the rest is waking up, as the emulated accelerator has it
     waited, worked = means.wait_s - floor, np.maximum(means.step_s - _compile(means, facts), 0.0)
     host = _host(means, facts, worked)
     inflated, delayed = _contention(means, facts, waited, worked, host)
@@ -103,8 +104,8 @@ def attribute(means: Means, facts: StepFacts) -> dict[str, FloatArray]:
     transfer = np.clip(facts.transfer_s, 0.0, np.maximum(left - dispatch - means.emulated_s, 0.0))
     return parts | {
         "input": waited - delayed + paced,
-        "dispatch": dispatch + floor,
-        "compute": left - dispatch - transfer,
+        "dispatch": dispatch + launched,
+        "compute": left - dispatch - transfer + floor - launched,
         "compile": means.step_s - worked,
         "host": host,
         "transfer": transfer,

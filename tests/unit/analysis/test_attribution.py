@@ -59,6 +59,13 @@ def told(given_means: Means, facts: StepFacts) -> tuple[dict[str, float], str]:
             id="dataset-with-an-emulated-accelerator",
         ),
         pytest.param(
+            means(0.0007, 0.002, emulated=0.002),
+            StepFacts(False, handoff_s=0.0001, handoff_after_pause_s=0.0006),
+            {"input": 0.0001, "dispatch": 0.0001, "compute": 0.0025},
+            "compute",
+            id="waking-after-an-emulated-pause-is-not-the-input-s",
+        ),
+        pytest.param(
             means(0.001, 0.02, emulated=0.02),
             StepFacts(False),
             {"input": 0.001, "compute": 0.02},
