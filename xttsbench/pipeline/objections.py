@@ -18,6 +18,7 @@ from xttsbench.pipeline.library import FunctionLibrary, called
 from xttsbench.pipeline.nodes import constant_input
 from xttsbench.pipeline.python_state import PythonState, python_state
 from xttsbench.pipeline.registry import lookup
+from xttsbench.pipeline.rewrites.cache import orderings_before
 from xttsbench.records.pipeline import PipelineOp
 
 _STATE: Final = re.compile(
@@ -173,7 +174,10 @@ def _of(reader: _Reader, name: str, fix: str) -> Iterator[str]:
 
 def _cached(reader: _Reader, op: str) -> Iterator[str]:
     names = reader.above(op) if op in reader.nodes else list(reader.nodes)
+    moved = orderings_before(reader.graph, op)  # they come after the cache
     for name in names:
+        if name in moved:
+            continue
         for told in reader.random(name):
             yield f"a cache would repeat the first pass: {told}"
         for told in reader.state(name, ("function", "generator")):

@@ -1,16 +1,18 @@
 """Where a pipeline's elements could be kept from pass to pass, what that would spare, and how much room it takes.
 
 Pure. An op is a place where every pass yields the same up to it, an epoch has an end, and the epoch is read to that
-end, since a cache that is not filled is thrown away. Of a chain of places those are left that spare more than an
-earlier one, or hold less than a later one; which of them is best depends on the rest of the pipeline.
+end, since a cache that is not filled is thrown away. Shuffles and repeats before a map do not count: the fix lets them
+come after the cache. Of a chain of places those are left that spare more than an earlier one, or hold less than a later
+one; which of them is best depends on the rest of the pipeline.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from xttsbench.pipeline.orderings import Chain, chain_of
 from xttsbench.pipeline.threads import consumers, elements_per_batch, inputs_of
 from xttsbench.records.pipeline import Pipeline, PipelineOp
 from xttsbench.rules.candidate import Candidate, each, with_upstream
@@ -41,7 +43,7 @@ class CachePlace:
         fits: where there is room for it; ``None`` where nowhere, or not known.
         why_not: why it has no room, or what would happen once only.
         proof: what must hold of the functions before it.
-        above: names of the ops before it, its own among them.
+        above: names of the ops before it, its own among them; without those that come after it.
     """
 
     op: PipelineOp
@@ -67,7 +69,8 @@ def cache_places(pipeline: Pipeline, environment: Mapping[str, Any]) -> tuple[Ca
     for op in reversed(pipeline.ops):
         if not same[op.name] or op.op.startswith(_NO_PLACE) or not is_read_to_its_end(op, pipeline):
             continue
-        above = with_upstream(op, pipeline)
+        chain = _chain(op, pipeline)
+        above = with_upstream(op, pipeline) - set(chain.orderings if chain is not None else ())
         if all(by_name[name].op.startswith(_IN_MEMORY) for name in above):
             continue
         spared_s = sum(0.0 if name in kept else by_name[name].cost_s or 0.0 for name in above)
@@ -75,7 +78,8 @@ def cache_places(pipeline: Pipeline, environment: Mapping[str, Any]) -> tuple[Ca
             continue
         elements = elements_in_a_pass(op, pipeline)
         held = elements * op.element_bytes if elements and op.element_bytes else None
-        fits, why_not = _room(held, environment)
+        shuffled = [by_name[name] for name in (chain.orderings if chain is not None else ())]
+        fits, why_not = _room(held, _shuffled_bytes(op, shuffled, elements), environment)
         effects = [own for name in above for own in every_op((by_name[name],)) if own.side_effects]
         python = any(own.python_functions for name in above for own in every_op((by_name[name],)))
         other = next((own for own in effects if not own.python_functions), None)
@@ -145,14 +149,31 @@ def is_read_to_its_end(op: PipelineOp, pipeline: Pipeline) -> bool:
 
 
 def _same_every_pass(pipeline: Pipeline) -> dict[str, bool]:
-    """Op -> whether each pass yields the same, known number of elements up to it, in the same order."""
+    """Op -> whether each pass yields the same, known number of elements up to it, in the same order.
+
+    For a map behind shuffles and repeats: whether it would, if they came after it.
+    """
     same: dict[str, bool] = {}
+    moved: dict[str, bool] = {}
     for op in pipeline.ops:
         inputs = [same.get(name, False) for name in inputs_of(op, pipeline)]
-        random = any(own.random for own in every_op((op,)))
         endless = op.op.startswith(("Repeat", "ForeverRepeat")) or op.cardinality == -1
-        same[op.name] = not random and not endless and all(inputs)
-    return same
+        same[op.name] = not _is_random(op) and not endless and all(inputs)
+        chain = _chain(op, pipeline)
+        if chain is not None:
+            between = [one for one in pipeline.ops if one.name in chain.between]
+            moved[op.name] = same.get(chain.source, False) and not any(map(_is_random, between))
+    return same | moved
+
+
+def _is_random(op: PipelineOp) -> bool:
+    return any(own.random for own in every_op((op,)))
+
+
+def _chain(op: PipelineOp, pipeline: Pipeline) -> Chain | None:
+    """The shuffles and repeats that a cache after an op would come before."""
+    inputs = {one.name: inputs_of(one, pipeline) for one in pipeline.ops}
+    return chain_of(op.name, {one.name: one.op for one in pipeline.ops}, inputs)
 
 
 def _kept_already(pipeline: Pipeline) -> frozenset[str]:
@@ -176,8 +197,16 @@ def _is_kept_later(op: PipelineOp, pipeline: Pipeline) -> bool:
     return False
 
 
-def _room(held: float | None, environment: Mapping[str, Any]) -> tuple[Literal["memory", "disk"] | None, str | None]:
-    """Where so many bytes have room, or why nowhere."""
+def _shuffled_bytes(op: PipelineOp, orderings: Sequence[PipelineOp], elements: float | None) -> float:
+    """What shuffles hold of the elements of an op."""
+    held = [elements or 0.0 if one.buffer_size is None else one.buffer_size for one in orderings if "Shuffle" in one.op]
+    return sum(min(size, elements or size) for size in held) * (op.element_bytes or 0)
+
+
+def _room(
+    held: float | None, shuffled: float, environment: Mapping[str, Any]
+) -> tuple[Literal["memory", "disk"] | None, str | None]:
+    """Where so many bytes have room, or why nowhere; what a shuffle holds of them is shared with a cache in memory."""
     if held is None:
         return None, "how large what it would hold is was not worked out"
     memory, disk = _memory_bytes(environment), _disk_bytes(environment)
@@ -188,8 +217,10 @@ def _room(held: float | None, environment: Mapping[str, Any]) -> tuple[Literal["
     needs = f"it would hold {size(held)}, and the process may use {size(memory)} of memory"
     if disk is None:
         return None, f"{needs}; how much the disk has free was not read"
-    if held <= _SHARE * disk:
+    if held <= _SHARE * disk and shuffled <= _SHARE * memory:
         return "disk", None
+    if held <= _SHARE * disk:
+        return None, f"{needs}, of which the shuffle that would come after it takes {size(shuffled)}"
     return None, f"{needs} and has {size(disk)} free on the disk, of which a cache may take half"
 
 
@@ -205,8 +236,12 @@ def _free(pipeline: Pipeline, names: frozenset[str]) -> Pipeline:
 def elements_in_a_pass(op: PipelineOp, pipeline: Pipeline) -> float | None:
     """Elements that an op yields in an epoch; behind a filter what was counted is scaled to the whole of its input.
 
-    ``None`` where that is not known, as for a generator: what one of its few inputs yields was counted in part.
+    Behind a repeat that may as well come later, a pass is one over what is repeated. ``None`` where the number is not
+    known, as for a generator: what one of its few inputs yields was counted in part.
     """
+    chain = _chain(op, pipeline)
+    if chain is not None:
+        op = next(one for one in pipeline.ops if one.name == chain.source)
     if op.cardinality is not None and op.cardinality != -2:
         return float(op.cardinality) if op.cardinality > 0 else None
     above = with_upstream(op, pipeline)

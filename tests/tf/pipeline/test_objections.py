@@ -81,7 +81,7 @@ def test_random_numbers_speak_against_a_cache_and_nothing_else():
     for dataset in (
         python(drawing),
         tf.data.Dataset.range(9).map(lambda i: i + tf.random.uniform([], 0, 9, tf.int64)),
-        tf.data.Dataset.range(9).shuffle(4).map(plain),
+        tf.data.Dataset.range(9).shuffle(4).batch(2).map(plain),
         tf.data.Dataset.range(9).flat_map(
             lambda i: tf.data.Dataset.range(3).map(lambda j: j + tf.random.shuffle([i])[0])
         ),
@@ -98,6 +98,8 @@ def test_a_cache_before_the_random_numbers_keeps_none_of_them():
     assert ask(dataset, f"cache@{node(dataset, 'MapDataset')}") == ()
     frozen = tf.data.Dataset.range(9).shuffle(4).cache().map(plain)
     assert ask(frozen, f"cache@{node(frozen, 'MapDataset')}") == ()  # the cache that is there has frozen it already
+    moved = tf.data.Dataset.range(9).shuffle(4).repeat().map(plain)
+    assert ask(moved, f"cache@{node(moved, 'MapDataset')}") == ()  # the fix has it shuffle after the cache
 
 
 def test_a_captured_generator_is_state_and_random():

@@ -82,3 +82,49 @@ def test_behind_a_filter_the_elements_of_a_pass_are_those_that_it_let_through():
     given = pipeline(RANGE | {"elements_per_batch": 32.0}, DECODE | {"elements_per_batch": 32.0}, keeps)
     assert elements_in_a_pass(given.ops[2], given) == pytest.approx(250)
     assert cache_places(given, ENVIRONMENT)[0].held_bytes == pytest.approx(250e3)
+
+
+SHUFFLE = {"op": "ShuffleDatasetV3", "random": True, "buffer_size": 1000, "cost_s": 0.001, "elements_per_batch": 8.0}
+ENDLESS = {"op": "RepeatDataset", "cardinality": -1, "cost_s": 0.0, "elements_per_batch": 8.0}
+
+
+@pytest.mark.parametrize("orderings", [(SHUFFLE | {"cardinality": 1000},), (ENDLESS,), (SHUFFLE, ENDLESS)])
+def test_a_shuffle_or_a_repeat_before_a_map_comes_after_its_cache(orderings):
+    decode = DECODE | {"cardinality": orderings[-1]["cardinality"]}
+    given = pipeline(RANGE, *orderings, decode, BATCH | {"cardinality": -1 if ENDLESS in orderings else 125})
+    (place,) = cache_places(given, ENVIRONMENT)
+    assert (place.op.op, place.why_not) == ("MapDataset", None)
+    assert (place.held_bytes, place.spared_s) == (1e6, pytest.approx(0.08))
+    assert elements_in_a_pass(place.op, given) == 1000
+    (fix,) = caches(given, ENVIRONMENT)
+    left = {op.name: op.cost_s for op in fix.edit(given).ops}
+    assert left[place.op.name] == 0
+    assert all(left[op.name] == op.cost_s for op in given.ops if op.op in ("ShuffleDatasetV3", "RepeatDataset"))
+
+
+@pytest.mark.parametrize(
+    "ops",
+    [
+        (SHUFFLE, BATCH, DECODE),  # other elements are together in each pass
+        (ENDLESS, BATCH, DECODE),  # a batch reaches over the end of a pass
+        (SHUFFLE, DECODE | {"random": True}),
+        (SHUFFLE, {"op": "FilterDataset"}, DECODE),  # what is drawn depends on what is left
+    ],
+)
+def test_what_a_shuffle_or_a_repeat_makes_of_elements_is_not_cached(ops):
+    assert names(pipeline(RANGE, *ops)) == []
+
+
+def test_a_pass_that_is_cut_short_behind_the_shuffle_fills_no_cache():
+    assert names(pipeline(RANGE, SHUFFLE, DECODE, TAKE)) == []
+    assert names(pipeline(RANGE, SHUFFLE, DECODE, TAKE | {"cardinality": 1000})) == ["cache@2"]
+
+
+def test_a_shuffle_behind_a_cache_on_disk_must_have_room_for_what_it_holds():
+    environment = ENVIRONMENT | {"storage": {"free_bytes": 50e9}}
+    wide = DECODE | {"element_bytes": 5e6}
+    (little,) = cache_places(pipeline(RANGE, SHUFFLE | {"buffer_size": 100}, wide), environment)
+    assert little.name == "cache-file@2"
+    (much,) = cache_places(pipeline(RANGE, SHUFFLE, wide), environment)
+    assert much.fits is None
+    assert "shuffle" in much.why_not

@@ -20,8 +20,9 @@ import tensorflow as tf
 from xttsbench.errors import InvalidInputError
 from xttsbench.pipeline.library import FunctionLibrary, called
 from xttsbench.pipeline.nodes import dataset_inputs, dataset_nodes, node_inputs, text_inputs
+from xttsbench.pipeline.orderings import chain_of
 from xttsbench.pipeline.registry import PYTHON_OPS, cells, lookup
-from xttsbench.pipeline.rewrites.edit import copied, does_not_apply, free_name
+from xttsbench.pipeline.rewrites.edit import copied, data_inputs, does_not_apply, free_name, set_inputs
 from xttsbench.pipeline.rewrites.splice import ending_at, flat_spec, readers, redirect, set_spec, source_of
 
 _FILE: Final = "elements"
@@ -34,8 +35,9 @@ _TOKEN: Final = re.compile(r"_\d+$")
 def cached(graph: Any, op: str, *, directory: str | None) -> Any:
     """The graph with a cache right after the op of that node name.
 
-    Caches in memory before it, which would serve nothing once the new one is full, are taken out, as far as each of
-    their elements passes the new cache once; what is cached on disk stays. Types and shapes of the elements, and the
+    Shuffles and repeats before a map come after the cache, which would freeze the one and never be full with the
+    other. Caches in memory before it, which would serve nothing once the new one is full, are taken out, as far as each
+    of their elements passes the new cache once; what is cached on disk stays. Types and shapes of the elements, and the
     names of all nodes, stay.
 
     Args:
@@ -58,15 +60,19 @@ def cached(graph: Any, op: str, *, directory: str | None) -> Any:
         raise does_not_apply(fix, "its elements are cached already")
     if directory is not None and len(reading) > 1:
         raise does_not_apply(fix, f"{len(reading)} ops read {op}, and a file of elements can have one writer only")
-    if _is_endless(graph, op):
-        raise does_not_apply(fix, f"{op} never ends, so that the cache would never be full")
     spec = flat_spec(by_name[op], fix)
     edited = copied(graph)
+    orderings = _orderings_taken_out(edited, op)
+    if _is_endless(edited, op):
+        raise does_not_apply(fix, f"{op} never ends, so that the cache would never be full")
     for name in _redundant(edited, op):
         redirect(edited, name, node_inputs(by_name[name])[0])
     filename = "" if directory is None else _file(Path(directory), ending_at(edited, op), fix)
     node = edited.node.add(name=free_name(edited, f"{op}/cache"), op="CacheDatasetV2")
-    redirect(edited, op, node.name)
+    redirect(edited, op, orderings[-1].name if orderings else node.name)
+    for before, ordering in zip((node, *orderings), orderings, strict=False):
+        set_inputs(ordering, [before.name, *data_inputs(ordering)[1:]])
+        set_spec(ordering, spec)
     text = edited.node.add(name=free_name(edited, f"{node.name}/filename"), op="Const")
     text.attr["dtype"].type = tf.string.as_datatype_enum
     text.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(filename, tf.string))
@@ -74,6 +80,24 @@ def cached(graph: Any, op: str, *, directory: str | None) -> Any:
     node.input.extend([op, text.name, store.name])
     set_spec(node, spec)
     return edited
+
+
+def orderings_before(graph: Any, op: str) -> tuple[str, ...]:
+    """Names of the shuffles and repeats that a cache after an op moves behind it, sources first."""
+    by_name = {node.name: node for node in graph.node}
+    nodes = dataset_nodes(graph)
+    inputs = {node.name: dataset_inputs(node, by_name) for node in nodes}
+    chain = chain_of(op, {node.name: node.op for node in nodes}, inputs)
+    return chain.orderings if chain is not None else ()
+
+
+def _orderings_taken_out(graph: Any, op: str) -> list[Any]:
+    """Take the shuffles and repeats before a map out of a graph, in place; they are read by nobody then."""
+    by_name = {node.name: node for node in graph.node}
+    taken = [by_name[name] for name in orderings_before(graph, op)]
+    for node in taken:
+        redirect(graph, node.name, node_inputs(node)[0])
+    return taken
 
 
 def _is_endless(graph: Any, op: str) -> bool:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from xttsbench.pipeline.orderings import Chain, chain_of
+from xttsbench.pipeline.threads import inputs_of
 from xttsbench.records.pipeline import PipelineOp
 from xttsbench.targets.patch.arguments import with_argument
-from xttsbench.targets.patch.calls import Sources, kind, place
-from xttsbench.targets.patch.chains import appended, removed
+from xttsbench.targets.patch.calls import Sources, kind, one_module, place
+from xttsbench.targets.patch.chains import appended, moved_last, removed
 from xttsbench.targets.patch.draft import Change
 from xttsbench.targets.patch.found import Found
 from xttsbench.targets.patch.module import Link, Module
@@ -65,21 +67,42 @@ def without_inner_prefetches(sources: Sources) -> Iterator[Found]:
 
 
 def cached(sources: Sources, name: str, file: str | None) -> Found:
-    """A cache behind the op of that node name, in memory or in ``file``; caches above it, which it replaces, go."""
-    op = next((one for one in sources.pipeline.ops if one.name == name), None)
+    """A cache behind the op of that node name, in memory or in ``file``; caches above it, which it replaces, go.
+
+    Shuffles and repeats before a map come behind the cache, as the fix has them.
+    """
+    ops = {one.name: one for one in sources.pipeline.ops}
+    op = ops.get(name)
     text = f".cache({_quoted(file)})" if file is not None else ".cache()"
     if op is None:
         return Found(why_not=f"the pipeline has no op {name}; write {text} behind the op that is to be kept")
+    types = {one.name: one.op for one in sources.pipeline.ops}
+    chain = chain_of(name, types, {one.name: inputs_of(one, sources.pipeline) for one in sources.pipeline.ops})
+    moved = [ops[one] for one in chain.orderings] if chain is not None else []
     try:
-        module, link = sources.maker(op)
-        changes: list[tuple[Module, Change]] = [(module, appended(module, link, text))]
+        changes = [_before(sources, op, chain, text) if chain is not None else _behind(sources, op, text)]
         above = [one for one in _above(sources, op) if kind(one) == "cache"]
         for cache in above:
             holder, call = sources.call(cache, {one.name for one in above})
             changes.append((holder, removed(holder, call)))
         return Found(tuple(changes))
     except NoEditError as error:
-        return Found(why_not=f"{error}; write {text} behind what is made at {place(op)}")
+        later = f", and what is done by {' and '.join(f'{kind(one)} at {place(one)}' for one in moved)} behind that"
+        return Found(why_not=f"{error}; write {text} behind what is made at {place(op)}{later if moved else ''}")
+
+
+def _behind(sources: Sources, op: PipelineOp, text: str) -> tuple[Module, Change]:
+    module, link = sources.maker(op)
+    return module, appended(module, link, text)
+
+
+def _before(sources: Sources, op: PipelineOp, chain: Chain, text: str) -> tuple[Module, Change]:
+    """A link behind an op, and the shuffles and repeats of its chain behind that."""
+    names = {*chain.orderings, *chain.between}
+    calls = {one.name: sources.call(one, names) for one in sources.pipeline.ops if one.name in names}
+    module = one_module(list(calls.values()))
+    moved = {calls[name][1] for name in chain.orderings}
+    return module, moved_last(module, [link for _, link in calls.values()], moved, text)
 
 
 def _of_kind(sources: Sources, wanted: str) -> list[PipelineOp]:

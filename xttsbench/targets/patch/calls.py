@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import itertools
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Final
 
 from xttsbench.records.pipeline import Pipeline, PipelineOp
@@ -113,6 +113,17 @@ class Sources:
             if len(whole) != 1 or not here or here[-1].name != op.name or whole[0].name in methods(op):
                 raise
             return module, whole[0]
+
+
+def one_module(links: Sequence[tuple[Module, Link]]) -> Module:
+    """The file that all the calls are in.
+
+    Raises:
+        NoEditError: they are in several.
+    """
+    if len({module.file for module, _ in links}) > 1:
+        raise NoEditError("the calls are in several files")
+    return links[0][0]
 
 
 def methods(op: PipelineOp) -> tuple[str, ...]:

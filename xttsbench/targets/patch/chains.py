@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import itertools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from xttsbench.targets.patch.draft import Change, Exchange, Replacement, Span
 from xttsbench.targets.patch.module import Link, Module
@@ -99,13 +99,38 @@ def moved_first(module: Module, links: Sequence[Link], extra: Sequence[Replaceme
     Raises:
         NoEditError: they do not follow one another in the text, or what stands between them would matter.
     """
+    return _rearranged(module, links, (len(links) - 1, *range(len(links) - 1)), links[-1], extra)
+
+
+def moved_last(module: Module, links: Sequence[Link], moved: Collection[Link], text: str) -> Change:
+    """Some of several links that follow one another moved behind the others, with a link in between.
+
+    Args:
+        module: that of all links.
+        links: in the order in which they run; the last one stays.
+        moved: those that are moved.
+        text: of the new link, e.g. ``.cache()``, which comes right behind the last one.
+
+    Raises:
+        NoEditError: as for :func:`moved_first`.
+    """
+    order = sorted(range(len(links)), key=lambda number: links[number] in moved)
+    last = links[-1]
+    new = _behind(module, last, text, stays=False)
+    if new.start != _spans(module, links)[-1][1]:  # behind a comment that does not move with the link
+        new = Replacement(last.end, last.end, text)
+    return _rearranged(module, links, order, last, (new,))
+
+
+def _rearranged(
+    module: Module, links: Sequence[Link], order: Sequence[int], shown: Link, extra: Sequence[Replacement]
+) -> Change:
     for before, after in itertools.pairwise(links):
         if module.next_link(before) is not after:
-            _follows_in_next_statement(module, before, after, links[-1])
+            _follows_in_next_statement(module, before, after, links)
     spans = _spans(module, links)
-    exchange = Exchange(tuple(spans), (len(links) - 1, *range(len(links) - 1)))
     start, end = min(span[0] for span in spans), max(span[1] for span in spans)
-    return Change(start, end, links[-1].line, (exchange, *extra))
+    return Change(start, end, shown.line, (Exchange(tuple(spans), tuple(order)), *extra))
 
 
 def _spans(module: Module, links: Sequence[Link]) -> list[Span]:
@@ -121,7 +146,7 @@ def _spans(module: Module, links: Sequence[Link]) -> list[Span]:
     return [(link.start, end if whole else link.end) for link, end in zip(links, ends, strict=True)]
 
 
-def _follows_in_next_statement(module: Module, before: Link, after: Link, moved: Link) -> None:
+def _follows_in_next_statement(module: Module, before: Link, after: Link, moved: Sequence[Link]) -> None:
     """Whether ``after`` is called on the variable that ``before`` was just assigned to, and nothing else uses it."""
     why = f".{after.name}(...) and .{before.name}(...) are not links of one chain"
     first, receiver = module.source.parent(before.node), getattr(after.node.func, "value", None)
@@ -131,7 +156,7 @@ def _follows_in_next_statement(module: Module, before: Link, after: Link, moved:
     second = module.statement(after.node)
     if names != [receiver.id] or module.source.parent(first) is not module.source.parent(second):
         raise NoEditError(why)
-    written = [*moved.node.args, *(one.value for one in moved.node.keywords)]
+    written = [given for link in moved for given in (*link.node.args, *(one.value for one in link.node.keywords))]
     needed = {node.id for one in written for node in ast.walk(one) if isinstance(node, ast.Name)}
     is_new = not (isinstance(second, ast.Assign) and ast.unparse(second.targets[0]) == receiver.id)
     scope = visible(module, receiver, receiver.id)

@@ -6,7 +6,7 @@ import ast
 
 from xttsbench.records.pipeline import PipelineOp
 from xttsbench.targets.patch.arguments import argument
-from xttsbench.targets.patch.calls import Sources, kind, place
+from xttsbench.targets.patch.calls import Sources, kind, one_module, place
 from xttsbench.targets.patch.chains import moved_first
 from xttsbench.targets.patch.draft import Replacement
 from xttsbench.targets.patch.found import Found
@@ -24,7 +24,7 @@ def filter_first(sources: Sources) -> Found:
             continue
         try:
             links = [sources.call(one, (one.name,)) for one in (*maps, op)]
-            module = _one_module(links)
+            module = one_module(links)
             chain = [link for _, link in links]
             extra = _predicate(module, chain[-1], chain[0], seen)
             return Found(((module, moved_first(module, chain, extra)),))
@@ -42,7 +42,7 @@ def batch_first(sources: Sources) -> Found:
             continue
         try:
             links = [sources.call(one, (one.name,)) for one in (*maps, op)]
-            module = _one_module(links)
+            module = one_module(links)
             return Found(((module, moved_first(module, [link for _, link in links])),))
         except NoEditError as error:
             why = (
@@ -50,12 +50,6 @@ def batch_first(sources: Sources) -> Found:
                 "with a function that works on whole batches"
             )
     return Found(why_not=why)
-
-
-def _one_module(links: list[tuple[Module, Link]]) -> Module:
-    if len({module.file for module, _ in links}) > 1:
-        raise NoEditError("the calls are in several files")
-    return links[0][0]
 
 
 def _maps_before(sources: Sources, op: PipelineOp) -> list[PipelineOp]:

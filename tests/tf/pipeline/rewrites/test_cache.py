@@ -132,7 +132,7 @@ def test_the_names_of_all_nodes_stay():
 @pytest.mark.parametrize(
     ("make", "op", "why"),
     [
-        (lambda: tf.data.Dataset.range(4).repeat().map(lambda x: x), "MapDataset", "never ends"),
+        (lambda: tf.data.Dataset.range(4).repeat().batch(2).map(lambda x: x), "MapDataset", "never ends"),
         (lambda: tf.data.Dataset.range(4).map(lambda x: x).cache(), "MapDataset", "cached already"),
         (lambda: tf.data.Dataset.range(4).map(lambda x: x).cache(), "CacheDatasetV2", "cached already"),
     ],
@@ -232,3 +232,37 @@ def test_a_shuffle_after_the_cache_still_shuffles_anew():
     orders = [values(fixed) for _ in range(3)]
     assert all(sorted(order) == list(range(32)) for order in orders)
     assert any(one != other for one, other in itertools.pairwise(orders))
+
+
+SEEDED = {
+    "shuffle": lambda ds, f: ds.shuffle(8, seed=1).map(f).batch(3),
+    "a small buffer": lambda ds, f: ds.shuffle(3, seed=1).map(f),
+    "the same order each time": lambda ds, f: ds.shuffle(8, seed=1, reshuffle_each_iteration=False).map(f),
+    "repeat": lambda ds, f: ds.repeat(3).map(f).batch(3),
+    "for ever": lambda ds, f: ds.repeat().map(f).take(20),
+    "both": lambda ds, f: ds.shuffle(8, seed=1).repeat().map(f, num_parallel_calls=2).take(20),
+    "the other way round": lambda ds, f: ds.repeat().shuffle(16, seed=1).prefetch(2).map(f).take(20),
+    "after a cache": lambda ds, f: ds.cache().repeat().map(f).take(20),
+}
+
+
+@pytest.mark.parametrize("name", SEEDED)
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_shuffles_and_repeats_before_a_map_shuffle_and_repeat_after_its_cache(tmp_path, name, on_disk):
+    work = Counted()
+    source = SEEDED[name](tf.data.Dataset.range(8), work.shaped)
+    (op,) = (node.name for node in dataset_nodes(read_graph(source)) if "Map" in node.op)
+    edited = cached(read_graph(source), op, directory=str(tmp_path) if on_disk else None)
+    fixed = from_graph(edited, source.element_spec, source=source)
+    work.calls = 0
+    given = [values(fixed) for _ in range(3)]
+    assert work.calls == 8
+    source = SEEDED[name](tf.data.Dataset.range(8), work.shaped)
+    assert given == [values(source) for _ in range(3)]
+    assert sum(node.op == "CacheDatasetV2" for node in dataset_nodes(edited)) == 1
+
+
+def test_a_shuffle_hands_on_what_the_map_makes_of_the_elements():
+    original = tf.data.Dataset.range(5).shuffle(5).repeat(2).map(lambda i: (tf.strings.as_string(i), tf.fill([2], i)))
+    fixed = with_cache(original, "MapDataset")
+    assert sorted(str(one) for one in values(fixed)) == sorted(str(one) for one in values(original))

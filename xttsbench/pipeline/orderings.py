@@ -1,0 +1,59 @@
+"""Shuffles and repeats: they say when elements come and not what they are, so that maps behind them may run before.
+
+Pure; the same for a graph's nodes and for a pipeline's record. A ``shuffle`` draws its numbers without looking at the
+elements: with the same seed and buffer, mapped elements leave it in the order in which the others would have.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+_ORDERING: Final = re.compile(r"(Shuffle|Repeat|ForeverRepeat|ShuffleAndRepeat)Dataset(V\d+)?")
+_MAP: Final = re.compile(r"(Parallel)?MapDataset(V\d+)?")
+_ONE_BY_ONE: Final = re.compile(r"(Parallel)?MapDataset(V\d+)?|PrefetchDataset")
+"""Ops that yield one element for each that they read, in the same order."""
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A map with what comes before it, as far as a shuffle or a repeat there may as well come after it.
+
+    Attributes:
+        orderings: names of the shuffles and repeats, sources first.
+        between: names of the ops that stand behind one of them, the map included, sources first.
+        source: name of the op that the first of them reads.
+    """
+
+    orderings: tuple[str, ...]
+    between: tuple[str, ...]
+    source: str
+
+
+def chain_of(name: str, types: Mapping[str, str], inputs: Mapping[str, Sequence[str]]) -> Chain | None:
+    """The chain that ends in the named op; ``None`` where that is no map, or no shuffle and no repeat is to be moved.
+
+    Args:
+        name: of an op.
+        types: type of each op, by its name.
+        inputs: names of the ops that each of them reads.
+    """
+    if _MAP.fullmatch(types.get(name, "")) is None:
+        return None
+    read = Counter(one for names in inputs.values() for one in names)
+    passed, found = [name], Chain((), (), "")
+    while len(inputs[passed[-1]]) == 1:
+        (above,) = inputs[passed[-1]]
+        is_ordering = _ORDERING.fullmatch(types.get(above, "")) is not None
+        # What others read as well is theirs too; and an op is named once, so that there is no circle.
+        if read[above] != 1 or not (is_ordering or _ONE_BY_ONE.fullmatch(types.get(above, ""))):
+            break
+        passed.append(above)
+        if is_ordering and len(inputs[above]) == 1:
+            orderings = [one for one in passed if _ORDERING.fullmatch(types[one])]
+            between = [one for one in passed if one not in orderings]
+            found = Chain(tuple(reversed(orderings)), tuple(reversed(between)), inputs[above][0])
+    return found if found.orderings else None
