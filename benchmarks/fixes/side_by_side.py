@@ -53,6 +53,7 @@ def planned(case: Case, files: Path, fixes: str | None, *, blocks: int, window_s
         stall_s=STALL_S,
         cache_dir=str(cache_dir),
         fill_caches=True,
+        fill_s=STALL_S / 2,
     )
 
 

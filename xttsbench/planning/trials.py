@@ -56,6 +56,7 @@ def arm_trial(comparison: Comparison, slot: Slot, *, number: int, block: int, wi
         patched=slot.arm.patched,
         cache_dir=comparison.cache_dir,
         fill_caches=comparison.fill_caches,
+        fill_s=comparison.fill_s,
     )
 
 

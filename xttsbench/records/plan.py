@@ -64,6 +64,8 @@ class Comparison(Record):
     """For arms with a fix that keeps elements on disk."""
     fill_caches: bool = False
     """Caches are filled before anything is measured: what is compared are the epochs after the first."""
+    fill_s: float | None = Field(None, gt=0)
+    """Seconds at most that filling may take in a trial; ``None`` leaves that to the trial's window."""
 
     @property
     def baseline(self) -> PlannedArm:

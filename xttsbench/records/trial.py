@@ -110,6 +110,8 @@ class TrialSpec(Record):
     """For the rung ``elements``: hold calls of Python functions up at random."""
     fill_caches: bool = False
     """For the rung ``arm``: fill caches before anything is measured, as the main trial does."""
+    fill_s: float | None = Field(None, gt=0)
+    """Seconds at most that filling may take, where a first pass is expected to take longer than the window leaves."""
     profile_dir: str | None = None
     """Directory for a TensorFlow profile of a window of steady steps."""
     seed: int = 0

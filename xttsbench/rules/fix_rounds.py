@@ -137,8 +137,12 @@ def comparison(
     window_s: float,
     cache_dir: str | None,
     trial_s: float,
+    fill_s: float | None = None,
 ) -> Comparison:
-    """The comparison of some arms with the original; in the last round the original is measured twice."""
+    """The comparison of some arms with the original; in the last round the original is measured twice.
+
+    A trial of an arm with a cache may take ``fill_s`` more.
+    """
     original = PlannedArm(id=ORIGINAL, role="baseline", kwargs=dict(job.kwargs))
     again = original.model_copy(update={"id": ORIGINAL + AGAIN, "role": "aa"})
     return Comparison(
@@ -149,10 +153,11 @@ def comparison(
         blocks=1 if group == LOOK else BLOCKS,
         steps=job.steps,
         window_s=window_s,
-        trial_s=trial_s,
-        stall_s=max(trial_s / 2, 15.0),
+        trial_s=trial_s + (fill_s or 0.0),
+        stall_s=max(trial_s / 2, 15.0) + (fill_s or 0.0),
         cache_dir=cache_dir,
         fill_caches=True,
+        fill_s=fill_s,
     )
 
 

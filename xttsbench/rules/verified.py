@@ -311,7 +311,13 @@ def _outcome(one: Proposal, found: Verified, why_stopped: str | None) -> tuple[O
         return "not verified", found.unreadable
     if (once := _ratio(looked)) is not None:
         return "not verified", f"in one look it was {once:.2f} times as fast, and others were looked at more closely"
-    return "not verified", one.why_not or why_stopped or "there was no time for it within the budget"
+    return "not verified", one.why_not or why_stopped or f"there was no time for it within the budget{_filling(one)}"
+
+
+def _filling(one: Proposal) -> str:
+    """What takes the time of a fix with a cache."""
+    pass_s = one.first_pass_s or 0.0
+    return f": its cache is filled anew in each trial, which takes {pass_s:.0f} s" if pass_s >= 1.0 else ""
 
 
 def _of_speed(measured: Measured, quiet: Noise) -> tuple[Outcome, str]:

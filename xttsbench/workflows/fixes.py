@@ -26,7 +26,8 @@ from xttsbench.rules.proposals import Proposal, proposals
 from xttsbench.rules.verified import Verified, results, verified
 from xttsbench.workflows.patching import patch_of
 from xttsbench.workflows.session import Session
-from xttsbench.workflows.verify import Verification, verify
+from xttsbench.workflows.verification import Verification
+from xttsbench.workflows.verify import verify
 
 PATCH: Final = "patch.json"
 DIFF: Final = "patch.diff"

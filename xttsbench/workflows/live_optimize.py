@@ -24,7 +24,8 @@ from xttsbench.workflows.live_session import LiveSession, Measurable
 from xttsbench.workflows.optimize import judge_fixes
 from xttsbench.workflows.outcome import DONE, INCONCLUSIVE, Outcome, judge
 from xttsbench.workflows.saved_plan import write_plan
-from xttsbench.workflows.verify import Verification, verify
+from xttsbench.workflows.verification import Verification
+from xttsbench.workflows.verify import verify
 
 _READING: Final = 0.35
 """Share of the budget in which the target is read."""

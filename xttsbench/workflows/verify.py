@@ -6,18 +6,16 @@ What is run next follows from the trials so far (:mod:`xttsbench.rules.fix_round
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from xttsbench.analysis.steps import Steps, measured, steady
 from xttsbench.execution.limits import Limits
 from xttsbench.execution.run_directory import make_whole
 from xttsbench.records.fix import Patch
-from xttsbench.records.plan import Accelerator, Comparison, PlannedArm
+from xttsbench.records.plan import Comparison, PlannedArm
 from xttsbench.records.trial import TrialRecord
-from xttsbench.rules.evidence import Evidence
 from xttsbench.rules.expected import expected, longer_buffer
 from xttsbench.rules.fix_rounds import (
     ALONE,
@@ -33,11 +31,10 @@ from xttsbench.rules.fix_rounds import (
     guard_trial,
     together,
 )
-from xttsbench.rules.next_trial import Job
 from xttsbench.rules.proposal import WORTH
-from xttsbench.rules.proposals import Proposal
 from xttsbench.rules.verified import Verified, data_of, verified
-from xttsbench.workflows.compare_arms import Trials, compare_arms
+from xttsbench.workflows.compare_arms import compare_arms
+from xttsbench.workflows.verification import LEAST_WINDOW_S, WINDOW_S, Clock, Timed, Verification, timed_as
 
 _MOST: Final = 5
 """Fixes that are measured alone."""
@@ -51,51 +48,13 @@ _LOOK_S: Final = 1.0
 """Seconds that such a look measures at most."""
 _MOST_BLOCKS: Final = 12
 """In the last round, where six have not decided: as many as a gate takes."""
-_WINDOW_S: Final = 2.0
-_LEAST_WINDOW_S: Final = 0.8
-_AROUND_S: Final = 1.5
-"""Of a trial outside its window, besides building the target: fork, first batches."""
 _GUARD_S: Final = 4.0
 """What one trial of the guard is expected to take, besides building the target."""
+_FILLING: Final = 1.5
+"""First passes, as they are expected, that filling a cache may take."""
 _TRIAL_S: Final = 20.0
 """Least time limit of a trial: a fix that hangs costs this much once."""
 _PATCHED_DIR: Final = "patched"
-
-
-class Timed(Trials, Protocol):
-    """What runs trials and knows what a block costs before any of them runs."""
-
-    @property
-    def import_s(self) -> float:
-        """Seconds that the last helper took to start."""
-
-
-@dataclass(frozen=True)
-class Verification:
-    """What is verified, and in what time.
-
-    Attributes:
-        job: target, arguments, steps and seed of all trials.
-        accelerator: that the steps run on.
-        evidence: of the diagnosis before.
-        proposed: fixes, the best first.
-        directory: of the run.
-        until_s: seconds of the session at which everything has to be over.
-        patch: makes the patch of some fixes, joined by `` + ``; ``None`` where there is no source.
-    """
-
-    job: Job
-    accelerator: Accelerator
-    evidence: Evidence
-    proposed: Sequence[Proposal]
-    directory: Path
-    until_s: float
-    patch: Callable[[str], Patch | None]
-
-    @property
-    def cache_dir(self) -> str:
-        """Where fixes keep elements on disk."""
-        return str(self.directory / "cache")
 
 
 def verify(wanted: Verification, session: Timed) -> Patch | None:
@@ -106,8 +65,9 @@ def verify(wanted: Verification, session: Timed) -> Patch | None:
     Returns:
         The patch of what is proposed in the end, where there is one.
     """
-    worth = [one for one in wanted.proposed if one.worth]
-    if not worth or _left_s(wanted, session) <= 0:
+    clock = Clock(wanted, session)
+    worth = [one for one in wanted.proposed if one.worth and clock.is_filled_in_time(one.first_pass_s or 0.0)]
+    if not worth or clock.left_s <= 0:
         return None
     size = guard_size(wanted.evidence)
     if not all(_guard(wanted, session, size, ORIGINAL, again=again) for again in range(3)):
@@ -117,14 +77,14 @@ def verify(wanted: Verification, session: Timed) -> Patch | None:
     sound: list[str] = []
     for number, name in enumerate(ranked):
         # In place of one that falls the next is looked at, as long as six blocks of one would still fit.
-        late = number >= most and _window_s(session, 2, _left_s(wanted, session)) < _LEAST_WINDOW_S
+        late = number >= most and clock.window_s([name], clock.left_s) < LEAST_WINDOW_S
         if len(sound) == most or late:
             break
         if _guard_passes(wanted, session, size, name):
             sound.append(name)
     if not sound or _over(session):
         return None
-    left_s = _left_s(wanted, session)
+    left_s = clock.left_s
     # Planned for a share of the time, but what it takes it gets: without six blocks nothing is decided at all.
     alone = [arm_of(wanted.job, name) for name in sound]
     _compare(wanted, session, ALONE, alone, planned_s=_ALONE_SHARE * left_s, most_s=left_s)
@@ -140,10 +100,11 @@ def _looked_at(wanted: Verification, session: Timed, names: list[str]) -> list[s
         return names
     arms = [arm_of(wanted.job, name) for name in names]
     plan = _planned(wanted, session, LOOK, arms)
-    left_s = _LOOK_SHARE * _left_s(wanted, session)
-    window_s = min(left_s / len(plan.arms) - _around_s(session), _LOOK_S)
-    rest_s = _left_s(wanted, session) - left_s - _setup_s(session) - _GUARD_S
-    if window_s < _LEAST_WINDOW_S / 2 or _window_s(session, 2, rest_s) < _LEAST_WINDOW_S:
+    clock = Clock(wanted, session)
+    left_s = _LOOK_SHARE * clock.left_s
+    window_s = min((left_s - clock.around_s([ORIGINAL, *names])) / len(plan.arms), _LOOK_S)
+    rest_s = clock.left_s - left_s - clock.setup_s - _GUARD_S
+    if window_s < LEAST_WINDOW_S / 2 or clock.window_s(names[:1], rest_s) < LEAST_WINDOW_S:
         return names  # the best one gets its six blocks before the others get a look
     block = session.trials[-1].spec.block  # the helper at hand: what it was used for before is the same for all
     compare_arms(
@@ -176,7 +137,7 @@ def _finish(wanted: Verification, session: Timed, size: Size) -> Patch | None:
         if ran:
             arms.append(arm_of(wanted.job, PATCHED, patched=files))
     if not _over(session):
-        left_s = _left_s(wanted, session)
+        left_s = Clock(wanted, session).left_s
         most = BLOCKS if decided else _MOST_BLOCKS
         arms = list(_fitting(wanted, session, arms))
         _compare(wanted, session, TOGETHER, arms, planned_s=left_s, most_s=left_s, blocks=most)
@@ -210,31 +171,23 @@ def _steps(session: Timed, arm: str) -> Steps | None:
 
 def _fitting(wanted: Verification, session: Timed, arms: Sequence[PlannedArm]) -> Sequence[PlannedArm]:
     """The arms of the last round, without the last of them as long as six blocks do not fit into the time."""
+    clock = Clock(wanted, session)
     for count in range(len(arms), 1, -1):
-        if _window_s(session, count + 2, _left_s(wanted, session)) >= _LEAST_WINDOW_S:
+        names = [ORIGINAL, *timed_as(arms[:count])]  # the original is measured twice
+        if clock.window_s(names, clock.left_s) >= LEAST_WINDOW_S:
             return arms[:count]
     return arms[:1]
 
 
 def _affordable(wanted: Verification, session: Timed, names: Sequence[str]) -> int:
     """How many of the best are measured alone: as many as six blocks of them fit into their share of the time, or 1."""
-    left_s = _ALONE_SHARE * _left_s(wanted, session)
+    clock = Clock(wanted, session)
+    left_s = _ALONE_SHARE * clock.left_s
     for count in range(min(_MOST, len(names)), 1, -1):
-        guards_s = count * (_setup_s(session) + _GUARD_S)
-        if _window_s(session, count + 1, left_s - guards_s) >= _LEAST_WINDOW_S:
+        guards_s = count * (clock.setup_s + _GUARD_S)
+        if clock.window_s(names[:count], left_s - guards_s) >= LEAST_WINDOW_S:
             return count
     return 1
-
-
-def _window_s(session: Timed, arms: int, budget_s: float) -> float:
-    """Seconds that a trial may measure so that six blocks of so many arms fit into a budget; below 0 where none do."""
-    return min((budget_s / BLOCKS - session.import_s) / arms - _around_s(session), _WINDOW_S)
-
-
-def _around_s(session: Timed) -> float:
-    """Of a trial outside its window: what the last ones of the arms took beyond theirs, or else an estimate."""
-    seen = [t.duration_s - t.spec.window_s for t in session.trials if t.spec.rung == "arm" and t.status == "ok"][-6:]
-    return max(seen, default=_setup_s(session) + _AROUND_S)
 
 
 def _guard_passes(
@@ -270,7 +223,7 @@ def _guard(
         cache_dir=f"{wanted.cache_dir}/{len(session.trials):03d}" if fix else None,
         again=again,
     )
-    trial_s = max(_TRIAL_S, 3 * spec.window_s + 2 * _setup_s(session))
+    trial_s = max(_TRIAL_S, 3 * spec.window_s + 2 * Clock(wanted, session).setup_s)
     record = session.run(spec, Limits(trial_s, max(trial_s / 2, 15.0)), f"the data of {arm}")
     return record.status == "ok"
 
@@ -286,8 +239,10 @@ def _compare(
     blocks: int = BLOCKS,
 ) -> list[TrialRecord]:
     plan = _planned(wanted, session, group, arms)
-    window_s = max(_window_s(session, len(plan.arms), planned_s), _LEAST_WINDOW_S)
-    block_s = session.import_s + len(plan.arms) * (window_s + _around_s(session))
+    names = [ORIGINAL] * (len(plan.arms) - len(arms) - 1) + timed_as(arms)
+    clock = Clock(wanted, session)
+    window_s = max(clock.window_s(names, planned_s), LEAST_WINDOW_S)
+    block_s = session.import_s + len(plan.arms) * window_s + clock.around_s([ORIGINAL, *names])
     return compare_arms(
         plan,
         session,
@@ -302,14 +257,16 @@ def _compare(
 
 def _planned(wanted: Verification, session: Timed, group: str, arms: Sequence[PlannedArm]) -> Comparison:
     first = session.trials[0]
+    pass_s = max(wanted.first_pass_s(arm.id) for arm in arms)
     return comparison(
         wanted.job,
         wanted.accelerator,
         group,
         arms,
-        window_s=_WINDOW_S,
+        window_s=WINDOW_S,
         cache_dir=wanted.cache_dir,
         trial_s=max(_TRIAL_S, 3 * first.duration_s),
+        fill_s=_FILLING * pass_s + _LOOK_S if pass_s else None,
     )
 
 
@@ -327,14 +284,6 @@ def _copies(directory: Path, patch: Patch) -> dict[str, str]:
 
 def _found(wanted: Verification, session: Timed) -> Verified:
     return verified(session.trials, wanted.accelerator, seed=wanted.job.seed)
-
-
-def _left_s(wanted: Verification, session: Timed) -> float:
-    return wanted.until_s - session.spent_s
-
-
-def _setup_s(session: Timed) -> float:
-    return max((trial.setup_s or 0.0 for trial in session.trials), default=0.0)
 
 
 def _over(session: Timed) -> bool:

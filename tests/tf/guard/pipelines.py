@@ -213,8 +213,11 @@ class Plan:
         return _of(kind, mapped, state="random", epoch="random", random="random", memo="random")
 
     def _cached(self, op: str, graph: Any) -> Truth:
-        """A cache repeats the first pass of all that feeds it, but for what another cache repeats already."""
-        above = _above(op, graph)
+        """A cache repeats the first pass of all that feeds it, but for what another cache repeats already.
+
+        Shuffles and repeats before a map come after it, so that it repeats none of them.
+        """
+        above = _above(op, graph) - _passed(op, graph)
         begun = {node.name for node in graph.node if node.name in above}
         if any(
             node.op.startswith("ShuffleDatasetV3") and node.attr["reshuffle_each_iteration"].b
@@ -241,6 +244,17 @@ def _above(op: str, graph: Any) -> set[str]:
             continue
         found.add(name)
         waiting.extend(text.split(":")[0].lstrip("^") for text in by_name[name].input)
+    return found
+
+
+def _passed(op: str, graph: Any) -> set[str]:
+    """Names of the shuffles and repeats with nothing but maps and prefetches between them and a map."""
+    by_name = {node.name: node for node in graph.node}
+    found, here = set[str](), by_name[op]
+    while re.match("(Parallel)?Map|Prefetch|Shuffle|Repeat", here.op) and "Map" in by_name[op].op:
+        if here.op.startswith(("Shuffle", "Repeat")):
+            found.add(here.name)
+        here = by_name[here.input[0].split(":")[0]]
     return found
 
 

@@ -10,9 +10,11 @@ import planted
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from judged import judged
+from judged import elements, judged
 from pipelines import Plan, plans
 
+from xttsbench.analysis.semantics import judge
+from xttsbench.pipeline.graph import dataset_nodes, read_graph
 from xttsbench.pipeline.python_state import python_state
 
 FEW = settings(
@@ -58,6 +60,17 @@ def test_what_is_harmless_is_accepted(plant, folder):
     assert all(one.truth == "harmless" for one in found)
     refused = {one.fix: one.said.sentence for one in found if one.said.equivalent is not True}
     assert not refused
+
+
+@pytest.mark.parametrize("orderings", [("shuffle",), ("shuffle seeded", "repeat"), ("shuffle once",), ("repeat",)])
+def test_a_cache_before_what_orders_the_elements_leaves_them_their_order(orderings, folder):
+    for plant, accepted in (("pure", True), ("counter_list", False), ("noise_numpy", False)):
+        plan = Plan("range", orderings, len(orderings), plant, "numpy_function", "batch")
+        dataset = plan.build(folder)
+        (op,) = (node.name for node in dataset_nodes(read_graph(dataset)) if node.op == "MapDataset")
+        originals = [elements(plan, folder, seed=seed) for seed in (0, 0, 1)]
+        said = judge(originals, elements(plan, folder, f"cache@{op}"))
+        assert (said.equivalent is True) == accepted, said.sentence
 
 
 @pytest.mark.parametrize("plant", planted.STATE)

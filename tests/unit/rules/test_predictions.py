@@ -131,7 +131,7 @@ def test_a_cache_goes_after_the_last_op_that_yields_the_same_in_every_pass():
     assert (found.name, found.why_not) == ("cache@1", None)
     assert cache_of(DECODE | {"random": True}, BATCH) == []
     assert cache_of(DECODE | {"cardinality": -1}, BATCH) == []
-    assert cache_of({"op": "RepeatDataset", "cardinality": -1}, DECODE | {"cardinality": -1}) == []
+    assert cache_of({"op": "RepeatDataset", "cardinality": -1}, BATCH, DECODE | {"cardinality": -1}) == []
 
 
 def test_a_cache_that_would_not_fit_is_no_candidate_and_one_of_unknown_size_cannot_be_judged():

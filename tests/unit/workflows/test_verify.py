@@ -16,7 +16,8 @@ from xttsbench.rules.fix_rounds import ALONE, BLOCKS, GUARD, LOOK, ORIGINAL, PAT
 from xttsbench.rules.next_trial import Job
 from xttsbench.rules.proposals import Proposal
 from xttsbench.rules.verified import results, verified
-from xttsbench.workflows.verify import Verification, verify
+from xttsbench.workflows.verification import Verification
+from xttsbench.workflows.verify import verify
 
 AGAIN = f"{ORIGINAL}:again"
 JOB = Job(target="data.py:make", kwargs={"size": 4}, emulated_ms=(), steps=100, window_s=2.0, seed=5)
@@ -40,9 +41,11 @@ class Fake:
         guards: arm -> fields of its trial of fingerprints, where that is not what the original yields.
         dies: (group, arm, number of the trial of that arm in the group) -> fields of a trial that ends badly.
         noise: standard deviation of a process's mean step, as a share.
+        passes: fix -> seconds until its cache is full; what is not full is as slow as the original.
     """
 
-    def __init__(self, build, walls, guards, dies, noise):
+    def __init__(self, build, walls, guards, dies, noise, passes):
+        self._passes = passes
         self.earlier = {}
         self.block = 0
         self.import_s = IMPORT_S
@@ -68,8 +71,11 @@ class Fake:
             duration_s = limits.stall_s
             record = self._build.trial("arm", **fields)
         else:
-            duration_s = spec.window_s + AROUND_S
-            record = self._build.arm_trial(spec.arm, self._wall_s(spec.arm), block=spec.block, process_sd=self._noise)
+            pass_s = max((self._passes.get(part, 0.0) for part in spec.arm.split(" + ")), default=0.0)
+            allowed_s = spec.fill_s or 1.5 * spec.window_s
+            duration_s = spec.window_s + AROUND_S + min(pass_s, allowed_s)
+            wall_s = self._wall_s(spec.arm if pass_s <= allowed_s else ORIGINAL)
+            record = self._build.arm_trial(spec.arm, wall_s, block=spec.block, process_sd=self._noise)
         record = record.model_copy(update={"spec": spec, "duration_s": duration_s})
         self.spent_s += duration_s
         self.trials.append(record)
@@ -100,12 +106,22 @@ def verifying(build, tmp_path):
         budget_s: float = 1000.0,
         patches: bool = False,
         noise: float = 0.004,
+        passes: Mapping[str, float] | None = None,
         folder: Path = tmp_path,
     ) -> tuple[Fake, Patch | None]:
         walls = {ORIGINAL: 0.04, **dict.fromkeys(names, 0.02), **(walls or {})}
-        session = Fake(build, walls, dict(guards or {}), dict(dies or {}), noise)
+        session = Fake(build, walls, dict(guards or {}), dict(dies or {}), noise, dict(passes or {}))
         proposed = [
-            Proposal(name, tuple(name.split(" + ")), 2.0, name, (), worth=name != "useless", why_not=None)
+            Proposal(
+                name,
+                tuple(name.split(" + ")),
+                2.0,
+                name,
+                (),
+                worth=name != "useless",
+                why_not=None,
+                first_pass_s=(passes or {}).get(name),
+            )
             for name in names
         ]
         wanted = Verification(
@@ -388,3 +404,29 @@ def test_where_the_fresh_blocks_choose_another_fix_the_patch_is_that_one_s(verif
     assert both in session.of(TOGETHER)
     assert verified(session.trials, Accelerator()).chosen == "parallel-map"
     assert (patch.diff, patch.ran) == ("the diff of parallel-map", False)
+
+
+def test_a_cache_is_filled_before_it_is_measured_however_long_its_first_pass_is(verifying) -> None:
+    walls, passes = {"cache@a": 0.005, "prefetch": 0.035}, {"cache@a": 7.0}
+    session, _ = verifying("cache@a", "prefetch", walls=walls, passes=passes, budget_s=400.0)
+    assert verified(session.trials, Accelerator()).chosen == "cache@a + prefetch"
+    assert session.of(TOGETHER).count("cache@a + prefetch") == BLOCKS
+    for trial, limits in zip(session.trials[1:], session.limits, strict=True):
+        if trial.spec.rung == "arm":
+            assert trial.spec.fill_s > passes["cache@a"]
+            assert limits.stall_s > trial.spec.fill_s  # it says nothing while it fills
+    assert session.spent_s <= 420.0
+
+
+def test_a_cache_that_takes_too_long_to_fill_does_not_take_the_time_of_the_others(verifying) -> None:
+    session, _ = verifying("cache@a", "prefetch", passes={"cache@a": 25.0}, budget_s=250.0)
+    assert {trial.spec.arm for trial in session.trials[1:]} <= {ORIGINAL, AGAIN, "prefetch"}
+    found = verified(session.trials, Accelerator())
+    assert found.chosen == "prefetch"
+
+
+def test_why_a_cache_was_not_measured_is_told_in_seconds() -> None:
+    late = Proposal("cache@a", ("cache@a",), 9.0, "keeps", (), worth=True, why_not=None, first_pass_s=25.0)
+    (row,) = results([late], verified([], Accelerator()), None)
+    assert row.outcome == "not verified"
+    assert row.why.endswith("its cache is filled anew in each trial, which takes 25 s")
