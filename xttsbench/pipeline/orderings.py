@@ -12,6 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from xttsbench.pipeline.threads import inputs_of
+from xttsbench.records.pipeline import Pipeline, PipelineOp
+
 _ORDERING: Final = re.compile(r"(Shuffle|Repeat|ForeverRepeat|ShuffleAndRepeat)Dataset(V\d+)?")
 _MAP: Final = re.compile(r"(Parallel)?MapDataset(V\d+)?")
 _ONE_BY_ONE: Final = re.compile(r"(Parallel)?MapDataset(V\d+)?|PrefetchDataset")
@@ -31,6 +34,12 @@ class Chain:
     orderings: tuple[str, ...]
     between: tuple[str, ...]
     source: str
+
+
+def chain_before(op: PipelineOp, pipeline: Pipeline) -> Chain | None:
+    """The chain that ends in an op of a pipeline's record, as :func:`chain_of` has it."""
+    inputs = {one.name: inputs_of(one, pipeline) for one in pipeline.ops}
+    return chain_of(op.name, {one.name: one.op for one in pipeline.ops}, inputs)
 
 
 def chain_of(name: str, types: Mapping[str, str], inputs: Mapping[str, Sequence[str]]) -> Chain | None:

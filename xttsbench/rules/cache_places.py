@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from xttsbench.pipeline.orderings import Chain, chain_of
+from xttsbench.pipeline.orderings import chain_before
 from xttsbench.pipeline.threads import consumers, elements_per_batch, inputs_of
 from xttsbench.records.pipeline import Pipeline, PipelineOp
 from xttsbench.rules.candidate import Candidate, each, with_upstream
@@ -69,7 +69,7 @@ def cache_places(pipeline: Pipeline, environment: Mapping[str, Any]) -> tuple[Ca
     for op in reversed(pipeline.ops):
         if not same[op.name] or op.op.startswith(_NO_PLACE) or not is_read_to_its_end(op, pipeline):
             continue
-        chain = _chain(op, pipeline)
+        chain = chain_before(op, pipeline)
         above = with_upstream(op, pipeline) - set(chain.orderings if chain is not None else ())
         if all(by_name[name].op.startswith(_IN_MEMORY) for name in above):
             continue
@@ -159,7 +159,7 @@ def _same_every_pass(pipeline: Pipeline) -> dict[str, bool]:
         inputs = [same.get(name, False) for name in inputs_of(op, pipeline)]
         endless = op.op.startswith(("Repeat", "ForeverRepeat")) or op.cardinality == -1
         same[op.name] = not _is_random(op) and not endless and all(inputs)
-        chain = _chain(op, pipeline)
+        chain = chain_before(op, pipeline)
         if chain is not None:
             between = [one for one in pipeline.ops if one.name in chain.between]
             moved[op.name] = same.get(chain.source, False) and not any(map(_is_random, between))
@@ -168,12 +168,6 @@ def _same_every_pass(pipeline: Pipeline) -> dict[str, bool]:
 
 def _is_random(op: PipelineOp) -> bool:
     return any(own.random for own in every_op((op,)))
-
-
-def _chain(op: PipelineOp, pipeline: Pipeline) -> Chain | None:
-    """The shuffles and repeats that a cache after an op would come before."""
-    inputs = {one.name: inputs_of(one, pipeline) for one in pipeline.ops}
-    return chain_of(op.name, {one.name: one.op for one in pipeline.ops}, inputs)
 
 
 def _kept_already(pipeline: Pipeline) -> frozenset[str]:
@@ -239,7 +233,7 @@ def elements_in_a_pass(op: PipelineOp, pipeline: Pipeline) -> float | None:
     Behind a repeat that may as well come later, a pass is one over what is repeated. ``None`` where the number is not
     known, as for a generator: what one of its few inputs yields was counted in part.
     """
-    chain = _chain(op, pipeline)
+    chain = chain_before(op, pipeline)
     if chain is not None:
         op = next(one for one in pipeline.ops if one.name == chain.source)
     if op.cardinality is not None and op.cardinality != -2:

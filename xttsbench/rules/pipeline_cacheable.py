@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
+from xttsbench.pipeline.orderings import chain_before
 from xttsbench.records.pipeline import Pipeline, PipelineOp
 from xttsbench.records.report import Finding
 from xttsbench.rules.evidence import Evidence
@@ -39,13 +40,15 @@ def cacheable(evidence: Evidence) -> Iterator[Finding]:
     if best is None:
         return
     op, found = best
-    again = any(own.op.startswith("Repeat") for own in downstream(pipeline, op))
-    helps = found if found is not None and (again or _is_seen_again(evidence, op, found)) else None
+    chain = chain_before(op, pipeline)
+    orderings = [own for own in pipeline.ops if chain is not None and own.name in chain.orderings]
+    again = any(own.op.startswith("Repeat") for own in (*downstream(pipeline, op), *orderings))
+    helps = found if found is not None and (again or _is_seen_again(evidence, pipeline, op, found)) else None
     share = pace_share(evidence, *_kept(pipeline, op))
-    memory, each = memory_bytes(evidence), bytes_of(evidence, op)
-    if each is None or op.cardinality is None or share is None:
+    memory, each, elements = memory_bytes(evidence), bytes_of(evidence, op), _elements(pipeline, op)
+    if each is None or elements is None or share is None:
         return
-    held = each * op.cardinality
+    held = each * elements
     in_memory = memory is not None and held <= _MEMORY_SHARE * memory
     where = "in memory: .cache()" if in_memory else "on a local disk: .cache('/path/of/the/cache')"
     python = [own for own in _kept(pipeline, op) if own.python_functions]
@@ -61,14 +64,14 @@ def cacheable(evidence: Evidence) -> Iterator[Finding]:
         op,
         {
             "pace_share": share,
-            "elements": op.cardinality,
+            "elements": elements,
             "bytes": held,
             "fits_in_memory": in_memory if memory is not None else None,
-            "epoch_s": _epoch_s(evidence, op),
+            "epoch_s": _epoch_s(evidence, pipeline, op),
             "repeated": again,
             "python_functions": len(python),
         },
-        f"Keep it {where} after this op, before anything random. The first epoch takes as long as now.{proviso}",
+        f"Keep it {where} after this op, {_before(orderings)}. The first epoch takes as long as now.{proviso}",
         limits=helps,
         severity="warning" if again else "info",
     )
@@ -97,20 +100,22 @@ def _best_place(evidence: Evidence, pipeline: Pipeline) -> tuple[PipelineOp, Gai
         return None
     most = max(worth[op.name] for op in places)
     close = [op for op in places if worth[op.name] >= 0.95 * most]
-    chosen = min(close, key=lambda op: (bytes_of(evidence, op) or 0.0) * (op.cardinality or 0))
+    chosen = min(close, key=lambda op: (bytes_of(evidence, op) or 0.0) * (_elements(pipeline, op) or 0.0))
     return chosen, next((found for op, found in gains if op is chosen), None)
 
 
 def _repeats(evidence: Evidence, pipeline: Pipeline, op: PipelineOp) -> bool:
     """Whether an op yields the same known, finite elements in every epoch, and nothing keeps them yet."""
-    if op.op.startswith(_NO_PLACE) or not op.cardinality or op.cardinality < 0 or bytes_of(evidence, op) is None:
+    if op.op.startswith(_NO_PLACE) or not _elements(pipeline, op) or bytes_of(evidence, op) is None:
         return False
     if any(own.op.startswith(("Cache", "Snapshot")) for own in (*downstream(pipeline, op), op)):
         return False
-    before = list(every_op((*upstream(pipeline, op), op)))
+    chain = chain_before(op, pipeline)
+    later = chain.orderings if chain is not None else ()
+    before = list(every_op([own for own in (*upstream(pipeline, op), op) if own.name not in later]))
     if any(own.random or (own.side_effects and not own.python_functions) for own in before):
         return False
-    epoch_s = _epoch_s(evidence, op)
+    epoch_s = _epoch_s(evidence, pipeline, op)
     return epoch_s is None or epoch_s <= _LONGEST_EPOCH_S
 
 
@@ -120,9 +125,9 @@ def _is_judged(evidence: Evidence) -> bool:
     return measured or any(found.name.startswith("cache@") and found.speedup for found in evidence.predictions)
 
 
-def _is_seen_again(evidence: Evidence, op: PipelineOp, helps: Gain) -> bool:
+def _is_seen_again(evidence: Evidence, pipeline: Pipeline, op: PipelineOp, helps: Gain) -> bool:
     """Whether a data set without ``repeat`` is as good as sure to be gone through again, and to be the same then."""
-    epoch_s = _epoch_s(evidence, op)
+    epoch_s = _epoch_s(evidence, pipeline, op)
     return helps.changes is None and epoch_s is not None and epoch_s <= _SHORT_EPOCH_S
 
 
@@ -133,8 +138,22 @@ def _kept(pipeline: Pipeline, op: PipelineOp) -> list[PipelineOp]:
     return [own for own in before if own.name not in saved]
 
 
-def _epoch_s(evidence: Evidence, op: PipelineOp) -> float | None:
+def _elements(pipeline: Pipeline, op: PipelineOp) -> int | None:
+    """Elements that a cache after an op would hold; ``None`` where their number is not known, or they never end."""
+    chain = chain_before(op, pipeline)
+    source = op if chain is None else next(own for own in pipeline.ops if own.name == chain.source)
+    return source.cardinality if source.cardinality is not None and source.cardinality > 0 else None
+
+
+def _epoch_s(evidence: Evidence, pipeline: Pipeline, op: PipelineOp) -> float | None:
     """How long an epoch takes now, as far as the elements of ``op`` go."""
-    if not evidence.wall_s or not op.elements_per_batch or op.cardinality is None or op.cardinality < 0:
+    elements = _elements(pipeline, op)
+    if not evidence.wall_s or not op.elements_per_batch or elements is None:
         return None
-    return op.cardinality / op.elements_per_batch * evidence.wall_s
+    return elements / op.elements_per_batch * evidence.wall_s
+
+
+def _before(orderings: Sequence[PipelineOp]) -> str:
+    """Where a cache goes, seen from what says in which order elements come and how often."""
+    calls = " and ".join(f".{'shuffle' if 'Shuffle' in own.op else 'repeat'}(...)" for own in orderings)
+    return f"and write {calls} behind the cache instead of before the map" if orderings else "before anything random"

@@ -146,3 +146,31 @@ def test_nobody_waits_for_it(evidence) -> None:
     assert silent(rules.cacheable, told(evidence, decoding(), "inconclusive"))
     beside = only(rules.cacheable, told(evidence, decoding(), "contention", predictions=predicted("cache@Decode/_3")))
     assert not beside.limiting
+
+
+@pytest.mark.parametrize("endless", [False, True])
+def test_what_follows_a_shuffle_or_a_repeat_is_cached_before_it(evidence, endless) -> None:
+    ordering = (
+        op("order", "RepeatDataset", "files", cardinality=-1)
+        if endless
+        else op("order", "ShuffleDatasetV3", "files", cardinality=400, random=True)
+    )
+    first, *others = decoding().ops
+    ops = (
+        first.model_copy(update={"name": "files", "cardinality": 400}),
+        ordering,
+        *(
+            one.model_copy(
+                update={
+                    "inputs": tuple("order" if name == first.name else name for name in one.inputs),
+                    "cardinality": -1 if endless and one.cardinality else one.cardinality,
+                }
+            )
+            for one in others
+        ),
+    )
+    found = only(rules.cacheable, told(evidence, Pipeline(ops=ops)))
+    assert found.evidence["elements"] == 400
+    call = ".repeat(...)" if endless else ".shuffle(...)"
+    assert f"after this op, and write {call} behind the cache instead of before the map" in found.remedy
+    assert found.evidence["repeated"] is endless

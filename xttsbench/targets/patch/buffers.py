@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xttsbench.pipeline.orderings import Chain, chain_of
-from xttsbench.pipeline.threads import inputs_of
+from xttsbench.pipeline.orderings import Chain, chain_before
 from xttsbench.records.pipeline import PipelineOp
 from xttsbench.targets.patch.arguments import with_argument
 from xttsbench.targets.patch.calls import Sources, kind, one_module, place
@@ -76,8 +75,7 @@ def cached(sources: Sources, name: str, file: str | None) -> Found:
     text = f".cache({_quoted(file)})" if file is not None else ".cache()"
     if op is None:
         return Found(why_not=f"the pipeline has no op {name}; write {text} behind the op that is to be kept")
-    types = {one.name: one.op for one in sources.pipeline.ops}
-    chain = chain_of(name, types, {one.name: inputs_of(one, sources.pipeline) for one in sources.pipeline.ops})
+    chain = chain_before(op, sources.pipeline)
     moved = [ops[one] for one in chain.orderings] if chain is not None else []
     try:
         changes = [_before(sources, op, chain, text) if chain is not None else _behind(sources, op, text)]
