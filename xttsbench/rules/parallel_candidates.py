@@ -82,7 +82,7 @@ def calls_wanted(pipeline: Pipeline, cpus: int, goal_s: float | None = None) -> 
     Args:
         pipeline: with costs.
         cpus: processors of the process.
-        goal_s: seconds of a step; more calls than keep up with it are of no use.
+        goal_s: seconds of a step; more calls than keep up with it, or than the processors can serve, are of no use.
     """
     waiting = [op for op in pipeline.ops if waits(op, pipeline, cpus)]
     if not waiting:
@@ -91,7 +91,8 @@ def calls_wanted(pipeline: Pipeline, cpus: int, goal_s: float | None = None) -> 
     if all(bounded):
         return max(bounded)
     size = max([BLOCKING_POOL, *(op.parallelism or 0 for op in waiting)])
-    needed = _SPARE * sum(demand(op, pipeline, cpus).pool_s for op in waiting) / goal_s if goal_s else 0.0
+    served_s = max(goal_s or 0.0, sum(demand(op, pipeline, cpus).cpu_s for op in pipeline.ops) / cpus)
+    needed = _SPARE * sum(demand(op, pipeline, cpus).pool_s for op in waiting) / served_s if goal_s else 0.0
     while size < needed and size < _LARGEST_POOL:
         size *= 2
     return size

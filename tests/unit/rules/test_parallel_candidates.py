@@ -23,6 +23,14 @@ def test_functions_that_wait_get_as_many_calls_and_threads_as_the_step_needs(goa
     assert not given[f"thread-pool:{calls}"].alone
 
 
+@pytest.mark.parametrize(("cpu_s", "calls"), [(1e-5, 128), (0.004, 64), (0.01, 32)])
+def test_no_more_calls_than_the_processors_can_serve(cpu_s, calls):
+    # Of 80 ms that a batch's calls wait, so much is computing: with 4 ms on two processors 2 ms are the least a batch.
+    waits = PYTHON | {"cpu_s": cpu_s}
+    given = found(pipeline(RANGE, waits, BATCH, python_functions=(python("blocks"),)), goal_s=1e-4)
+    assert {f"parallel-map:{calls}", f"thread-pool:{calls}"} <= given.keys()
+
+
 def test_functions_that_compute_are_left_to_autotune():
     releases = pipeline(RANGE, PYTHON, BATCH, python_functions=(python("releases", cpu_s=0.01),))
     assert "parallel-map" in found(releases)
