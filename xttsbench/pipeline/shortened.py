@@ -3,6 +3,7 @@
 The same cut is made in a pipeline and in its fixed copy: sources keep their names, and what is inside the functions
 that open files, ranges or generators is no fix's business. What comes after the sources (shuffle, cache) stays, but
 for a repetition without an end: it repeats twice, since samples that are never all seen cannot be told to be the same.
+A cache on disk is one in memory here: its file would be read later as if it held the whole.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, Final
 import tensorflow as tf
 
 from xttsbench.pipeline.library import FunctionLibrary, called
-from xttsbench.pipeline.nodes import constant_input, dataset_inputs, dataset_nodes, node_inputs
+from xttsbench.pipeline.nodes import constant_input, dataset_inputs, dataset_nodes, node_inputs, text_inputs
 
 _OPENS: Final = re.compile(r"(FlatMap|Interleave|ParallelInterleave|LegacyParallelInterleave)Dataset(V\d+)?")
 """Ops whose function makes a dataset for each element."""
@@ -45,6 +46,7 @@ def shortened(graph: Any, count: int) -> Any:
     share = max(1, -(-count // max(1, *known))) if known and len(known) == len(sources) else count
     _cut_sources(edited, sources, count)
     _end_repetitions(edited, nodes)
+    _keep_in_memory(edited, nodes)
     library = FunctionLibrary(edited.library.function)
     for function in library.functions([name for node in nodes if _OPENS.fullmatch(node.op) for name in called(node)]):
         _cut_readers(function, share)
@@ -105,6 +107,27 @@ def _end_repetitions(graph: Any, nodes: list[Any]) -> None:
         node.op = "RepeatDataset"
         del node.input[:]
         node.input.extend([data, name, *(other for other in others if other.startswith("^"))])
+
+
+def _keep_in_memory(graph: Any, nodes: list[Any]) -> None:
+    """Have caches on disk keep their elements in memory, in a store that nobody shares."""
+    by_name = {node.name: node for node in graph.node}
+    names = set(by_name)
+    for node in nodes:
+        if not node.op.startswith("CacheDataset") or text_inputs(node, "filename", by_name) == ("",):
+            continue
+        data, *others = node.input
+        control = [other for other in others if other.startswith("^")]
+        text = graph.node.add(name=_free(f"{node.name}/no_file", names), op="Const")
+        text.attr["dtype"].type = tf.string.as_datatype_enum
+        text.attr["value"].tensor.CopyFrom(tf.make_tensor_proto("", tf.string))
+        inputs = [data, text.name]
+        if node.op == "CacheDatasetV2":
+            store = graph.node.add(name=_free(f"{node.name}/own_store", names), op="DummyMemoryCache")
+            inputs.append(store.name)
+        names.update(inputs[1:])
+        del node.input[:]
+        node.input.extend([*inputs, *control])
 
 
 def _cut_readers(function: Any, count: int) -> None:

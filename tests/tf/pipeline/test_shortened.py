@@ -31,6 +31,18 @@ def test_a_source_ends_early_and_what_follows_stays():
     assert sorted(run(numbers.shuffle(100, seed=1), 4)) == [0, 1, 2, 3]
 
 
+@pytest.mark.parametrize("full", [False, True])
+def test_a_cache_on_disk_is_neither_written_nor_read(tmp_path, full):
+    kept = tmp_path / "kept"
+    dataset = tf.data.Dataset.range(6).map(lambda x: x + 1).cache(str(kept)).repeat(2)
+    if full:
+        assert len(list(dataset)) == 12
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert run(dataset, 2) == [1, 2, 1, 2]
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert [int(one) for one in dataset.as_numpy_iterator()] == [1, 2, 3, 4, 5, 6] * 2
+
+
 def test_every_source_is_cut():
     numbers, words = tf.data.Dataset.range(10**6), tf.data.Dataset.from_tensor_slices(["a", "b", "c"])
     assert run(tf.data.Dataset.zip(numbers, words), 2) == [(0, b"a"), (1, b"b")]
