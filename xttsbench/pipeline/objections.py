@@ -139,18 +139,22 @@ def objections(
     """
     reader = _Reader(dataset, graph, state_of)
     found: list[str] = []
-    for fix in (one.strip() for text in fixes for one in text.split("+")):
+    parts = [one.strip() for text in fixes for one in text.split("+")]
+    for fix in parts:
         name = re.split(r"[:@]", fix, maxsplit=1)[0]
-        for reason in _of(reader, name, fix):
+        for reason in _of(reader, name, fix, parts):
             sentence = f"{fix}: {reason}"
             if sentence not in found:
                 found.append(sentence)
     return tuple(found)
 
 
-def _of(reader: _Reader, name: str, fix: str) -> Iterator[str]:
+def _of(reader: _Reader, name: str, fix: str, parts: Sequence[str]) -> Iterator[str]:
     if name in ("cache", "cache-file"):
-        yield from _cached(reader, fix.partition("@")[2])
+        op = fix.partition("@")[2]
+        # A filter that is moved before the map stands between it and what orders its elements.
+        moved = () if "filter-first" in parts else orderings_before(reader.graph, op)
+        yield from _cached(reader, op, moved)
     elif name == "processes":
         for node in reader.nodes:
             for state in reader.python(node, ("function",)):
@@ -172,9 +176,9 @@ def _of(reader: _Reader, name: str, fix: str) -> Iterator[str]:
         yield from _variables(reader)
 
 
-def _cached(reader: _Reader, op: str) -> Iterator[str]:
+def _cached(reader: _Reader, op: str, moved: Sequence[str]) -> Iterator[str]:
+    """Why a cache after an op may change the data, if the named ops come after it."""
     names = reader.above(op) if op in reader.nodes else list(reader.nodes)
-    moved = orderings_before(reader.graph, op)  # they come after the cache
     for name in names:
         if name in moved:
             continue

@@ -8,7 +8,7 @@ one; which of them is best depends on the rest of the pipeline.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -69,8 +69,7 @@ def cache_places(pipeline: Pipeline, environment: Mapping[str, Any]) -> tuple[Ca
     for op in reversed(pipeline.ops):
         if not same[op.name] or op.op.startswith(_NO_PLACE) or not is_read_to_its_end(op, pipeline):
             continue
-        chain = chain_before(op, pipeline)
-        above = with_upstream(op, pipeline) - set(chain.orderings if chain is not None else ())
+        above = with_upstream(op, pipeline) - set(chain_before(op, pipeline).orderings)
         if all(by_name[name].op.startswith(_IN_MEMORY) for name in above):
             continue
         spared_s = sum(0.0 if name in kept else by_name[name].cost_s or 0.0 for name in above)
@@ -78,8 +77,7 @@ def cache_places(pipeline: Pipeline, environment: Mapping[str, Any]) -> tuple[Ca
             continue
         elements = elements_in_a_pass(op, pipeline)
         held = elements * op.element_bytes if elements and op.element_bytes else None
-        shuffled = [by_name[name] for name in (chain.orderings if chain is not None else ())]
-        fits, why_not = _room(held, _shuffled_bytes(op, shuffled, elements), environment)
+        fits, why_not = _room(held, shuffled_bytes(op, pipeline), environment)
         effects = [own for name in above for own in every_op((by_name[name],)) if own.side_effects]
         python = any(own.python_functions for name in above for own in every_op((by_name[name],)))
         other = next((own for own in effects if not own.python_functions), None)
@@ -140,10 +138,11 @@ def is_read_to_its_end(op: PipelineOp, pipeline: Pipeline) -> bool:
                 return False
             if reader.op.startswith(("Repeat", "ForeverRepeat", "Skip", "Shard", "Concatenate")):
                 continue  # it may well be read to its end once
-            if reader.cardinality is None or reader.cardinality < 0:
+            if reader.cardinality is None or reader.cardinality < -1:
                 continue
             if reader.name not in left:
-                left[reader.name] = float(reader.cardinality)
+                endless = reader.cardinality == -1  # a pass of it is as many as the op's makes
+                left[reader.name] = whole / (reader.batch_size or 1) if endless else float(reader.cardinality)
                 waiting.append(reader.name)
     return True
 
@@ -160,7 +159,7 @@ def _same_every_pass(pipeline: Pipeline) -> dict[str, bool]:
         endless = op.op.startswith(("Repeat", "ForeverRepeat")) or op.cardinality == -1
         same[op.name] = not _is_random(op) and not endless and all(inputs)
         chain = chain_before(op, pipeline)
-        if chain is not None:
+        if chain.orderings:
             between = [one for one in pipeline.ops if one.name in chain.between]
             moved[op.name] = same.get(chain.source, False) and not any(map(_is_random, between))
     return same | moved
@@ -191,10 +190,12 @@ def _is_kept_later(op: PipelineOp, pipeline: Pipeline) -> bool:
     return False
 
 
-def _shuffled_bytes(op: PipelineOp, orderings: Sequence[PipelineOp], elements: float | None) -> float:
-    """What shuffles hold of the elements of an op."""
-    held = [elements or 0.0 if one.buffer_size is None else one.buffer_size for one in orderings if "Shuffle" in one.op]
-    return sum(min(size, elements or size) for size in held) * (op.element_bytes or 0)
+def shuffled_bytes(op: PipelineOp, pipeline: Pipeline) -> float:
+    """What shuffles that come after a cache behind an op hold of its elements."""
+    elements, later = elements_in_a_pass(op, pipeline), chain_before(op, pipeline).orderings
+    held = [one.buffer_size or 0 for one in pipeline.ops if one.name in later and "Shuffle" in one.op]
+    most = [min(size, elements or size) if size > 0 else elements or 0.0 for size in held]
+    return sum(most) * (op.element_bytes or 0)
 
 
 def _room(
@@ -233,9 +234,8 @@ def elements_in_a_pass(op: PipelineOp, pipeline: Pipeline) -> float | None:
     Behind a repeat that may as well come later, a pass is one over what is repeated. ``None`` where the number is not
     known, as for a generator: what one of its few inputs yields was counted in part.
     """
-    chain = chain_before(op, pipeline)
-    if chain is not None:
-        op = next(one for one in pipeline.ops if one.name == chain.source)
+    source = chain_before(op, pipeline).source
+    op = next(one for one in pipeline.ops if one.name == source)
     if op.cardinality is not None and op.cardinality != -2:
         return float(op.cardinality) if op.cardinality > 0 else None
     above = with_upstream(op, pipeline)

@@ -91,8 +91,10 @@ def calls_wanted(pipeline: Pipeline, cpus: int, goal_s: float | None = None) -> 
     if all(bounded):
         return max(bounded)
     size = max([BLOCKING_POOL, *(op.parallelism or 0 for op in waiting)])
-    served_s = max(goal_s or 0.0, sum(demand(op, pipeline, cpus).cpu_s for op in pipeline.ops) / cpus)
-    needed = _SPARE * sum(demand(op, pipeline, cpus).pool_s for op in waiting) / served_s if goal_s else 0.0
+    needed = 0.0
+    if goal_s:
+        served_s = max(goal_s, sum(demand(op, pipeline, cpus).cpu_s for op in pipeline.ops) / cpus)
+        needed = _SPARE * sum(demand(op, pipeline, cpus).pool_s for op in waiting) / served_s
     while size < needed and size < _LARGEST_POOL:
         size *= 2
     return size

@@ -8,6 +8,7 @@ from typing import Final
 from xttsbench.pipeline.orderings import chain_before
 from xttsbench.records.pipeline import Pipeline, PipelineOp
 from xttsbench.records.report import Finding
+from xttsbench.rules.cache_places import shuffled_bytes
 from xttsbench.rules.evidence import Evidence
 from xttsbench.rules.pipeline_gain import Gain, finding, gain, is_main, pace_share
 from xttsbench.rules.pipeline_ops import (
@@ -40,8 +41,7 @@ def cacheable(evidence: Evidence) -> Iterator[Finding]:
     if best is None:
         return
     op, found = best
-    chain = chain_before(op, pipeline)
-    orderings = [own for own in pipeline.ops if chain is not None and own.name in chain.orderings]
+    orderings = [own for own in pipeline.ops if own.name in chain_before(op, pipeline).orderings]
     again = any(own.op.startswith("Repeat") for own in (*downstream(pipeline, op), *orderings))
     helps = found if found is not None and (again or _is_seen_again(evidence, pipeline, op, found)) else None
     share = pace_share(evidence, *_kept(pipeline, op))
@@ -50,6 +50,8 @@ def cacheable(evidence: Evidence) -> Iterator[Finding]:
         return
     held = each * elements
     in_memory = memory is not None and held <= _MEMORY_SHARE * memory
+    if not in_memory and memory is not None and shuffled_bytes(op, pipeline) > _MEMORY_SHARE * memory:
+        return  # on a disk it would fit, and the shuffle behind it would not
     where = "in memory: .cache()" if in_memory else "on a local disk: .cache('/path/of/the/cache')"
     python = [own for own in _kept(pipeline, op) if own.python_functions]
     said = helps is not None and helps.changes is not None
@@ -110,8 +112,7 @@ def _repeats(evidence: Evidence, pipeline: Pipeline, op: PipelineOp) -> bool:
         return False
     if any(own.op.startswith(("Cache", "Snapshot")) for own in (*downstream(pipeline, op), op)):
         return False
-    chain = chain_before(op, pipeline)
-    later = chain.orderings if chain is not None else ()
+    later = chain_before(op, pipeline).orderings
     before = list(every_op([own for own in (*upstream(pipeline, op), op) if own.name not in later]))
     if any(own.random or (own.side_effects and not own.python_functions) for own in before):
         return False
@@ -132,16 +133,17 @@ def _is_seen_again(evidence: Evidence, pipeline: Pipeline, op: PipelineOp, helps
 
 
 def _kept(pipeline: Pipeline, op: PipelineOp) -> list[PipelineOp]:
-    """The ops that a cache after ``op`` saves: up to it, without those that another cache saves already."""
-    before = [*upstream(pipeline, op), op]
+    """The ops that a cache after ``op`` saves: up to it, without those that come after it or that another one saves."""
+    later = chain_before(op, pipeline).orderings
+    before = [own for own in (*upstream(pipeline, op), op) if own.name not in later]
     saved = {own.name for cache in before if cache.op.startswith("Cache") for own in upstream(pipeline, cache)}
     return [own for own in before if own.name not in saved]
 
 
 def _elements(pipeline: Pipeline, op: PipelineOp) -> int | None:
     """Elements that a cache after an op would hold; ``None`` where their number is not known, or they never end."""
-    chain = chain_before(op, pipeline)
-    source = op if chain is None else next(own for own in pipeline.ops if own.name == chain.source)
+    name = chain_before(op, pipeline).source
+    source = next(own for own in pipeline.ops if own.name == name)
     return source.cardinality if source.cardinality is not None and source.cardinality > 0 else None
 
 
@@ -156,4 +158,4 @@ def _epoch_s(evidence: Evidence, pipeline: Pipeline, op: PipelineOp) -> float | 
 def _before(orderings: Sequence[PipelineOp]) -> str:
     """Where a cache goes, seen from what says in which order elements come and how often."""
     calls = " and ".join(f".{'shuffle' if 'Shuffle' in own.op else 'repeat'}(...)" for own in orderings)
-    return f"and write {calls} behind the cache instead of before the map" if orderings else "before anything random"
+    return f"and write {calls} behind it, not before the map" if orderings else "before anything random"

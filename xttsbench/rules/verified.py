@@ -317,7 +317,7 @@ def _outcome(one: Proposal, found: Verified, why_stopped: str | None) -> tuple[O
 def _filling(one: Proposal) -> str:
     """What takes the time of a fix with a cache."""
     pass_s = one.first_pass_s or 0.0
-    return f": its cache is filled anew in each trial, which takes {pass_s:.0f} s" if pass_s >= 1.0 else ""
+    return f": its cache takes {pass_s:.0f} s to fill" if pass_s >= 1.0 else ""
 
 
 def _of_speed(measured: Measured, quiet: Noise) -> tuple[Outcome, str]:

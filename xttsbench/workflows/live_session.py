@@ -58,6 +58,8 @@ class LiveSession:
         self.earlier: dict[str, TrialRecord] = {}
         self.import_s = 0.0
         """No process begins."""
+        self.fills_anew = False
+        """The guard's trial leaves the cache of a fix full for those that measure it."""
         self._directory = directory
         self._target = target
         self._began = began

@@ -71,6 +71,8 @@ class Session:
         self._gpus = open_gpus()
         self.import_s = IMPORT_S
         """Seconds that the last helper took to start; an estimate before there was one."""
+        self.fills_anew = True
+        """Each trial is a process of its own, whose caches in memory begin empty."""
 
     @property
     def spent_s(self) -> float:

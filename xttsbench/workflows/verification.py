@@ -1,6 +1,6 @@
 """What fixes are verified, and in what time: seconds of a trial, of a block, and what is left of the run's.
 
-Every fix that is measured needs six blocks of fresh processes, and a cache is filled anew in each of them.
+Every fix that is measured needs six blocks of fresh processes, and a cache in memory is filled anew in each of them.
 """
 
 from __future__ import annotations
@@ -32,6 +32,10 @@ class Timed(Trials, Protocol):
     @property
     def import_s(self) -> float:
         """Seconds that the last helper took to start."""
+
+    @property
+    def fills_anew(self) -> bool:
+        """Whether each trial fills the caches in memory that it measures; in one process they stay full."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +69,7 @@ class Verification:
         """Seconds until the cache of an arm is full, at the pace of the original; 0 where it has none that is known."""
         passes = {one.name: one.first_pass_s for one in self.proposed}
         whole = passes.get(arm)
-        return max([whole] if whole is not None else [passes.get(part) or 0.0 for part in arm.split(" + ")])
+        return whole if whole is not None else max(passes.get(part) or 0.0 for part in arm.split(" + "))
 
 
 @dataclass(frozen=True)
@@ -93,16 +97,25 @@ class Clock:
     def around_s(self, names: Sequence[str]) -> float:
         """Of trials of these arms, outside their windows: what the last ones took or an estimate, and their caches."""
         seen = [
-            trial.duration_s - trial.spec.window_s - self.wanted.first_pass_s(trial.spec.arm or "")
+            trial.duration_s - trial.spec.window_s - self.filling_s(trial.spec.arm or "")
             for trial in self.session.trials
             if trial.spec.rung == "arm" and trial.status == "ok"
         ]
         each_s = max([*seen[-6:], self.setup_s]) if seen else self.setup_s + _AROUND_S
-        return sum(each_s + self.wanted.first_pass_s(name) for name in names)
+        return sum(each_s + self.filling_s(name) for name in names)
 
-    def is_filled_in_time(self, pass_s: float) -> bool:
-        """Whether a cache can be filled anew in each trial of it that decides something."""
-        return 2 * BLOCKS * pass_s <= _FILLING_SHARE * self.left_s
+    def filling_s(self, arm: str) -> float:
+        """Of a trial of an arm, for filling its cache; none where an earlier trial has left it full."""
+        return self.wanted.first_pass_s(arm) if self._fills_anew(arm) else 0.0
+
+    def is_filled_in_time(self, arm: str) -> bool:
+        """Whether the cache of an arm can be filled as often as trials that decide something need it."""
+        times = 2 * BLOCKS if self._fills_anew(arm) else 1
+        return times * self.wanted.first_pass_s(arm) <= _FILLING_SHARE * self.left_s
+
+    def _fills_anew(self, arm: str) -> bool:
+        """Whether each trial does: a cache on disk is full for the second one."""
+        return self.session.fills_anew and "cache-file@" not in arm
 
 
 def timed_as(arms: Sequence[PlannedArm]) -> list[str]:

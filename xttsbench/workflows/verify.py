@@ -52,6 +52,8 @@ _GUARD_S: Final = 4.0
 """What one trial of the guard is expected to take, besides building the target."""
 _FILLING: Final = 1.5
 """First passes, as they are expected, that filling a cache may take."""
+_SLACK_S: Final = 1.0
+"""More of them, for one that is very short."""
 _TRIAL_S: Final = 20.0
 """Least time limit of a trial: a fix that hangs costs this much once."""
 _PATCHED_DIR: Final = "patched"
@@ -66,7 +68,7 @@ def verify(wanted: Verification, session: Timed) -> Patch | None:
         The patch of what is proposed in the end, where there is one.
     """
     clock = Clock(wanted, session)
-    worth = [one for one in wanted.proposed if one.worth and clock.is_filled_in_time(one.first_pass_s or 0.0)]
+    worth = [one for one in wanted.proposed if one.worth and clock.is_filled_in_time(one.name)]
     if not worth or clock.left_s <= 0:
         return None
     size = guard_size(wanted.evidence)
@@ -243,6 +245,8 @@ def _compare(
     clock = Clock(wanted, session)
     window_s = max(clock.window_s(names, planned_s), LEAST_WINDOW_S)
     block_s = session.import_s + len(plan.arms) * window_s + clock.around_s([ORIGINAL, *names])
+    if block_s > most_s and any(clock.filling_s(name) for name in names):
+        return []  # with caches to be filled not even one block would be over in time
     return compare_arms(
         plan,
         session,
@@ -266,7 +270,7 @@ def _planned(wanted: Verification, session: Timed, group: str, arms: Sequence[Pl
         window_s=WINDOW_S,
         cache_dir=wanted.cache_dir,
         trial_s=max(_TRIAL_S, 3 * first.duration_s),
-        fill_s=_FILLING * pass_s + _LOOK_S if pass_s else None,
+        fill_s=_FILLING * pass_s + _SLACK_S if pass_s else None,
     )
 
 

@@ -100,6 +100,9 @@ def test_a_cache_before_the_random_numbers_keeps_none_of_them():
     assert ask(frozen, f"cache@{node(frozen, 'MapDataset')}") == ()  # the cache that is there has frozen it already
     moved = tf.data.Dataset.range(9).shuffle(4).repeat().map(plain)
     assert ask(moved, f"cache@{node(moved, 'MapDataset')}") == ()  # the fix has it shuffle after the cache
+    filtered = tf.data.Dataset.range(9).shuffle(4).map(plain).filter(lambda x: x > 2)
+    (told,) = ask(filtered, f"filter-first + cache@{node(filtered, 'MapDataset')}")  # the filter is in between
+    assert "shuffles" in told
 
 
 def test_a_captured_generator_is_state_and_random():

@@ -16,6 +16,7 @@ TYPES = {
     "batch": "BatchDatasetV2",
     "filter": "FilterDataset",
     "zip": "ZipDataset",
+    "options": "OptionsDataset",
 }
 
 
@@ -34,6 +35,7 @@ def found(*names, at=None, also=()):
             Chain(("shuffle", "repeat"), ("decode", "ahead", "scale"), "files"),
         ),
         (["files", "decode", "shuffle", "scale"], Chain(("shuffle",), ("scale",), "decode")),
+        (["files", "shuffle", "options", "scale"], Chain(("shuffle",), ("options", "scale"), "files")),
         (["files", "filter", "repeat", "decode"], Chain(("repeat",), ("decode",), "filter")),
         (["files", "shuffle", "batch", "repeat", "decode"], Chain(("repeat",), ("decode",), "batch")),
     ],
@@ -54,9 +56,9 @@ def test_orderings_with_nothing_but_maps_behind_them_may_be_moved(names, chain) 
     ],
 )
 def test_others_stay(names) -> None:
-    assert found(*names) is None
+    assert found(*names) == Chain((), (), names[-1])
 
 
 def test_what_others_read_as_well_stays_theirs() -> None:
-    assert found("files", "shuffle", "decode", also={"zip": ("shuffle", "decode")}) is None
-    assert found("files", "shuffle", "decode", also={"zip": ("decode", "decode")}) is not None
+    assert not found("files", "shuffle", "decode", also={"zip": ("shuffle", "decode")}).orderings
+    assert found("files", "shuffle", "decode", also={"zip": ("decode", "decode")}).orderings

@@ -120,11 +120,19 @@ def test_a_pass_that_is_cut_short_behind_the_shuffle_fills_no_cache():
     assert names(pipeline(RANGE, SHUFFLE, DECODE, TAKE | {"cardinality": 1000})) == ["cache@2"]
 
 
+def test_a_take_behind_endless_batches_may_end_before_the_cache_is_full():
+    batches = BATCH | {"cardinality": -1, "elements_per_batch": 1.0}
+    rest = (RANGE, ENDLESS, DECODE | {"cardinality": -1}, batches)
+    assert names(pipeline(*rest, TAKE | {"cardinality": 20, "elements_per_batch": 1.0})) == []
+    assert names(pipeline(*rest, TAKE | {"cardinality": 125, "elements_per_batch": 1.0})) == ["cache@2"]
+
+
 def test_a_shuffle_behind_a_cache_on_disk_must_have_room_for_what_it_holds():
     environment = ENVIRONMENT | {"storage": {"free_bytes": 50e9}}
     wide = DECODE | {"element_bytes": 5e6}
     (little,) = cache_places(pipeline(RANGE, SHUFFLE | {"buffer_size": 100}, wide), environment)
     assert little.name == "cache-file@2"
-    (much,) = cache_places(pipeline(RANGE, SHUFFLE, wide), environment)
-    assert much.fits is None
-    assert "shuffle" in much.why_not
+    for buffer in (1000, -2, None):  # all of them, an unknown number, or one that is computed
+        (much,) = cache_places(pipeline(RANGE, SHUFFLE | {"buffer_size": buffer}, wide), environment)
+        assert much.fits is None
+        assert "shuffle" in much.why_not

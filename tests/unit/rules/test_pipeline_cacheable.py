@@ -172,5 +172,5 @@ def test_what_follows_a_shuffle_or_a_repeat_is_cached_before_it(evidence, endles
     found = only(rules.cacheable, told(evidence, Pipeline(ops=ops)))
     assert found.evidence["elements"] == 400
     call = ".repeat(...)" if endless else ".shuffle(...)"
-    assert f"after this op, and write {call} behind the cache instead of before the map" in found.remedy
+    assert f"after this op, and write {call} behind it, not before the map. The" in found.remedy
     assert found.evidence["repeated"] is endless

@@ -49,6 +49,7 @@ class Fake:
         self.earlier = {}
         self.block = 0
         self.import_s = IMPORT_S
+        self.fills_anew = True
         self.spent_s = 20.0
         self.labels = []
         self.limits = []
@@ -107,10 +108,12 @@ def verifying(build, tmp_path):
         patches: bool = False,
         noise: float = 0.004,
         passes: Mapping[str, float] | None = None,
+        fills_anew: bool = True,
         folder: Path = tmp_path,
     ) -> tuple[Fake, Patch | None]:
         walls = {ORIGINAL: 0.04, **dict.fromkeys(names, 0.02), **(walls or {})}
         session = Fake(build, walls, dict(guards or {}), dict(dies or {}), noise, dict(passes or {}))
+        session.fills_anew = fills_anew
         proposed = [
             Proposal(
                 name,
@@ -429,4 +432,11 @@ def test_why_a_cache_was_not_measured_is_told_in_seconds() -> None:
     late = Proposal("cache@a", ("cache@a",), 9.0, "keeps", (), worth=True, why_not=None, first_pass_s=25.0)
     (row,) = results([late], verified([], Accelerator()), None)
     assert row.outcome == "not verified"
-    assert row.why.endswith("its cache is filled anew in each trial, which takes 25 s")
+    assert row.why.endswith("its cache takes 25 s to fill")
+
+
+@pytest.mark.parametrize(("fix", "anew"), [("cache-file@a", True), ("cache@a", False)])
+def test_a_cache_that_stays_full_from_trial_to_trial_is_filled_once(verifying, fix, anew) -> None:
+    """One on disk, and one in memory where all trials are in one process."""
+    session, _ = verifying(fix, passes={fix: 25.0}, budget_s=250.0, fills_anew=anew)
+    assert fix in session.of(ALONE)

@@ -87,8 +87,7 @@ def orderings_before(graph: Any, op: str) -> tuple[str, ...]:
     by_name = {node.name: node for node in graph.node}
     nodes = dataset_nodes(graph)
     inputs = {node.name: dataset_inputs(node, by_name) for node in nodes}
-    chain = chain_of(op, {node.name: node.op for node in nodes}, inputs)
-    return chain.orderings if chain is not None else ()
+    return chain_of(op, {node.name: node.op for node in nodes}, inputs).orderings
 
 
 def _orderings_taken_out(graph: Any, op: str) -> list[Any]:

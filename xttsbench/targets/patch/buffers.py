@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xttsbench.pipeline.orderings import Chain, chain_before
+from xttsbench.pipeline.threads import consumers, inputs_of
 from xttsbench.records.pipeline import PipelineOp
 from xttsbench.targets.patch.arguments import with_argument
 from xttsbench.targets.patch.calls import Sources, kind, one_module, place
@@ -76,10 +77,10 @@ def cached(sources: Sources, name: str, file: str | None) -> Found:
     if op is None:
         return Found(why_not=f"the pipeline has no op {name}; write {text} behind the op that is to be kept")
     chain = chain_before(op, sources.pipeline)
-    moved = [ops[one] for one in chain.orderings] if chain is not None else []
+    moved = [ops[one] for one in chain.orderings]
     try:
-        changes = [_before(sources, op, chain, text) if chain is not None else _behind(sources, op, text)]
-        above = [one for one in _above(sources, op) if kind(one) == "cache"]
+        changes = [_before(sources, chain, text) if moved else _behind(sources, op, text)]
+        above = _redundant(sources, op, chain)
         for cache in above:
             holder, call = sources.call(cache, {one.name for one in above})
             changes.append((holder, removed(holder, call)))
@@ -94,30 +95,37 @@ def _behind(sources: Sources, op: PipelineOp, text: str) -> tuple[Module, Change
     return module, appended(module, link, text)
 
 
-def _before(sources: Sources, op: PipelineOp, chain: Chain, text: str) -> tuple[Module, Change]:
-    """A link behind an op, and the shuffles and repeats of its chain behind that."""
+def _before(sources: Sources, chain: Chain, text: str) -> tuple[Module, Change]:
+    """A link behind the last op of a chain, and the chain's shuffles and repeats behind that."""
     names = {*chain.orderings, *chain.between}
     calls = {one.name: sources.call(one, names) for one in sources.pipeline.ops if one.name in names}
-    module = one_module(list(calls.values()))
-    moved = {calls[name][1] for name in chain.orderings}
-    return module, moved_last(module, [link for _, link in calls.values()], moved, text)
+    module, links = one_module(list(calls.values())), [link for _, link in calls.values()]
+    if len(set(links)) < len(links):
+        raise NoEditError("a call makes several ops that would change places with one another")
+    return module, moved_last(module, links, {calls[name][1] for name in chain.orderings}, text)
 
 
 def _of_kind(sources: Sources, wanted: str) -> list[PipelineOp]:
     return [op for op in sources.pipeline.ops if kind(op) == wanted]
 
 
-def _above(sources: Sources, op: PipelineOp) -> list[PipelineOp]:
-    """The ops that an op reads, directly or through others."""
+def _redundant(sources: Sources, op: PipelineOp, chain: Chain) -> list[PipelineOp]:
+    """Caches in memory above an op that serve nothing once what comes behind it is kept: those that the fix takes out.
+
+    What is cached on disk stays, and before a repeat that is not moved a cache serves the passes after the first.
+    """
     by_name = {one.name: one for one in sources.pipeline.ops}
-    found: dict[str, PipelineOp] = {}
-    waiting = list(op.inputs)
-    while waiting:
-        name = waiting.pop()
-        if name in by_name and name not in found:
-            found[name] = by_name[name]
-            waiting.extend(by_name[name].inputs)
-    return list(found.values())
+    readers = consumers(sources.pipeline)
+    found: list[PipelineOp] = []
+    here, names = op, (chain.source,) if chain.orderings else inputs_of(op, sources.pipeline)
+    while kind(here) != "repeat" and len(names) == 1:
+        above = by_name.get(names[0])
+        if above is None or len(readers[above.name]) != 1:
+            break
+        here, names = above, inputs_of(above, sources.pipeline)
+        if kind(here) == "cache" and not here.filename:
+            found.append(here)
+    return found
 
 
 def _quoted(text: str) -> str:

@@ -117,8 +117,12 @@ def moved_last(module: Module, links: Sequence[Link], moved: Collection[Link], t
     order = sorted(range(len(links)), key=lambda number: links[number] in moved)
     last = links[-1]
     new = _behind(module, last, text, stays=False)
-    if new.start != _spans(module, links)[-1][1]:  # behind a comment that does not move with the link
+    a_line_each = all(module.begins_line(link.start) for link in links)
+    if not a_line_each or new.start != _spans(module, links)[-1][1]:  # behind a comment that does not move with it
         new = Replacement(last.end, last.end, text)
+    for before, after in itertools.pairwise(links):
+        if module.next_link(before) is not after:
+            _nothing_in_between(module, before, after)  # functions are traced where they are given to the map
     return _rearranged(module, links, order, last, (new,))
 
 
@@ -131,6 +135,15 @@ def _rearranged(
     spans = _spans(module, links)
     start, end = min(span[0] for span in spans), max(span[1] for span in spans)
     return Change(start, end, shown.line, (Exchange(tuple(spans), tuple(order)), *extra))
+
+
+def _nothing_in_between(module: Module, before: Link, after: Link) -> None:
+    """Raise unless the statement of one link comes right behind that of the other."""
+    first, second = module.statement(before.node), module.statement(after.node)
+    parent = module.source.parent(second)
+    blocks = [value for _, value in ast.iter_fields(parent) if isinstance(value, list)] if parent is not None else []
+    if not any(first in block and block[block.index(first) + 1 :][:1] == [second] for block in blocks):
+        raise NoEditError(f"other statements stand between .{before.name}(...) and .{after.name}(...)")
 
 
 def _spans(module: Module, links: Sequence[Link]) -> list[Span]:

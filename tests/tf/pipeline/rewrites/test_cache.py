@@ -242,6 +242,7 @@ SEEDED = {
     "for ever": lambda ds, f: ds.repeat().map(f).take(20),
     "both": lambda ds, f: ds.shuffle(8, seed=1).repeat().map(f, num_parallel_calls=2).take(20),
     "the other way round": lambda ds, f: ds.repeat().shuffle(16, seed=1).prefetch(2).map(f).take(20),
+    "with options": lambda ds, f: ds.shuffle(8, seed=1).with_options(tf.data.Options()).map(f),
     "after a cache": lambda ds, f: ds.cache().repeat().map(f).take(20),
 }
 
