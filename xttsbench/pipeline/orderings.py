@@ -17,7 +17,7 @@ from xttsbench.records.pipeline import Pipeline, PipelineOp
 
 _ORDERING: Final = re.compile(r"(Shuffle|Repeat|ForeverRepeat|ShuffleAndRepeat)Dataset(V\d+)?")
 _MAP: Final = re.compile(r"(Parallel)?MapDataset(V\d+)?")
-_ONE_BY_ONE: Final = re.compile(r"(Parallel)?MapDataset(V\d+)?|PrefetchDataset|OptionsDataset")
+_ONE_BY_ONE: Final = re.compile(rf"{_MAP.pattern}|PrefetchDataset|OptionsDataset")
 """Ops that yield one element for each that they read, in the same order."""
 
 

@@ -102,7 +102,7 @@ def _best_place(evidence: Evidence, pipeline: Pipeline) -> tuple[PipelineOp, Gai
         return None
     most = max(worth[op.name] for op in places)
     close = [op for op in places if worth[op.name] >= 0.95 * most]
-    chosen = min(close, key=lambda op: (bytes_of(evidence, op) or 0.0) * (_elements(pipeline, op) or 0.0))
+    chosen = min(close, key=lambda op: (bytes_of(evidence, op) or 0.0) * (_elements(pipeline, op) or 0))
     return chosen, next((found for op, found in gains if op is chosen), None)
 
 
@@ -112,8 +112,7 @@ def _repeats(evidence: Evidence, pipeline: Pipeline, op: PipelineOp) -> bool:
         return False
     if any(own.op.startswith(("Cache", "Snapshot")) for own in (*downstream(pipeline, op), op)):
         return False
-    later = chain_before(op, pipeline).orderings
-    before = list(every_op([own for own in (*upstream(pipeline, op), op) if own.name not in later]))
+    before = every_op(_before_cache(pipeline, op))
     if any(own.random or (own.side_effects and not own.python_functions) for own in before):
         return False
     epoch_s = _epoch_s(evidence, pipeline, op)
@@ -133,11 +132,16 @@ def _is_seen_again(evidence: Evidence, pipeline: Pipeline, op: PipelineOp, helps
 
 
 def _kept(pipeline: Pipeline, op: PipelineOp) -> list[PipelineOp]:
-    """The ops that a cache after ``op`` saves: up to it, without those that come after it or that another one saves."""
-    later = chain_before(op, pipeline).orderings
-    before = [own for own in (*upstream(pipeline, op), op) if own.name not in later]
+    """The ops that a cache after ``op`` saves: those before it, without what another one saves already."""
+    before = _before_cache(pipeline, op)
     saved = {own.name for cache in before if cache.op.startswith("Cache") for own in upstream(pipeline, cache)}
     return [own for own in before if own.name not in saved]
+
+
+def _before_cache(pipeline: Pipeline, op: PipelineOp) -> list[PipelineOp]:
+    """The ops up to ``op``, without the shuffles and repeats that come after a cache of it."""
+    later = chain_before(op, pipeline).orderings
+    return [own for own in (*upstream(pipeline, op), op) if own.name not in later]
 
 
 def _elements(pipeline: Pipeline, op: PipelineOp) -> int | None:
