@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from xttsbench.analysis.steady_state import SteadyState, steady_state
-from xttsbench.records.trial import Segment, TrialRecord
+from xttsbench.records.trial import ABSENT, Segment, TrialRecord
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -45,6 +45,9 @@ class Steps:
     epoch: npt.NDArray[np.int64]
     frames: npt.NDArray[np.int64]
     valid_frames: npt.NDArray[np.int64]
+    pause_s: FloatArray
+    batch: npt.NDArray[np.int64]
+    round: npt.NDArray[np.int64]
 
     def __len__(self) -> int:
         return len(self.wall_s)
@@ -87,7 +90,8 @@ def steps_of(segment: Segment) -> Steps:
     """All rows of a segment but its known warm-up; times in seconds, ``start_s`` from the first row."""
 
     def column(name: str) -> npt.NDArray[np.int64]:
-        values = segment.columns.get(name, (0,) * segment.steps)  # a journal from before the column was kept
+        # A journal from before the column was kept has none.
+        values = segment.columns.get(name, (ABSENT.get(name, 0),) * segment.steps)
         return np.asarray(values, dtype=np.int64)[segment.warmup_steps :]
 
     def seconds(name: str) -> FloatArray:
@@ -117,6 +121,9 @@ def steps_of(segment: Segment) -> Steps:
         epoch=column("epoch"),
         frames=column("frames"),
         valid_frames=column("valid_frames"),
+        pause_s=seconds("pause_ns"),
+        batch=column("batch"),
+        round=column("round"),
     )
 
 

@@ -10,7 +10,7 @@ from typing import BinaryIO, Final
 from pydantic import ValidationError
 
 from xttsbench.errors import JournalError
-from xttsbench.records.base import SCHEMA_VERSION
+from xttsbench.records.base import READABLE, SCHEMA_VERSION
 from xttsbench.records.trial import TrialRecord
 
 NAME: Final = "trials.jsonl"
@@ -82,6 +82,6 @@ def read(directory: Path) -> list[TrialRecord]:
 def _parse(line: bytes) -> TrialRecord:
     value = json.loads(line)
     version = value.get("schema_version") if isinstance(value, dict) else None
-    if version != SCHEMA_VERSION:
-        raise ValueError(f"schema_version is {version!r}; this version reads {SCHEMA_VERSION}")
+    if version not in READABLE:
+        raise ValueError(f"schema_version is {version!r}; this version reads {READABLE[0]} to {READABLE[-1]}")
     return TrialRecord.model_validate_json(line)

@@ -13,7 +13,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from xttsbench.errors import JournalError, UsageError
-from xttsbench.records.base import SCHEMA_VERSION
+from xttsbench.records.base import READABLE
 from xttsbench.records.plan import RunPlan
 
 PLAN: Final = "plan.json"
@@ -88,8 +88,10 @@ def read_plan(directory: Path) -> RunPlan:
     path = directory / PLAN
     value = _read_json(path)
     version = value.get("schema_version") if isinstance(value, dict) else None
-    if version != SCHEMA_VERSION:
-        raise JournalError(f"{path}: schema_version is {version!r}; this version reads {SCHEMA_VERSION}.")
+    if version not in READABLE:
+        raise JournalError(
+            f"{path}: schema_version is {version!r}; this version reads {READABLE[0]} to {READABLE[-1]}."
+        )
     try:
         return RunPlan.model_validate(value)
     except ValidationError as error:

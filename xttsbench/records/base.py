@@ -10,8 +10,11 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict
 
-SCHEMA_VERSION: Final = 1
-"""Version of every file that this package writes. History: 1, the first."""
+SCHEMA_VERSION: Final = 2
+"""Version of every file that this package writes. History: 1, the first; 2, comparisons in rounds, decided by evidence
+in place of p values, and what disturbed a measurement."""
+READABLE: Final = (1, 2)
+"""Versions of files that this package reads."""
 
 
 class Record(BaseModel):

@@ -1,4 +1,4 @@
-"""The report record (``report.json``, schema version 1), as `contracts` fixes it, with additions at the end."""
+"""The report record (``report.json``), as `contracts` fixes it, with additions at the end."""
 
 from __future__ import annotations
 

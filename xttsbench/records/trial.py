@@ -70,9 +70,15 @@ COLUMNS: Final[dict[str, str]] = {
     "shape_id": "index of the batch's shape signature among those seen in the trial",
     "epoch": "how often the dataset was begun again",
     "frames": "frames of the batch, padding included, over all its clips; 0 where the workload does not say",
+    "pause_ns": "the recorder's own work since the step before, part of wall_ns and of nothing else",
+    "batch": "index of the batch in the order in which the trial's first pass yields them; -1 where it is not known",
+    "round": "number of the round (one turn of each side) that the step belongs to; 0 where there is one stretch",
     "valid_frames": "true frames of the batch, over all its clips; 0 where the workload does not say",
 }
 """Column of a segment to its meaning. Nanoseconds are integers of ``time.perf_counter_ns``."""
+
+ABSENT: Final[dict[str, int]] = {"batch": -1}
+"""Value of a column that a journal of an earlier version does not have, where that is not 0."""
 
 
 class TrialSpec(Record):

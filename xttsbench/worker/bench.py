@@ -128,6 +128,9 @@ class Bench:
                     shape_id,
                     source.epoch,
                     frames,
+                    0,
+                    -1,
+                    0,
                 ),
                 self.keys.lengths_of(batch),
             )

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from xttsbench.errors import InvalidInputError
 from xttsbench.execution.run_directory import make_whole
 from xttsbench.probes.environment import environment
-from xttsbench.records.base import SCHEMA_VERSION
+from xttsbench.records.base import READABLE
 from xttsbench.records.best import Best, Fingerprint
 from xttsbench.scenario.settings import BUNDLED
 from xttsbench.workflows.identity import code_identity, data_identity
@@ -77,8 +77,10 @@ def read_best(path: Path) -> Best:
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise InvalidInputError(f"{path} is not YAML: {str(error).splitlines()[0]}.") from error
     version = content.get("schema_version") if isinstance(content, dict) else None
-    if version != SCHEMA_VERSION:
-        raise InvalidInputError(f"{path}: schema_version is {version!r}; this version reads {SCHEMA_VERSION}.")
+    if version not in READABLE:
+        raise InvalidInputError(
+            f"{path}: schema_version is {version!r}; this version reads {READABLE[0]} to {READABLE[-1]}."
+        )
     try:
         return Best.model_validate(content)
     except ValidationError as error:

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from xttsbench.errors import InvalidInputError, NothingMeasuredError, UsageError
 from xttsbench.execution import journal
 from xttsbench.execution.run_directory import PLAN, read_environment, read_plan
-from xttsbench.records.base import SCHEMA_VERSION
+from xttsbench.records.base import READABLE
 from xttsbench.records.plan import RunPlan
 from xttsbench.records.report import Arm, Report
 from xttsbench.records.trial import TrialRecord
@@ -94,8 +94,10 @@ def read_report(path: Path) -> Report:
     except (ValueError, RecursionError) as error:
         raise InvalidInputError(f"{path} is not JSON ({error}); name a run's directory or a report.json.") from error
     version = value.get("schema_version") if isinstance(value, dict) else None
-    if version != SCHEMA_VERSION:
-        raise InvalidInputError(f"{path}: schema_version is {version!r}; this version reads {SCHEMA_VERSION}.")
+    if version not in READABLE:
+        raise InvalidInputError(
+            f"{path}: schema_version is {version!r}; this version reads {READABLE[0]} to {READABLE[-1]}."
+        )
     if value.get("kind") == "compare":
         raise InvalidInputError(f"{path} is a comparison itself; name the two runs that are to be compared.")
     try:

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from xttsbench.errors import InvalidInputError
 from xttsbench.execution.run_directory import make_whole
 from xttsbench.probes.environment import environment
-from xttsbench.records.base import SCHEMA_VERSION
+from xttsbench.records.base import READABLE
 from xttsbench.records.optimized import Optimized
 from xttsbench.records.report import Report
 from xttsbench.rules.verdict import unmeasured_verdict
@@ -58,9 +58,9 @@ def read_plan(path: Path) -> Optimized:
     if not isinstance(content, dict):
         raise InvalidInputError(f"{path} holds {type(content).__name__}, not the keys of an {NAME}. {_AGAIN}")
     version = content.get("schema_version")
-    if version != SCHEMA_VERSION:
+    if version not in READABLE:
         raise InvalidInputError(
-            f"{path}: schema_version is {version!r}; this version of xttsbench reads {SCHEMA_VERSION}. {_AGAIN}"
+            f"{path}: schema_version is {version!r}; this version reads {READABLE[0]} to {READABLE[-1]}. {_AGAIN}"
         )
     try:
         return Optimized.model_validate(content)

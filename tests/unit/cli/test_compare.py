@@ -380,7 +380,7 @@ def test_bad_files_are_one_error(before: Path, tmp_path: Path) -> None:
     for text, said in (
         ("{", "is not JSON"),
         ("[]", "schema_version is None"),
-        ('{"schema_version": 2}', "schema_version is 2; this version reads 1"),
+        ('{"schema_version": 3}', "schema_version is 3; this version reads 1 to 2"),
         ('{"schema_version": 1, "kind": "compare"}', "is a comparison itself"),
         ('{"schema_version": 1, "kind": "run"}', "is not a report of a run: command: Field required"),
         ("[" * 100_000, "is not JSON"),

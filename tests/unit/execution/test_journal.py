@@ -65,7 +65,7 @@ def test_a_line_in_the_middle_that_is_no_trial_is_refused_with_its_number(writte
     directory, _ = written
     first, second = lines_of(directory)
     (directory / journal.NAME).write_bytes(b"\n".join([first, torn, second, b""]))
-    with pytest.raises(JournalError, match=r"trials\.jsonl, line 2 is not a trial of schema 1: "):
+    with pytest.raises(JournalError, match=r"trials\.jsonl, line 2 is not a trial of schema 2: "):
         journal.read(directory)
 
 
@@ -78,7 +78,7 @@ def test_a_field_that_a_trial_does_not_have_is_refused(written) -> None:
         journal.read(directory)
 
 
-@pytest.mark.parametrize("version", [0, 2, None, "1"])
+@pytest.mark.parametrize("version", [0, 3, None, "1"])
 def test_another_schema_version_is_refused_by_name(written, version: object) -> None:
     directory, _ = written
     first, second = lines_of(directory)

@@ -135,7 +135,7 @@ def test_plan_and_environment_are_read_back(tmp_path: Path) -> None:
         (None, r"plan\.json cannot be read \(No such file or directory\); name a run's directory"),
         ("{", r"plan\.json is not JSON"),
         ("[]", r"schema_version is None"),
-        ('{"schema_version": 2}', r"schema_version is 2; this version reads 1"),
+        ('{"schema_version": 3}', r"schema_version is 3; this version reads 1 to 2"),
         ('{"schema_version": 1}', r"plan\.json is not the plan of a run"),
     ],
 )

@@ -362,7 +362,7 @@ def test_a_trial_finds_its_segments_by_name() -> None:
 def test_every_file_carries_the_version() -> None:
     versioned = [type(record) for record in EXAMPLES if "schema_version" in type(record).model_fields]
     assert set(versioned) == {Report, ComparisonReport, TrialRecord, RunPlan, Best, Manifest, TrainSetup, Optimized}
-    assert SCHEMA_VERSION == 1
+    assert SCHEMA_VERSION == 2
     assert all(record.schema_version == 1 for record in EXAMPLES if "schema_version" in type(record).model_fields)
 
 

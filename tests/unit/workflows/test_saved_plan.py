@@ -82,7 +82,7 @@ def test_a_plan_without_a_fix_says_so(tmp_path: Path) -> None:
         (b"", "holds NoneType"),
         (b"- 1\n", "holds list"),
         (b"run: x\n", "schema_version is None"),
-        (b"schema_version: 2\n", "schema_version is 2; this version of xttsbench reads 1"),
+        (b"schema_version: 3\n", "schema_version is 3; this version reads 1 to 2"),
         (b"a: [1\n", "is not YAML"),
         (b"\xff\xfe\x00", "is not YAML"),
         (b"!!python/object/apply:os.system ['true']\n", "is not YAML"),

@@ -96,4 +96,7 @@ def row(
         shape_id,
         epoch,
         0,
+        0,
+        -1,
+        0,
     )
