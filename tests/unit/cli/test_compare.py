@@ -164,7 +164,7 @@ def test_arms_of_two_runs_are_matched_by_id_and_decided(before: Path, faster: Pa
 def test_the_record_is_a_report(before: Path, slower: Path) -> None:
     text = call(before, slower, "--json").stdout
     found = ComparisonReport.model_validate_json(text)
-    assert (found.schema_version, found.kind, found.session_noise) == (1, "compare", 0.02)
+    assert (found.schema_version, found.kind, found.session_noise) == (2, "compare", 0.02)
     assert [(arm.group, arm.role, arm.decision) for arm in found.arms[:2]] == [
         ("a", "baseline", None),
         ("a", "candidate", "slower"),
@@ -402,7 +402,7 @@ def test_torn_journals(before: Path, slower: Path, tmp_path: Path) -> None:
     result = call(before, torn)
     assert getattr(result.exception, "exit_code", None) == 5
     assert "line 1 is not a trial" in str(result.exception)
-    path.write_text(text.replace('"schema_version":1', '"schema_version":9', 1))
+    path.write_text(text.replace('"schema_version":2', '"schema_version":9', 1))
     assert "schema_version is 9" in str(call(before, torn).exception)
 
 
