@@ -74,6 +74,15 @@ def test_dispatch_is_what_one_graph_saved(build) -> None:
     assert found.evidence.given_mode == "eager"
 
 
+def test_what_xla_gains_beyond_the_graph_is_no_launch_overhead(build) -> None:
+    given, xla = build.segment("step_only", step_s=[0.05] * 40), build.segment("xla", step_s=[0.002] * 40)
+    through_xla = build.trial("xla", build.segment("warm_up", step_s=[2.0]), given, xla, number=2)
+    found = told([*eager_run(build), through_xla])
+    assert found.evidence.parts["dispatch"] == pytest.approx(0.04, rel=0.02)  # 50 ms op by op, 10 ms as one graph
+    without_graph = told([eager_run(build)[0], through_xla])
+    assert without_graph.evidence.parts["dispatch"] == pytest.approx(100 * 2e-5 + 2e-5, rel=0.1)  # the launches alone
+
+
 def test_dispatch_where_the_graph_failed_is_at_least_the_launching(build) -> None:
     ladder = build.ladder(step=0.01, anatomy=build.eager(eager_ops_per_step=200.0), step_columns={"calls_s": 0.0})
     failed = build.trial("graph", number=1, status="raised", cause="it prints")
