@@ -167,7 +167,7 @@ def _of(reader: _Reader, name: str, fix: str, parts: Sequence[str]) -> Iterator[
             kinds = ("function", "generator") if name == "parallel-interleave" else ("function",)
             for told in reader.state(node, kinds):
                 yield f"calls that run at once would share state: {told}"
-    elif name in ("filter-first", "batch-first", "rebatch"):
+    elif name in ("filter-first", "batch-first"):
         words = "fewer calls, in another order" if name == "filter-first" else "calls on whole batches"
         for node in _touched(reader, name):
             for told in reader.state(node):

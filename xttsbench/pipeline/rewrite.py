@@ -199,6 +199,12 @@ def _batch_first(graph: Any, _value: None, _directory: str | None) -> Any:
     return batch_first(graph)
 
 
+def _rebatch(graph: Any, _value: None, _directory: str | None) -> Any:
+    from xttsbench.pipeline.rewrites.rebatch import rebatch
+
+    return rebatch(graph)
+
+
 def _auto(number: int | None) -> int:
     return int(tf.data.AUTOTUNE) if number is None else number
 
@@ -216,6 +222,7 @@ FIXES: Final[Mapping[str, Fix]] = {
     "cache-file": Fix("name@op", _cached_on_disk),
     "filter-first": Fix("name", _filter_first),
     "batch-first": Fix("name", _batch_first),
+    "rebatch": Fix("name", _rebatch),
     "processes": Fix("name:n", on_dataset=_in_processes),
     "any-order": Fix("name", lambda graph, _n, _: any_order(graph)),
 }

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from xttsbench.planning.arms import AGAIN
-from xttsbench.records.fix import is_of_step, kind_of
+from xttsbench.records.fix import kind_of
 from xttsbench.records.plan import Accelerator, Comparison, PlannedArm
 from xttsbench.records.trial import TrialRecord, TrialSpec
 from xttsbench.rules.evidence import Evidence
 from xttsbench.rules.next_trial import Job
+from xttsbench.rules.proposal_words import WORDS
 
 GUARD: Final = "guard"
 LOOK: Final = "fixes at a look"
@@ -35,25 +36,6 @@ _LEAST_BATCHES: Final = 4
 _PASSES: Final = 2
 _GUARD_S: Final = 8.0
 """Seconds that one trial of the guard may read."""
-_ORDER: Final = (
-    "filter-first",
-    "rebatch",
-    "parallel-map",
-    "parallel-interleave",
-    "parallel-batch",
-    "calls",
-    "processes",
-    "cache",
-    "cache-file",
-    "batch-first",
-    "any-order",
-    "drop-prefetch",
-    "buffer",
-    "prefetch",
-    "thread-pool",
-    "step",
-)
-"""In which fixes are applied, so that none takes away what a later one changes."""
 
 
 @dataclass(frozen=True)
@@ -213,9 +195,5 @@ def together(names: Sequence[str]) -> str:
     caches = [part for part in parts.values() if part.startswith(("cache@", "cache-file@"))]
     # The fastest one's cache alone: what another would hold as well comes out of this one already, or fills it.
     kept = [part for part in parts.values() if part not in caches[1:]]
-    return " + ".join(sorted(kept, key=_place))
-
-
-def _place(part: str) -> int:
-    kind = "step" if is_of_step(part) else kind_of(part)
-    return _ORDER.index(kind) if kind in _ORDER else len(_ORDER)
+    order = {kind: number for number, kind in enumerate(WORDS)}
+    return " + ".join(sorted(kept, key=lambda part: order.get(kind_of(part), len(order))))

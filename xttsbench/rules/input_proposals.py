@@ -18,7 +18,7 @@ from xttsbench.rules.proposal_words import places, said
 
 _LONGEST_PASS_S: Final = 30.0
 """A first pass that takes longer leaves no time to see what a cache gives after it."""
-_BY_STRUCTURE: Final = (
+BY_STRUCTURE: Final = (
     "parallel-map",
     "parallel-interleave",
     "calls",
@@ -149,8 +149,8 @@ def simplicity(fixes: Sequence[Candidate]) -> tuple[bool, int, float]:
 
 def _guess(fixes: Sequence[Candidate]) -> float:
     """What a fix of which nothing is predicted is ranked by: a little above the bar, by kind."""
-    ranks = [_BY_STRUCTURE.index(fix.kind) for fix in fixes if fix.kind in _BY_STRUCTURE]
-    return WORTH * (1.2 - 0.01 * min(ranks, default=len(_BY_STRUCTURE))) + 0.1 * (len(fixes) - 1)
+    ranks = [BY_STRUCTURE.index(fix.kind) for fix in fixes if fix.kind in BY_STRUCTURE]
+    return WORTH * (1.2 - 0.01 * min(ranks, default=len(BY_STRUCTURE))) + 0.1 * (len(fixes) - 1)
 
 
 def _cannot(evidence: Evidence, fixes: Sequence[Candidate]) -> str | None:
@@ -176,7 +176,7 @@ def _gives_little(
         return "alone it gives nothing" + (", see the combination" if fixes[0].name in wanted else "")
     if speedup is not None:
         return None if speedup >= WORTH else f"predicted {speedup:.2f} times: less than 5 %"
-    if (raw or 0.0) >= WORTH or all(fix.kind in _BY_STRUCTURE for fix in fixes):
+    if (raw or 0.0) >= WORTH or all(fix.kind in BY_STRUCTURE for fix in fixes):
         return None
     return "nothing says that it helps"
 

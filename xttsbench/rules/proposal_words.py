@@ -9,7 +9,7 @@ from xttsbench.records.base import Location
 from xttsbench.records.pipeline import Pipeline, PipelineOp
 from xttsbench.rules.pipeline_ops import place
 
-_WORDS: Final = {
+WORDS: Final = {
     "filter-first": "the filter before the work that it does not need",
     "rebatch": "whole batches cut to size, in place of taking them apart",
     "parallel-map": "maps in parallel",
@@ -29,6 +29,7 @@ _WORDS: Final = {
     "step:xla": "the step through XLA",
     "step:buckets": "batches padded to a few lengths",
 }
+"""Each kind of fix in words, in the order in which fixes are applied: none takes away what a later one changes."""
 _UNITS: Final = {
     "parallel-map": "calls",
     "parallel-interleave": "calls",
@@ -46,13 +47,13 @@ def said(fixes: Iterable[str]) -> str:
 
 
 def _one(fix: str) -> str:
-    if fix in _WORDS:
-        return _WORDS[fix]
+    if fix in WORDS:
+        return WORDS[fix]
     kind, _, where = fix.partition("@")
     if where:
-        return f"{_WORDS.get(kind, kind)} after {where}"
+        return f"{WORDS.get(kind, kind)} after {where}"
     kind, _, number = fix.partition(":")
-    return f"{_WORDS.get(kind, kind)} ({number} {_UNITS.get(kind, '')})".replace(" )", ")")
+    return f"{WORDS.get(kind, kind)} ({number} {_UNITS.get(kind, '')})".replace(" )", ")")
 
 
 def places(names: Iterable[str], pipeline: Pipeline) -> tuple[Location, ...]:

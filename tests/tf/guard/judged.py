@@ -32,6 +32,7 @@ FIXES = (
     "parallel-interleave:4",
     "filter-first",
     "batch-first",
+    "rebatch",
     "prefetch",
     "drop-prefetch",
     "thread-pool:8",

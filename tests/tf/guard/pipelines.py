@@ -191,7 +191,7 @@ class Plan:
         mapped = not python or self.where in ("numpy_function", "py_function")
         if kind == "epoch" and name not in ("cache", "processes", "thread-pool", "drop-prefetch"):
             return "random"  # whoever assigns from outside is overtaken by what runs ahead, if he does it within a pass
-        if name in ("prefetch", "buffer", "drop-prefetch", "thread-pool", "parallel-batch"):
+        if name in ("prefetch", "buffer", "drop-prefetch", "thread-pool", "parallel-batch", "rebatch"):
             return "random" if kind == "random" else "harmless"  # the order of all calls stays
         if name == "parallel-map":  # calls of one map overtake one another; those in an interleave do not
             return _of(kind, mapped, state="changes", epoch="random", random="random", memo="random")

@@ -73,6 +73,8 @@ def test_only_the_maps_that_a_fix_touches_count():
     assert len(ask(parallel, "calls:8")) == 1
     apart = python(counting).map(lambda i: i + 1).batch(2).map(lambda x: x)
     assert len(ask(apart, "batch-first")) == 1
+    again = python(counting).batch(2).unbatch().batch(3)
+    assert ask(again, "rebatch") == ()  # calls no function otherwise than before
     before = python(counting).batch(2).map(lambda x: x + 1).batch(2)
     assert ask(before, "filter-first") == ()
 

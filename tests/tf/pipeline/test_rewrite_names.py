@@ -11,6 +11,10 @@ from xttsbench.errors import InvalidInputError
 from xttsbench.pipeline import rewrite
 from xttsbench.pipeline.graph import inspect
 from xttsbench.pipeline.rewrite import FIXES, apply
+from xttsbench.rules.finding_fixes import CURES
+from xttsbench.rules.input_proposals import BY_STRUCTURE
+from xttsbench.rules.proposal_words import WORDS
+from xttsbench.step import fixes as of_step
 
 USES = {"name": [""], "name[:n]": ["", ":3"], "name:n": [":3"], "name@op": ["@MapDataset/_4"]}
 
@@ -30,6 +34,12 @@ def described(dataset):
 
 def values(dataset):
     return [batch.numpy().tolist() for batch in dataset]
+
+
+def test_what_is_proposed_or_worded_is_implemented_and_the_other_way_round():
+    implemented = {*FIXES, of_step.GRAPH, of_step.XLA, of_step.BUCKETS}
+    assert set(WORDS) == implemented
+    assert {*BY_STRUCTURE, *(kind for kinds in CURES.values() for kind in kinds)} <= implemented
 
 
 @pytest.mark.parametrize("name", [stem + tail for stem, fix in FIXES.items() for tail in USES[fix.form]])

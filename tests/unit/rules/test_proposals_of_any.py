@@ -9,7 +9,9 @@ from tests.unit.rules.conftest import make_evidence
 from tests.unit.rules.pipelines import ENVIRONMENT, pipeline, python
 from xttsbench.analysis.attribution import StepFacts
 from xttsbench.records.base import Estimate
+from xttsbench.records.fix import kind_of
 from xttsbench.rules.evidence import Compared
+from xttsbench.rules.proposal_words import WORDS
 from xttsbench.rules.proposals import proposals
 
 NUMBERS = st.none() | st.sampled_from([0.0, 1e-6, 1e-3, 0.05, 2.0])
@@ -64,6 +66,7 @@ def test_whatever_the_pipeline(ops, gil, bottleneck, has_step, modes, any_order,
     names = [one.name for one in found]
     assert len(names) == len(set(names))
     assert all(one.name == " + ".join(one.fixes) and one.what for one in found)
+    assert {kind_of(fix) for one in found for fix in one.fixes} <= set(WORDS)
     assert all((one.why_not is None) == one.worth for one in found)
     worth = [one.worth for one in found]
     assert worth == sorted(worth, reverse=True)

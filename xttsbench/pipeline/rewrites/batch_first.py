@@ -19,13 +19,12 @@ from xttsbench.pipeline.rewrites.agreement import agree
 from xttsbench.pipeline.rewrites.by_row import by_row
 from xttsbench.pipeline.rewrites.conversions import NotVectorisedError
 from xttsbench.pipeline.rewrites.edit import copied, data_inputs, does_not_apply, set_inputs
-from xttsbench.pipeline.rewrites.rebatch import rebatched
+from xttsbench.pipeline.rewrites.rebatch import BATCHES, rebatched
 from xttsbench.pipeline.rewrites.sink import sunk
 from xttsbench.pipeline.rewrites.splice import flat_spec, redirect, set_spec
 from xttsbench.pipeline.rewrites.state import state
 
 _FIX: Final = "batch-first"
-_BATCHES: Final = ("BatchDatasetV2", "ParallelBatchDataset")
 
 
 def batch_first(graph: Any) -> Any:
@@ -40,7 +39,7 @@ def batch_first(graph: Any) -> Any:
     """
     edited, why = copied(graph), list[str]()
     done = 0
-    for name in [node.name for node in dataset_nodes(graph) if node.op in _BATCHES]:
+    for name in [node.name for node in dataset_nodes(graph) if node.op in BATCHES]:
         while True:
             try:
                 again = rebatched(edited, name)

@@ -6,12 +6,33 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from xttsbench.pipeline.nodes import constant_input
+from xttsbench.pipeline.nodes import constant_input, dataset_nodes
 from xttsbench.pipeline.rewrites.conversions import NotVectorisedError
-from xttsbench.pipeline.rewrites.edit import copied, data_inputs, free_name, set_inputs
+from xttsbench.pipeline.rewrites.edit import copied, data_inputs, does_not_apply, free_name, set_inputs
 from xttsbench.pipeline.rewrites.splice import flat_spec, readers, redirect, source_of
 
-_FIX: Final = "batch-first"
+_FIX: Final = "rebatch"
+BATCHES: Final = ("BatchDatasetV2", "ParallelBatchDataset")
+"""Ops that put elements together as they are, without padding."""
+
+
+def rebatch(graph: Any) -> Any:
+    """The graph with every ``unbatch`` and the batch after it as one op; the batches, their types and order stay.
+
+    Raises:
+        InvalidInputError: there is no such pair, or none that can be one op, and why.
+    """
+    edited, why, done = graph, list[str](), False
+    for name in [node.name for node in dataset_nodes(graph) if node.op in BATCHES]:
+        try:
+            again = rebatched(edited, name)
+        except NotVectorisedError as error:
+            why.append(str(error))
+            continue
+        done, edited = done or again is not None, edited if again is None else again
+    if not done:
+        raise does_not_apply(_FIX, "; ".join(why) if why else "no batch comes right after an unbatch")
+    return edited
 
 
 def rebatched(graph: Any, name: str) -> Any | None:

@@ -17,7 +17,7 @@ from xttsbench.targets.patch.module import Module
 from xttsbench.targets.patch.no_edit import NoEditError
 from xttsbench.targets.patch.parallelism import in_any_order, parallel
 from xttsbench.targets.patch.pool import thread_pool
-from xttsbench.targets.patch.reorder import batch_first, filter_first
+from xttsbench.targets.patch.reorder import batch_first, filter_first, rebatch
 from xttsbench.targets.patch.step import compiled_step
 
 _MADE_PARALLEL = {"parallel-map": "map", "parallel-interleave": "interleave", "parallel-batch": "batch"}
@@ -117,6 +117,8 @@ def _found(
         return [filter_first(sources)]
     if name == "batch-first":
         return [batch_first(sources)]
+    if name == "rebatch":
+        return [rebatch(sources)]
     return [Found(why_not=_BY_HAND.get(fix) or _BY_HAND.get(name) or f"no edit of the source is known for {fix!r}")]
 
 

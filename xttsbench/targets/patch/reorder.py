@@ -1,4 +1,4 @@
-"""Links in another order: a filter, or a batch, before the maps in front of it."""
+"""Links in another order: a filter, or a batch, before the maps in front of it; an unbatch and its batch as one."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import ast
 from xttsbench.records.pipeline import PipelineOp
 from xttsbench.targets.patch.arguments import argument
 from xttsbench.targets.patch.calls import Sources, kind, one_module, place
-from xttsbench.targets.patch.chains import moved_first
-from xttsbench.targets.patch.draft import Replacement
+from xttsbench.targets.patch.chains import moved_first, removed
+from xttsbench.targets.patch.draft import Change, Replacement
 from xttsbench.targets.patch.found import Found
 from xttsbench.targets.patch.module import Link, Module
 from xttsbench.targets.patch.no_edit import NoEditError
@@ -49,6 +49,31 @@ def batch_first(sources: Sources) -> Found:
                 f"{error}; write the .batch(...) of {place(op)} before the .map(...) of {place(maps[0])}, "
                 "with a function that works on whole batches"
             )
+    return Found(why_not=why)
+
+
+def rebatch(sources: Sources) -> Found:
+    """The first ``.unbatch().batch(n)`` as ``.rebatch(n)``."""
+    why = "no .batch(...) comes directly behind an .unbatch()"
+    by_name = {one.name: one for one in sources.pipeline.ops}
+    for op in sources.pipeline.ops:
+        apart = by_name.get(op.inputs[0]) if kind(op) == "batch" and len(op.inputs) == 1 else None
+        if apart is None or kind(apart) != "unbatch":
+            continue
+        try:
+            links = [sources.call(one, (one.name,)) for one in (apart, op)]
+            module, (unbatch, batch) = one_module(links), [link for _, link in links]
+            follows = moved_first(module, (unbatch, batch))  # refuses what does not follow, or has other readers
+            for name, position in (("num_parallel_calls", 2), ("deterministic", 3)):
+                if argument(module, batch, name, position) is not None:
+                    raise NoEditError(f".rebatch(...) takes no {name}")
+            named = module.tokens[batch.opening - 1]
+            if named.text != batch.name:
+                raise NoEditError(f"the name of .{batch.name}(...) stands in brackets")
+            steps = (*removed(module, unbatch).steps, Replacement(named.start, named.end, "rebatch"))
+            return Found(((module, Change(follows.start, follows.end, batch.line, steps)),))
+        except NoEditError as error:
+            why = f"{error}; write .rebatch(...) in place of .unbatch() and .batch(...) at {place(op)}"
     return Found(why_not=why)
 
 

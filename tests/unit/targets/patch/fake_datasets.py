@@ -28,6 +28,8 @@ _PLAIN = {
     "shuffle": "ShuffleDatasetV3",
     "take": "TakeDataset",
     "flat_map": "FlatMapDataset",
+    "unbatch": "UnbatchDataset",
+    "rebatch": "RebatchDatasetV2",
 }
 
 

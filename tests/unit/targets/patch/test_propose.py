@@ -8,6 +8,7 @@ import difflib
 import pytest
 
 from tests.unit.targets.patch.fake_datasets import FILE, built, kinds, patch_of, pipeline_of
+from xttsbench.rules.proposal_words import WORDS
 from xttsbench.targets.patch import propose
 
 ONE_LINE = """import tensorflow as tf
@@ -110,6 +111,16 @@ def test_every_fix_in_every_layout_makes_the_ops_that_it_names(layout: str, fix:
     if fix.startswith("cache"):
         file = next(op.filename for op in made.ops if op.op == "CacheDatasetV2")
         assert file == ("MapDataset-_2.cache" if "file" in fix else "")
+
+
+@pytest.mark.parametrize("kind", sorted(WORDS))
+def test_every_kind_of_fix_has_an_edit_or_words_for_the_hand(kind: str) -> None:
+    fix = {"calls": "calls:2", "processes": "processes:2", "buffer": "buffer:3", "thread-pool": "thread-pool:8"}.get(
+        kind, f"{kind}@MapDataset/_1" if "cache" in kind else kind
+    )
+    patch = patch_of(ONE_LINE + NAMES, fix)
+    assert bool(patch.edits) != bool(patch.unpatched)
+    assert "no edit of the source is known" not in str(patch.unpatched).lower()
 
 
 def test_several_fixes_are_written_together(layout: str) -> None:
