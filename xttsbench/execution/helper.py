@@ -1,4 +1,4 @@
-"""The helper process seen from the parent: started with an environment, asked for a fork per trial, ended for good."""
+"""The helper process seen from the parent: started with an environment, asked for forks, ended for good."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Final
@@ -25,7 +26,7 @@ _SCRIPTS: Final = ("scripts",)
 
 
 class Helper:
-    """A process that has imported TensorFlow and forks trials; use it as a context manager.
+    """A process that has imported TensorFlow and forks trials, one or several at a time; a context manager.
 
     Args:
         environment: variables set on top of this process's own, for this helper and its trials.
@@ -52,6 +53,8 @@ class Helper:
         self._process: subprocess.Popen[bytes] | None = None
         self.control: socket.socket | None = None
         self._buffer = b""
+        self._gone = False
+        self._ends: dict[int, int] = {}
 
     @property
     def pid(self) -> int:
@@ -59,11 +62,6 @@ class Helper:
         if self._process is None:
             raise HelperError("the helper process is not running.")
         return self._process.pid
-
-    @property
-    def has_event(self) -> bool:
-        """Whether a whole message of the helper has been read and not been asked for yet."""
-        return b"\n" in self._buffer
 
     def exit_code(self, wait_s: float = 0.0) -> int | None:
         """How the helper ended (negative: by that signal), or ``None`` while it runs, after waiting that long."""
@@ -94,7 +92,7 @@ class Helper:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self.control is not None:
-            self.control.close()  # the helper kills its trial, if any, and ends
+            self.control.close()  # the helper kills its trials, if any, and ends
         if self._process is not None:
             try:
                 self._process.wait(timeout=2)
@@ -108,7 +106,7 @@ class Helper:
         Raises:
             HelperError: the helper ended instead, or took longer than three minutes.
         """
-        event = self.next_event(_START_S)
+        event = self._next_event(_START_S)
         if event is None or event.get("event") != "ready":
             raise HelperError(
                 f"The helper process did not start (exit code {self.exit_code(1.0)}); its own message is above. "
@@ -127,24 +125,52 @@ class Helper:
             socket.send_fds(self.control, [b"fork"], [connection.fileno()])
         except OSError as error:
             raise HelperError(f"The helper process is gone ({error}).") from error
-        event = self.next_event(30.0)
+        while (event := self._next_event(30.0)) is not None and event.get("event") == "ended":
+            self._ends[int(event["pid"])] = int(event["status"])
         if event is None or event.get("event") != "forked":
             raise HelperError("The helper process did not fork a trial within 30 s; it was killed or is stuck.")
         return int(event["pid"])
 
-    def next_event(self, timeout_s: float) -> dict[str, Any] | None:
+    def has_ended(self, pid: int) -> bool:
+        """Whether a trial is known to have ended, by what has been read from the helper and what is there to be read.
+
+        A helper that is gone has taken its trials with it.
+        """
+        while pid not in self._ends and self._readable(0.0):
+            event = self._next_event(0.0)
+            if event is None:
+                return self._gone
+            self._ends[int(event["pid"])] = int(event["status"])
+        return pid in self._ends
+
+    def wait_status(self, pid: int, timeout_s: float) -> int | None:
+        """The wait status of a trial once it has ended; ``None`` where it has not in time, or the helper is gone."""
+        end = time.monotonic() + timeout_s
+        while pid not in self._ends:
+            event = self._next_event(max(end - time.monotonic(), 0.0))
+            if event is None:
+                return None
+            self._ends[int(event["pid"])] = int(event["status"])
+        return self._ends[pid]
+
+    def _readable(self, timeout_s: float) -> bool:
+        if b"\n" in self._buffer:
+            return True
+        return self.control is not None and bool(select.select([self.control], [], [], timeout_s)[0])
+
+    def _next_event(self, timeout_s: float) -> dict[str, Any] | None:
         """The next message of the helper, or ``None`` when none came in time or the helper is gone."""
         if self.control is None:
             return None
         while b"\n" not in self._buffer:
-            ready, _, _ = select.select([self.control], [], [], timeout_s)
-            if not ready:
+            if not self._readable(timeout_s):
                 return None
             try:
                 data = self.control.recv(65536)
             except OSError:
-                return None
+                data = b""
             if not data:
+                self._gone = True
                 return None
             self._buffer += data
         line, _, self._buffer = self._buffer.partition(b"\n")

@@ -57,79 +57,124 @@ def run_trial(
     Raises:
         HelperError: the helper is gone before the trial began.
     """
-    collected = Collected(spec)
-    started_utc, began = datetime.now(UTC).isoformat(timespec="milliseconds"), time.monotonic()
-    ours, theirs = socket.socketpair()
-    with ours:
-        with theirs:
-            pid = helper.fork(theirs)
-        watching = monitor(pid) if monitor else None
-        try:
-            ours.sendall(spec.model_dump_json().encode() + b"\n")
-            _follow(ours, helper, collected, limits, watching, progress)
-        except KeyboardInterrupt:
-            collected.status, collected.cause = "interrupted", f"interrupted in phase {collected.phase!r}"
-        except (BrokenPipeError, ConnectionResetError):
-            pass  # it ended: the wait status tells how
-        if not collected.done:
-            # Left alone a moment where the pipe closed by itself, so that its own end is what we see.
-            _end(pid, helper, collected, patient=collected.status == "ok")
-        else:
-            _end(pid, helper, collected, patient=True)
-    readings = watching.readings() if watching else Readings()
-    if collected.status == "killed" and (cause := _out_of_memory(readings)):
-        collected.status, collected.cause = "out_of_memory", f"{collected.cause}: {cause}"
-    return collected.record(started_utc=started_utc, duration_s=time.monotonic() - began, readings=readings)
+    child = Child(spec, helper, monitor=monitor, progress=progress)
+    try:
+        child.tell(spec.model_dump_json())
+        child.follow(limits)
+    except KeyboardInterrupt:
+        child.interrupted()
+    return child.end()
 
 
-def _follow(
-    connection: socket.socket,
-    helper: Helper,
-    collected: Collected,
-    limits: Limits,
-    monitor: Monitor | None,
-    progress: Progress | None,
-) -> None:
-    """Read messages until the trial says that it is done, ends, or breaks a limit.
+class Child:
+    """A forked process that runs one trial: its pipe, what it has told so far, its readings, and how it ended.
 
-    The helper's word that it ended counts beside the closing of its pipe, which a process that the target forked can
-    hold open.
+    Args:
+        spec: of the trial; it is not sent here.
+        helper: forks it.
+        monitor: called with the process id; gives the readings, which are taken while the child is followed.
+        progress: told of phases and steps.
+
+    Raises:
+        HelperError: the helper is gone.
     """
-    began = heard = time.monotonic()
-    buffer = b""
-    sources = [connection] if helper.control is None else [connection, helper.control]
-    while not collected.done:
-        now = time.monotonic()
-        if now - began > limits.time_s:
-            collected.status = "time_limit"
-            collected.cause = f"still in phase {collected.phase!r} after its time limit of {limits.time_s:.0f} s"
-            return
-        if now - heard > limits.stall_s:
-            collected.status = "stalled"
-            collected.cause = (
-                f"no step ended and nothing was heard for {limits.stall_s:.0f} s in phase {collected.phase!r}"
-            )
-            return
-        timeout = min(began + limits.time_s - now, heard + limits.stall_s - now)
-        if monitor is not None:
-            monitor.tick(time.perf_counter_ns())
-            timeout = min(timeout, monitor.due(time.perf_counter_ns()))
-        spoke = helper.has_event
-        ready, _, _ = select.select(sources, [], [], 0.0 if spoke else max(timeout, 0.0))
-        if connection not in ready:
-            if ready or spoke:  # it ended, and all that it sent has been read
+
+    def __init__(
+        self,
+        spec: TrialSpec,
+        helper: Helper,
+        *,
+        monitor: Callable[[int], Monitor] | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        self.collected = Collected(spec)
+        self._helper = helper
+        self._progress = progress
+        self._started_utc = datetime.now(UTC).isoformat(timespec="milliseconds")
+        self._began = time.monotonic()
+        self._buffer = b""
+        self._closed = False
+        self._connection, theirs = socket.socketpair()
+        try:
+            with theirs:
+                self.pid = helper.fork(theirs)
+        except BaseException:
+            self._connection.close()
+            raise
+        self.monitor = monitor(self.pid) if monitor else None
+
+    @property
+    def over(self) -> bool:
+        """Whether it has said that it is done, has ended, or has broken a limit."""
+        return self._closed or self.collected.done or self.collected.status != "ok"
+
+    def tell(self, line: str) -> None:
+        """Send it one line; one that has ended does not hear it, and its wait status says how it ended."""
+        try:
+            self._connection.sendall(line.encode() + b"\n")
+        except (BrokenPipeError, ConnectionResetError):
+            self._closed = True
+
+    def interrupted(self) -> None:
+        """Note that the user ended the run."""
+        self.collected.status, self.collected.cause = "interrupted", f"interrupted in phase {self.collected.phase!r}"
+
+    def follow(self, limits: Limits, until: Callable[[], bool] = lambda: False) -> None:
+        """Read messages until that is so, or the trial says that it is done, ends, or breaks a limit.
+
+        The helper's word that it ended counts beside the closing of its pipe, which a process that the target forked
+        can hold open.
+        """
+        began = heard = time.monotonic()
+        collected, control = self.collected, self._helper.control
+        sources = [self._connection] if control is None else [self._connection, control]
+        while not self.over and not until():
+            now = time.monotonic()
+            if now - began > limits.time_s:
+                collected.status = "time_limit"
+                collected.cause = f"still in phase {collected.phase!r} after its time limit of {limits.time_s:.0f} s"
                 return
-            continue
-        data = connection.recv(1 << 18)
-        if not data:
-            return
-        heard = time.monotonic()
-        buffer += data
-        *lines, buffer = buffer.split(b"\n")
+            if now - heard > limits.stall_s:
+                collected.status = "stalled"
+                collected.cause = (
+                    f"no step ended and nothing was heard for {limits.stall_s:.0f} s in phase {collected.phase!r}"
+                )
+                return
+            timeout = min(began + limits.time_s - now, heard + limits.stall_s - now)
+            if self.monitor is not None:
+                self.monitor.tick(time.perf_counter_ns())
+                timeout = min(timeout, self.monitor.due(time.perf_counter_ns()))
+            ended = self._helper.has_ended(self.pid)
+            ready, _, _ = select.select(sources, [], [], 0.0 if ended else max(timeout, 0.0))
+            if self._connection in ready:
+                heard = time.monotonic()
+                self._read()
+            elif ended:  # and all that it sent has been read
+                self._closed = True
+
+    def _read(self) -> None:
+        try:
+            data = self._connection.recv(1 << 18)
+        except ConnectionResetError:
+            data = b""
+        self._closed = not data
+        *lines, self._buffer = (self._buffer + data).split(b"\n")
         for line in lines:
-            collected.take(_message(line))
-        if progress is not None:
-            progress(collected.phase, collected.steps)
+            self.collected.take(_message(line))
+        if self._progress is not None and data:
+            self._progress(self.collected.phase, self.collected.steps)
+
+    def end(self) -> TrialRecord:
+        """End what still runs of it and give its record; everything that arrived is there."""
+        collected = self.collected
+        # Left alone a moment where it is done or the pipe closed by itself, so that its own end is what we see.
+        _end(self.pid, self._helper, collected, patient=collected.done or collected.status == "ok")
+        self._connection.close()
+        readings = self.monitor.readings() if self.monitor else Readings()
+        if collected.status == "killed" and (cause := _out_of_memory(readings)):
+            collected.status, collected.cause = "out_of_memory", f"{collected.cause}: {cause}"
+        duration_s = time.monotonic() - self._began
+        return collected.record(started_utc=self._started_utc, duration_s=duration_s, readings=readings)
 
 
 def _out_of_memory(readings: Readings) -> str | None:
@@ -154,27 +199,26 @@ def _message(line: bytes) -> dict[str, Any]:
 
 def _end(pid: int, helper: Helper, collected: Collected, *, patient: bool) -> None:
     """End the trial's process group, learn its wait status from the helper, and name an end that was not expected."""
-    event = helper.next_event(2.0) if patient else None
-    died_by_itself = event is not None
+    status = helper.wait_status(pid, 2.0) if patient else None
+    died_by_itself = status is not None
     kill_group(pid)  # what the target started and left behind goes with it
-    if event is None:
-        event = helper.next_event(5.0)
+    if status is None:
+        status = helper.wait_status(pid, 5.0)
     if collected.done or collected.status != "ok":
         return
-    status = event.get("status") if event else None
-    if event is None and (code := helper.exit_code(0.5)) is not None:
+    if status is None and (code := helper.exit_code(0.5)) is not None:
         collected.status = "killed"
         collected.cause = (
             f"the helper process ended (exit code {code}) and the trial with it, in phase {collected.phase!r}"
         )
     elif not died_by_itself:
         collected.status, collected.cause = "exited", f"closed its pipe in phase {collected.phase!r} and did not end"
-    elif isinstance(status, int) and os.WIFSIGNALED(status):
+    elif status is not None and os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         name = signal.Signals(number).name if number in signal.valid_signals() else str(number)
         collected.status = "killed"
         collected.cause = f"killed by {name} in phase {collected.phase!r}"
     else:
-        code = os.waitstatus_to_exitcode(status) if isinstance(status, int) else None
+        code = None if status is None else os.waitstatus_to_exitcode(status)
         collected.status = "exited"
         collected.cause = f"the process ended with exit code {code} in phase {collected.phase!r}, without a word"

@@ -1,10 +1,11 @@
 """The helper: imports TensorFlow once, runs nothing, and forks a child for every trial.
 
 A fresh process for each trial is what makes trials independent; importing TensorFlow for each would cost more than
-most trials measure. The helper stays at two threads and touches no device, so that a fork of it is a clean start. It
-is also the trial's guard: when the parent goes away, however it died, the helper's end of the socket closes and the
-trial's process group is killed. So once it guards, the helper must outlive its parent by that moment; the kernel ends
-it with its parent only while it imports TensorFlow and cannot listen.
+most trials measure. The helper stays at two threads and touches no device, so that a fork of it is a clean start.
+Several children may live at once: those of a comparison that take turns. It is also their guard: when the parent goes
+away, however it died, the helper's end of the socket closes and the process groups of all children are killed. So once
+it guards, the helper must outlive its parent by that moment; the kernel ends it with its parent only while it imports
+TensorFlow and cannot listen.
 """
 
 from __future__ import annotations
@@ -41,17 +42,26 @@ def serve(control: socket.socket, *, scripts: bool = False) -> None:
 
     die_with_parent(0)
     _send(control, {"event": "ready", "pid": os.getpid()})
+    children: dict[int, int] = {}  # descriptor that tells of its end -> process id
     while True:
+        ready, _, _ = select.select([control.fileno(), *children], [], [])
+        for watched in children.keys() & set(ready):
+            pid = children.pop(watched)
+            os.close(watched)
+            _tell(control, {"event": "ended", "pid": pid, "status": os.waitpid(pid, 0)[1]})
+        if control.fileno() not in ready:
+            continue
         message, descriptors, _, _ = socket.recv_fds(control, 64, 1)
         if not message:
-            return
+            break
         with socket.socket(fileno=descriptors[0]) as connection:
             pid = _fork(control, connection, scripts=scripts)
-        _send(control, {"event": "forked", "pid": pid})
-        status = _wait(control, pid)
-        if status is None:
-            return
-        _send(control, {"event": "ended", "pid": pid, "status": status})
+        children[os.pidfd_open(pid)] = pid
+        _tell(control, {"event": "forked", "pid": pid})
+    for pid in children.values():
+        kill_group(pid)
+    for pid in children.values():
+        os.waitpid(pid, 0)
 
 
 def _fork(control: socket.socket, connection: socket.socket, *, scripts: bool) -> int:
@@ -92,22 +102,6 @@ def _remove_generated() -> None:
                 os.unlink(file)
 
 
-def _wait(control: socket.socket, pid: int) -> int | None:
-    """The child's wait status; ``None`` (after killing it) if the parent went away first."""
-    watched = os.pidfd_open(pid)
-    try:
-        while True:
-            ready, _, _ = select.select([control.fileno(), watched], [], [])
-            if watched in ready:
-                return os.waitpid(pid, 0)[1]
-            if not control.recv(1, socket.MSG_PEEK):
-                kill_group(pid)
-                os.waitpid(pid, 0)
-                return None
-    finally:
-        os.close(watched)
-
-
 def kill_group(pid: int) -> None:
     """Kill a trial and everything that it started in its process group."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -120,6 +114,12 @@ def _first_to_go() -> None:
     """When memory runs out, let the trial be killed rather than whoever keeps its results."""
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
         score.write("1000")
+
+
+def _tell(control: socket.socket, message: dict[str, Any]) -> None:
+    """Send what the parent waits for; where it is gone, the closed socket says so to whoever reads it next."""
+    with contextlib.suppress(OSError):
+        _send(control, message)
 
 
 def _send(control: socket.socket, message: dict[str, Any]) -> None:

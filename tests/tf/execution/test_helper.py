@@ -50,7 +50,7 @@ def test_one_that_was_never_started_has_no_process(spec):
         _ = idle.pid
     with pytest.raises(HelperError, match="not running"):
         run_trial(spec("good"), idle, Limits(10.0, 10.0))
-    assert idle.next_event(0.0) is None
+    assert idle.wait_status(1, 0.0) is None
     assert idle.exit_code() is None
 
 
