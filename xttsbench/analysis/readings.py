@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from xttsbench.records.readings import GpuReadings, HostReadings, Readings
+from xttsbench.records.readings import MACHINE_COLUMNS, GpuReadings, HostReadings, Readings
 
 
 def summarise(readings: Readings, start_ns: int, end_ns: int, steps: int) -> dict[str, Any]:
@@ -51,8 +51,10 @@ def _host(host: HostReadings, start_ns: int, end_ns: int, steps: int) -> dict[st
         values = getattr(host, name)
         if values:
             found[f"{name}_per_step"] = (values[last] - values[first]) / steps_inside if steps_inside else None
-    if host.machine_busy:
-        found["machine_busy"] = float(np.mean(host.machine_busy[first : last + 1]))
+    if host.machine_busy_s:
+        times = [values[last] - values[first] for values in (getattr(host, name) for name in MACHINE_COLUMNS)]
+        if sum(times) > 0:
+            found |= {"machine_busy": times[0] / sum(times), "machine_steal": times[1] / sum(times)}
     return found
 
 

@@ -1,6 +1,7 @@
 """Processor time, memory, faults and storage reads of a watched process, read from outside it beside its steps.
 
-What ``/proc`` gives is Linux only; elsewhere the fields stay empty with that reason.
+And what everyone made of the processors that it may run on, so that neighbours and stolen time can be named. What
+``/proc`` gives is Linux only; elsewhere the fields stay empty with that reason.
 """
 
 from __future__ import annotations
@@ -8,14 +9,14 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import psutil
 
-from xttsbench.probes.procfs import Reads, Stat, parse_reads, parse_stat, thread_group
+from xttsbench.probes.procfs import MachineTimes, Reads, Stat, parse_machine, parse_reads, parse_stat, thread_group
 from xttsbench.probes.quota import throttled_s
-from xttsbench.records.readings import HostReadings
+from xttsbench.records.readings import MACHINE_COLUMNS, HostReadings
 
 MIN_GAP_NS: Final = 20_000_000
 """Two ticks of the kernel's counters: a sample sooner than that after the one before would see none of them move."""
@@ -25,8 +26,9 @@ MAIN_GROUP: Final = "main"
 CHILDREN_GROUP: Final = "child processes"
 
 _PROCESS_FIELDS: Final = (
-    *("t_ns", "cpu_s", "rss_bytes", "major_faults", "read_bytes", "read_call_bytes", "throttled_s", "machine_busy"),
-    "pids",
+    *("t_ns", "cpu_s", "run_delay_s", "rss_bytes", "major_faults", "read_bytes", "read_call_bytes", "throttled_s"),
+    *MACHINE_COLUMNS,
+    *("parent_cpu_s", "pids"),
 )
 
 
@@ -44,7 +46,7 @@ class HostProbe:
         *,
         proc: str = "/proc",
         clock: Callable[[], int] = time.perf_counter_ns,
-        machine_times: Callable[[], Sequence[float]] = psutil.cpu_times,
+        parent_cpu_s: Callable[[], float] = time.process_time,
         children: Callable[[int], list[int]] | None = None,
         throttled: Callable[[], float | None] = throttled_s,
     ) -> None:
@@ -52,32 +54,38 @@ class HostProbe:
         self._proc = proc
         self._home = f"{proc}/{pid}"
         self._clock = clock
-        self._machine_times = machine_times
+        self._cpus = _cpus(pid)
+        self._parent = parent_cpu_s
         self._children = children or _descendants
         self._throttled = throttled
         self._family: list[int] = []
         self._pids: set[int] = {pid}
         self._threads: dict[int, float] = {}
         self._groups: dict[str, float] = {}
+        self._delays_ns: dict[tuple[int, int], int] = {}
+        self._delayed_ns = 0
         self._unmeasured: dict[str, str] = {}
         self._t_ns: list[int] = []
         self._cpu_s: list[float] = []
+        self._run_delay_s: list[float] = []
         self._rss_bytes: list[int] = []
         self._major_faults: list[int] = []
         self._read_bytes: list[int] = []
         self._read_call_bytes: list[int] = []
         self._throttled_s: list[float] = []
-        self._machine_busy: list[float] = []
+        self._machine: list[MachineTimes] = []
+        self._parent_cpu_s: list[float] = []
         self._calls = 0
         self._ended = False
         self._last_ns = clock()
-        self._busy_idle = _busy_and_idle(machine_times())
+        self._machine_before = self._machine_times()
         self._children_start_s = 0.0
         try:
             own = parse_stat(_read(f"{self._home}/stat"))
             self._family = self._children(pid)
             self._children_start_s = _children_cpu_s(own, self._living_family())
             self._walk_threads(baseline=True)
+            self._walk_delays()
         except (OSError, ValueError, IndexError):
             self._ended = True
 
@@ -105,6 +113,7 @@ class HostProbe:
             return
         reads = self._reads(self._pid)
         self._walk_threads()
+        self._walk_delays()
         self._append(now_ns, own, self._living_family(), reads)
 
     def _append(self, now_ns: int, own: Stat, family: dict[int, Stat], reads: Reads | None) -> None:
@@ -121,7 +130,11 @@ class HostProbe:
         self._sample_throttling()
         self._pids |= family.keys()
         self._rss_bytes.append(own.rss_bytes + sum(stat.rss_bytes for stat in family.values()))
-        self._sample_machine()
+        if (times := self._machine_times()) is not None:
+            self._machine.append(times)
+        self._parent_cpu_s.append(self._parent())
+        if "run_delay_s" not in self._unmeasured:
+            self._run_delay_s.append(self._delayed_ns / 1e9)
         self._t_ns.append(now_ns)
         self._last_ns = now_ns
 
@@ -166,26 +179,38 @@ class HostProbe:
                 self._unmeasured |= {"read_bytes": why, "read_call_bytes": why}
             return None
 
-    def _sample_machine(self) -> None:
-        if "machine_busy" in self._unmeasured:
+    def _machine_times(self) -> MachineTimes | None:
+        if "machine_busy_s" in self._unmeasured:
+            return None
+        try:
+            return parse_machine(_read(f"{self._proc}/stat"), self._cpus)
+        except (OSError, ValueError) as error:
+            self._machine.clear()
+            self._unmeasured |= dict.fromkeys(MACHINE_COLUMNS, f"/proc/stat cannot be read: {_why(error)}")
+            return None
+
+    def _walk_delays(self) -> None:
+        """Add what the threads waited for a processor since the walk before; one that ended keeps what it had."""
+        if "run_delay_s" in self._unmeasured:
             return
-        busy, idle = _busy_and_idle(self._machine_times())
-        busy_before, idle_before = self._busy_idle
-        busy_s, idle_s = busy - busy_before, max(idle - idle_before, 0.0)
-        self._busy_idle = busy, idle
-        if busy_s + idle_s <= 0:
-            # Some sandboxes and old container layers show the machine's counters frozen, or all of them 0.
-            self._machine_busy.clear()
-            self._unmeasured["machine_busy"] = "the machine's processor counters do not advance here"
-            return
-        self._machine_busy.append(min(max(busy_s / (busy_s + idle_s), 0.0), 1.0))
+        before, self._delays_ns = self._delays_ns, {}
+        for pid in (self._pid, *self._family):
+            for tid in _tasks(f"{self._proc}/{pid}/task"):
+                with contextlib.suppress(OSError, ValueError, IndexError):
+                    # sched-stats.rst: time on a processor, time waited for one, time slices.
+                    waited_ns = int(_read(f"{self._proc}/{pid}/task/{tid}/schedstat").split()[1])
+                    self._delays_ns[pid, tid] = waited_ns
+                    known_ns = before.get((pid, tid), 0)
+                    self._delayed_ns += waited_ns - known_ns if waited_ns >= known_ns else waited_ns
+        if not self._delays_ns:
+            self._run_delay_s.clear()
+            self._unmeasured["run_delay_s"] = "the kernel does not count the wait for a processor (schedstat)"
 
     def _walk_threads(self, *, baseline: bool = False) -> None:
         before, self._threads = self._threads, {}
-        for entry in os.listdir(f"{self._home}/task"):
-            tid = int(entry)
+        for tid in (int(entry) for entry in os.listdir(f"{self._home}/task")):
             try:
-                stat = parse_stat(_read(f"{self._home}/task/{entry}/stat"))
+                stat = parse_stat(_read(f"{self._home}/task/{tid}/stat"))
             except OSError:
                 continue  # This thread ended since the directory was listed.
             self._threads[tid] = stat.cpu_s
@@ -201,6 +226,11 @@ class HostProbe:
     def readings(self) -> HostReadings:
         """Everything sampled so far, with the reason for each field that is empty."""
         unmeasured = dict(self._unmeasured)
+        machine = self._machine
+        if machine and machine[-1] == self._machine_before:
+            # Some sandboxes and old container layers show the machine's counters frozen, or all of them 0.
+            machine = []
+            unmeasured |= dict.fromkeys(MACHINE_COLUMNS, "the machine's processor counters do not advance here")
         if not self._t_ns:
             if not os.path.isdir(f"{self._proc}/self"):
                 reason = "this system has no /proc"
@@ -220,16 +250,26 @@ class HostProbe:
             read_call_bytes=tuple(self._read_call_bytes),
             throttled_s=tuple(self._throttled_s),
             pids=tuple(sorted(self._pids)) if self._t_ns else (),
-            machine_busy=tuple(self._machine_busy),
+            run_delay_s=tuple(self._run_delay_s),
+            machine_busy_s=tuple(times.busy_s for times in machine),
+            machine_steal_s=tuple(times.steal_s for times in machine),
+            machine_idle_s=tuple(times.idle_s for times in machine),
+            parent_cpu_s=tuple(self._parent_cpu_s),
             thread_group_cpu_s=dict(self._groups),
             unmeasured=unmeasured,
         )
 
 
-def _busy_and_idle(times: Sequence[float]) -> tuple[float, float]:
-    # user, nice, system, idle, iowait, irq, softirq, steal; the guest times after these are part of user and nice.
-    idle = sum(times[3:5])
-    return sum(times[:8]) - idle, idle
+def _cpus(pid: int) -> frozenset[int]:
+    """The processors that the process may run on; empty where that is not told."""
+    with contextlib.suppress(OSError, AttributeError):
+        return frozenset(os.sched_getaffinity(pid))
+    return frozenset()
+
+
+def _tasks(path: str) -> Iterator[int]:
+    with contextlib.suppress(OSError, ValueError):
+        yield from map(int, os.listdir(path))
 
 
 def _children_cpu_s(own: Stat, family: dict[int, Stat]) -> float:

@@ -49,6 +49,41 @@ def parse_stat(text: str) -> Stat:
 
 
 @dataclass(frozen=True, slots=True)
+class MachineTimes:
+    """What processors of the machine did since it started, in processor seconds."""
+
+    busy_s: float
+    """Someone used them: user, nice, system and interrupts."""
+    steal_s: float
+    """They had work, and the hypervisor ran something else."""
+    idle_s: float
+    """They had none, waiting for storage included."""
+
+
+def parse_machine(text: str, cpus: frozenset[int]) -> MachineTimes:
+    """Sum the lines of ``/proc/stat`` of some processors (proc(5)); of all, where some of them are not in it.
+
+    Some container layers show only the container's processors and number them anew. Raises ``ValueError`` where there
+    are no such lines.
+    """
+    lines = {}
+    for line in text.splitlines():
+        name, *fields = line.split()
+        if name.startswith("cpu") and name[3:].isdigit():
+            lines[int(name[3:])] = [int(field) for field in fields]
+    if not lines:
+        raise ValueError("no processors in /proc/stat")
+    busy = steal = idle = 0
+    for cpu in cpus if cpus and cpus <= lines.keys() else lines:
+        # user, nice, system, idle, iowait, irq, softirq, steal; the guest times after these are in user and nice.
+        times = [*lines[cpu][:8], *[0] * (8 - len(lines[cpu]))]
+        busy += sum(times[:3]) + times[5] + times[6]
+        steal += times[7]
+        idle += times[3] + times[4]
+    return MachineTimes(busy * _TICK_S, steal * _TICK_S, idle * _TICK_S)
+
+
+@dataclass(frozen=True, slots=True)
 class Reads:
     """What a ``/proc/<pid>/io`` says of reading."""
 

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any, Final
+
+from pydantic import model_validator
+
 from xttsbench.records.base import Record
+
+MACHINE_COLUMNS: Final = ("machine_busy_s", "machine_steal_s", "machine_idle_s")
+"""Columns of the whole machine's processors, which are read and missing together."""
 
 
 class HostReadings(Record):
@@ -14,7 +21,10 @@ class HostReadings(Record):
 
     t_ns: tuple[int, ...] = ()
     cpu_s: tuple[float, ...] = ()
-    """Processor time of the process, user and system, cumulative."""
+    """Processor time of the process and its children, user and system, cumulative."""
+    run_delay_s: tuple[float, ...] = ()
+    """Time for which threads of the process and its children were ready to run and waited for a processor, summed over
+    threads, cumulative."""
     rss_bytes: tuple[int, ...] = ()
     major_faults: tuple[int, ...] = ()
     """Page faults that had to read from storage (page-cache misses of mapped files), cumulative."""
@@ -26,12 +36,30 @@ class HostReadings(Record):
     """Time for which the control group's processor quota stopped its threads, summed over processors, cumulative."""
     pids: tuple[int, ...] = ()
     """The process and its children, all that were seen."""
-    machine_busy: tuple[float, ...] = ()
-    """Share of all processors of the machine that was busy since the sample before, 0..1."""
+    machine_busy_s: tuple[float, ...] = ()
+    """Processor time that anyone used (user, nice, system, interrupts; stolen time is not use), summed over the
+    processors that the process may run on, cumulative."""
+    machine_steal_s: tuple[float, ...] = ()
+    """Time for which the hypervisor ran something else while these processors had work, cumulative."""
+    machine_idle_s: tuple[float, ...] = ()
+    """Time for which these processors had nothing to run, waiting for storage included, cumulative."""
+    parent_cpu_s: tuple[float, ...] = ()
+    """Processor time of the process that takes these readings, no part of ``cpu_s``, cumulative."""
     thread_group_cpu_s: dict[str, float] = {}
     """Processor time by thread name (``tf_data_*``, ``tf_Compute``, ``python`` ...), first sample to last."""
     unmeasured: dict[str, str] = {}
     """Field to the reason why it is empty."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _version_1(cls, fields: Any) -> Any:
+        """Journals of version 1 have one share in place of the machine's counters, in which stolen time was busy."""
+        if not isinstance(fields, dict) or "machine_busy" not in {*fields, *fields.get("unmeasured", {})}:
+            return fields
+        kept = {name: value for name, value in fields.items() if name != "machine_busy"}
+        unmeasured = {name: why for name, why in fields.get("unmeasured", {}).items() if name != "machine_busy"}
+        why = "read by an earlier version, which took stolen time for use"
+        return kept | {"unmeasured": unmeasured | dict.fromkeys(MACHINE_COLUMNS, why)}
 
 
 class GpuReadings(Record):

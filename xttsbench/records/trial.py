@@ -160,6 +160,20 @@ class Segment(Record):
         return len(next(iter(self.columns.values()), ()))
 
 
+class RoundMark(Record):
+    """One turn of a live process: its part of a round, with what a fixed piece of work took at both its ends.
+
+    Times are ``time.perf_counter_ns``, as those of the rows and of the readings.
+    """
+
+    round: int = Field(ge=0)
+    start_ns: int
+    end_ns: int
+    canary_before_ns: int | None = None
+    """What :func:`xttsbench.worker.canary.canary_ns` took just before the turn; ``None`` where it was not run."""
+    canary_after_ns: int | None = None
+
+
 class Trace(Record):
     """One trace of a tf.function after the first step, with why it happened."""
 
@@ -312,6 +326,8 @@ class TrialRecord(Record):
     setup_s: float | None = None
     """Seconds that the target took to build."""
     segments: tuple[Segment, ...] = ()
+    rounds: tuple[RoundMark, ...] = ()
+    """Its turns, where it took turns with others or measured in several stretches; empty for one stretch."""
     traces: tuple[Trace, ...] = ()
     anatomy: Anatomy | None = None
     batches: Batches | None = None

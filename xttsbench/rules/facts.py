@@ -145,11 +145,16 @@ def _cores_busy(ladder: Sequence[TrialRecord], series: Sequence[Steps], environm
 
 
 def _machine_busy(trial: TrialRecord) -> float | None:
-    """Mean share of the machine's processors that were busy while the target ran as it is."""
+    """Share of its processors that anyone used while the target ran as it is; stolen time is not use."""
     segment, host = trial.segment("as_is"), trial.readings.host
     if segment is None or not segment.steps or host is None:
         return None
     start_ns = segment.columns["start_ns"][0]
     end_ns = segment.columns["start_ns"][-1] + segment.columns["wall_ns"][-1]
-    inside = [busy for t, busy in zip(host.t_ns, host.machine_busy, strict=False) if start_ns <= t <= end_ns]
-    return float(np.mean(inside)) if inside else None
+    inside = [index for index, t in enumerate(host.t_ns) if start_ns <= t <= end_ns]
+    if len(inside) < 2 or len(host.machine_busy_s) != len(host.t_ns):
+        return None
+    first, last = inside[0], inside[-1]
+    busy_s = host.machine_busy_s[last] - host.machine_busy_s[first]
+    other_s = sum(times[last] - times[first] for times in (host.machine_steal_s, host.machine_idle_s))
+    return busy_s / (busy_s + other_s) if busy_s + other_s > 0 else None

@@ -16,7 +16,9 @@ def host(**changes: object) -> HostReadings:
         "rss_bytes": (999, 10, 20, 70, 30, 40, 999),
         "major_faults": (0, 100, 100, 102, 102, 104, 900),
         "read_bytes": (0, 1000, 1000, 1000, 1000, 9000, 90000),
-        "machine_busy": (1.0, 0.5, 0.5, 0.6, 0.6, 0.8, 1.0),
+        "machine_busy_s": (0.0, 90.0, 91.0, 92.0, 93.0, 95.0, 500.0),
+        "machine_steal_s": (0.0, 1.0, 1.0, 1.0, 2.0, 2.0, 500.0),
+        "machine_idle_s": (0.0, 0.0, 1.0, 2.0, 2.0, 2.0, 500.0),
         "thread_group_cpu_s": {"tf_data": 3.0},
     }
     return HostReadings(**(fields | changes))
@@ -32,7 +34,8 @@ def test_only_samples_during_the_steps_count_and_rates_are_per_step() -> None:
         "rss_bytes_max": 70,
         "major_faults_per_step": pytest.approx(4 / 8),
         "read_bytes_per_step": pytest.approx(1000.0),
-        "machine_busy": pytest.approx(0.6),
+        "machine_busy": pytest.approx(5 / 8),
+        "machine_steal": pytest.approx(1 / 8),
     }
 
 

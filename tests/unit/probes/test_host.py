@@ -17,7 +17,9 @@ from xttsbench.probes.host import CHILDREN_GROUP, MAIN_GROUP, MIN_GAP_NS, HostPr
 PID = 500
 TICKS = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
-COLUMNS = {"t_ns", "cpu_s", "rss_bytes", "major_faults", "read_bytes", "read_call_bytes", "throttled_s", "machine_busy"}
+MACHINE = {"machine_busy_s", "machine_steal_s", "machine_idle_s"}
+COLUMNS = {"t_ns", "cpu_s", "run_delay_s", "rss_bytes", "major_faults", "read_bytes", "read_call_bytes", "throttled_s"}
+COLUMNS |= MACHINE | {"parent_cpu_s"}
 ALL_FIELDS = COLUMNS | {"pids", "thread_group_cpu_s"}
 
 
@@ -27,16 +29,19 @@ class FakeProc:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.now_ns = 0
-        self.machine = [0.0] * 10
+        self.parent_cpu_s = 0.0
+        self.machine = {name: 0 for name in ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")}
         self.children: list[int] = []
         self.throttled_s: float | None = 0.5
         (root / "self").mkdir()
         self.process()
+        self.processors()
         self.io(0)
 
     def stat(self, path: Path, **values: int | str) -> None:
         v = {"name": "python", "state": "S", "maj": 0, "cmaj": 0, "cpu": 0, "reaped": 0, "pages": 10} | values
         path.mkdir(parents=True, exist_ok=True)
+        (path / "schedstat").write_text(f"7 {v.get('delay_ns', 0)} 3")
         (path / "stat").write_text(
             f"1 ({v['name']}) {v['state']} 1 1 1 0 -1 0 0 0 {v['maj']} {v['cmaj']} {v['cpu']} 0 {v['reaped']} 0 "
             f"20 0 1 0 5 5 {v['pages']} 0"
@@ -45,9 +50,11 @@ class FakeProc:
     def process(self, pid: int = PID, **values: int | str) -> None:
         self.stat(self.root / str(pid), **values)
         (self.root / str(pid) / "task").mkdir(exist_ok=True)
+        if not (self.root / str(pid) / "task" / str(pid)).exists():
+            self.stat(self.root / str(pid) / "task" / str(pid))
 
-    def thread(self, tid: int, name: str, cpu: int) -> None:
-        self.stat(self.root / str(PID) / "task" / str(tid), name=name, cpu=cpu)
+    def thread(self, tid: int, name: str, cpu: int, delay_ns: int = 0, pid: int = PID) -> None:
+        self.stat(self.root / str(pid) / "task" / str(tid), name=name, cpu=cpu, delay_ns=delay_ns)
 
     def io(self, read_bytes: int, pid: int = PID) -> None:
         (self.root / str(pid) / "io").write_text(f"rchar: 77\nread_bytes: {read_bytes}\n")
@@ -60,15 +67,22 @@ class FakeProc:
             PID,
             proc=str(self.root),
             clock=lambda: self.now_ns,
-            machine_times=lambda: tuple(self.machine),
+            parent_cpu_s=lambda: self.parent_cpu_s,
             children=lambda _: self.children,
             throttled=lambda: self.throttled_s,
         )
 
-    def step(self, probe: HostProbe, *, busy: float = 1.0, idle: float = 1.0) -> None:
+    def processors(self, *, ids: Sequence[int] = (0,), **ticks: int) -> None:
+        """Let each processor spend ``ticks`` on each kind of time."""
+        for name, more in ticks.items():
+            self.machine[name] += more
+        times = " ".join(str(value) for value in self.machine.values())
+        lines = [f"cpu  {times}", *(f"cpu{number} {times} 0 0" for number in ids), "intr 1 2 3"]
+        (self.root / "stat").write_text("\n".join(lines))
+
+    def step(self, probe: HostProbe, *, ids: Sequence[int] = (0,), **ticks: int) -> None:
         self.now_ns += MIN_GAP_NS
-        self.machine[0] += busy
-        self.machine[3] += idle
+        self.processors(ids=ids, **(ticks or {"user": 1, "idle": 1}))
         probe.sample()
 
 
@@ -80,10 +94,11 @@ def proc(tmp_path: Path) -> FakeProc:
 def test_columns_hold_what_proc_holds(proc: FakeProc) -> None:
     proc.process(cpu=100, maj=5, pages=20)
     probe = proc.probe()
-    proc.step(probe, busy=3, idle=1)
+    proc.step(probe)
     proc.process(cpu=100 + TICKS, maj=6, cmaj=1, pages=30)
     proc.io(8192)
-    proc.step(probe, busy=0, idle=4)
+    proc.parent_cpu_s = 0.25
+    proc.step(probe)
     readings = probe.readings()
     assert readings.t_ns == (MIN_GAP_NS, 2 * MIN_GAP_NS)
     assert readings.cpu_s[1] - readings.cpu_s[0] == pytest.approx(1.0)
@@ -93,7 +108,56 @@ def test_columns_hold_what_proc_holds(proc: FakeProc) -> None:
     assert readings.read_call_bytes == (77, 77)
     assert readings.throttled_s == (0.5, 0.5)
     assert readings.pids == (PID,)
-    assert readings.machine_busy == (0.75, 0.0)
+    assert readings.parent_cpu_s == (0.0, 0.25)
+
+
+def test_stolen_time_is_not_use_and_waiting_for_storage_is_idle(proc: FakeProc) -> None:
+    probe = proc.probe()
+    proc.step(probe, user=TICKS, nice=TICKS, system=TICKS, irq=TICKS, softirq=TICKS)
+    proc.step(probe, steal=2 * TICKS)
+    proc.step(probe, idle=TICKS, iowait=2 * TICKS)
+    readings = probe.readings()
+    assert readings.machine_busy_s == pytest.approx((5, 5, 5))
+    assert readings.machine_steal_s == pytest.approx((0, 2, 2))
+    assert readings.machine_idle_s == pytest.approx((0, 0, 3))
+
+
+def test_only_the_processors_count_that_the_process_may_run_on(proc: FakeProc, monkeypatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {1, 3})
+    proc.processors(ids=range(8), user=TICKS)
+    probe = proc.probe()
+    proc.step(probe, ids=range(8), user=TICKS)
+    assert probe.readings().machine_busy_s == pytest.approx((4,))
+    # A container layer shows two processors under numbers of its own: those are its processors.
+    proc.processors(ids=(0, 1))
+    proc.step(probe, ids=(0, 1), user=TICKS)
+    assert probe.readings().machine_busy_s[-1] == pytest.approx(6)
+
+
+def test_waiting_for_a_processor_is_summed_over_the_threads_of_the_family(proc: FakeProc) -> None:
+    proc.thread(PID, "python", 0, delay_ns=10**9)
+    proc.children = [700]
+    proc.process(700)
+    proc.thread(701, "worker", 0, delay_ns=10**9, pid=700)
+    probe = proc.probe()
+    proc.step(probe)
+    proc.thread(PID, "python", 0, delay_ns=15 * 10**8)
+    proc.thread(502, "late", 0, delay_ns=10**8)
+    proc.thread(701, "worker", 0, delay_ns=2 * 10**9, pid=700)
+    proc.step(probe)
+    proc.end(f"{PID}/task/502")
+    proc.step(probe)
+    found = probe.readings().run_delay_s
+    assert (found[1] - found[0], found[2] - found[1]) == pytest.approx((1.6, 0.0))
+
+
+def test_a_kernel_that_does_not_count_the_wait_for_a_processor(proc: FakeProc) -> None:
+    for path in proc.root.rglob("schedstat"):
+        path.unlink()
+    probe = proc.probe()
+    proc.step(probe)
+    assert probe.readings().run_delay_s == ()
+    assert "schedstat" in probe.readings().unmeasured["run_delay_s"]
 
 
 def test_threads_are_grouped_and_ended_ones_kept(proc: FakeProc) -> None:
@@ -183,14 +247,41 @@ def test_without_proc_that_is_the_reason(tmp_path: Path) -> None:
 def test_one_field_that_cannot_be_read_does_not_take_the_others_along(proc: FakeProc) -> None:
     (proc.root / str(PID) / "io").unlink()
     probe = proc.probe()
-    proc.step(probe, busy=0, idle=0)
+    proc.step(probe)
     proc.step(probe)
     readings = probe.readings()
-    assert len(readings.t_ns) == len(readings.cpu_s) == 2
-    assert readings.read_bytes == readings.machine_busy == ()
+    assert len(readings.t_ns) == len(readings.cpu_s) == len(readings.machine_busy_s) == 2
+    assert readings.read_bytes == readings.read_call_bytes == ()
     assert "io" in readings.unmeasured["read_bytes"]
-    assert readings.read_call_bytes == ()
-    assert "do not advance" in readings.unmeasured["machine_busy"]
+
+
+def test_counters_of_the_machine_that_stand_still_for_a_moment_are_kept(proc: FakeProc) -> None:
+    probe = proc.probe()
+    proc.step(probe, user=TICKS)
+    proc.step(probe, user=0)
+    proc.step(probe, user=TICKS)
+    assert probe.readings().machine_busy_s == pytest.approx((1, 1, 2))
+
+
+def test_counters_of_the_machine_that_never_move_are_not_measured(proc: FakeProc) -> None:
+    proc.processors(user=5)
+    probe = proc.probe()
+    proc.step(probe, user=0)
+    proc.step(probe, user=0)
+    readings = probe.readings()
+    assert readings.machine_busy_s == readings.machine_steal_s == readings.machine_idle_s == ()
+    assert all("do not advance" in readings.unmeasured[name] for name in MACHINE)
+
+
+def test_counters_of_the_machine_that_cannot_be_read_any_more_are_not_measured(proc: FakeProc) -> None:
+    probe = proc.probe()
+    proc.step(probe)
+    (proc.root / "stat").unlink()
+    proc.now_ns += MIN_GAP_NS
+    probe.sample()
+    assert len(probe.readings().cpu_s) == 2
+    assert probe.readings().machine_steal_s == ()
+    assert "cannot be read" in probe.readings().unmeasured["machine_steal_s"]
 
 
 def test_without_a_quota_there_is_nothing_to_throttle(proc: FakeProc) -> None:
@@ -283,8 +374,8 @@ def test_a_real_process_burns_three_times_as_much_in_its_named_thread() -> None:
     assert readings.rss_bytes[-1] > 64 << 20
     assert list(readings.cpu_s) == sorted(readings.cpu_s)
     assert list(readings.t_ns) == sorted(readings.t_ns)
-    assert all(0 <= share <= 1 for share in readings.machine_busy)
-    assert max(readings.machine_busy) > 0
+    assert readings.machine_busy_s[-1] > readings.machine_busy_s[0]
+    assert readings.run_delay_s[-1] > 0
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")

@@ -55,6 +55,7 @@ from xttsbench.records.trial import (
     Looking,
     Parity,
     ProfileSummary,
+    RoundMark,
     Segment,
     StackLine,
     Trace,
@@ -153,6 +154,7 @@ COMPARISON = Comparison(
 )
 PARITY = Parity(batches=8, tolerance=1e-4, same=("b",), differences={"c": "batch 0"}, failed={"d": "no file"})
 HOST = HostReadings(t_ns=(1, 2), cpu_s=(0.5, 1 / 3), rss_bytes=(2**62, 1), unmeasured={"read_bytes": "why"})
+TURN = RoundMark(round=3, start_ns=1, end_ns=2**62, canary_before_ns=400_000)
 GPU = GpuReadings(index=0, name="GPU", uuid="u", t_ns=(1,), memory_used_bytes=(None,), power_w=(1.5,))
 SIDE = ComparedRun(given="x:a", path="x", kind="run", command="c", created_utc="t", target="m:f", processes_known=True)
 FIGURES = Figures(arm="a", status="ok", processes=8, rate_per_s=ONE, cv=0.1, memory_bytes=2.0**62)
@@ -225,7 +227,8 @@ EXAMPLES: list[Record] = [
     PARITY,
     TrialError(type="E", message="line\nbreak", line=3),
     TrialRecord(spec=SPEC, status="ok", started_utc="t", duration_s=0.1, anatomy=ANATOMY, pipeline=PIPELINE),
-    TrialRecord(spec=SPEC, status="ok", started_utc="t", duration_s=0.1, parity=PARITY),
+    TrialRecord(spec=SPEC, status="ok", started_utc="t", duration_s=0.1, parity=PARITY, rounds=(TURN,)),
+    TURN,
     *(SIDE, FIGURES, PAIR, GATE, DIFFERENCE),
     ComparisonReport(
         command="c",
@@ -359,11 +362,24 @@ def test_a_trial_finds_its_segments_by_name() -> None:
     assert record.segment("graph") is None
 
 
+def test_readings_of_version_1_are_read_without_their_share_of_the_machine() -> None:
+    """In it stolen time was busy, so that it cannot be taken apart any more."""
+    old = {"t_ns": (1, 2), "cpu_s": (0.1, 0.2), "machine_busy": (0.5, 0.75), "unmeasured": {"read_bytes": "why"}}
+    found = HostReadings.model_validate(old)
+    assert (found.cpu_s, found.machine_busy_s) == ((0.1, 0.2), ())
+    assert set(found.unmeasured) == {"read_bytes", "machine_busy_s", "machine_steal_s", "machine_idle_s"}
+    frozen = HostReadings.model_validate({"t_ns": (1,), "unmeasured": {"machine_busy": "do not advance"}})
+    assert set(frozen.unmeasured) == {"machine_busy_s", "machine_steal_s", "machine_idle_s"}
+    assert HostReadings.model_validate(HOST.model_dump()) == HOST
+
+
 def test_every_file_carries_the_version() -> None:
     versioned = [type(record) for record in EXAMPLES if "schema_version" in type(record).model_fields]
     assert set(versioned) == {Report, ComparisonReport, TrialRecord, RunPlan, Best, Manifest, TrainSetup, Optimized}
     assert SCHEMA_VERSION == 2
-    assert all(record.schema_version == 1 for record in EXAMPLES if "schema_version" in type(record).model_fields)
+    assert all(
+        record.schema_version == SCHEMA_VERSION for record in EXAMPLES if "schema_version" in type(record).model_fields
+    )
 
 
 numbers = st.integers(-(2**63), 2**63 - 1)

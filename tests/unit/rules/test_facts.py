@@ -121,8 +121,14 @@ def test_or_the_machine_s_where_neighbours_are_busy(build) -> None:
     segment = build.segment(step_s=[0.1] * 10, cpu_s=0.02)
     start = segment.columns["start_ns"][0]
     times = tuple(start + offset for offset in (-(10**9), 10**8, 5 * 10**8, 10**10))
-    readings = Readings(host=HostReadings(t_ns=times, machine_busy=(0.0, 0.9, 1.0, 0.0)))
-    assert facts_of(build, [build.trial("ladder", segment, readings=readings)]).cores_busy == pytest.approx(0.95)
+
+    def busy(steal: float) -> float | None:
+        counters = {"machine_busy_s": (0.0, 5.0, 5.6, 50.0), "machine_steal_s": (0.0, 1.0, 1.0 + steal, 50.0)}
+        host = HostReadings(t_ns=times, machine_idle_s=(0.0, 1.0, 1.2 - steal, 9.0), **counters)
+        return facts_of(build, [build.trial("ladder", segment, readings=Readings(host=host))]).cores_busy
+
+    assert busy(0.0) == pytest.approx(0.75)
+    assert busy(0.2) == pytest.approx(0.75)  # stolen time is not use
 
 
 @pytest.mark.parametrize("environment", [{}, {"cpu": None}, {"cpu": {"allowed_cpus": None}}, {"cpu": {}}])

@@ -61,7 +61,8 @@ def readings(trial: TrialRecord) -> Readings:
     """Ten samples over the steps as they are."""
     columns = trial.segment("as_is").columns  # type: ignore[union-attr]
     times = tuple(int(t) for t in np.linspace(columns["start_ns"][0], columns["start_ns"][-1], 10))
-    host = HostReadings(t_ns=times, cpu_s=tuple(np.linspace(0, 1, 10)), machine_busy=(0.3,) * 10)
+    used = tuple(np.linspace(0, 1, 10))
+    host = HostReadings(t_ns=times, cpu_s=used, machine_busy_s=used, machine_steal_s=(0.0,) * 10, machine_idle_s=used)
     gpu = GpuReadings(index=0, name="GPU", uuid="u", t_ns=times, unmeasured={"power_w": "not supported"})
     return Readings(host=host, gpus=(gpu,))
 
