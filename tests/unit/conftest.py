@@ -11,7 +11,8 @@ import pytest
 from xttsbench.analysis.steps import Steps, steps_of
 from xttsbench.records.base import Estimate
 from xttsbench.records.plan import Accelerator, Comparison, PlannedArm
-from xttsbench.records.trial import COLUMNS, Anatomy, Parity, Segment, TrialRecord, TrialSpec
+from xttsbench.records.step_row import COLUMNS
+from xttsbench.records.trial import Anatomy, Parity, Segment, TrialRecord, TrialSpec
 
 
 def estimate(value: float, spread: float = 0.02) -> Estimate:

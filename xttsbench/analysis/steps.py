@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from xttsbench.analysis.steady_state import SteadyState, steady_state
-from xttsbench.records.trial import ABSENT, Segment, TrialRecord
+from xttsbench.records.step_row import COLUMNS, absent
+from xttsbench.records.trial import Segment, TrialRecord
 
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Steps:
-    """Columns of a segment, one entry per step, times in seconds.
+    """The columns of :class:`xttsbench.records.step_row.StepRow`, one entry per step; ``x_ns`` is ``x_s``, in seconds.
 
     ``compile_s`` is the part of a step that goes to tracing and compilation. TensorFlow's own clocks leave out graph
     optimisation and kernel set-up, so a step that traced or compiled is charged with all of its excess over the median
@@ -27,27 +30,28 @@ class Steps:
     wall_s: FloatArray
     wait_s: FloatArray
     step_s: FloatArray
-    emulated_s: FloatArray
     device_s: FloatArray
-    calls_s: FloatArray
+    emulated_s: FloatArray
+    trace_s: FloatArray
+    traces: IntArray
+    xla_s: FloatArray
+    xla_compiles: IntArray
     sync_s: FloatArray
+    syncs: IntArray
     gc_s: FloatArray
+    calls: IntArray
+    calls_s: FloatArray
     cpu_s: FloatArray
     main_cpu_s: FloatArray
-    clocked_compile_s: FloatArray
-    traces: npt.NDArray[np.int64]
-    compiles: npt.NDArray[np.int64]
-    syncs: npt.NDArray[np.int64]
-    calls: npt.NDArray[np.int64]
-    batch_size: npt.NDArray[np.int64]
-    batch_elements: npt.NDArray[np.int64]
-    shape_id: npt.NDArray[np.int64]
-    epoch: npt.NDArray[np.int64]
-    frames: npt.NDArray[np.int64]
-    valid_frames: npt.NDArray[np.int64]
+    batch_size: IntArray
+    batch_elements: IntArray
+    shape_id: IntArray
+    epoch: IntArray
+    frames: IntArray
     pause_s: FloatArray
-    batch: npt.NDArray[np.int64]
-    round: npt.NDArray[np.int64]
+    batch: IntArray
+    round: IntArray
+    valid_frames: IntArray
 
     def __len__(self) -> int:
         return len(self.wall_s)
@@ -60,14 +64,14 @@ class Steps:
     @cached_property
     def compiling(self) -> npt.NDArray[np.bool_]:
         """Steps in which something was traced or compiled."""
-        return (self.traces > 0) | (self.compiles > 0)
+        return (self.traces > 0) | (self.xla_compiles > 0)
 
     @cached_property
     def compile_s(self) -> FloatArray:
         """Seconds of each step that went to tracing and compilation."""
-        clean = self.step_s[~self.compiling]
-        excess = self.step_s - np.median(clean) if len(clean) >= 3 else self.clocked_compile_s
-        spent = np.where(self.compiling, np.maximum(excess, self.clocked_compile_s), 0.0)
+        clean, clocked = self.step_s[~self.compiling], self.trace_s + self.xla_s
+        excess = self.step_s - np.median(clean) if len(clean) >= 3 else clocked
+        spent = np.where(self.compiling, np.maximum(excess, clocked), 0.0)
         return np.clip(spent, 0.0, self.step_s)
 
     @cached_property
@@ -88,43 +92,15 @@ class Steps:
 
 def steps_of(segment: Segment) -> Steps:
     """All rows of a segment but its known warm-up; times in seconds, ``start_s`` from the first row."""
-
-    def column(name: str) -> npt.NDArray[np.int64]:
+    columns: dict[str, Any] = {}
+    for name in COLUMNS:
         # A journal from before the column was kept has none.
-        values = segment.columns.get(name, (ABSENT.get(name, 0),) * segment.steps)
-        return np.asarray(values, dtype=np.int64)[segment.warmup_steps :]
-
-    def seconds(name: str) -> FloatArray:
-        return column(name) / 1e9
-
-    start_ns = column("start_ns")
-    return Steps(
-        start_s=(start_ns - start_ns[0]) / 1e9 if len(start_ns) else np.zeros(0),
-        wall_s=seconds("wall_ns"),
-        wait_s=seconds("wait_ns"),
-        step_s=seconds("step_ns"),
-        emulated_s=seconds("emulated_ns"),
-        device_s=seconds("device_ns"),
-        calls_s=seconds("calls_ns"),
-        sync_s=seconds("sync_ns"),
-        gc_s=seconds("gc_ns"),
-        cpu_s=seconds("cpu_ns"),
-        main_cpu_s=seconds("main_cpu_ns"),
-        clocked_compile_s=seconds("trace_ns") + seconds("xla_ns"),
-        traces=column("traces"),
-        compiles=column("xla_compiles"),
-        syncs=column("syncs"),
-        calls=column("calls"),
-        batch_size=column("batch_size"),
-        batch_elements=column("batch_elements"),
-        shape_id=column("shape_id"),
-        epoch=column("epoch"),
-        frames=column("frames"),
-        valid_frames=column("valid_frames"),
-        pause_s=seconds("pause_ns"),
-        batch=column("batch"),
-        round=column("round"),
-    )
+        values = segment.columns.get(name, (absent(name),) * segment.steps)
+        column = np.asarray(values, dtype=np.int64)[segment.warmup_steps :]
+        if name == "start_ns":
+            column = column - column[:1]
+        columns |= {f"{name.removesuffix('_ns')}_s": column / 1e9} if name.endswith("_ns") else {name: column}
+    return Steps(**columns)
 
 
 def measured(trial: TrialRecord, name: str) -> Steps | None:

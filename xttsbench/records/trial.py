@@ -47,39 +47,6 @@ TrialStatus = Literal[
     "ok", "raised", "empty", "exited", "killed", "out_of_memory", "time_limit", "stalled", "interrupted", "skipped"
 ]
 
-COLUMNS: Final[dict[str, str]] = {
-    "start_ns": "perf_counter_ns at the start of the step (before next())",
-    "wall_ns": "from the end of the step before to the end of this one",
-    "wait_ns": "inside next(), iterator creation at an epoch's start included",
-    "step_ns": "inside step(batch), synchronisation of the device and emulated wait included",
-    "device_ns": "waiting for the device to finish after the step returned, part of step_ns",
-    "emulated_ns": "the emulated accelerator's wait, part of step_ns",
-    "trace_ns": "tracing of tf.functions, part of step_ns",
-    "traces": "tf.function traces",
-    "xla_ns": "XLA compilation, part of step_ns",
-    "xla_compiles": "XLA compilations",
-    "sync_ns": "device values fetched to Python (.numpy(), float()), part of step_ns",
-    "syncs": "device values fetched to Python",
-    "gc_ns": "Python garbage collection",
-    "calls": "outermost calls of tf.functions",
-    "calls_ns": "inside those calls, tracing and compilation included, part of step_ns",
-    "cpu_ns": "processor time of the whole process",
-    "main_cpu_ns": "processor time of the thread that runs the steps, part of cpu_ns",
-    "batch_size": "first dimension of the batch",
-    "batch_elements": "numbers in the batch, over all its tensors",
-    "shape_id": "index of the batch's shape signature among those seen in the trial",
-    "epoch": "how often the dataset was begun again",
-    "frames": "frames of the batch, padding included, over all its clips; 0 where the workload does not say",
-    "pause_ns": "the recorder's own work since the step before, part of wall_ns and of nothing else",
-    "batch": "index of the batch in the order in which the trial's first pass yields them; -1 where it is not known",
-    "round": "number of the round (one turn of each side) that the step belongs to; 0 where there is one stretch",
-    "valid_frames": "true frames of the batch, over all its clips; 0 where the workload does not say",
-}
-"""Column of a segment to its meaning. Nanoseconds are integers of ``time.perf_counter_ns``."""
-
-ABSENT: Final[dict[str, int]] = {"batch": -1}
-"""Value of a column that a journal of an earlier version does not have, where that is not 0."""
-
 
 class TrialSpec(Record):
     """What a child is told to do. Everything that it needs, since it knows nothing else."""
@@ -136,7 +103,7 @@ class TrialSpec(Record):
 
 
 class Segment(Record):
-    """Consecutive steps under one condition, as columns of equal length (see :data:`COLUMNS`).
+    """Consecutive steps under one condition, as columns of equal length (:class:`~xttsbench.records.step_row.StepRow`).
 
     The first ``warmup_steps`` rows are the segment's own warm-up (first step, tracing, filling of buffers), known as
     such before the measurement; the steady state is cut from the rest by the analysis.

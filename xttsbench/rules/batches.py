@@ -61,7 +61,7 @@ def dynamic_shape(evidence: Evidence) -> Iterator[Finding]:
     if batches is None or steps is None or not evidence.has_step or len(batches.shapes) < 3:
         return
     by_shape = [trace for trace in evidence.traces if trace.reason == "shape"]
-    compiles = int(steps.compiles.sum())
+    compiles = int(steps.xla_compiles.sum())
     recurs = evidence.share("compile") > 0 and bool(by_shape or compiles)
     if not recurs:
         return

@@ -63,7 +63,7 @@ def step_fixes(evidence: Evidence, model: Model | None) -> Iterator[StepFix]:
     lost = evidence.share("compile")
     steps = evidence.steps
     shapes = {trace.reason for trace in evidence.traces} & {"shape"}
-    again = steps is not None and int(steps.compiles.sum() + steps.traces.sum()) > 0
+    again = steps is not None and int(steps.xla_compiles.sum() + steps.traces.sum()) > 0
     varied = steps is not None and len(set(steps.shape_id.tolist())) > 1
     if again and (shapes or varied):
         ceiling = evidence.ceilings.get("compile")

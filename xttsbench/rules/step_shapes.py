@@ -55,10 +55,10 @@ def retracing(evidence: Evidence) -> Iterator[Finding]:
 def xla_recompilation(evidence: Evidence) -> Iterator[Finding]:
     """XLA compiles again in the steady state, most often for each new shape, while the trace count stays low."""
     steps = evidence.steps
-    if steps is None or int(steps.compiles.sum()) == 0:
+    if steps is None or int(steps.xla_compiles.sum()) == 0:
         return
-    compiles = int(steps.compiles.sum())
-    shapes = {int(shape) for shape, count in zip(steps.shape_id, steps.compiles, strict=True) if count}
+    compiles = int(steps.xla_compiles.sum())
+    shapes = {int(shape) for shape, count in zip(steps.shape_id, steps.xla_compiles, strict=True) if count}
     limiting, costliest = evidence.limits("compile"), _costliest(evidence)
     yield Finding(
         rule="xla-recompilation",
@@ -71,7 +71,7 @@ def xla_recompilation(evidence: Evidence) -> Iterator[Finding]:
             "steps": len(steps),
             "traces_in_the_same_steps": int(steps.traces.sum()),
             "shapes_compiled": len(shapes),
-            "compile_s_per_compile": float(steps.compile_s[steps.compiles > 0].sum()) / compiles,
+            "compile_s_per_compile": float(steps.compile_s[steps.xla_compiles > 0].sum()) / compiles,
             "costliest_shape": costliest.shape if costliest else None,
             "costliest_shape_lost_s": costliest.lost_s if costliest else None,
         },

@@ -10,6 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from xttsbench.records.step_row import StepRow
 from xttsbench.step.watch import Watch
 from xttsbench.worker.accelerator import EmulatedAccelerator
 from xttsbench.worker.channel import Channel
@@ -60,16 +61,31 @@ class Bench:
     synchronise: Callable[[], None] | None
     shapes: dict[tuple[tuple[int, ...], ...], tuple[int, int, int, int]] = field(default_factory=dict)
     keys: FrameKeys = field(default_factory=FrameKeys)
+    recorders: dict[str, Recorder] = field(default_factory=dict)
+
+    def recorder(self, name: str) -> Recorder:
+        """The recorder of a segment, the same one each time."""
+        return self.recorders.setdefault(name, Recorder(self.channel, name))
 
     def run(
-        self, name: str, source: Source, step: Step | None, limit: Limit, *, recorder: Recorder | None = None
+        self, name: str, source: Source, step: Step | None, limit: Limit, *, round: int = 0, warmup: int = 0
     ) -> int:
-        """Run one segment and send its rows; returns the number of steps that ended.
+        """Run one stretch of a segment and record its rows; returns the number of steps that ended.
+
+        Args:
+            name: of the segment; a segment that is run again goes on.
+            source: where the batches come from; its index of each is in the rows.
+            step: ``None`` to take batches and do nothing with them.
+            limit: when the stretch ends.
+            round: what the rows say of their round.
+            warmup: how many of the segment's first rows are its own warm-up.
 
         Raises:
             StepRaisedError: the dataset or the step raised; the rows before it have been sent.
         """
-        recorder = recorder or Recorder(self.channel, name)
+        recorder = self.recorder(name)
+        if warmup:
+            recorder.warmup(warmup)
         clock, cpu, main_cpu = time.perf_counter_ns, time.process_time_ns, time.thread_time_ns
         watch, accelerator, synchronise = self.watch, self.accelerator, self.synchronise
         began_ns = last_ns = clock()
@@ -105,32 +121,31 @@ class Bench:
                 now - then for now, then in zip(counted, before, strict=True)
             )
             recorder.add(
-                (
-                    start_ns,
-                    end_ns - last_ns,
-                    got_ns - start_ns,
-                    end_ns - got_ns,
-                    device_ns,
-                    emulated_ns,
-                    trace_ns,
-                    traces,
-                    xla_ns,
-                    compiles,
-                    sync_ns,
-                    syncs,
-                    gc_ns,
-                    calls,
-                    calls_ns,
-                    cpu_ns - cpu_before,
-                    main_ns - main_before,
-                    size,
-                    elements,
-                    shape_id,
-                    source.epoch,
-                    frames,
-                    0,
-                    -1,
-                    0,
+                StepRow(
+                    start_ns=start_ns,
+                    wall_ns=end_ns - last_ns,
+                    wait_ns=got_ns - start_ns,
+                    step_ns=end_ns - got_ns,
+                    device_ns=device_ns,
+                    emulated_ns=emulated_ns,
+                    trace_ns=trace_ns,
+                    traces=traces,
+                    xla_ns=xla_ns,
+                    xla_compiles=compiles,
+                    sync_ns=sync_ns,
+                    syncs=syncs,
+                    gc_ns=gc_ns,
+                    calls=calls,
+                    calls_ns=calls_ns,
+                    cpu_ns=cpu_ns - cpu_before,
+                    main_cpu_ns=main_ns - main_before,
+                    batch_size=size,
+                    batch_elements=elements,
+                    shape_id=shape_id,
+                    epoch=source.epoch,
+                    frames=frames,
+                    batch=source.batch,
+                    round=round,
                 ),
                 self.keys.lengths_of(batch),
             )

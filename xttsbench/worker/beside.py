@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from xttsbench.records.trial import TrialSpec
 from xttsbench.worker.bench import Bench, Limit, Step
-from xttsbench.worker.recorder import Recorder
 from xttsbench.worker.source import CachedBatches
 
 _WARM_UP_S: Final = 60.0
@@ -28,7 +27,6 @@ def run_beside(
     Raises:
         StepRaisedError: either raised; the rows before it have been sent.
     """
-    recorders = {"step_only": Recorder(bench.channel, "step_only"), name: Recorder(bench.channel, name)}
     half = Limit(max(spec.steps // 2, 1), spec.window_s / 2, 1, fair_s=0.5)
     accelerator, bench.accelerator = bench.accelerator, None  # it waits the same for both
     for which, (step, batches) in (("given", given), (name, changed)):
@@ -41,6 +39,6 @@ def run_beside(
             continue
         bench.channel.phase(segment)
         began = time.perf_counter()
-        bench.run(segment, CachedBatches(batches), step, half, recorder=recorders[segment])
+        bench.run(segment, CachedBatches(batches), step, half)
         took_s += time.perf_counter() - began
     bench.accelerator = accelerator

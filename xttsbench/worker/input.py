@@ -6,7 +6,6 @@ from xttsbench.records.trial import TrialSpec
 from xttsbench.targets.load import Loaded
 from xttsbench.worker.bench import Bench, Limit, Step
 from xttsbench.worker.filling import fill_caches
-from xttsbench.worker.recorder import Recorder
 from xttsbench.worker.source import LiveBatches
 
 
@@ -16,7 +15,5 @@ def run_input(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) 
     if spec.rung == "input":  # a script's has been iterated
         fill_caches(spec, loaded, bench)
     bench.channel.phase("input_only")
-    recorder = Recorder(bench.channel, "input_only")
     source = LiveBatches(loaded.dataset)
-    recorder.warmup(1)
-    bench.run("input_only", source, None, Limit(spec.steps, spec.window_s, spec.min_steps), recorder=recorder)
+    bench.run("input_only", source, None, Limit(spec.steps, spec.window_s, spec.min_steps), warmup=1)

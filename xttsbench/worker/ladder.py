@@ -20,7 +20,6 @@ from xttsbench.worker.cached import describe, take_batches
 from xttsbench.worker.filling import fill_caches
 from xttsbench.worker.looking import measure_looking
 from xttsbench.worker.profiling import profile_window
-from xttsbench.worker.recorder import Recorder
 from xttsbench.worker.source import CachedBatches, ExhaustedError, LiveBatches
 from xttsbench.worker.step_ops import read_step_ops
 
@@ -94,12 +93,10 @@ def first_batches(loaded: Loaded) -> list[Any]:
 def _as_is(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) -> Callable[[], None]:
     def run() -> None:
         bench.channel.phase("as_is")
-        recorder = Recorder(bench.channel, "as_is")
-        recorder.warmup(1)
         limit = Limit(spec.steps, spec.window_s, spec.min_steps)
         source = LiveBatches(loaded.dataset)
         try:
-            if not bench.run("as_is", source, step, limit, recorder=recorder):
+            if not bench.run("as_is", source, step, limit, warmup=1):
                 raise ExhaustedError("the dataset yields nothing when it is iterated a second time")
         finally:
             source.close()
@@ -110,10 +107,8 @@ def _as_is(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) -> 
 def _step_only(spec: TrialSpec, step: Step, bench: Bench, batches: list[Any]) -> Callable[[], None]:
     def run() -> None:
         bench.channel.phase("step_only")
-        recorder = Recorder(bench.channel, "step_only")
-        recorder.warmup(1)
         limit = Limit(spec.steps, spec.window_s * _STEP_ONLY, 2, fair_s=1.0)
-        bench.run("step_only", CachedBatches(batches), step, limit, recorder=recorder)
+        bench.run("step_only", CachedBatches(batches, range(len(batches))), step, limit, warmup=1)
 
     return run
 

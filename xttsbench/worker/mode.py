@@ -15,7 +15,6 @@ from xttsbench.step.modes import Mode, fetches_answered, in_mode
 from xttsbench.targets.load import Loaded
 from xttsbench.worker.bench import Bench, Limit, Step
 from xttsbench.worker.ladder import first_batches
-from xttsbench.worker.recorder import Recorder
 from xttsbench.worker.source import CachedBatches
 
 _KEEP = 4
@@ -28,13 +27,12 @@ def run_mode(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) -
         raise TargetError(f"Target {spec.target!r} has no step, so it has no modes.")
     mode: Mode = spec.rung if spec.rung in ("eager", "graph", "xla") else "graph"
     batches = of_one_shape(first_batches(loaded))
-    given, other = Recorder(bench.channel, "step_only"), Recorder(bench.channel, mode)
     half = Limit(max(spec.steps // 2, 1), spec.window_s / 2, 1, fair_s=0.5)
 
-    def measure(which: Step, recorder: Recorder, name: str) -> float:
+    def measure(which: Step, name: str) -> float:
         bench.channel.phase(name)
         began = time.perf_counter()
-        bench.run(name, CachedBatches(batches), which, half, recorder=recorder)
+        bench.run(name, CachedBatches(batches), which, half)
         return time.perf_counter() - began
 
     took_s = 0.0
@@ -45,15 +43,15 @@ def run_mode(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) -
             bench.channel.phase("warm_up")
             if time.perf_counter() - began > spec.window_s:  # shapes that are not warm yet count as compilation
                 break
-        took_s = measure(step, given, "step_only")
+        took_s = measure(step, "step_only")
     bench.channel.phase(f"compiling {mode}")
     with _answered(bench) if mode != "eager" else contextlib.nullcontext():
         changed = in_mode(step, mode)
         bench.run("warm_up", CachedBatches(batches), changed, Limit(len(batches), 60.0, 1, fair_s=0.0))
-        measure(changed, other, mode)
-        measure(changed, other, mode)
+        measure(changed, mode)
+        measure(changed, mode)
     if mode != "eager" and took_s < 2 * spec.window_s:  # one look at a step of many seconds has to do
-        measure(step, given, "step_only")
+        measure(step, "step_only")
 
 
 def of_one_shape(batches: list[Any]) -> list[Any]:

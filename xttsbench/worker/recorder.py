@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from xttsbench.records.trial import COLUMNS
+from xttsbench.records.step_row import COLUMNS, StepRow
 from xttsbench.worker.channel import Channel
 
 _NAMES: Final = tuple(COLUMNS)
@@ -29,15 +29,15 @@ class Recorder:
         self.rows = 0
         self._channel = channel
         self._segment = segment
-        self._pending: list[tuple[tuple[int, ...], Any]] = []
+        self._pending: list[tuple[StepRow, Any]] = []
         self._flushed_ns = time.perf_counter_ns()
 
-    def add(self, row: tuple[int, ...], lengths: Any = None) -> None:
-        """Keep one row: all of :data:`xttsbench.records.trial.COLUMNS` in order but the last, ``valid_frames``.
+    def add(self, row: StepRow, lengths: Any = None) -> None:
+        """Keep one row.
 
         Args:
-            row: the values.
-            lengths: true lengths of the clips, shape [batch], whose sum is the last column; ``None`` gives 0.
+            row: all of it but ``valid_frames``.
+            lengths: true lengths of the clips, shape [batch], whose sum is ``valid_frames``; ``None`` gives 0.
         """
         self._pending.append((row, lengths))
         self.rows += 1
@@ -51,7 +51,7 @@ class Recorder:
     def flush(self) -> None:
         """Send what is pending."""
         if self._pending:
-            rows = [(*row, _sum(lengths)) for row, lengths in self._pending]
+            rows = [row._replace(valid_frames=_sum(lengths)) for row, lengths in self._pending]
             columns = dict(zip(_NAMES, zip(*rows, strict=True), strict=True))
             self._channel.send({"rows": self._segment, "columns": columns})
             self._pending.clear()

@@ -13,7 +13,8 @@ from xttsbench.execution.helper import Helper
 from xttsbench.execution.limits import Limits
 from xttsbench.execution.trial import run_trial
 from xttsbench.probes.monitor import Monitor
-from xttsbench.records.trial import COLUMNS, TrialRecord
+from xttsbench.records.step_row import COLUMNS
+from xttsbench.records.trial import TrialRecord
 
 
 def rows(record):

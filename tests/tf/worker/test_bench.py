@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from xttsbench.records.trial import COLUMNS
+from xttsbench.records.step_row import COLUMNS
 from xttsbench.worker.accelerator import EmulatedAccelerator
 from xttsbench.worker.bench import Limit, StepRaisedError
 from xttsbench.worker.source import CachedBatches, LiveBatches
@@ -43,6 +43,19 @@ def test_every_column_is_there_with_a_row_for_each_step(bench, segment):
     assert found.columns["batch_elements"] == (32,) * 10
     assert found.columns["calls"] == (1,) * 10
     assert found.columns["traces"] == (1,) + (0,) * 9
+
+
+def test_rows_say_their_round_and_their_batch_and_a_segment_goes_on(bench, segment):
+    dataset = tf.data.Dataset.range(3)
+    bench.run("as_is", LiveBatches(dataset), None, steps(4), warmup=1)
+    bench.run("as_is", CachedBatches([BATCH], [7]), None, steps(2), round=1)
+    bench.run("other", CachedBatches([BATCH]), None, steps(1))
+    found = segment("as_is")
+    assert found.columns["round"] == (0,) * 4 + (1,) * 2
+    assert found.columns["batch"] == (0, 1, 2, 0, 7, 7)
+    assert found.columns["epoch"] == (0, 0, 0, 1, 0, 1)
+    assert found.warmup_steps == 1
+    assert segment("other").columns["batch"] == (-1,)
 
 
 def test_waiting_and_stepping_are_clocked_apart_and_add_up(bench, segment):

@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 from xttsbench.errors import TargetError
+from xttsbench.records.step_row import StepRow
 from xttsbench.targets.load import classify
 from xttsbench.targets.workload import Workload
 from xttsbench.worker import recorder as module
@@ -75,7 +76,7 @@ def test_the_tensor_is_held_by_reference_and_not_for_long(bench):
     recorder = Recorder(bench.channel, "as_is")
     lengths = tf.constant([1, 2])
     gone = weakref.ref(lengths)
-    row = (0,) * 22
+    row = StepRow(0, 0)
     recorder.add(row, lengths)
     del lengths
     gc.collect()
@@ -90,13 +91,13 @@ def test_held_tensors_are_bounded(bench, monkeypatch):
     monkeypatch.setattr(module, "_FLUSH_NS", 10**15)
     recorder = Recorder(bench.channel, "as_is")
     for _ in range(255):
-        recorder.add((0,) * 22, tf.constant([1]))
+        recorder.add(StepRow(0, 0), tf.constant([1]))
         assert not recorder.due(0, 0)
-    recorder.add((0,) * 22, tf.constant([1]))
+    recorder.add(StepRow(0, 0), tf.constant([1]))
     assert recorder.due(0, 0)
     plain = Recorder(bench.channel, "plain")
     for _ in range(1000):
-        plain.add((0,) * 22)
+        plain.add(StepRow(0, 0))
     assert not plain.due(0, 0)
 
 
@@ -106,7 +107,7 @@ def test_a_device_that_fails_costs_the_sum_and_not_the_row(bench):
             raise tf.errors.InternalError(None, None, "the device is gone")
 
     recorder = Recorder(bench.channel, "as_is")
-    recorder.add((5,) * 22, Broken())
+    recorder.add(StepRow(5, 5), Broken())
     recorder.flush()
     found = bench.channel.record().segment("as_is").columns
     assert (found["wall_ns"], found["valid_frames"]) == ((5,), (0,))

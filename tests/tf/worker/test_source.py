@@ -12,6 +12,26 @@ def take(source, count):
     return [(int(source.next()), source.epoch) for _ in range(count)]
 
 
+def test_batches_are_counted_from_the_begin_of_their_epoch():
+    source = LiveBatches(tf.data.Dataset.range(2))
+    assert source.batch == -1
+    assert [(source.next().numpy(), source.epoch, source.batch) for _ in range(5)] == [
+        (0, 0, 0),
+        (1, 0, 1),
+        (0, 1, 0),
+        (1, 1, 1),
+        (0, 2, 0),
+    ]
+
+
+def test_batches_in_memory_keep_the_index_that_they_were_given():
+    source = CachedBatches([tf.constant(7), tf.constant(8)], [3, 9])
+    assert [(int(source.next()), source.batch) for _ in range(3)] == [(7, 3), (8, 9), (7, 3)]
+    unknown = CachedBatches([tf.constant(7)])
+    unknown.next()
+    assert unknown.batch == -1
+
+
 def test_a_dataset_begins_again_at_its_end():
     assert take(LiveBatches(tf.data.Dataset.range(2)), 5) == [(0, 0), (1, 0), (0, 1), (1, 1), (0, 2)]
 

@@ -33,6 +33,7 @@ from xttsbench.records.report import AA, Arm, Attribution, Finding, Oscillation,
 from xttsbench.records.script import ScriptRun
 from xttsbench.records.source_fact import SourceFact
 from xttsbench.records.step_ops import OpLine, Placement, StepOps
+from xttsbench.records.step_row import COLUMNS
 from xttsbench.records.synthesis import Synthesised, SynthesisJob
 from xttsbench.records.train_history import (
     Begun,
@@ -48,7 +49,6 @@ from xttsbench.records.train_history import (
 )
 from xttsbench.records.training import CheckpointEntry, Ended, Evaluated, Interval, Manifest, TrainJob
 from xttsbench.records.trial import (
-    COLUMNS,
     Anatomy,
     Batches,
     Devices,

@@ -9,9 +9,10 @@ import pytest
 
 from xttsbench.execution.collected import Collected
 from xttsbench.records.readings import Readings
+from xttsbench.records.step_row import COLUMNS
 from xttsbench.records.train_history import Begun, HistoryLine
 from xttsbench.records.training import CheckpointEntry, Ended, Evaluated, Interval
-from xttsbench.records.trial import COLUMNS, Segment, TrialSpec
+from xttsbench.records.trial import Segment, TrialSpec
 from xttsbench.worker.channel import Channel
 from xttsbench.worker.training.watch import NAMES, Watch
 

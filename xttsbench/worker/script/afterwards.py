@@ -25,7 +25,6 @@ from xttsbench.worker.bench import Bench, Limit, Step, StepRaisedError
 from xttsbench.worker.graph import run_pipeline
 from xttsbench.worker.input import run_input
 from xttsbench.worker.ladder import first_batches, handoff_s
-from xttsbench.worker.recorder import Recorder
 from xttsbench.worker.source import CachedBatches, ExhaustedError
 from xttsbench.worker.step_ops import read_step_ops
 
@@ -80,15 +79,8 @@ def _measure_step(spec: TrialSpec, loaded: Loaded, seen: Seen, bench: Bench) -> 
     batches = first_batches(loaded)
     bench.channel.part("handoff_s", handoff_s(batches[0]))
     bench.channel.phase("step_only")
-    recorder = Recorder(bench.channel, "step_only")
-    recorder.warmup(1)
-    bench.run(
-        "step_only",
-        CachedBatches(batches),
-        loaded.step,
-        Limit(spec.steps, _STEP_S, 2, fair_s=1.0),
-        recorder=recorder,
-    )
+    limit = Limit(spec.steps, _STEP_S, 2, fair_s=1.0)
+    bench.run("step_only", CachedBatches(batches, range(len(batches))), loaded.step, limit, warmup=1)
     with _noted(bench, "the ops of its step were not read"):
         bench.channel.phase("ops of the step")
         bench.channel.part("step_ops", read_step_ops(bench, loaded.step, batches, _OPS_S))

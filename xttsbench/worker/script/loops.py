@@ -6,11 +6,11 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from xttsbench.records.step_row import StepRow
+
 _WARM_UP: Final = 2
 _WARM_UP_MOST: Final = 10
 _KEPT: Final = 5000
-
-Row = tuple[int, ...]
 
 
 @dataclass
@@ -38,22 +38,22 @@ class Loop:
     warming: bool = True
     dataset: Any = None
     inner: set[Hashable] = field(default_factory=set)
-    rows: list[tuple[str, Row]] = field(default_factory=list)
+    rows: list[tuple[str, StepRow]] = field(default_factory=list)
 
-    def add(self, row: Row, *, wall_ns: int, traced: bool) -> str:
+    def add(self, row: StepRow, *, traced: bool) -> str:
         """Keep one step's row; returns its segment.
 
         Its first steps are the warm-up: two at least, and on until one traces nothing, ten at most.
         """
         self.steps += 1
-        self.time_ns += wall_ns
+        self.time_ns += row.wall_ns
         segment = "warm_up" if self.warming else "as_is"
         if self.warming:
             settled = self.steps >= _WARM_UP and not traced
             self.warming = not (settled or self.steps >= _WARM_UP_MOST)
         else:
             self.measured += 1
-            self.measured_ns += wall_ns
+            self.measured_ns += row.wall_ns
         if len(self.rows) < _KEPT:
             self.rows.append((segment, row))
         return segment
@@ -97,7 +97,7 @@ class Loops:
         return self.main is None or self.main is loop
 
 
-def send_rows(loop: Loop, send: Callable[[str, Row], None]) -> None:
+def send_rows(loop: Loop, send: Callable[[str, StepRow], None]) -> None:
     """Hand the rows on, in order."""
     rows, loop.rows = loop.rows, []
     for segment, row in rows:

@@ -7,8 +7,8 @@ import threading
 import time
 from dataclasses import dataclass
 
+from xttsbench.records.step_row import StepRow
 from xttsbench.step.watch import Watch
-from xttsbench.worker.script.loops import Row
 
 
 @functools.cache
@@ -62,8 +62,8 @@ def row(
     epoch: int = 0,
     device_ns: int = 0,
     emulated_ns: int = 0,
-) -> Row:
-    """One row in the order of :data:`xttsbench.records.trial.COLUMNS`, but for the last column.
+) -> StepRow:
+    """One row of a step.
 
     ``added`` is what was counted in the step; ``shape`` the index of the batch's signature, its first dimension and its
     numbers in all.
@@ -73,30 +73,26 @@ def row(
     wait_ns = min(wait_ns, wall_ns)
     # Of calls that are seen from a loop inside them only the part that is no wait belongs to the step.
     calls_ns = min(calls_ns, wall_ns - wait_ns)
-    return (
-        start_ns,
-        wall_ns,
-        wait_ns,
-        wall_ns - wait_ns,
-        device_ns,
-        emulated_ns,
-        trace_ns,
-        traces,
-        xla_ns,
-        compiles,
-        sync_ns,
-        syncs,
-        gc_ns,
-        calls,
-        calls_ns,
-        added.cpu_ns,
-        added.main_cpu_ns,
-        size,
-        elements,
-        shape_id,
-        epoch,
-        0,
-        0,
-        -1,
-        0,
+    return StepRow(
+        start_ns=start_ns,
+        wall_ns=wall_ns,
+        wait_ns=wait_ns,
+        step_ns=wall_ns - wait_ns,
+        device_ns=device_ns,
+        emulated_ns=emulated_ns,
+        trace_ns=trace_ns,
+        traces=traces,
+        xla_ns=xla_ns,
+        xla_compiles=compiles,
+        sync_ns=sync_ns,
+        syncs=syncs,
+        gc_ns=gc_ns,
+        calls=calls,
+        calls_ns=calls_ns,
+        cpu_ns=added.cpu_ns,
+        main_cpu_ns=added.main_cpu_ns,
+        batch_size=size,
+        batch_elements=elements,
+        shape_id=shape_id,
+        epoch=epoch,
     )

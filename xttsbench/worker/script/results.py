@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import tensorflow as tf
 
+from xttsbench.records.step_row import StepRow
 from xttsbench.records.trial import Batches
 from xttsbench.step.synchronise import synchroniser
 from xttsbench.step.watch import Watch
 from xttsbench.worker.accelerator import EmulatedAccelerator
 from xttsbench.worker.bench import Bench, Limit
 from xttsbench.worker.recorder import Recorder
-from xttsbench.worker.script.loops import Loop, Loops, Row, send_rows
+from xttsbench.worker.script.loops import Loop, Loops, send_rows
 
 if TYPE_CHECKING:
     from xttsbench.worker.script.process import Process
@@ -47,10 +48,10 @@ class Results:
         self._sent_ns = 0
         self._told_ns = 0
 
-    def add(self, loop: Loop, row: Row, *, traced: bool) -> None:
+    def add(self, loop: Loop, row: StepRow, *, traced: bool) -> None:
         """Keep a step's row, and send the main loop's where it is time to."""
         with self.lock:
-            loop.add(row, wall_ns=row[1], traced=traced)
+            loop.add(row, traced=traced)
             main = self.loops.choose()
             if main is not loop:
                 if main is not None:
@@ -58,7 +59,7 @@ class Results:
                 return
             self._hand_on(main)
             now = time.perf_counter_ns()
-            if row[1] > 10_000_000 or now - self._sent_ns > _FLUSH_NS:
+            if row.wall_ns > 10_000_000 or now - self._sent_ns > _FLUSH_NS:
                 self.flush(rows_only=now - self._told_ns < _TELL_NS)
 
     def enough(self) -> bool:
@@ -124,7 +125,7 @@ class Results:
         return known[0], size, elements
 
     def _hand_on(self, main: Loop) -> None:
-        def send(segment: str, row: Row) -> None:
+        def send(segment: str, row: StepRow) -> None:
             recorder = self._recorders.get(segment)
             if recorder is None:
                 recorder = self._recorders[segment] = Recorder(self.bench.channel, segment)

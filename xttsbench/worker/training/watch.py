@@ -37,7 +37,7 @@ NAMES: Final = (
     "frames",
     "valid_frames",
 )
-"""Columns of :data:`xttsbench.records.trial.COLUMNS` that a trainer can know."""
+"""Columns of :data:`xttsbench.records.step_row.COLUMNS` that a trainer can know."""
 _FLUSH_NS: Final = 500_000_000
 _OF_BATCH: Final = 5
 """Columns at the end of a row that tell of its batch."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from xttsbench.records.step_row import StepRow
 from xttsbench.worker.script.loops import Loop, Loops, send_rows
 
 
 def _run(loop: Loop, steps: int, wall_ns: int = 10, *, traced: bool = False) -> None:
     for step in range(steps):
-        loop.add((step,), wall_ns=wall_ns, traced=traced)
+        loop.add(StepRow(step, wall_ns), traced=traced)
 
 
 def test_the_first_loop_that_takes_gradients_is_chosen_and_stays() -> None:
@@ -59,4 +60,4 @@ def test_rows_are_sent_once() -> None:
     _run(loop, 3)
     for _ in range(2):
         send_rows(loop, lambda segment, row: sent.append((segment, row)))
-    assert sent == [("warm_up", (0,)), ("warm_up", (1,)), ("as_is", (2,))]
+    assert [(segment, row.start_ns) for segment, row in sent] == [("warm_up", 0), ("warm_up", 1), ("as_is", 2)]
