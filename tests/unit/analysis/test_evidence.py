@@ -1,0 +1,204 @@
+"""Evidence from paired log ratios: the closed form beside the integral, error rates, coverage, and the words."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+from xttsbench.analysis.evidence import (
+    LEAST_SCALE,
+    Sample,
+    confidence_sequence,
+    decide,
+    e_value,
+    interval,
+    noise_scale,
+    paired,
+    rounds_to_decide,
+    unpaired,
+)
+
+S0 = 0.03
+
+
+def published(ratios: np.ndarray, s0: float) -> float:
+    """The formula as it stands in the method."""
+    n, squares = len(ratios), float((ratios**2).sum())
+    known = 3 * s0**2 + squares
+    return float((1 + 100 * n) ** -0.5 * (known / (known - n**2 * ratios.mean() ** 2 / (n + 0.01))) ** ((3 + n) / 2))
+
+
+def integrated(ratios: np.ndarray, covariance: np.ndarray, s0: float) -> float:
+    """The two marginal likelihoods, integrated over the variance numerically, the mean by its covariance."""
+    ones = np.ones((len(ratios), len(ratios)))
+    # sigma^2 = 3 s0^2 / chi, with chi of three degrees of freedom.
+    chi = stats.chi2(3)
+
+    def marginal(shape: np.ndarray) -> float:
+        def density(of: float) -> float:
+            sigma = 3 * s0**2 / of
+            return float(stats.multivariate_normal.pdf(ratios, cov=sigma * shape)) * float(chi.pdf(of))
+
+        return float(integrate.quad(density, 0, 60, epsrel=1e-9, limit=400, points=(0.01, 0.1, 1, 5))[0])
+
+    return marginal(covariance + 100 * ones) / marginal(covariance)
+
+
+@pytest.mark.parametrize("ratios", [(0.02,), (0.1, 0.14), (0.05, -0.02, 0.01), (0.04, 0.05, 0.06, 0.05)])
+def test_the_e_value_is_the_integral(ratios: tuple[float, ...]) -> None:
+    found = np.array(ratios)
+    assert e_value(found, S0) == pytest.approx(integrated(found, np.eye(len(found)), S0), rel=1e-5)
+    assert e_value(found, S0) == pytest.approx(published(found, S0))
+
+
+def test_rounds_of_one_process_share_half_of_their_variance() -> None:
+    ratios = np.array([0.08, 0.15, 0.03, 0.09, 0.01])  # no steadier within a process than s0
+    processes = ["p", "p", "q", "q", "q"]
+    same = np.array([[one == other for other in processes] for one in processes])
+    covariance = 0.5 * np.eye(5) + 0.5 * same
+    found = paired(ratios, processes)
+    assert e_value(found, S0) == pytest.approx(integrated(ratios, covariance, S0), rel=1e-5)
+    inverse = np.linalg.inv(covariance)
+    assert found.weight == pytest.approx(inverse.sum())
+    assert found.mean == pytest.approx(inverse.sum(axis=0) @ ratios / inverse.sum())
+    assert (found.rounds, found.processes) == (5, 2)
+
+
+def test_one_process_is_worth_two_rounds_of_fresh_ones_at_most() -> None:
+    assert paired([0.1] * 500, ["p"] * 500).weight == pytest.approx(2, abs=0.01)
+    # However many rounds repeat it, what one process differs by (here 4 %) does not decide.
+    repeated = 0.04 + np.random.default_rng(0).normal(0, 0.005, 30)
+    assert e_value(repeated, S0) > 1000
+    assert e_value(paired(repeated, [0] * 30), S0) < 20
+
+
+def test_one_round_gives_1015_at_most() -> None:
+    assert e_value([60.0], S0) == pytest.approx(1015, abs=1)
+    assert decide([5.0], S0, margin=0.02).word == "faster"
+
+
+@pytest.mark.parametrize("ratio", [8.0, 2.0])
+def test_large_differences_take_one_round_and_are_clear_after_two(ratio: float) -> None:
+    d = math.log(ratio)
+    assert decide([d], S0, candidates=4, margin=0.02).word == "faster"
+    twice = paired([0.98 * d, 1.02 * d], ["p", "p"])
+    assert decide(twice, S0, candidates=4, margin=0.02).word == "clearly_faster"
+    assert decide(replace(twice, mean=-d), S0, candidates=4, margin=0.02).word == "clearly_slower"
+    assert decide(twice, S0, candidates=4, margin=0.02, undisturbed=False).word == "faster"
+
+
+def test_the_words_follow_the_evidence() -> None:
+    """With the number of candidates the same rounds come down from *faster* to nothing."""
+    rounds = [0.07, 0.09, 0.08, 0.08]
+    assert 120 < e_value(rounds, S0) < 140
+    words = [decide(rounds, S0, candidates=m, margin=0.02).word for m in (1, 6, 7, 40, 47)]
+    assert words == ["faster", "faster", "likely_faster", "likely_faster", "undecided"]
+    assert decide([-d for d in rounds], S0, margin=0.02).word == "slower"
+
+
+def test_what_would_decide_is_told() -> None:
+    early = decide([0.06, 0.05], S0, candidates=8, margin=0.02)
+    assert early.word == "undecided"
+    assert early.more_rounds is not None
+    # As many more that are like these decide; a few less do not.
+    more = early.more_rounds
+    assert decide([0.06, 0.05] + [0.03, 0.08] * (more // 2 + 1), S0, candidates=8, margin=0.02).word == "faster"
+    assert not decide([0.06, 0.05] + [0.03, 0.08] * (more // 2 - 1), S0, candidates=8, margin=0.02).decided
+    assert rounds_to_decide(paired([1e-9]), S0, candidates=1, margin=1e-6) is None
+    assert decide([0.6, 0.7], S0, margin=0.02).more_rounds is None
+
+
+def test_no_difference_takes_rounds_and_not_a_missing_one() -> None:
+    rng = np.random.default_rng(0)
+    alike = rng.normal(0, 0.01, 40)
+    assert decide(alike[:3], S0, margin=0.02).word == "undecided"
+    found = decide(alike, S0, margin=0.02)
+    assert found.word == "no_difference"
+    assert 1 / 1.02 <= found.sequence[0] < 1 < found.sequence[1] <= 1.02
+    # Certain, and too small to matter.
+    small = decide(0.008 + 0.1 * alike, 0.002, margin=0.02)
+    assert small.value > 1000
+    assert small.word == "no_difference"
+
+
+@pytest.mark.parametrize("rounds", [1, 4])
+def test_looking_after_every_round_is_wrong_in_five_of_a_hundred_at_most(rounds: int) -> None:
+    """Equal configurations, looked at after each of 24 rounds; half of the variance is that of the process."""
+    rng = np.random.default_rng(1)
+    wrong = 0
+    names = [number // rounds for number in range(24)]
+    for _ in range(500):
+        sigma = S0 * math.sqrt(3 / rng.chisquare(3))
+        own = rng.normal(0, sigma * math.sqrt(0.5), 24)[names] + rng.normal(0, sigma * math.sqrt(0.5), 24)
+        wrong += any(e_value(paired(own[:n], names[:n]), S0) >= 20 for n in range(1, 25))
+    assert wrong / 500 <= 0.05
+
+
+def test_the_confidence_sequence_inverts_the_e_value() -> None:
+    sample = paired([0.05, 0.02, 0.04, 0.01, 0.03])
+    for edge in confidence_sequence(sample, S0):
+        assert e_value(sample, S0, null=edge) == pytest.approx(20)
+    assert e_value(sample, S0, null=sample.mean) < 1
+    low, high = confidence_sequence(sample, S0, level=0.99)
+    assert low < confidence_sequence(sample, S0)[0] < confidence_sequence(sample, S0)[1] < high
+    assert confidence_sequence([0.1], S0, level=0.9999) == (-math.inf, math.inf)
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 3, 6, 12])
+@pytest.mark.parametrize("realistic", [False, True])
+def test_intervals_cover_what_they_say(rounds: int, realistic: bool) -> None:
+    """The spread is that of the prior, or as sessions have it: within a factor of 2.7 of ``s0`` in 95 of a hundred."""
+    rng = np.random.default_rng(2)
+    hits = 0
+    for _ in range(3000):
+        sigma = S0 * (math.exp(rng.normal(0, 0.5)) if realistic else math.sqrt(3 / rng.chisquare(3)))
+        found = interval(rng.normal(0.2, sigma, rounds), S0)
+        hits += found.low <= math.exp(0.2) <= found.high
+    assert 0.93 <= hits / 3000 <= 0.98
+
+
+def test_the_interval_needs_one_round() -> None:
+    found = interval([math.log(1.5)], S0)
+    assert found.estimate == pytest.approx(1.5)
+    # Student's 2.5 % point at three degrees of freedom.
+    assert found.high == pytest.approx(1.5 * math.exp(3.1824 * S0), rel=1e-4)
+
+
+def test_unpaired_processes_are_a_difference_of_means() -> None:
+    found = unpaired([0.0, 0.02, 0.01], [0.2, 0.22, 0.24])
+    assert found.mean == pytest.approx(0.21)
+    assert (found.weight, found.size, found.processes) == (3, 5, 3)
+    assert found.squares == pytest.approx(2 * (0.0002 + 0.0008))
+    # Sessions differ by something that no process shows: with it the same numbers weigh less.
+    wide = found.widened(S0, 2 * 0.02**2)
+    assert 1 / wide.weight == pytest.approx(1 / 3 + 0.0008 / found.variance(S0))
+    assert e_value(wide, S0) < e_value(found, S0)
+    ratio = interval(wide, S0)
+    assert math.log(ratio.high) - 0.21 > math.log(interval(found, S0).high) - 0.21
+
+
+def test_the_noise_scale_is_the_largest_of_what_is_known() -> None:
+    assert noise_scale(None) == LEAST_SCALE
+    assert noise_scale(paired([0.08])) == pytest.approx(0.08)
+    assert noise_scale(paired([0.001, -0.002])) == LEAST_SCALE
+    spread = [paired([0.5, 0.6]), paired([0.1, 0.2]), paired([-0.3, -0.2])]
+    assert noise_scale(None, spread) == pytest.approx(math.sqrt(0.015 / 3))
+    assert noise_scale(None, [paired([0.4])]) == LEAST_SCALE  # one round has no spread
+    assert noise_scale(None, mostly_invalid=True) == 2 * LEAST_SCALE
+
+
+@pytest.mark.parametrize("given", [[], [math.nan], [math.inf, 0.0]])
+def test_what_is_no_number_is_refused(given: list[float]) -> None:
+    with pytest.raises(ValueError, match="finite log ratio"):
+        paired(given)
+    with pytest.raises(ValueError, match="finite numbers"):
+        unpaired(given, [1.0])
+
+
+def test_a_sample_stands_for_its_rounds() -> None:
+    assert isinstance(paired([0.1, 0.2]), Sample)
+    assert decide(paired([0.1, 0.2]), S0, margin=0.02) == decide([0.1, 0.2], S0, margin=0.02)
