@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from xttsbench.analysis.steady_state import steady_state
+from xttsbench.analysis.steps import steady, steps_of
 from xttsbench.records.trial import Segment
 
 FloatArray = NDArray[np.float64]
@@ -23,7 +23,6 @@ class StepSeries:
     label: str
     zero_ns: int
     """``time.perf_counter_ns`` of the first step's start, to align readings with the steps."""
-    start_s: FloatArray
     wall_s: FloatArray
     wait_s: FloatArray
     step_s: FloatArray
@@ -31,13 +30,12 @@ class StepSeries:
     """Time of the emulated accelerator within each step; ``None`` without one."""
     cpu_s: FloatArray
     """Processor time of the whole process within each step."""
-    batch_elements: FloatArray
     steady_from: int
     """Index of the first step of the steady state."""
 
     @property
     def end_s(self) -> FloatArray:
-        """End of each step on the clock of ``start_s``: the wall times leave no gap between steps."""
+        """End of each step, from the first one's start: the wall times leave no gap between steps."""
         return np.cumsum(self.wall_s)
 
     @property
@@ -49,7 +47,7 @@ class StepSeries:
 def from_segment(segment: Segment, *, label: str) -> StepSeries | None:
     """The segment's steps; ``None`` where it has none, or not their start and wall time.
 
-    The steady state begins where the analysis cuts what follows the segment's own warm-up.
+    The steady state begins where the report cuts what follows the segment's own warm-up.
 
     Args:
         segment: columns as in :data:`~xttsbench.records.step_row.COLUMNS`, in nanoseconds.
@@ -57,22 +55,16 @@ def from_segment(segment: Segment, *, label: str) -> StepSeries | None:
     """
     if segment.steps == 0 or "start_ns" not in segment.columns or "wall_ns" not in segment.columns:
         return None
-    start_ns = segment.columns["start_ns"]
-    wall_s = _seconds(segment, "wall_ns")
-    warmup = min(segment.warmup_steps, segment.steps)
     emulated_s = _seconds(segment, "emulated_ns")
-    batch = segment.columns.get("batch_elements")
     return StepSeries(
         label=label,
-        zero_ns=start_ns[0],
-        start_s=np.array([start - start_ns[0] for start in start_ns], dtype=np.float64) / 1e9,
-        wall_s=wall_s,
+        zero_ns=segment.columns["start_ns"][0],
+        wall_s=_seconds(segment, "wall_ns"),
         wait_s=_seconds(segment, "wait_ns"),
         step_s=_seconds(segment, "step_ns"),
         accelerator_s=emulated_s if np.any(emulated_s > 0) else None,
         cpu_s=_seconds(segment, "cpu_ns"),
-        batch_elements=np.full(segment.steps, np.nan) if batch is None else np.array(batch, dtype=np.float64),
-        steady_from=warmup + steady_state(wall_s[warmup:]).cut,
+        steady_from=min(segment.warmup_steps, segment.steps) + steady(steps_of(segment))[1].cut,
     )
 
 

@@ -11,12 +11,11 @@ import numpy.typing as npt
 
 from xttsbench.analysis.oscillation import robust_cv
 from xttsbench.analysis.pooling import Columns, Statistic, mean_of, pool
-from xttsbench.analysis.readings import gpu_busy
 from xttsbench.analysis.steps import Steps
 from xttsbench.records.base import Estimate
-from xttsbench.records.trial import TrialRecord
 from xttsbench.rules.arm_effects import throughput
 from xttsbench.rules.arm_runs import ArmRuns, GroupRuns
+from xttsbench.rules.spans import gpu_samples
 
 EMULATED: Final = "emulated accelerator"
 GPU: Final = "GPU (driver)"
@@ -86,21 +85,13 @@ def _utilization(
     if group.accelerator.step_times_ms:
         return pooled["emulated"], EMULATED, None
     if any(trial.devices is not None and trial.devices.gpus for trial in runs.trials.values()):
-        busy = [{"wall_s": samples} for trial in runs.trials.values() if len(samples := _gpu_samples(trial))]
+        busy = [{"wall_s": samples} for trial in runs.trials.values() if len(samples := gpu_samples(trial))]
         if not busy:
             return None, GPU, "the driver gave no utilization samples during the steps"
         return pool(busy, {"mean": mean_of("wall_s")}, rng)["mean"].estimate(), GPU, None
     if not runs.has_step:
         return None, "", "there is no step, so nothing that could be busy"
     return pooled["in_step"], PROCESSOR, None
-
-
-def _gpu_samples(trial: TrialRecord) -> npt.NDArray[np.float64]:
-    segment = trial.segment("as_is")
-    if segment is None:
-        return np.zeros(0)
-    starts = segment.columns["start_ns"][segment.warmup_steps :]
-    return gpu_busy(trial.readings, starts[0], starts[-1] + segment.columns["wall_ns"][-1])
 
 
 def _padding_efficiency(series: Sequence[Steps]) -> float | None:

@@ -67,8 +67,9 @@ def baseline_verdict(compared: ComparedArms, *, seed: int = 0) -> BaselineVerdic
     series = list(runs.steps.values())
     figures = pool([_columns(steps) for steps in series], _STATISTICS, np.random.default_rng(seed))
     bottleneck, confidence, parts, why = _bottleneck(runs, series, figures, emulated=emulated)
-    vector, missing = oscillation(series[0].wall_s)
-    trial = next(iter(runs.trials.values()))
+    # The process with the most steady steps stands for the run.
+    trial, steps = max(zip(runs.trials.values(), series, strict=True), key=lambda one: len(one[1]))
+    vector, missing = oscillation(steps.wall_s)
     rows = measured(trial, "as_is")
     unmeasured = {f"oscillation.{name}": reason for name, reason in missing.items()}
     if parts is None:
@@ -93,7 +94,7 @@ def baseline_verdict(compared: ComparedArms, *, seed: int = 0) -> BaselineVerdic
         attribution_s=parts,
     )
     found = steady(rows)[1] if rows is not None else None
-    return BaselineVerdict(verdict, index, vector, trial, series[0], found, unmeasured)
+    return BaselineVerdict(verdict, index, vector, trial, steps, found, unmeasured)
 
 
 def _nothing(compared: ComparedArms) -> BaselineVerdict:

@@ -11,7 +11,6 @@ import numpy as np
 from xttsbench.analysis.attribution import PARTS, Means, attribute
 from xttsbench.analysis.oscillation import oscillation
 from xttsbench.analysis.pooling import Columns, Pooled, Statistic, interval_of, mean_of, pool
-from xttsbench.analysis.readings import gpu_busy
 from xttsbench.analysis.steps import Steps, measured, steady
 from xttsbench.analysis.variance import Explanation, explain
 from xttsbench.records.base import Estimate
@@ -22,6 +21,7 @@ from xttsbench.rules.evidence import Evidence
 from xttsbench.rules.facts import given_mode, step_facts
 from xttsbench.rules.predictions import predictions
 from xttsbench.rules.settle import settle, why_inconclusive
+from xttsbench.rules.spans import gpu_samples
 
 _NAMES: Final = ("wall_s", "wait_s", "step_s", "emulated_s", "compile_s", "outside_s")
 _STATISTICS: Final[dict[str, Statistic]] = {
@@ -69,6 +69,7 @@ def gather(trials: Sequence[TrialRecord], environment: Mapping[str, Any], *, see
     if not found:
         cause = next((trial.cause for trial in ladder if trial.cause), "no step ended")
         return Gathered(replace(base, predictions=predictions(base)), why_inconclusive=cause)
+    found.sort(key=lambda one: -len(one[1][0]))  # the process with the most steady steps stands for the run
     records, series = [trial for trial, _ in found], [steps for _, (steps, _) in found]
 
     figures = pool([_columns(steps) for steps in series], _STATISTICS, rng)
@@ -222,15 +223,7 @@ def _ceilings(parts: Mapping[str, Any], cloud: Mapping[str, Any], wall: Pooled) 
 
 def _gpu_utilization(records: Sequence[TrialRecord], rng: np.random.Generator) -> Estimate | None:
     """Mean of the driver's own utilisation samples while the target ran as it is; ``None`` without a GPU."""
-    found = []
-    for trial in records:
-        segment = trial.segment("as_is")
-        if segment is None:
-            continue
-        starts = segment.columns["start_ns"][segment.warmup_steps :]
-        busy = gpu_busy(trial.readings, starts[0], starts[-1] + segment.columns["wall_ns"][-1])
-        if len(busy):
-            found.append({"wall_s": busy})
+    found = [{"wall_s": busy} for trial in records if len(busy := gpu_samples(trial))]
     return pool(found, {"mean": mean_of("wall_s")}, rng)["mean"].estimate() if found else None
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from xttsbench.analysis.readings import gpu_busy
 from xttsbench.records.readings import HostReadings
 from xttsbench.records.trial import TrialRecord
 
@@ -61,3 +62,9 @@ def measured_span(trial: TrialRecord) -> Span | None:
         len(start_ns),
         max(epochs) - min(epochs) + 1 if epochs else 1,
     )
+
+
+def gpu_samples(trial: TrialRecord) -> npt.NDArray[np.float64]:
+    """The driver's own utilisation samples in the measured span; empty without a GPU or such steps."""
+    span = measured_span(trial)
+    return gpu_busy(trial.readings, span.start_ns, span.end_ns) if span is not None else np.zeros(0)

@@ -13,6 +13,7 @@ from xttsbench.records.base import Estimate
 from xttsbench.records.plan import Accelerator, RunPlan
 from xttsbench.records.report import WarmUp
 from xttsbench.records.trial import TrialRecord
+from xttsbench.rules.spans import measured_span
 
 CERTIFIED_STEPS: Final = 240
 PASS_MARK: Final = 0.90
@@ -87,12 +88,8 @@ def warm_up(trial: TrialRecord, steps: Steps, steady: SteadyState) -> WarmUp:
 
 def readings_beside(trial: TrialRecord | None) -> dict[str, Any]:
     """Summary of the host and GPU readings while the target ran as it is; empty where it did not."""
-    segment = trial.segment("as_is") if trial else None
-    if trial is None or segment is None:
-        return {}
-    starts = segment.columns["start_ns"][segment.warmup_steps :]
-    end_ns = starts[-1] + segment.columns["wait_ns"][-1] + segment.columns["step_ns"][-1]
-    return summarise(trial.readings, starts[0], end_ns, len(starts))
+    span = measured_span(trial) if trial is not None else None
+    return summarise(trial.readings, span.start_ns, span.end_ns, span.steps) if trial is not None and span else {}
 
 
 def verdict_after_s(plan: RunPlan, trials: Sequence[TrialRecord]) -> float | None:

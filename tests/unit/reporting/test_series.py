@@ -14,16 +14,13 @@ def test_columns_become_seconds_from_the_first_step() -> None:
         "step_ns": (1_500_000_000, 3_000_000_000, 750_000_000),
         "emulated_ns": (0, 1_000_000_000, 1_000_000_000),
         "cpu_ns": (10, 20, 30),
-        "batch_elements": (7, 8, 9),
     }
     series = from_segment(Segment(name="as_is", columns=columns, warmup_steps=1), label="a")
     assert series is not None
     assert series.zero_ns == 1_000
-    np.testing.assert_allclose(series.start_s, [0, 2, 5])
     np.testing.assert_allclose(series.end_s, [2, 5, 6])
     np.testing.assert_allclose(series.wait_s, [0.5, 0, 0.25])
     np.testing.assert_allclose(series.accelerator_s, [0, 1, 1])
-    np.testing.assert_allclose(series.batch_elements, [7, 8, 9])
     assert series.steady_from == 1
     np.testing.assert_allclose(series.steady_wall_s, [3, 1])
 
@@ -32,7 +29,7 @@ def test_what_was_not_recorded_is_nan_or_none_and_never_zero() -> None:
     series = from_segment(Segment(name="as_is", columns={"start_ns": (5,), "wall_ns": (10,)}), label="a")
     assert series is not None
     assert series.accelerator_s is None
-    for column in (series.wait_s, series.step_s, series.cpu_s, series.batch_elements):
+    for column in (series.wait_s, series.step_s, series.cpu_s):
         assert np.isnan(column).all()
 
 

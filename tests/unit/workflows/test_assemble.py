@@ -8,6 +8,7 @@ import typing
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from pydantic import BaseModel
 
@@ -15,6 +16,7 @@ from xttsbench.execution import journal
 from xttsbench.execution.run_directory import ENVIRONMENT, PLAN, write_json
 from xttsbench.records.base import Estimate, Location
 from xttsbench.records.report import Attribution, Report
+from xttsbench.reporting.plots.scene import stage
 from xttsbench.reporting.write import write_run
 from xttsbench.workflows.assemble import assemble
 from xttsbench.workflows.report import rebuild
@@ -219,6 +221,26 @@ def test_the_warm_up_is_kept_apart(runs) -> None:
     assert (warm.xla_compiles, warm.xla_compile_s) == (0, 0.0)
     assert warm.steps_measured + warm.steps_cut == 260
     assert warm.steady_state
+
+
+def test_plots_cut_the_process_that_the_report_tells_of_and_where_the_report_cuts(build, runs) -> None:
+    plan, environment, _ = runs["computing"]
+    traced = (np.arange(200) % 3 > 0) & (np.arange(200) < 60)
+    step = 0.03 + 0.3 * traced
+    columns = {"step_s": step, "calls_s": step, "traces": traced.astype(int)}
+    slow_at_first = np.where(np.arange(160) < 30, 0.06, 0.03)
+    trials = [
+        build.ladder(steps=60),
+        build.ladder(steps=200, step_columns=columns, block=1, number=1),
+        build.ladder(steps=160, step_columns={"step_s": slow_at_first, "calls_s": slow_at_first}, block=2, number=2),
+    ]
+    for some in (trials, trials[:1], trials[2:], trials[::2]):
+        report = assemble(plan, environment, some)
+        scene = stage(report, some)
+        assert scene.main.steady_from == report.warm_up.steps_cut
+        assert scene.main.steady_wall_s.size == report.warm_up.steps_measured
+    assert report.warm_up.steps_cut == 30
+    assert assemble(plan, environment, trials).warm_up.steps_measured > 160  # compilation is no warm-up
 
 
 def test_a_run_of_240_steady_steps_is_certified_and_a_shorter_one_is_not(build, runs) -> None:
