@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install diagnose test test-all check schema bench proof clean
+.PHONY: help install diagnose test test-unit test-all check lint types schema bench proof clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
@@ -26,20 +26,31 @@ $(STAMP): pyproject.toml constraints.txt
 diagnose: install ## the main job on real input: why a training step takes as long as it does
 	@$(BIN)/xttsbench diagnose || { code=$$?; test $$code -eq 3; } # 3: measured, and inconclusive
 
-test: install ## unit, tf and e2e tests, some thirty-five minutes on two cores
-	$(PYTEST) tests/unit tests/tf -m "not slow" --numprocesses 2 --dist loadfile
-	$(PYTEST) tests/e2e -m "not slow and not measured" --numprocesses 2 --dist loadfile
+# Two files at a time, in this order and not by their number of tests: the short files of unit tests fill up the end.
+TWO_AT_A_TIME := --numprocesses 2 --dist loadfile --no-loadscope-reorder
+
+test: install ## unit, tf and e2e tests, some fifteen minutes on two quiet cores
+	$(PYTEST) tests/tf tests/unit -m "not slow" $(TWO_AT_A_TIME)
+	$(PYTEST) tests/e2e -m "not slow and not measured" $(TWO_AT_A_TIME)
 	@mkdir -p .benchmarks
 	$(PYTEST) tests/e2e -m "not slow and measured" --benchmark-enable --benchmark-json=.benchmarks/last.json # one at a time
 
-test-all: install ## every test, the slow ones too
+test-unit: install ## the tests without TensorFlow alone, at most a minute and a half on two cores
+	$(PYTEST) tests/unit -m "not slow" $(TWO_AT_A_TIME)
+
+test-all: install ## every test, the slow ones too, an hour and a half
 	$(PYTEST)
 
 check: install ## lint, formatting, types, layers
+	@$(MAKE) --no-print-directory --jobs 2 types lint
+
+lint:
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+types:
+	$(BIN)/mypy
 
 schema: install ## write the JSON Schema of scenarios for editors
 	$(BIN)/python -m xttsbench.scenario.schema scenarios/scenario.schema.json

@@ -14,6 +14,8 @@ pytestmark = pytest.mark.measured
 
 TARGETS = Path(__file__).parents[1] / "targets"
 BUDGET_S = 20
+SLOW = pytest.mark.slow
+"""Every run has the same verdict from another test: input from a starved accelerator, retracing in ``test_cli.py``."""
 
 
 def diagnose(target: str, out: Path, *options: str, budget_s: int = BUDGET_S) -> tuple[int, dict[str, Any]]:
@@ -43,9 +45,9 @@ def adds_up(report: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("target", "bottleneck", "rules"),
     [
-        ("starved_by_python", "input", {"python-function", "sequential-map"}),
+        pytest.param("starved_by_python", "input", {"python-function", "sequential-map"}, marks=SLOW),
         ("eager_step_that_reads_its_loss", "dispatch", {"eager-step"}),
-        ("retraces", "compile", {"retracing"}),
+        pytest.param("retraces", "compile", {"retracing"}, marks=SLOW),
         ("xla_for_every_length", "compile", {"xla-recompilation", "dynamic-shape"}),
         ("checkpoints", "host", {"host-stall", "oscillation"}),
         ("shares_the_cores", "contention", {"core-contention"}),
@@ -95,22 +97,12 @@ def test_other_ways_to_the_same_bottleneck(target: str, bottleneck: str, rules: 
     adds_up(report)
 
 
-@pytest.mark.parametrize("target", ["compiled_and_prefetched", "keras_model"])
+@pytest.mark.parametrize("target", ["compiled_and_prefetched", pytest.param("keras_model", marks=SLOW)])
 def test_nothing_limits_a_healthy_target(target: str, tmp_path: Path) -> None:
     code, report = diagnose(f"healthy.py:{target}", tmp_path / "run")
     assert (code, report["verdict"]["bottleneck"]) == (0, "compute"), report["verdict"]["summary"]
     assert not limiting(report)
     adds_up(report)
-
-
-def test_an_accelerator_that_never_waits_is_used_to_nine_tenths(tmp_path: Path) -> None:
-    code, report = diagnose("healthy.py:dataset_only", tmp_path / "run", "--accelerator", "emulated:20")
-    assert (code, report["verdict"]["bottleneck"]) == (0, "compute")
-    assert not limiting(report)
-    assert report["verdict"]["accelerator_utilization"]["low"] >= 0.9
-    assert report["accelerator"]["kind"] == "emulated"
-    assert "emulated" in report["accelerator"]["label"]
-    assert report["accelerator"]["passes"] is True
 
 
 def test_a_starved_accelerator_is_seen_from_its_dataset_alone(tmp_path: Path) -> None:

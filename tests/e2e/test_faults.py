@@ -31,6 +31,7 @@ def findings(target: str, out: Path, budget_s: int, *options: str) -> tuple[dict
     return report, {finding["rule"]: finding for finding in report["findings"]}
 
 
+@pytest.mark.slow
 def test_a_pool_that_is_smaller_than_the_calls_that_wait(tmp_path: Path) -> None:
     report, found = findings("waits_in_turn", tmp_path / "run", 28)
     assert report["verdict"]["bottleneck"] == "input"
@@ -40,6 +41,7 @@ def test_a_pool_that_is_smaller_than_the_calls_that_wait(tmp_path: Path) -> None
     assert found["python-function"]["evidence"]["gil"] == "blocks"
 
 
+@pytest.mark.slow
 def test_an_input_and_a_step_that_take_turns(tmp_path: Path) -> None:
     report, found = findings("takes_turns", tmp_path / "run", 32)
     assert report["verdict"]["bottleneck"] == "input"
@@ -59,6 +61,7 @@ def test_padding_prefetches_and_lengths(tmp_path: Path) -> None:
     assert report["verdict"]["bottleneck"] == "compute"
 
 
+@pytest.mark.slow
 def test_stragglers_of_the_input(tmp_path: Path) -> None:
     _, found = findings("stumbles", tmp_path / "run", 20)
     assert found["stragglers"]["evidence"]["in_wait"] > 0.5

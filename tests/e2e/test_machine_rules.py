@@ -28,6 +28,7 @@ def findings(target: str, out: Path) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
+@pytest.mark.slow
 def test_memory_that_each_step_adds_to(tmp_path: Path) -> None:
     (found,) = findings("leaks", tmp_path / "run")["memory-leak"]
     # A megabyte of float32 a step; resident pages may be added a step earlier or later.

@@ -157,6 +157,7 @@ def the_plan_is_the_report_s_and_fits_this_target_only(ran: Ran, folder: Path) -
     assert "refused: " in done.stdout
 
 
+@pytest.mark.slow
 def test_a_function_that_counts_its_calls_is_left_alone(tmp_path: Path) -> None:
     ran = run("fixable.py:counts_its_calls", tmp_path, "--accelerator", "emulated:10", budget_s=90)
     assert ran.code in (0, 3)
@@ -174,11 +175,17 @@ def test_a_function_that_counts_its_calls_is_left_alone(tmp_path: Path) -> None:
     assert "changes the data" in ran.report["unmeasured"][f"findings.{index}.verified_speedup"]
 
 
-def test_of_a_healthy_target_nothing_is_tried_and_it_ends_early(tmp_path: Path) -> None:
+def test_of_an_accelerator_that_never_waits_nothing_is_tried_and_it_ends_early(tmp_path: Path) -> None:
     ran = run("healthy.py:dataset_only", tmp_path, "--accelerator", "emulated:20", budget_s=200)
     assert ran.code == 0, ran.err
     assert "nothing here that a fix would make faster" in ran.err
     assert ran.accepted == []
+    assert not [finding["rule"] for finding in ran.report["findings"] if finding["limiting"]]
+    assert ran.report["verdict"]["bottleneck"] == "compute"
+    assert ran.report["verdict"]["accelerator_utilization"]["low"] >= 0.9
+    assert ran.report["accelerator"]["kind"] == "emulated"
+    assert "emulated" in ran.report["accelerator"]["label"]
+    assert ran.report["accelerator"]["passes"] is True
     assert {trial.spec.rung for trial in journal.read(ran.out)} <= {"ladder", "input", "pipeline"}
     assert ran.took_s < 100
 

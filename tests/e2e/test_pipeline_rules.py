@@ -45,6 +45,7 @@ def line_of(text: str) -> int:
     return next(number for number, line in enumerate(lines, 1) if text in line)
 
 
+@pytest.mark.slow
 def test_sources_that_are_read_one_at_a_time(tmp_path: Path) -> None:
     bottleneck, found = diagnosed("reads_in_turn", tmp_path / "run", 40)
     assert bottleneck == "input"
@@ -64,6 +65,7 @@ def test_a_prefetch_of_nothing(tmp_path: Path) -> None:
     assert 1.2 < found["no-prefetch"]["predicted_speedup"]["estimate"] < 2.6
 
 
+@pytest.mark.slow
 def test_an_ugly_pipeline_that_nothing_waits_for(tmp_path: Path) -> None:
     bottleneck, found = diagnosed("ugly_and_quick", tmp_path / "run", 30)
     assert bottleneck == "compute"

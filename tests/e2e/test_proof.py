@@ -13,7 +13,11 @@ PROOF = Path(__file__).resolve().parents[2] / "benchmarks" / "proof"
 
 
 @pytest.mark.parametrize(
-    ("settings", "learns"), [((), True), (("--set", "optimizer.learning_rate=1e-9"), False)], ids=["learns", "cannot"]
+    ("settings", "learns"),
+    [
+        pytest.param((), True, id="learns"),
+        pytest.param(("--set", "optimizer.learning_rate=1e-9"), False, id="cannot", marks=pytest.mark.slow),
+    ],
 )
 def test_the_loss_falls_where_the_trainer_learns_and_not_where_it_cannot(
     tmp_path: Path, settings: tuple[str, ...], learns: bool

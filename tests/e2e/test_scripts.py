@@ -25,6 +25,7 @@ def limiting(report: dict[str, Any]) -> set[str]:
     return {finding["rule"] for finding in report["findings"] if finding["limiting"]}
 
 
+@pytest.mark.slow
 @pytest.mark.measured
 def test_a_loop_that_runs_op_by_op_is_told_what_compiling_it_gives(tmp_path: Path) -> None:
     code, report, said = diagnose("eager_loop.py", tmp_path / "run", "--", "60")
@@ -75,7 +76,8 @@ def test_a_script_that_raises_is_invalid_input_with_its_place(tmp_path: Path) ->
     assert 'raise ValueError("by the script")' in (SCRIPTS / "plain.py").read_text().splitlines()[error["line"] - 1]
 
 
-def test_a_script_may_run_twice_where_that_is_said(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("options", "times"), [(("--repeat",), 2), pytest.param((), 1, marks=pytest.mark.slow)])
+def test_a_script_may_run_twice_where_that_is_said(options: tuple[str, ...], times: int, tmp_path: Path) -> None:
     marks = tmp_path / "marks"
     script = tmp_path / "counts.py"
     script.write_text(
@@ -83,12 +85,9 @@ def test_a_script_may_run_twice_where_that_is_said(tmp_path: Path) -> None:
         "open(sys.argv[1], 'a').write('x')\n"
         "for batch in tf.data.Dataset.range(200).batch(2):\n    tf.reduce_sum(batch)\n"
     )
-    for options, times in ((("--repeat",), 2), ((), 1)):
-        marks.unlink(missing_ok=True)
-        out = tmp_path / f"run{times}"
-        _, report, said = diagnose(script, out, *options, "--", str(marks), budget_s=60)
-        assert marks.read_text() == "x" * times, said
-        assert len(report["trials"]) == times
+    _, report, said = diagnose(script, tmp_path / "run", *options, "--", str(marks), budget_s=60)
+    assert marks.read_text() == "x" * times, said
+    assert len(report["trials"]) == times
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from xttsbench.workflows.run import run
 from xttsbench.xtts.data.make import make_data
 
 ROOT = Path(__file__).parents[2]
-SLOW = ("full", "mode", "precision")  # 34 arms; XLA compiles
+SLOW = ("full", "mode", "precision", "batch", "threads", "workers")  # 34 arms; XLA compiles; more arms of the loaders
 SHIPPED = [
     pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else [])
     for name in available("scenarios")

@@ -110,6 +110,7 @@ def test_when_every_arm_fails_the_baseline_is_kept(tmp_path: Path) -> None:
     assert "a is kept" in out
 
 
+@pytest.mark.slow
 def test_a_full_disk_costs_the_trial_that_did_not_fit_and_nothing_before(tmp_path: Path) -> None:
     process = sweep(tmp_path)
     resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (25_000, 25_000))  # files may not grow beyond that

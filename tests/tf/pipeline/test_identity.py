@@ -86,19 +86,19 @@ def of(dataset):
     return identity(dataset, read_graph(dataset))
 
 
-def test_the_same_in_other_processes_whatever_their_seed(target, make):
+@pytest.mark.parametrize("seed", [7, pytest.param(None, marks=pytest.mark.slow)])
+def test_the_same_in_other_processes_whatever_their_seed(target, make, seed):
     tf.keras.utils.set_random_seed(1)
     here = of(make()).model_dump()
-    for seed in (7, None):
-        ran = subprocess.run(
-            [sys.executable, "-c", SAY, str(target), json.dumps(seed)],
-            capture_output=True,
-            text=True,
-            timeout=240,
-            check=False,
-        )
-        (line,) = [one for one in ran.stdout.splitlines() if one.startswith("IDENTITY")] or [ran.stderr[-2000:]]
-        assert json.loads(line.removeprefix("IDENTITY ")) == here
+    ran = subprocess.run(
+        [sys.executable, "-c", SAY, str(target), json.dumps(seed)],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    (line,) = [one for one in ran.stdout.splitlines() if one.startswith("IDENTITY")] or [ran.stderr[-2000:]]
+    assert json.loads(line.removeprefix("IDENTITY ")) == here
 
 
 def test_what_is_another_pipeline(make):

@@ -29,7 +29,7 @@ PAIRS = [
     ("prefetches_nothing", "prefetches_one", "no-prefetch"),
     ("threads_without_work", "threads_that_wait", "thread-pool"),
 ]
-QUICK = ("device-prefetch-not-last", "late-filter", "cacheable", "fixed-npy-header", "no-prefetch")
+QUICK = ("cacheable", "fixed-npy-header", "no-prefetch")
 """Rules whose pairs are in every run; each pair takes ten seconds."""
 
 

@@ -24,6 +24,7 @@ def shape(rows: int) -> Shape:
     return Shape(rows, BUCKET.frames, BUCKET.characters, BUCKET.reference_frames)
 
 
+@pytest.mark.slow
 def test_what_is_chosen_fits_and_half_as_much_again_does_not() -> None:
     with measuring(PLAN, int) as measure:
         known = measure(shape(32))

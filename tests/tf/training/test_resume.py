@@ -55,7 +55,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., 
             server.stdin.close()
 
 
-@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("replicas", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_a_killed_run_ends_with_the_bits_of_one_that_was_not(session: Any, tmp_path: Path, replicas: int) -> None:
     *losses, ended = session(tmp_path / "whole", replicas)
     assert len(losses) == STEPS

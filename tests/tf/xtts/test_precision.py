@@ -57,7 +57,7 @@ def exact(batch: dict[str, tf.Tensor]) -> list[float]:
     return trained(batch, "graph", "float32")[1]
 
 
-@pytest.mark.parametrize("mode", ["eager", "graph"])
+@pytest.mark.parametrize("mode", [pytest.param("eager", marks=pytest.mark.slow), "graph"])
 @pytest.mark.parametrize("precision", SIXTEEN)
 def test_sixteen_bits_learn_what_float32_does(
     batch: dict[str, tf.Tensor], exact: list[float], precision: str, mode: str
@@ -85,7 +85,9 @@ def test_gradients_are_float32_finite_and_about_those_of_float32(batch: dict[str
     assert 0 < apart < 0.05
 
 
-@pytest.mark.parametrize("mode", model.MODES)
+@pytest.mark.parametrize(
+    "mode", [pytest.param(mode, marks=[pytest.mark.slow] if mode == "xla" else []) for mode in model.MODES]
+)
 def test_an_overflow_costs_a_step_and_half_of_the_scale(batch: dict[str, tf.Tensor], mode: str) -> None:
     step = model.make_train_step(recipe(), mode, 0, precision="mixed_float16")
     first = float(step(batch))

@@ -15,8 +15,8 @@ CHILD = Path(__file__).with_name("child.py")
 Numbers = dict[str, np.ndarray]
 
 
-def start(directory: Path, kind: str, cpus: int, **environment: str) -> subprocess.Popen[str]:
-    command = [sys.executable, str(CHILD), str(directory), kind, str(cpus)]
+def start(directory: Path, kind: str, cpus: int, *options: str, **environment: str) -> subprocess.Popen[str]:
+    command = [sys.executable, str(CHILD), str(directory), kind, str(cpus), *options]
     return subprocess.Popen(
         command, env=os.environ | environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
@@ -44,15 +44,30 @@ def two_devices(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Num
     return lambda name: saved(directory / f"{name}.npz")
 
 
-@pytest.mark.parametrize("case", ["graph_1", "graph_4", "xla_1"])
+@pytest.fixture(scope="module")
+def two_compiled_devices(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Numbers]:
+    directory = tmp_path_factory.mktemp("two_compiled_devices")
+    wait_for(start(directory, "mirrored", 2, "xla"))
+    return lambda name: saved(directory / f"{name}.npz")
+
+
+@pytest.mark.parametrize(
+    ("devices", "case"),
+    [
+        ("two_devices", "graph_1"),
+        ("two_devices", "graph_4"),
+        pytest.param("two_compiled_devices", "xla_1", marks=pytest.mark.slow),
+    ],
+)
 def test_two_devices_do_what_one_does(
-    two_devices: Callable[[str], Numbers],
+    request: pytest.FixtureRequest,
     one_replica: tuple[np.ndarray, Numbers],
     assert_same: Callable[..., None],
+    devices: str,
     case: str,
 ) -> None:
     said, weights = one_replica
-    found = two_devices(case)
+    found = request.getfixturevalue(devices)(case)
     # Of values about 4: the sixth digit after the point is the last that float32 has.
     np.testing.assert_allclose(found.pop("said"), said, rtol=1e-6, atol=1e-6)
     assert_same(weights, found, atol=1e-6)

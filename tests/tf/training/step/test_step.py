@@ -25,7 +25,12 @@ def test_all_modes_take_the_same_steps(
 
 
 @pytest.mark.parametrize(
-    "training", [{"accumulation": 4}, {"accumulation": 8}, {"gradient_checkpointing": True}], ids=str
+    "training",
+    [
+        pytest.param({"accumulation": 4}, id="accumulation 4"),
+        pytest.param({"accumulation": 8}, id="accumulation 8", marks=pytest.mark.slow),
+        pytest.param({"gradient_checkpointing": True}, id="gradient checkpointing"),
+    ],
 )
 def test_neither_division_nor_computing_again_changes_the_step(
     make_trainer: Any, run_three: Any, one_replica: Any, assert_same: Callable[..., None], training: dict[str, Any]
@@ -80,7 +85,7 @@ def test_a_step_whose_gradient_is_no_number_changes_nothing(
     assert trainer.arrays()["updates"] == 2
 
 
-@pytest.mark.parametrize("mode", ["graph", "xla"])
+@pytest.mark.parametrize("mode", ["graph", pytest.param("xla", marks=pytest.mark.slow)])
 def test_a_warm_up_traces_all_shapes_and_changes_nothing(
     trainer_of: Any, make_batch: Any, assert_same: Callable[..., None], mode: str
 ) -> None:

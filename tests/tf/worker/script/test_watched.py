@@ -13,7 +13,8 @@ import pytest
 
 pytestmark = pytest.mark.measured
 SLOW = pytest.mark.slow
-"""Others of its kind are in every run; each takes ten seconds and more."""
+"""Others of its kind are in every run, here or through the command in ``tests/e2e/test_scripts.py``; each takes ten
+seconds and more."""
 
 
 def _known(ran: Any) -> None:
@@ -65,6 +66,12 @@ def test_seeded_losses_are_the_same_to_the_last_bit(watched: Callable[..., Any],
     losses = bare("plain.py", "losses", "60")
     assert len(losses.split()) == 60
     assert watched("plain.py", "losses", "60").output == losses
+
+
+@SLOW
+def test_the_seeded_loss_of_fit_is_the_same_to_the_last_bit(
+    watched: Callable[..., Any], bare: Callable[..., str]
+) -> None:
     loss = bare("fit.py", "2", "20", "1", "compiled")
     assert loss.startswith("loss ")
     assert watched("fit.py", "2", "20", "1", "compiled").output == loss
@@ -73,16 +80,16 @@ def test_seeded_losses_are_the_same_to_the_last_bit(watched: Callable[..., Any],
 @pytest.mark.parametrize(
     ("what", "code", "ended", "printed"),
     [
-        ("exit", 3, "exited", ""),
+        pytest.param("exit", 3, "exited", "", marks=SLOW),
         ("leave", 4, "exited", ""),
-        ("raise", 1, "raised", ""),
-        ("spawn", 0, "returned", "squares [1, 4, 9]\n"),
-        pytest.param("fork", 0, "returned", "squares [1, 4, 9]\n", marks=SLOW),
+        pytest.param("raise", 1, "raised", "", marks=SLOW),
+        pytest.param("spawn", 0, "returned", "squares [1, 4, 9]\n", marks=SLOW),
+        ("fork", 0, "returned", "squares [1, 4, 9]\n"),
         pytest.param("fork_and_return", 0, "returned", "", marks=SLOW),
         pytest.param("close", 0, "returned", "", marks=SLOW),
         pytest.param("chdir", 0, "returned", "", marks=SLOW),
-        ("thread", 0, "returned", ""),
-        ("atexit", 0, "returned", "goodbye\n"),
+        pytest.param("thread", 0, "returned", "", marks=SLOW),
+        pytest.param("atexit", 0, "returned", "goodbye\n", marks=SLOW),
     ],
 )
 def test_whatever_a_script_does_it_ends_as_it_would(
@@ -102,7 +109,12 @@ def test_a_script_that_would_go_on_is_stopped_and_its_handlers_run(watched: Call
 
 @pytest.mark.parametrize(
     "what",
-    ["from_generator", "train_on_batch", pytest.param("sequence", marks=SLOW), pytest.param("arrays", marks=SLOW)],
+    [
+        "train_on_batch",
+        pytest.param("from_generator", marks=SLOW),
+        pytest.param("sequence", marks=SLOW),
+        pytest.param("arrays", marks=SLOW),
+    ],
 )
 def test_fit_over_other_data_is_measured_and_stopped(watched: Callable[..., Any], what: str) -> None:
     ran = watched("generator_fit.py", what, steps=50)
@@ -111,6 +123,7 @@ def test_fit_over_other_data_is_measured_and_stopped(watched: Callable[..., Any]
     assert ran.code == 0
 
 
+@SLOW
 def test_a_script_that_swallows_everything_is_ended(watched: Callable[..., Any]) -> None:
     ran = watched("plain.py", "swallow", "60", steps=50)
     assert ran.part("script")["ended"] == "stopped"
