@@ -18,7 +18,7 @@ from xttsbench.pipeline.graph import dataset_nodes, read_graph
 from xttsbench.pipeline.python_state import python_state
 
 FEW = settings(
-    max_examples=4,
+    max_examples=6,
     deadline=None,
     derandomize=True,
     database=None,
