@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 import time
 
 import numpy as np
@@ -41,6 +42,18 @@ def steps(ms=10.0, shapes=1):
         return count(batch)
 
     return dataset, step
+
+
+def spins():
+    """Batches that are ready, while another thread computes without end."""
+
+    def spin():
+        while True:
+            np.sort(numbers)
+
+    numbers = np.random.default_rng(0).random(1_000_000)
+    threading.Thread(target=spin, daemon=True).start()
+    return tf.data.Dataset.range(1_000_000).batch(2)
 
 
 def _do(act):

@@ -30,6 +30,8 @@ class Collected:
         self.cause: str | None = None
         self.error: dict[str, Any] | None = None
         self.done = False
+        self.turns: list[list[int]] = []
+        """Start and end of each turn that is over; the first entry is empty and says that the process is ready."""
 
     @property
     def steps(self) -> int:
@@ -58,6 +60,8 @@ class Collected:
             self._parts["traces"] = message["traces"]
         elif "status" in message:
             self.status, self.cause, self.error = message["status"], message.get("cause"), message.get("error")
+        elif "waits" in message:
+            self.turns.append(message["waits"])
         elif "done" in message:
             self.done = True
 

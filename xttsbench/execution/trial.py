@@ -8,7 +8,7 @@ import select
 import signal
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 
@@ -19,7 +19,7 @@ from xttsbench.execution.helper import Helper, kill_group
 from xttsbench.execution.limits import Limits
 from xttsbench.probes.quota import memory_limit_bytes
 from xttsbench.records.readings import Readings
-from xttsbench.records.trial import TrialRecord, TrialSpec
+from xttsbench.records.trial import RoundMark, TrialRecord, TrialSpec
 
 _MEMORY_SHARE: Final = 0.7
 """A process that is killed while it holds this share of the memory was most likely killed for it."""
@@ -36,6 +36,9 @@ class Monitor(Protocol):
 
     def tick(self, now_ns: int) -> None:
         """Take a sample if one is due."""
+
+    def sample(self) -> None:
+        """Take a sample now: something begins or ends."""
 
     def readings(self) -> Readings:
         """Everything read so far."""
@@ -164,17 +167,24 @@ class Child:
         if self._progress is not None and data:
             self._progress(self.collected.phase, self.collected.steps)
 
-    def end(self) -> TrialRecord:
+    def so_far(self, rounds: Sequence[RoundMark] = ()) -> TrialRecord:
+        """Its record with what has arrived, while it goes on."""
+        readings = self.monitor.readings() if self.monitor else Readings()
+        record = self.collected.record(
+            started_utc=self._started_utc, duration_s=time.monotonic() - self._began, readings=readings
+        )
+        return record.model_copy(update={"rounds": tuple(rounds)})
+
+    def end(self, rounds: Sequence[RoundMark] = ()) -> TrialRecord:
         """End what still runs of it and give its record; everything that arrived is there."""
         collected = self.collected
         # Left alone a moment where it is done or the pipe closed by itself, so that its own end is what we see.
         _end(self.pid, self._helper, collected, patient=collected.done or collected.status == "ok")
         self._connection.close()
-        readings = self.monitor.readings() if self.monitor else Readings()
-        if collected.status == "killed" and (cause := _out_of_memory(readings)):
-            collected.status, collected.cause = "out_of_memory", f"{collected.cause}: {cause}"
-        duration_s = time.monotonic() - self._began
-        return collected.record(started_utc=self._started_utc, duration_s=duration_s, readings=readings)
+        record = self.so_far(rounds)
+        if record.status == "killed" and (cause := _out_of_memory(record.readings)):
+            record = record.model_copy(update={"status": "out_of_memory", "cause": f"{record.cause}: {cause}"})
+        return record
 
 
 def _out_of_memory(readings: Readings) -> str | None:

@@ -48,6 +48,10 @@ class Monitor:
         if now_ns < self._next_ns:
             return
         self._next_ns += ((now_ns - self._next_ns) // self._interval_ns + 1) * self._interval_ns
+        self.sample()
+
+    def sample(self) -> None:
+        """Take a sample whatever the rhythm: at the edges of what is measured."""
         self._host.sample()
         if self._gpus is not None:
             self._gpus.sample()

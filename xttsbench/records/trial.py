@@ -81,6 +81,8 @@ class TrialSpec(Record):
     """For the rung ``elements``: elements that each source is cut to."""
     jitter: bool = False
     """For the rung ``elements``: hold calls of Python functions up at random."""
+    turns: bool = False
+    """For the rung ``arm``: measure in turns, each when the parent says so, and stand still in between."""
     fill_caches: bool = False
     """For the rung ``arm``: fill caches before anything is measured, as the main trial does."""
     fill_s: float | None = Field(None, gt=0)
@@ -100,6 +102,15 @@ class TrialSpec(Record):
     """Steps on one batch whose losses are compared, where both sides have a step; 0 compares none."""
     loss_tolerance: float = Field(1e-3, gt=0)
     """Largest relative difference of two losses that count as the same."""
+
+
+class Turn(Record):
+    """What a live process is told to measure next: a number of batches, after some that it draws and does not count."""
+
+    round: int = Field(ge=-1)
+    """Number of the round; -1 before the first one, for the pace and for pipelines to settle."""
+    batches: int = Field(ge=1)
+    discarded: int = Field(1, ge=0)
 
 
 class Segment(Record):

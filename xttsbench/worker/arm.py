@@ -1,7 +1,8 @@
 """The rung of an arm: one configuration as it is, and nothing else, so that a trial costs what it measures.
 
 The step is run once on a batch of each shape before anything is timed, so that tracing and compilation of the buckets
-are in the segment ``warm_up``; then the target runs on a fresh iterator, as in the main trial of the ladder.
+are in the segment ``warm_up``; then the target runs on a fresh iterator, in turns with others or in one stretch as in
+the main trial of the ladder.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from xttsbench.worker.bench import Bench, Limit, Step
 from xttsbench.worker.filling import fill_caches
 from xttsbench.worker.ladder import measure_as_is
 from xttsbench.worker.source import CachedBatches, ExhaustedError, LiveBatches
+from xttsbench.worker.turns import take_turns
 
 _QUIET: Final = 8
 """Batches in a row without a new shape, after which no more is looked for; twice the shapes seen, if that is more."""
@@ -32,7 +34,10 @@ def run_arm(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) ->
     if step is not None:
         bench.channel.phase("shapes")
         _warm_up(bench, step, one_of_each_shape(loaded.dataset))
-    measure_as_is(spec, loaded, step, bench)
+    if spec.turns:
+        take_turns(loaded, step, bench)
+    else:
+        measure_as_is(spec, loaded, step, bench)
 
 
 def _warm_up(bench: Bench, step: Step, batches: list[Any]) -> None:

@@ -3,29 +3,44 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import socket
 from collections.abc import Callable
 from typing import Any
 
 from xttsbench.records.base import Record
-from xttsbench.records.trial import TrialSpec
+from xttsbench.records.trial import TrialSpec, Turn
 
 
 class Channel:
     """Sends messages to the parent; the first line that comes from there is the trial's specification.
 
     Messages: ``{"phase": name}``, ``{"rows": segment, "columns": {...}}``, ``{"warmup": n, "segment": name}``,
-    ``{"part": field, "value": ...}`` for a field of the trial record, ``{"note": text}``, ``{"error": ...,
-    "status": ...}`` and, last, ``{"done": true}``.
+    ``{"part": field, "value": ...}`` for a field of the trial record, ``{"note": text}``, ``{"waits": [start, end]}``
+    of a process that waits for its turn, with the ``perf_counter_ns`` of the turn that it had, ``{"error": ...,
+    "status": ...}`` and, last, ``{"done": true}``. Lines after the first from the parent are turns; an empty one says
+    that there are no more.
     """
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
+        self._lines = connection.makefile("r", encoding="utf-8")
 
     def receive_spec(self) -> TrialSpec:
         """Block for the specification of the trial."""
-        with self._connection.makefile("r", encoding="utf-8") as lines:
-            return TrialSpec.model_validate_json(lines.readline())
+        return TrialSpec.model_validate_json(self._lines.readline())
+
+    def next_turn(self, *stretch_ns: int) -> Turn | None:
+        """Say that the turn of that stretch of time is over, stand still, and give the next one; ``None`` for the end.
+
+        The process stops itself, and what it has started, at once: until the parent lets them go on, the buffers stay
+        as the last step left them.
+        """
+        self.send({"waits": stretch_ns})
+        os.killpg(os.getpgrp(), signal.SIGSTOP)
+        line = self._lines.readline().strip()
+        return Turn.model_validate_json(line) if line else None
 
     def send(self, message: dict[str, Any]) -> None:
         """Send one message; blocks while the parent is busy, and raises ``OSError`` when it is gone."""
