@@ -15,7 +15,7 @@ from typing import Final
 import psutil
 
 from xttsbench.probes.procfs import MachineTimes, Reads, Stat, parse_machine, parse_reads, parse_stat, thread_group
-from xttsbench.probes.quota import throttled_s
+from xttsbench.probes.quota import cpu_allowance, throttled_s
 from xttsbench.records.readings import MACHINE_COLUMNS, HostReadings
 
 MIN_GAP_NS: Final = 20_000_000
@@ -47,6 +47,7 @@ class HostProbe:
         proc: str = "/proc",
         clock: Callable[[], int] = time.perf_counter_ns,
         parent_cpu_s: Callable[[], float] = time.process_time,
+        quota_cpus: Callable[[], float | None] = lambda: cpu_allowance().quota_cpus,
         children: Callable[[int], list[int]] | None = None,
         throttled: Callable[[], float | None] = throttled_s,
     ) -> None:
@@ -55,6 +56,8 @@ class HostProbe:
         self._home = f"{proc}/{pid}"
         self._clock = clock
         self._cpus = _cpus(pid)
+        limits = [float(len(self._cpus)) if self._cpus else None, quota_cpus()]
+        self._allowed_cpus = min((limit for limit in limits if limit is not None), default=None)
         self._parent = parent_cpu_s
         self._children = children or _descendants
         self._throttled = throttled
@@ -242,6 +245,7 @@ class HostProbe:
         elif not self._groups:
             unmeasured["thread_group_cpu_s"] = "no thread used a tick of the processor"
         return HostReadings(
+            allowed_cpus=self._allowed_cpus,
             t_ns=tuple(self._t_ns),
             cpu_s=tuple(self._cpu_s),
             rss_bytes=tuple(self._rss_bytes),

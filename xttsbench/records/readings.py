@@ -19,6 +19,8 @@ class HostReadings(Record):
     with the steps. Counters are cumulative.
     """
 
+    allowed_cpus: float | None = None
+    """Processors that the process may use, affinity and quota considered."""
     t_ns: tuple[int, ...] = ()
     cpu_s: tuple[float, ...] = ()
     """Processor time of the process and its children, user and system, cumulative."""

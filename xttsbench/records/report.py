@@ -126,6 +126,25 @@ class AA(Record):
     smallest_visible_effect: float | None = None
 
 
+class Disturbance(Record):
+    """What others made of the machine while it measured, in shares of the processors that the target may use."""
+
+    steal_share: float | None
+    """What the hypervisor ran something else in."""
+    foreign_share: float | None
+    """What other processes of this machine used."""
+    throttled_share: float | None
+    """What the control group's processor quota stopped the target for."""
+    rounds: int
+    """Rounds (or fresh processes, where there were no turns) that were measured."""
+    invalid_rounds: int
+    """Rounds in which others took 5 % of the processors more than in the quiet ones, or the canary was 10 % slower."""
+    widened: bool = False
+    """Whether more than half were invalid, so that all are kept, with a wider noise scale."""
+    sentence: str
+    """The same in words."""
+
+
 class Rung(Record):
     """One rung of the differential ladder: mean seconds per step under one condition."""
 
@@ -166,6 +185,7 @@ class Report(Record):
     oscillation: Oscillation = Oscillation()
     arms: tuple[Arm, ...] = ()
     aa: AA = AA()
+    disturbance: Disturbance | None = None
     unmeasured: dict[str, str] = {}
     # What contracts leave open.
     accelerator: dict[str, Any] = {}

@@ -71,7 +71,8 @@ class Contents:
     summary: str
     """The headline."""
     below: tuple[str, ...]
-    """What stands right below the headline: the confidence, or the other sentences of a comparison."""
+    """What stands right below the headline: the confidence, or the other sentences of a comparison; and what the
+    machine did meanwhile."""
     warnings: tuple[str, ...]
     baseline: str
     """Heading of what is said of the baseline alone; empty where no arms were compared, and all is of the target."""
@@ -109,7 +110,7 @@ def describe(report: Report) -> Contents:
         created_utc=plain(report.created_utc),
         bottleneck="" if compares else report.verdict.bottleneck,
         summary=head.sentence,
-        below=head.below,
+        below=(*head.below, *((f"Machine: {plain(disturbed.sentence)}",) if (disturbed := report.disturbance) else ())),
         warnings=tuple(map(plain, report.warnings)),
         baseline=_baseline(report) if compares and report.verdict.step_time_s is not None else "",
         numbers=() if compares and report.verdict.step_time_s is None else (*limit, *_numbers(report)),

@@ -11,11 +11,11 @@ import numpy.typing as npt
 
 from xttsbench.analysis.oscillation import robust_cv
 from xttsbench.analysis.pooling import Columns, Statistic, mean_of, pool
+from xttsbench.analysis.readings import gpu_samples
 from xttsbench.analysis.steps import Steps
 from xttsbench.records.base import Estimate
 from xttsbench.rules.arm_effects import throughput
 from xttsbench.rules.arm_runs import ArmRuns, GroupRuns
-from xttsbench.rules.spans import gpu_samples
 
 EMULATED: Final = "emulated accelerator"
 GPU: Final = "GPU (driver)"

@@ -8,6 +8,8 @@ from typing import Any, Final
 import numpy as np
 
 from xttsbench.analysis.attribution import StepFacts
+from xttsbench.analysis.disturbance import shares
+from xttsbench.analysis.spans import spans_of
 from xttsbench.analysis.steps import Steps
 from xttsbench.analysis.variance import explain
 from xttsbench.records.pipeline import Pipeline
@@ -130,31 +132,19 @@ def _stalled(series: Sequence[Steps]) -> float:
 
 
 def _cores_busy(ladder: Sequence[TrialRecord], series: Sequence[Steps], environment: Mapping[str, Any]) -> float | None:
-    """How busy the cores were during the steps: the process's share of those it may use, or the whole machine's.
+    """How much of what others left of its processors each process used during its steps, the mean over processes.
 
-    The larger of the two: beside busy neighbours a process competes although it gets little of the cores itself.
+    Neither what others use nor what is stolen counts as busy: only threads of the target itself can stand in one
+    another's way, and it takes little for that where little is left.
     """
     cpu = environment.get("cpu")
     allowed = cpu.get("allowed_cpus") if isinstance(cpu, Mapping) else None
-    wall_s = sum(float(steps.wall_s.sum()) for steps in series)
-    if not allowed or wall_s <= 0:
-        return None
-    own = sum(float(steps.cpu_s.sum()) for steps in series) / wall_s / float(allowed)
-    machine = [busy for trial in ladder if (busy := _machine_busy(trial)) is not None]
-    return max([own, *machine])
-
-
-def _machine_busy(trial: TrialRecord) -> float | None:
-    """Share of its processors that anyone used while the target ran as it is; stolen time is not use."""
-    segment, host = trial.segment("as_is"), trial.readings.host
-    if segment is None or not segment.steps or host is None:
-        return None
-    start_ns = segment.columns["start_ns"][0]
-    end_ns = segment.columns["start_ns"][-1] + segment.columns["wall_ns"][-1]
-    inside = [index for index, t in enumerate(host.t_ns) if start_ns <= t <= end_ns]
-    if len(inside) < 2 or len(host.machine_busy_s) != len(host.t_ns):
-        return None
-    first, last = inside[0], inside[-1]
-    busy_s = host.machine_busy_s[last] - host.machine_busy_s[first]
-    other_s = sum(times[last] - times[first] for times in (host.machine_steal_s, host.machine_idle_s))
-    return busy_s / (busy_s + other_s) if busy_s + other_s > 0 else None
+    found = []
+    for trial, steps in zip(ladder, series, strict=True):
+        segment, wall_s = trial.segment("as_is"), float(steps.wall_s.sum())
+        if not allowed or segment is None or wall_s <= 0:
+            continue
+        seen = shares(trial.readings.host, spans_of(segment))
+        own = max(float(steps.cpu_s.sum()) / wall_s / float(allowed), seen.own or 0.0)
+        found.append(min(own / seen.left, 1.0))
+    return float(np.mean(found)) if found else None

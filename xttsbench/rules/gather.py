@@ -11,6 +11,7 @@ import numpy as np
 from xttsbench.analysis.attribution import PARTS, Means, attribute
 from xttsbench.analysis.oscillation import oscillation
 from xttsbench.analysis.pooling import Columns, Pooled, Statistic, interval_of, mean_of, pool
+from xttsbench.analysis.readings import gpu_samples
 from xttsbench.analysis.steps import Steps, measured, steady
 from xttsbench.analysis.variance import Explanation, explain
 from xttsbench.records.base import Estimate
@@ -21,7 +22,6 @@ from xttsbench.rules.evidence import Evidence
 from xttsbench.rules.facts import given_mode, step_facts
 from xttsbench.rules.predictions import predictions
 from xttsbench.rules.settle import settle, why_inconclusive
-from xttsbench.rules.spans import gpu_samples
 
 _NAMES: Final = ("wall_s", "wait_s", "step_s", "emulated_s", "compile_s", "outside_s")
 _STATISTICS: Final[dict[str, Statistic]] = {

@@ -7,11 +7,11 @@ from typing import Any, Final
 
 import numpy as np
 
+from xttsbench.analysis.spans import measured_span
 from xttsbench.probes.clock_reasons import HEAT, POWER, SLOWED, throttle_reason_names
 from xttsbench.records.readings import GpuReadings
 from xttsbench.records.report import Finding
 from xttsbench.rules.evidence import Evidence
-from xttsbench.rules.spans import measured_span
 
 _HELD_SHARE: Final = 0.05
 _HELD_BYTES: Final = 2 << 30

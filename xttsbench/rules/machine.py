@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from xttsbench.analysis.spans import measured_span
 from xttsbench.records.report import Finding
 from xttsbench.rules.evidence import Evidence, allowed_cpus
-from xttsbench.rules.spans import measured_span
 
 _STOPPED_SHARE: Final = 0.05
 """Of the time, summed over processors, that the quota may stop threads without being worth a word."""

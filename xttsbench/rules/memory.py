@@ -8,11 +8,11 @@ from typing import Final
 
 import numpy as np
 
+from xttsbench.analysis.spans import measured_span
 from xttsbench.analysis.trend import trend
 from xttsbench.records.report import Finding
 from xttsbench.records.trial import TrialRecord
 from xttsbench.rules.evidence import Evidence
-from xttsbench.rules.spans import measured_span
 
 _MIN_SAMPLES: Final = 8
 _STRETCHES: Final = 8

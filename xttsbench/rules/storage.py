@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from xttsbench.analysis.spans import Span, measured_span
 from xttsbench.records.report import Finding
 from xttsbench.rules.evidence import Evidence
-from xttsbench.rules.spans import Span, measured_span
 
 _MIN_BYTES: Final = 4 << 20
 _COLD_SHARE: Final = 0.5

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from xttsbench.analysis.disturbance import disturbance_of
 from xttsbench.records.base import Estimate
 from xttsbench.records.conditions import RUNG_OF
 from xttsbench.records.fix import Patch
@@ -57,6 +58,7 @@ def assemble(
         oscillation=gathered.evidence.oscillation,
         arms=(*arms, *(compared.arms if compared else ()), *modes),
         aa=compared.aa if compared else AA(),
+        disturbance=disturbance_of(trials),
         accelerator=accelerator(plan.accelerator, gathered.accelerator_utilization),
         ladder=_ladder(gathered, trials),
         warm_up=_warm_up(gathered),

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from xttsbench.analysis.disturbance import disturbance_of
 from xttsbench.errors import JournalError
 from xttsbench.records.plan import Comparison, RunPlan
 from xttsbench.records.report import Report, WarmUp
 from xttsbench.records.trial import TrialRecord
 from xttsbench.rules.arm_verdict import BaselineVerdict, baseline_verdict
 from xttsbench.rules.arms import ComparedArms, compare
-from xttsbench.workflows.sections import accelerator, readings_beside, rows_of, target, verdict_after_s, warm_up
+from xttsbench.workflows.sections import accelerator, readings_beside, rows_of, target, unread, verdict_after_s, warm_up
 
 _DIAGNOSED = "a trial of an arm costs what it measures, and nothing more; 'xttsbench diagnose' reads it"
 
@@ -55,6 +56,7 @@ def assemble_compared(
         oscillation=told.oscillation,
         arms=compared.arms,
         aa=compared.aa,
+        disturbance=disturbance_of(trials),
         accelerator=accelerator(used, told.verdict.accelerator_utilization),
         warm_up=warm,
         verdict_after_s=verdict_after_s(plan, trials),
@@ -74,6 +76,7 @@ def _unmeasured(record: Report, compared: ComparedArms, told: BaselineVerdict) -
     for name, value in record.warm_up:
         if value is None and name != "reason":
             found[f"warm_up.{name}"] = why
+    found |= unread(record.disturbance)
     if record.verdict_after_s is None:
         found["verdict_after_s"] = "no trial was run"
     return found | {"pipeline": _DIAGNOSED, "looking": _DIAGNOSED, "profile": _DIAGNOSED}

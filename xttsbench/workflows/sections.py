@@ -7,13 +7,13 @@ from datetime import datetime
 from typing import Any, Final
 
 from xttsbench.analysis.readings import summarise
+from xttsbench.analysis.spans import measured_span
 from xttsbench.analysis.steady_state import SteadyState
 from xttsbench.analysis.steps import Steps
 from xttsbench.records.base import Estimate
 from xttsbench.records.plan import Accelerator, RunPlan
-from xttsbench.records.report import WarmUp
+from xttsbench.records.report import Disturbance, WarmUp
 from xttsbench.records.trial import TrialRecord
-from xttsbench.rules.spans import measured_span
 
 CERTIFIED_STEPS: Final = 240
 PASS_MARK: Final = 0.90
@@ -88,8 +88,17 @@ def warm_up(trial: TrialRecord, steps: Steps, steady: SteadyState) -> WarmUp:
 
 def readings_beside(trial: TrialRecord | None) -> dict[str, Any]:
     """Summary of the host and GPU readings while the target ran as it is; empty where it did not."""
-    span = measured_span(trial) if trial is not None else None
-    return summarise(trial.readings, span.start_ns, span.end_ns, span.steps) if trial is not None and span else {}
+    span = measured_span(trial) if trial else None
+    return {} if trial is None or span is None else summarise(trial.readings, span)
+
+
+def unread(disturbance: Disturbance | None) -> dict[str, str]:
+    """A reason for what is not known of the neighbours."""
+    if disturbance is None:
+        return {"disturbance": "the processor's counters were not read beside anything that was measured"}
+    if disturbance.throttled_share is None:
+        return {"disturbance.throttled_share": "no processor quota is set, or the kernel does not count its stops"}
+    return {}
 
 
 def verdict_after_s(plan: RunPlan, trials: Sequence[TrialRecord]) -> float | None:

@@ -11,6 +11,7 @@ from xttsbench.rules.arms import ARM_NUMBERS
 from xttsbench.rules.finding_fixes import mending
 from xttsbench.rules.gather import Gathered
 from xttsbench.rules.next_trial import skipped
+from xttsbench.workflows.sections import unread
 
 
 def reasons(record: Report, gathered: Gathered, plan: RunPlan, trials: Sequence[TrialRecord]) -> dict[str, str]:
@@ -60,6 +61,7 @@ def reasons(record: Report, gathered: Gathered, plan: RunPlan, trials: Sequence[
         found["profile"] = "ask for one with --profile"
     if gathered.evidence.facts.has_step and not (gathered.evidence.devices and gathered.evidence.devices.gpus):
         found["verdict.attribution_s.transfer"] = "no device boundary to cross: the processor is the device, so it is 0"
+    found |= unread(record.disturbance)
     if record.verdict_after_s is None:
         found["verdict_after_s"] = "no trial was run"
     if not record.looking:

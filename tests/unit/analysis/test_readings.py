@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from xttsbench.analysis.readings import summarise
+from xttsbench.analysis.readings import gpu_samples, summarise
+from xttsbench.analysis.spans import Span
 from xttsbench.records.readings import GpuReadings, HostReadings, Readings
 
 S = 1_000_000_000
@@ -25,7 +26,7 @@ def host(**changes: object) -> HostReadings:
 
 
 def test_only_samples_during_the_steps_count_and_rates_are_per_step() -> None:
-    found = summarise(Readings(host=host()), 1 * S, 5 * S, steps=8)["host"]
+    found = summarise(Readings(host=host()), Span(1 * S, 5 * S, 8))["host"]
     assert found == {
         "samples": 5,
         "thread_group_cpu_s": {"tf_data": 3.0},
@@ -39,31 +40,31 @@ def test_only_samples_during_the_steps_count_and_rates_are_per_step() -> None:
     }
 
 
-def test_steps_are_counted_for_the_time_between_the_samples() -> None:
-    # Samples from 2 to 5 s of a window of 1.5 to 5.5 s: three quarters of its 16 steps.
-    found = summarise(Readings(host=host()), 3 * S // 2, 11 * S // 2, steps=16)["host"]
-    assert found["cpus_used"] == pytest.approx(5 / 3)
-    assert found["cpu_s_per_step"] == pytest.approx(5 / 12)
+def test_the_ends_between_samples_are_filled_in() -> None:
+    found = summarise(Readings(host=host()), Span(3 * S // 2, 11 * S // 2, 16))["host"]
+    used_s = 0.5 + 1 + 1 + 3 + 83 / 2
+    assert found["cpus_used"] == pytest.approx(used_s / 4)
+    assert found["cpu_s_per_step"] == pytest.approx(used_s / 16)
 
 
 @pytest.mark.parametrize(("start", "end"), [(2 * S, 2 * S), (100 * S, 200 * S)])
-def test_fewer_than_two_samples_give_no_rates_but_a_reason(start: int, end: int) -> None:
-    found = summarise(Readings(host=host()), start, end, steps=5)
+def test_without_samples_there_are_no_rates_but_a_reason(start: int, end: int) -> None:
+    found = summarise(Readings(host=host(rss_bytes=())), Span(start, end, 5))
     assert set(found["host"]) == {"samples", "thread_group_cpu_s"}
     assert "sample" in found["unmeasured"]["host"]
 
 
 def test_what_the_host_does_not_give_is_left_out_with_its_reason() -> None:
     readings = Readings(host=host(read_bytes=(), unmeasured={"read_bytes": "no /proc/self/io"}))
-    found = summarise(readings, 1 * S, 5 * S, steps=8)
+    found = summarise(readings, Span(1 * S, 5 * S, 8))
     assert "read_bytes_per_step" not in found["host"]
     assert found["unmeasured"] == {"host.read_bytes": "no /proc/self/io"}
 
 
 def test_no_readings_at_all_say_why() -> None:
-    assert summarise(Readings(), 0, S, 1) == {"unmeasured": {"host": "not sampled"}, "gpus": []}
+    assert summarise(Readings(), Span(0, S, 1)) == {"unmeasured": {"host": "not sampled"}, "gpus": []}
     readings = Readings(unmeasured={"host": "psutil failed", "gpus": "no NVIDIA driver"})
-    assert summarise(readings, 0, S, 1)["unmeasured"] == {"host": "psutil failed", "gpus": "no NVIDIA driver"}
+    assert summarise(readings, Span(0, S, 1))["unmeasured"] == {"host": "psutil failed", "gpus": "no NVIDIA driver"}
 
 
 def gpu(**changes: object) -> GpuReadings:
@@ -86,7 +87,7 @@ def gpu(**changes: object) -> GpuReadings:
 
 
 def test_a_gpu_is_summed_up_over_the_steps_with_gaps_left_out() -> None:
-    (found,) = summarise(Readings(gpus=(gpu(),)), S, 3 * S, steps=4)["gpus"]
+    (found,) = summarise(Readings(gpus=(gpu(),)), Span(S, 3 * S, 4))["gpus"]
     assert found == {
         "index": 0,
         "name": "GPU",
@@ -105,12 +106,18 @@ def test_a_gpu_is_summed_up_over_the_steps_with_gaps_left_out() -> None:
 
 
 def test_without_a_sample_in_the_steps_a_gpu_gives_none_and_never_zero() -> None:
-    (found,) = summarise(Readings(gpus=(gpu(),)), 20 * S, 30 * S, steps=4)["gpus"]
+    (found,) = summarise(Readings(gpus=(gpu(),)), Span(20 * S, 30 * S, 4))["gpus"]
     numbers = {name: value for name, value in found.items() if name not in ("index", "name", "unmeasured")}
     assert numbers.pop("memory_total_bytes") == 100
     assert set(numbers.values()) == {None}
 
 
 def test_throttle_reasons_that_the_driver_does_not_give_are_none_and_not_unthrottled() -> None:
-    (found,) = summarise(Readings(gpus=(gpu(throttle_reasons=()),)), S, 3 * S, steps=4)["gpus"]
+    (found,) = summarise(Readings(gpus=(gpu(throttle_reasons=()),)), Span(S, 3 * S, 4))["gpus"]
     assert found["throttle_reasons"] is None
+
+
+def test_samples_of_a_gpu_outside_of_the_steps_do_not_count(build) -> None:
+    trial = build.trial("ladder", build.segment(step_s=[0.5] * 4), readings=Readings(gpus=(gpu(),)))
+    assert gpu_samples(trial).tolist() == [0.2, 0.4, 0.6]  # from 1 to 3 s
+    assert gpu_samples(build.trial("ladder")).size == 0

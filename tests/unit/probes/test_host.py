@@ -30,6 +30,7 @@ class FakeProc:
         self.root = root
         self.now_ns = 0
         self.parent_cpu_s = 0.0
+        self.quota_cpus: float | None = None
         self.machine = {name: 0 for name in ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")}
         self.children: list[int] = []
         self.throttled_s: float | None = 0.5
@@ -68,6 +69,7 @@ class FakeProc:
             proc=str(self.root),
             clock=lambda: self.now_ns,
             parent_cpu_s=lambda: self.parent_cpu_s,
+            quota_cpus=lambda: self.quota_cpus,
             children=lambda _: self.children,
             throttled=lambda: self.throttled_s,
         )
@@ -124,6 +126,9 @@ def test_stolen_time_is_not_use_and_waiting_for_storage_is_idle(proc: FakeProc) 
 
 def test_only_the_processors_count_that_the_process_may_run_on(proc: FakeProc, monkeypatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {1, 3})
+    assert proc.probe().readings().allowed_cpus == 2
+    proc.quota_cpus = 1.5
+    assert proc.probe().readings().allowed_cpus == 1.5
     proc.processors(ids=range(8), user=TICKS)
     probe = proc.probe()
     proc.step(probe, ids=range(8), user=TICKS)

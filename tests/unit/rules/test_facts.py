@@ -117,18 +117,40 @@ def test_cores_busy_is_the_process_s_own_share_of_those_it_may_use(build) -> Non
     assert facts_of(build, [build.trial("ladder", segment)], environment=four).cores_busy == pytest.approx(0.375)
 
 
-def test_or_the_machine_s_where_neighbours_are_busy(build) -> None:
-    segment = build.segment(step_s=[0.1] * 10, cpu_s=0.02)
-    start = segment.columns["start_ns"][0]
-    times = tuple(start + offset for offset in (-(10**9), 10**8, 5 * 10**8, 10**10))
+def test_of_what_others_left_and_their_own_use_does_not_count(build) -> None:
+    """A neighbour on one of two cores leaves one; stolen time leaves less, and neither is work of the target."""
+    times = tuple(10**9 + offset * 10**8 for offset in range(11))
+    elapsed = np.linspace(0, 1, 11)
 
-    def busy(steal: float) -> float | None:
-        counters = {"machine_busy_s": (0.0, 5.0, 5.6, 50.0), "machine_steal_s": (0.0, 1.0, 1.0 + steal, 50.0)}
-        host = HostReadings(t_ns=times, machine_idle_s=(0.0, 1.0, 1.2 - steal, 9.0), **counters)
+    def busy(own: float, foreign: float, steal: float) -> float | None:
+        segment = build.segment(step_s=[0.1] * 10, cpu_s=own / 10)
+        host = HostReadings(
+            t_ns=times,
+            allowed_cpus=2,
+            cpu_s=tuple(own * elapsed),
+            machine_busy_s=tuple((own + foreign) * elapsed),
+            machine_steal_s=tuple(steal * elapsed),
+            machine_idle_s=tuple((2 - own - foreign - steal) * elapsed),
+        )
         return facts_of(build, [build.trial("ladder", segment, readings=Readings(host=host))]).cores_busy
 
-    assert busy(0.0) == pytest.approx(0.75)
-    assert busy(0.2) == pytest.approx(0.75)  # stolen time is not use
+    assert busy(0.4, 0.0, 0.0) == pytest.approx(0.2)
+    assert busy(0.4, 1.2, 0.0) == pytest.approx(0.5)
+    assert busy(0.4, 0.0, 1.2) == pytest.approx(0.5)
+    assert busy(1.0, 1.0, 0.0) == pytest.approx(1.0)
+
+
+def test_one_saturated_process_of_two_does_not_stand_for_both(build) -> None:
+    calm, full = (build.trial("ladder", build.segment(step_s=[0.1] * 10, cpu_s=cpu_s)) for cpu_s in (0.02, 0.2))
+    assert facts_of(build, [calm, full]).cores_busy == pytest.approx(0.55)
+
+
+def test_what_children_use_is_the_target_s_own(build) -> None:
+    segment = build.segment(step_s=[0.1] * 10, cpu_s=0.01)
+    times = tuple(10**9 + offset * 10**8 for offset in range(11))
+    host = HostReadings(t_ns=times, allowed_cpus=2, cpu_s=tuple(1.8 * np.linspace(0, 1, 11)))
+    trial = build.trial("ladder", segment, readings=Readings(host=host))
+    assert facts_of(build, [trial]).cores_busy == pytest.approx(0.9)
 
 
 @pytest.mark.parametrize("environment", [{}, {"cpu": None}, {"cpu": {"allowed_cpus": None}}, {"cpu": {}}])

@@ -1,0 +1,228 @@
+"""What others made of the machine, which rounds that spoils, and what is said of it: hand-built counters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+
+from xttsbench.analysis.disturbance import ABOVE_QUIET, disturbance_of, gate, invalid_rounds, shares
+from xttsbench.analysis.spans import Span
+from xttsbench.records.readings import HostReadings
+from xttsbench.records.trial import RoundMark, TrialRecord
+
+S = 1_000_000_000
+
+
+def host(
+    seconds: int = 60,
+    *,
+    own: Callable[[int], float] | float = 1.0,
+    foreign: Callable[[int], float] | float = 0.0,
+    steal: Callable[[int], float] | float = 0.0,
+    parent: float = 0.0,
+    cpus: int = 2,
+    **fields: object,
+) -> HostReadings:
+    """A reading every second of ``cpus`` processors; the kinds of time are processors in use, by second."""
+
+    def column(used: Callable[[int], float] | float) -> np.ndarray:
+        each = [used(second) if callable(used) else used for second in range(seconds)]
+        return np.concatenate([[0.0], np.cumsum(each)])
+
+    def told(values: np.ndarray) -> tuple[float, ...]:
+        return tuple(float(value) for value in values)
+
+    mine, theirs, stolen = column(own), column(foreign), column(steal)
+    elapsed = np.arange(seconds + 1.0)
+    busy = mine + theirs + parent * elapsed
+    return HostReadings(
+        **{
+            "t_ns": tuple(second * S for second in range(seconds + 1)),
+            "allowed_cpus": float(cpus),
+            "cpu_s": told(mine),
+            "machine_busy_s": told(busy),
+            "machine_steal_s": told(stolen),
+            "machine_idle_s": told(cpus * elapsed - busy - stolen),
+            "parent_cpu_s": told(parent * elapsed),
+        }
+        | fields
+    )
+
+
+@pytest.fixture
+def turns(build) -> Callable[..., TrialRecord]:
+    """A trial that takes a turn of a second in every other second."""
+
+    def made(readings: HostReadings, count: int, *, canary: Sequence[int] = (), block: int = 0) -> TrialRecord:
+        marks = [
+            RoundMark(
+                round=number,
+                start_ns=2 * number * S,
+                end_ns=(2 * number + 1) * S,
+                canary_before_ns=canary[number] if canary else None,
+                canary_after_ns=400 if canary else None,
+            )
+            for number in range(count)
+        ]
+        trial = build.trial("arm", block=block, group="g", arm="a")
+        return trial.model_copy(
+            update={"rounds": tuple(marks), "readings": trial.readings.model_copy(update={"host": readings})}
+        )
+
+    return made
+
+
+def test_shares_are_of_the_capacity_and_tell_own_stolen_and_foreign_time_apart() -> None:
+    found = shares(host(own=0.8, foreign=0.5, steal=0.3, parent=0.1), [Span(0, 10 * S)])
+    assert (found.own, found.steal, found.foreign) == pytest.approx((0.4, 0.15, 0.25))
+    assert found.taken == pytest.approx(0.4)
+    assert found.left == pytest.approx(0.6)
+    assert found.saturation == pytest.approx(0.4 / 0.6)
+
+
+def test_several_stretches_count_by_their_length_and_only_they_do() -> None:
+    readings = host(foreign=lambda second: 2.0 if 10 <= second < 20 else 0.0, own=0.0)
+    assert shares(readings, [Span(0, 10 * S), Span(20 * S, 30 * S)]).foreign == pytest.approx(0.0)
+    assert shares(readings, [Span(0, 5 * S), Span(5 * S, 20 * S)]).foreign == pytest.approx(0.5)
+
+
+def test_processors_beyond_the_quota_are_no_capacity_and_neighbours_there_take_nothing() -> None:
+    span = [Span(0, 10 * S)]
+    beside = {"own": 1.0, "cpus": 64, "allowed_cpus": 2.0}
+    assert shares(host(foreign=30.0, **beside), span).foreign == pytest.approx(0.0)
+    assert shares(host(foreign=63.0, **beside), span).foreign == pytest.approx(0.5)
+    # Half of the time of every busy processor is stolen: of the two that it can use, half of what it wanted.
+    stolen = shares(host(own=1.0, foreign=9.0, steal=10.0, cpus=64, allowed_cpus=2.0), span)
+    assert stolen.steal == pytest.approx(0.5)
+
+
+def test_without_an_allowance_the_capacity_is_what_the_counters_count() -> None:
+    found = shares(host(own=1.0, foreign=1.0, cpus=4, allowed_cpus=None), [Span(0, 10 * S)])
+    assert (found.own, found.foreign) == pytest.approx((0.25, 0.25))
+
+
+def test_waiting_and_stops_are_shares_too() -> None:
+    times = tuple(0.2 * second for second in range(61))
+    found = shares(host(throttled_s=times, run_delay_s=tuple(20 * value for value in times)), [Span(0, 10 * S)])
+    assert (found.throttled, found.run_delay) == pytest.approx((0.1, 2.0))
+
+
+@pytest.mark.parametrize(
+    "readings", [None, HostReadings(), host(machine_busy_s=(), machine_idle_s=(), machine_steal_s=())]
+)
+def test_what_was_not_read_is_none_and_all_is_left(readings: HostReadings | None) -> None:
+    found = shares(readings, [Span(0, 10 * S)])
+    assert (found.steal, found.foreign, found.taken, found.left) == (None, None, None, 1.0)
+
+
+def test_saturation_is_of_what_is_left_and_a_neighbour_alone_does_not_saturate() -> None:
+    span = [Span(0, 10 * S)]
+    assert shares(host(own=1.0, foreign=1.0), span).saturation == pytest.approx(1.0)
+    assert shares(host(own=1.0, steal=1.0), span).saturation == pytest.approx(1.0)
+    assert shares(host(own=0.1, foreign=1.8), span).saturation == pytest.approx(0.5)
+    assert shares(host(own=0.1, foreign=1.0), span).saturation == pytest.approx(0.1)
+    assert shares(host(own=0.5), span).saturation == pytest.approx(0.25)
+
+
+def test_a_round_beyond_the_quiet_level_by_five_percent_is_invalid(turns) -> None:
+    burst = turns(host(foreign=lambda second: 0.6 + (0.12 if second == 8 else 0.08 if second == 4 else 0.0)), 10)
+    found = gate([burst])
+    assert found.rounds == {(0, number) for number in range(10)}
+    assert found.disturbed == found.invalid == {(0, 4)}
+    assert not found.widened
+
+
+def test_steady_steal_disturbs_no_round(turns) -> None:
+    assert invalid_rounds([turns(host(own=1.0, steal=0.8), 12)]) == frozenset()
+
+
+def test_one_disturbed_side_spoils_the_round_of_both(turns) -> None:
+    burst = host(steal=lambda second: 0.5 if second == 6 else 0.0)
+    assert invalid_rounds([turns(host(), 8), turns(burst, 8)]) == {(0, 3)}
+    assert invalid_rounds([turns(host(), 8), turns(burst, 8, block=1)]) == {(1, 3)}
+
+
+def test_a_slow_canary_makes_a_round_invalid_where_the_counters_show_nothing(turns) -> None:
+    assert invalid_rounds([turns(host(), 6, canary=[400, 400, 439, 441, 400, 400])]) == {(0, 3)}
+    assert invalid_rounds([turns(HostReadings(), 6, canary=[400, 400, 400, 400, 900, 400])]) == {(0, 4)}
+
+
+def test_where_more_than_half_are_disturbed_all_are_kept_and_the_noise_is_widened(turns) -> None:
+    def bursts(quiet: int) -> TrialRecord:
+        return turns(host(foreign=lambda second: 0.0 if second < 2 * quiet else 1.0), 8)
+
+    half, most = gate([bursts(4)]), gate([bursts(3)])
+    assert (len(half.invalid), half.widened) == (4, False)
+    assert (len(most.disturbed), most.invalid, most.widened) == (5, frozenset(), True)
+
+
+def test_the_gate_never_looks_at_the_times_of_the_target(turns, build) -> None:
+    """Rows that take ten times as long in some rounds change nothing; a shift of them cannot, either."""
+    quiet = turns(host(), 8)
+    rows = build.segment(step_s=[0.1] * 4 + [1.0] * 4, round=[0, 1, 2, 3, 4, 5, 6, 7])
+    assert gate([quiet.model_copy(update={"segments": (rows,)})]) == gate([quiet])
+
+
+def test_a_trial_without_turns_is_the_first_round_of_its_block(build) -> None:
+    def block(number: int, foreign: float) -> TrialRecord:
+        trial = build.trial("arm", build.segment(step_s=[0.1] * 100), block=number)
+        return trial.model_copy(update={"readings": trial.readings.model_copy(update={"host": host(foreign=foreign)})})
+
+    trials = [block(0, 0.0), block(1, 0.02), block(2, 0.4), block(3, 0.09)]
+    assert invalid_rounds(trials) == {(2, 0)}
+    assert ABOVE_QUIET == 0.05
+
+
+def said(*trials: TrialRecord) -> str:
+    found = disturbance_of(trials)
+    assert found is not None
+    return found.sentence
+
+
+def as_it_is(build, readings: HostReadings) -> TrialRecord:
+    trial = build.trial("ladder", build.segment(step_s=[0.1] * 590))
+    return trial.model_copy(update={"readings": trial.readings.model_copy(update={"host": readings})})
+
+
+def test_the_sentence_names_what_was_taken_and_when(build) -> None:
+    assert said(as_it_is(build, host())) == "quiet, others used less than 2 % of the processor"
+    assert said(as_it_is(build, host(foreign=0.1))) == "others used 5 % of the processor"
+    assert said(as_it_is(build, host(foreign=0.76))) == "others used 38 % of the processor throughout"
+    burst = host(foreign=lambda second: 0.76 if 12 <= second < 41 else 0.0)
+    assert said(as_it_is(build, burst)) == "others used 38 % of the processor between 12 s and 41 s"
+    twice = host(steal=lambda second: 0.6 if second % 30 < 5 else 0.0)
+    words = said(as_it_is(build, twice))
+    assert words.startswith(
+        "30 % of the processor was stolen by other virtual machines in 2 stretches, 9 s of the 59 s"
+    )
+    both = said(as_it_is(build, host(own=0.5, foreign=0.5, steal=0.4)))
+    assert both == "others used 25 % of the processor and 20 % of it was stolen by other virtual machines throughout"
+
+
+def test_the_sentence_names_the_quota_and_the_rounds_that_do_not_count(turns) -> None:
+    stopped = tuple(0.24 * second for second in range(61))
+    burst = turns(host(foreign=lambda second: 1.0 if second == 6 else 0.0, throttled_s=stopped), 8)
+    found = disturbance_of([burst])
+    assert found.sentence == (
+        "others used 50 % of the processor between 6 s and 7 s; the processor quota stopped its threads for 12 % of "
+        "the time; 1 of 8 rounds were disturbed and do not count"
+    )
+    assert (found.foreign_share, found.steal_share, found.throttled_share) == pytest.approx((1 / 16, 0.0, 0.12))
+    assert (found.rounds, found.invalid_rounds, found.widened) == (8, 1, False)
+    most = disturbance_of([turns(host(foreign=lambda second: 0.0 if second < 6 else 1.0), 8)])
+    assert most.widened
+    assert most.sentence.endswith("5 of 8 rounds were disturbed, so all are kept and intervals are wider")
+
+
+def test_the_rounds_of_comparisons_are_counted_apart(turns) -> None:
+    first = turns(host(foreign=lambda second: 1.0 if second == 6 else 0.0), 8)
+    other = first.model_copy(update={"spec": first.spec.model_copy(update={"group": "h"})})
+    found = disturbance_of([first, other])
+    assert (found.rounds, found.invalid_rounds) == (16, 2)
+
+
+def test_nothing_is_said_where_nothing_was_read(build) -> None:
+    assert disturbance_of([]) is None
+    assert disturbance_of([build.ladder(), build.trial("pipeline")]) is None
