@@ -29,7 +29,18 @@ from xttsbench.records.pipeline import Pipeline, PipelineOp, PythonFunction
 from xttsbench.records.plan import Accelerator, Comparison, PlannedArm, Procedure, RunPlan
 from xttsbench.records.prediction import Prediction
 from xttsbench.records.readings import GpuReadings, HostReadings, Readings
-from xttsbench.records.report import AA, Arm, Attribution, Finding, Oscillation, Report, Rung, Verdict, WarmUp
+from xttsbench.records.report import (
+    AA,
+    Arm,
+    Attribution,
+    Disturbance,
+    Finding,
+    Oscillation,
+    Report,
+    Rung,
+    Verdict,
+    WarmUp,
+)
 from xttsbench.records.script import ScriptRun
 from xttsbench.records.source_fact import SourceFact
 from xttsbench.records.step_ops import OpLine, Placement, StepOps
@@ -62,6 +73,7 @@ from xttsbench.records.trial import (
     TrialError,
     TrialRecord,
     TrialSpec,
+    Turn,
 )
 
 ONE = Estimate(estimate=1 / 3, low=0.1, high=1e300)
@@ -229,6 +241,15 @@ EXAMPLES: list[Record] = [
     TrialRecord(spec=SPEC, status="ok", started_utc="t", duration_s=0.1, anatomy=ANATOMY, pipeline=PIPELINE),
     TrialRecord(spec=SPEC, status="ok", started_utc="t", duration_s=0.1, parity=PARITY, rounds=(TURN,)),
     TURN,
+    Turn(round=1, batches=8),
+    Disturbance(
+        steal_share=0.1,
+        foreign_share=0.2,
+        throttled_share=None,
+        rounds=4,
+        invalid_rounds=1,
+        sentence="others used 20 % of the processor",
+    ),
     *(SIDE, FIGURES, PAIR, GATE, DIFFERENCE),
     ComparisonReport(
         command="c",

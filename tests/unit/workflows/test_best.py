@@ -51,7 +51,7 @@ def test_the_file_has_the_promised_keys_and_plain_values(tmp_path: Path) -> None
     promised = ["schema_version", "run", "workload", "config", "proven", "effect", "blocks", "accelerator"]
     promised += ["steps_per_trial", "tied_with", "fingerprint", "xttsbench_version", "baseline", "target"]
     assert set(promised) <= content.keys()
-    assert content["schema_version"] == 1
+    assert content["schema_version"] == 2
     assert content["config"]["lr"] == 1e-4
     assert content["effect"] == {"estimate": 1.31, "low": 1.2, "high": 1.42}
 
@@ -67,7 +67,7 @@ def test_without_a_choice_an_older_file_does_not_stay(tmp_path: Path) -> None:
     [
         (b"", "schema_version is None"),
         (b"- 1\n", "schema_version is None"),
-        (b"schema_version: 2\n", "schema_version is 2"),
+        (b"schema_version: 9\n", "schema_version is 9"),
         (b"schema_version: 1\nrun: x\n", "best.yaml: arm"),
         (b"a: [1\n", "is not YAML"),
         (b"\xff\xfe\x00", "is not YAML"),
