@@ -26,7 +26,8 @@ class Means:
 
     ``alone_s`` is the step alone on cached batches without compilation, paired with the rest in one process;
     ``compiled_gain_s`` is what one compiled graph saved of it, paired in another; ``input_alone_s`` the pipeline
-    without a step. ``None`` is not measured.
+    without a step, and ``input_cpu_s`` the processor time of the threads and processes that make a batch: competing for
+    it cannot cost more than that. ``cpu_s`` is the processor time of the whole process. ``None`` is not measured.
     """
 
     wall_s: FloatArray
@@ -38,6 +39,8 @@ class Means:
     alone_s: FloatArray | None = None
     compiled_gain_s: FloatArray | None = None
     input_alone_s: FloatArray | None = None
+    input_cpu_s: FloatArray | None = None
+    cpu_s: FloatArray | None = None
 
 
 @dataclass(frozen=True)
@@ -55,8 +58,11 @@ class StepFacts:
         handoff_s: ``next()`` on a ready batch.
         handoff_after_pause_s: the same after an emulated accelerator's pause; 0 where none is emulated.
         transfer_s: copying a batch to the device.
-        cores_busy: share of the cores that was in use while input and step ran together.
-        input_cpu_s: processor time of the threads that make a batch: competing for it cannot cost more than that.
+        cores_busy: share of the processor time that others left which the process itself used while input and step ran
+            together.
+        allowed_cpus: processors that the process may use; ``None`` where that is not known.
+        lost_share: share of the processor time wanted by the step alone that others took; see
+            :func:`cores_wanted`.
         holds_gil: the pipeline runs Python that holds the interpreter lock.
     """
 
@@ -70,7 +76,8 @@ class StepFacts:
     handoff_after_pause_s: float = 0.0
     transfer_s: float = 0.0
     cores_busy: float | None = None
-    input_cpu_s: float | None = None
+    allowed_cpus: float | None = None
+    lost_share: float = 0.0
     holds_gil: bool = False
 
     @property
@@ -80,7 +87,7 @@ class StepFacts:
 
 
 SATURATED = 0.80
-"""Share of the allowed cores above which input and step compete for them."""
+"""Share of the processors from which input and step compete for them."""
 NOTICEABLE = 0.03
 """A step must be this much slower beside the input than alone before it is called contention."""
 
@@ -143,25 +150,43 @@ def _contention(
 ) -> tuple[FloatArray, FloatArray]:
     """How much slower step and input are for running at once: (inside the step, inside ``next()``), seconds.
 
-    Only where they do compete: the cores are busy, or both need the interpreter lock. A wait that the pipeline alone
-    would cause as well (its own time beyond the step's) is the input's.
+    Only where they do compete: they use all the cores that they get and together want more, or both need the
+    interpreter lock. A wait that the pipeline alone would cause too (its own time beyond the step's) is the input's.
     """
     zero = np.zeros_like(worked)
-    saturated = facts.cores_busy is not None and facts.cores_busy >= SATURATED
-    if means.alone_s is None or not (saturated or facts.holds_gil):
+    busy = facts.cores_busy is not None and facts.cores_busy >= SATURATED
+    if means.alone_s is None or not (busy or facts.holds_gil):
         return zero, zero
+    wanted = cores_wanted(means, facts)
+    saturated = np.full(worked.shape, busy) if wanted is None else busy & (wanted >= SATURATED)
     excess = worked - means.alone_s
     inflated = np.where(excess >= NOTICEABLE * means.alone_s, np.clip(excess, 0.0, None), 0.0)
-    if facts.input_cpu_s is not None:
-        inflated = np.minimum(inflated, facts.input_cpu_s)
+    if means.input_cpu_s is not None:
+        inflated = np.minimum(inflated, means.input_cpu_s)
     inflated = np.minimum(inflated, np.maximum(worked - host - means.emulated_s, 0.0))
-    if means.input_alone_s is None or not saturated:
+    inflated = np.where(saturated | facts.holds_gil, inflated, 0.0)
+    if means.input_alone_s is None:
         return inflated, zero
     expected = np.maximum(means.input_alone_s - means.alone_s, 0.0)
-    delayed = np.clip(waited - expected, 0.0, waited)
-    if facts.input_cpu_s is not None:
-        delayed = np.minimum(delayed, facts.input_cpu_s - inflated)  # an input that sleeps is late for itself
+    delayed = np.where(saturated, np.clip(waited - expected, 0.0, waited), 0.0)
+    if means.input_cpu_s is not None:
+        # An input that sleeps is late for itself.
+        delayed = np.minimum(delayed, np.maximum(means.input_cpu_s - inflated, 0.0))
     return inflated, delayed
+
+
+def cores_wanted(means: Means, facts: StepFacts) -> FloatArray | None:
+    """Processor time that input and step take together, over what the processors give in the time of the slower one.
+
+    From 1 on they cannot run at once without one being late for it. Unlike the share of the processors that is busy it
+    does not rise because neighbours are: what they take of the step alone (``lost_share``) is taken out of its time.
+    ``None`` where it was not measured.
+    """
+    if means.alone_s is None or means.cpu_s is None or not facts.allowed_cpus:
+        return None
+    pace = means.alone_s if means.input_alone_s is None else np.maximum(means.alone_s, means.input_alone_s)
+    wanted: FloatArray = means.cpu_s / np.maximum(pace * (1 - facts.lost_share) * facts.allowed_cpus, 1e-12)
+    return wanted
 
 
 def _paced_by_input(means: Means, contention: FloatArray) -> FloatArray:

@@ -24,7 +24,7 @@ from xttsbench.rules.arm_runs import ArmRuns, GroupRuns
 
 MIN_BLOCKS: Final = 6
 """The sign-flip test cannot reach 5 % with fewer."""
-NOISE_SIDE: Final = 0.05
+NOISE_SIDE: Final = 0.10
 """An A/A interval that is wider to a side is a noisy session's."""
 
 Decision = Literal["faster", "slower", "equivalent", "inconclusive"]

@@ -23,7 +23,7 @@ from xttsbench.records.trial import TrialRecord
 from xttsbench.rules.arm_figures import PROCESSOR
 from xttsbench.rules.arm_runs import ArmRuns
 from xttsbench.rules.arms import ComparedArms
-from xttsbench.rules.settle import why_inconclusive
+from xttsbench.rules.classify import Classified, why_undecided
 
 _NAMES: Final = ("wall_s", "wait_s", "step_s", "emulated_s", "compile_s", "outside_s")
 _STATISTICS: Final[dict[str, Statistic]] = {
@@ -127,7 +127,7 @@ def _bottleneck(
         name = str(verdicts(parts, np.array([wall.value]))[0])
         confidence = float(np.mean(verdicts(cloud, wall.resamples) == name))
     told = Attribution(**{part: float(values[0]) for part, values in parts.items()})
-    why = why_inconclusive(list(runs.trials.values()), series, name, confidence, None, [])
+    why = why_undecided(list(runs.trials.values()), series, Classified(name, confidence))
     if why is not None or name not in ("input", "compute"):
         return "inconclusive", confidence, told, why or "neither the input nor the accelerator takes the time"
     return ("input" if name == "input" else "compute"), confidence, told, None

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from xttsbench.analysis.attribution import StepFacts
-from xttsbench.analysis.pooling import Columns, Pooled, interval_of, mean_of, pool
+from xttsbench.analysis.pooling import Columns, Pooled, interval_of, mean_of, pool, pool_together, sample
 from xttsbench.analysis.steps import measured, steady, steps_of
 from xttsbench.records.base import Estimate
 from xttsbench.records.conditions import NOT_APPLICABLE, RUNG_OF, reason_of
@@ -24,43 +24,28 @@ FETCHES_REMOVED: Final = "host reads removed"
 """How a note of the trial begins whose step had its fetches answered while it was traced."""
 
 
-def _step_times(trial: TrialRecord, segment_name: str, *, compiling: bool = False) -> Columns | None:
-    """Step times of a segment on cached batches, without compilation unless asked for; ``None`` if there are none."""
+def _step_times(trial: TrialRecord, segment_name: str) -> Columns | None:
+    """Step times of a segment on cached batches, without compilation; ``None`` if there are none."""
     steps = measured(trial, segment_name)
-    if steps is None:
-        return None
-    return {"wall_s": steps.step_s if compiling else steps.working_s}
-
-
-def step_alone(trials: Sequence[TrialRecord], rng: np.random.Generator) -> Pooled | None:
-    """Mean time of the step as given on cached batches, over the trials of the main rung."""
-    return _mean([columns for trial in trials if (columns := _step_times(trial, "step_only")) is not None], rng)
-
-
-def input_alone(trials: Sequence[TrialRecord], rng: np.random.Generator) -> tuple[Pooled, Pooled] | None:
-    """Without a step: the mean time for a batch, and the mean processor time of the threads behind it."""
-    found = []
-    for trial in trials:
-        if trial.spec.rung in ("input", "script") and (rows := measured(trial, "input_only")) is not None:
-            steps = steady(rows)[0]
-            found.append({"wall_s": steps.wall_s, "cpu_s": np.maximum(steps.cpu_s - steps.main_cpu_s, 0.0)})
-    if not found:
-        return None
-    pooled = pool(found, {"wall": mean_of("wall_s"), "cpu": mean_of("cpu_s")}, rng)
-    return pooled["wall"], pooled["cpu"]
+    return None if steps is None else {"wall_s": steps.working_s}
 
 
 def compiled_gain(trials: Sequence[TrialRecord], rng: np.random.Generator) -> Pooled | None:
-    """Seconds per step that one graph saves of the step as given, paired within each process.
+    """Seconds per step that one compiled graph saves of the step as given, paired within each process.
 
     Of the graph alone: what XLA gains beyond it is faster computing, and no launch overhead.
     """
-    own = tried(trials, "graph", "graph")
-    given = _mean([c for trial in own if (c := _step_times(trial, "step_only", compiling=True)) is not None], rng)
-    changed = _mean([c for trial in own if (c := _step_times(trial, "graph")) is not None], rng)
-    if given is None or changed is None:
+    given, changed = {}, {}
+    for trial in tried(trials, "graph", "graph"):
+        before, after = measured(trial, "step_only"), measured(trial, "graph")
+        if before is not None and after is not None:
+            name = {"step_s": mean_of("wall_s")}
+            given[trial.spec.trial_id] = sample({"wall_s": before.step_s}, name, before.round)
+            changed[trial.spec.trial_id] = sample({"wall_s": after.working_s}, name, after.round)
+    if not given:
         return None
-    return Pooled(given.value - changed.value, given.resamples - changed.resamples)
+    one, other = (found["step_s"] for found in pool_together([given, changed], rng))
+    return Pooled(one.value - other.value, one.resamples - other.resamples)
 
 
 def tried(trials: Sequence[TrialRecord], rung: str, segment_name: str) -> list[TrialRecord]:

@@ -1,4 +1,4 @@
-"""Everything that the rules look at, gathered once from the trials of a run."""
+"""Everything that the rules look at, taken once from the trials of a run."""
 
 from __future__ import annotations
 
@@ -50,6 +50,8 @@ class Evidence:
         facts: what the attribution took as known of the step.
         length_has_the_period: the period of the steps is gone once the length of their batches is considered.
         given_mode: how the step runs as given, see :func:`xttsbench.rules.facts.given_mode`.
+        input_cpu_s: processor time that making a batch takes.
+        cores_wanted: see :func:`xttsbench.analysis.attribution.cores_wanted`.
         modes, fixes: by name.
         predictions: of the target as it is, with each candidate fix, and if its input cost nothing.
         source: what the text of the user's source shows.
@@ -68,6 +70,8 @@ class Evidence:
     facts: StepFacts = field(default_factory=lambda: StepFacts(has_step=False))
     given_mode: str = "none"
     input_alone_s: Estimate | None = None
+    input_cpu_s: Estimate | None = None
+    cores_wanted: float | None = None
     anatomy: Anatomy | None = None
     step_ops: StepOps | None = None
     script: ScriptRun | None = None

@@ -34,7 +34,6 @@ def step_facts(
     environment: Mapping[str, Any],
     *,
     has_step: bool,
-    input_cpu_s: float | None,
 ) -> StepFacts:
     """Gather the facts from the anatomy of the step and the readings of the trials.
 
@@ -45,7 +44,6 @@ def step_facts(
         pipeline: of the dataset, or ``None`` where it was not read.
         environment: with ``cpu.allowed_cpus``.
         has_step: whether the target has a step at all.
-        input_cpu_s: processor time that the input alone takes for a batch.
     """
     eager, opaque = is_eager(anatomy), is_opaque(anatomy)
     return StepFacts(
@@ -59,7 +57,7 @@ def step_facts(
         handoff_after_pause_s=_mean(trial.handoff_after_pause_s for trial in ladder),
         transfer_s=_mean(trial.transfer_s for trial in ladder),
         cores_busy=_cores_busy(ladder, series, environment),
-        input_cpu_s=input_cpu_s,
+        allowed_cpus=allowed_cpus(environment),
         holds_gil=any(function.gil == "holds" for function in (pipeline.python_functions if pipeline else ())),
     )
 
@@ -137,14 +135,20 @@ def _cores_busy(ladder: Sequence[TrialRecord], series: Sequence[Steps], environm
     Neither what others use nor what is stolen counts as busy: only threads of the target itself can stand in one
     another's way, and it takes little for that where little is left.
     """
-    cpu = environment.get("cpu")
-    allowed = cpu.get("allowed_cpus") if isinstance(cpu, Mapping) else None
+    allowed = allowed_cpus(environment)
     found = []
     for trial, steps in zip(ladder, series, strict=True):
         segment, wall_s = trial.segment("as_is"), float(steps.wall_s.sum())
         if not allowed or segment is None or wall_s <= 0:
             continue
         seen = shares(trial.readings.host, spans_of(segment))
-        own = max(float(steps.cpu_s.sum()) / wall_s / float(allowed), seen.own or 0.0)
+        own = max(float(steps.cpu_s.sum()) / wall_s / allowed, seen.own or 0.0)
         found.append(min(own / seen.left, 1.0))
     return float(np.mean(found)) if found else None
+
+
+def allowed_cpus(environment: Mapping[str, Any]) -> float | None:
+    """Processors that the process may use, affinity and quota considered; ``None`` where that is not known."""
+    cpu = environment.get("cpu")
+    allowed = cpu.get("allowed_cpus") if isinstance(cpu, Mapping) else None
+    return float(allowed) if allowed else None

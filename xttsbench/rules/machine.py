@@ -103,8 +103,9 @@ def core_contention(evidence: Evidence) -> Iterator[Finding]:
         title=f"input and step slow each other down by {evidence.share('contention'):.0%} of the step",
         evidence={
             "cores_busy": facts.cores_busy,
+            "cores_wanted_over_allowed": evidence.cores_wanted,
             "allowed_cpus": allowed_cpus(evidence),
-            "input_cpu_s_per_batch": facts.input_cpu_s,
+            "input_cpu_s_per_batch": evidence.input_cpu_s.estimate if evidence.input_cpu_s is not None else None,
             "input_holds_the_interpreter_lock": facts.holds_gil,
             "contention_s_per_step": evidence.parts.get("contention"),
         },

@@ -49,7 +49,7 @@ RULES: Final = (cold_storage,)
 
 def _cold(evidence: Evidence, span: Span, stored: float, everything: float, faults: float | None) -> Finding:
     share = stored / everything
-    busy_s = evidence.facts.input_cpu_s
+    busy_s = evidence.input_cpu_s.estimate if evidence.input_cpu_s is not None else None
     waits = busy_s is not None and evidence.wall_s is not None and busy_s < _WAITS_SHARE * evidence.wall_s
     # The whole process hardly computes, so neither does its input.
     steps = evidence.steps

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from xttsbench.pipeline.limits import limiting_op
 from xttsbench.records.report import Attribution, Verdict
+from xttsbench.rules.diagnosis import Diagnosis
 from xttsbench.rules.evidence import Evidence, allowed_cpus
-from xttsbench.rules.gather import Gathered
 
 _SENTENCES: Final = {
     "dispatch": "The step spends {share} of its time launching ops from Python; {detail}.",
@@ -34,30 +34,30 @@ def unmeasured_verdict(summary: str) -> Verdict:
     )
 
 
-def verdict(gathered: Gathered) -> Verdict:
+def verdict(diagnosis: Diagnosis) -> Verdict:
     """The verdict record; figures that were not measured are ``None``."""
-    evidence, figures = gathered.evidence, gathered.figures
+    evidence, figures = diagnosis.evidence, diagnosis.figures
     if not figures:
-        return unmeasured_verdict(f"Nothing could be concluded: {_clause(gathered.why_inconclusive)}.")
+        return unmeasured_verdict(f"Nothing could be concluded: {_clause(diagnosis.why_undecided)}.")
     return Verdict(
         bottleneck=evidence.bottleneck,
-        summary=summary(gathered),
-        confidence=gathered.confidence,
+        summary=summary(diagnosis),
+        confidence=diagnosis.probability,
         step_time_s=figures["wall_s"].estimate(),
         step_time_median_s=figures["median"].estimate(),
         step_time_p95_s=figures["p95"].estimate(),
-        input_wait_fraction=gathered.input_wait_fraction,
-        accelerator_utilization=gathered.accelerator_utilization,
+        input_wait_fraction=diagnosis.input_wait_fraction,
+        accelerator_utilization=diagnosis.accelerator_utilization,
         attribution_s=Attribution(**dict(evidence.parts)),
     )
 
 
-def summary(gathered: Gathered) -> str:
+def summary(diagnosis: Diagnosis) -> str:
     """One sentence for a person."""
-    evidence = gathered.evidence
+    evidence = diagnosis.evidence
     name = evidence.bottleneck
     if name == "inconclusive":
-        return f"No bottleneck can be named: {_clause(gathered.why_inconclusive)}."
+        return f"No bottleneck can be named: {_clause(diagnosis.why_undecided)}."
     if name == "input":
         return _input(evidence)
     if name == "compute" and evidence.emulated:

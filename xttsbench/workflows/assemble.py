@@ -16,9 +16,9 @@ from xttsbench.records.plan import RunPlan
 from xttsbench.records.report import AA, Arm, Report, Rung, WarmUp
 from xttsbench.records.trial import TrialRecord
 from xttsbench.rules.arms import ComparedArms, compare
+from xttsbench.rules.diagnosis import Diagnosis, build_diagnosis
 from xttsbench.rules.finding_fixes import with_fixes
 from xttsbench.rules.findings import find
-from xttsbench.rules.gather import Gathered, gather
 from xttsbench.rules.mode_arms import mode_arms
 from xttsbench.rules.predictions import unmeasured as missing_predictions
 from xttsbench.rules.step_section import step_section
@@ -39,14 +39,14 @@ def assemble(
     directory: Path | None = None,
 ) -> Report:
     """Everything that the run's files say, as the report record. Pure."""
-    gathered = gather(trials, environment, seed=plan.seed)
-    said = verdict(gathered)
-    arms = _arms(gathered)
+    diagnosis = build_diagnosis(trials, environment, seed=plan.seed)
+    said = verdict(diagnosis)
+    arms = _arms(diagnosis)
     compared = _compared(plan, trials, len(arms))
-    evidence = gathered.evidence
+    evidence = diagnosis.evidence
     modes = mode_arms(trials, evidence.modes, evidence.given_mode, np.random.default_rng(plan.seed))
     ladder = [trial for trial in trials if trial.spec.group is None]
-    fixes, optimized = fix_section(plan, gathered, trials, environment, patch, directory)
+    fixes, optimized = fix_section(plan, diagnosis, trials, environment, patch, directory)
     record = Report(
         kind=plan.kind,
         command=plan.command,
@@ -54,29 +54,29 @@ def assemble(
         target=target(plan, trials),
         environment=dict(environment),
         verdict=said,
-        findings=with_fixes(find(gathered.evidence), fixes),
-        oscillation=gathered.evidence.oscillation,
+        findings=with_fixes(find(diagnosis.evidence), fixes),
+        oscillation=diagnosis.evidence.oscillation,
         arms=(*arms, *(compared.arms if compared else ()), *modes),
         aa=compared.aa if compared else AA(),
         disturbance=disturbance_of(trials),
-        accelerator=accelerator(plan.accelerator, gathered.accelerator_utilization),
-        ladder=_ladder(gathered, trials),
-        warm_up=_warm_up(gathered),
-        looking=_looking(gathered),
+        accelerator=accelerator(plan.accelerator, diagnosis.accelerator_utilization),
+        ladder=_ladder(diagnosis, trials),
+        warm_up=_warm_up(diagnosis),
+        looking=_looking(diagnosis),
         verdict_after_s=verdict_after_s(plan, ladder),
-        readings=_readings(gathered),
-        pipeline=gathered.evidence.pipeline.model_dump(mode="json") if gathered.evidence.pipeline else None,
+        readings=_readings(diagnosis),
+        pipeline=diagnosis.evidence.pipeline.model_dump(mode="json") if diagnosis.evidence.pipeline else None,
         predictions=tuple(evidence.predictions),
-        step=step_section(gathered.evidence),
+        step=step_section(diagnosis.evidence),
         profile=_profile(trials),
         trials=rows_of(trials),
-        warnings=_warnings(gathered, trials),
+        warnings=_warnings(diagnosis, trials),
         parity=compared.parity if compared else None,
         comparison=compared.sentences if compared else (),
         fixes=fixes,
         optimized=optimized,
     )
-    unmeasured = reasons(record, gathered, plan, trials) | missing_predictions(record.predictions)
+    unmeasured = reasons(record, diagnosis, plan, trials) | missing_predictions(record.predictions)
     return record.model_copy(update={"unmeasured": unmeasured | dict(compared.unmeasured if compared else {})})
 
 
@@ -87,12 +87,12 @@ def _compared(plan: RunPlan, trials: Sequence[TrialRecord], first_arm: int) -> C
     return compare(plan.comparison, trials, seed=plan.seed, first_arm=first_arm)
 
 
-def _ladder(gathered: Gathered, trials: Sequence[TrialRecord]) -> tuple[Rung, ...]:
-    if not gathered.figures:
+def _ladder(diagnosis: Diagnosis, trials: Sequence[TrialRecord]) -> tuple[Rung, ...]:
+    if not diagnosis.figures:
         return ()
-    pooled = {"as_is": gathered.figures["wall_s"], "input_only": gathered.input_alone, "step_only": gathered.alone}
-    times = {name: found.estimate() for name, found in pooled.items() if found is not None}
-    times |= {mode.name: mode.time_s for mode in gathered.evidence.modes.values() if mode.time_s is not None}
+    pooled = {"as_is": "wall_s", "input_only": "input_alone_s", "step_only": "alone_s"}
+    times = {name: diagnosis.figures[of].estimate() for name, of in pooled.items() if of in diagnosis.figures}
+    times |= {mode.name: mode.time_s for mode in diagnosis.evidence.modes.values() if mode.time_s is not None}
 
     def rung(name: str, time_s: Estimate) -> Rung:
         rungs = ("ladder", "input", "script") if name in pooled else (RUNG_OF.get(name, name), "script")
@@ -115,9 +115,9 @@ _WHAT: Final = {
 }
 
 
-def _arms(gathered: Gathered) -> tuple[Arm, ...]:
-    evidence = gathered.evidence
-    if not gathered.figures:
+def _arms(diagnosis: Diagnosis) -> tuple[Arm, ...]:
+    evidence = diagnosis.evidence
+    if not diagnosis.figures:
         return ()
     arms = [
         Arm(
@@ -126,8 +126,8 @@ def _arms(gathered: Gathered) -> tuple[Arm, ...]:
             config={"mode": evidence.given_mode} if evidence.has_step else {},
             blocks=len(evidence.ladder),
             status="ok",
-            step_time_s=gathered.figures["wall_s"].estimate(),
-            throughput_per_s=gathered.throughput_per_s,
+            step_time_s=diagnosis.figures["wall_s"].estimate(),
+            throughput_per_s=diagnosis.throughput_per_s,
         )
     ]
     for compared in evidence.fixes.values():
@@ -147,18 +147,18 @@ def _arms(gathered: Gathered) -> tuple[Arm, ...]:
     return tuple(arms)
 
 
-def _warm_up(gathered: Gathered) -> WarmUp:
-    evidence = gathered.evidence
+def _warm_up(diagnosis: Diagnosis) -> WarmUp:
+    evidence = diagnosis.evidence
     if not evidence.ladder or evidence.steady is None or evidence.steps is None:
-        return WarmUp(reason=gathered.why_inconclusive)
+        return WarmUp(reason=diagnosis.why_undecided)
     return warm_up(evidence.ladder[0], evidence.steps, evidence.steady)
 
 
-def _looking(gathered: Gathered) -> dict[str, Any]:
-    found = next((trial.looking for trial in gathered.evidence.ladder if trial.looking is not None), None)
+def _looking(diagnosis: Diagnosis) -> dict[str, Any]:
+    found = next((trial.looking for trial in diagnosis.evidence.ladder if trial.looking is not None), None)
     if found is None:
         return {}
-    wall_s = gathered.evidence.wall_s
+    wall_s = diagnosis.evidence.wall_s
     return {
         "overhead_s_per_step": found.overhead_s,
         "share_of_step": found.overhead_s / wall_s if wall_s else None,
@@ -167,8 +167,8 @@ def _looking(gathered: Gathered) -> dict[str, Any]:
     }
 
 
-def _readings(gathered: Gathered) -> dict[str, Any]:
-    evidence = gathered.evidence
+def _readings(diagnosis: Diagnosis) -> dict[str, Any]:
+    evidence = diagnosis.evidence
     found = readings_beside(next(iter(evidence.ladder), None))
     if found and evidence.steps is not None:
         found["cpu_s_per_step"] = float(evidence.steps.cpu_s.mean())
@@ -181,8 +181,8 @@ def _profile(trials: Sequence[TrialRecord]) -> dict[str, Any] | None:
     return found.model_dump(mode="json") if found else None
 
 
-def _warnings(gathered: Gathered, trials: Sequence[TrialRecord]) -> tuple[str, ...]:
-    evidence, found = gathered.evidence, []
+def _warnings(diagnosis: Diagnosis, trials: Sequence[TrialRecord]) -> tuple[str, ...]:
+    evidence, found = diagnosis.evidence, []
     for trial in trials:
         if trial.status not in ("ok", "skipped"):
             found.append(f"trial {trial.spec.trial_id} ended as {trial.status}: {trial.cause}")

@@ -18,9 +18,9 @@ from xttsbench.records.fix import FixResult, Patch
 from xttsbench.records.optimized import Optimized
 from xttsbench.records.plan import RunPlan
 from xttsbench.records.trial import TrialRecord
+from xttsbench.rules.diagnosis import Diagnosis, build_diagnosis
 from xttsbench.rules.expected import expected
 from xttsbench.rules.fix_rounds import PATCHED
-from xttsbench.rules.gather import Gathered, gather
 from xttsbench.rules.next_trial import Job
 from xttsbench.rules.proposals import Proposal, proposals
 from xttsbench.rules.verified import Verified, results, verified
@@ -50,7 +50,7 @@ def verify_fixes(
     """
     if until_s - session.spent_s < _FEWEST_S or not session.trials or session.trials[0].status != "ok":
         return None
-    evidence = gather(session.trials, environment, seed=plan.seed).evidence
+    evidence = build_diagnosis(session.trials, environment, seed=plan.seed).evidence
     pipeline = evidence.pipeline
     wanted = Verification(
         job=job,
@@ -99,7 +99,7 @@ def read_patch(directory: Path) -> Patch | None:
 
 def fix_section(
     plan: RunPlan,
-    gathered: Gathered,
+    diagnosis: Diagnosis,
     trials: Sequence[TrialRecord],
     environment: Mapping[str, Any],
     patch: Patch | None,
@@ -109,22 +109,22 @@ def fix_section(
 
     Args:
         plan: of the run.
-        gathered: evidence of its trials.
+        diagnosis: evidence of its trials.
         trials: of the run.
         environment: of the run.
         patch: that the run wrote.
         directory: of the run, as ``optimized.yaml`` names it.
     """
-    if plan.kind not in ("diagnose", "optimize") or plan.arguments or gathered.evidence.script is not None:
+    if plan.kind not in ("diagnose", "optimize") or plan.arguments or diagnosis.evidence.script is not None:
         return (), None
-    proposed = proposals(gathered.evidence, any_order=plan.any_order)
+    proposed = proposals(diagnosis.evidence, any_order=plan.any_order)
     found = verified(trials, plan.accelerator, seed=plan.seed)
     why = None if plan.verified else "no verification was asked for"
     rows = results(
         proposed,
         found,
         _measured(patch, found),
-        expected=lambda fixes: expected(gathered.evidence, fixes),
+        expected=lambda fixes: expected(diagnosis.evidence, fixes),
         why_stopped=why,
     )
     return rows, _optimized(plan, proposed, found, rows, environment, directory)

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from xttsbench.execution.limits import Limits
 from xttsbench.records.plan import RunPlan
-from xttsbench.rules.gather import gather
+from xttsbench.rules.diagnosis import build_diagnosis
 from xttsbench.rules.next_trial import Job, next_trial
 from xttsbench.rules.proposals import proposals
 from xttsbench.workflows.assemble import assemble
@@ -76,7 +76,7 @@ def _read(job: Job, session: LiveSession, until_s: float) -> None:
 
 
 def _verify(job: Job, session: LiveSession, plan: RunPlan, environment: Mapping[str, Any], directory: Path) -> None:
-    evidence = gather(session.trials, environment, seed=plan.seed).evidence
+    evidence = build_diagnosis(session.trials, environment, seed=plan.seed).evidence
     wanted = Verification(
         job=job,
         accelerator=plan.accelerator,

@@ -8,16 +8,16 @@ from xttsbench.records.plan import RunPlan
 from xttsbench.records.report import Finding, Report
 from xttsbench.records.trial import TrialRecord
 from xttsbench.rules.arms import ARM_NUMBERS
+from xttsbench.rules.diagnosis import Diagnosis
 from xttsbench.rules.finding_fixes import mending
-from xttsbench.rules.gather import Gathered
 from xttsbench.rules.next_trial import skipped
 from xttsbench.workflows.sections import unread
 
 
-def reasons(record: Report, gathered: Gathered, plan: RunPlan, trials: Sequence[TrialRecord]) -> dict[str, str]:
+def reasons(record: Report, diagnosis: Diagnosis, plan: RunPlan, trials: Sequence[TrialRecord]) -> dict[str, str]:
     """A reason for every null that could have been a number."""
-    found = dict(gathered.unmeasured)
-    why = gathered.why_inconclusive or "not measured"
+    found = dict(diagnosis.unmeasured)
+    why = diagnosis.why_undecided or "not measured"
     for name in ("step_time_s", "step_time_median_s", "step_time_p95_s", "input_wait_fraction", "attribution_s"):
         if getattr(record.verdict, name) is None:
             found[f"verdict.{name}"] = why
@@ -48,10 +48,10 @@ def reasons(record: Report, gathered: Gathered, plan: RunPlan, trials: Sequence[
             found[f"aa.{name}"] = "the verdict has no A/A arm; its uncertainty is the spread over processes and steps"
     for name, value in record.oscillation:
         if value is None:
-            found.setdefault(f"oscillation.{name}", why if not gathered.figures else "no period at 1 %")
+            found.setdefault(f"oscillation.{name}", why if not diagnosis.figures else "no period at 1 %")
     for name, value in record.warm_up:
         if value is None and name != "reason":
-            found[f"warm_up.{name}"] = "there is no step to trace or compile" if gathered.figures else why
+            found[f"warm_up.{name}"] = "there is no step to trace or compile" if diagnosis.figures else why
     if record.pipeline is None:
         found["pipeline"] = "the trial that reads the graph was not run or failed"
     for index, op in enumerate((record.pipeline or {}).get("ops", ())):
@@ -59,7 +59,7 @@ def reasons(record: Report, gathered: Gathered, plan: RunPlan, trials: Sequence[
             found[f"pipeline.ops.{index}.cost_s"] = (record.pipeline or {}).get("costs_from") or "not read"
     if record.profile is None:
         found["profile"] = "ask for one with --profile"
-    if gathered.evidence.facts.has_step and not (gathered.evidence.devices and gathered.evidence.devices.gpus):
+    if diagnosis.evidence.facts.has_step and not (diagnosis.evidence.devices and diagnosis.evidence.devices.gpus):
         found["verdict.attribution_s.transfer"] = "no device boundary to cross: the processor is the device, so it is 0"
     found |= unread(record.disturbance)
     if record.verdict_after_s is None:

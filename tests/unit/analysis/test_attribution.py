@@ -205,6 +205,27 @@ def told(given_means: Means, facts: StepFacts) -> tuple[dict[str, float], str]:
             id="slower-for-another-reason-on-idle-cores",
         ),
         pytest.param(
+            means(0.0, 0.1, alone=0.06, cpu=0.09),
+            StepFacts(True, cores_busy=0.95, allowed_cpus=2.0),
+            {"compute": 0.1},
+            "compute",
+            id="neighbours-leave-too-little-of-cores-that-would-do-for-both",
+        ),
+        pytest.param(
+            means(0.0, 0.1, alone=0.06, cpu=0.13),
+            StepFacts(True, cores_busy=0.95, allowed_cpus=2.0),
+            {"contention": 0.04, "compute": 0.06},
+            "contention",
+            id="both-want-more-than-the-cores-have",
+        ),
+        pytest.param(
+            means(0.0, 0.1, alone=0.06, cpu=0.09),
+            StepFacts(True, cores_busy=0.95, allowed_cpus=2.0, lost_share=0.4),
+            {"contention": 0.04, "compute": 0.06},
+            "contention",
+            id="the-step-alone-would-be-shorter-without-what-others-took-of-it",
+        ),
+        pytest.param(
             means(0.0, 0.1, alone=0.06), STEP, {"compute": 0.1}, "compute", id="unknown-cores-are-no-contention"
         ),
         pytest.param(
@@ -222,8 +243,8 @@ def told(given_means: Means, facts: StepFacts) -> tuple[dict[str, float], str]:
             id="both-need-the-interpreter-lock",
         ),
         pytest.param(
-            means(0.0, 0.1, alone=0.06),
-            StepFacts(True, cores_busy=0.9, input_cpu_s=0.015),
+            means(0.0, 0.1, alone=0.06, input_cpu=0.015),
+            StepFacts(True, cores_busy=0.9),
             {"contention": 0.015, "compute": 0.085},
             "contention",
             id="the-input-cannot-cost-more-than-the-processor-time-it-takes",
@@ -250,8 +271,8 @@ def told(given_means: Means, facts: StepFacts) -> tuple[dict[str, float], str]:
             id="only-the-wait-beyond-what-the-input-alone-causes",
         ),
         pytest.param(
-            means(0.03, 0.05, alone=0.05, input_alone=0.04),
-            StepFacts(True, cores_busy=0.9, input_cpu_s=0.01),
+            means(0.03, 0.05, alone=0.05, input_alone=0.04, input_cpu=0.01),
+            StepFacts(True, cores_busy=0.9),
             {"input": 0.02, "contention": 0.01, "compute": 0.05},
             "input",
             id="an-input-that-sleeps-is-late-for-itself",
@@ -280,9 +301,9 @@ def test_all_parts_at_once() -> None:
         handoff_s=0.001,
         transfer_s=0.008,
         cores_busy=0.95,
-        input_cpu_s=0.05,
     )
-    parts, verdict = told(means(0.02, 0.1, gap=0.003, compile=0.01, alone=0.07, input_alone=0.085), facts)
+    given_means = means(0.02, 0.1, gap=0.003, compile=0.01, alone=0.07, input_alone=0.085, input_cpu=0.05)
+    parts, verdict = told(given_means, facts)
     assert parts == {
         "input": 0.015,
         "contention": 0.024,
@@ -329,6 +350,8 @@ maybe = st.none() | seconds
     alone=maybe,
     gain=st.none() | st.floats(-1, 2),
     input_alone=maybe,
+    input_cpu=maybe,
+    cpu=maybe,
     facts=st.builds(
         StepFacts,
         has_step=st.just(True),
@@ -340,18 +363,19 @@ maybe = st.none() | seconds
         handoff_s=seconds,
         transfer_s=seconds,
         cores_busy=st.none() | st.floats(0, 1.5),
-        input_cpu_s=maybe,
+        allowed_cpus=st.none() | st.floats(0.5, 64),
+        lost_share=st.floats(0, 0.9),
         holds_gil=st.booleans(),
     ),
 )
 def test_parts_are_never_negative_and_add_up_to_the_wall_time(
-    wait, step, gap, emulated, compiling, outside, alone, gain, input_alone, facts
+    wait, step, gap, emulated, compiling, outside, alone, gain, input_alone, input_cpu, cpu, facts
 ) -> None:
     # Emulated wait, compilation and time outside functions are disjoint pieces of the step.
     emulated_s = step * emulated
     compile_s = (step - emulated_s) * compiling
     outside_s = (step - emulated_s - compile_s) * outside
-    optional = {"alone": alone, "compiled_gain": gain, "input_alone": input_alone}
+    optional = {"alone": alone, "compiled_gain": gain, "input_alone": input_alone, "input_cpu": input_cpu, "cpu": cpu}
     given_means = means(
         wait,
         step,
@@ -394,8 +418,9 @@ def test_a_step_slowed_down_by_an_input_that_sets_the_pace_is_not_contention() -
         outside_s=np.array([0.0]),
         alone_s=np.array([0.003]),
         input_alone_s=np.array([0.024]),
+        input_cpu_s=np.array([0.024]),
     )
-    parts = attribute(means, StepFacts(has_step=True, holds_gil=True, cores_busy=0.6, input_cpu_s=0.024))
+    parts = attribute(means, StepFacts(has_step=True, holds_gil=True, cores_busy=0.6))
     assert parts["contention"][0] == pytest.approx(0.001)
     assert parts["input"][0] == pytest.approx(0.008 + 0.014 - 0.001)
     assert sum(part[0] for part in parts.values()) == pytest.approx(0.025)

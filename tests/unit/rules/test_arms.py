@@ -98,7 +98,7 @@ def test_two_blocks_give_an_interval_and_no_decision(session) -> None:
     arm = by_id(found)["b"]
     assert arm.decision == "inconclusive"
     assert arm.effect.low < 2.0 < arm.effect.high
-    assert arm.effect.high / arm.effect.low < 1.05
+    assert 1.05 < arm.effect.high / arm.effect.low < 1.5  # two processes do not show what processes differ by
     assert arm.p_value is None
     assert found.unmeasured["arms.1.decision"] == "2 blocks; a decision takes 6"
     assert found.unmeasured["arms.1.p_value"] == "2 blocks; a decision takes 6"
@@ -143,15 +143,6 @@ def test_a_second_baseline_that_is_surely_another_speed_is_noise_too(build, sess
     assert found.aa.effect.high < 1
     assert found.aa.effect.estimate / found.aa.effect.low < 1.05  # narrow, and wrong
     assert found.aa.noisy is True
-
-
-def test_noise_of_few_blocks_can_only_be_shown_not_ruled_out(session) -> None:
-    comparison, trials = session({"a": 0.04, "b": 0.02}, blocks=2, process_sd=0.0)
-    calm = compare(comparison, trials)
-    assert calm.aa.noisy is None
-    assert calm.unmeasured["aa.noisy"] == "2 blocks; telling a quiet session takes 6"
-    comparison, trials = session({"a": 0.04, "b": 0.02}, blocks=2, process_sd=0.4)
-    assert compare(comparison, trials).aa.noisy is True
 
 
 def test_one_block_has_no_second_baseline(build) -> None:

@@ -13,7 +13,7 @@ MACHINE = {"cpu": {"allowed_cpus": 2.0}}
 
 def facts_of(build, trials, *, anatomy=None, pipeline=None, environment=MACHINE, **changes):
     series = [steps_of(trial.segment("as_is")) for trial in trials]
-    given = {"has_step": True, "input_cpu_s": None} | changes
+    given = {"has_step": True} | changes
     return step_facts(trials, series, anatomy, pipeline, environment, **given)
 
 
@@ -95,11 +95,10 @@ def test_a_step_that_compiles_nearly_every_time_recompiles(build) -> None:
 
 def test_hand_over_and_transfer_are_means_over_the_trials_that_have_them(build) -> None:
     trials = [build.ladder(handoff_s=1e-5, transfer_s=2e-3), build.ladder(handoff_s=3e-5), build.ladder(handoff_s=None)]
-    found = facts_of(build, trials, input_cpu_s=0.004)
+    found = facts_of(build, trials)
     assert found.handoff_s == pytest.approx(2e-5)
     assert found.handoff_after_pause_s == 0.0  # measured in none
     assert found.transfer_s == pytest.approx(2e-3)
-    assert found.input_cpu_s == 0.004
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from xttsbench.analysis.attribution import StepFacts
+from xttsbench.records.base import Estimate
 from xttsbench.records.pipeline import Pipeline, PipelineOp
 from xttsbench.records.readings import HostReadings, Readings
 from xttsbench.records.trial import Batches
@@ -13,8 +13,8 @@ from xttsbench.rules.storage import cold_storage
 
 MB = 1_000_000
 STEPS = 100
-IDLE = StepFacts(has_step=True, input_cpu_s=0.01)
-BUSY = StepFacts(has_step=True, input_cpu_s=0.09)
+IDLE = Estimate(estimate=0.01, low=0.01, high=0.01)
+BUSY = Estimate(estimate=0.09, low=0.09, high=0.09)
 BATCHES = Batches(cached=1, bytes=MB, shapes=("a",), static_signature="")
 
 
@@ -35,7 +35,9 @@ def read(build, *, stored: float, calls: float | None, epochs: int = 1):
 
 
 def find(evidence, trial, bottleneck="input", **fields):
-    return list(cold_storage(evidence(bottleneck, ladder=[trial], **({"facts": IDLE, "batches": BATCHES} | fields))))
+    return list(
+        cold_storage(evidence(bottleneck, ladder=[trial], **({"input_cpu_s": IDLE, "batches": BATCHES} | fields)))
+    )
 
 
 def test_an_input_that_waits_for_the_disk(evidence, build) -> None:
@@ -48,22 +50,22 @@ def test_an_input_that_waits_for_the_disk(evidence, build) -> None:
 
 
 @pytest.mark.parametrize(
-    ("bottleneck", "facts", "stored"),
+    ("bottleneck", "input_cpu_s", "stored"),
     [
         ("compute", IDLE, 1.0),  # the step does not wait for it
         ("input", BUSY, 1.0),  # the input computes
-        ("input", StepFacts(has_step=True), 1.0),  # nobody knows whether it computes
+        ("input", None, 1.0),  # nobody knows whether it computes
         ("input", IDLE, 0.3),  # most came from the page cache
     ],
 )
-def test_reads_from_storage_that_do_not_limit(evidence, build, bottleneck, facts, stored) -> None:
-    (found,) = find(evidence, read(build, stored=stored * MB, calls=MB), bottleneck, facts=facts)
+def test_reads_from_storage_that_do_not_limit(evidence, build, bottleneck, input_cpu_s, stored) -> None:
+    (found,) = find(evidence, read(build, stored=stored * MB, calls=MB), bottleneck, input_cpu_s=input_cpu_s)
     assert (found.severity, found.limiting) == ("info", False)
 
 
 @pytest.mark.parametrize(("cpu_s", "limiting"), [(0.02, True), (0.2, False), (0.0, False)])
 def test_a_process_that_hardly_computes_waits(evidence, build, cpu_s: float, limiting: bool) -> None:
-    given = {"facts": StepFacts(has_step=True), "steps": build.steps(wait_s=0.1, cpu_s=cpu_s, steps=100)}
+    given = {"input_cpu_s": None, "steps": build.steps(wait_s=0.1, cpu_s=cpu_s, steps=100)}
     (found,) = find(evidence, read(build, stored=MB, calls=MB), **given)
     assert found.limiting is limiting
     assert (found.predicted_speedup is not None) is limiting

@@ -26,7 +26,8 @@ def session(build, *, wait: float = 1e-3, step: float = 0.05, gap: float = 1e-4,
 )
 def test_the_largest_avoidable_loss_is_named(build, times, bottleneck: str, said: str) -> None:
     found = train_verdict([session(build, **times)], None, mode="graph")
-    assert (found.verdict.bottleneck, found.verdict.confidence) == (bottleneck, 1.0)
+    assert found.verdict.bottleneck == bottleneck
+    assert found.verdict.confidence > 0.95
     assert found.verdict.summary.startswith(said)
     parts = found.verdict.attribution_s.model_dump()
     assert sum(parts.values()) == pytest.approx(found.verdict.step_time_s.estimate)
@@ -43,10 +44,10 @@ def test_an_eager_step_is_not_taken_for_computing(build) -> None:
     assert train_verdict([session(build, wait=0.05)], None, mode="eager").verdict.bottleneck == "input"
 
 
-def test_sessions_count_alike_and_the_longest_tells_of_time(build) -> None:
+def test_sessions_count_by_their_steps_and_the_longest_tells_of_time(build) -> None:
     short, long = session(build, step=0.03, steps=40), session(build, step=0.05, steps=300, block=1)
     found = train_verdict([short, long], None, mode="graph")
-    assert found.verdict.step_time_s.estimate == pytest.approx(0.0411, rel=0.02)
+    assert found.verdict.step_time_s.estimate == pytest.approx((40 * 0.031 + 300 * 0.051) / 340, rel=0.03)
     assert found.trial is long
 
 

@@ -12,17 +12,17 @@ from xttsbench.records.base import Location
 from xttsbench.records.pipeline import Pipeline, PipelineOp
 from xttsbench.records.report import Bottleneck
 from xttsbench.records.trial import StackLine
+from xttsbench.rules.diagnosis import Diagnosis, build_diagnosis
 from xttsbench.rules.evidence import Compared
-from xttsbench.rules.gather import Gathered, gather
 from xttsbench.rules.verdict import summary, verdict
 
 HOSTILE = "{share} {0} {detail!r} %s %(x)s <script> \x1b[31m"
 
 
-def gathered(evidence, **changes) -> Gathered:
+def gathered(evidence, **changes) -> Diagnosis:
     names = ("wall_s", "median", "p95", "samples")
     figures = {name: Pooled(0.1, np.linspace(0.09, 0.11, 100)) for name in names}
-    return Gathered(evidence, **({"confidence": 0.9, "figures": figures} | changes))
+    return Diagnosis(evidence, **({"probability": 0.9, "figures": figures} | changes))
 
 
 def slow_map(name: str = "Map/_3", file: str | None = "data.py") -> Pipeline:
@@ -81,7 +81,7 @@ def test_host_names_the_line(evidence, build) -> None:
 
 
 def test_inconclusive_says_why(evidence) -> None:
-    text = summary(gathered(evidence("inconclusive"), why_inconclusive="only 2 step(s) were measured"))
+    text = summary(gathered(evidence("inconclusive"), why_undecided="only 2 step(s) were measured"))
     assert text == "No bottleneck can be named: only 2 step(s) were measured."
 
 
@@ -89,7 +89,7 @@ def test_inconclusive_says_why(evidence) -> None:
 def test_hostile_names_stay_text(evidence, build, bottleneck: str) -> None:
     line = StackLine(file=HOSTILE, line=5, function=HOSTILE, kind="python", share=0.4, steps_share=1.0)
     found = evidence(bottleneck, pipeline=slow_map(HOSTILE, HOSTILE), anatomy=build.compiled(lines=(line,)))
-    text = summary(gathered(found, why_inconclusive=HOSTILE))
+    text = summary(gathered(found, why_undecided=HOSTILE))
     assert (HOSTILE in text) is (bottleneck != "dispatch")
 
 
@@ -104,7 +104,7 @@ def test_the_record_holds_the_figures_and_the_parts(evidence) -> None:
 
 
 def test_without_a_figure_everything_is_none(build) -> None:
-    found = verdict(gather([build.trial("ladder", status="empty", cause="no element came")], {}))
+    found = verdict(build_diagnosis([build.trial("ladder", status="empty", cause="no element came")], {}))
     assert found.bottleneck == "inconclusive"
     assert found.summary == "Nothing could be concluded: no element came."
     assert found.confidence == 0.0
@@ -112,7 +112,7 @@ def test_without_a_figure_everything_is_none(build) -> None:
 
 
 def test_the_parts_add_up_to_the_step_time_of_the_record(build) -> None:
-    found = verdict(gather([build.ladder(wait=0.02, step=0.01)], {}))
+    found = verdict(build_diagnosis([build.ladder(wait=0.02, step=0.01)], {}))
     assert sum(dict(found.attribution_s).values()) == pytest.approx(found.step_time_s.estimate)
     without_residual = sum(dict(found.attribution_s).values()) - found.attribution_s.residual
     assert without_residual == pytest.approx(found.step_time_s.estimate, rel=0.03)

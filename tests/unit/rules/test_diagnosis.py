@@ -5,24 +5,24 @@ import pytest
 
 from xttsbench.analysis.attribution import PARTS
 from xttsbench.records.pipeline import Pipeline, PythonFunction
-from xttsbench.rules.gather import Gathered, gather
-from xttsbench.rules.settle import CONFIDENT
+from xttsbench.rules.classify import CONFIDENT
+from xttsbench.rules.diagnosis import Diagnosis, build_diagnosis
 
 MACHINE = {"cpu": {"allowed_cpus": 2.0}}
 
 
-def shares(found: Gathered) -> dict[str, float]:
+def shares(found: Diagnosis) -> dict[str, float]:
     return {name: found.evidence.share(name) for name in PARTS}
 
 
-def told(trials, environment=MACHINE, seed: int = 0) -> Gathered:
+def told(trials, environment=MACHINE, seed: int = 0) -> Diagnosis:
     """The evidence, after what must hold of any."""
-    found = gather(trials, environment, seed=seed)
-    assert 0.0 <= found.confidence <= 1.0
+    found = build_diagnosis(trials, environment, seed=seed)
+    assert 0.0 <= found.probability <= 1.0
     assert found.evidence.wall_s == found.figures["wall_s"].value
     assert sum(found.evidence.parts.values()) == pytest.approx(found.evidence.wall_s)
     assert all(value >= 0 for name, value in found.evidence.parts.items() if name != "residual")
-    assert (found.evidence.bottleneck == "inconclusive") == (found.why_inconclusive is not None)
+    assert (found.evidence.bottleneck == "inconclusive") == (found.why_undecided is not None)
     for figure in found.figures.values():
         told_of = figure.estimate()
         assert told_of.low <= told_of.estimate <= told_of.high
@@ -32,7 +32,7 @@ def told(trials, environment=MACHINE, seed: int = 0) -> Gathered:
 def test_input(build) -> None:
     found = told([build.ladder(wait=0.02, step=0.01)])
     assert found.evidence.bottleneck == "input"
-    assert found.confidence == 1.0
+    assert found.probability == 1.0
     assert shares(found)["input"] == pytest.approx(2 / 3, abs=0.02)
     assert found.input_wait_fraction.estimate == pytest.approx(2 / 3, abs=0.02)
     assert found.throughput_per_s.estimate == pytest.approx(8 / 0.03, rel=0.02)
@@ -139,14 +139,68 @@ def test_only_the_threads_behind_the_input_compete_and_not_the_one_that_waits_fo
     ladder, alone = contending(build, cpu_s=0.058)
     segment = build.segment("input_only", wait_s=[0.012] * 60, cpu_s=0.03, main_cpu_s=0.026)
     found = told([ladder, alone.model_copy(update={"segments": (segment,)})])
-    assert found.evidence.facts.input_cpu_s == pytest.approx(0.004)
+    assert found.evidence.input_cpu_s.estimate == pytest.approx(0.004)
     assert found.evidence.parts["contention"] == pytest.approx(0.004, abs=2e-4)
+
+
+def test_contention_is_told_on_matched_batches(build) -> None:
+    """Batches of very different length: the step alone ran on the long ones only, and is no slower for that."""
+    rng = np.random.default_rng(3)
+    lengths = rng.uniform(0.01, 0.05, 120)
+    beside = build.segment(
+        step_s=1.2 * lengths, wait_s=1e-4, calls_s=1.2 * lengths, cpu_s=2.3 * lengths, batch=np.arange(120)
+    )
+    long = np.flatnonzero(lengths > 0.03)
+    alone = build.segment("step_only", step_s=lengths[long], calls_s=lengths[long], batch=long)
+    inputs = build.segment("input_only", wait_s=[0.012] * 60, cpu_s=0.03)
+    warm_up = build.segment("warm_up", step_s=[0.1])
+    one = build.trial("ladder", warm_up, beside, alone, inputs, anatomy=build.compiled())
+    found = told([one])
+    assert shares(found)["contention"] == pytest.approx(1 - 1 / 1.2, abs=0.01)
+    other = told(
+        [
+            one.model_copy(
+                update={
+                    "segments": (
+                        warm_up,
+                        beside,
+                        build.segment("step_only", step_s=lengths[long], calls_s=lengths[long], batch=-1),
+                        inputs,
+                    )
+                }
+            )
+        ]
+    )
+    assert shares(other)["contention"] < 0.005  # on other batches nothing is seen of it
+
+
+def test_the_contention_of_a_process_is_its_own(build) -> None:
+    """One process is half as fast as the other as a whole, beside its input and alone: that is no contention."""
+
+    def process(pace: float, number: int):
+        step = build.noisy(0.03 * pace, 80, np.random.default_rng(number))
+        columns = {"calls_s": step, "cpu_s": 2 * step, "batch": np.arange(80)}
+        return build.trial(
+            "ladder",
+            build.segment("warm_up", step_s=[0.1]),
+            build.segment(step_s=step, wait_s=1e-4, **columns),
+            build.segment("step_only", step_s=step[:40], calls_s=step[:40], batch=np.arange(40)),
+            build.segment("input_only", wait_s=[0.012] * 60, cpu_s=0.03),
+            number=number,
+            block=number,
+            anatomy=build.compiled(),
+        )
+
+    slow_without_its_own = process(2.0, 1)
+    found = told([process(1.0, 0), slow_without_its_own])
+    assert shares(found)["contention"] < 0.005
+    assert found.evidence.bottleneck == "compute"
 
 
 def test_compute(build) -> None:
     found = told([build.ladder(step=0.03)])
     assert found.evidence.bottleneck == "compute"
-    assert found.confidence == 1.0
+    assert found.probability == 1.0
     assert shares(found)["compute"] > 0.95
 
 
@@ -165,9 +219,9 @@ def test_transfer(build) -> None:
 def test_a_bare_dataset_is_always_input(build) -> None:
     segment = build.segment(wait_s=build.noisy(0.004, 100, np.random.default_rng(0)))
     found = told([build.trial("ladder", segment, target_kind="dataset")])
-    assert (found.evidence.bottleneck, found.confidence) == ("input", 1.0)
+    assert (found.evidence.bottleneck, found.probability) == ("input", 1.0)
     assert (found.evidence.has_step, found.evidence.kind) == (False, "dataset")
-    assert found.alone is None
+    assert "alone_s" not in found.figures
 
 
 @pytest.mark.parametrize(("wait", "bottleneck"), [(0.001, "compute"), (0.02, "input")])
@@ -181,7 +235,7 @@ def test_a_bare_dataset_before_an_emulated_accelerator_is_judged(build, wait: fl
 
 def test_too_few_steps_are_inconclusive(build) -> None:
     found = told([build.ladder(wait=0.05, step=0.01, steps=1)])
-    assert found.why_inconclusive == "only 1 step(s) were measured after the warm-up"
+    assert found.why_undecided == "only 1 step(s) were measured after the warm-up"
     assert told([build.ladder(wait=0.05, step=0.01, steps=2)]).evidence.bottleneck == "input"
 
 
@@ -189,14 +243,14 @@ def test_processes_that_disagree_are_inconclusive_however_many_steps(build) -> N
     trials = [build.ladder(wait=0.05, step=0.01), build.ladder(wait=1e-4, step=0.01, block=1, number=1)]
     found = told(trials)
     assert found.evidence.bottleneck == "inconclusive"
-    assert "fresh processes of the same target disagree (input 83%, " in found.why_inconclusive
+    assert "fresh processes of the same target disagree (input 100%, compute 100%)" in found.why_undecided
     assert not found.evidence.limits("input")
 
 
 def test_processes_that_agree_are_not(build) -> None:
     found = told([build.ladder(wait=w, step=0.01, block=b, number=b) for b, w in enumerate((0.05, 0.03))])
     assert found.evidence.bottleneck == "input"
-    assert found.figures["wall_s"].value == pytest.approx(0.05, rel=0.02)
+    assert found.figures["wall_s"].value == pytest.approx(0.05, rel=0.05)  # each process weighs as much as its steps
     wall = found.figures["wall_s"].estimate()
     assert wall.low < 0.042
     assert wall.high > 0.058
@@ -212,23 +266,23 @@ def test_a_loss_at_the_threshold_in_noisy_steps_is_inconclusive(build) -> None:
         anatomy=build.compiled(),
     )
     found = told([trial])
-    assert found.confidence < CONFIDENT
-    assert found.why_inconclusive.startswith("resamples of the same steps disagree (input in ")
-    assert found.runner_up == "compute"
+    assert found.probability < CONFIDENT
+    assert found.why_undecided.startswith("the measurement does not tell them apart (")
+    assert {found.runner_up, found.why_undecided.split("(")[1].split()[0]} == {"compute", "input"}
 
 
 def test_a_first_trial_that_ended_early_is_inconclusive_with_its_cause(build) -> None:
     found = told([build.ladder(wait=0.05, step=0.01, status="killed", cause="killed by SIGKILL")])
-    assert found.why_inconclusive == "the trial ended early (killed by SIGKILL)"
+    assert found.why_undecided == "the trial ended early (killed by SIGKILL)"
     assert found.figures["wall_s"].value == pytest.approx(0.06, rel=0.02)
 
 
 def test_nothing_measured_has_a_reason_and_no_number(build) -> None:
-    found = gather([build.trial("ladder", status="raised", cause="ValueError: no")], MACHINE)
-    assert (found.evidence.bottleneck, found.confidence, found.figures) == ("inconclusive", 0.0, {})
-    assert found.why_inconclusive == "ValueError: no"
+    found = build_diagnosis([build.trial("ladder", status="raised", cause="ValueError: no")], MACHINE)
+    assert (found.evidence.bottleneck, found.probability, found.figures) == ("inconclusive", 0.0, {})
+    assert found.why_undecided == "ValueError: no"
     assert found.evidence.wall_s is None
-    assert gather([], MACHINE).why_inconclusive == "no step ended"
+    assert build_diagnosis([], MACHINE).why_undecided == "no step ended"
 
 
 def test_the_same_seed_gives_the_identical_result(build) -> None:
@@ -237,7 +291,7 @@ def test_the_same_seed_gives_the_identical_result(build) -> None:
     assert np.array_equal(first.figures["p95"].resamples, again.figures["p95"].resamples)
     assert first.evidence.ceilings == again.evidence.ceilings
     assert first.evidence.modes == again.evidence.modes
-    assert first.confidence == again.confidence
+    assert first.probability == again.probability
     assert not np.array_equal(first.figures["wall_s"].resamples, other.figures["wall_s"].resamples)
     assert first.evidence.parts == other.evidence.parts
 

@@ -1,104 +1,84 @@
-"""From the trials of a run to the evidence: pooling over processes, attribution, and how sure the verdict is."""
+"""From the trials of a run to its diagnosis: pooled figures, attribution, the bottleneck and how probable it is."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
-from xttsbench.analysis.attribution import PARTS, Means, attribute
+from xttsbench.analysis.attribution import PARTS, Means, StepFacts, attribute, cores_wanted
 from xttsbench.analysis.oscillation import oscillation
-from xttsbench.analysis.pooling import Columns, Pooled, Statistic, interval_of, mean_of, pool
+from xttsbench.analysis.pooling import Pooled, interval_of, mean_of, pool
 from xttsbench.analysis.readings import gpu_samples
 from xttsbench.analysis.steps import Steps, measured, steady
 from xttsbench.analysis.variance import Explanation, explain
 from xttsbench.records.base import Estimate
 from xttsbench.records.trial import MAIN_RUNGS, TrialRecord
 from xttsbench.rules.cached import behind_cache
-from xttsbench.rules.compared import compiled_gain, fixes, input_alone, modes, step_alone
+from xttsbench.rules.classify import classify_bottleneck, why_undecided
+from xttsbench.rules.compared import compiled_gain, fixes, modes
 from xttsbench.rules.evidence import Evidence
 from xttsbench.rules.facts import given_mode, step_facts
 from xttsbench.rules.predictions import predictions
-from xttsbench.rules.settle import settle, why_inconclusive
-
-_NAMES: Final = ("wall_s", "wait_s", "step_s", "emulated_s", "compile_s", "outside_s")
-_STATISTICS: Final[dict[str, Statistic]] = {
-    **{name: mean_of(name) for name in _NAMES},
-    "median": lambda columns: np.asarray(np.median(columns["wall_s"], axis=1)),
-    "p95": lambda columns: np.asarray(np.quantile(columns["wall_s"], 0.95, axis=1)),
-    "samples": mean_of("batch_size"),
-}
+from xttsbench.rules.samples import PARTS_OF, pooled, samples_of
 
 
 @dataclass(frozen=True)
-class Gathered:
-    """The evidence, with what the verdict is made of.
+class Diagnosis:
+    """What the trials of a run say of its target, between their rows and the words of a report.
 
     Attributes:
         evidence: for the rules.
-        confidence: share of the resamples that give the verdict.
-        figures: ``wall_s``, ``median``, ``p95`` and the other pooled statistics of the target as it is.
+        probability: of the verdict, 0..1.
+        figures: name -> figure of the target as it is (``wall_s``, ``median``, ``p95`` ...), of its step alone
+            (``alone_s``) and of its input alone (``input_alone_s``), as far as they were measured.
         input_wait_fraction, accelerator_utilization, throughput_per_s: ``None`` where not measured.
-        alone, input_alone: mean step alone and mean ``next()`` alone.
-        why_inconclusive: why no bottleneck is named, where none is.
-        runner_up: the next most frequent verdict of the resamples.
+        why_undecided: why no bottleneck is named, where none is.
+        runner_up: the next most probable verdict.
         unmeasured: path in the report -> reason.
     """
 
     evidence: Evidence
-    confidence: float = 0.0
+    probability: float = 0.0
     figures: Mapping[str, Pooled] = field(default_factory=dict)
     input_wait_fraction: Estimate | None = None
     accelerator_utilization: Estimate | None = None
     throughput_per_s: Estimate | None = None
-    alone: Pooled | None = None
-    input_alone: Pooled | None = None
-    why_inconclusive: str | None = None
+    why_undecided: str | None = None
     runner_up: str | None = None
     unmeasured: Mapping[str, str] = field(default_factory=dict)
 
 
-def gather(trials: Sequence[TrialRecord], environment: Mapping[str, Any], *, seed: int = 0) -> Gathered:
-    """Pool the trials of one run. The same trials, environment and seed give the same answer."""
+def build_diagnosis(trials: Sequence[TrialRecord], environment: Mapping[str, Any], *, seed: int = 0) -> Diagnosis:
+    """What the trials of one run say. The same trials, environment and seed give the same answer."""
     rng = np.random.default_rng(seed)
     ladder = [trial for trial in trials if trial.spec.rung in MAIN_RUNGS]
     base = _known(trials, ladder, environment)
     found = [(trial, steady(rows)) for trial in ladder if (rows := measured(trial, "as_is")) is not None]
     if not found:
         cause = next((trial.cause for trial in ladder if trial.cause), "no step ended")
-        return Gathered(replace(base, predictions=predictions(base)), why_inconclusive=cause)
+        return Diagnosis(replace(base, predictions=predictions(base)), why_undecided=cause)
     found.sort(key=lambda one: -len(one[1][0]))  # the process with the most steady steps stands for the run
     records, series = [trial for trial, _ in found], [steps for _, (steps, _) in found]
 
-    figures = pool([_columns(steps) for steps in series], _STATISTICS, rng)
-    alone = step_alone(records, rng)
-    without_step, input_cpu = input_alone(trials, rng) or (None, None)
-    facts = step_facts(
-        records,
-        series,
-        base.anatomy,
-        base.pipeline,
-        environment,
-        has_step=base.has_step,
-        input_cpu_s=input_cpu.value if input_cpu else None,
-    )
+    samples = samples_of(trials, {trial.spec.trial_id: steps for trial, (steps, _) in found})
+    figures = pooled(samples, rng)
+    facts = step_facts(records, series, base.anatomy, base.pipeline, environment, has_step=base.has_step)
     gain = compiled_gain(trials, rng) if facts.eager or facts.recompiles else None
-    # Op by op nothing tells what the script does around its function from the function's own work.
-    beside = _with_the_loop(alone, figures) if base.script is not None and not facts.eager else alone
-    parts = attribute(_means(figures, beside, gain, without_step, resampled=False), facts)
-    cloud = attribute(_means(figures, beside, gain, without_step, resampled=True), facts)
+    # In eager scripts, work of the loop cannot be separated from work of the step.
+    with_loop = base.script is not None and not facts.eager
+    parts, drawn = _attributed(figures, gain, facts, with_loop=with_loop)
     wall = figures["wall_s"]
-    bottleneck, confidence, runner_up = settle(base, parts, cloud, wall)
-    single = [pool([_columns(steps)], _STATISTICS, rng) for steps in series] if len(series) > 1 else []
-    each = [attribute(_means(one, beside, gain, without_step, resampled=False), facts) for one in single]
-    shares = [
-        {name: float(part[name][0]) / one["wall_s"].value for name in PARTS}
-        for part, one in zip(each, single, strict=True)
-    ]
-    why = why_inconclusive(records, series, bottleneck, confidence, runner_up, shares)
+    said = classify_bottleneck(base, parts, drawn, wall)
+    each = []
+    for trial in records if len(records) > 1 else ():
+        own = pooled(samples, rng, only={trial.spec.trial_id})
+        each.append(classify_bottleneck(base, *_attributed(own, gain, facts, with_loop=with_loop), own["wall_s"]))
+    why = why_undecided(records, series, said, each)
 
+    wanted = cores_wanted(_means(figures, gain, with_loop=with_loop), facts)
     vector, unmeasured = oscillation(series[0].wall_s)
     explanation = explain(series[0].wall_s - series[0].compile_s, series[0].batch_elements)
     evidence = replace(
@@ -106,13 +86,15 @@ def gather(trials: Sequence[TrialRecord], environment: Mapping[str, Any], *, see
         ladder=records,
         steps=series[0],
         steady=found[0][1][1],
-        bottleneck="inconclusive" if why else bottleneck,
+        bottleneck="inconclusive" if why else said.bottleneck,
         wall_s=wall.value,
         parts={name: float(parts[name][0]) for name in PARTS},
-        ceilings=_ceilings(parts, cloud, wall),
+        ceilings=_max_speedups(parts, drawn, wall),
         facts=facts,
         given_mode=given_mode(records, facts),
-        input_alone_s=without_step.estimate() if without_step else None,
+        input_alone_s=_estimate(figures, "input_alone_s"),
+        input_cpu_s=_estimate(figures, "input_cpu_s"),
+        cores_wanted=float(wanted[0]) if wanted is not None else None,
         traces=records[0].traces,
         modes=modes(trials, records, facts, rng),
         fixes=fixes(trials, wall, rng),
@@ -121,20 +103,19 @@ def gather(trials: Sequence[TrialRecord], environment: Mapping[str, Any], *, see
         length_has_the_period=vector.period_steps is not None and _period_is_of_length(series[0], explanation),
     )
     # Compilation that recurs is the step's, whatever the input costs.
-    recurring = _sum(beside, figures["compile_s"]) if beside else None
+    alone = _alone(figures, with_loop=with_loop)
+    recurring = _sum(alone, figures["compile_s"]) if alone else None
     model = predictions(evidence, wall=wall.estimate(), alone=recurring.estimate() if recurring else None)
     emulated = figures["emulated_s"]
-    return Gathered(
+    return Diagnosis(
         replace(evidence, predictions=model),
-        confidence=confidence,
+        probability=said.probability,
         figures=figures,
         input_wait_fraction=_fraction(figures["wait_s"], wall),
         accelerator_utilization=_fraction(emulated, wall) if base.emulated else _gpu_utilization(records, rng),
         throughput_per_s=_fraction(figures["samples"], wall),
-        alone=alone,
-        input_alone=without_step,
-        why_inconclusive=why,
-        runner_up=runner_up,
+        why_undecided=why,
+        runner_up=said.runner_up,
         unmeasured={f"oscillation.{name}": reason for name, reason in unmeasured.items()},
     )
 
@@ -164,38 +145,41 @@ def _known(trials: Sequence[TrialRecord], ladder: Sequence[TrialRecord], environ
     )
 
 
-def _with_the_loop(alone: Pooled | None, figures: Mapping[str, Pooled]) -> Pooled | None:
-    """The step alone with what the script does around its function, which running the function alone leaves out."""
-    return alone and _sum(alone, figures["outside_s"])
+def _alone(figures: Mapping[str, Pooled], *, with_loop: bool) -> Pooled | None:
+    """The step alone; of a script with what it does around its function, which that function alone leaves out."""
+    alone = figures.get("alone_s")
+    return _sum(alone, figures["outside_s"]) if alone is not None and with_loop else alone
 
 
 def _sum(one: Pooled, other: Pooled) -> Pooled:
     return Pooled(one.value + other.value, one.resamples + other.resamples)
 
 
-def _columns(steps: Steps) -> Columns:
-    return {name: np.asarray(getattr(steps, name), dtype=np.float64) for name in (*_NAMES, "batch_size")}
+def _attributed(
+    figures: Mapping[str, Pooled], gain: Pooled | None, facts: StepFacts, *, with_loop: bool
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Seconds by part: of the means, and of each draw."""
+    point = _means(figures, gain, with_loop=with_loop)
+    return attribute(point, facts), attribute(_means(figures, gain, with_loop=with_loop, drawn=True), facts)
 
 
-def _means(
-    figures: Mapping[str, Pooled],
-    alone: Pooled | None,
-    gain: Pooled | None,
-    without_step: Pooled | None,
-    *,
-    resampled: bool,
-) -> Means:
-    def of(pooled: Pooled | None) -> Any:
-        if pooled is None:
-            return None
-        return pooled.resamples if resampled else np.array([pooled.value])
+def _means(figures: Mapping[str, Pooled], gain: Pooled | None, *, with_loop: bool, drawn: bool = False) -> Means:
+    """The figures as the attribution takes them: of one entry, or of one for each draw."""
+
+    def of(figure: Pooled | None) -> Any:
+        return None if figure is None else figure.resamples if drawn else np.array([figure.value])
 
     return Means(
-        **{name: of(figures[name]) for name in _NAMES},
-        alone_s=of(alone),
+        **{name: of(figures[name]) for name in PARTS_OF},
+        alone_s=of(_alone(figures, with_loop=with_loop)),
         compiled_gain_s=of(gain),
-        input_alone_s=of(without_step),
+        input_alone_s=of(figures.get("input_alone_s")),
+        input_cpu_s=of(figures.get("input_cpu_s")),
     )
+
+
+def _estimate(figures: Mapping[str, Pooled], name: str) -> Estimate | None:
+    return figures[name].estimate() if name in figures else None
 
 
 def _period_is_of_length(steps: Steps, explanation: Explanation) -> bool:
@@ -211,13 +195,13 @@ def _period_is_of_length(steps: Steps, explanation: Explanation) -> bool:
     return periodic_share * float(adjusted.var()) < 0.1 * float(steps.wall_s.var())
 
 
-def _ceilings(parts: Mapping[str, Any], cloud: Mapping[str, Any], wall: Pooled) -> dict[str, Estimate]:
+def _max_speedups(parts: Mapping[str, Any], drawn: Mapping[str, Any], wall: Pooled) -> dict[str, Estimate]:
     """By part, how much faster the step would be without it."""
     found = {}
     for name in PARTS:
-        left, left_cloud = wall.value - float(parts[name][0]), wall.resamples - cloud[name]
+        left, left_drawn = wall.value - float(parts[name][0]), wall.resamples - drawn[name]
         if left > 0.001 * wall.value and name != "residual":
-            found[name] = interval_of(wall.value / left, wall.resamples / np.maximum(left_cloud, 1e-3 * wall.resamples))
+            found[name] = interval_of(wall.value / left, wall.resamples / np.maximum(left_drawn, 1e-3 * wall.resamples))
     return found
 
 
