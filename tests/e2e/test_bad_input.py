@@ -221,9 +221,9 @@ def test_a_trial_that_ends_badly_ends_the_run_in_words(diagnose, target, status,
 
 
 def test_a_step_that_hangs_ends_the_run_with_the_steps_before_it(diagnose, monkeypatch):
-    usual = _limits(10.0, 5.0, first=True)
+    usual = _limits(10.0, 0.0, 5.0, first=True)
     assert (usual.time_s, usual.stall_s) <= (30.0, 15.0)
-    monkeypatch.setattr("xttsbench.workflows.diagnose._limits", lambda *_, **__: Limits(usual.time_s, 3.0))
+    monkeypatch.setattr("xttsbench.workflows.session.at_pace", lambda *_: Limits(usual.time_s, 3.0))
     result = diagnose(f"{BAD}:hangs_in_the_step", "--steps", "500")
     assert result.code in (3, 4)
     assert result.sentence

@@ -176,7 +176,7 @@ def _climb(
     ):
         if only is not None and spec.rung == "ladder" and spec.block:
             break  # the whole again in a fresh process makes a verdict surer, and no fix
-        limits = _limits(request.budget_s, verdict_s - session.spent_s, first=not session.trials, script=job.script)
+        limits = _limits(request.budget_s, session.spent_s, verdict_s, first=not session.trials, script=job.script)
         record = session.run(spec, limits)
         if len(session.trials) == 1:
             most_s = max(verdict_s, request.budget_s - _REPORT_S)
@@ -210,13 +210,15 @@ def window_s(verdict_s: float, more_steps: bool) -> float:
     return max(min(verdict_s / 11, 5.0), 0.8) * (2 if more_steps else 1)
 
 
-def _limits(budget_s: float, left_s: float, *, first: bool, script: bool = False) -> Limits:
+def _limits(budget_s: float, spent_s: float, verdict_s: float, *, first: bool, script: bool = False) -> Limits:
     """The first trial may use what the budget allows, compilation included; later ones what is left for the verdict.
 
-    A script may say nothing for long before its first step: it makes its data then.
+    On a machine that is slow now they may go on to the end of the budget. A script may say nothing for long before its
+    first step: it makes its data then.
     """
     if script:
-        return Limits(time_s=budget_s, stall_s=budget_s)
+        return Limits(time_s=budget_s, stall_s=budget_s, most_s=budget_s)
     # The first trial may wait for long before its first batch: what it builds is built once.
     stall_s = min(max(budget_s / (2 if first else 5), 15.0), 60.0)
-    return Limits(time_s=max(budget_s * 0.8, 30.0) if first else max(left_s, 10.0) + 5.0, stall_s=stall_s)
+    time_s = max(budget_s * 0.8, 30.0) if first else max(verdict_s - spent_s, 10.0) + 5.0
+    return Limits(time_s, stall_s, most_s=max(time_s, budget_s - spent_s))

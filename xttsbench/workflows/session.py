@@ -11,7 +11,7 @@ from types import TracebackType
 from xttsbench.errors import HelperError, JournalError
 from xttsbench.execution import journal
 from xttsbench.execution.helper import Helper
-from xttsbench.execution.limits import Limits
+from xttsbench.execution.limits import Limits, at_pace
 from xttsbench.execution.trial import run_trial
 from xttsbench.planning.trials import IMPORT_S
 from xttsbench.probes.monitor import Monitor
@@ -95,7 +95,7 @@ class Session:
             self._gpus[0].close()
 
     def run(self, spec: TrialSpec, limits: Limits, label: str | None = None) -> TrialRecord:
-        """Run one trial to its end, whatever that is, and write it to the journal.
+        """Run one trial to its end, whatever that is, and write it to the journal; limits follow the machine's pace.
 
         A helper that was killed between two trials is replaced. A trial that ended earlier is not run again.
 
@@ -142,7 +142,7 @@ class Session:
         return run_trial(
             spec,
             helper,
-            limits,
+            at_pace(limits, self.import_s, self.trials),
             monitor=lambda pid: Monitor(pid, gpus=self._gpus),
             progress=self._progress.step,
         )

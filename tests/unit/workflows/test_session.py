@@ -51,9 +51,11 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
             self.directory = tmp_path
             self.script: list[Any] = []
             self.ran: list[FakeHelper] = []
+            self.limits: list[Limits] = []
 
         def run_trial(self, spec: TrialSpec, helper: FakeHelper, limits: Limits, **_: Any) -> TrialRecord:
             self.ran.append(helper)
+            self.limits.append(limits)
             act = self.script.pop(0) if self.script else "ok"
             if isinstance(act, BaseException):
                 raise act
@@ -85,6 +87,16 @@ def test_each_trial_is_in_the_journal_before_the_next(world) -> None:
         for number in range(3):
             session.run(spec(), LIMITS)
             assert len(journal.read(world.directory)) == number + 1 == len(session.trials)
+
+
+def test_limits_follow_what_starting_took_here(world) -> None:
+    with Session(world.directory, budget_s=10) as session:
+        session.run(spec(), LIMITS)
+        session.import_s = 18.0
+        session.run(spec(), LIMITS)
+        session.run(spec(), Limits(10.0, 5.0, most_s=40.0))
+    assert [limits.stall_s for limits in world.limits[1:]] == [72.0, 72.0]
+    assert [limits.time_s for limits in world.limits[1:]] == [72.0, 40.0]
 
 
 def test_a_helper_that_died_is_replaced_and_the_trial_is_run(world) -> None:
