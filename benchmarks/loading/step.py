@@ -78,22 +78,12 @@ def batch() -> dict[str, Any]:
     return {name: tf.constant(array) for name, array in arrays.items()}
 
 
-def spec_of(element: dict[str, Any]) -> dict[str, Any]:
-    """Return what a dataset of buckets says of its elements: the lengths are open."""
-    import tensorflow as tf
-
-    shapes = {name: tensor.shape.as_list() for name, tensor in element.items()}
-    for name in ("mel", "text"):
-        shapes[name][1] = None
-    return {name: tf.TensorSpec(shapes[name], tensor.dtype) for name, tensor in element.items()}
-
-
 def main(mode: str, seconds: float) -> None:
     """Time the step of a mode and print the result."""
-    from xttsbench.xtts import model
+    from xttsbench.training.one_device import OneDeviceStep
 
     element = batch()
-    step = model.make_train_step(recipe(), mode, 0, spec=spec_of(element))
+    step = OneDeviceStep(recipe(), mode=mode)
     began = time.perf_counter()
     float(step(element))
     first_step_s = time.perf_counter() - began

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from xttsbench.records.step_ops import Phase
 from xttsbench.step.phases import in_layer, in_order, own_phase, user_frame, writes
@@ -136,10 +136,12 @@ class GraphOps:
 
     def _called(self) -> Iterator[GraphOps]:
         for op in self._ops.values():
-            for _, function in _function_names(op):
-                nested = self._graph_of(function)
-                if nested is not None:
-                    yield nested
+            yield from self._called_by(op)
+
+    def _called_by(self, op: Any) -> Iterator[GraphOps]:
+        for _, function in _function_names(op):
+            if (nested := self._graph_of(function)) is not None:
+                yield nested
 
     def _all(self) -> Iterator[GraphOps]:
         yield self
@@ -151,7 +153,19 @@ class GraphOps:
         ops = list(self._ops.values())[: max(self._budget[0], 0)]
         self._budget[0] -= len(ops)
         stacks = [_stack(op) for op in ops]
-        phases = in_order([(_phase(op, stack), writes(op.type)) for op, stack in zip(ops, stacks, strict=True)])
+        told = [_phase(op, stack) for op, stack in zip(ops, stacks, strict=True)]
+        calls = [self._inside(op) if phase is None else None for op, phase in zip(ops, told, strict=True)]
+        marks: list[tuple[Phase | None, bool]] = [
+            ("backward" if called == "backward" else phase, called == "update" or writes(op.type))
+            for op, phase, called in zip(ops, told, calls, strict=True)
+        ]
+        phases = in_order(marks)
+        for number, called in enumerate(calls):
+            if called == "backward":
+                phases[number] = "forward"  # for the order alone: what is inside knows its own phases
+            elif called == "update" and ("backward", False) in marks[:number]:
+                for graph in self._called_by(ops[number]):
+                    graph._belong_to("optimizer")
         scopes: dict[str, set[Frame | None]] = {}
         for op, stack, phase in zip(ops, stacks, phases, strict=True):
             frame = user_frame(stack)
@@ -169,6 +183,21 @@ class GraphOps:
                 for end in range(1, len(parts)):
                     scopes.setdefault("/".join(parts[:end]), set()).add(frame)
         self._own_up(scopes)
+
+    def _inside(self, op: Any) -> Literal["backward", "update"] | None:
+        """Whether a call computes gradients, or writes variables; ``None`` where it does neither, or a whole step."""
+        places = [place for graph in self._called_by(op) for place in graph.computing()] if op.type in CALLS else []
+        gradients, written = any(one.phase == "backward" for one in places), any(writes(one.op) for one in places)
+        return None if gradients == written else "backward" if gradients else "update"
+
+    def _belong_to(self, phase: Phase) -> None:
+        """Give what is inside, and in what it calls, the phase of the call, where the stacks say nothing else."""
+        for name, place in self.places.items():
+            if place.phase in ("forward", "other"):
+                self.places[name] = replace(place, phase=phase)
+        for graph in self._nested.values():
+            if graph is not None:
+                graph._belong_to(phase)
 
     def _own_up(self, scopes: dict[str, set[Frame | None]]) -> None:
         """Give an op of the backward pass the line of the forward pass whose scope it carries, where that is one."""

@@ -1,4 +1,4 @@
-"""The bundled speech workload as a target: a dataset of one of the five loaders, and the step that trains on it.
+"""The bundled speech workload as a target: a dataset of one of the five loaders, and the trainer's step.
 
 An ordinary target, written as a user would write one. Its keyword arguments are the configuration keys of a scenario
 and of ``best.yaml``.
@@ -170,9 +170,9 @@ def _check_memory(data: speech_data.SpeechData, recipe: Recipe) -> None:
 
 def _make_step(recipe: Recipe, chosen: Configuration) -> Any:
     # A dataset alone does not need Keras, whose import and model cost a second.
-    from xttsbench.xtts import model
+    from xttsbench.training.one_device import OneDeviceStep
 
-    return model.make_train_step(recipe, chosen.mode, chosen.seed, precision=chosen.precision)
+    return OneDeviceStep(recipe, mode=chosen.mode, precision=chosen.precision, seed=chosen.seed)
 
 
 def _unlike_default(chosen: Configuration) -> list[str]:

@@ -66,7 +66,7 @@ class TrainingStep:
             state: what it changes, made under the strategy of ``replicas``.
             recipe: loss, optimizer and accumulation.
             replicas: all of them.
-            mode: one of :data:`xttsbench.xtts.model.MODES`.
+            mode: ``eager``, ``graph`` or ``xla``.
             seed: of dropout, below 2**31.
         """
         self.state, self.recipe, self.replicas, self.seed = state, recipe, replicas, seed
@@ -93,23 +93,23 @@ class TrainingStep:
         micro_batches: Sequence[Sequence[Batch]],
         counts: LossCounts,
         *,
-        number: int,
-        learning_rate: float,
+        number: int | tf.Tensor,
+        learning_rate: float | tf.Tensor,
         learn: bool = True,
     ) -> StepResult:
-        """Train on a global batch.
+        """Train on a global batch; numbers may be scalar tensors, int32 and float32.
 
         Args:
             micro_batches: ``[accumulation][local replicas]`` equal parts of it, each as
-                :func:`xttsbench.xtts.model.make_train_step` describes a batch, on the device of its replica.
+                :func:`xttsbench.xtts.model.open_spec` describes a batch, on the device of its replica.
             counts: of the global batch, from :func:`xttsbench.xtts.data.loss_counts.loss_counts`.
             number: steps that ended before, those left out included; with the seed it decides the dropout.
             learning_rate: of this step.
             learn: if not, all is computed and nothing is changed.
         """
         parts = [[{key: batch[key] for key in self._spec} for batch in batches] for batches in micro_batches]
-        floats = tf.constant([*counts, learning_rate], tf.float32)
-        integers = tf.constant([number, learn], tf.int32)
+        floats = tf.convert_to_tensor([*counts, learning_rate], tf.float32)
+        integers = tf.convert_to_tensor([number, int(learn)], tf.int32)
         run = self._step if self.function is None else self.function
         return StepResult(*run(parts, floats, integers))
 

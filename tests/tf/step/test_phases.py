@@ -69,6 +69,42 @@ def test_a_hand_written_step():
     assert found["Max"] == {"other"}
 
 
+def test_a_step_that_calls_functions_for_its_gradients_and_its_update():
+    weights = tf.Variable(tf.ones([8, 8]))
+
+    @tf.function
+    def gradients(batch):
+        with tf.GradientTape() as tape:
+            hidden = tf.tanh(tf.matmul(batch, weights))
+            loss = tf.reduce_mean(hidden)
+        return tape.gradient(loss, [weights])
+
+    @tf.function
+    def update(gradient):
+        weights.assign_sub(tf.exp(gradient))
+
+    @tf.function
+    def step(batch):
+        (gradient,) = gradients(tf.abs(batch))
+        update(tf.clip_by_norm(gradient, 1.0))
+        return tf.reduce_max(batch)
+
+    @tf.function
+    def outer(batch):
+        return tf.cos(step(tf.sin(batch)))
+
+    for function in (step, outer):
+        found = phases_by_op(function, tf.ones([4, 8]))
+        assert found["Abs"] == {"forward"}
+        assert found["Tanh"] == {"forward"}
+        assert found["TanhGrad"] == {"backward"}
+        assert found["Sqrt"] == {"optimizer"}, "clipping is on the way to the update"
+        assert found["Exp"] == {"optimizer"}
+        assert found["AssignSubVariableOp"] == {"optimizer"}
+        assert found["Max"] == {"other"}
+    assert found["Sin"] == {"forward"}
+
+
 def test_a_keras_step_with_an_optimizer_and_a_metric():
     model = keras.Sequential([keras.Input([8]), keras.layers.Dense(4, activation="tanh"), keras.layers.Dense(1)])
     model.compile("adam", "mse", metrics=["mae"], jit_compile=False)

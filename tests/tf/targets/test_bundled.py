@@ -168,4 +168,4 @@ def test_a_limit_of_the_container_counts(speech: SpeechData, monkeypatch: pytest
 def test_a_precision_reaches_the_step_and_the_name(speech: SpeechData) -> None:
     workload = make_workload(data=speech.directory, batch_size=4, mode="eager", precision="mixed_bfloat16", cache=True)
     assert workload.name == "tiny, numpy_wav, eager, mixed_bfloat16, features kept in memory"
-    assert workload.step.model.compute_dtype == "bfloat16"
+    assert workload.step.state.model.compute_dtype == "bfloat16"

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from xttsbench.errors import InvalidInputError
 from xttsbench.shipped import shipped
 from xttsbench.targets import configuration
+from xttsbench.training.one_device import OneDeviceStep
 from xttsbench.xtts import model
 from xttsbench.xtts.recipe import Recipe, load_recipe
 from xttsbench.xtts.text import VOCABULARY
@@ -47,8 +47,8 @@ def batch() -> dict[str, tf.Tensor]:
 
 def trained(
     batch: dict[str, tf.Tensor], mode: str, precision: str, steps: int = STEPS
-) -> tuple[model.TrainStep, list[float]]:
-    step = model.make_train_step(recipe(), mode, 0, precision=precision)
+) -> tuple[OneDeviceStep, list[float]]:
+    step = OneDeviceStep(recipe(), mode=mode, precision=precision)
     return step, [float(step(batch)) for _ in range(steps)]
 
 
@@ -66,9 +66,8 @@ def test_sixteen_bits_learn_what_float32_does(
     np.testing.assert_allclose(losses, exact, rtol=0.05)
     assert losses != exact
     assert np.mean(losses[-3:]) < 0.8 * losses[0]
-    assert {variable.dtype for variable in step.model.variables} == {"float32"}
-    assert {variable.dtype for variable in step.model.trainable_variables} == {"float32"}
-    assert int(step.optimizer.iterations) == STEPS  # none was left out
+    assert {variable.dtype for variable in step.state.model.variables} == {"float32"}
+    assert step.state.optimizer()["updates"] == STEPS  # none was left out
     assert trained(batch, mode, precision, steps=3)[1] == losses[:3]
 
 
@@ -86,23 +85,24 @@ def test_gradients_are_float32_finite_and_about_those_of_float32(batch: dict[str
 
 
 @pytest.mark.parametrize(
-    "mode", [pytest.param(mode, marks=[pytest.mark.slow] if mode == "xla" else []) for mode in model.MODES]
+    "mode", [pytest.param(mode, marks=[pytest.mark.slow] if mode == "xla" else []) for mode in configuration.MODES]
 )
 def test_an_overflow_costs_a_step_and_half_of_the_scale(batch: dict[str, tf.Tensor], mode: str) -> None:
-    step = model.make_train_step(recipe(), mode, 0, precision="mixed_float16")
-    first = float(step(batch))
-    weights = [weight.numpy() for weight in step.model.trainable_variables]
-    step.optimizer.dynamic_scale.assign(2.0**60)  # gradients overflow float16
+    step = OneDeviceStep(recipe(), mode=mode, precision="mixed_float16")
+    first, before = float(step(batch)), step.state.weights()
+    scale = step.state.replicas[0].loss_scale
+    assert scale is not None
+    scale.scale.assign(2.0**60)  # gradients overflow float16
     skipped = float(step(batch))
     assert np.isfinite(skipped)
-    for weight, before in zip(step.model.trainable_variables, weights, strict=True):
-        np.testing.assert_array_equal(weight, before)
-    assert float(step.optimizer.dynamic_scale) == 2.0**59
-    assert int(step.optimizer.iterations) == 1
-    step.optimizer.dynamic_scale.assign(2.0**15)
+    for name, weight in step.state.weights().items():
+        np.testing.assert_array_equal(weight, before[name])
+    assert step.state.loss_scale == 2.0**59
+    assert step.state.optimizer()["updates"] == 1
+    scale.scale.assign(2.0**15)
     assert float(step(batch)) == skipped  # the same step again, since none was taken
     assert float(step(batch)) < first
-    assert int(step.optimizer.iterations) == 3
+    assert step.state.optimizer()["updates"] == 3
 
 
 def test_clipping_sees_gradients_without_the_scale(batch: dict[str, tf.Tensor]) -> None:
@@ -110,24 +110,18 @@ def test_clipping_sees_gradients_without_the_scale(batch: dict[str, tf.Tensor]) 
     plain = {"learning_rate": 1.0, "clip_norm": 0.1, "epsilon": 1.0, "beta_1": 0.0, "beta_2": 0.0}
     moved = []
     for scale in (2.0**3, 2.0**12):
-        step = model.make_train_step(recipe(**plain), "eager", 0, precision="mixed_float16")
-        before = [weight.numpy() for weight in step.model.trainable_variables]
-        step.optimizer.dynamic_scale.assign(scale)
+        step = OneDeviceStep(recipe(**plain), mode="eager", precision="mixed_float16")
+        before, held = step.state.weights(), step.state.replicas[0].loss_scale
+        assert held is not None
+        held.scale.assign(scale)
         step(batch)
-        parts = zip(step.model.trainable_variables, before, strict=True)
-        moved.append(np.concatenate([np.ravel(weight.numpy() - start) for weight, start in parts]))
+        moved.append(np.concatenate([np.ravel(weight - before[name]) for name, weight in step.state.weights().items()]))
     assert 0.05 < np.linalg.norm(moved[0]) <= 0.1
     np.testing.assert_allclose(moved[0], moved[1], atol=1e-3)
 
 
-def test_modes_and_precisions_are_those_of_the_configuration() -> None:
+def test_precisions_are_those_of_the_configuration() -> None:
     assert configuration.PRECISIONS == model.PRECISIONS
-    assert set(configuration.MODES) == set(model.MODES)
-
-
-def test_an_unknown_precision_is_named() -> None:
-    with pytest.raises(InvalidInputError, match=r"precision: one of float32, .* is expected, got 'float16'"):
-        model.make_train_step(recipe(), "graph", 0, precision="float16")
 
 
 @pytest.mark.parametrize("precision", model.PRECISIONS)

@@ -88,12 +88,6 @@ class CompiledGradients:
         return [variable for variable in self.model.trainable_variables if id(variable) not in others]
 
 
-def clip(gradients: Sequence[tf.Tensor], norm: float) -> list[tf.Tensor]:
-    """Return the gradients, scaled together so that their joint Euclidean norm is at most ``norm``."""
-    factor = norm * tf.math.rsqrt(tf.maximum(squared_norm(gradients), norm**2))
-    return [gradient * factor for gradient in gradients]
-
-
 def squared_norm(gradients: Sequence[tf.Tensor]) -> tf.Tensor:
     """Return the square of the joint Euclidean norm of all gradients, a scalar."""
     rows = [tf.reshape(gradient, [1, -1]) for gradient in gradients]

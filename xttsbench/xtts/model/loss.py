@@ -43,16 +43,11 @@ def losses(
         settings: weights of the parts.
         counts: what the parts are divided by, as scalars; without them, this batch's own.
     """
-    steps = tf.math.floordiv(batch["mel_length"] + model.frames_per_step - 1, model.frames_per_step)
-    mel = mel_loss(
-        scale_mel(tf.cast(batch["mel"], prediction.scaled_mel.dtype), model),
-        prediction.scaled_mel,
-        _is_target(batch),
-        None if counts is None else counts.mel,
-    )
-    stop = stop_loss(
-        prediction.stop_logits, steps, settings.stop_positive_weight, None if counts is None else counts.stop
-    )
+    counts = counts or batch_counts(batch, model)
+    steps = _steps(batch, model)
+    target = scale_mel(tf.cast(batch["mel"], prediction.scaled_mel.dtype), model)
+    mel = mel_loss(target, prediction.scaled_mel, _is_target(batch), counts.mel)
+    stop = stop_loss(prediction.stop_logits, steps, settings.stop_positive_weight, counts.stop)
     total = mel + settings.stop_weight * stop
     guided = tf.zeros_like(total)
     if prediction.attention and settings.guided_weight:
@@ -62,44 +57,50 @@ def losses(
             steps,
             model.latents,
             settings.guided_sigma,
-            None if counts is None else counts.guided,
+            counts.guided,
         )
         total += settings.guided_weight * tf.cast(guided, total.dtype)
     return Losses(total, mel, stop, guided)
 
 
-def mel_loss(target: tf.Tensor, predicted: tf.Tensor, is_target: tf.Tensor, count: Count | None = None) -> tf.Tensor:
+def batch_counts(batch: Batch, model: ModelSettings) -> LossCounts:
+    """Return the counts of a batch, float32 scalars, from its tensors; :func:`loss_counts` has them from a plan."""
+    steps = _steps(batch, model)
+    counts = (
+        tf.maximum(tf.reduce_sum(tf.cast(_is_target(batch), tf.int32)), 1),
+        tf.reduce_sum(steps),
+        tf.reduce_sum(steps * batch["text_length"]),
+    )
+    return LossCounts(*(tf.cast(count, tf.float32) for count in counts))
+
+
+def mel_loss(target: tf.Tensor, predicted: tf.Tensor, is_target: tf.Tensor, count: Count) -> tf.Tensor:
     """Return the mean of ``|error| + error**2`` over the numbers of the frames that count.
 
     Args:
         target: ``[rows, frames, n_mels]``.
         predicted: the same.
         is_target: bool ``[rows, frames]``.
-        count: frames to divide by in place of those that count here.
+        count: frames to divide by: those that count, of the whole batch where this is a part.
     """
-    counts = tf.cast(is_target, target.dtype)
-    error = (predicted - target) * counts[..., None]
-    frames = tf.maximum(tf.reduce_sum(counts), 1) if count is None else tf.cast(count, target.dtype)
-    return tf.reduce_sum(tf.abs(error) + error * error) / (frames * target.shape[-1])
+    error = (predicted - target) * tf.cast(is_target, target.dtype)[..., None]
+    return tf.reduce_sum(tf.abs(error) + error * error) / (tf.cast(count, target.dtype) * target.shape[-1])
 
 
-def stop_loss(
-    logits: tf.Tensor, steps: tf.Tensor, positive_weight: float, real_steps: Count | None = None
-) -> tf.Tensor:
+def stop_loss(logits: tf.Tensor, steps: tf.Tensor, positive_weight: float, real_steps: Count) -> tf.Tensor:
     """Return the mean cross-entropy over real steps; a clip's last step weighs more, for there is only one.
 
     Args:
         logits: ``[rows, steps]``.
         steps: real steps of each row, ``[rows]``; speech ends in the last of them.
         positive_weight: weight of the last step.
-        real_steps: steps to divide by in place of those that are real here.
+        real_steps: steps to divide by: those that are real, of the whole batch where this is a part.
     """
     count = size(logits, 1)
     ends = tf.one_hot(steps - 1, count, dtype=logits.dtype)
     is_real = tf.sequence_mask(steps, count, logits.dtype)
     cross_entropy = tf.nn.weighted_cross_entropy_with_logits(ends, logits, positive_weight)
-    divisor = tf.reduce_sum(steps) if real_steps is None else real_steps
-    return tf.reduce_sum(is_real * cross_entropy) / tf.cast(divisor, logits.dtype)
+    return tf.reduce_sum(is_real * cross_entropy) / tf.cast(real_steps, logits.dtype)
 
 
 def guided_loss(
@@ -108,7 +109,7 @@ def guided_loss(
     steps: tf.Tensor,
     latents: int,
     sigma: float,
-    pairs: Count | None = None,
+    pairs: Count,
 ) -> tf.Tensor:
     """Return the mean over heads and real (step, character) pairs of attention x distance from the diagonal.
 
@@ -121,7 +122,7 @@ def guided_loss(
         steps: real steps of each row, ``[rows]``.
         latents: positions before the text.
         sigma: width of the diagonal that costs little.
-        pairs: pairs of one head to divide by in place of those that are real here.
+        pairs: pairs of one head to divide by: those that are real, of the whole batch where this is a part.
     """
     dtype = at_least_single(attention[0].dtype)
     text_length, steps = tf.cast(text_length, dtype), tf.cast(steps, dtype)
@@ -129,9 +130,13 @@ def guided_loss(
     step = tf.cast(tf.range(size(attention[0], 2)), dtype)
     distance = 1 - tf.exp((character[:, None, :] - (step / steps[:, None])[..., None]) ** 2 * (-0.5 / sigma**2))
     costs = distance * tf.cast(step < steps[:, None], dtype)[..., None]
-    divisor = tf.reduce_sum(text_length * steps) if pairs is None else tf.cast(pairs, dtype)
-    heads = sum(weights.shape[0] for weights in attention)
-    return tf.add_n([tf.reduce_sum(tf.cast(weights, dtype) * costs) for weights in attention]) / (divisor * heads)
+    divisor = tf.cast(pairs, dtype) * sum(weights.shape[0] for weights in attention)
+    return tf.add_n([tf.reduce_sum(tf.cast(weights, dtype) * costs) for weights in attention]) / divisor
+
+
+def _steps(batch: Batch, model: ModelSettings) -> tf.Tensor:
+    """Return the real steps of each row, int32 ``[rows]``."""
+    return tf.math.floordiv(batch["mel_length"] + model.frames_per_step - 1, model.frames_per_step)
 
 
 def _is_target(batch: Batch) -> tf.Tensor:

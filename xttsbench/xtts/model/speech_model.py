@@ -228,3 +228,19 @@ def build(
     return SpeechModel(
         settings, n_mels, vocabulary, seed=seed, dtype=dtype, gradient_checkpointing=gradient_checkpointing
     )
+
+
+def open_spec(n_mels: int) -> dict[str, tf.TensorSpec]:
+    """Return what a batch must hold, with open sizes, so that one trace serves all buckets; other keys are left alone.
+
+    Texts as ids and mels are padded to one length; a reference starts in its own clip's mels, or at -1 in another's.
+    """
+    length, mels = tf.TensorSpec([None], tf.int32), tf.TensorSpec([None, None, n_mels], tf.float32)
+    return {
+        "text": tf.TensorSpec([None, None], tf.int32),
+        "text_length": length,
+        "mel": mels,
+        "mel_length": length,
+        "reference": mels,
+        "reference_start": length,
+    }
