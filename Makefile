@@ -55,8 +55,8 @@ types:
 schema: install ## write the JSON Schema of scenarios for editors
 	$(BIN)/python -m xttsbench.scenario.schema scenarios/scenario.schema.json
 
-bench: install ## side-by-side comparisons, each script and package of benchmarks/ but proof, diagnosis and fixes (two hours)
-	@set -e; for script in $(filter-out benchmarks/proof benchmarks/diagnosis benchmarks/fixes,$(sort $(wildcard benchmarks/*.py) $(patsubst %/__main__.py,%,$(wildcard benchmarks/*/__main__.py)))); do echo "== $$script"; $(BIN)/python $$script; done
+bench: install ## side-by-side comparisons, each script and package of benchmarks/ but proof, diagnosis, fixes and noise (two hours)
+	@set -e; for script in $(filter-out benchmarks/proof benchmarks/diagnosis benchmarks/fixes benchmarks/noise,$(sort $(wildcard benchmarks/*.py) $(patsubst %/__main__.py,%,$(wildcard benchmarks/*/__main__.py)))); do echo "== $$script"; $(BIN)/python $$script; done
 
 proof: install ## whether the trainer learns to read, beside a control with other texts; some minutes
 	$(BIN)/python benchmarks/proof
