@@ -1,32 +1,60 @@
-"""Targets that really have each bottleneck, and healthy ones, through the command line to report.json."""
+"""Targets that really have each bottleneck, and healthy ones, through the command line to its JSON."""
 
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from xttsbench.cli import main
+from xttsbench.records.report import Report
+
+Diagnose = Callable[..., tuple[int, dict[str, Any]]]
 
 pytestmark = pytest.mark.measured
 
 TARGETS = Path(__file__).parents[1] / "targets"
 BUDGET_S = 20
 SLOW = pytest.mark.slow
-"""Every run has the same verdict from another test: input from a starved accelerator, retracing in ``test_cli.py``."""
+"""Every run has the same verdict from another test: input from a starved accelerator, compile in ``test_cli.py``."""
 
 
-def diagnose(target: str, out: Path, *options: str, budget_s: int = BUDGET_S) -> tuple[int, dict[str, Any]]:
-    command = [sys.executable, "-m", "xttsbench", "diagnose", f"{TARGETS}/{target}", "--json", "--out", str(out)]
-    command.append("--no-verify")  # the verdict is what is asked here
-    budget_s *= 2 if out.parent.name == "again" else 1  # a second try has more time: the machine may be a slow one
-    done = subprocess.run(
-        [*command, "--budget", str(budget_s), *options], capture_output=True, text=True, timeout=300, check=False
-    )
-    assert (out / "report.json").is_file(), done.stderr
-    return done.returncode, json.loads(done.stdout)
+@pytest.fixture
+def diagnose_in_blocks(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Diagnose:
+    """``diagnose_in_blocks(target, out, *options, budget_s=...)``: exit code and report of the command, run in this
+    process, with a helper for each block.
+
+    What is asked here is the verdict, so of the report only the record is written: plots take seconds.
+    ``test_cli.py`` runs the command as a user does.
+    """
+
+    def write(directory: Path, report: Report, _trials: object) -> None:
+        (directory / "report.json").write_text(report.model_dump_json(), encoding="utf-8")
+
+    monkeypatch.setattr("xttsbench.reporting.write.write_run", write)
+
+    def run(target: str, out: Path, *options: str, budget_s: int = BUDGET_S) -> tuple[int, dict[str, Any]]:
+        budget_s *= 2 if out.parent.name == "again" else 1  # a second try has more time: the machine may be a slow one
+        always = ("--json", "--no-verify", "--out", str(out), "--budget", str(budget_s))
+        monkeypatch.setattr(sys, "argv", ["xttsbench", "diagnose", f"{TARGETS}/{target}", *always, *options])
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main()
+        shown = capfd.readouterr()
+        assert (out / "report.json").is_file(), shown.err
+        return ended.value.code, json.loads(shown.out)
+
+    return run
+
+
+@pytest.fixture
+def diagnose(on_one_helper: None, diagnose_in_blocks: Diagnose) -> Diagnose:
+    """The same on the one helper that has imported TensorFlow."""
+    return diagnose_in_blocks
 
 
 def limiting(report: dict[str, Any]) -> set[str]:
@@ -48,13 +76,15 @@ def adds_up(report: dict[str, Any]) -> None:
         pytest.param("starved_by_python", "input", {"python-function", "sequential-map"}, marks=SLOW),
         ("eager_step_that_reads_its_loss", "dispatch", {"eager-step"}),
         pytest.param("retraces", "compile", {"retracing"}, marks=SLOW),
-        ("xla_for_every_length", "compile", {"xla-recompilation", "dynamic-shape"}),
+        pytest.param("xla_for_every_length", "compile", {"xla-recompilation", "dynamic-shape"}, marks=SLOW),
         ("checkpoints", "host", {"host-stall", "oscillation"}),
         ("shares_the_cores", "contention", {"core-contention"}),
         ("slow_device", "compute", set()),
     ],
 )
-def test_the_bottleneck_is_found(target: str, bottleneck: str, rules: set[str], tmp_path: Path) -> None:
+def test_the_bottleneck_is_found(
+    diagnose: Diagnose, target: str, bottleneck: str, rules: set[str], tmp_path: Path
+) -> None:
     # Long steps that share the cores, and a period of ten steps, need longer windows than the others.
     budget_s = 28 if bottleneck in ("contention", "host") else BUDGET_S
     code, report = diagnose(f"bottlenecks.py:{target}", tmp_path / "run", budget_s=budget_s)
@@ -90,7 +120,9 @@ def the_python_function_is_named_with_file_and_line(report: dict[str, Any]) -> N
         ("busy_device", "compute", set()),
     ],
 )
-def test_other_ways_to_the_same_bottleneck(target: str, bottleneck: str, rules: set[str], tmp_path: Path) -> None:
+def test_other_ways_to_the_same_bottleneck(
+    diagnose: Diagnose, target: str, bottleneck: str, rules: set[str], tmp_path: Path
+) -> None:
     code, report = diagnose(f"bottlenecks.py:{target}", tmp_path / "run", budget_s=30)
     assert (code, report["verdict"]["bottleneck"]) == (0, bottleneck)
     assert rules <= limiting(report)
@@ -98,14 +130,14 @@ def test_other_ways_to_the_same_bottleneck(target: str, bottleneck: str, rules: 
 
 
 @pytest.mark.parametrize("target", ["compiled_and_prefetched", pytest.param("keras_model", marks=SLOW)])
-def test_nothing_limits_a_healthy_target(target: str, tmp_path: Path) -> None:
+def test_nothing_limits_a_healthy_target(diagnose: Diagnose, target: str, tmp_path: Path) -> None:
     code, report = diagnose(f"healthy.py:{target}", tmp_path / "run")
     assert (code, report["verdict"]["bottleneck"]) == (0, "compute"), report["verdict"]["summary"]
     assert not limiting(report)
     adds_up(report)
 
 
-def test_a_starved_accelerator_is_seen_from_its_dataset_alone(tmp_path: Path) -> None:
+def test_a_starved_accelerator_is_seen_from_its_dataset_alone(diagnose: Diagnose, tmp_path: Path) -> None:
     recorded = tmp_path / "steps.json"
     recorded.write_text(json.dumps([8.0, 10.0, 12.0]))
     target = "bottlenecks.py:starved_by_python"
@@ -116,9 +148,10 @@ def test_a_starved_accelerator_is_seen_from_its_dataset_alone(tmp_path: Path) ->
     assert report["accelerator"]["mean_step_ms"] == pytest.approx(10.0)
 
 
-def test_processes_that_disagree_make_it_inconclusive(tmp_path: Path) -> None:
+def test_processes_that_disagree_make_it_inconclusive(diagnose_in_blocks: Diagnose, tmp_path: Path) -> None:
     target = "bottlenecks.py:another_cause_each_time"
-    code, report = diagnose(target, tmp_path / "run", "--set", f"state={tmp_path / 'block'}", budget_s=38)
+    settings = ("--set", f"state={tmp_path / 'block'}")
+    code, report = diagnose_in_blocks(target, tmp_path / "run", *settings, budget_s=38)
     assert code == 3
     assert report["verdict"]["bottleneck"] == "inconclusive"
     assert "disagree" in report["verdict"]["summary"]
@@ -126,6 +159,6 @@ def test_processes_that_disagree_make_it_inconclusive(tmp_path: Path) -> None:
 
 
 @pytest.mark.gpu
-def test_copies_to_a_gpu_are_found(tmp_path: Path) -> None:
+def test_copies_to_a_gpu_are_found(diagnose: Diagnose, tmp_path: Path) -> None:
     code, report = diagnose("bottlenecks.py:copies_to_the_device", tmp_path / "run", budget_s=30)
     assert (code, report["verdict"]["bottleneck"]) == (0, "transfer")

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import xttsbench
+from xttsbench.records.base import SCHEMA_VERSION
 
 ROOT = Path(__file__).parents[2]
 BAD = ROOT / "tests" / "targets" / "bad.py"
@@ -92,7 +93,7 @@ def test_a_diagnosis_ends_well_in_a_parent_without_tensorflow(finished):
 
 def test_standard_output_is_one_json_document_whatever_the_target_prints(finished, home):
     record = json.loads(finished.stdout)
-    assert record["schema_version"] == 1
+    assert record["schema_version"] == SCHEMA_VERSION
     assert record == json.loads((home / "run" / "report.json").read_text(encoding="utf-8"))
     for text in ("printed by the target {", "written by the target", "traced by the target"):
         assert text in finished.stderr

@@ -156,7 +156,10 @@ def faulty(kind: Imaginary, rng: np.random.Generator) -> list[Run]:
     return [*found, other.run(1), kind.run(1)[:1] + [epoch[:-1] for epoch in kind.run(1)[1:]]]
 
 
-@pytest.mark.parametrize("draw", range(4))
+DRAWS = pytest.mark.parametrize("draw", [0, *(pytest.param(draw, marks=pytest.mark.slow) for draw in (1, 2, 3))])
+
+
+@DRAWS
 def test_hundreds_of_harmless_changes_and_none_is_rejected(draw: int) -> None:
     rng = np.random.default_rng(draw)
     seen = accepted = 0
@@ -173,7 +176,7 @@ def test_hundreds_of_harmless_changes_and_none_is_rejected(draw: int) -> None:
     assert accepted >= 0.8 * seen
 
 
-@pytest.mark.parametrize("draw", range(4))
+@DRAWS
 def test_hundreds_of_faults_and_none_is_accepted(draw: int) -> None:
     rng = np.random.default_rng(1000 + draw)
     seen = rejected = 0

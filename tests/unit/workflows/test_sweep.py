@@ -201,13 +201,14 @@ def test_data_that_nobody_can_compare_end_it_before_anything_is_measured(world, 
     assert judge_sweep(report, trials, comparison)[0] != 0
 
 
-def test_a_run_killed_at_any_trial_goes_on_to_the_same_decision_byte_for_byte(world, build) -> None:
+@pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_run_killed_at_any_trial_goes_on_to_the_same_decision_byte_for_byte(world, build, every: int) -> None:
     world.speeds = {"b": 1.2, "c": 1.5}
     comparison = build.comparison(*"abc")
     whole = world.go(comparison)
     wanted = world.report(comparison, whole).model_dump_json()
     order = list(world.ran)
-    for count in range(len(order)):
+    for count in range(0, len(order), every):
         (world.directory / journal.NAME).unlink()
         world.ran.clear()
         world.cut_after = count

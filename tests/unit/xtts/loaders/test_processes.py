@@ -127,7 +127,13 @@ def test_they_end_when_nothing_refers_to_them(directory: Path) -> None:
     assert not multiprocessing.active_children()
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM], ids=lambda how: how.name)
+@pytest.mark.parametrize(
+    "how",
+    [
+        pytest.param(signal.SIGKILL, id="SIGKILL"),
+        pytest.param(signal.SIGTERM, id="SIGTERM", marks=pytest.mark.slow),
+    ],
+)
 def test_they_import_no_tensorflow_and_end_with_their_parent(directory: Path, tmp_path: Path, how: int) -> None:
     (tmp_path / "processes_script.py").write_bytes(Path(__file__).read_bytes())
     command = [sys.executable, "-c", SCRIPT, str(directory), str(tmp_path)]
