@@ -8,19 +8,18 @@ from xttsbench.reporting import units
 from xttsbench.reporting.absent import NOT_MEASURED
 from xttsbench.reporting.rows import Table
 from xttsbench.reporting.text import plain
+from xttsbench.rules.proposal import WORTH
 
 TITLE = "What the model predicts"
 NOT_PREDICTED = "not predicted"
 _MOST = 4
-_WORTH = 1.05
-"""A fix that gives less than this is left out of the short table."""
 _HEADER = ("condition", "batches a second", "speed-up", "limited by", "measured", "remark")
 
 
 def telling(report: Report) -> Table | None:
     """The target as it is, the fixes that give most, and the ceiling, in four columns; ``None`` without any."""
     rows = [found for found in report.predictions if found.batches_per_s is not None]
-    fixes = [found for found in rows if found.fixes and (found.speedup or 0.0) >= _WORTH]
+    fixes = [found for found in rows if found.fixes and (found.speedup or 0.0) >= WORTH]
     best = sorted(fixes, key=lambda found: -(found.speedup or 0.0))[:_MOST]
     chosen = [found for found in rows if not found.fixes or found in best]
     return Table(TITLE, _HEADER[:4], tuple(_row(found)[:4] for found in chosen)) if chosen else None

@@ -21,10 +21,9 @@ from xttsbench.rules.bursts import Bursts, bursts, lost_to_bursts_s
 from xttsbench.rules.candidates import Candidate, candidates, retuned, settled
 from xttsbench.rules.evidence import Evidence, allowed_cpus
 from xttsbench.rules.pipeline_ops import bytes_of
+from xttsbench.rules.proposal import WORTH
 from xttsbench.rules.stages import consumer, pipeline_pace
 
-_TOGETHER: Final = 1.05
-"""Fixes are named together where they give this much more than any of them without the others."""
 _FAR: Final = 2.0
 """A model that is this many times off what was measured is not believed."""
 _MOST: Final = 3
@@ -243,7 +242,7 @@ def together(
             row = predict(model, fixes)
             rates[row.fixes] = row.batches_per_s or 0.0
             parts = [rates[part] for less in range(1, size) for part in combinations(row.fixes, less)]
-            if (row.batches_per_s or 0.0) > _TOGETHER * max(1 / model.period_s, *parts):
+            if (row.batches_per_s or 0.0) > WORTH * max(1 / model.period_s, *parts):
                 (to_prove if any(fix.proof for fix in fixes) else sure).append(row)
     ranked = [sorted(found, key=lambda row: -(row.batches_per_s or 0.0))[:_SHOWN] for found in (sure, to_prove)]
     return sorted((*ranked[0], *ranked[1]), key=lambda row: -(row.batches_per_s or 0.0))

@@ -9,8 +9,9 @@ from xttsbench.records.base import Estimate
 from xttsbench.records.pipeline import Pipeline, PipelineOp
 from xttsbench.records.report import Finding, Severity
 from xttsbench.rules.evidence import Evidence
-from xttsbench.rules.pipeline_gain import HELPS, WORTH, Gain, finding, gain
+from xttsbench.rules.pipeline_gain import Gain, finding, gain
 from xttsbench.rules.pipeline_ops import bytes_of, downstream, memory_bytes, size, upstream
+from xttsbench.rules.proposal import WORTH, WORTH_UNSURE
 
 _PREFETCH: Final = "Prefetch"
 _TO_DEVICE: Final = ("CopyToDevice", "PrefetchToDevice")
@@ -56,9 +57,9 @@ def redundant_prefetch(evidence: Evidence) -> Iterator[Finding]:
     measured = fix.speedup if fix is not None else None
     adjacent = [op for op in inner if _feeds_prefetch(pipeline, op)]
     # One prefetch into the next hides nothing by construction; of others it takes a measurement to say so.
-    if not adjacent and (measured is None or measured.high < 1 / HELPS):
+    if not adjacent and (measured is None or measured.high < 1 / WORTH):
         return
-    idle = inner if measured is not None and measured.high >= 1 / HELPS else adjacent
+    idle = inner if measured is not None and measured.high >= 1 / WORTH else adjacent
     held = [_buffered(op) * each for op in idle if (each := bytes_of(evidence, op)) is not None]
     found = finding(
         "redundant-prefetch",
@@ -149,7 +150,7 @@ def _overlapped(evidence: Evidence) -> Gain | None:
     if not evidence.limits("input") or not _has_consumer(evidence) or alone is None or not evidence.wall_s:
         return None
     speedup = evidence.wall_s / max(alone.estimate, evidence.wall_s - evidence.parts.get("input", 0.0))
-    return Gain("prefetch", Estimate(estimate=speedup, low=speedup, high=speedup)) if speedup >= WORTH else None
+    return Gain("prefetch", Estimate(estimate=speedup, low=speedup, high=speedup)) if speedup >= WORTH_UNSURE else None
 
 
 def _feeds_prefetch(pipeline: Pipeline, op: PipelineOp) -> bool:

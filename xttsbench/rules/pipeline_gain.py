@@ -17,11 +17,8 @@ from xttsbench.records.pipeline import PipelineOp
 from xttsbench.records.report import Finding, Severity
 from xttsbench.rules.evidence import Evidence, allowed_cpus
 from xttsbench.rules.pipeline_ops import place
+from xttsbench.rules.proposal import WORTH, WORTH_UNSURE
 
-HELPS: Final = 1.05
-"""A fix that several processes measured helps where the low end of its speed-up is above this."""
-WORTH: Final = 1.10
-"""A predicted fix, or one that a single process measured, is worth its finding from this speed-up on."""
 MAIN_SHARE: Final = 0.30
 """An op with this share of the pipeline's pace is a main cost."""
 Numbers = Mapping[str, float | int | str | bool | None]
@@ -65,7 +62,7 @@ def gain(evidence: Evidence, *kinds: str) -> Gain | None:
         Gain(found.name, Estimate(estimate=speedup, low=speedup, high=speedup), changes=found.why_not)
         for found in evidence.predictions
         if (speedup := found.speedup) is not None
-        and speedup >= WORTH
+        and speedup >= WORTH_UNSURE
         and found.fixes
         and found.name not in tried
         and _of_kinds(found.name, kinds)
@@ -75,7 +72,7 @@ def gain(evidence: Evidence, *kinds: str) -> Gain | None:
 
 def _bar(processes: int) -> float:
     """What the interval of one process leaves out is how processes differ."""
-    return HELPS if processes > 1 else WORTH
+    return WORTH if processes > 1 else WORTH_UNSURE
 
 
 def _of_kinds(name: str, kinds: Sequence[str]) -> bool:

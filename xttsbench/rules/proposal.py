@@ -10,11 +10,12 @@ from typing import Final
 from xttsbench.records.base import Location
 
 WORTH: Final = 1.05
-"""A fix that is expected to give less is not verified."""
+"""The smallest speed-up that is worth a change: expected, a fix is verified from it on; measured in several processes,
+the low end of its interval has to be above it; two fixes that differ by less are alike, and the simpler one wins."""
+WORTH_UNSURE: Final = 1.10
+"""The same where one process alone measured it, or a model alone says it."""
 _MOST: Final = 6
 """Fixes that are worth verifying at most."""
-ALIKE: Final = 1.05
-"""Fixes whose predictions differ by less are ranked by how simple they are."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ def ranked(options: Sequence[Option]) -> tuple[Proposal, ...]:
     """Those worth verifying first; nearly equal ones by what has to be proved, their number of fixes, and memory."""
 
     def key(option: Option) -> tuple[float, bool, int, float]:
-        score = round(math.log(max(option.score, 1e-6)) / math.log(ALIKE))
+        score = round(math.log(max(option.score, 1e-6)) / math.log(WORTH))
         return (-score, option.to_prove, len(option.proposal.fixes), option.held_bytes)
 
     worth = sorted((one for one in options if one.proposal.worth), key=key)

@@ -22,7 +22,7 @@ from xttsbench.rules.input_proposals import (
 )
 from xttsbench.rules.model import Modelled, modelled, predict, together
 from xttsbench.rules.predictions import COSTS_NOTHING
-from xttsbench.rules.proposal import ALIKE, WORTH, Option, Proposal, ranked
+from xttsbench.rules.proposal import WORTH, Option, Proposal, ranked
 from xttsbench.rules.proposal_words import said
 from xttsbench.rules.step_proposals import StepFix, faster_step, step_fixes
 
@@ -115,7 +115,7 @@ def _of_both(
         return
     by_name = {one.name: one for one in known}
     most = max(row.speedup or 0.0 for row in rows)
-    near = [(row, [by_name[fix] for fix in row.fixes]) for row in rows if (row.speedup or 0.0) * ALIKE >= most]
+    near = [(row, [by_name[fix] for fix in row.fixes]) for row in rows if (row.speedup or 0.0) * WORTH >= most]
     row, fixes = min(near, key=lambda pair: simplicity(pair[1]))
     # What the step's fix gives is told more surely by its own measurement than by the model.
     both = step.score * (row.speedup or 0.0) / before

@@ -8,10 +8,9 @@ from typing import Final
 from xttsbench.records.conditions import PRECISIONS
 from xttsbench.records.report import Finding
 from xttsbench.rules.evidence import Evidence
+from xttsbench.rules.proposal import WORTH
 from xttsbench.rules.step_lines import whole_step
 
-_FASTER: Final = 1.05
-_SLOWER: Final = 0.95
 _SAID: Final = {
     "mixed_bfloat16": "mixed precision (bfloat16)",
     "mixed_float16": "mixed precision (float16)",
@@ -32,7 +31,7 @@ def xla(evidence: Evidence) -> Iterator[Finding]:
     through_xla, graph = evidence.modes.get("xla"), evidence.modes.get("graph")
     if through_xla is not None and through_xla.speedup is not None and evidence.given_mode == "graph":
         speedup = through_xla.speedup
-        if speedup.low > _FASTER:
+        if speedup.low > WORTH:
             yield Finding(
                 rule="xla-untried",
                 severity="warning" if speedup.estimate > 1.2 else "info",
@@ -42,7 +41,7 @@ def xla(evidence: Evidence) -> Iterator[Finding]:
                 remedy="tf.function(jit_compile=True), with fixed shapes; weigh the compilation of each shape.",
                 predicted_speedup=whole_step(evidence, speedup),
             )
-        elif speedup.high < _SLOWER:
+        elif speedup.high < 1 / WORTH:
             yield Finding(
                 rule="xla-slower",
                 severity="info",
@@ -51,7 +50,7 @@ def xla(evidence: Evidence) -> Iterator[Finding]:
                 evidence={"step_speedup": speedup.estimate, "first_compilation_s": through_xla.compile_s},
                 remedy="Leave XLA off for this step on this device.",
             )
-    if evidence.given_mode == "xla" and graph is not None and graph.speedup is not None and graph.speedup.low > _FASTER:
+    if evidence.given_mode == "xla" and graph is not None and graph.speedup is not None and graph.speedup.low > WORTH:
         yield Finding(
             rule="xla-slower",
             severity="warning",
@@ -70,8 +69,8 @@ def precision(evidence: Evidence) -> Iterator[Finding]:
         if tried is None or tried.speedup is None:
             continue
         speedup = tried.speedup
-        helps = speedup.low > _FASTER
-        if not helps and speedup.high >= _SLOWER:
+        helps = speedup.low > WORTH
+        if not helps and speedup.high >= 1 / WORTH:
             continue
         yield Finding(
             rule="precision",
