@@ -21,7 +21,8 @@ from xttsbench.records.readings import MACHINE_COLUMNS, HostReadings
 MIN_GAP_NS: Final = 20_000_000
 """Two ticks of the kernel's counters: a sample sooner than that after the one before would see none of them move."""
 FAMILY_EVERY: Final = 10
-"""Child processes are looked for at every tenth sample, since that takes a walk over all processes."""
+"""Where the kernel does not list a process's children (``/proc/<pid>/task/<tid>/children``) they are looked for at
+every tenth sample only, since that takes a walk over all processes. Until it is seen, a child is a stranger."""
 MAIN_GROUP: Final = "main"
 CHILDREN_GROUP: Final = "child processes"
 
@@ -59,6 +60,9 @@ class HostProbe:
         limits = [float(len(self._cpus)) if self._cpus else None, quota_cpus()]
         self._allowed_cpus = min((limit for limit in limits if limit is not None), default=None)
         self._parent = parent_cpu_s
+        self._family_every = FAMILY_EVERY
+        if children is None and os.path.exists(f"{self._home}/task/{pid}/children"):
+            children, self._family_every = self._listed, 1
         self._children = children or _descendants
         self._throttled = throttled
         self._family: list[int] = []
@@ -108,7 +112,7 @@ class HostProbe:
 
     def _take(self, now_ns: int) -> None:
         self._calls += 1
-        if self._calls % FAMILY_EVERY == 0:
+        if self._calls % self._family_every == 0:
             self._family = self._children(self._pid)
         own = parse_stat(_read(f"{self._home}/stat"))
         if own.ended or own.rss_bytes == 0:
@@ -191,6 +195,15 @@ class HostProbe:
             self._machine.clear()
             self._unmeasured |= dict.fromkeys(MACHINE_COLUMNS, f"/proc/stat cannot be read: {_why(error)}")
             return None
+
+    def _listed(self, pid: int) -> list[int]:
+        """All descendants, from what the kernel lists of each thread."""
+        family = [pid]
+        for one in family:  # which grows
+            for tid in _tasks(f"{self._proc}/{one}/task"):
+                with contextlib.suppress(OSError, ValueError):
+                    family += map(int, _read(f"{self._proc}/{one}/task/{tid}/children").split())
+        return family[1:]
 
     def _walk_delays(self) -> None:
         """Add what the threads waited for a processor since the walk before; one that ended keeps what it had."""

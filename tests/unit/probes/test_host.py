@@ -211,6 +211,19 @@ def test_children_count_alive_and_after_they_ended(proc: FakeProc) -> None:
     assert probe.readings().thread_group_cpu_s == pytest.approx({CHILDREN_GROUP: 5.0})
 
 
+def test_children_and_theirs_are_seen_at_once_where_the_kernel_lists_them(proc: FakeProc) -> None:
+    (proc.root / str(PID) / "task" / str(PID) / "children").write_text("")
+    probe = HostProbe(PID, proc=str(proc.root), clock=lambda: proc.now_ns)
+    proc.step(probe)
+    (proc.root / str(PID) / "task" / str(PID) / "children").write_text("700 ")
+    proc.process(700, cpu=TICKS)
+    (proc.root / "700" / "task" / "700" / "children").write_text("701 ")
+    proc.process(701, cpu=TICKS)
+    proc.step(probe)
+    assert probe.readings().pids == (PID, 700, 701)
+    assert probe.readings().cpu_s[1] - probe.readings().cpu_s[0] == pytest.approx(2.0)
+
+
 @pytest.mark.parametrize("ending", ["gone", "zombie", "io gone", "tasks gone"])
 def test_a_process_that_ends_stops_the_samples(proc: FakeProc, ending: str) -> None:
     probe = proc.probe()
