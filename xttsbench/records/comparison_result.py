@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Literal
 
 from xttsbench.records.base import Estimate, Record
-from xttsbench.records.report import Report
+from xttsbench.records.report import Disturbance, Report
 
 Decision = Literal["faster", "slower", "equivalent", "inconclusive"]
 Method = Literal["paired blocks", "separate sessions", "one process", "not measured"]
@@ -30,6 +30,8 @@ class ComparedRun(Record):
     target: str
     processes_known: bool
     """Whether its samples were read; a report alone has intervals only."""
+    disturbance: Disturbance | None = None
+    """What others made of the machine while it was measured; ``None`` where its report does not say."""
 
 
 class Figures(Record):

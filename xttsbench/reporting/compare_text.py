@@ -73,7 +73,8 @@ def _remark(pair: ComparedPair) -> str:
 def _side(name: str, run: object) -> str:
     given, kind, created = (plain(getattr(run, field)) for field in ("given", "kind", "created_utc"))
     known = "" if getattr(run, "processes_known", True) else ", the report alone"
-    return f"{name}: {given} ({kind} of {created}{known})"
+    machine = f". Machine: {plain(disturbed.sentence)}" if (disturbed := getattr(run, "disturbance", None)) else ""
+    return f"{name}: {given} ({kind} of {created}{known}){machine}"
 
 
 def _gates(report: ComparisonReport) -> Table | None:

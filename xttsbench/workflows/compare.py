@@ -23,6 +23,7 @@ from xttsbench.rules.regression import SESSION_NOISE
 from xttsbench.workflows.compare_pairs import Runs, compare_pairs, measured_of, runs_of
 from xttsbench.workflows.compare_sides import Side, pair_arms, read_side, same_run
 from xttsbench.workflows.outcome import DONE, GATE, INCONCLUSIVE, NOTHING
+from xttsbench.workflows.sections import unread
 
 MARGIN: Final = 0.02
 _OWN: Final = "it stands in the report of each run"
@@ -175,6 +176,8 @@ def _report(
         arms += [left.arm.model_copy(update=ours), right.arm.model_copy(update={**ours, **theirs})]
         unmeasured |= _reasons(index, left, right, pair)
     unmeasured |= {f"gates.{index}.value": gate.why for index, gate in enumerate(gates) if gate.value is None}
+    for prefix, side in (("", b), ("a.", a), ("b.", b)):
+        unmeasured |= {f"{prefix}{path}": why for path, why in unread(side.report.disturbance).items()}
     if noise is None:
         unmeasured["session_noise"] = "arms of one run share its session"
     return ComparisonReport(
@@ -187,6 +190,7 @@ def _report(
         accelerator=dict(b.report.accelerator),
         warnings=warnings,
         comparison=tuple(_line(pair) for pair in compared),
+        disturbance=b.report.disturbance,
         unmeasured=unmeasured,
         a=_run(a),
         b=_run(b),
@@ -238,6 +242,7 @@ def _run(side: Side) -> ComparedRun:
         created_utc=report.created_utc,
         target=str(report.target.get("name", "")),
         processes_known=bool(side.trials),
+        disturbance=report.disturbance,
     )
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from xttsbench.records.base import Estimate
 from xttsbench.records.comparison_result import ComparedPair, ComparedRun, ComparisonReport, Difference, Figures, Gate
-from xttsbench.records.report import Verdict
+from xttsbench.records.report import Disturbance, Verdict
 from xttsbench.reporting import compare_console, compare_markdown
 from xttsbench.reporting.compare_text import BLANK, describe
 from xttsbench.reporting.junit import to_junit
@@ -28,6 +28,8 @@ def made(name: str = "arm", *, outcomes: tuple[str, ...] = (), **pair: Any) -> C
     run = ComparedRun(
         given=name, path=name, kind="run", command="c", created_utc="2026", target="t", processes_known=True
     )
+    machine = {"steal_share": 0.3, "foreign_share": 0.0, "throttled_share": None, "rounds": 2, "invalid_rounds": 1}
+    noisy = run.model_copy(update={"disturbance": Disturbance(**machine, sentence="30 % of the processor was stolen")})
     verdict = Verdict(
         bottleneck="input",
         summary=f"{name}: B is slower.",
@@ -43,7 +45,7 @@ def made(name: str = "arm", *, outcomes: tuple[str, ...] = (), **pair: Any) -> C
         comparison=(f"{name}: slower",),
         warnings=(f"ACROSS {name}",),
         a=run,
-        b=run,
+        b=noisy,
         pairs=(ComparedPair(name=name, a=side, b=side.model_copy(update={"cv": None}), **told),),
         gates=tuple(
             Gate(limit="max-regression", pair=name, threshold=0.1, value=HALF, outcome=outcome, why=f"why {name}")
@@ -124,3 +126,11 @@ def test_the_answer_comes_first_and_warnings_are_in_every_output() -> None:
     assert "> **Warning:** ACROSS arm" in page
     assert "NOT COMPARABLE" in page
     assert page.index("</details>") > page.index("0.500x")
+
+
+def test_what_the_machine_did_stands_beside_each_side_that_says_it() -> None:
+    sides = describe(made()).sides
+    assert [side.partition("Machine: ")[2] for side in sides] == ["", "30 % of the processor was stolen"]
+    told = made()
+    for text in (compare_console.render(told, width=120, color=False), compare_markdown.serialize(told)):
+        assert "Machine: 30 % of the processor was stolen" in " ".join(text.split())
