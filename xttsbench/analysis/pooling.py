@@ -131,23 +131,26 @@ def pool(
     return pool_together([found], rng)[0]
 
 
-def pool_together(groups: Sequence[Mapping[Any, Sample]], rng: np.random.Generator) -> list[dict[str, Pooled]]:
+def pool_together(
+    groups: Sequence[Mapping[Any, Sample]], rng: np.random.Generator, *, spread: float = 1.0
+) -> list[dict[str, Pooled]]:
     """Figures of several segments, drawn together: what a process is faster by as a whole is in all of its segments.
 
     Args:
         groups: for each segment, process -> its sample. Names are the same within a group; the first name of a
             process's first group is the one that tells how fast that process was as a whole.
         rng: the only source of chance.
+        spread: times what processes are taken to differ by before data say so; above 1 on a disturbed machine.
 
     Returns:
         For each segment name -> figure. Figures are times, rates and counts, none of them negative.
     """
     means = [_means(group) for group in groups]
     lead = _leads(groups, means)
-    shared = _t_scale(np.array(list(lead.values())), PROCESS_SPREAD) * _share(groups[0]) if groups else 0.0
+    shared = _t_scale(np.array(list(lead.values())), PROCESS_SPREAD * spread) * _share(groups[0]) if groups else 0.0
     whole = rng.standard_normal(DRAWS) * np.sqrt(_freedom(len(lead)) / rng.chisquare(_freedom(len(lead)), DRAWS))
     return [
-        _drawn(group, values, lead, shared * whole, rng) if group else {}
+        _drawn(group, values, lead, shared * whole, OWN_SPREAD * spread, rng) if group else {}
         for group, values in zip(groups, means, strict=True)
     ]
 
@@ -157,6 +160,7 @@ def _drawn(
     values: Mapping[str, float],
     lead: Mapping[Any, float],
     whole: FloatArray,
+    own_spread: float,
     rng: np.random.Generator,
 ) -> dict[str, Pooled]:
     names = list(values)
@@ -172,7 +176,7 @@ def _drawn(
         own = np.array(
             [one.values[name] / scale[index] - np.sign(mean[index]) - lead[key] for key, one in group.items()]
         )
-        spread = _t_scale(own, OWN_SPREAD) * share if mean[index] else 0.0
+        spread = _t_scale(own, own_spread) * share if mean[index] else 0.0
         alone = rng.standard_t(_freedom(len(group)), DRAWS) * spread
         drawn = mean[index] * (1 + whole + alone + np.sign(mean[index]) * noise[:, index])
         found[name] = Pooled(float(mean[index]), np.maximum(drawn, _LEAST * mean[index]))

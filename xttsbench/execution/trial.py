@@ -173,7 +173,7 @@ class Child:
         record = self.collected.record(
             started_utc=self._started_utc, duration_s=time.monotonic() - self._began, readings=readings
         )
-        return record.model_copy(update={"rounds": tuple(rounds)})
+        return record.model_copy(update={"rounds": tuple(rounds)}) if rounds else record
 
     def end(self, rounds: Sequence[RoundMark] = ()) -> TrialRecord:
         """End what still runs of it and give its record; everything that arrived is there."""

@@ -31,8 +31,9 @@ Rung = Literal[
 ]
 """The trials of the differential ladder, and those of a comparison of arms.
 
-``ladder`` runs the target as it is and then its step alone on cached batches, in one process so that the two are
-paired; ``script`` is the ladder of a script that runs unchanged; ``input`` iterates without the step; ``pipeline``
+``ladder`` runs the target as it is, its input alone and its step alone on those batches in rounds, in one process so
+that they are paired; ``script`` is the ladder of a script that runs unchanged; ``input``, of schema version 1, iterates
+without the step; ``pipeline``
 reads the graph and the costs of its ops; ``eager``, ``graph`` and ``xla`` run the step alone in that mode beside the
 step as given, ``precision`` in mixed precision, ``batch`` on halves of the batches; ``fix`` runs the target with one
 rewrite of its pipeline. ``arm`` runs the target as it is and nothing else; ``parity`` compares the batches, and the
@@ -66,8 +67,10 @@ class TrialSpec(Record):
     """Seconds at most for the main segment; the others take a share of it."""
     min_steps: int = Field(3, ge=1)
     """Steps to measure even where the window is over."""
+    rounds: int = Field(3, ge=1)
+    """For the rung ``ladder``: rounds in which the conditions take turns."""
     reverse: bool = False
-    """Second order of a pair of segments (step alone first), so that drift cancels over blocks."""
+    """Of schema version 1: a second order of the segments, which rounds have replaced."""
     fix: str | None = None
     """For the rungs ``fix``, ``arm`` and ``elements``: the rewrite's name, e.g. ``parallel-map``; several are joined by
     `` + ``."""

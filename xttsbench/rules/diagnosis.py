@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from xttsbench.analysis.attribution import PARTS, Means, StepFacts, attribute, cores_wanted
+from xttsbench.analysis.disturbance import gate
 from xttsbench.analysis.oscillation import oscillation
 from xttsbench.analysis.pooling import Pooled, interval_of, mean_of, pool
 from xttsbench.analysis.readings import gpu_samples
@@ -21,8 +22,9 @@ from xttsbench.rules.classify import classify_bottleneck, why_undecided
 from xttsbench.rules.compared import compiled_gain, fixes, modes
 from xttsbench.rules.evidence import Evidence
 from xttsbench.rules.facts import given_mode, step_facts
+from xttsbench.rules.next_trial import Interim
 from xttsbench.rules.predictions import predictions
-from xttsbench.rules.samples import PARTS_OF, pooled, samples_of
+from xttsbench.rules.samples import DISTURBED_SPREAD, PARTS_OF, pooled, samples_of, undisturbed
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,8 @@ class Diagnosis:
         input_wait_fraction, accelerator_utilization, throughput_per_s: ``None`` where not measured.
         why_undecided: why no bottleneck is named, where none is.
         runner_up: the next most probable verdict.
+        disturbed: neighbours disturbed a part of what this is from; what they disturbed was left out where that could
+            be.
         unmeasured: path in the report -> reason.
     """
 
@@ -48,6 +52,7 @@ class Diagnosis:
     throughput_per_s: Estimate | None = None
     why_undecided: str | None = None
     runner_up: str | None = None
+    disturbed: bool = False
     unmeasured: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -63,8 +68,12 @@ def build_diagnosis(trials: Sequence[TrialRecord], environment: Mapping[str, Any
     found.sort(key=lambda one: -len(one[1][0]))  # the process with the most steady steps stands for the run
     records, series = [trial for trial, _ in found], [steps for _, (steps, _) in found]
 
-    samples = samples_of(trials, {trial.spec.trial_id: steps for trial, (steps, _) in found})
-    figures = pooled(samples, rng)
+    judged = gate(records)
+    voting = {
+        trial.spec.trial_id: left for trial, (steps, _) in found if len(left := undisturbed(trial, steps, judged))
+    }
+    samples = samples_of(trials, voting, judged)
+    figures = pooled(samples, rng, spread=DISTURBED_SPREAD if judged.widened else 1.0)
     facts = step_facts(records, series, base.anatomy, base.pipeline, environment, has_step=base.has_step)
     gain = compiled_gain(trials, rng) if facts.eager or facts.recompiles else None
     # In eager scripts, work of the loop cannot be separated from work of the step.
@@ -73,8 +82,8 @@ def build_diagnosis(trials: Sequence[TrialRecord], environment: Mapping[str, Any
     wall = figures["wall_s"]
     said = classify_bottleneck(base, parts, drawn, wall)
     each = []
-    for trial in records if len(records) > 1 else ():
-        own = pooled(samples, rng, only={trial.spec.trial_id})
+    for name in voting if len(voting) > 1 else ():
+        own = pooled(samples, rng, only={name})
         each.append(classify_bottleneck(base, *_attributed(own, gain, facts, with_loop=with_loop), own["wall_s"]))
     why = why_undecided(records, series, said, each)
 
@@ -116,6 +125,7 @@ def build_diagnosis(trials: Sequence[TrialRecord], environment: Mapping[str, Any
         throughput_per_s=_fraction(figures["samples"], wall),
         why_undecided=why,
         runner_up=said.runner_up,
+        disturbed=bool(judged.disturbed),
         unmeasured={f"oscillation.{name}": reason for name, reason in unmeasured.items()},
     )
 
@@ -215,3 +225,8 @@ def _fraction(above: Pooled, below: Pooled) -> Estimate | None:
     if below.value <= 0:
         return None
     return interval_of(above.value / below.value, above.resamples / np.maximum(below.resamples, 1e-12))
+
+
+def interim(said: Diagnosis) -> Interim:
+    """What a diagnosis says to the choice of the next trial."""
+    return Interim(said.evidence.bottleneck, said.probability, said.disturbed)

@@ -22,6 +22,9 @@ OPAQUE_SHARE: Final = 0.20
 ALWAYS: Final = 0.90
 """A step that traces or compiles in this share of its calls has no time of its own to compare them with."""
 _FEW_SAMPLES: Final = 20
+_QUIET: Final = 0.05
+"""Of the capacity: what others take of a quiet machine."""
+_MOST_LOST: Final = 0.9
 _AS_GIVEN: Final = ("warm_up", "as_is", "step_only")
 """Segments of the step as given; a script has those of other modes in the same trial."""
 
@@ -58,6 +61,7 @@ def step_facts(
         transfer_s=_mean(trial.transfer_s for trial in ladder),
         cores_busy=_cores_busy(ladder, series, environment),
         allowed_cpus=allowed_cpus(environment),
+        lost_share=_lost_share(ladder),
         holds_gil=any(function.gil == "holds" for function in (pipeline.python_functions if pipeline else ())),
     )
 
@@ -145,6 +149,22 @@ def _cores_busy(ladder: Sequence[TrialRecord], series: Sequence[Steps], environm
         own = max(float(steps.cpu_s.sum()) / wall_s / allowed, seen.own or 0.0)
         found.append(min(own / seen.left, 1.0))
     return float(np.mean(found)) if found else None
+
+
+def _lost_share(ladder: Sequence[TrialRecord]) -> float:
+    """Of the processor time that the step alone wanted, the share that it had to wait for, the mean over processes.
+
+    Waiting in the run queue beside neighbours, or beneath a thief: without it the step alone would have been faster.
+    """
+    found = []
+    for trial in ladder:
+        segment = trial.segment("step_only")
+        seen = shares(trial.readings.host, spans_of(segment)) if segment is not None else None
+        if seen is None or not seen.own or not seen.taken or seen.taken < _QUIET:
+            continue
+        waited = (seen.run_delay or 0.0) + (seen.steal or 0.0)
+        found.append(min(waited / (seen.own + waited), _MOST_LOST))
+    return float(np.mean(found)) if found else 0.0
 
 
 def allowed_cpus(environment: Mapping[str, Any]) -> float | None:

@@ -1,9 +1,10 @@
-"""What to measure next: the ladder is climbed only as far as its lower rungs give reason to, within the budget.
+"""What to measure next: time goes where it decides, within the budget.
 
-Pure: from the trials so far and the seconds left to the next specification. The order is what a verdict needs first:
-the target as it is with its step alone; the input alone; the graph and costs of the pipeline; what compiling an eager
-step gives; the fixes of a pipeline that the step waits for; the whole again in a fresh process; and last the modes that
-only inform.
+Pure: from the trials so far, what they say so far, and the seconds left to the next specification. The order is what a
+verdict needs first: the target as it is with its input and its step alone; the graph and costs of the pipeline; what
+compiling an eager step gives; the fixes of a pipeline that the step waits for; the whole again in a fresh process,
+where the verdict is not sure yet or neighbours disturbed it; and last, of a step that computes, what else could make it
+faster.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 from xttsbench.analysis.steps import steps_of
 from xttsbench.records.pipeline import Pipeline
 from xttsbench.records.trial import MAIN_RUNGS, Rung, TrialRecord, TrialSpec
+from xttsbench.rules.classify import SURE
 from xttsbench.rules.facts import ALWAYS, is_eager, is_opaque
 from xttsbench.rules.parallel_candidates import BLOCKING_POOL
 
@@ -28,8 +30,28 @@ _COMPUTES: Final = 0.5
 """A step that waits for less than this share of its time has something to gain from other precision."""
 _READ_SHARE: Final = 0.5
 _MODE_SHARE: Final = 0.5
-_REPLICATED: Final = ("ladder", "input")
-"""Rungs that run once in every block."""
+_MOST_PROCESSES: Final = 3
+"""Of the target as it is: a verdict that three leave open is open."""
+
+
+@dataclass(frozen=True)
+class Interim:
+    """What the trials so far say.
+
+    Attributes:
+        bottleneck: the most probable one.
+        probability: of that, 0..1.
+        disturbed: neighbours disturbed a part of what it is from.
+    """
+
+    bottleneck: str = ""
+    probability: float = 0.0
+    disturbed: bool = False
+
+    @property
+    def sure(self) -> bool:
+        """Whether more of the same would not change what is said."""
+        return self.probability >= SURE and not self.disturbed
 
 
 @dataclass(frozen=True)
@@ -64,7 +86,6 @@ class Job:
             emulated_ms=self.emulated_ms,
             steps=self.steps,
             window_s=self.window_s * share,
-            reverse=bool(block % 2),
             fix=fix,
             profile_dir=self.profile_dir if rung in MAIN_RUNGS and block == 0 else None,
             seed=self.seed,
@@ -76,7 +97,12 @@ MODES: Final[tuple[Rung, ...]] = ("eager", "graph", "xla")
 
 
 def next_trial(
-    job: Job, done: Sequence[TrialRecord], left_s: float, *, only: Collection[Rung] | None = None
+    job: Job,
+    done: Sequence[TrialRecord],
+    left_s: float,
+    *,
+    said: Interim = Interim(),
+    only: Collection[Rung] | None = None,
 ) -> TrialSpec | None:
     """The next trial, or ``None`` when nothing is left that is worth its time.
 
@@ -84,7 +110,9 @@ def next_trial(
         job: what all trials share.
         done: the trials so far, in order.
         left_s: seconds left until the verdict is due.
-        only: rungs that may be run still; all without it.
+        said: what these trials say.
+        only: rungs that may be run still; all without it. Modes of the step that are named are asked for, whatever
+            the verdict.
     """
     if job.script:
         return _next_script(job, done, left_s)
@@ -93,9 +121,8 @@ def next_trial(
     first = done[0]
     if first.status != "ok":
         return None
-    for rung, fix, block, share in _wanted(done):
-        begins = block > done[-1].spec.block and rung != "ladder"
-        if begins or (only is not None and rung not in only) or _ran(done, rung, fix, block):
+    for rung, fix, block, share in _wanted(done, said, asked=only or ()):
+        if (only is not None and rung not in only) or _ran(done, rung, fix, block):
             continue
         if _expected_s(first, rung, block, job.window_s * share) <= left_s:
             # What is not replicated runs in the block at hand: a helper is started only for another whole ladder.
@@ -113,59 +140,66 @@ def _next_script(job: Job, done: Sequence[TrialRecord], left_s: float) -> TrialS
 
 def _ran(done: Sequence[TrialRecord], rung: Rung, fix: str | None, block: int) -> bool:
     return any(
-        trial.spec.rung == rung and trial.spec.fix == fix and (trial.spec.block == block or rung not in _REPLICATED)
+        trial.spec.rung == rung and trial.spec.fix == fix and (trial.spec.block == block or rung != "ladder")
         for trial in done
     )
 
 
-def skipped(done: Sequence[TrialRecord]) -> list[str]:
+def skipped(done: Sequence[TrialRecord], said: Interim = Interim()) -> list[str]:
     """Names of the trials that were wanted and not run, for the report."""
     if not done or done[0].status != "ok" or done[0].spec.rung == "script":
         return []
     return [
         (f"{rung} {fix}" if fix else rung) + (f" (block {block})" if block else "")
-        for rung, fix, block, _ in _wanted(done)
+        for rung, fix, block, _ in _wanted(done, said)
         if not _ran(done, rung, fix, block)
     ]
 
 
-def _wanted(done: Sequence[TrialRecord]) -> list[tuple[Rung, str | None, int, float]]:
+def _wanted(
+    done: Sequence[TrialRecord], said: Interim, asked: Collection[Rung] = ()
+) -> list[tuple[Rung, str | None, int, float]]:
     """All trials worth running after the first, most needed first: (rung, fix, block, share of the window)."""
     first = done[0]
     has_step = first.segment("warm_up") is not None
     pipeline = next((trial.pipeline for trial in done if trial.pipeline is not None), None)
-    wanted: list[tuple[Rung, str | None, int, float]] = []
-    if has_step or first.spec.emulated_ms:
-        wanted.append(("input", None, 0, _READ_SHARE))
-    wanted.append(("pipeline", None, 0, _READ_SHARE))
+    wanted: list[tuple[Rung, str | None, int, float]] = [("pipeline", None, 0, _READ_SHARE)]
     compiles = has_step and not is_opaque(first.anatomy)
     if compiles and (is_eager(first.anatomy) or _recompiles(first)):
         wanted.append(("graph", None, 0, _MODE_SHARE))
     if _wait_share(first) >= WAITS or not has_step:
         wanted += [("fix", fix, 0, _READ_SHARE) for fix in _fixes(pipeline)]
-    wanted.append(("ladder", None, 1, 1.0))
-    if has_step:
-        wanted.append(("input", None, 1, _READ_SHARE))
+    processes = 1 + max(trial.spec.block for trial in done if trial.spec.rung == "ladder")
+    if not said.sure and processes < _MOST_PROCESSES:
+        wanted.append(("ladder", None, processes, 1.0))
     if compiles:
-        wanted += [(mode, None, 0, _MODE_SHARE) for mode in _informing(first)]
+        informing = _informing(first) if said.bottleneck == "compute" else []
+        modes = [mode for mode in _modes(first) if mode in asked]
+        wanted += [(mode, None, 0, _MODE_SHARE) for mode in dict.fromkeys([*modes, *informing])]
     if _prefetches(pipeline) > 1:
         wanted.append(("fix", "drop-prefetch", 0, _READ_SHARE))
     return wanted
 
 
-def _informing(first: TrialRecord) -> list[Rung]:
-    """Modes besides the one that the verdict may need: XLA or its absence, op by op, other precision, half a batch.
+def _modes(first: TrialRecord) -> list[Rung]:
+    """Modes other than the one that the step has."""
+    if is_eager(first.anatomy):
+        return ["graph", "xla"]
+    return ["graph", "eager"] if _uses_xla(first) else ["xla", "eager"]
 
-    Precision is worth a trial where the step computes, not waits, and Keras layers made a part of it. An eager step is
-    launched from Python whatever the size of its batch.
+
+def _informing(first: TrialRecord) -> list[Rung]:
+    """What else could make a step faster that computes: XLA or its absence, other precision, a larger batch.
+
+    Precision is worth a trial where Keras layers made a part of the step. An eager step is launched from Python
+    whatever the size of its batch.
     """
     ops = first.step_ops
     keras = first.target_kind == "dataset+model" or bool(ops and ops.keras_layers)
     precision: list[Rung] = ["precision"] if keras and _wait_share(first) < _COMPUTES else []
     if is_eager(first.anatomy):
         return ["xla", *precision]
-    modes: list[Rung] = ["graph", "eager"] if _uses_xla(first) else ["xla", "eager"]
-    return [*modes, *precision, "batch"]
+    return [_modes(first)[0], *precision, "batch"]
 
 
 def _recompiles(first: TrialRecord) -> bool:
@@ -218,7 +252,7 @@ def _expected_s(first: TrialRecord, rung: Rung, block: int, window_s: float) -> 
     warm_up = sum(first.segment("warm_up").columns.get("wall_ns", ())) / 1e9 if first.segment("warm_up") else 0.0  # type: ignore[union-attr]
     if rung == "ladder":
         return first.duration_s + (IMPORT_S if block else 0.0)
-    if rung in ("input", "pipeline"):
+    if rung == "pipeline":
         return setup + window_s + 1.5
     if rung == "fix":
         return setup + warm_up + window_s + 1.5

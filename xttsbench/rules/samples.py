@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from xttsbench.analysis.disturbance import Gate
 from xttsbench.analysis.pooling import Columns, Pooled, Sample, Statistic, mean_of, pool_together, sample
 from xttsbench.analysis.steps import Steps, measured, steady
 from xttsbench.records.trial import TrialRecord
@@ -26,16 +27,25 @@ _OF_STEPS: Final[dict[str, Statistic]] = {
     "p95": lambda columns: np.asarray(np.quantile(columns["wall_s"], 0.95, axis=1)),
     "samples": mean_of("batch_size"),
 }
+DISTURBED_SPREAD: Final = 2.0
+"""Times the spread of processes where most of what was measured was disturbed, so that nothing could be left out."""
 Samples = tuple[Mapping[Any, Sample], ...]
 """As it is, step alone where it could not be matched, input alone: each trial id -> sample."""
 
 
-def samples_of(trials: Sequence[TrialRecord], as_is: Mapping[str, Steps]) -> Samples:
+def undisturbed(trial: TrialRecord, steps: Steps, judged: Gate) -> Steps:
+    """Those of a process's steps that are from valid rounds."""
+    bad = [number for block, number in judged.invalid if block == trial.spec.block]
+    return steps[~np.isin(steps.round, bad)] if bad else steps
+
+
+def samples_of(trials: Sequence[TrialRecord], as_is: Mapping[str, Steps], judged: Gate) -> Samples:
     """What each process says of each condition.
 
     Args:
         trials: of the run.
         as_is: trial id -> the steady steps of the target as it is, of the processes that have a vote.
+        judged: which rounds count.
     """
     by_id = {trial.spec.trial_id: trial for trial in trials}
     beside: dict[str, Sample] = {}
@@ -52,27 +62,35 @@ def samples_of(trials: Sequence[TrialRecord], as_is: Mapping[str, Steps]) -> Sam
             statistics["alone_s"] = _alone_on_these
         beside[name] = _without_gaps(sample(columns, statistics, steps.round))
         cached = measured(by_id[name], "step_only")
-        if not match and cached is not None:
+        if not match and cached is not None and len(cached := undisturbed(by_id[name], cached, judged)):
             alone[name] = sample({"alone_s": cached.working_s}, {"alone_s": mean_of("alone_s")}, cached.round)
     inputs: dict[str, Sample] = {}
     for trial in trials:
         rows = measured(trial, "input_only")
-        if rows is not None:
-            steps = steady(rows)[0]
+        if rows is not None and len(steps := undisturbed(trial, steady(rows)[0], judged)):
             columns = {"wall_s": steps.wall_s, "cpu_s": np.maximum(steps.cpu_s - steps.main_cpu_s, 0.0)}
             wanted = {"input_alone_s": mean_of("wall_s"), "input_cpu_s": mean_of("cpu_s")}
             inputs[trial.spec.trial_id] = sample(columns, wanted, steps.round)
     return beside, alone, inputs
 
 
-def pooled(samples: Samples, rng: np.random.Generator, only: Collection[str] | None = None) -> dict[str, Pooled]:
-    """Every figure by name, all from the same draws; of some processes alone where they are named."""
+def pooled(
+    samples: Samples, rng: np.random.Generator, *, only: Collection[str] | None = None, spread: float = 1.0
+) -> dict[str, Pooled]:
+    """Every figure by name, all from the same draws.
+
+    Args:
+        samples: see :func:`samples_of`.
+        rng: the only source of chance.
+        only: ids of the processes that are wanted; all without it.
+        spread: times what processes are taken to differ by before data say so.
+    """
     groups = [
         {name: one for name, one in group.items() if only is None or name in only or name not in samples[0]}
         for group in samples
     ]
     found: dict[str, Pooled] = {}
-    for figures in pool_together([group for group in groups if group], rng):
+    for figures in pool_together([group for group in groups if group], rng, spread=spread):
         found |= figures
     if "wall_s" in found:  # what is drawn of the parts adds up as what was measured of them does
         wall, wait, step = found["wall_s"], found["wait_s"], found["step_s"]

@@ -1,13 +1,12 @@
-"""The main trial: the target as it is, then its step alone on cached batches, paired in one process.
+"""The main trial: the target as it is beside its input alone and its step alone, in rounds within one process.
 
-Order: batches are cached, every shape among them is stepped once (traces, compilations), then the segments run on a
+Order: batches are cached, every shape among them is stepped once (traces, compilations), then the rounds run on a
 fresh iterator, so that buffers filled during compilation do not hide a pipeline that is too slow.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Any, Final
 
 import tensorflow as tf
@@ -20,11 +19,10 @@ from xttsbench.worker.cached import describe, take_batches
 from xttsbench.worker.filling import fill_caches
 from xttsbench.worker.looking import measure_looking
 from xttsbench.worker.profiling import profile_window
+from xttsbench.worker.rounds import run_rounds
 from xttsbench.worker.source import CachedBatches, ExhaustedError, LiveBatches
 from xttsbench.worker.step_ops import read_step_ops
 
-_STEP_ONLY: Final = 0.4
-"""Share of the window that the step alone gets."""
 _ANATOMY: Final = 0.25
 _WARM_UP_S: Final = 20.0
 _LONGEST_PAUSE_S: Final = 0.02
@@ -32,21 +30,18 @@ _LONGEST_PAUSE_S: Final = 0.02
 
 
 def run_ladder(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) -> None:
-    """Run the segments ``warm_up``, ``as_is``, ``step_only`` (the last two in either order) and read the anatomy."""
+    """Run the segment ``warm_up`` and the rounds, and read the anatomy of the step."""
     fill_caches(spec, loaded, bench)
     batches = first_batches(loaded)
     facts = describe(batches, loaded.dataset)
     bench.channel.part("batches", facts)
     warm_up(bench, step, batches)
-    segments = [_as_is(spec, loaded, step, bench)]
-    if step is not None:
-        segments.append(_step_only(spec, step, bench, batches))
-    for segment in reversed(segments) if spec.reverse else segments:
-        segment()
+    bench.channel.phase("hand-off")
+    ready_s = handoff_s(batches[0])
+    bench.channel.part("handoff_s", ready_s)
+    run_rounds(spec, loaded, step, bench, bytes_per_batch=facts.bytes / len(batches), handoff_s=ready_s)
     seen = tuple(str(list(signature)) for signature in bench.shapes)[:50]
     bench.channel.part("batches", facts.model_copy(update={"shapes": seen}))
-    bench.channel.phase("hand-off")
-    bench.channel.part("handoff_s", handoff_s(batches[0]))
     if spec.emulated_ms:
         paused_s = min(sum(spec.emulated_ms) / len(spec.emulated_ms) / 1e3, _LONGEST_PAUSE_S)
         bench.channel.part("handoff_after_pause_s", handoff_s(batches[0], paused_s))
@@ -78,7 +73,13 @@ def warm_up(bench: Bench, step: Step | None, batches: list[Any]) -> None:
 
 def measure_as_is(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) -> None:
     """The segment ``as_is`` on a fresh iterator; its first step, which waits for the pipeline to start, is warm-up."""
-    _as_is(spec, loaded, step, bench)()
+    bench.channel.phase("as_is")
+    source = LiveBatches(loaded.dataset)
+    try:
+        if not bench.run("as_is", source, step, Limit(spec.steps, spec.window_s, spec.min_steps), warmup=1):
+            raise ExhaustedError("the dataset yields nothing when it is iterated a second time")
+    finally:
+        source.close()
 
 
 def first_batches(loaded: Loaded) -> list[Any]:
@@ -88,29 +89,6 @@ def first_batches(loaded: Loaded) -> list[Any]:
         return take_batches(source)
     finally:
         source.close()
-
-
-def _as_is(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) -> Callable[[], None]:
-    def run() -> None:
-        bench.channel.phase("as_is")
-        limit = Limit(spec.steps, spec.window_s, spec.min_steps)
-        source = LiveBatches(loaded.dataset)
-        try:
-            if not bench.run("as_is", source, step, limit, warmup=1):
-                raise ExhaustedError("the dataset yields nothing when it is iterated a second time")
-        finally:
-            source.close()
-
-    return run
-
-
-def _step_only(spec: TrialSpec, step: Step, bench: Bench, batches: list[Any]) -> Callable[[], None]:
-    def run() -> None:
-        bench.channel.phase("step_only")
-        limit = Limit(spec.steps, spec.window_s * _STEP_ONLY, 2, fair_s=1.0)
-        bench.run("step_only", CachedBatches(batches, range(len(batches))), step, limit, warmup=1)
-
-    return run
 
 
 def handoff_s(batch: Any, pause_s: float = 0.0005) -> float:

@@ -35,7 +35,6 @@ from xttsbench.worker.fix import fixed, run_fix
 from xttsbench.worker.frames import frame_keys
 from xttsbench.worker.graph import run_pipeline
 from xttsbench.worker.half_batch import run_half_batch
-from xttsbench.worker.input import run_input
 from xttsbench.worker.ladder import run_ladder
 from xttsbench.worker.mode import run_mode
 from xttsbench.worker.parity import run_parity
@@ -46,7 +45,6 @@ Rung = Callable[[TrialSpec, Loaded, Step | None, Bench], None]
 
 RUNGS: Final[dict[str, Rung]] = {
     "ladder": run_ladder,
-    "input": run_input,
     "pipeline": run_pipeline,
     "eager": run_mode,
     "graph": run_mode,

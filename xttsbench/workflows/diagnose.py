@@ -7,7 +7,7 @@ The two differ in how the time is shared out: a diagnosis takes what a verdict n
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,14 +19,17 @@ from xttsbench.execution.run_directory import ENVIRONMENT, PLAN, PROFILE, make_r
 from xttsbench.probes.environment import environment as read_environment
 from xttsbench.records.plan import Comparison, RunPlan
 from xttsbench.records.report import Kind
-from xttsbench.records.trial import Rung
-from xttsbench.rules.next_trial import IMPORT_S, MODES, Job, next_trial
+from xttsbench.records.trial import Rung, TrialRecord
+from xttsbench.rules.classify import SURE
+from xttsbench.rules.diagnosis import Diagnosis, build_diagnosis, interim
+from xttsbench.rules.next_trial import IMPORT_S, MODES, Interim, Job, next_trial
+from xttsbench.rules.verdict import summary
 from xttsbench.targets.spec import parse_target
 from xttsbench.workflows.assemble import assemble
 from xttsbench.workflows.compare_arms import compare_arms
 from xttsbench.workflows.fixes import verify_fixes
 from xttsbench.workflows.outcome import Outcome, judge
-from xttsbench.workflows.progress import Progress
+from xttsbench.workflows.progress import Progress, Silent
 from xttsbench.workflows.saved_plan import write_plan
 from xttsbench.workflows.session import Session
 
@@ -41,7 +44,7 @@ _SCRIPT_SHARE: Final = 0.3
 """Share of the time for the verdict that the steps of a script get: it also has to start, and to be read afterwards."""
 _READ_S: Final = 45.0
 """For reading the target, where the time is for its fixes."""
-_READING: Final[tuple[Rung, ...]] = ("ladder", "input", "pipeline", "graph", "xla")
+_READING: Final[tuple[Rung, ...]] = ("ladder", "pipeline", "graph", "xla")
 """Rungs that say which fixes are worth verifying."""
 _REPORT_S: Final = 5.0
 """Kept for the report and its plots."""
@@ -136,6 +139,7 @@ def diagnose(request: Request, *, progress: Progress | None = None) -> Outcome:
         arguments=request.arguments,
         repeat=request.repeat,
     )
+    told = progress or Silent()
     with Session(
         directory,
         print_to_stderr=request.print_to_stderr,
@@ -144,11 +148,11 @@ def diagnose(request: Request, *, progress: Progress | None = None) -> Outcome:
         began=began,
         scripts=script,
     ) as session:
-        _climb(ladder, request, session, verdict_s, only=_READING if optimizing else None)
+        _climb(ladder, request, session, environment, verdict_s, told, only=_READING if optimizing else None)
         if request.comparison is not None:
             until_s = min(session.spent_s + _MODES_S, request.budget_s - _REPORT_S)
             for mode in MODES:
-                _climb(ladder, request, session, until_s, only=(mode,))
+                _climb(ladder, request, session, environment, until_s, told, only=(mode,))
             _compare(request.comparison, request, session)
         patch = None
         if plan.verified and not _interrupted(session):
@@ -167,14 +171,25 @@ def diagnose(request: Request, *, progress: Progress | None = None) -> Outcome:
 
 
 def _climb(
-    job: Job, request: Request, session: Session, verdict_s: float, *, only: Collection[Rung] | None = None
+    job: Job,
+    request: Request,
+    session: Session,
+    environment: Mapping[str, Any],
+    verdict_s: float,
+    progress: Progress,
+    *,
+    only: Collection[Rung] | None = None,
 ) -> None:
     """Run trials, of these rungs alone where some are named, until none is left or the time is over."""
-    while (
-        not _interrupted(session)
-        and (spec := next_trial(job, session.trials, verdict_s - session.spent_s, only=only)) is not None
-    ):
-        if only is not None and spec.rung == "ladder" and spec.block:
+    before = None
+    while not _interrupted(session):
+        said = _so_far(session.trials, environment, request.seed)
+        if only is None and said is not None and (sentence := _provisional(said)) != before:
+            progress.standing(before := sentence)
+        spec = next_trial(
+            job, session.trials, verdict_s - session.spent_s, said=interim(said) if said else Interim(), only=only
+        )
+        if spec is None or (only is not None and spec.rung == "ladder" and spec.block):
             break  # the whole again in a fresh process makes a verdict surer, and no fix
         limits = _limits(request.budget_s, session.spent_s, verdict_s, first=not session.trials, script=job.script)
         record = session.run(spec, limits)
@@ -187,6 +202,22 @@ def _climb(
             verdict_s = most_s if slow else min(verdict_s + late_s, most_s)
 
 
+def _so_far(trials: Sequence[TrialRecord], environment: Mapping[str, Any], seed: int) -> Diagnosis | None:
+    """The diagnosis of the trials so far; ``None`` before a step was measured."""
+    if not trials:
+        return None
+    found = build_diagnosis(trials, environment, seed=seed)
+    return found if found.figures else None
+
+
+def _provisional(said: Diagnosis) -> str:
+    """What is said before everything has been measured."""
+    if said.evidence.bottleneck == "inconclusive":
+        return f"so far undecided: {said.why_undecided}"
+    sure = "" if said.probability >= SURE else f", with a probability of {said.probability:.0%}"
+    return f"so far: {summary(said).rstrip('.')}{sure}"
+
+
 def _compare(comparison: Comparison, request: Request, session: Session) -> None:
     """Measure the arms that the job names, in what is left of the budget, unless the ladder has failed."""
     if _interrupted(session) or session.trials[0].status != "ok":
@@ -195,7 +226,8 @@ def _compare(comparison: Comparison, request: Request, session: Session) -> None
     compare_arms(
         comparison,
         session,
-        first_block=session.trials[-1].spec.block,  # the helper at hand has run the target before, and nothing else
+        # The helper at hand, which has run the target before and nothing else.
+        first_block=session.trials[-1].spec.block,
         budget_s=min(_COMPARE_S, left_s),
         seed=request.seed,
     )

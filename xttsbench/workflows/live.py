@@ -30,7 +30,7 @@ from xttsbench.workflows.outcome import Outcome, judge
 Measure = Callable[[TrialSpec, Callable[[dict[str, Any]], None]], None]
 """Runs one rung and hands over its messages."""
 
-READING_RUNGS: Final[tuple[Rung, ...]] = ("ladder", "input", "pipeline")
+READING_RUNGS: Final[tuple[Rung, ...]] = ("ladder", "pipeline")
 """Those that change nothing in the process for good: a mode of the step might, and a fix needs processes of its own."""
 _LABEL: Final = (
     "measured in the calling process only: one process is one replicate, and what else it does is in the times; "

@@ -8,7 +8,7 @@ from xttsbench.records.plan import RunPlan
 from xttsbench.records.report import Finding, Report
 from xttsbench.records.trial import TrialRecord
 from xttsbench.rules.arms import ARM_NUMBERS
-from xttsbench.rules.diagnosis import Diagnosis
+from xttsbench.rules.diagnosis import Diagnosis, interim
 from xttsbench.rules.finding_fixes import mending
 from xttsbench.rules.next_trial import skipped
 from xttsbench.workflows.sections import unread
@@ -67,7 +67,7 @@ def reasons(record: Report, diagnosis: Diagnosis, plan: RunPlan, trials: Sequenc
     if not record.looking:
         found["looking"] = why
     found |= _of_fixes(record)
-    for name in skipped(trials) if plan.kind == "diagnose" else ():
+    for name in skipped(trials, interim(diagnosis)) if plan.kind == "diagnose" else ():
         found[f"trials.{name}"] = f"no time for it within the budget of {plan.budget_s:g} s"
     return found
 

@@ -57,7 +57,7 @@ def test_one_that_was_never_started_has_no_process(spec):
 def test_what_a_target_prints_goes_to_standard_error_where_asked(spec, capfd):
     with Helper(print_to_stderr=True) as own:
         own.wait_ready()
-        assert run_trial(spec("prints", rung="input"), own, Limits(60.0, 30.0)).status == "ok"
+        assert run_trial(spec("prints", rung="pipeline"), own, Limits(60.0, 30.0)).status == "ok"
     out, err = capfd.readouterr()
     assert out == ""
     assert "[bold red]not markup[/] {not json}" in err
@@ -66,7 +66,7 @@ def test_what_a_target_prints_goes_to_standard_error_where_asked(spec, capfd):
 def test_each_trial_is_a_fork_of_the_same_helper_in_a_group_of_its_own(helper, trial):
     pids = []
     for _ in range(2):
-        trial("good_dataset", rung="input", monitor=lambda pid: pids.append(pid) or Quiet())
+        trial("good_dataset", rung="pipeline", monitor=lambda pid: pids.append(pid) or Quiet())
     assert len(set(pids)) == 2
     assert helper.pid not in pids
 

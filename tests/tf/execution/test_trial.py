@@ -25,7 +25,7 @@ def test_a_good_trial_is_recorded_whole(trial):
     record = trial("good", monitor=lambda pid: Monitor(pid, gpus=(None, "no GPU in this test"), interval_s=0.05))
     assert (record.status, record.cause, record.error) == ("ok", None, None)
     assert record.target_kind == "dataset+step"
-    assert [segment.name for segment in record.segments] == ["warm_up", "as_is", "step_only"]
+    assert {segment.name for segment in record.segments} == {"warm_up", "as_is", "between", "input_only", "step_only"}
     for segment in record.segments:
         assert set(segment.columns) == set(COLUMNS)
     as_is = record.segment("as_is")
@@ -55,14 +55,21 @@ def test_a_batch_is_handed_over_after_a_pause_too_where_an_accelerator_is_emulat
     assert 0 < record.handoff_after_pause_s < 0.1
 
 
-def test_the_reverse_order_swaps_the_paired_segments(trial):
-    assert [segment.name for segment in trial("good", reverse=True).segments] == ["warm_up", "step_only", "as_is"]
-
-
-def test_a_rung_without_a_step_starts_no_step(trial):
-    record = trial("raises_later", rung="input", kwargs={"number": 1})
-    assert record.status == "ok"
-    assert [segment.name for segment in record.segments] == ["input_only"]
+def test_the_step_alone_runs_on_the_batches_of_its_round(trial):
+    record = trial("good")
+    as_is, alone = record.segment("as_is").columns, record.segment("step_only").columns
+    assert set(as_is["round"]) == set(alone["round"]) == {mark.round for mark in record.rounds} == {0, 1, 2}
+    for number in range(3):
+        of_round = [
+            [batch for batch, turn in zip(columns["batch"], columns["round"], strict=True) if turn == number]
+            for columns in (as_is, alone)
+        ]
+        assert of_round[1] == of_round[0][: len(of_round[1])]
+    for mark in record.rounds:
+        assert mark.canary_before_ns > 0
+        assert mark.start_ns < mark.end_ns
+        inside = [start for start, turn in zip(as_is["start_ns"], as_is["round"], strict=True) if turn == mark.round]
+        assert mark.start_ns <= inside[0] <= inside[-1] <= mark.end_ns
 
 
 def test_a_dataset_alone_has_no_step_only(trial):
@@ -266,7 +273,7 @@ def test_an_interruption_kills_the_trial_and_keeps_its_samples(trial, gone):
 
 
 def test_the_helper_serves_on_after_every_bad_end(helper, trial):
-    first, second = trial("kills_itself", window_s=5.0, steps=500), trial("good_dataset", rung="input")
+    first, second = trial("kills_itself", window_s=5.0, steps=500), trial("good_dataset", rung="pipeline")
     assert (first.status, second.status) == ("killed", "ok")
     assert os.path.exists(f"/proc/{helper.pid}")
 

@@ -168,3 +168,27 @@ def test_how_the_step_runs_as_given(build) -> None:
     assert mode(plain, build.eager()) == "eager"
     assert mode(plain, build.compiled()) == "graph"
     assert mode(with_xla, build.compiled()) == "xla"
+
+
+def test_what_others_took_of_the_step_alone_is_taken_out_of_what_the_cores_can_give(build) -> None:
+    times = tuple(10**9 + offset * 10**8 for offset in range(11))
+    elapsed = np.linspace(0, 1, 11)
+
+    def lost(own: float, foreign: float, waited: float, steal: float = 0.0) -> float:
+        host = HostReadings(
+            t_ns=times,
+            allowed_cpus=2,
+            cpu_s=tuple(own * elapsed),
+            machine_busy_s=tuple((own + foreign) * elapsed),
+            machine_steal_s=tuple(steal * elapsed),
+            machine_idle_s=tuple((2 - own - foreign - steal) * elapsed),
+            run_delay_s=tuple(waited * elapsed),
+        )
+        alone = build.segment("step_only", step_s=[0.1] * 10)
+        trial = build.trial("ladder", build.segment(step_s=[0.1] * 10), alone, readings=Readings(host=host))
+        return facts_of(build, [trial]).lost_share
+
+    assert lost(own=1.0, foreign=0.0, waited=0.5) == 0.0  # its own threads waited for one another
+    assert lost(own=1.0, foreign=0.9, waited=1.0) == pytest.approx(0.5)
+    assert lost(own=1.0, foreign=0.0, waited=0.0, steal=1.0) == pytest.approx(0.5)
+    assert lost(own=1.0, foreign=0.9, waited=0.0) == 0.0  # a neighbour on the core that it does not need

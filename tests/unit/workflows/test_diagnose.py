@@ -6,6 +6,7 @@ import pytest
 
 from xttsbench.rules.next_trial import IMPORT_S, Job
 from xttsbench.workflows.diagnose import Request, _climb
+from xttsbench.workflows.progress import Silent
 
 JOB = Job(target="m:f", kwargs={}, emulated_ms=(5.0,), steps=100, window_s=2.0, seed=0)
 
@@ -35,5 +36,5 @@ class Fake:
 def test_the_pipeline_is_read_though_tensorflow_took_its_time_to_start(build, start_s, budget_s, read) -> None:
     session = Fake(build, start_s)
     request = Request(target="m:f", budget_s=budget_s)
-    _climb(JOB, request, session, 40.0, only=("ladder", "input", "pipeline"))
+    _climb(JOB, request, session, {}, 40.0, Silent(), only=("ladder", "pipeline"))
     assert ("pipeline" in [trial.spec.rung for trial in session.trials]) is read

@@ -23,9 +23,8 @@ from xttsbench.targets.load import Loaded
 from xttsbench.targets.source_scan import scan_loaded
 from xttsbench.worker.bench import Bench, Limit, Step, StepRaisedError
 from xttsbench.worker.graph import run_pipeline
-from xttsbench.worker.input import run_input
 from xttsbench.worker.ladder import first_batches, handoff_s
-from xttsbench.worker.source import CachedBatches, ExhaustedError
+from xttsbench.worker.source import CachedBatches, ExhaustedError, LiveBatches
 from xttsbench.worker.step_ops import read_step_ops
 
 _PIPELINE_S: Final = 5.0
@@ -64,12 +63,20 @@ def measure_afterwards(spec: TrialSpec, seen: Seen, bench: Bench) -> None:
     with _noted(bench, "its pipeline was not read"):
         run_pipeline(spec.model_copy(update={"window_s": _PIPELINE_S}), loaded, None, bench)
     with _noted(bench, "its input alone was not measured"):
-        run_input(spec.model_copy(update={"window_s": _INPUT_S}), loaded, None, bench)
+        _measure_input(spec, loaded, bench)
     if seen.step is None:
         bench.channel.note(f"the script's step alone was not measured: {seen.why_no_step or 'it was not found'}")
         return
     with _noted(bench, "its step alone was not measured"), _variables_kept():
         _measure_step(spec, loaded, seen, bench)
+
+
+def _measure_input(spec: TrialSpec, loaded: Loaded, bench: Bench) -> None:
+    """The dataset without a step and without an accelerator; the first batch, with the pipeline's start, is warm-up."""
+    bench.accelerator = None
+    bench.channel.phase("input_only")
+    source = LiveBatches(loaded.dataset)
+    bench.run("input_only", source, None, Limit(spec.steps, _INPUT_S, spec.min_steps), warmup=1)
 
 
 def _measure_step(spec: TrialSpec, loaded: Loaded, seen: Seen, bench: Bench) -> None:
