@@ -57,13 +57,11 @@ class Trained:
     Attributes:
         record: for the journal.
         exit_code: of the error that ended it, ``None`` where none did.
-        signalled: a signal to this process is why it ended.
         shape: the batch that it took last, in words.
     """
 
     record: TrialRecord
     exit_code: int | None
-    signalled: bool
     shape: str | None
 
 
@@ -112,7 +110,7 @@ def run_training(
     session.name_the_end(process.returncode)
     readings = watching.readings() if watching else Readings()
     record = session.collected.record(started_utc=started_utc, duration_s=time.monotonic() - began, readings=readings)
-    return Trained(record, session.exit_code, session.signals > 0, session.shape)
+    return Trained(record, session.exit_code, session.shape)
 
 
 class _Session:

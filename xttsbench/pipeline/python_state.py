@@ -39,16 +39,6 @@ class PythonState:
     """What it only reads, and other code changes."""
 
 
-def why_stateful(function: Any) -> str | None:
-    """What a function remembers from one call to the next, in words with file and line; ``None`` for nothing."""
-    return python_state(function).state
-
-
-def why_random(function: Any) -> str | None:
-    """What random numbers, or which clock, a function's result comes from; ``None`` for none."""
-    return python_state(function).random
-
-
 def python_state(function: Any) -> PythonState:
     """State and randomness of a function, method, partial, callable object or memoised function."""
     reader = Reader(from_bytecode)

@@ -17,7 +17,6 @@ from typing import Final
 from xttsbench.records.pipeline import Pipeline, PipelineOp, PythonFunction
 
 AUTOTUNE: Final = -1
-INJECTED_PREFETCH: Final = "injected prefetch"
 _PARALLEL: Final = re.compile(r"^(Legacy)?Parallel(Map|Filter|Batch|Interleave)|^MapAndBatch")
 _INTERLEAVE: Final = re.compile(r"Interleave")
 _GATHERS: Final = re.compile(r"Batch|Window")

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from xttsbench.pipeline.threads import inputs_of
 from xttsbench.records.pipeline import Pipeline
+from xttsbench.rules.candidate import each, with_upstream
 
 
 def behind_cache(pipeline: Pipeline) -> Pipeline:
     """The pipeline with every op marked whose elements come from a cache; the cache itself is not."""
-    by_name = {op.name: op for op in pipeline.ops}
-    waiting = [name for op in pipeline.ops if op.op.startswith("CacheDataset") for name in inputs_of(op, pipeline)]
-    behind: set[str] = set()
-    while waiting:
-        name = waiting.pop()
-        if name in by_name and name not in behind:
-            behind.add(name)
-            waiting.extend(inputs_of(by_name[name], pipeline))
-    ops = tuple(op.model_copy(update={"cached": True}) if op.name in behind else op for op in pipeline.ops)
-    return pipeline.model_copy(update={"ops": ops})
+    caches = [op for op in pipeline.ops if op.op.startswith("CacheDataset")]
+    behind = {name for op in caches for name in with_upstream(op, pipeline) - {op.name}}
+    return each(pipeline, lambda op: {"cached": True} if op.name in behind else {})

@@ -94,13 +94,7 @@ def _prefetch(pipeline: Pipeline, cpus: int) -> Iterator[Candidate]:
     if consumer is None or not (consumer.ops or consumer.at_once):
         return
 
-    def edit(given: Pipeline) -> Pipeline:
-        last = given.ops[-1]
-        ahead = PipelineOp(name="prefetch", op="PrefetchDataset", inputs=(last.name,), buffer_size=AUTOTUNE)
-        linked = each(given, lambda op: {"inputs": inputs_of(op, given)})
-        return linked.model_copy(update={"ops": (*linked.ops, ahead)})
-
-    yield Candidate("prefetch", edit, ops=(pipeline.ops[-1].name,))
+    yield Candidate("prefetch", lambda given: _with_prefetch(given, AUTOTUNE), ops=(pipeline.ops[-1].name,))
 
 
 def _buffer(pipeline: Pipeline, bursts: Bursts | None) -> Iterator[Candidate]:
@@ -119,15 +113,20 @@ def _buffer(pipeline: Pipeline, bursts: Bursts | None) -> Iterator[Candidate]:
             held_bytes=held,
         )
         return
-
-    def edit(given: Pipeline) -> Pipeline:
-        end = given.ops[-1]
-        ahead = PipelineOp(name="prefetch", op="PrefetchDataset", inputs=(end.name,), buffer_size=size)
-        linked = each(given, lambda op: {"inputs": inputs_of(op, given)})
-        return linked.model_copy(update={"ops": (*linked.ops, ahead)})
-
     held = (pipeline.ops[-1].element_bytes or 0.0) * size
-    yield Candidate(f"prefetch:{size}", edit, ops=(pipeline.ops[-1].name,), held_bytes=held)
+    yield Candidate(
+        f"prefetch:{size}",
+        lambda given: _with_prefetch(given, size),
+        ops=(pipeline.ops[-1].name,),
+        held_bytes=held,
+    )
+
+
+def _with_prefetch(given: Pipeline, size: int) -> Pipeline:
+    last = given.ops[-1].name
+    linked = each(given, lambda op: {"inputs": inputs_of(op, given)})
+    ahead = PipelineOp(name="prefetch", op="PrefetchDataset", inputs=(last,), buffer_size=size)
+    return linked.model_copy(update={"ops": (*linked.ops, ahead)})
 
 
 def _filter_first(pipeline: Pipeline) -> Iterator[Candidate]:

@@ -27,10 +27,9 @@ _COMPUTES: Final = 0.5
 
 @dataclass(frozen=True)
 class StepFix:
-    """A fix of the step: what it gives the step alone, and the whole, as far as it is known, and what is against it."""
+    """A fix of the step: what it gives the whole, as far as that is known, and what is against it."""
 
     name: str
-    step_speedup: float | None
     speedup: float | None
     place: Location
     why_not: str | None = None
@@ -54,12 +53,12 @@ def step_fixes(evidence: Evidence, model: Model | None) -> Iterator[StepFix]:
             part = "dispatch" if mode == "graph" else "compute"
             spent = evidence.bottleneck == part or evidence.share(part) >= (_LOST if mode == "graph" else _COMPUTES)
             why_not = None if spent else f"{part} takes {evidence.share(part):.0%} of the step"
-            yield StepFix(name, None, None, launched, why_not)
+            yield StepFix(name, None, launched, why_not)
         elif tried.speedup is None:
-            yield StepFix(name, None, None, launched, tried.cause or f"the step did not run that way: {tried.status}")
+            yield StepFix(name, None, launched, tried.cause or f"the step did not run that way: {tried.status}")
         else:
             ratio = tried.speedup.estimate
-            yield StepFix(name, ratio, _whole(evidence, model, ratio), launched)
+            yield StepFix(name, _whole(evidence, model, ratio), launched)
     lost = evidence.share("compile")
     steps = evidence.steps
     shapes = {trace.reason for trace in evidence.traces} & {"shape"}
@@ -69,7 +68,7 @@ def step_fixes(evidence: Evidence, model: Model | None) -> Iterator[StepFix]:
         ceiling = evidence.ceilings.get("compile")
         left = ceiling.estimate if ceiling is not None and lost > 0 else None
         why = None if left is not None else "compiling again takes no time that was seen"
-        yield StepFix(BUCKETS, None, left, place_of(heaviest_line(evidence, ("function", "tensorflow"))), why)
+        yield StepFix(BUCKETS, left, place_of(heaviest_line(evidence, ("function", "tensorflow"))), why)
 
 
 def _whole(evidence: Evidence, model: Model | None, ratio: float) -> float | None:

@@ -54,7 +54,6 @@ class EagerOps:
     functions: dict[str, Any] = field(default_factory=dict)
     compiled: dict[int, tuple[Any, tuple[Any, ...], dict[str, Any]]] = field(default_factory=dict)
     inside_s: float = 0.0
-    function_s: float = 0.0
     _undo: list[Callable[[], None]] = field(default_factory=list)
     _depth: int = 0
     _count: int = 0
@@ -121,7 +120,6 @@ class EagerOps:
             finally:
                 self._depth -= 1
                 self.inside_s += clock() - began
-                self.function_s += clock() - began
 
         return call_flat
 

@@ -1,7 +1,9 @@
 """The ops that a compiled step runs, timed one by one by TensorFlow's own profiler, kept in memory.
 
 Eager ops carry no name in it and are timed elsewhere (:mod:`xttsbench.step.eager_ops`). Of kernels that take a few
-microseconds it sees only the first runs, see :data:`SHORT_S`.
+microseconds it sees only the first runs: once TensorFlow's executor has learnt that a kernel is cheap (8,000 cycles,
+about 3 microseconds), the profiler does not see it. The level that shows all cannot be set: integers among its options
+arrive as booleans.
 """
 
 from __future__ import annotations
@@ -14,9 +16,6 @@ from typing import Any, Final, NamedTuple
 
 from xttsbench.step.graph_ops import CALLS
 
-SHORT_S: Final = 3e-6
-"""About what TensorFlow's executor takes for a cheap kernel (8,000 cycles): once it has learnt that one is, the
-profiler does not see it. The level that shows all cannot be set: integers among its options arrive as booleans."""
 _DEVICE_NAMES: Final = ("tf_op", "long_name", "kernel_annotation", "annotation")
 _WAITS: Final = CALLS | {"_Send", "_Recv", "_HostSend", "_HostRecv", "FunctionRun"}
 """Ops whose time is that of what they wait for."""

@@ -13,7 +13,7 @@ import time
 import numpy as np
 import pytest
 
-from xttsbench.pipeline.python_state import python_state, why_random, why_stateful
+from xttsbench.pipeline.python_state import python_state
 
 pytestmark = pytest.mark.tf
 
@@ -188,7 +188,7 @@ exec("S = []\ndef appends(x):\n  S.append(x)\n  return x\ndef stores(x):\n  S[0]
     ],
 )
 def test_state_is_found(function):
-    assert why_stateful(function) is not None
+    assert python_state(function).state is not None
 
 
 @pytest.mark.parametrize(
@@ -208,21 +208,22 @@ def test_random_numbers_are_no_state(function):
 
 
 def test_a_captured_generator_is_both():
-    assert why_random(AUGMENT.drawn) is not None
-    assert why_stateful(AUGMENT.drawn) is not None
+    assert python_state(AUGMENT.drawn).random is not None
+    assert python_state(AUGMENT.drawn).state is not None
 
 
 def test_the_sentence_names_function_line_and_object():
     line = appends.__code__.co_firstlineno + 1
     assert (
-        why_stateful(appends) == f"appends() at test_python_state.py:{line} calls append() of the captured list 'SEEN'"
+        python_state(appends).state
+        == f"appends() at test_python_state.py:{line} calls append() of the captured list 'SEEN'"
     )
 
 
 def test_lambdas_on_one_line_are_told_apart():
     pure, stateful = (lambda x: x + 1), (lambda x: SEEN.append(x + 1))  # fmt: skip
-    assert why_stateful(pure) is None
-    assert why_stateful(stateful) is not None
+    assert python_state(pure).state is None
+    assert python_state(stateful).state is not None
 
 
 def test_functions_that_call_one_another_end():
@@ -232,4 +233,4 @@ def test_functions_that_call_one_another_end():
     def odd(n):
         return False if n == 0 else even(n - 1)
 
-    assert why_stateful(even) is None
+    assert python_state(even).state is None

@@ -171,7 +171,7 @@ def test_it_is_rebuilt_to_the_byte_and_written_in_words(build, tmp_path: Path) -
     ],
 )
 def test_how_it_ended_is_the_exit_code(build, fields, reason: str, exit_code: int | None, code: int, said) -> None:
-    trained = Trained(session(build, **fields), exit_code, False, "8 clips, 900 frames")
+    trained = Trained(session(build, **fields), exit_code, "8 clips, 900 frames")
     report = assemble_train(plan(), ENVIRONMENT_READ, [trained.record], lines(reason=reason), setup())
     found, message = judge_training(trained, report)
     assert found == code
