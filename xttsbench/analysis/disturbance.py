@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from xttsbench.analysis.spans import Span, turns_of
-from xttsbench.records.readings import HostReadings
+from xttsbench.records.readings import MACHINE_COLUMNS, HostReadings
 from xttsbench.records.report import Disturbance
 from xttsbench.records.trial import TrialRecord
 
@@ -88,13 +88,15 @@ def shares(host: HostReadings | None, spans: Sequence[Span]) -> Shares:
         seen_s = sum(length for length, value in found if value is not None)
         return sum(value or 0.0 for _, value in found) * seconds / seen_s if 2 * seen_s >= seconds else None
 
-    own, busy, steal, idle = (grown(name) for name in ("cpu_s", "machine_busy_s", "machine_steal_s", "machine_idle_s"))
-    machine = busy + steal + idle if busy is not None and steal is not None and idle is not None else 0.0
+    own, steal, idle = (grown(name) for name in ("cpu_s", "machine_steal_s", "machine_idle_s"))
+    machine = _processors(host) * seconds
     capacity = host.allowed_cpus * seconds if host.allowed_cpus else machine
     if capacity <= 0:
         return Shares(seconds)
     stolen = foreign = None
-    if machine > 0 and own is not None and busy is not None and steal is not None:
+    if machine > 0 and own is not None and steal is not None and idle is not None:
+        # The kernel takes idle and stolen time from clocks and what is used from ticks, 2 to 4 % off in a second.
+        busy = max(machine - steal - idle, 0.0)
         # Under a quota there are processors beyond the capacity: what others do on as many takes nothing away, and of
         # the stolen time it is the part of the processors that the target can use.
         foreign = max(busy - own - (grown("parent_cpu_s") or 0.0), 0.0)
@@ -104,6 +106,15 @@ def shares(host: HostReadings | None, spans: Sequence[Span]) -> Shares:
         None if used is None else used / capacity for used in (own, grown("throttled_s"), grown("run_delay_s"))
     )
     return Shares(seconds, own, stolen, foreign, stopped, delayed)
+
+
+def _processors(host: HostReadings) -> int:
+    """How many the machine's counters are summed over, since all kinds of time are an elapsed second of each."""
+    columns = [getattr(host, name) for name in MACHINE_COLUMNS]
+    elapsed_s = (host.t_ns[-1] - host.t_ns[0]) / 1e9 if len(host.t_ns) > 1 else 0.0
+    if elapsed_s <= 0 or any(len(values) != len(host.t_ns) for values in columns):
+        return 0
+    return round(sum(values[-1] - values[0] for values in columns) / elapsed_s)
 
 
 @dataclass(frozen=True)

@@ -134,6 +134,17 @@ def test_a_round_beyond_the_quiet_level_by_five_percent_is_invalid(turns) -> Non
     assert not found.widened
 
 
+@pytest.mark.parametrize("own", [0.2, 1.0, 1.8])
+def test_the_noise_of_ticks_disturbs_no_round(turns, own: float) -> None:
+    """The kernel counts use by whole ticks, 100 a second at worst, and idle time by the clock, to 10 ms."""
+    rng = np.random.default_rng(5)
+    seconds = 200
+    ticks = np.concatenate([[0.0], np.cumsum(rng.binomial(2 * 100, own / 2, seconds) / 100)])
+    idle = np.concatenate([[0.0], np.cumsum(np.full(seconds, 2 - own))]).round(2)
+    readings = host(seconds, own=own, machine_busy_s=tuple(ticks), machine_idle_s=tuple(idle))
+    assert len(gate([turns(readings, 100)]).disturbed) == 0
+
+
 def test_steady_steal_disturbs_no_round(turns) -> None:
     assert invalid_rounds([turns(host(own=1.0, steal=0.8), 12)]) == frozenset()
 

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from xttsbench.analysis.disturbance import shares
+from xttsbench.analysis.spans import Span
 from xttsbench.probes.host import CHILDREN_GROUP, MAIN_GROUP, MIN_GAP_NS, HostProbe
 
 PID = 500
@@ -420,3 +422,38 @@ def test_samples_are_on_the_clock_of_the_steps() -> None:
     probe.sample()
     times.append(probe.readings().t_ns)
     assert before_ns < times[0][0] < time.perf_counter_ns()
+
+
+@pytest.mark.measured
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+def test_a_real_neighbour_is_told_from_the_process_and_its_child() -> None:
+    """Both compute as much; one is a child of the watched process, the other is a stranger."""
+    spin = "while True: pass"
+    family = f"import subprocess, sys, time\nchild = subprocess.Popen([sys.executable, '-c', {spin!r}])\n"
+    family += "print('ready', flush=True)\nsys.stdin.readline()\nchild.kill()"
+
+    def sampled(seconds: float, probe: HostProbe) -> Span:
+        start_ns = time.perf_counter_ns()
+        while time.perf_counter_ns() < start_ns + seconds * 1e9:
+            time.sleep(0.05)
+            probe.sample()
+        return Span(start_ns, time.perf_counter_ns())
+
+    found = []
+    with subprocess.Popen(
+        [sys.executable, "-c", family], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdout.readline() == "ready\n"
+        probe = HostProbe(parent.pid)
+        found.append(sampled(1.5, probe))
+        neighbours = [subprocess.Popen([sys.executable, "-c", spin]) for _ in range(os.cpu_count() or 1)]
+        found.append(sampled(1.5, probe))
+        for neighbour in neighbours:
+            neighbour.kill()
+            neighbour.wait()
+        parent.communicate("end\n")
+    alone, beside = (shares(probe.readings(), [span]) for span in found)
+    assert alone.own > 0.2 / (os.cpu_count() or 1)
+    assert beside.foreign > alone.foreign
+    assert beside.foreign > 0.25
+    assert beside.run_delay > 0.1
