@@ -110,7 +110,7 @@ def shares(host: HostReadings | None, spans: Sequence[Span]) -> Shares:
 
 def _processors(host: HostReadings) -> int:
     """How many the machine's counters are summed over, since all kinds of time are an elapsed second of each."""
-    columns = [getattr(host, name) for name in MACHINE_COLUMNS]
+    columns: list[tuple[float, ...]] = [getattr(host, name) for name in MACHINE_COLUMNS]
     elapsed_s = (host.t_ns[-1] - host.t_ns[0]) / 1e9 if len(host.t_ns) > 1 else 0.0
     if elapsed_s <= 0 or any(len(values) != len(host.t_ns) for values in columns):
         return 0
