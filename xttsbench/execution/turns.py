@@ -39,7 +39,7 @@ class LiveTrial:
         helper: forks it.
         monitor: called with the process id; read at both ends of a turn and within it.
         progress: told of phases and steps.
-        canary: nanoseconds that a fixed piece of work takes now; run while all processes stand still.
+        canary: gives the nanoseconds that a fixed piece of work takes now; run while all processes stand still.
 
     Raises:
         HelperError: the helper is gone.
@@ -61,6 +61,7 @@ class LiveTrial:
         self._stood_s = self._moved_s = 0.0
         self._stopped: tuple[float, float] | None = None
         self._record: TrialRecord | None = None
+        self._child.tell(spec.model_dump_json())
 
     @property
     def over(self) -> bool:
@@ -68,8 +69,7 @@ class LiveTrial:
         return self._child.over
 
     def open(self, limits: Limits) -> bool:
-        """Let it build and warm up, until it waits for its first turn; ``False`` where it ended before."""
-        self._child.tell(self.spec.model_dump_json())
+        """Wait until it is built and warmed up and stands still; ``False`` where it ended before."""
         return self._until_it_waits(limits)
 
     def turn(self, turn: Turn, limit_s: float) -> float | None:
@@ -77,14 +77,14 @@ class LiveTrial:
 
         Args:
             turn: what it measures.
-            limit_s: seconds after which it is taken to hang.
+            limit_s: seconds of silence after which it is taken to hang; it may take twice that.
         """
         child, before = self._child, self._canary_ns(turn)
         self._sample()
         self._count_what_moved()
         child.tell(turn.model_dump_json())
         self._go_on()
-        if not self._until_it_waits(Limits(limit_s, limit_s)):
+        if not self._until_it_waits(Limits(2 * limit_s, limit_s)):
             return None
         self._sample()
         start_ns, end_ns = child.collected.turns[-1]
@@ -126,7 +126,9 @@ class LiveTrial:
                         f"{self._stood_s:.1f} s"
                     }
                 )
-            self._record = self._child.end(rounds=self._marks)
+            record = self._child.end(rounds=self._marks)
+            # What it took: while it stood still others ran, and their time is in their own records.
+            self._record = record.model_copy(update={"duration_s": record.duration_s - self._stood_s})
         return self._record
 
     @property

@@ -51,6 +51,24 @@ def memory_limit_bytes(root: Path = Path("/")) -> int | None:
     return min((limit for limit in limits if limit < _NO_LIMIT_BYTES), default=None)
 
 
+def memory_available_bytes(root: Path = Path("/")) -> int | None:
+    """What is left of the tightest memory limit, page cache that can be given up included; ``None`` where none is set.
+
+    The machine's own available memory is another matter, and may be less.
+    """
+    left = []
+    for group in _groups(root, "memory"):
+        for most, used in (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")):
+            limit, now = _read(group / most), _read(group / used)
+            if limit is None or now is None or not (limit.isdigit() and now.isdigit()):
+                continue
+            fields = dict(line.split(" ", 1) for line in (_read(group / "memory.stat") or "").splitlines())
+            cache = fields.get("inactive_file", "0")
+            if int(limit) < _NO_LIMIT_BYTES:
+                left.append(max(int(limit) - int(now) + (int(cache) if cache.isdigit() else 0), 0))
+    return min(left, default=None)
+
+
 def throttled_s(root: Path = Path("/")) -> float | None:
     """Seconds for which processor quotas have stopped threads of this process's control groups so far.
 

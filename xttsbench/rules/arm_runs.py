@@ -119,7 +119,11 @@ def _runs(arm: PlannedArm, trials: Sequence[TrialRecord]) -> ArmRuns:
     ended = None
     for trial in trials:
         rows = measured(trial, "as_is") if trial.status == "ok" else None
-        if rows is not None:
+        if rows is not None and trial.rounds:
+            for mark in trial.rounds:  # each turn counts as a block
+                number = trial.spec.block + mark.round
+                found[number], steps[number] = trial, rows[rows.round == mark.round]
+        elif rows is not None:
             found[trial.spec.block], steps[trial.spec.block] = trial, steady(rows)[0]
         elif trial.status == "ok":
             ended = ended or "empty: no step was measured after the first"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
 
@@ -15,3 +16,4 @@ if __name__ == "__main__":
             serve(control, scripts=bool(sys.argv[2:]))
     except (BrokenPipeError, ConnectionResetError, KeyboardInterrupt):
         pass  # the parent is gone: so are we
+    os._exit(0)  # taking TensorFlow down takes seconds, and there is nothing to take down

@@ -16,6 +16,9 @@ SETTLING: Final = "settling"
 TURN_START: Final = "turn_start"
 """Segment of the batches at the start of each turn that are not counted: they were made under other conditions."""
 
+_KEPT: Final[list[LiveBatches]] = []
+"""Never closed: a Python function in a pipeline can hold that up for seconds, and the process ends anyway."""
+
 
 def take_turns(loaded: Loaded, step: Step | None, bench: Bench) -> None:
     """Measure the segment ``as_is`` in turns, on one iterator that goes on from turn to turn.
@@ -26,13 +29,11 @@ def take_turns(loaded: Loaded, step: Step | None, bench: Bench) -> None:
     """
     bench.channel.phase("as_is")
     turn, source = bench.channel.next_turn(), None
-    try:
-        while turn is not None:
-            source = source or LiveBatches(loaded.dataset)  # not before, or its buffers would fill while others run
-            turn = bench.channel.next_turn(*_measured(turn, source, step, bench))
-    finally:
-        if source is not None:
-            source.close()
+    while turn is not None:
+        if source is None:  # not before, or its buffers would fill while others run
+            source = LiveBatches(loaded.dataset)
+            _KEPT.append(source)
+        turn = bench.channel.next_turn(*_measured(turn, source, step, bench))
 
 
 def _measured(turn: Turn, source: LiveBatches, step: Step | None, bench: Bench) -> tuple[int, int]:

@@ -1,16 +1,22 @@
-"""Arms measured against one another: first whether they feed the same data, then block after block within a budget.
+"""Arms measured against one another: first whether they feed the same data, then round after round within a budget.
 
-``compare_arms(comparison, session, *, first_block=0, blocks=None, budget_s, seed=0) -> list[TrialRecord]`` is all that
+``compare_arms(comparison, session, *, first_block=0, rounds=None, budget_s, seed=0) -> list[TrialRecord]`` is all that
 another workflow needs: a :class:`~xttsbench.records.plan.Comparison`, made from a scenario by
 :func:`~xttsbench.planning.arms.plan_comparison` or by hand, and a :class:`~xttsbench.workflows.session.Session`, which
 may go on with a helper that is running already. What the trials come to is told by
 :func:`xttsbench.rules.arms.compare`, from the trials alone.
+
+Arms that fit into memory together live side by side and take turns (:mod:`xttsbench.workflows.turns`). Where they do
+not, each round is a complete block of fresh processes, one after another.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+import numpy as np
 
 from xttsbench.execution.limits import Limits
 from xttsbench.planning.order import Slot, block_order
@@ -18,6 +24,10 @@ from xttsbench.planning.trials import arm_trial, expected_s, parity_arms, parity
 from xttsbench.records.plan import Comparison
 from xttsbench.records.trial import TrialRecord, TrialSpec
 from xttsbench.rules.arm_runs import ParityFound, parity_found, reading
+from xttsbench.workflows.turns import TURN_S, Enough, Rounds, SideBySide, Standing, take_rounds
+
+_OPEN_S: Final = 1.0
+"""Of a process that takes turns, besides building the target: fork and warm-up, at the least."""
 
 
 class Trials(Protocol):
@@ -35,8 +45,12 @@ class Trials(Protocol):
     def block(self) -> int | None:
         """The block whose trials need no new helper."""
 
-    def run(self, spec: TrialSpec, limits: Limits, label: str | None = None) -> TrialRecord:
-        """Run one trial, keep it and write it down."""
+    @property
+    def side_by_side(self) -> SideBySide | str:
+        """What opens processes that live side by side; or why there can be none."""
+
+    def run(self, spec: TrialSpec, limits: Limits, label: str | None = None, *, note: str | None = None) -> TrialRecord:
+        """Run one trial, keep it and write it down, with a note where one is given."""
 
 
 def compare_arms(
@@ -44,76 +58,163 @@ def compare_arms(
     session: Trials,
     *,
     first_block: int = 0,
-    blocks: int | None = None,
+    rounds: int | None = None,
+    processes: int = 1,
     budget_s: float,
     window_s: float | None = None,
     parity: bool = True,
     seed: int = 0,
-    standing: Callable[[int, int], None] | None = None,
+    enough: Enough | None = None,
+    standing: Standing | None = None,
 ) -> list[TrialRecord]:
     """Run the trials of a comparison; they are in ``session.trials`` and in the journal too.
 
     The data are compared first, and an arm that feeds others than the baseline is not measured. An arm whose trial
-    does not end well is not run again; where that is the baseline, its group ends. A block is begun only where it is
+    does not end well is not run again; where that is the baseline, its group ends. A round is begun only where it is
     expected to end within the budget, from what the one before took.
 
     Args:
         comparison: the arms, the accelerators, and the limits of a trial.
         session: runs the trials.
-        first_block: number of the first block; those of trials that the session has had belong to others.
-        blocks: how many, at most; as many as the comparison asks for without it.
+        first_block: number of the first processes; those of trials that the session has had belong to others.
+        rounds: how many, at most, in each set of processes; as many as the comparison has blocks without it.
+        processes: sets of processes, one of each arm, that share the rounds; each but the first has a fresh helper.
+            Blocks of fresh processes are one for each round, whatever this says.
         budget_s: seconds from now for everything.
-        window_s: seconds that a trial may measure; without it, what fits all blocks into the budget.
+        window_s: seconds that a turn, or a trial by itself, may measure; without it, what fits into the budget.
         parity: compare the data first; without it they have been compared.
-        seed: of the order within the blocks, and of the trials.
-        standing: told after each block how many are done, and of how many.
+        seed: of the order within the rounds, and of the trials.
+        enough: which candidates need no more rounds; without it all of them get as many.
+        standing: called after each round.
 
     Returns:
         The new trials. One with the status ``interrupted`` is the last.
     """
     began, before, earlier = session.spent_s, len(session.trials), set(session.earlier)
-    blocks = comparison.blocks if blocks is None else blocks
+    rounds = comparison.blocks if rounds is None else rounds
     limits = Limits(comparison.trial_s, comparison.stall_s)
     data = _compare_data(comparison, session, first_block, limits, seed) if parity else ParityFound()
-    if _interrupted(session, before) or data.failed is not None:
+    if _interrupted(session, before) or data.failed is not None or not rounds:
         return session.trials[before:]
-    refused = set(data.differences)
-    ended: dict[str, set[str]] = {accelerator.label: set() for accelerator in comparison.accelerators}
     setup_s = max((trial.setup_s or 0.0 for trial in session.trials[before:]), default=0.0)
-    warm = session.block == first_block
-    left_s = budget_s - (session.spent_s - began)
-    window_s = (
-        window_s
-        or _window_before(comparison, session)
-        or window_within(comparison, left_s, blocks=blocks, setup_s=setup_s, warm=warm)
+    wanted = _Wanted(
+        comparison, first_block, rounds, processes, began + budget_s, window_s, seed, setup_s, enough, standing, earlier
     )
-    block_s = expected_s(comparison, window_s, setup_s=setup_s, warm=warm)
-    for block in range(first_block, first_block + blocks):
-        begun = session.spent_s
+    wanted.refused.update(data.differences)
+    why_alone = _in_turns(wanted, session)
+    if why_alone is not None and not _interrupted(session, before):
+        _in_blocks(wanted, session, why_alone)
+    return session.trials[before:]
+
+
+@dataclass
+class _Wanted:
+    """What is left to be measured; see :func:`compare_arms`."""
+
+    comparison: Comparison
+    first_block: int
+    rounds: int
+    processes: int
+    until_s: float
+    window_s: float | None
+    seed: int
+    setup_s: float
+    enough: Enough | None
+    standing: Standing | None
+    earlier: Collection[str]
+    refused: set[str] = field(default_factory=set)
+    """Arms with other data than the baseline's."""
+
+
+def _in_turns(wanted: _Wanted, session: Trials) -> str | None:
+    """Measure the arms in turns; why some cannot, or ``None`` where all have been measured."""
+    side_by_side, comparison = session.side_by_side, wanted.comparison
+    if not _goes_on(comparison, wanted.refused):
+        return None
+    arms = [arm for arm in comparison.arms if arm.id not in wanted.refused]
+    if len(arms) == 1:
+        return ""
+    if isinstance(side_by_side, str):
+        return side_by_side
+    groups = [[Slot(arm, accelerator) for arm in arms] for accelerator in comparison.accelerators]
+    order = np.random.default_rng([wanted.seed, len(groups)]).permutation(len(groups))
+    left = [(block, groups[group]) for block in range(wanted.processes) for group in order]
+    turn_s = wanted.window_s or comparison.window_s
+    before = len(session.trials)
+    for number, (block, slots) in enumerate(left):
+        now_s = session.spent_s
+        if now_s + len(slots) * (wanted.setup_s + _OPEN_S) > wanted.until_s:
+            return None
+        measured = Rounds(
+            comparison,
+            slots,
+            wanted.first_block + block,
+            wanted.rounds,
+            min(turn_s, TURN_S),
+            # What one group leaves the others get.
+            now_s + (wanted.until_s - now_s) / (len(left) - number),
+            wanted.seed,
+            wanted.enough,
+            wanted.standing,
+        )
+        why = take_rounds(measured, side_by_side)
+        if why is not None:
+            return why
+        if _interrupted(session, before):
+            return None
+    return None
+
+
+def _in_blocks(wanted: _Wanted, session: Trials, why: str) -> None:
+    """Measure the arms in complete blocks of fresh processes, one round each."""
+    comparison, limits = wanted.comparison, Limits(wanted.comparison.trial_s, wanted.comparison.stall_s)
+    before, refused = len(session.trials), wanted.refused
+    ended: dict[str, set[str]] = {accelerator.label: set() for accelerator in comparison.accelerators}
+    warm = session.block == wanted.first_block
+    window_s = (
+        wanted.window_s
+        or _window_before(comparison, session)
+        or window_within(
+            comparison, wanted.until_s - session.spent_s, blocks=wanted.rounds, setup_s=wanted.setup_s, warm=warm
+        )
+    )
+    block_s = expected_s(comparison, window_s, setup_s=wanted.setup_s, warm=warm)
+    done: Collection[str] = ()
+    note = f"measured in fresh processes, one after another: {why}" if why else None
+    for number in range(wanted.rounds):
+        begun, block = session.spent_s, wanted.first_block + number
         slots = [
             slot
-            for slot in block_order(comparison, block, seed)
+            for slot in block_order(comparison, block, wanted.seed)
             if _goes_on(comparison, ended[slot.accelerator.label] | refused)
-            and slot.arm.id not in ended[slot.accelerator.label] | refused
+            and slot.arm.id not in {*ended[slot.accelerator.label], *refused, *done}
         ]
-        if not slots or begun - began + block_s > budget_s:
-            break
+        if not slots or begun + block_s > wanted.until_s:
+            return
         for slot in slots:
             gone = ended[slot.accelerator.label]
             if not _goes_on(comparison, gone | refused):
                 continue
-            number = len(session.trials)
-            spec = arm_trial(comparison, slot, number=number, block=block, window_s=window_s, seed=seed)
-            record = session.run(spec, limits, _label(slot, block - first_block, blocks))
+            spec = arm_trial(
+                comparison, slot, number=len(session.trials), block=block, window_s=window_s, seed=wanted.seed
+            )
+            label = f"round {number + 1} of {wanted.rounds}: {slot.arm.id}, {slot.accelerator.label}"
+            record = session.run(spec, limits, label, note=note)
             if record.status == "interrupted":
-                return session.trials[before:]
+                return
             if record.status != "ok":
                 gone.add(slot.arm.id)
         own = [trial for trial in session.trials[before:] if trial.spec.block == block]
-        block_s = session.spent_s - begun + sum(trial.duration_s for trial in own if trial.spec.trial_id in earlier)
-        if standing is not None:
-            standing(block - first_block + 1, blocks)
-    return session.trials[before:]
+        block_s = (
+            session.spent_s - begun + sum(trial.duration_s for trial in own if trial.spec.trial_id in wanted.earlier)
+        )
+        if wanted.standing is not None:
+            wanted.standing(number + 1, wanted.rounds, session.trials)
+        if wanted.enough is not None:
+            done = wanted.enough(session.trials)
+            candidates = [arm.id for arm in comparison.arms if arm.role == "candidate" and arm.id not in refused]
+            if candidates and all(name in done for name in candidates):
+                return
 
 
 def _window_before(comparison: Comparison, session: Trials) -> float | None:
@@ -149,7 +250,3 @@ def _compare_data(comparison: Comparison, session: Trials, block: int, limits: L
 
 def _interrupted(session: Trials, before: int) -> bool:
     return any(trial.status == "interrupted" for trial in session.trials[before:])
-
-
-def _label(slot: Slot, block: int, blocks: int) -> str:
-    return f"block {block + 1} of {blocks}: {slot.arm.id}, {slot.accelerator.label}"

@@ -60,6 +60,8 @@ class LiveSession:
         """No process begins."""
         self.fills_anew = False
         """The guard's trial leaves the cache of a fix full for those that measure it."""
+        self.side_by_side = ""
+        """No process begins."""
         self._directory = directory
         self._target = target
         self._began = began
@@ -75,7 +77,7 @@ class LiveSession:
         """The next block, since none needs a helper."""
         return max((trial.spec.block for trial in self.trials), default=-1) + 1
 
-    def run(self, spec: TrialSpec, limits: Limits, label: str | None = None) -> TrialRecord:
+    def run(self, spec: TrialSpec, limits: Limits, label: str | None = None, *, note: str | None = None) -> TrialRecord:
         """Run one trial to its end, or say why it is left out, and write it to the journal.
 
         Raises:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from xttsbench.records.trial import TrialRecord
 from xttsbench.rules.standing import standing
 from xttsbench.workflows.assemble_run import assemble_run
 from xttsbench.workflows.begin import REPORT_S, Request, begin, read_scenario
@@ -27,8 +30,8 @@ def run(request: Request, *, progress: Progress | None = None, data_progress: Da
         budget_s = max(plan.budget_s - REPORT_S - session.spent_s, 1.0)
         told = progress or Silent()
 
-        def tell(done: int, blocks: int) -> None:
-            told.standing(f"block {done} of {blocks} done: {standing(comparison, session.trials)}")
+        def tell(done: int, rounds: int, trials: Sequence[TrialRecord]) -> None:
+            told.standing(f"round {done} of {rounds} at most is done: {standing(comparison, trials)}")
 
         trials = compare_arms(comparison, session, budget_s=budget_s, seed=plan.seed, standing=tell)
     report = assemble_run(plan, begun.environment, trials)

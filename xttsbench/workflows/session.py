@@ -1,4 +1,4 @@
-"""The trials of a run, one after another: a fresh helper for every block, each trial in the journal before the next."""
+"""The trials of a run, one after another or in turns: a helper for every block, each in the journal as it ends."""
 
 from __future__ import annotations
 
@@ -8,15 +8,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 
+import psutil
+
 from xttsbench.errors import HelperError, JournalError
 from xttsbench.execution import journal
 from xttsbench.execution.helper import Helper
 from xttsbench.execution.limits import Limits, at_pace
 from xttsbench.execution.trial import run_trial
+from xttsbench.execution.turns import LiveTrial
 from xttsbench.planning.trials import IMPORT_S
 from xttsbench.probes.monitor import Monitor
 from xttsbench.probes.nvml import open_gpus
+from xttsbench.probes.quota import cpu_allowance, memory_available_bytes
 from xttsbench.records.trial import TrialRecord, TrialSpec, TrialStatus
+from xttsbench.worker.canary import canary_ns
 from xttsbench.workflows.progress import Progress, Silent
 
 
@@ -94,8 +99,10 @@ class Session:
         if self._gpus[0] is not None:
             self._gpus[0].close()
 
-    def run(self, spec: TrialSpec, limits: Limits, label: str | None = None) -> TrialRecord:
-        """Run one trial to its end, whatever that is, and write it to the journal; limits follow the machine's pace.
+    def run(self, spec: TrialSpec, limits: Limits, label: str | None = None, *, note: str | None = None) -> TrialRecord:
+        """Run one trial to its end, whatever that is, and write it to the journal, with a note where one is given.
+
+        Limits follow the machine's pace.
 
         A helper that was killed between two trials is replaced. A trial that ended earlier is not run again.
 
@@ -121,9 +128,73 @@ class Session:
             record = _never_begun(spec, "killed", str(error))
         except KeyboardInterrupt:
             record = _never_begun(spec, "interrupted", "interrupted before the trial began")
+        if note is not None:
+            record = record.model_copy(update={"notes": (*record.notes, note)})
+        return self._keep(record, label or spec.trial_id)
+
+    @property
+    def side_by_side(self) -> Session | str:
+        """What opens processes that live side by side, this session; or why there can be none."""
+        if self._gpus[0] is not None:
+            return "each process takes the GPU's memory for itself"
+        return self
+
+    @property
+    def available_bytes(self) -> int:
+        """Memory that more processes may take: the machine's, or what is left of the control group's limit."""
+        machine = int(psutil.virtual_memory().available)
+        limited = memory_available_bytes()
+        return machine if limited is None else min(machine, limited)
+
+    def announce(self, label: str) -> None:
+        """Say what begins."""
+        self._progress.trial(label, self.spent_s, self._budget_s)
+
+    def at_pace(self, limits: Limits, live: Sequence[TrialRecord]) -> Limits:
+        """Limits at the pace of the machine, by the trials so far and those of live processes."""
+        return at_pace(limits, self.import_s, [*self.trials, *live])
+
+    @property
+    def processors(self) -> int:
+        """How many processes may compute at once."""
+        return max(int(cpu_allowance().allowed_cpus), 1)
+
+    def start(self, spec: TrialSpec, label: str) -> LiveTrial:
+        """Start a process that takes turns; it builds and warms up its arm, and :meth:`LiveTrial.open` waits for that.
+
+        Raises:
+            HelperError: TensorFlow cannot be started here, or the helper died and took its processes along.
+        """
+        helper = self._helper_for(spec.block)
+        self.announce(label)
+        return LiveTrial(
+            spec,
+            helper,
+            monitor=lambda pid: Monitor(pid, gpus=(None, self._gpus[1])),
+            progress=self._progress.step,
+            canary=canary_ns,
+        )
+
+    def close(self, live: LiveTrial, label: str) -> TrialRecord:
+        """End a process that took turns, keep its record and write it to the journal.
+
+        Raises:
+            JournalError: the journal cannot be written.
+        """
+        return self._keep(live.end(), label)
+
+    def drop(self, live: LiveTrial) -> None:
+        """End a process that has measured nothing; it leaves no record."""
+        live.end()
+
+    def never_begun(self, spec: TrialSpec) -> TrialRecord:
+        """Keep that the user ended the run before a trial began."""
+        return self._keep(_never_begun(spec, "interrupted", "interrupted before the trial began"), spec.trial_id)
+
+    def _keep(self, record: TrialRecord, label: str) -> TrialRecord:
         self.trials.append(record)
         journal.append(self._directory, record)
-        self._progress.done(label or spec.trial_id, record.status, record.duration_s)
+        self._progress.done(label, record.status, record.duration_s)
         return record
 
     def _kept(self, spec: TrialSpec) -> TrialRecord | None:
@@ -138,11 +209,11 @@ class Session:
 
     def _attempt(self, spec: TrialSpec, limits: Limits, label: str | None) -> TrialRecord:
         helper = self._helper_for(spec.block)
-        self._progress.trial(label or spec.trial_id, self.spent_s, self._budget_s)
+        self.announce(label or spec.trial_id)
         return run_trial(
             spec,
             helper,
-            at_pace(limits, self.import_s, self.trials),
+            self.at_pace(limits, ()),
             monitor=lambda pid: Monitor(pid, gpus=self._gpus),
             progress=self._progress.step,
         )
@@ -152,7 +223,7 @@ class Session:
             return self._helper
         self._end_helper()
         if not self._scripts:
-            self._progress.trial("importing TensorFlow", self.spent_s, self._budget_s)
+            self.announce("importing TensorFlow")
         helper = Helper(print_to_stderr=self._print_to_stderr, has_gpu=self._gpus[0] is not None, scripts=self._scripts)
         self._helper, self._block = helper, block
         began = time.monotonic()

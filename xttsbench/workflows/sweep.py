@@ -6,12 +6,13 @@ the same journal gives the same winner again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from xttsbench.errors import InvalidInputError, UsageError
 from xttsbench.planning.arms import plan_procedure
 from xttsbench.planning.trials import IMPORT_S, expected_s
 from xttsbench.records.plan import Comparison, Procedure
+from xttsbench.records.trial import TrialRecord
 from xttsbench.rules.replay import results_of
 from xttsbench.rules.rounds import Result, Round, candidates, expected_trials, fitted, next_round
 from xttsbench.rules.standing import standing
@@ -25,6 +26,7 @@ from xttsbench.workflows.outcome import Outcome
 from xttsbench.workflows.progress import Progress, Silent
 from xttsbench.workflows.session import Session
 from xttsbench.workflows.sweep_outcome import judge_sweep
+from xttsbench.workflows.turns import Standing
 from xttsbench.xtts.data.progress import Progress as DataProgress
 
 _PARITY_S = 15.0
@@ -96,7 +98,7 @@ def search(
             return
         arms = now.comparison
         if last is None:
-            compare_arms(arms, session, blocks=0, budget_s=until_s - session.spent_s, window_s=arms.window_s, seed=seed)
+            compare_arms(arms, session, rounds=0, budget_s=until_s - session.spent_s, window_s=arms.window_s, seed=seed)
             arms = _with_the_baseline_s_data(now, results_of(comparison, procedure, session.trials))
         if _interrupted(session) or not any(arm.role == "candidate" for arm in arms.arms):
             return
@@ -127,20 +129,18 @@ def _interrupted(session: Session) -> bool:
     return bool(session.trials) and session.trials[-1].status == "interrupted"
 
 
-def _told(
-    now: Round, comparison: Comparison, procedure: Procedure, session: Session, progress: Progress
-) -> Callable[[int, int], None]:
+def _told(now: Round, comparison: Comparison, procedure: Procedure, session: Session, progress: Progress) -> Standing:
     """What tells the progress how the arms stand, and how long it may still take."""
     expected = expected_trials(comparison, procedure)
 
-    def tell(done: int, blocks: int) -> None:
-        measured = [trial for trial in session.trials if trial.spec.rung == "arm"]
+    def tell(done: int, rounds: int, trials: Sequence[TrialRecord]) -> None:
+        measured = [trial for trial in trials if trial.spec.rung == "arm"]
         mean_s = session.spent_s / max(len(measured), 1)
-        left = (blocks - done) * len(now.comparison.arms)
+        left = (rounds - done) * len(now.comparison.arms)
         if now.kind != "confirm":
             left = max(left, expected - len(measured))
         progress.standing(
-            f"{now.comparison.name}, block {done} of {blocks} done: {standing(now.comparison, session.trials)}; "
+            f"{now.comparison.name}, round {done} of {rounds} is done: {standing(now.comparison, trials)}; "
             f"about {_minutes(left * mean_s)} left"
         )
 

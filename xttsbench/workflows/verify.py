@@ -255,7 +255,7 @@ def _compare(
         window_s=window_s,
         parity=False,
         seed=wanted.job.seed,
-        blocks=min(max(int(planned_s / block_s), BLOCKS), blocks),
+        rounds=min(max(int(planned_s / block_s), BLOCKS), blocks),
     )
 
 

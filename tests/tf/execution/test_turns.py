@@ -137,13 +137,13 @@ def test_its_record_so_far_does_not_end_it(live):
 
 @pytest.mark.parametrize(
     ("act", "status", "cause"),
-    [("raise", "raised", "the tenth batch is broken"), ("kill", "killed", "SIGKILL"), ("hang", "time_limit", "as_is")],
+    [("raise", "raised", "the tenth batch is broken"), ("kill", "killed", "SIGKILL"), ("hang", "stalled", "as_is")],
 )
 def test_one_that_ends_in_its_turn_keeps_its_rounds_and_the_other_goes_on(live, gone, act, status, cause):
     broken, good = live(ms=1.0, act=act), live(ms=1.0)
     for one in (broken, good):
         assert one.turn(Turn(round=0, batches=4), 30.0) is not None
-    assert broken.turn(Turn(round=1, batches=9), 1.5) is None
+    assert broken.turn(Turn(round=1, batches=9), 3.0) is None
     record = broken.end()
     assert record.status == status
     assert cause in record.cause

@@ -1,4 +1,7 @@
-"""Which trials of a comparison are run, in which order, and when it ends: with a session that measures nothing."""
+"""Which trials of a comparison are run, in which order, and when it ends: with a session that measures nothing.
+
+Its arms do not fit together, so that they are measured in blocks of fresh processes; for turns see ``test_turns.py``.
+"""
 
 from __future__ import annotations
 
@@ -15,18 +18,29 @@ from xttsbench.workflows.compare_arms import compare_arms
 class Fake:
     """A session whose clock moves by what each trial is said to take."""
 
-    def __init__(self, build, seconds: float = 2.0, *, endings: dict[Any, dict[str, Any]] | None = None, block=None):
+    def __init__(
+        self,
+        build,
+        seconds: float = 2.0,
+        *,
+        endings: dict[Any, dict[str, Any]] | None = None,
+        block=None,
+        side_by_side: Any = "they do not fit",
+    ):
         self.trials = []
         self.earlier = {}
         self.spent_s = 0.0
         self.block = block
+        self.side_by_side = side_by_side
+        self.notes = set()
         self.labels = []
         self.limits = []
         self._build = build
         self._seconds = seconds
         self._endings = endings or {}
 
-    def run(self, spec, limits, label=None):
+    def run(self, spec, limits, label=None, *, note=None):
+        self.notes.add(note)
         self.labels.append(label)
         self.limits.append(limits)
         self.spent_s += self._seconds
@@ -51,7 +65,7 @@ def names(trials) -> list[str]:
 def run(build, *arms: str, budget_s: float = 1e6, endings=None, seconds: float = 2.0, **options: Any):
     wanted = {
         name: options.pop(name)
-        for name in ("first_block", "seed", "blocks", "window_s", "parity", "standing")
+        for name in ("first_block", "seed", "rounds", "window_s", "parity", "standing", "enough")
         if name in options
     }
     blocks = options.pop("planned", 3)
@@ -78,7 +92,7 @@ def test_data_first_then_whole_blocks(build) -> None:
     assert len({t.spec.trial_id for t in trials}) == len(trials)
     assert session.limits[1].time_s == comparison.trial_s
     assert session.limits[1].stall_s == comparison.stall_s
-    assert session.labels[1].startswith("block 1 of 3: ")
+    assert session.labels[1].startswith("round 1 of 3: ")
 
 
 def test_the_order_is_the_seed_s(build) -> None:
@@ -102,7 +116,7 @@ def test_a_baseline_that_dies_ends_its_group(build, name) -> None:
     session = Fake(build)
     run_one = session.run
 
-    def dies_when_real(spec, limits, label=None):
+    def dies_when_real(spec, limits, label=None, *, note=None):
         if spec.arm == name and spec.block == 1 and not spec.emulated_ms:
             session._endings = {(name, 1): KILLED}
         record = run_one(spec, limits, label)
@@ -201,12 +215,12 @@ def test_a_diagnosis_may_append_a_comparison_of_two_blocks(build) -> None:
     comparison = build.comparison(*"abcde", blocks=8, accelerators=(Accelerator(), build.emulated()))
     session = Fake(build, block=1)
     session.trials = [build.ladder(), build.ladder(block=1, number=1)]
-    trials = compare_arms(comparison, session, first_block=1, blocks=2, budget_s=70.0)
+    trials = compare_arms(comparison, session, first_block=1, rounds=2, budget_s=70.0)
     assert {t.spec.block for t in trials} == {1, 2}
     assert session.trials[2:] == trials
     assert trials[0].spec.trial_id.startswith("002-")
     assert trials[1].spec.window_s < 2.1
-    assert session.labels[1].startswith("block 1 of 2: ")
+    assert session.labels[1].startswith("round 1 of 2: ")
 
 
 def test_data_that_have_been_compared_are_not_compared_again(build) -> None:
@@ -221,8 +235,8 @@ def test_a_given_window_is_every_trial_s(build) -> None:
 
 def test_how_it_stands_is_told_after_each_block(build) -> None:
     told = []
-    run(build, "a", "b", planned=3, standing=lambda done, blocks: told.append((done, blocks)))
-    assert told == [(1, 3), (2, 3), (3, 3)]
+    run(build, "a", "b", planned=3, standing=lambda done, rounds, trials: told.append((done, rounds, len(trials))))
+    assert told == [(1, 3, 4), (2, 3, 7), (3, 3, 10)]
 
 
 def test_a_run_that_goes_on_keeps_the_window_of_its_journal(build) -> None:
@@ -232,3 +246,26 @@ def test_a_run_that_goes_on_keeps_the_window_of_its_journal(build) -> None:
     session.earlier = {trial.spec.trial_id: trial for trial in trials[:3]}
     later = compare_arms(comparison, session, budget_s=1e6)
     assert [trial.spec for trial in later[:3]] == [trial.spec for trial in trials[:3]]
+
+
+def test_that_they_are_measured_alone_is_in_their_notes(build) -> None:
+    _, session, _ = run(build, "a", "b")
+    assert session.notes == {None, "measured in fresh processes, one after another: they do not fit"}
+
+
+def test_a_target_by_itself_needs_no_reason_for_that(build) -> None:
+    _, session, _ = run(build, "a", planned=1, again=False)
+    assert session.notes == {None}
+
+
+def test_arms_that_are_decided_get_no_more_rounds(build) -> None:
+    asked = []
+
+    def enough(trials):
+        asked.append(len(trials))
+        return {"b"} if len(asked) == 1 else {"b", "c"}
+
+    _, _, trials = run(build, "a", "b", "c", planned=5, enough=enough)
+    assert sorted(name for name in names(trials) if name.startswith("1:")) == ["1:a", "1:a:again", "1:c"]
+    assert {trial.spec.block for trial in trials} == {0, 1}
+    assert asked == [5, 8]

@@ -108,6 +108,7 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, build: Any) -> Any:
             return assemble_sweep(plan, ENVIRONMENT, trials, tmp_path / "20260102-mine")
 
     made = World()
+    monkeypatch.setattr(Session, "side_by_side", "simulated")
     monkeypatch.setattr("xttsbench.workflows.session.Helper", Helper)
     monkeypatch.setattr("xttsbench.workflows.session.run_trial", made.run_trial)
     monkeypatch.setattr("xttsbench.workflows.session.open_gpus", lambda: (None, "none here"))
@@ -241,8 +242,8 @@ def test_how_the_arms_stand_is_told_after_each_block(world, build) -> None:
     world.go(build.comparison(*"abc"))
     told = world.progress.told
     assert len(told) == 2 + 6
-    assert "screening, block 1 of 2 done: 3 of 3 arms alive; c leads, 1.5" in told[0]
-    assert "confirmation, block 6 of 6 done" in told[-1]
+    assert "screening, round 1 of 2 is done: 3 of 3 arms alive; c leads, 1.5" in told[0]
+    assert "confirmation, round 6 of 6 is done" in told[-1]
     assert all("left" in line for line in told)
 
 

@@ -48,6 +48,7 @@ class Fake:
         self._passes = passes
         self.earlier = {}
         self.block = 0
+        self.side_by_side = ""
         self.import_s = IMPORT_S
         self.fills_anew = True
         self.spent_s = 20.0
@@ -56,7 +57,7 @@ class Fake:
         self._build, self._walls, self._guards, self._dies, self._noise = build, walls, guards, dies, noise
         self.trials = [build.ladder(wait=0.03, step=0.01, duration_s=8.0)]
 
-    def run(self, spec, limits, label=None):
+    def run(self, spec, limits, label=None, *, note=None):
         self.labels.append(label)
         self.limits.append(limits)
         if spec.block != self.block:
