@@ -35,7 +35,7 @@ class Verdict(Record):
     bottleneck: Bottleneck
     summary: str
     confidence: float
-    """Share of the bootstrap resamples that give this verdict, 0..1."""
+    """Probability of this verdict given what was measured, 0..1."""
     step_time_s: Estimate | None
     step_time_median_s: Estimate | None
     step_time_p95_s: Estimate | None

@@ -97,6 +97,11 @@ class Contents:
     details: tuple[Table, ...]
 
 
+def shown(bottleneck: str) -> str:
+    """The bottleneck as people read it; programs know the open one by the name that it has always had."""
+    return "undecided" if bottleneck == "inconclusive" else bottleneck
+
+
 def describe(report: Report) -> Contents:
     """The report in words."""
     compares = headline.compares(report)
@@ -108,7 +113,7 @@ def describe(report: Report) -> Contents:
         kind=report.kind,
         command=plain(report.command),
         created_utc=plain(report.created_utc),
-        bottleneck="" if compares else report.verdict.bottleneck,
+        bottleneck="" if compares else shown(report.verdict.bottleneck),
         summary=head.sentence,
         below=(*head.below, *((f"Machine: {plain(disturbed.sentence)}",) if (disturbed := report.disturbance) else ())),
         warnings=tuple(map(plain, report.warnings)),
@@ -143,8 +148,8 @@ def _limit(report: Report) -> str:
     """The bottleneck of the baseline, or why a comparison does not name one."""
     verdict = report.verdict
     if verdict.bottleneck == "inconclusive":
-        return missing(report, "verdict.attribution_s") if verdict.attribution_s is None else verdict.bottleneck
-    return f"{verdict.bottleneck} (confidence {units.percent(verdict.confidence)})"
+        return missing(report, "verdict.attribution_s") if verdict.attribution_s is None else shown(verdict.bottleneck)
+    return f"{verdict.bottleneck} (probability {units.percent(verdict.confidence)})"
 
 
 def _value(report: Report, path: str, estimate: Estimate | None, format_: Callable[[Estimate], str]) -> str:

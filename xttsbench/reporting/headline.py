@@ -34,7 +34,7 @@ def headline(report: Report) -> Headline:
     """The first words of every output."""
     summary = plain(report.verdict.summary)
     if not compares(report):
-        sure = f"Confidence {units.percent(report.verdict.confidence)} (share of the resamples that give this verdict)"
+        sure = f"Probability {units.percent(report.verdict.confidence)}, given what was measured"
         return Headline(summary, (sure,))
     said, same = [plain(sentence) for sentence in report.comparison] or [summary], parity.sentences(report)
     first, then = (same, said[1:]) if parity.refused(report) else (said[1:], same)

@@ -67,7 +67,7 @@ def test_what_is_known_of_the_baseline_follows_under_its_own_heading(comparing, 
     assert said.bottleneck == ""
     assert said.baseline == "The baseline by itself: numpy_wav, EMULATED accelerator, 10 ms a step"
     assert [(line.label, line.value) for line in said.numbers[:2]] == [
-        ("what limits it", "input (confidence 99.8 %)"),
+        ("what limits it", "input (probability 99.8 %)"),
         ("step time, mean", "34.2 ms (33.2 to 35.2)"),
     ]
     assert said.parts

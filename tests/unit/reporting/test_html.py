@@ -61,7 +61,7 @@ def test_every_finding_and_every_reason_is_in_it(every_run) -> None:
 def test_the_verdict_comes_first_and_the_residual_is_listed(starving) -> None:
     words = _Page(serialize(starving.report, {})).words
     body = words[words.index("input : The step waits") :]
-    assert body.index("Confidence 99.8 %") < body.index("step time, mean 34.2 ms (33.2 to 35.2)")
+    assert body.index("Probability 99.8 %") < body.index("step time, mean 34.2 ms (33.2 to 35.2)")
     assert "residual 390 µs 1.1 %" in body
 
 
@@ -101,7 +101,7 @@ def test_a_comparison_comes_first_with_its_plots_by_its_table(comparing) -> None
         "Throughput of each arm, modes: REAL device",
         "Utilization and step time, modes: REAL device",
     ]
-    for absent in ("inconclusive :", "Confidence", "Where the time", "Findings", "In time"):
+    for absent in ("undecided :", "Probability", "Where the time", "Findings", "In time"):
         assert absent not in page.words
 
 

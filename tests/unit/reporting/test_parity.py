@@ -83,4 +83,4 @@ def test_a_diagnosis_keeps_its_bottleneck_whatever_it_compared(starving, compari
     assert not compares(comparing.report.model_copy(update={"kind": "diagnose"}))
     without = headline(comparing.report.model_copy(update={"comparison": ()}))
     assert without.sentence == "Arms were compared."
-    assert headline(starving.report).below == ("Confidence 99.8 % (share of the resamples that give this verdict)",)
+    assert headline(starving.report).below == ("Probability 99.8 %, given what was measured",)
