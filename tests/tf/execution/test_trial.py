@@ -45,6 +45,7 @@ def test_a_good_trial_is_recorded_whole(trial):
     # The readings are on the clock of the steps, and were taken while they ran.
     starts = as_is.columns["start_ns"]
     assert any(starts[0] < t < starts[-1] for t in host.t_ns)
+    assert [mark.round for mark in record.rounds] == sorted(set(as_is.columns["round"]))
     assert TrialRecord.model_validate_json(record.model_dump_json()) == record
 
 
