@@ -63,9 +63,11 @@ def modes(
     """Each mode, precision and size of the batch that was tried, with its speed-up over the step as given.
 
     Tracing a step leaves out what its Python does on the side (saving, logging), so the host's own work is left out of
-    the step as given too: a checkpoint that is not written is not a gain of XLA.
+    the step as given too: a checkpoint that is not written is not a gain of XLA. The ratio is of one process and the
+    same batches; the time of a mode is that of the step as given in the main trials over it, so that the two agree.
     """
     found = {}
+    main = _mean([c for trial in ladder if (c := _step_times(trial, "step_only")) is not None], rng)
     for mode, rung in RUNG_OF.items():
         own = tried(trials, rung, mode)
         if mode not in MODES:  # one rung measures several of them, as far as they apply
@@ -82,12 +84,13 @@ def modes(
         before, after = _mean(given, rng), _mean(changed, rng)
         last, warm_up = own[-1], own[-1].segment("warm_up")
         inapplicable = reason_of(mode, last.notes)
+        speedup, as_given = _ratio(before, after), main or before
         found[mode] = Compared(
             name=mode,
             status=NOT_APPLICABLE if inapplicable else last.status,
             cause=inapplicable or last.cause,
-            time_s=after.estimate() if after else None,
-            speedup=_ratio(before, after),
+            time_s=_over(as_given.value, speedup) if as_given and speedup else after.estimate() if after else None,
+            speedup=speedup,
             processes=len(own),
             compile_s=steps_of(warm_up).step_s.sum().item() if warm_up else None,
             fetches_removed=any(note.startswith(FETCHES_REMOVED) for trial in own for note in trial.notes),
@@ -127,6 +130,11 @@ def fixes(trials: Sequence[TrialRecord], as_is: Pooled, rng: np.random.Generator
             processes=len(walls),
         )
     return found
+
+
+def _over(time_s: float, speedup: Estimate) -> Estimate:
+    """The time of what is so many times as fast."""
+    return Estimate(estimate=time_s / speedup.estimate, low=time_s / speedup.high, high=time_s / speedup.low)
 
 
 def _ratio(given: Pooled | None, changed: Pooled | None) -> Estimate | None:

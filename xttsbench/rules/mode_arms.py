@@ -1,7 +1,8 @@
 """The modes of the step as arms of a group of their own: the step alone, on batches in memory, beside itself as given.
 
 The trials are those of the ladder's rungs ``eager``, ``graph``, ``xla`` and ``precision``; each ran the step as given
-in the same process, so that the two are paired. Half a batch is other work and no arm. Pure.
+in the same process, so that the two are paired. Times and rates are those of the step as given in the main trials, at
+that ratio: other processes, on other batches, would contradict it. Half a batch is other work and no arm. Pure.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 from xttsbench.analysis.oscillation import robust_cv
 from xttsbench.analysis.pooling import Statistic, mean_of, pool
 from xttsbench.analysis.steps import Steps, measured
+from xttsbench.records.base import Estimate
 from xttsbench.records.conditions import HALF_BATCH, NOT_APPLICABLE, RUNG_OF
 from xttsbench.records.report import Arm
 from xttsbench.records.trial import MAIN_RUNGS, TrialRecord
@@ -39,18 +41,13 @@ def mode_arms(
     modes = {name: mode for name, mode in modes.items() if name != HALF_BATCH and mode.status != NOT_APPLICABLE}
     if not modes:
         return ()
-    rungs = {RUNG_OF[name] for name in modes} | set(MAIN_RUNGS)
-    beside = [trial for trial in trials if trial.spec.rung in rungs]
-    arms = [
-        _arm(
-            f"step:{given or 'as-given'}",
-            "baseline",
-            {"mode": given, "measured": "step alone"},
-            beside,
-            "step_only",
-            rng,
-        )
-    ]
+    rungs = {RUNG_OF[name] for name in modes}
+    alone = [trial for trial in trials if trial.segment("step_only") is not None]
+    main = [trial for trial in alone if trial.spec.rung in MAIN_RUNGS]
+    beside = main or [trial for trial in alone if trial.spec.rung in rungs]
+    config = {"mode": given, "measured": "step alone"}
+    baseline = _arm(f"step:{given or 'as-given'}", "baseline", config, beside, "step_only", rng)
+    arms = [baseline]
     for name, compared in modes.items():
         own = tried(trials, RUNG_OF[name], name)
         arm = _arm(f"step:{name}", "candidate", {"mode": name, "measured": "step alone"}, own, name, rng)
@@ -61,12 +58,22 @@ def mode_arms(
                     "blocks": compared.processes,
                     "status": status,
                     "step_time_s": compared.time_s,
+                    "throughput_per_s": _times(baseline.throughput_per_s, compared.speedup),
+                    "valid_frames_per_s": _times(baseline.valid_frames_per_s, compared.speedup),
                     "effect": compared.speedup,
                     "decision": None if compared.speedup is not None else "ended",
                 }
             )
         )
     return tuple(arms)
+
+
+def _times(rate: Estimate | None, speedup: Estimate | None) -> Estimate | None:
+    if rate is None or speedup is None:
+        return None
+    return Estimate(
+        estimate=rate.estimate * speedup.estimate, low=rate.estimate * speedup.low, high=rate.estimate * speedup.high
+    )
 
 
 def _arm(

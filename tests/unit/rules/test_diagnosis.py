@@ -69,7 +69,7 @@ def test_dispatch_is_what_one_graph_saved(build) -> None:
     assert shares(found)["dispatch"] == pytest.approx(0.8, abs=0.02)
     graph = found.evidence.modes["graph"]
     assert graph.speedup.estimate == pytest.approx(5.0, rel=0.01)
-    assert graph.time_s.estimate == pytest.approx(0.01)
+    assert graph.time_s.estimate == pytest.approx(0.01, rel=0.02)
     assert graph.compile_s == pytest.approx(0.3)
     assert found.evidence.given_mode == "eager"
 
