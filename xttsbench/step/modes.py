@@ -20,11 +20,20 @@ Step = Callable[[Any], Any]
 
 
 def in_mode(step: Step, mode: Mode) -> Step:
-    """``step`` in ``mode``; eager mode switches the whole process, so use it in a process of its own."""
+    """``step`` in ``mode``; one that is eager runs op by op whatever tf.functions it calls."""
     if mode == "eager":
-        tf.config.run_functions_eagerly(True)
-        return step
+        return functions_run(step, eagerly=True)
     return tf.function(step, jit_compile=True if mode == "xla" else None, autograph=True)
+
+
+def functions_run(step: Step, *, eagerly: bool) -> Step:
+    """``step`` with the whole process switched before each call, so that the two can take turns in one."""
+
+    def run(batch: Any) -> Any:
+        tf.config.run_functions_eagerly(eagerly)
+        return step(batch)
+
+    return run
 
 
 @contextlib.contextmanager

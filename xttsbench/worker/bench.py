@@ -11,6 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from xttsbench.records.step_row import StepRow
+from xttsbench.records.trial import RoundMark
 from xttsbench.step.watch import Watch
 from xttsbench.worker.accelerator import EmulatedAccelerator
 from xttsbench.worker.channel import Channel
@@ -62,6 +63,12 @@ class Bench:
     shapes: dict[tuple[tuple[int, ...], ...], tuple[int, int, int, int]] = field(default_factory=dict)
     keys: FrameKeys = field(default_factory=FrameKeys)
     recorders: dict[str, Recorder] = field(default_factory=dict)
+    marks: list[RoundMark] = field(default_factory=list)
+
+    def mark(self, mark: RoundMark) -> None:
+        """Tell of a round that is over."""
+        self.marks.append(mark)
+        self.channel.part("rounds", list(self.marks))
 
     def recorder(self, name: str) -> Recorder:
         """The recorder of a segment, the same one each time."""

@@ -82,7 +82,6 @@ def run_rounds(
     """
     source = Keeping(loaded.dataset, bytes_per_batch)
     alternating = step is not None or bench.accelerator is not None  # else the input alone is the target as it is
-    marks: list[RoundMark] = []
     try:
         for number in range(spec.rounds):
             share = 1.0 if spec.rounds == 1 else _FIRST if not number else (1 - _FIRST) / (spec.rounds - 1)
@@ -104,7 +103,7 @@ def run_rounds(
                 alone = Limit(len(kept), _ALONE * stretch_s, min(2, len(kept)), fair_s=0.0)
                 bench.run("step_only", CachedBatches(kept, indices), step, alone, round=number)
             end_ns = time.perf_counter_ns()
-            marks.append(
+            bench.mark(
                 RoundMark(
                     round=number,
                     start_ns=start_ns,
@@ -113,7 +112,6 @@ def run_rounds(
                     canary_after_ns=canary_ns(),
                 )
             )
-            bench.channel.part("rounds", list(marks))
     finally:
         source.forget()
         source.close()
