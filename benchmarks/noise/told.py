@@ -11,7 +11,7 @@ UNDECIDED = "inconclusive"
 FASTER, SLOWER = ("clearly_faster", "faster"), ("clearly_slower", "slower")
 NO_DIFFERENCE = ("no_difference", "equivalent")
 GOALS = {"quiet": {"right": 0.98, "undecided": 0.02, "wrong": 0.0}, "beside": {"right": 0.90, "wrong": 0.0}}
-_HEAD = ("neighbour", "", "diagnosed", "right", "undecided", "wrong", "failed", "named", "s, median", "s, most")
+_HEAD = ("neighbour", "", "diagnosed", "right", "undecided", "wrong", "failed", "named", "verdict after s", "most")
 _HEAD += ("arms right", "undecided", "wrong")
 _SAME = 0.02
 """Speeds this close are the same: a margin's worth."""
@@ -26,6 +26,7 @@ def diagnosed(report: Mapping[str, Any] | None, verdicts: Sequence[str], neighbo
     return {
         "outcome": judged(verdict["bottleneck"], verdicts),
         "verdict": verdict["bottleneck"],
+        "summary": verdict["summary"],
         "confidence": round(verdict["confidence"], 3),
         "verdict_after_s": report.get("verdict_after_s"),
         "step_ms": [round(1e3 * step[end], 3) for end in ("estimate", "low", "high")] if step else None,
@@ -89,6 +90,7 @@ def figures(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
         skipped = [row["skipped"] for row in own if "skipped" in row]
         told = [row for row in own if row["kind"] == "diagnose" and "skipped" not in row]
         arms = [arm for row in own for arm in row.get("arms", {}).values()]
+        after = [row["verdict_after_s"] for row in told if row.get("verdict_after_s") is not None]
         counts = {
             name: sum(row["outcome"] == name for row in told) for name in ("right", "undecided", "wrong", "failed")
         }
@@ -100,7 +102,8 @@ def figures(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
             "met": None if share is None else share >= goal["right"] and not counts["wrong"],
             "named": sum(bool(row.get("named")) for row in told),
             "seconds_median": median(row["seconds"] for row in told) if told else None,
-            "seconds_most": max((row["seconds"] for row in told), default=None),
+            "verdict_after_s_median": median(after) if after else None,
+            "verdict_after_s_most": max(after, default=None),
             "arms": {name: sum(arm["outcome"] == name for arm in arms) for name in ("right", "undecided", "wrong")},
             "skipped": skipped[0] if skipped else None,
         }
@@ -124,7 +127,11 @@ def table(rows: Sequence[Mapping[str, Any]], words: Mapping[str, str], machine: 
             continue
         told = sum(found[one] for one in ("right", "undecided", "wrong", "failed"))
         cells = [found[one] for one in ("right", "undecided", "wrong", "failed", "named")]
-        cells += [_seconds(found["seconds_median"]), _seconds(found["seconds_most"]), *found["arms"].values()]
+        cells += [
+            _seconds(found["verdict_after_s_median"]),
+            _seconds(found["verdict_after_s_most"]),
+            *found["arms"].values(),
+        ]
         lines.append(f"| {name} | {words[name]} | {told} | {' | '.join(map(str, cells))} |")
     lines += ["", "A dash is not run. In brackets what was said in place of the truth.", ""]
     lines += _grid([row for row in rows if row["kind"] == "diagnose"], list(values), "target", _told)

@@ -90,7 +90,13 @@ def test_the_targets_are_there_and_have_every_verdict(tmp_path: Path) -> None:
 
 
 def report(bottleneck: str, sentence: str = "quiet") -> dict:
-    verdict = {"bottleneck": bottleneck, "confidence": 0.98765, "step_time_s": None, "attribution_s": None}
+    verdict = {
+        "bottleneck": bottleneck,
+        "confidence": 0.98765,
+        "summary": "It waits.",
+        "step_time_s": None,
+        "attribution_s": None,
+    }
     machine = {"sentence": sentence, "steal_share": 0.0, "foreign_share": 0.4, "throttled_share": None}
     return {"verdict": verdict, "verdict_after_s": 9.0, "disturbance": machine, "arms": []}
 
