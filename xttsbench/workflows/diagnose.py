@@ -40,6 +40,7 @@ _MODES_S: Final = 36.0
 """For the modes of the step, where the job asks what each costs and the time for the verdict has not sufficed."""
 _COMPARE_S: Final = 60.0
 """For the arms that are compared after the verdict."""
+_COMPARE_ROUNDS: Final = 4
 _SCRIPT_SHARE: Final = 0.3
 """Share of the time for the verdict that the steps of a script get: it also has to start, and to be read afterwards."""
 _READ_S: Final = 45.0
@@ -228,6 +229,7 @@ def _compare(comparison: Comparison, request: Request, session: Session) -> None
         session,
         # The helper at hand, which has run the target before and nothing else.
         first_block=session.trials[-1].spec.block,
+        rounds=_COMPARE_ROUNDS,
         budget_s=min(_COMPARE_S, left_s),
         seed=request.seed,
     )

@@ -13,6 +13,7 @@ from typing import Final, Protocol
 
 import numpy as np
 
+from xttsbench.analysis.disturbance import invalid_rounds
 from xttsbench.errors import HelperError
 from xttsbench.execution.limits import Limits
 from xttsbench.execution.turns import LiveTrial
@@ -94,7 +95,7 @@ class Rounds:
         comparison: what all arms share.
         slots: the arms, all on one accelerator, in the order of the plan.
         block: number of the processes: each arm has one of that number.
-        most: rounds at most.
+        most: rounds at most; one that others have disturbed is measured again, as long as they are not twice as many.
         turn_s: seconds that the slowest arm's turn should take.
         until_s: seconds of the session; no round begins that is not expected to end by then.
         seed: of the order, and of the trials.
@@ -252,12 +253,13 @@ class _Group:
         batches = self._batches()
         done: Collection[str] = ()
         round_s, wanted = 0.0, self.wanted
-        for number in range(wanted.most):
+        number, most = 0, wanted.most
+        while number < most:
             begun = self.session.spent_s
             expected_s = round_s or sum(self.pace_s[name] * (batches[name] + 1) for name in self._active())
             if number and not self._time_for(expected_s):
                 return
-            self.session.announce(self._progress(number, done))
+            self.session.announce(self._progress(number, most, done))
             for name in self._order(number):
                 if name not in done and not self.lives[name].over and self._goes_on():
                     turn = Turn(round=number, batches=batches[name])
@@ -265,9 +267,12 @@ class _Group:
             round_s = self.session.spent_s - begun
             if not self._goes_on():
                 return
-            trials = [*self.session.trials, *(live.so_far() for live in self.lives.values())]
+            number += 1
+            own = [live.so_far() for live in self.lives.values()]
+            most = wanted.most + min(len(invalid_rounds(own)), wanted.most)
+            trials = [*self.session.trials, *own]
             if wanted.standing is not None:
-                wanted.standing(number + 1, wanted.most, trials)
+                wanted.standing(number, most, trials)
             if wanted.enough is not None:
                 done = wanted.enough(trials)
                 candidates = self._candidates()
@@ -349,10 +354,10 @@ class _Group:
     def _label(self, name: str) -> str:
         return f"{name}, {self.wanted.slots[0].accelerator.label}"
 
-    def _progress(self, number: int, done: Collection[str]) -> str:
+    def _progress(self, number: int, most: int, done: Collection[str]) -> str:
         count = sum(name not in done for name in self._active())
         return (
-            f"round {number + 1} of {self.wanted.most} at most: {count} configurations in turn, "
+            f"round {number + 1} of {most} at most: {count} configurations in turn, "
             f"{self.wanted.slots[0].accelerator.label}"
         )
 

@@ -55,7 +55,9 @@ class Pretends:
         self._rows.setdefault("settling" if turn.round < 0 else "as_is", []).extend([row] * turn.batches)
         if turn.round >= 0:
             end_ns = int(self._session.spent_s * 1e9)
-            self._marks.append(RoundMark(round=turn.round, start_ns=began_ns, end_ns=end_ns))
+            took_ns = 2_000_000 if turn.round in self._session.disturbed else 1_000_000
+            mark = RoundMark(round=turn.round, start_ns=began_ns, end_ns=end_ns, canary_before_ns=took_ns)
+            self._marks.append(mark)
         return pace_s * turn.batches
 
     def so_far(self) -> TrialRecord:
@@ -96,6 +98,7 @@ class World:
         self.sizes: dict[str, int] = {}
         self.broken: set[str] = set()
         self.acts: dict[Any, str] = {}
+        self.disturbed: set[int] = set()
         self.order: list[Any] = []
         self.lives: list[Pretends] = []
         self.dropped: list[str] = []
@@ -320,6 +323,12 @@ def test_arms_that_are_decided_have_no_more_turns(build) -> None:
         "a:again": 3,
     }
     assert told[0] == {"a": 1, "b": 1, "c": 1, "a:again": 1}
+
+
+@pytest.mark.parametrize(("disturbed", "rounds"), [({1}, 5), ({1, 4}, 6), ({3}, 5), ({1, 2, 3, 4, 5}, 4)])
+def test_a_round_that_others_disturbed_is_measured_again(build, disturbed, rounds) -> None:
+    _, trials = measured(build, "a", "b", planned=4, world=World(disturbed=disturbed))
+    assert {len(trial.rounds) for trial in trials} == {rounds}
 
 
 def test_how_it_stands_is_told_after_each_round(build) -> None:
