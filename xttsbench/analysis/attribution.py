@@ -63,6 +63,8 @@ class StepFacts:
         allowed_cpus: processors that the process may use; ``None`` where that is not known.
         lost_share: share of the processor time wanted by the step alone that others took; see
             :func:`cores_wanted`.
+        taken_share: share of the processors that others took while the target ran as it is, above what they take of a
+            quiet machine.
         holds_gil: the pipeline runs Python that holds the interpreter lock.
     """
 
@@ -78,6 +80,7 @@ class StepFacts:
     cores_busy: float | None = None
     allowed_cpus: float | None = None
     lost_share: float = 0.0
+    taken_share: float = 0.0
     holds_gil: bool = False
 
     @property
@@ -102,7 +105,8 @@ def attribute(means: Means, facts: StepFacts) -> dict[str, FloatArray]:
 
     floor = np.minimum(means.wait_s, facts.handed_over_s)
     launched = np.minimum(floor, facts.handoff_s)  # the rest is waking up, as the emulated accelerator has it
-    waited, worked = means.wait_s - floor, np.maximum(means.step_s - _compile(means, facts), 0.0)
+    late = _late_for_others(means, facts, means.wait_s - floor)
+    waited, worked = means.wait_s - floor - late, np.maximum(means.step_s - _compile(means, facts), 0.0)
     host = _host(means, facts, worked)
     inflated, delayed = _contention(means, facts, waited, worked, host)
     paced = _paced_by_input(means, inflated + delayed)
@@ -112,12 +116,25 @@ def attribute(means: Means, facts: StepFacts) -> dict[str, FloatArray]:
     return parts | {
         "input": waited - delayed + paced,
         "dispatch": dispatch + launched,
-        "compute": left - dispatch - transfer + floor - launched,
+        "compute": left - dispatch - transfer + floor - launched + late,
         "compile": means.step_s - worked,
         "host": host,
         "transfer": transfer,
         "contention": inflated + delayed - paced,
     }
+
+
+def _late_for_others(means: Means, facts: StepFacts, waited: FloatArray) -> FloatArray:
+    """The part of a wait that is the neighbours': beyond the input's own pace, at most what they took of the time.
+
+    It stays with the device's work, which they make longer too. On a quiet machine there is none: an input that is fast
+    enough on the whole and late now and then is late for itself.
+    """
+    if means.alone_s is None or means.input_alone_s is None:
+        return np.zeros_like(waited)
+    beyond = np.clip(waited - np.maximum(means.input_alone_s - means.alone_s, 0.0), 0.0, None)
+    late: FloatArray = np.minimum(beyond, facts.taken_share * means.wall_s)
+    return late
 
 
 def verdicts(parts: dict[str, FloatArray], wall_s: FloatArray) -> npt.NDArray[np.str_]:

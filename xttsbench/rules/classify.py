@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from xttsbench.analysis.attribution import verdicts
+from xttsbench.analysis.attribution import SATURATED, THRESHOLD, Means, StepFacts, cores_wanted, verdicts
 from xttsbench.analysis.pooling import Pooled
 from xttsbench.analysis.steps import Steps
 from xttsbench.records.trial import TrialRecord
@@ -20,6 +20,8 @@ MIN_BATCHES: Final = 5
 """A dataset that ends after fewer is begun again so often that its starts are what is measured."""
 SURE: Final = 0.95
 """From this probability on a verdict is final, and more measuring would not be worth its time."""
+_MASKED: Final = 0.25
+"""Share of the processors that others take from which contention may not show."""
 CONFIDENT: Final = 0.60
 """Below this probability no bottleneck is named."""
 
@@ -89,6 +91,23 @@ def why_undecided(
             f"{found.probability:.0%}, {found.runner_up} next): more seconds (--budget) would"
         )
     return None
+
+
+def hidden_contention(means: Means, facts: StepFacts, found: Classified) -> str | None:
+    """Why "compute" cannot be told from contention beside neighbours, or ``None`` where it can.
+
+    Where others take a good part of the processors, taking the input away leaves its share to them and not to the step:
+    what input and step cost one another is not seen, though on a quiet machine they would want more than there is.
+    """
+    wanted = cores_wanted(means, facts)
+    if found.bottleneck != "compute" or facts.taken_share < _MASKED or wanted is None or wanted[0] < SATURATED:
+        return None
+    if means.input_cpu_s is None or means.cpu_s is None or means.input_cpu_s[0] < THRESHOLD * means.cpu_s[0]:
+        return None
+    return (
+        f"others used {facts.taken_share:.0%} of the processor, which hides whether input and step compete for it: "
+        "together they want more than there is; measure again when it is quieter"
+    )
 
 
 def _script_was_over(trial: TrialRecord) -> bool:

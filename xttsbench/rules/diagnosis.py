@@ -18,7 +18,7 @@ from xttsbench.analysis.variance import Explanation, explain
 from xttsbench.records.base import Estimate
 from xttsbench.records.trial import MAIN_RUNGS, TrialRecord
 from xttsbench.rules.cached import behind_cache
-from xttsbench.rules.classify import classify_bottleneck, why_undecided
+from xttsbench.rules.classify import classify_bottleneck, hidden_contention, why_undecided
 from xttsbench.rules.compared import compiled_gain, fixes, modes
 from xttsbench.rules.evidence import Evidence
 from xttsbench.rules.facts import given_mode, step_facts
@@ -74,7 +74,7 @@ def build_diagnosis(trials: Sequence[TrialRecord], environment: Mapping[str, Any
     }
     samples = samples_of(trials, voting, judged)
     figures = pooled(samples, rng, spread=DISTURBED_SPREAD if judged.widened else 1.0)
-    facts = step_facts(records, series, base.anatomy, base.pipeline, environment, has_step=base.has_step)
+    facts = step_facts(records, series, base.anatomy, base.pipeline, environment, has_step=base.has_step, judged=judged)
     gain = compiled_gain(trials, rng) if facts.eager or facts.recompiles else None
     # In eager scripts, work of the loop cannot be separated from work of the step.
     with_loop = base.script is not None and not facts.eager
@@ -85,7 +85,9 @@ def build_diagnosis(trials: Sequence[TrialRecord], environment: Mapping[str, Any
     for name in voting if len(voting) > 1 else ():
         own = pooled(samples, rng, only={name})
         each.append(classify_bottleneck(base, *_attributed(own, gain, facts, with_loop=with_loop), own["wall_s"]))
-    why = why_undecided(records, series, said, each)
+    why = why_undecided(records, series, said, each) or hidden_contention(
+        _means(figures, gain, with_loop=with_loop), facts, said
+    )
 
     wanted = cores_wanted(_means(figures, gain, with_loop=with_loop), facts)
     vector, unmeasured = oscillation(series[0].wall_s)

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from xttsbench.analysis.attribution import StepFacts
-from xttsbench.analysis.disturbance import shares
+from xttsbench.analysis.disturbance import Gate, shares
 from xttsbench.analysis.spans import spans_of
 from xttsbench.analysis.steps import Steps
 from xttsbench.analysis.variance import explain
@@ -37,6 +37,7 @@ def step_facts(
     environment: Mapping[str, Any],
     *,
     has_step: bool,
+    judged: Gate,
 ) -> StepFacts:
     """Gather the facts from the anatomy of the step and the readings of the trials.
 
@@ -47,14 +48,16 @@ def step_facts(
         pipeline: of the dataset, or ``None`` where it was not read.
         environment: with ``cpu.allowed_cpus``.
         has_step: whether the target has a step at all.
+        judged: which rounds count.
     """
     eager, opaque = is_eager(anatomy), is_opaque(anatomy)
+    taken_share = _taken_share(ladder, judged)
     return StepFacts(
         has_step=has_step,
         eager=eager,
         opaque=opaque,
         recompiles=bool(series) and float(np.mean([steps.compiling.mean() for steps in series])) >= ALWAYS,
-        host_share=_stalled(series) if opaque else _host_share(anatomy, eager=eager),
+        host_share=max(_stalled(series) - taken_share, 0.0) if opaque else _host_share(anatomy, eager=eager),
         dispatch_floor_s=_dispatch_floor_s(anatomy),
         handoff_s=_mean(trial.handoff_s for trial in ladder),
         handoff_after_pause_s=_mean(trial.handoff_after_pause_s for trial in ladder),
@@ -62,6 +65,7 @@ def step_facts(
         cores_busy=_cores_busy(ladder, series, environment),
         allowed_cpus=allowed_cpus(environment),
         lost_share=_lost_share(ladder),
+        taken_share=taken_share,
         holds_gil=any(function.gil == "holds" for function in (pipeline.python_functions if pipeline else ())),
     )
 
@@ -149,6 +153,21 @@ def _cores_busy(ladder: Sequence[TrialRecord], series: Sequence[Steps], environm
         own = max(float(steps.cpu_s.sum()) / wall_s / allowed, seen.own or 0.0)
         found.append(min(own / seen.left, 1.0))
     return float(np.mean(found)) if found else None
+
+
+def _taken_share(ladder: Sequence[TrialRecord], judged: Gate) -> float:
+    """Share of the processors that others took in the rounds that count, above what they take of a quiet machine."""
+    found = []
+    for trial in ladder:
+        segment = trial.segment("as_is")
+        spans = spans_of(segment) if segment is not None else ()
+        bad = {number for block, number in judged.invalid if block == trial.spec.block}
+        valid = [span for number, span in enumerate(spans) if number not in bad]
+        taken = shares(trial.readings.host, valid).taken
+        if taken is not None:
+            found.append(taken)
+    mean = float(np.mean(found)) if found else 0.0
+    return mean if mean > _QUIET else 0.0
 
 
 def _lost_share(ladder: Sequence[TrialRecord]) -> float:

@@ -278,6 +278,27 @@ def told(given_means: Means, facts: StepFacts) -> tuple[dict[str, float], str]:
             id="an-input-that-sleeps-is-late-for-itself",
         ),
         pytest.param(
+            means(0.03, 0.07, alone=0.07, input_alone=0.04),
+            StepFacts(True, taken_share=0.35),
+            {"compute": 0.1},
+            "compute",
+            id="a-wait-beyond-the-input-s-own-pace-is-the-neighbours",
+        ),
+        pytest.param(
+            means(0.03, 0.07, alone=0.07, input_alone=0.04),
+            StepFacts(True, taken_share=0.1),
+            {"input": 0.02, "compute": 0.08},
+            "input",
+            id="but-no-more-of-it-than-they-took",
+        ),
+        pytest.param(
+            means(0.03, 0.07, alone=0.07, input_alone=0.1),
+            StepFacts(True, taken_share=0.35),
+            {"input": 0.03, "compute": 0.07},
+            "input",
+            id="an-input-that-is-slower-than-the-step-is-late-for-itself",
+        ),
+        pytest.param(
             means(0.03, 0.05, alone=0.05, input_alone=0.04),
             StepFacts(True, cores_busy=0.2, holds_gil=True),
             {"input": 0.03, "compute": 0.05},
@@ -365,6 +386,7 @@ maybe = st.none() | seconds
         cores_busy=st.none() | st.floats(0, 1.5),
         allowed_cpus=st.none() | st.floats(0.5, 64),
         lost_share=st.floats(0, 0.9),
+        taken_share=shares,
         holds_gil=st.booleans(),
     ),
 )

@@ -5,6 +5,7 @@ import pytest
 
 from xttsbench.analysis.attribution import PARTS
 from xttsbench.records.pipeline import Pipeline, PythonFunction
+from xttsbench.records.readings import HostReadings, Readings
 from xttsbench.rules.classify import CONFIDENT
 from xttsbench.rules.diagnosis import Diagnosis, build_diagnosis
 
@@ -195,6 +196,48 @@ def test_the_contention_of_a_process_is_its_own(build) -> None:
     found = told([process(1.0, 0), slow_without_its_own])
     assert shares(found)["contention"] < 0.005
     assert found.evidence.bottleneck == "compute"
+
+
+def beside_neighbours(trial, foreign: float, *, own: float, waited: float = 0.0):
+    """The same trial on two cores of which neighbours took that many, by the readings beside it."""
+    steps = trial.segment("as_is").columns
+    last = max(segment.columns["start_ns"][-1] + segment.columns["wall_ns"][-1] for segment in trial.segments)
+    times = np.linspace(steps["start_ns"][0], last, 50).astype(np.int64)
+    elapsed = (times - times[0]) / 1e9
+    host = HostReadings(
+        t_ns=tuple(times.tolist()),
+        allowed_cpus=2,
+        cpu_s=tuple(own * elapsed),
+        machine_busy_s=tuple((own + foreign) * elapsed),
+        machine_steal_s=tuple(0.0 * elapsed),
+        machine_idle_s=tuple((2 - own - foreign) * elapsed),
+        run_delay_s=tuple(waited * elapsed),
+    )
+    return trial.model_copy(update={"readings": Readings(host=host)})
+
+
+def test_an_opaque_step_that_neighbours_hold_up_is_no_host_work(build) -> None:
+    step = build.noisy(0.01, 200, np.random.default_rng(2), cv=0.01) + 0.1 * (np.arange(200) % 20 == 0)
+    trial = build.ladder(anatomy=build.opaque(), step_columns={"step_s": step, "calls_s": 0.0, "cpu_s": 0.0}, steps=200)
+    assert told([trial]).evidence.bottleneck == "host"
+    assert told([beside_neighbours(trial, 1.0, own=0.0)]).evidence.bottleneck == "compute"
+
+
+def test_contention_that_neighbours_may_hide_is_not_called_computing(build) -> None:
+    """Beside its input the step is as slow as alone, since others take what the input leaves; both want two cores."""
+    trial = build.ladder(step=0.06, step_columns={"cpu_s": 0.06})
+    trial = trial.model_copy(
+        update={"segments": (*trial.segments, build.segment("input_only", wait_s=[0.02] * 60, cpu_s=0.02))}
+    )
+    quiet = told([trial])
+    assert quiet.evidence.bottleneck == "compute"
+    hidden = told([beside_neighbours(trial, 1.0, own=0.9, waited=1.0)])
+    assert hidden.evidence.bottleneck == "inconclusive"
+    assert "others used 50% of the processor, which hides" in hidden.why_undecided
+    others = [segment for segment in trial.segments if segment.name != "input_only"]
+    light = build.segment("input_only", wait_s=[0.02] * 60, cpu_s=0.002)
+    spare = trial.model_copy(update={"segments": (*others, light)})
+    assert told([beside_neighbours(spare, 1.0, own=0.9, waited=1.0)]).evidence.bottleneck == "compute"
 
 
 def test_compute(build) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from xttsbench.analysis.disturbance import Gate
 from xttsbench.analysis.steps import steps_of
 from xttsbench.records.pipeline import Pipeline, PythonFunction
 from xttsbench.records.readings import HostReadings, Readings
@@ -13,7 +14,7 @@ MACHINE = {"cpu": {"allowed_cpus": 2.0}}
 
 def facts_of(build, trials, *, anatomy=None, pipeline=None, environment=MACHINE, **changes):
     series = [steps_of(trial.segment("as_is")) for trial in trials]
-    given = {"has_step": True} | changes
+    given = {"has_step": True, "judged": Gate(frozenset(), frozenset())} | changes
     return step_facts(trials, series, anatomy, pipeline, environment, **given)
 
 
