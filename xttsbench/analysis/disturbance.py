@@ -66,16 +66,6 @@ class Shares:
         """The capacity that others left; all of it where that was not read."""
         return max(1.0 - (self.taken or 0.0), _LEAST_LEFT)
 
-    @property
-    def saturation(self) -> float | None:
-        """How much of what others left the target used: near 1, its own threads stand in each other's way.
-
-        Of what was left, since a neighbour or a hypervisor that takes half of the machine leaves a target that would
-        use all of it with half; and never what others use, since their work does not make the target's threads
-        compete with one another.
-        """
-        return None if self.own is None else min(self.own / self.left, 1.0)
-
 
 def shares(host: HostReadings | None, spans: Sequence[Span]) -> Shares:
     """What went on in these stretches taken together, from the readings beside one process."""

@@ -79,7 +79,6 @@ def test_shares_are_of_the_capacity_and_tell_own_stolen_and_foreign_time_apart()
     assert (found.own, found.steal, found.foreign) == pytest.approx((0.4, 0.15, 0.25))
     assert found.taken == pytest.approx(0.4)
     assert found.left == pytest.approx(0.6)
-    assert found.saturation == pytest.approx(0.4 / 0.6)
 
 
 def test_several_stretches_count_by_their_length_and_only_they_do() -> None:
@@ -115,15 +114,6 @@ def test_waiting_and_stops_are_shares_too() -> None:
 def test_what_was_not_read_is_none_and_all_is_left(readings: HostReadings | None) -> None:
     found = shares(readings, [Span(0, 10 * S)])
     assert (found.steal, found.foreign, found.taken, found.left) == (None, None, None, 1.0)
-
-
-def test_saturation_is_of_what_is_left_and_a_neighbour_alone_does_not_saturate() -> None:
-    span = [Span(0, 10 * S)]
-    assert shares(host(own=1.0, foreign=1.0), span).saturation == pytest.approx(1.0)
-    assert shares(host(own=1.0, steal=1.0), span).saturation == pytest.approx(1.0)
-    assert shares(host(own=0.1, foreign=1.8), span).saturation == pytest.approx(0.5)
-    assert shares(host(own=0.1, foreign=1.0), span).saturation == pytest.approx(0.1)
-    assert shares(host(own=0.5), span).saturation == pytest.approx(0.25)
 
 
 def test_a_round_beyond_the_quiet_level_by_five_percent_is_invalid(turns) -> None:
