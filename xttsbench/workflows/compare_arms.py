@@ -142,8 +142,7 @@ def _in_turns(wanted: _Wanted, session: Trials) -> str | None:
     turn_s = wanted.window_s or comparison.window_s
     before = len(session.trials)
     for number, (block, slots) in enumerate(left):
-        now_s = session.spent_s
-        if now_s + len(slots) * (wanted.setup_s + _OPEN_S) > wanted.until_s:
+        if session.spent_s + len(slots) * (wanted.setup_s + _OPEN_S) > wanted.until_s:
             return None
         measured = Rounds(
             comparison,
@@ -151,9 +150,9 @@ def _in_turns(wanted: _Wanted, session: Trials) -> str | None:
             wanted.first_block + block,
             wanted.rounds,
             min(turn_s, TURN_S),
-            # What one group leaves the others get.
-            now_s + (wanted.until_s - now_s) / (len(left) - number),
+            wanted.until_s,
             wanted.seed,
+            1 / (len(left) - number),
             wanted.enough,
             wanted.standing,
         )

@@ -98,6 +98,7 @@ class Rounds:
         most: rounds at most; one that others have disturbed is measured again, as long as they are not twice as many.
         turn_s: seconds that the slowest arm's turn should take.
         until_s: seconds of the session; no round begins that is not expected to end by then.
+        share: of what is left of them once all processes are open; the rest is for others.
         seed: of the order, and of the trials.
         enough: see :data:`Enough`.
         standing: see :data:`Standing`.
@@ -110,6 +111,7 @@ class Rounds:
     turn_s: float
     until_s: float
     seed: int
+    share: float = 1.0
     enough: Enough | None = None
     standing: Standing | None = None
 
@@ -137,6 +139,7 @@ class _Group:
     session: SideBySide
     lives: dict[str, LiveTrial] = field(default_factory=dict)
     pace_s: dict[str, float] = field(default_factory=dict)
+    until_s: float = math.inf
     now: str | None = None
     """The arm that is being opened, or has its turn."""
 
@@ -148,6 +151,8 @@ class _Group:
         why = None
         try:
             why = self._open(specs)
+            now_s = self.session.spent_s
+            self.until_s = now_s + self.wanted.share * (self.wanted.until_s - now_s)
             if why is None and self._settle():
                 self._go_round()
         except KeyboardInterrupt:
@@ -183,21 +188,18 @@ class _Group:
     def _open(self, specs: Mapping[str, TrialSpec]) -> str | None:
         """Open the processes; why they cannot live side by side, or ``None``.
 
-        The first one by itself, which shows what the others will need; these then as many at a time as there are
-        processors, since building and tracing keep one busy each. None has a turn before all are open.
+        As many at a time as there are processors, since building and tracing keep one busy each. None has a turn before
+        all are open. The first one shows what the others will need.
         """
         names = [*specs]
-        if why := self._start(names[0], specs):
-            return why
-        self._await(names[0])
-        if self.lives[names[0]].over:
-            return None  # without the baseline there is nothing to compare
-        if why := self._too_large(len(names) - 1):
-            return why
         started: list[str] = []
-        for name in names[1:]:
+        for number, name in enumerate(names):
             if len(started) == self.session.processors:
                 self._await(started.pop(0))
+                if self.lives[names[0]].over:
+                    return None  # without the baseline there is nothing to compare
+                if why := self._too_large(len(names) - number):
+                    return why
             if why := self._start(name, specs):
                 return why
             started.append(name)
@@ -324,7 +326,7 @@ class _Group:
         return alive and (bool(self._candidates()) or "candidate" not in roles)
 
     def _time_for(self, seconds: float) -> bool:
-        return self.session.spent_s + seconds <= self.wanted.until_s
+        return self.session.spent_s + seconds <= self.until_s
 
     @property
     def _limits(self) -> Limits:
