@@ -11,7 +11,7 @@ import numpy as np
 from faulty import HERE, Case
 from versions import AUTOTUNE, ORIGINAL
 
-from xttsbench.analysis.decision import paired_t_interval
+from xttsbench.analysis.evidence import LEAST_SCALE, interval
 from xttsbench.execution.accelerator import parse_accelerator
 from xttsbench.records.plan import Comparison, PlannedArm
 from xttsbench.records.trial import TrialRecord
@@ -99,13 +99,13 @@ def told(comparison: Comparison, trials: Sequence[TrialRecord]) -> dict[str, Any
 
 
 def ratio(over: Mapping[int, float], under: Mapping[int, float]) -> dict[str, Any] | None:
-    """The geometric mean of the blocks' ratios with its paired 95 % t interval, which takes two blocks; or ``None``."""
+    """The geometric mean of the blocks' ratios with its 95 % interval, which takes two blocks; or ``None``."""
     logs = [math.log(over[block] / under[block]) for block in sorted(over.keys() & under.keys())]
     if not logs:
         return None
     if len(logs) == 1:
         return {"estimate": math.exp(logs[0]), "low": None, "high": None, "blocks": 1}
-    return paired_t_interval(logs).model_dump() | {"blocks": len(logs)}
+    return interval(logs, LEAST_SCALE).model_dump() | {"blocks": len(logs)}
 
 
 def _steps_per_s(runs: ArmRuns) -> float | None:

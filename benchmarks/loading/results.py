@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from manifest import Manifest, element
 
-from xttsbench.analysis.decision import paired_t_interval
+from xttsbench.analysis.evidence import LEAST_SCALE, interval
 
 TOLERANCE = 1e-4
 """Between log-mels that two programs computed from the same sound."""
@@ -24,7 +24,7 @@ def ratio(rates: Rates, over: str, under: str) -> dict[str, float]:
     logs = np.log(np.asarray(rates[over]) / np.asarray(rates[under]))
     if len(logs) < 2:
         return {"estimate": round(float(np.exp(logs[0])), 3)}
-    found = paired_t_interval(logs)
+    found = interval(logs, LEAST_SCALE)
     return {name: round(getattr(found, name), 3) for name in ("estimate", "low", "high")}
 
 

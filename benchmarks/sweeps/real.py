@@ -22,7 +22,7 @@ grid: {{unread: [0, 1, 2, 3]}}
 accelerator: "emulated:4"
 steps: 40
 window_s: 0.4
-sweep: {{screen_blocks: 2, confirm_blocks: 6}}
+sweep: {{blocks: 8}}
 budget_s: 600
 seed: {seed}
 """

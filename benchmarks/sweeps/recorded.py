@@ -5,18 +5,19 @@ What the choice loses is known then, against the run's own means, and the noise 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+from machine import Rates, rates_of
 
 from xttsbench.execution import journal
 from xttsbench.execution.run_directory import read_plan
 from xttsbench.records.plan import Comparison
 from xttsbench.rules.arm_runs import collect
-from xttsbench.rules.rounds import Result, Round
+from xttsbench.rules.rounds import Round
 
 
 @dataclass(frozen=True)
@@ -25,35 +26,34 @@ class Grid:
 
     Attributes:
         comparison: its arms.
-        rates: arm -> block -> samples per second of one process; complete.
+        rates: arm -> block and round -> logarithm of its samples per second; complete.
     """
 
     comparison: Comparison
-    rates: Mapping[str, Mapping[int, float]]
+    rates: Rates
 
     @property
     def blocks(self) -> int:
         """Complete blocks of the run."""
-        return len(self.rates[self.comparison.baseline.id])
+        return len({block for block, _ in self.rates[self.comparison.baseline.id]})
 
     @cached_property
     def mean_rates(self) -> dict[str, float]:
         """Geometric mean over the blocks, of the arms that can be chosen."""
-        return {
-            arm.id: float(np.exp(np.mean(np.log(list(self.rates[arm.id].values())))))
-            for arm in self.comparison.arms
-            if arm.role != "aa"
-        }
+        return rates_of({arm.id: self.rates[arm.id] for arm in self.comparison.arms if arm.role != "aa"})
 
-    def drawn(self, asked: Round, rng: np.random.Generator) -> Result:
-        """A round whose every block is one of the run's, all arms of it, drawn with replacement."""
-        known = sorted(self.rates[self.comparison.baseline.id])
-        drawn = dict(zip(asked.blocks, rng.choice(known, len(asked.blocks)).tolist(), strict=True))
-        rates = {
-            arm.id: {block: self.rates[arm.id][of_run] for block, of_run in drawn.items()}
+    def drawn(self, asked: Round, rng: np.random.Generator) -> Rates:
+        """One of the run's blocks, all arms and rounds of it, drawn with replacement."""
+        known = sorted({block for block, _ in self.rates[self.comparison.baseline.id]})
+        of_run = int(rng.choice(known))
+        return {
+            arm.id: {
+                (asked.first_block, number): rate
+                for (block, number), rate in self.rates[arm.id].items()
+                if block == of_run
+            }
             for arm in asked.comparison.arms
         }
-        return Result(asked, rates, {})
 
 
 def read_grid(directory: Path) -> Grid:
@@ -66,7 +66,9 @@ def read_grid(directory: Path) -> Grid:
     if comparison is None or len(comparison.accelerators) != 1:
         raise SystemExit(f"{directory}: an exhaustive run of one grid behind one accelerator is expected")
     (group,) = collect(comparison, journal.read(directory))
-    rates = {runs.arm.id: {block: steps.rate_per_s for block, steps in runs.steps.items()} for runs in group.arms}
+    rates = {
+        runs.arm.id: {turn: math.log(steps.rate_per_s) for turn, steps in runs.turns.items()} for runs in group.arms
+    }
     if len({frozenset(own) for own in rates.values()}) != 1:
         raise SystemExit(
             f"{directory}: not every arm was measured in every block: { {k: len(v) for k, v in rates.items()} }"

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 ARMS = ROOT / "tests" / "targets" / "arms.py"
 TEXT = (
     f"name: mine\ndescription: a test\ntarget: {ARMS}:waits\nsteps: 10\nwindow_s: 0.4\n"
-    "grid: {ms: [40, 20]}\nsweep: {confirm_blocks: 6}\nbudget_s: 300\n"
+    "grid: {ms: [40, 20]}\nsweep: {blocks: 6}\nbudget_s: 300\n"
 )
 
 

@@ -22,24 +22,13 @@ import bisect
 import math
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from xttsbench.records.base import Estimate
-
-Word = Literal[
-    "clearly_faster",
-    "faster",
-    "likely_faster",
-    "no_difference",
-    "likely_slower",
-    "slower",
-    "clearly_slower",
-    "undecided",
-]
+from xttsbench.records.base import DECIDED, Estimate, Word
 
 DECIDES: Final = 20.0
 """Evidence that decides, times the number of candidates."""
@@ -47,11 +36,6 @@ CLEARLY: Final = 1000.0
 LIKELY: Final = 3.0
 LEAST_SCALE: Final = 0.03
 """The smallest ``s0``: paired rounds on a quiet machine differ by about as much."""
-FASTER: Final = ("clearly_faster", "faster")
-SLOWER: Final = ("clearly_slower", "slower")
-DECIDED: Final = (*FASTER, *SLOWER, "no_difference")
-"""Words that end the question."""
-
 _NU: Final = 3.0
 _SPREAD: Final = 100.0
 """Variance of the true mean under the alternative, in units of that of a round."""
@@ -61,6 +45,8 @@ was like when they started). So a pair weighs at most as much as two pairs of on
 _WIDER: Final = 2.0
 """Factor on the noise where most rounds were disturbed and are kept all the same."""
 _FORESEEN: Final = 1000
+_ONE_SIDED: Final = 0.90
+"""Level of an interval whose upper end is passed in five cases of a hundred."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +108,8 @@ class Evidence:
         sequence: the 95 % confidence sequence of the ratio; 0 and infinity where one round is too few for any.
         more_rounds: further rounds that would decide if they are like these; ``None`` where it is decided, or where a
             thousand would not.
+        no_gain: whether a gain that matters is ruled out at 95 %, one-sided. That is no evidence for anything, only a
+            reason to measure something else.
     """
 
     word: Word
@@ -131,6 +119,7 @@ class Evidence:
     processes: int
     sequence: tuple[float, float]
     more_rounds: int | None = None
+    no_gain: bool = False
 
     @property
     def decided(self) -> bool:
@@ -255,7 +244,20 @@ def decide(
     if high == math.inf:
         sequence = (0.0, math.inf)
     more = None if word in DECIDED else rounds_to_decide(found, s0, candidates=candidates, margin=margin)
-    return Evidence(word, interval(found, s0), value, found.rounds, found.processes, sequence, more)
+    no_gain = interval(found, s0, level=_ONE_SIDED).high < 1 + margin
+    return Evidence(word, interval(found, s0), value, found.rounds, found.processes, sequence, more, no_gain)
+
+
+def smallest_visible(log_ratios: Sample | npt.ArrayLike, s0: float, *, candidates: int = 1) -> float | None:
+    """The effect that rounds as many and as noisy as these would decide in four cases of five, as a share.
+
+    What the mean has to reach for ``20 m``, and 0.84 standard errors beyond; ``None`` where nothing would.
+    """
+    found = _sample(log_ratios)
+    low, high = confidence_sequence(found, s0, level=1 - 1 / (DECIDES * candidates))
+    beyond = float(special.ndtri(0.8)) * math.sqrt(found.variance(s0) / found.weight)
+    reach = (high - low) / 2 + beyond
+    return math.expm1(reach) if reach < 700 else None
 
 
 def rounds_to_decide(found: Sample, s0: float, *, candidates: int, margin: float) -> int | None:

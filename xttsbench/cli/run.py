@@ -22,7 +22,7 @@ def run(
     ] = None,
     blocks: Annotated[
         int | None,
-        typer.Option(min=1, max=100, help="Processes of each arm; a decision takes 6.", show_default=False),
+        typer.Option(min=1, max=100, help="Rounds of each configuration, at most.", show_default=False),
     ] = None,
     steps: Steps = None,
     budget: Budget = None,
@@ -33,9 +33,9 @@ def run(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Measure the arms of a scenario against its baseline: what each is worth, with an interval and a decision.
+    """Measure the arms of a scenario against its baseline: what each is worth, with an interval and a word for it.
 
-    Exit code 0: every arm is decided; 3: one is not, or the session is noisy; 5: an arm changes the data.
+    Exit code 0: every arm is decided; 3: one is not; 5: an arm changes the data.
 
     Example:  xttsbench run loader --blocks 8 --out reports/loaders
     """

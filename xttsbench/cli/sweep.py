@@ -21,7 +21,7 @@ def sweep(
     ] = None,
     blocks: Annotated[
         int | None,
-        typer.Option(min=6, max=100, help="Fresh processes of each finalist in the confirmation.", show_default=False),
+        typer.Option(min=2, max=100, help="Processes of each configuration, at most.", show_default=False),
     ] = None,
     steps: Steps = None,
     budget: Budget = None,
@@ -32,7 +32,7 @@ def sweep(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Screen the configurations of a grid, confirm the best on fresh blocks, and write best.yaml.
+    """Measure the configurations of a grid until one has won or none can, and write best.yaml.
 
     Exit code 0: a winner is proven, or the baseline is kept; 3: it could not be decided.
 

@@ -1,4 +1,4 @@
-"""What a scenario plans: its arms, with the baseline a second time where it can be, and how a sweep narrows them."""
+"""What a scenario plans: its arms, with the baseline a second time where it can be, and how far a sweep goes."""
 
 from __future__ import annotations
 
@@ -74,20 +74,14 @@ def plan_comparison(scenario: Scenario, accelerators: Sequence[Accelerator]) -> 
 
 
 def plan_procedure(scenario: Scenario) -> Procedure:
-    """How a sweep of the scenario narrows its arms down.
+    """How a sweep of the scenario looks for the best arm.
 
     Where it says nothing about cost, the bundled workload's is :data:`BUNDLED_COST`; of another target nothing is
     known, and equally fast arms stay in their order.
     """
     sweep = scenario.sweep
     cost = sweep.cost if sweep.cost is not None else BUNDLED_COST if scenario.bundled else ()
-    return Procedure(
-        halve_above=sweep.halve_above,
-        screen_blocks=sweep.screen_blocks,
-        finalists=sweep.finalists,
-        confirm_blocks=sweep.confirm_blocks,
-        cost=tuple(cost),
-    )
+    return Procedure(blocks=sweep.blocks, cost=tuple(cost))
 
 
 def only_step_differs(comparison: Comparison, arm: PlannedArm) -> bool:

@@ -192,7 +192,7 @@ class TargetBenchmark:
     def _fail_or_note(self, gates: list[Gate], warnings: list[str], severe: list[str]) -> None:
         strict = self._item.config.getoption("xttsbench_strict")
         failed = [gate.sentence for gate in gates if gate.decision == "failed"]
-        unsure = [gate.sentence for gate in gates if gate.decision in ("inconclusive", "not compared")]
+        unsure = [gate.sentence for gate in gates if gate.decision in ("undecided", "not compared")]
         notes = self._item.config.stash[NOTES]
         notes += [f"{self._item.nodeid}: {line}" for line in (*unsure, *warnings)]
         failed += severe

@@ -1,25 +1,29 @@
 """What a test demands of its target, decided on an interval: passed, failed, or not to be told from so few processes.
 
 The process is the unit of replication, so every interval here is over processes, one number for each, and on the log
-scale: Student's for a figure alone, and Welch's with the noise between sessions against a saved run
-(:mod:`xttsbench.rules.regression`). A gate fails only where the whole interval is beyond its limit, and passes only
-where none of it is. Pure.
+scale, with what processes differ by known beforehand (:mod:`xttsbench.analysis.evidence`); against a saved run the
+noise between sessions is added (:mod:`xttsbench.rules.regression`). A gate fails only where the whole interval is
+beyond its limit, and passes only where none of it is. Pure.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+import numpy as np
+
+from xttsbench.analysis.evidence import LEAST_SCALE, interval, unpaired
 from xttsbench.records.base import Estimate
 from xttsbench.rules.gates import place
-from xttsbench.rules.regression import MIN_PROCESSES, SESSION_NOISE, log_mean, welch
+from xttsbench.rules.regression import MIN_PROCESSES, SESSION_NOISE, decide_apart
 
 _LEAST: Final = 1e-9
 """For a figure of 0, such as the utilization of an idle device, which has no logarithm."""
 
-Decision = Literal["passed", "failed", "inconclusive", "not compared"]
+Decision = Literal["passed", "failed", "undecided", "not compared"]
 
 
 @dataclass(frozen=True)
@@ -58,13 +62,14 @@ def regression(
     """
     name, counts = "max_regression", f"{len(now)} processes against {len(before)}"
     if min(len(now), len(before)) < MIN_PROCESSES:
-        return Gate(name, most, "inconclusive", f"{name}: an interval needs two processes on each side; here {counts}.")
-    found = welch(log_mean(before), log_mean(now), session_noise).interval()
+        return Gate(name, most, "undecided", f"{name}: an interval needs two processes on each side; here {counts}.")
+    sample = unpaired(np.log(before), np.log(now))
+    found = decide_apart({name: sample}, margin=most, session_noise=session_noise)[name].interval(0.95)
     decision, allowed = place(found, 1 - most, at_least=True), f"{100 * most:.3g} %"
     said = {
         "passed": f"is not lower by more than the {allowed} that are allowed",
         "failed": f"is a proven regression by more than the {allowed} that are allowed",
-        "inconclusive": f"shows neither a regression by more than {allowed} nor that there is none; more blocks may",
+        "undecided": f"shows neither a regression by more than {allowed} nor that there is none; more blocks may",
     }[decision]
     return Gate(
         name,
@@ -98,13 +103,13 @@ def limit(
         raise ValueError(f"{name}: neither a floor nor a ceiling was given")
     if len(values) < MIN_PROCESSES:
         few = "it was not measured" if not values else f"an interval needs two processes, here is {len(values)}"
-        return Gate(name, allowed, "inconclusive", f"{name}: {few}.")
-    found = log_mean([max(value, _LEAST) for value in values]).interval()
+        return Gate(name, allowed, "undecided", f"{name}: {few}.")
+    found = interval([math.log(max(value, _LEAST)) for value in values], LEAST_SCALE)
     decision = place(found, allowed, at_least=floor is not None)
     said = {
         "passed": "keeps within",
         "failed": "is proven to be beyond",
-        "inconclusive": "lies on both sides of",
+        "undecided": "lies on both sides of",
     }[decision]
     return Gate(
         name,

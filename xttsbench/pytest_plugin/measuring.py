@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from xttsbench.analysis.evidence import LEAST_SCALE
 from xttsbench.errors import TargetError, UsageError, XttsbenchError
 from xttsbench.execution.accelerator import parse_accelerator
 from xttsbench.execution.helper import Helper
@@ -172,7 +173,7 @@ def _per_process(group: GroupRuns) -> dict[str, tuple[float, ...]]:
     runs, found = group.baseline, dict[str, list[float]]((name, []) for name in PER_PROCESS)
     for block, trial in sorted(runs.trials.items()):
         alone = ArmRuns(runs.arm, {block: trial}, {block: runs.steps[block]}, None)
-        figures = figures_of(alone, GroupRuns(group.accelerator, (alone,)), np.random.default_rng(0)).fields
+        figures = figures_of(alone, GroupRuns(group.accelerator, (alone,)), LEAST_SCALE).fields
         for name, values in found.items():
             if figures[name] is not None:
                 values.append(figures[name].estimate)

@@ -6,7 +6,7 @@ measured" (with a reason in :attr:`xttsbench.records.report.Report.unmeasured`),
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -32,6 +32,33 @@ class Estimate(Record):
     estimate: float
     low: float
     high: float
+
+
+Word = Literal[
+    "clearly_faster",
+    "faster",
+    "likely_faster",
+    "no_difference",
+    "likely_slower",
+    "slower",
+    "clearly_slower",
+    "undecided",
+]
+"""What the evidence allows to say of one configuration against another (:mod:`xttsbench.analysis.evidence`)."""
+FASTER: Final = ("clearly_faster", "faster")
+SLOWER: Final = ("clearly_slower", "slower")
+DECIDED: Final = (*FASTER, *SLOWER, "no_difference")
+"""Words that end the question."""
+_WORDS_OF_VERSION_1: Final = {"equivalent": "no_difference", "inconclusive": "undecided"}
+
+
+def evidence_of_version_1(found: Any, field: str = "decision") -> Any:
+    """The fields of a compared configuration in the words of today, without the p value that there is none of now."""
+    if not isinstance(found, dict):
+        return found
+    kept = {name: value for name, value in found.items() if name != "p_value"}
+    word = kept.get(field)
+    return kept | {field: _WORDS_OF_VERSION_1[word]} if word in _WORDS_OF_VERSION_1 else kept
 
 
 class Location(Record):

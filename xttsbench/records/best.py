@@ -35,17 +35,17 @@ class Best(Record):
     config: dict[str, Any]
     """All keyword arguments that were set: the base and what the arm changes of it."""
     proven: bool
-    """Only after confirmation on fresh blocks."""
+    """Shown to be faster than the baseline, in two processes at least."""
     decided: bool
     """Whether the question is answered; a baseline may be kept for want of evidence."""
     why: str
     """The decision in one sentence."""
     effect: Estimate | None
-    """Speed against the baseline in the confirmation alone; ``None`` where the baseline was kept."""
+    """Speed against the baseline; ``None`` where the baseline was kept."""
     baseline: dict[str, Any]
     """The baseline's id and configuration."""
     blocks: int
-    """Blocks of the confirmation."""
+    """Processes of each side that this rests on."""
     accelerator: dict[str, Any]
     """``kind`` (real or emulated), ``label`` and the source of recorded step times."""
     steps_per_trial: int
@@ -53,3 +53,7 @@ class Best(Record):
     smallest_visible_effect: float | None = None
     fingerprint: Fingerprint
     xttsbench_version: str
+    rounds: int = 0
+    """Paired rounds of these processes."""
+    evidence: float | None = None
+    """The e-value of the winner; ``None`` where the baseline was kept."""

@@ -6,14 +6,15 @@ verdict is that of B, its ``arms`` are A's (role ``baseline``) and B's (role ``c
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
-from xttsbench.records.base import Estimate, Record
+from pydantic import model_validator
+
+from xttsbench.records.base import Estimate, Record, Word, evidence_of_version_1
 from xttsbench.records.report import Disturbance, Report
 
-Decision = Literal["faster", "slower", "equivalent", "inconclusive"]
 Method = Literal["paired blocks", "separate sessions", "one process", "not measured"]
-Outcome = Literal["passed", "failed", "inconclusive", "not measured"]
+Outcome = Literal["passed", "failed", "undecided", "not measured"]
 Limit = Literal["max-regression", "max-step-time", "min-throughput", "min-utilization", "max-cv", "max-input-wait"]
 
 
@@ -69,13 +70,18 @@ class ComparedPair(Record):
     """What is counted per second."""
     effect: Estimate | None = None
     """Speed of B over A: 2 is twice as fast."""
-    decision: Decision = "inconclusive"
-    p_value: float | None = None
-    """Two-sided, with Holm's correction for the arms compared."""
+    decision: Word = "undecided"
+    evidence: float | None = None
+    """The e-value that the two differ; ``20 m`` decides for ``m`` pairs."""
     smallest_visible_effect: float | None = None
-    """As a share: what would have shown in four cases of five."""
+    """As a share: what would have been decided in four cases of five."""
     why: str | None = None
     """Why nothing was decided, where it was not."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _version_1(cls, found: Any) -> Any:
+        return evidence_of_version_1(found)
 
 
 class Gate(Record):
@@ -89,6 +95,11 @@ class Gate(Record):
     """What was held against it; low and high are the value where it has no interval."""
     outcome: Outcome
     why: str
+
+    @model_validator(mode="before")
+    @classmethod
+    def _version_1(cls, found: Any) -> Any:
+        return evidence_of_version_1(found, "outcome")
 
 
 class Difference(Record):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
-from xttsbench.records.base import Estimate, Location, Record
+from pydantic import model_validator
+
+from xttsbench.records.base import Estimate, Location, Record, Word, evidence_of_version_1
 
 How = Literal["identical", "rounding", "other order", "distribution", "different", "unknown"]
 """``identical``: the same bits in the same order; ``rounding``: floats closer than the tolerance; ``other order``: the
@@ -81,8 +83,7 @@ class FixResult(Record):
     predicted_speedup: float | None = None
     verified_speedup: Estimate | None = None
     step_time_s: Estimate | None = None
-    decision: Literal["faster", "slower", "equivalent", "inconclusive", "ended"] | None = None
-    p_value: float | None = None
+    decision: Word | Literal["ended"] | None = None
     blocks: int = 0
     semantics: Semantics | None = None
     places: tuple[Location, ...] = ()
@@ -90,3 +91,12 @@ class FixResult(Record):
     patch: Patch | None = None
     chosen: bool = False
     """Whether this is what the run proposes in the end."""
+    rounds: int = 0
+    """Paired rounds beside the original."""
+    evidence: float | None = None
+    """The e-value that it differs from the original."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _version_1(cls, found: Any) -> Any:
+        return evidence_of_version_1(found)

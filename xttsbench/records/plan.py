@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from xttsbench.records.base import SCHEMA_VERSION, Record
 from xttsbench.records.report import Kind
@@ -74,16 +74,19 @@ class Comparison(Record):
 
 
 class Procedure(Record):
-    """How a sweep narrows its arms down: halved while there are many, screened, and the best confirmed afresh."""
+    """How a sweep looks for the best of its arms."""
 
-    halve_above: int = Field(16, ge=2)
-    """More arms than these are halved, in short trials, before they are screened."""
-    screen_blocks: int = Field(4, ge=1)
-    finalists: int = Field(3, ge=1)
-    """Arms that go on from the screening, the baseline not counted."""
-    confirm_blocks: int = Field(8, ge=6, le=100)
+    blocks: int = Field(16, ge=2, le=100)
+    """Processes of each arm, at most."""
     cost: tuple[str, ...] = ()
     """Configuration keys whose smaller value is cheaper, the weightiest first: memory, then threads."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _version_1(cls, found: Any) -> Any:
+        if not isinstance(found, dict) or "confirm_blocks" not in found:
+            return found
+        return {"blocks": found["confirm_blocks"], "cost": found.get("cost", ())}
 
 
 class RunPlan(Record):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from xttsbench.records.base import SCHEMA_VERSION, Estimate, Location, Record
+from pydantic import model_validator
+
+from xttsbench.records.base import SCHEMA_VERSION, Estimate, Location, Record, Word, evidence_of_version_1
 from xttsbench.records.best import Best
 from xttsbench.records.fix import FixResult
 from xttsbench.records.optimized import Optimized
@@ -94,8 +96,8 @@ class Arm(Record):
     throughput_per_s: Estimate | None = None
     effect: Estimate | None = None
     """Speed against the baseline, as a ratio: 2 is twice as fast (samples per second, where arms of a scenario are
-    compared)."""
-    decision: Literal["faster", "slower", "equivalent", "inconclusive", "ended"] | None = None
+    compared). It is the quotient of the figures beside it."""
+    decision: Word | Literal["ended"] | None = None
     group: str = ""
     """The comparison that it belongs to; with ``accelerator`` it names what the arm may be compared with."""
     accelerator: str = ""
@@ -114,8 +116,17 @@ class Arm(Record):
     input_wait_fraction: Estimate | None = None
     steps: int = 0
     """Steady steps over all blocks."""
-    p_value: float | None = None
-    """Of the paired t test against the baseline, with Holm's correction for the candidates of the group."""
+    processes: int = 0
+    """Pairs of processes, one of it and one of the baseline, that the effect rests on."""
+    rounds: int = 0
+    """Paired rounds of these: turns of both."""
+    evidence: float | None = None
+    """The e-value that it differs from the baseline; ``20 m`` decides among ``m`` candidates."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _version_1(cls, found: Any) -> Any:
+        return evidence_of_version_1(found)
 
 
 class AA(Record):
@@ -123,7 +134,10 @@ class AA(Record):
 
     effect: Estimate | None = None
     noisy: bool | None = None
+    """Rounds of equal configurations differ by more than 5 %. Nothing is withheld for that: the evidence allows for
+    it."""
     smallest_visible_effect: float | None = None
+    """As a share: what so many rounds would have decided in four cases of five."""
 
 
 class Disturbance(Record):

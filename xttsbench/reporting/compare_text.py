@@ -8,6 +8,7 @@ from typing import Final
 
 from xttsbench.records.comparison_result import ComparedPair, ComparisonReport, Figures
 from xttsbench.reporting import units
+from xttsbench.reporting.comparison import spoken
 from xttsbench.reporting.rows import Table
 from xttsbench.reporting.text import plain
 
@@ -16,13 +17,13 @@ BLANK: Final = "–"
 MARKS: Final = {
     "passed": "pass",
     "failed": "FAIL",
-    "inconclusive": "INCONCLUSIVE",
+    "undecided": "UNDECIDED",
     "not measured": "NOT MEASURED",
 }
 _METHODS: Final = {
-    "paired blocks": "blocks of one run, paired; 95 % intervals over the blocks",
-    "separate sessions": "two sessions, unpaired: Welch's interval (95 %) over the processes of each",
-    "one process": "too few processes: an interval within them, and no decision",
+    "paired blocks": "rounds of one run, paired; 95 % intervals over rounds and processes",
+    "separate sessions": "two sessions, unpaired: 95 % intervals over the processes of each",
+    "one process": "too few processes: nothing is decided",
     "not measured": "",
 }
 
@@ -49,8 +50,10 @@ def describe(report: ComparisonReport) -> Said:
     methods = dict.fromkeys(pair.method for pair in report.pairs)
     notes = [f"{_METHODS[method][0].upper()}{_METHODS[method][1:]}." for method in methods if _METHODS[method]]
     if len(report.pairs) > 1:
-        notes.append(f"Decisions carry Holm's correction for {len(report.pairs)} arms.")
-    notes.append(f"Equivalent: within {report.margin:.0%}. {BLANK} is not measured; report.json has the reasons.")
+        notes.append(f"With {len(report.pairs)} arms each has to show {20 * len(report.pairs)} for its evidence.")
+    notes.append(
+        f"No difference: none beyond {report.margin:.0%}. {BLANK} is not measured; report.json has the reasons."
+    )
     return Said(
         summary=plain(report.verdict.summary),
         sides=tuple(_side(name, run) for name, run in (("A", report.a), ("B", report.b))),
@@ -66,7 +69,10 @@ def describe(report: ComparisonReport) -> Said:
 
 def _remark(pair: ComparedPair) -> str:
     visible = pair.smallest_visible_effect
-    words = [pair.why or "", f"an effect of {units.percent(visible)} would have shown" if visible is not None else ""]
+    words = [
+        pair.why or "",
+        f"an effect of {units.percent(visible)} would have been decided" if visible is not None else "",
+    ]
     return f"{plain(pair.name)}: {'; '.join(plain(word) for word in words if word) or 'nothing to add'}."
 
 
@@ -85,7 +91,7 @@ def _gates(report: ComparisonReport) -> Table | None:
 
 
 def _effects(report: ComparisonReport) -> Table:
-    header = ("arm", "A per s", "B per s", "speed of B over A (95 %)", "decision", "p", "processes")
+    header = ("arm", "A per s", "B per s", "speed of B over A (95 %)", "result", "evidence", "processes")
     return Table("Speed", header, tuple(_effect(pair) for pair in report.pairs))
 
 
@@ -99,8 +105,8 @@ def _effect(pair: ComparedPair) -> tuple[str, ...]:
         ours,
         theirs,
         units.ratio_interval(pair.effect) if pair.effect else BLANK,
-        pair.decision,
-        f"{pair.p_value:.2g}" if pair.p_value is not None else BLANK,
+        spoken(pair.decision),
+        units.evidence(pair.evidence) if pair.evidence is not None else BLANK,
         f"{pair.a.processes}, {pair.b.processes}",
     )
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from xttsbench.records.base import Estimate
+from xttsbench.records.base import FASTER, SLOWER, Estimate
 from xttsbench.records.report import Arm, Report
 from xttsbench.reporting import units
 from xttsbench.reporting.absent import NOT_MEASURED
@@ -73,12 +73,17 @@ def comparisons(report: Report) -> tuple[Comparison, ...]:
 
 
 def decision(arm: Arm) -> str:
-    """The decision in words: marked as the baseline, as the baseline again, or how the arm ended."""
+    """The result in words: marked as the baseline, as the baseline again, or how the arm ended."""
     if (ended := how_it_ended(arm)) is not None:
         return ended[0] if ended[0] in _NEVER_BEGAN else f"ended: {ended[0]}"
     if arm.role == "candidate":
-        return arm.decision or "no decision"
+        return spoken(arm.decision)
     return {"baseline": BASELINE, "aa": AGAIN}[arm.role]
+
+
+def spoken(word: str | None) -> str:
+    """A word of the evidence as people read it: ``clearly faster``, ``no difference``."""
+    return (word or "not tested").replace("_", " ")
 
 
 def how_it_ended(arm: Arm) -> tuple[str, str] | None:
@@ -94,7 +99,7 @@ def tone(arm: Arm) -> str:
     if arm.status != "ok":
         return "ended"
     if arm.role == "candidate":
-        return arm.decision if arm.decision in {"faster", "slower"} else "plain"
+        return "faster" if arm.decision in FASTER else "slower" if arm.decision in SLOWER else "plain"
     return {"baseline": "baseline", "aa": "again"}[arm.role]
 
 
@@ -144,7 +149,7 @@ _COLUMNS: Final[Mapping[str, Column]] = {
     "padding_efficiency": Column("padding efficiency", "pad.\neff."),
     "cv": Column("CV", "CV"),
     "effect": Column("speed-up", "speed-up"),
-    "decision": Column("decision", "decision", numeric=False),
+    "decision": Column("result", "result", numeric=False),
 }
 """Field of :class:`~xttsbench.records.report.Arm` to its column."""
 

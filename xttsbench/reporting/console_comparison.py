@@ -71,7 +71,7 @@ def _without(table: Comparison, names: tuple[str, ...]) -> Comparison:
 
 
 def _cell(column: Column, cell: Cell, *, below: bool) -> str:
-    """Of the intervals only that of the speed-up, which the decision rests on; the pages have them all."""
+    """Of the intervals only that of the speed-up, which the result rests on; the pages have them all."""
     if cell.value == NOT_MEASURED:
         return BLANK
     if column.name != "speed-up" or not cell.bounds:
@@ -112,8 +112,8 @@ def _folded(text: str, width: int) -> str:
 
 
 def _block(columns: tuple[Column, ...], row: Row) -> RenderableType:
-    """An arm in words: name and decision, then the rest."""
+    """An arm in words: name and result, then the rest."""
     named = {column.name: cell for column, cell in zip(columns, row.cells, strict=True)}
-    first = Text(f"{named.pop('configuration').value}: {named.pop('decision').value}", _STYLES[row.tone] or "bold")
+    first = Text(f"{named.pop('configuration').value}: {named.pop('result').value}", _STYLES[row.tone] or "bold")
     rest = "; ".join(f"{name} {cell.text}" for name, cell in named.items() if cell.value != NOT_MEASURED)
     return Group(first, Padding(Text(rest or "nothing measured"), (0, 0, 0, 2)))

@@ -17,7 +17,7 @@ from xttsbench.records.pipeline import Pipeline
 from xttsbench.records.report import Arm, Finding, Report
 from xttsbench.reporting import headline, rhythm, units
 from xttsbench.reporting.absent import NOT_MEASURED, missing
-from xttsbench.reporting.comparison import Comparison, comparisons
+from xttsbench.reporting.comparison import Comparison, comparisons, spoken
 from xttsbench.reporting.details import pipeline_of, tables
 from xttsbench.reporting.fixes import FixesText, fixes_text
 from xttsbench.reporting.groups import groups, of_verdict
@@ -211,7 +211,7 @@ def _arms(report: Report) -> Table | None:
     alone = [arm for arm in report.arms if not arm.group]
     if not alone:
         return None
-    header = ("arm", "step time", "per second", "speed-up", "blocks", "decision")
+    header = ("arm", "step time", "per second", "speed-up", "processes", "result")
     return Table("Arms, each against the baseline", header, tuple(map(_arm, alone)))
 
 
@@ -234,7 +234,7 @@ def _cell(estimate: Estimate | None, format_: Callable[[Estimate], str]) -> str:
 def _decision(arm: Arm) -> str:
     if arm.decision is None:
         return "" if arm.role == "candidate" else {"baseline": "baseline", "aa": "baseline again"}[arm.role]
-    return arm.decision
+    return spoken(arm.decision)
 
 
 def _aa(report: Report) -> str:
@@ -245,11 +245,11 @@ def _aa(report: Report) -> str:
         return f"The baseline against itself: {missing(report, 'aa.effect')}." if report.arms else ""
     of_groups = groups(report)
     where = f" ({of_groups[0].title})" if len(of_groups) > 1 else ""  # one record for all: that of the first
-    words = [f"The baseline against itself{where}: {units.ratio_interval(aa.effect)}"]
+    words = [f"Noise check{where}, the baseline against itself: {units.ratio_interval(aa.effect)}"]
     if aa.noisy is not None:
-        words.append("a NOISY session, so no winner is named" if aa.noisy else "not a noisy session")
+        words.append("a noisy session, for which the intervals allow" if aa.noisy else "not a noisy session")
     if aa.smallest_visible_effect is not None:
-        words.append(f"the smallest effect that could have been seen is {units.percent(aa.smallest_visible_effect)}")
+        words.append(f"the smallest effect that could have been decided is {units.percent(aa.smallest_visible_effect)}")
     return "; ".join(words) + "."
 
 

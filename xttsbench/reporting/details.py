@@ -49,7 +49,7 @@ def _arms(report: Report) -> Table:
         "steps",
         "waiting for input",
         "std / mean",
-        "p against the baseline",
+        "evidence against the baseline",
     )
     return Table("Compared arms in full", header, tuple(_arm(arm) for arm in report.arms if arm.group))
 
@@ -65,7 +65,7 @@ def _arm(arm: Arm) -> tuple[str, ...]:
         f"{arm.steps:,}",
         NOT_MEASURED if wait is None else units.percent_interval(wait),
         NOT_MEASURED if arm.std_over_mean is None else units.number(float(arm.std_over_mean)),
-        "" if arm.role == "baseline" else NOT_MEASURED if arm.p_value is None else units.number(float(arm.p_value)),
+        "" if arm.role == "baseline" else NOT_MEASURED if arm.evidence is None else units.evidence(arm.evidence),
     )
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Final
 
+from xttsbench.records.base import FASTER
 from xttsbench.records.report import Arm, Report
 from xttsbench.records.trial import TrialRecord
 from xttsbench.reporting.text import plain
@@ -70,7 +71,7 @@ class Group:
     @property
     def fastest(self) -> Arm | None:
         """The fastest of the candidates that were decided to be faster than the baseline."""
-        return next((arm for arm in self.candidates if arm.decision == "faster" and arm.effect is not None), None)
+        return next((arm for arm in self.candidates if arm.decision in FASTER and arm.effect is not None), None)
 
 
 def groups(report: Report) -> tuple[Group, ...]:

@@ -1,7 +1,7 @@
 """A comparison as JUnit XML, which every CI system shows: a test case for each gate and arm.
 
-A gate that failed is a failure, one that is inconclusive an error, one that was not measured is skipped (the exit code
-tells that from a pass). Without gates each arm's decision is a case, and only an inconclusive one is an error.
+A gate that failed is a failure, one that is undecided an error, one that was not measured is skipped (the exit code
+tells that from a pass). Without gates each arm's result is a case, and only an undecided one is an error.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ import re
 from typing import Final
 from xml.etree import ElementTree
 
+from xttsbench.records.base import DECIDED
 from xttsbench.records.comparison_result import ComparisonReport
 from xttsbench.reporting.text import plain
 
 _NOT_XML: Final = re.compile("[^\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Outside of the characters of XML 1.0, section 2.2, white space apart."""
-_ELEMENTS: Final = {"failed": "failure", "inconclusive": "error", "not measured": "skipped"}
+_ELEMENTS: Final = {"failed": "failure", "undecided": "error", "not measured": "skipped"}
 
 
 def to_junit(report: ComparisonReport) -> str:
@@ -27,8 +28,8 @@ def to_junit(report: ComparisonReport) -> str:
         cases = [
             (
                 pair.name,
-                "decision",
-                "skipped" if pair.method == "not measured" else "error" if pair.decision == "inconclusive" else None,
+                "result",
+                "skipped" if pair.method == "not measured" else "error" if pair.decision not in DECIDED else None,
                 pair.why or sentence,
             )
             for pair, sentence in zip(report.pairs, report.comparison, strict=True)

@@ -70,6 +70,11 @@ def percent_bounds(estimate: Estimate) -> tuple[str, str]:
     return _bounds(estimate, 0.01, 1, " %")
 
 
+def evidence(value: float) -> str:
+    """An e-value: ``0.3``, ``42``, ``1,240``, ``more than 1,000,000``; its exact size says nothing beyond that."""
+    return "more than 1,000,000" if value > 1e6 else number(round(value)) if value >= 10 else f"{value:.2g}"
+
+
 def ratio(value: float) -> str:
     """A speed-up: ``1.043x``, ``5.61x``; three decimals near 1, where the margin of decision is 0.02."""
     return f"{_fixed(value, _ratio_decimals(value))}x"

@@ -1,141 +1,189 @@
-"""Each arm's speed against its group's baseline, from paired blocks, and whether the session is quiet enough to say.
+"""Each arm's speed against its group's baseline, from paired rounds on matched batches, and what may be said of it.
 
-The measure is samples per second, so that arms with batches of another size compare too. From six blocks on the log
-ratios of the blocks decide (:mod:`xttsbench.analysis.candidates`); with fewer there is an interval over processes and
-steps, and no decision.
+The measure is samples per second, so that arms with batches of another size compare too. A round is one turn of each
+side, in one pair of processes: its rows are those with the same block and round. The two are compared on the batches
+that both had, where both know which these were: utterances differ in length more than loaders in speed. The logarithms
+of the ratios are the evidence (:mod:`xttsbench.analysis.evidence`). Pure.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final, Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from xttsbench.analysis.candidates import decide_together
-from xttsbench.analysis.decision import paired_t_interval, smallest_visible_effect
-from xttsbench.analysis.pooling import Columns, Pooled, interval_of, pool
+from xttsbench.analysis.disturbance import gate
+from xttsbench.analysis.evidence import (
+    DECIDES,
+    Evidence,
+    Sample,
+    decide,
+    noise_scale,
+    paired,
+    smallest_visible,
+)
 from xttsbench.analysis.steps import Steps
-from xttsbench.records.base import Estimate
-from xttsbench.rules.arm_runs import ArmRuns, GroupRuns
+from xttsbench.records.base import Estimate, Word
+from xttsbench.rules.arm_runs import ArmRuns, GroupRuns, Turn
 
-MIN_BLOCKS: Final = 6
-"""The sign-flip test cannot reach 5 % with fewer."""
-NOISE_SIDE: Final = 0.10
-"""An A/A interval that is wider to a side is a noisy session's."""
-
-Decision = Literal["faster", "slower", "equivalent", "inconclusive"]
+NOISY: Final = 0.05
+"""Rounds of equal configurations that differ by more are a noisy session's."""
+_COMMON: Final = 0.5
+"""Of the slower side's rows: where fewer have batches that the other has too, all rows are compared."""
 
 
 @dataclass(frozen=True)
 class Effect:
-    """What the paired blocks say of one arm; ``why`` is why nothing was decided, where it was not."""
+    """What the paired rounds say of one arm; ``why`` is why nothing was decided, where it was not."""
 
-    blocks: int
-    ratio: Estimate | None = None
-    decision: Decision = "inconclusive"
-    p_value: float | None = None
+    found: Evidence | None = None
+    word: Word = "undecided"
     why: str | None = None
+
+    @property
+    def ratio(self) -> Estimate | None:
+        """Speed against the baseline."""
+        return self.found.ratio if self.found else None
 
 
 @dataclass(frozen=True)
-class Noise:
-    """What the baseline's second run says of the session; ``None`` where it cannot tell, with the reason in ``why``."""
+class Weighed:
+    """The rounds of a group, weighed.
 
-    ratio: Estimate | None = None
-    noisy: bool | None = None
+    Attributes:
+        group: the trials without the rounds that were left out.
+        effects: candidate -> its effect, of all that were measured and did not end.
+        again: the baseline against itself; ``None`` where it was not measured twice.
+        noise_scale: what rounds of equal configurations differ by in this session, as a standard deviation.
+        smallest_visible_effect: what as many rounds as the candidates have would have decided, as a share.
+        why: why the baseline is not known against itself.
+    """
+
+    group: GroupRuns
+    effects: Mapping[str, Effect] = field(default_factory=dict)
+    again: Evidence | None = None
+    noise_scale: float = 0.0
     smallest_visible_effect: float | None = None
     why: str | None = None
 
-
-def throughput(columns: Columns) -> np.ndarray:
-    """Samples per second of each row of columns of shape (resamples, steps)."""
-    samples = columns["batch_size"].sum(axis=1)
-    counted = np.where(samples > 0, samples, columns["batch_size"].shape[1])  # without a batch dimension, steps
-    return np.asarray(counted / columns["wall_s"].sum(axis=1))
+    @property
+    def noisy(self) -> bool | None:
+        """Whether equal configurations differ by more than 5 %; ``None`` where no round of them was compared."""
+        return None if self.again is None else self.noise_scale > NOISY
 
 
-def effects(group: GroupRuns, margin: float, rng: np.random.Generator) -> dict[str, Effect]:
-    """Candidate -> its effect; the arms that ended are left out."""
-    ratios = {runs.arm.id: log_ratios(group.baseline, runs) for runs in group.candidates if runs.ended is None}
-    enough = {name: own for name, own in ratios.items() if len(own) >= MIN_BLOCKS}
-    decided = decide_together(enough, margin=margin, min_blocks=MIN_BLOCKS)
+def weigh(group: GroupRuns, margin: float, *, candidates: int | None = None) -> Weighed:
+    """What the rounds of a group say of each of its candidates.
+
+    Rounds in which something else used the machine are left out, unless they are more than half: then all are kept, and
+    the noise is taken to be twice as large.
+
+    Args:
+        group: the trials of one accelerator, sorted.
+        margin: the smallest difference that matters, as a share.
+        candidates: how many are compared, which each has to show that many times the evidence for; those of the group
+            without it.
+    """
+    judged = gate([trial for runs in group.arms for trial in runs.trials.values()])
+    group = group.without(judged.invalid)
+    baseline = group.baseline
+    samples = {
+        runs.arm.id: sample
+        for runs in group.candidates
+        if runs.ended is None and (sample := sample_of(baseline, runs)) is not None
+    }
+    again = sample_of(baseline, group.again) if group.again is not None else None
+    s0 = noise_scale(again, samples.values(), mostly_invalid=judged.widened)
+    count = candidates or max(len(group.candidates), 1)
     found = {}
     for runs in group.candidates:
         name = runs.arm.id
-        if name not in ratios:
-            continue
-        if name in decided:
-            decision, p_value = decided[name].decision, decided[name].p_value
-            why = _undecided(decision.effect, p_value, margin) if decision.decision == "inconclusive" else None
-            found[name] = Effect(len(ratios[name]), decision.effect, decision.decision, p_value, why)
-        else:
-            found[name] = Effect(
-                len(ratios[name]), bootstrap_ratio(group.baseline, runs, rng), why=_too_few(len(ratios[name]))
-            )
+        if name in samples:
+            clean = bool(baseline.turns.keys() & runs.turns.keys() - judged.disturbed)
+            evidence = decide(samples[name], s0, candidates=count, margin=margin, undisturbed=clean)
+            why = None if evidence.decided else undecided(evidence, count, _round_s(group, runs))
+            found[name] = Effect(evidence, evidence.word, why)
+        elif runs.ended is None and runs.steps:
+            found[name] = Effect(why="no round has both it and the baseline")
+    visible = [smallest_visible(sample, s0, candidates=count) for sample in (*samples.values(), again) if sample]
+    why = "no round has both runs of the baseline" if group.again else "the baseline was measured once a round"
+    return Weighed(
+        group=group,
+        effects=found,
+        again=decide(again, s0, margin=margin) if again is not None else None,
+        noise_scale=s0,
+        smallest_visible_effect=min((one for one in visible if one is not None), default=None),
+        why=why if again is None else None,
+    )
+
+
+def sample_of(baseline: ArmRuns, other: ArmRuns) -> Sample | None:
+    """The log ratios of the other's speed over the baseline's, those of one pair of processes pooled; or ``None``."""
+    ratios = log_ratios(baseline, other)
+    return paired(list(ratios.values()), [block for block, _ in ratios]) if ratios else None
+
+
+def log_ratios(baseline: ArmRuns, other: ArmRuns) -> dict[Turn, float]:
+    """Block and round that both have -> logarithm of the other's samples per second over the baseline's."""
+    return {
+        turn: log_ratio(baseline.turns[turn], other.turns[turn])
+        for turn in sorted(baseline.turns.keys() & other.turns.keys())
+    }
+
+
+def log_ratio(one: Steps, other: Steps) -> float:
+    """Logarithm of the other's speed over that of the one, on the batches that both had."""
+    mine, theirs = matched(one, other)
+    return math.log(theirs.rate_per_s / mine.rate_per_s)
+
+
+def matched(one: Steps, other: Steps) -> tuple[Steps, Steps]:
+    """The rows of both whose batches both had; all rows where that is not known, or where too few are common.
+
+    A batch that one side had more often counts as often as in the other. Batches of other sizes are other batches, even
+    at the same place.
+    """
+    ours, theirs = _occurrences(one.batch), _occurrences(other.batch)
+    common = ours.keys() & theirs.keys()
+    if len(common) < _COMMON * min(len(one), len(other)) or not common:
+        return one, other
+    mine, its = (np.array(sorted(where[key] for key in common)) for where in (ours, theirs))
+    sizes = [
+        [steps.batch_size[where[key]] for key in sorted(common)] for steps, where in ((one, ours), (other, theirs))
+    ]
+    return (one[mine], other[its]) if sizes[0] == sizes[1] else (one, other)
+
+
+def _occurrences(batches: npt.NDArray[np.int64]) -> dict[tuple[int, int], int]:
+    """Batch and how often it was seen before -> row; none for a batch that is not known."""
+    seen: dict[int, int] = {}
+    found = {}
+    for row, batch in enumerate(batches.tolist()):
+        if batch >= 0:
+            seen[batch] = seen.get(batch, -1) + 1
+            found[batch, seen[batch]] = row
     return found
 
 
-def noise(group: GroupRuns, rng: np.random.Generator) -> Noise:
-    """The baseline against itself.
-
-    Noisy where the interval excludes 1 at 1 %, or is wider than 5 % to a side. Below six blocks only the second can be
-    told, and only that it is so.
-    """
-    if group.again is None:
-        return Noise(why="the baseline is measured a second time from two blocks on")
-    ratios = log_ratios(group.baseline, group.again)
-    if len(ratios) < MIN_BLOCKS:
-        ratio = bootstrap_ratio(group.baseline, group.again, rng)
-        visible = smallest_visible_effect(ratios) if len(ratios) >= 2 else None
-        noisy = True if ratio is not None and _wide(ratio) else None
-        return Noise(ratio, noisy, visible, f"{_count(len(ratios))}; telling a quiet session takes {MIN_BLOCKS}")
-    return Noise(paired_t_interval(ratios), is_noisy(ratios), smallest_visible_effect(ratios))
+def undecided(evidence: Evidence, candidates: int, round_s: float | None = None) -> str:
+    """What would decide it: evidence, rounds, and seconds where it is known what a round takes."""
+    said = f"evidence {evidence.value:.3g}, and {DECIDES * candidates:g} decides"
+    more = evidence.more_rounds
+    if more is None:
+        return f"{said}; a thousand rounds like these would not"
+    took = f" ({more * round_s:.0f} s)" if round_s else ""
+    return f"{said}; about {more} more {'round' if more == 1 else 'rounds'} like these would{took}"
 
 
-def is_noisy(ratios: npt.ArrayLike) -> bool:
-    """Whether log ratios of the baseline to itself, six at least, call the session noisy; see :func:`noise`."""
-    sure = paired_t_interval(ratios, 0.99)
-    return _wide(paired_t_interval(ratios)) or not sure.low <= 1 <= sure.high
-
-
-def log_ratios(baseline: ArmRuns, other: ArmRuns) -> list[float]:
-    """Per block that has both, the logarithm of the other's samples per second over the baseline's."""
-    blocks = sorted(baseline.steps.keys() & other.steps.keys())
-    return [math.log(other.steps[block].rate_per_s / baseline.steps[block].rate_per_s) for block in blocks]
-
-
-def bootstrap_ratio(baseline: ArmRuns, other: ArmRuns, rng: np.random.Generator) -> Estimate | None:
-    """The ratio with an interval over processes and, within each, over blocks of steps; ``None`` without a pair."""
-    blocks = sorted(baseline.steps.keys() & other.steps.keys())
-    if not blocks:
-        return None
-    before, after = (_pooled([runs.steps[block] for block in blocks], rng) for runs in (baseline, other))
-    return interval_of(after.value / before.value, after.resamples / before.resamples)
-
-
-def _pooled(processes: Sequence[Steps], rng: np.random.Generator) -> Pooled:
-    columns = [{"wall_s": steps.wall_s, "batch_size": steps.batch_size.astype(np.float64)} for steps in processes]
-    return pool(columns, {"rate": throughput}, rng)["rate"]
-
-
-def _wide(ratio: Estimate) -> bool:
-    return max(ratio.estimate / ratio.low, ratio.high / ratio.estimate) > 1 + NOISE_SIDE
-
-
-def _count(blocks: int) -> str:
-    return f"{blocks} block" if blocks == 1 else f"{blocks} blocks"
-
-
-def _too_few(blocks: int) -> str:
-    return f"{_count(blocks)}; a decision takes {MIN_BLOCKS}"
-
-
-def _undecided(effect: Estimate, p_value: float, margin: float) -> str:
-    return (
-        f"the interval {effect.low:.3f} to {effect.high:.3f} shows neither a difference (p {p_value:.2g} with Holm's "
-        f"correction) nor one within {margin:.0%}; more blocks narrow it"
-    )
+def _round_s(group: GroupRuns, runs: ArmRuns) -> float | None:
+    """Seconds that a round of an arm and the baseline takes: their turns, or their processes where each has one."""
+    sides: Sequence[ArmRuns] = (group.baseline, runs)
+    if any(turn for side in sides for _, turn in side.turns):
+        walls = [float(steps.wall_s.sum()) for side in sides for steps in side.turns.values()]
+    else:
+        walls = [trial.duration_s for side in sides for trial in side.trials.values()]
+    return 2 * sum(walls) / len(walls) if walls else None

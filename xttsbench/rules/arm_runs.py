@@ -1,14 +1,19 @@
-"""The trials of a comparison sorted by accelerator, arm and block: what there is to compare, and what ended early."""
+"""The trials of a comparison by accelerator, arm, block and round: what there is to compare, and what ended early."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+
+import numpy as np
 
 from xttsbench.analysis.steps import Steps, measured, steady
 from xttsbench.records.plan import Accelerator, Comparison, PlannedArm
 from xttsbench.records.trial import Parity, TrialRecord
+
+Turn = tuple[int, int]
+"""Block and round: one turn of an arm in one of its processes."""
 
 
 @dataclass(frozen=True)
@@ -17,7 +22,7 @@ class ArmRuns:
 
     Attributes:
         trials: block -> its trial, of those that ended well and measured something.
-        steps: block -> the steady steps of that trial.
+        steps: block -> the steady steps of that trial, of all its rounds.
         ended: how the arm ended, where a trial did not end well.
     """
 
@@ -27,9 +32,28 @@ class ArmRuns:
     ended: str | None
 
     @cached_property
+    def turns(self) -> dict[Turn, Steps]:
+        """The same steps, by block and round."""
+        return {
+            (block, int(number)): steps[steps.round == number]
+            for block, steps in sorted(self.steps.items())
+            for number in np.unique(steps.round)
+        }
+
+    @cached_property
     def has_step(self) -> bool:
         """Whether something consumes the batches beside an emulated wait."""
         return any(trial.segment("warm_up") is not None for trial in self.trials.values())
+
+    def without(self, turns: Collection[Turn]) -> ArmRuns:
+        """The same without some of its turns."""
+        left = {}
+        for block, steps in self.steps.items():
+            gone = [number for own, number in turns if own == block]
+            kept = steps[~np.isin(steps.round, gone)] if gone else steps
+            if len(kept):
+                left[block] = kept
+        return replace(self, steps=left, trials={block: self.trials[block] for block in left})
 
 
 @dataclass(frozen=True)
@@ -58,6 +82,10 @@ class GroupRuns:
     def candidates(self) -> tuple[ArmRuns, ...]:
         """The arms that may be faster."""
         return tuple(runs for runs in self.arms if runs.arm.role == "candidate")
+
+    def without(self, turns: Collection[Turn]) -> GroupRuns:
+        """The same without the turns of some rounds, of all arms."""
+        return replace(self, arms=tuple(runs.without(turns) for runs in self.arms)) if turns else self
 
 
 @dataclass(frozen=True)
@@ -98,9 +126,15 @@ class ParityFound:
         return f"{self.failed.status}: {self.failed.cause or 'no cause is known'}"
 
 
-def collect(comparison: Comparison, trials: Sequence[TrialRecord]) -> tuple[GroupRuns, ...]:
-    """The trials of the rung ``arm`` that belong to a comparison, one group for each accelerator."""
-    own = [trial for trial in trials if trial.spec.rung == "arm" and trial.spec.group == comparison.name]
+def collect(
+    comparison: Comparison, trials: Sequence[TrialRecord], *, groups: Collection[str] = ()
+) -> tuple[GroupRuns, ...]:
+    """The trials of the rung ``arm`` that belong to a comparison, one group for each accelerator.
+
+    ``groups`` names those of the trials where they are not the comparison's own name.
+    """
+    names = set(groups) or {comparison.name}
+    own = [trial for trial in trials if trial.spec.rung == "arm" and trial.spec.group in names]
     return tuple(
         GroupRuns(
             accelerator,
@@ -113,18 +147,23 @@ def collect(comparison: Comparison, trials: Sequence[TrialRecord]) -> tuple[Grou
     )
 
 
+def settled(trial: TrialRecord) -> Steps | None:
+    """The steps to compare, or ``None`` where none was measured: of one stretch its steady state, of turns all.
+
+    A process that takes turns has settled before the first of them.
+    """
+    rows = measured(trial, "as_is")
+    return rows if rows is None or trial.spec.turns else steady(rows)[0]
+
+
 def _runs(arm: PlannedArm, trials: Sequence[TrialRecord]) -> ArmRuns:
     found = {}
     steps = {}
     ended = None
     for trial in trials:
-        rows = measured(trial, "as_is") if trial.status == "ok" else None
-        if rows is not None and trial.rounds:
-            for mark in trial.rounds:  # each turn counts as a block
-                number = trial.spec.block + mark.round
-                found[number], steps[number] = trial, rows[rows.round == mark.round]
-        elif rows is not None:
-            found[trial.spec.block], steps[trial.spec.block] = trial, steady(rows)[0]
+        rows = settled(trial) if trial.status == "ok" else None
+        if rows is not None:
+            found[trial.spec.block], steps[trial.spec.block] = trial, rows
         elif trial.status == "ok":
             ended = ended or "empty: no step was measured after the first"
         elif trial.status != "interrupted":

@@ -4,29 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from xttsbench.records.base import Estimate
+from xttsbench.records.base import FASTER, SLOWER, Estimate
 from xttsbench.records.report import Arm
 from xttsbench.rules.arm_runs import GroupRuns
 
 
 def sentence(
-    arms: Sequence[Arm], group: GroupRuns, noisy: str | None, *, labelled: bool, refused: Mapping[str, str]
+    arms: Sequence[Arm], group: GroupRuns, open_: Mapping[str, str], *, labelled: bool, refused: Mapping[str, str]
 ) -> str:
     """The answer of a group.
 
     Args:
         arms: of the group, decided; the first is the baseline.
         group: what they were made from.
-        noisy: why no winner is named, where that is so.
+        open_: arms that are not decided, and what would decide them.
         labelled: say which accelerator it was, since there are others.
         refused: arms whose data differ from the baseline's; they are told elsewhere.
     """
-    said = _answer(arms, noisy, refused)
+    said = _answer(arms, open_, refused)
     where = f"{_capital(group.accelerator.label)}: {said}" if labelled else _capital(said)
     return f"{where}."
 
 
-def _answer(arms: Sequence[Arm], noisy: str | None, refused: Mapping[str, str]) -> str:
+def _answer(arms: Sequence[Arm], open_: Mapping[str, str], refused: Mapping[str, str]) -> str:
     baseline, again = arms[0], next((arm for arm in arms if arm.role == "aa"), None)
     candidates = [arm for arm in arms if arm.role == "candidate" and arm.id not in refused]
     for arm in (baseline, again):
@@ -38,23 +38,38 @@ def _answer(arms: Sequence[Arm], noisy: str | None, refused: Mapping[str, str]) 
     running = [arm for arm in candidates if arm.effect is not None and arm.decision != "ended"]
     if not running:
         return f"no candidate ran to its end beside {baseline.id}; {_list(candidates)}"
+    for words in (FASTER, ("likely_faster",)):
+        if faster := [arm for arm in running if arm.decision in words]:
+            best = max(faster, key=_speed)
+            more = f"; {open_[best.id]}" if best.id in open_ else ""
+            return f"{best.id} is {said(best)} than {baseline.id}: {_behind(best)}{_busy(best)}{more}"
     best = max(running, key=_speed)
-    if noisy is not None:
-        return f"{noisy}; {best.id} looked {_ratio(best.effect)} as fast as {baseline.id}"
-    faster = [arm for arm in running if arm.decision == "faster"]
-    if faster:
-        winner = max(faster, key=_speed)
-        return f"{winner.id} is {_ratio(winner.effect)} as fast as {baseline.id}{_busy(winner)}"
-    if all(arm.decision in ("equivalent", "slower") for arm in running):
-        return f"no candidate is faster than {baseline.id}; {_list(candidates)}"
-    if best.decision == "inconclusive":
-        blocks = "1 block decides" if best.blocks == 1 else f"{best.blocks} blocks decide"
-        return f"{best.id} looks {_ratio(best.effect)} as fast as {baseline.id}{_busy(best)}, and {blocks} nothing"
-    return f"no candidate is known to be faster than {baseline.id}; {_list(candidates)}"
+    if best.decision == "undecided":
+        return (
+            f"{best.id} looks {_ratio(best.effect)} as fast as {baseline.id}{_busy(best)}, which is undecided: "
+            f"{open_.get(best.id, 'not compared').rstrip('. ')}"
+        )
+    sure = all(arm.decision in (*SLOWER, "no_difference") for arm in running)
+    return f"no candidate is {'' if sure else 'known to be '}faster than {baseline.id}; {_list(candidates)}"
+
+
+def said(arm: Arm) -> str:
+    """An arm's word as people read it: ``clearly faster``."""
+    return (arm.decision or "not compared").replace("_", " ")
 
 
 def _list(arms: Sequence[Arm]) -> str:
-    return ", ".join(f"{arm.id} {'ended' if arm.decision == 'ended' else f'is {arm.decision}'}" for arm in arms)
+    words = {"ended": "{} ended", "no_difference": "{} makes no difference"}
+    return ", ".join(words.get(arm.decision or "", "{} is " + said(arm)).format(arm.id) for arm in arms)
+
+
+def _behind(arm: Arm) -> str:
+    """The ratio, and what it rests on."""
+    return f"{_ratio(arm.effect)} in {_count(arm.rounds, 'round')} of {_count(arm.processes, 'process')}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}{'es' if what.endswith('s') else 's'}"
 
 
 def _speed(arm: Arm) -> float:

@@ -6,15 +6,17 @@ with its time only the ladder tells, so with a step no bottleneck is named here.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
+from scipy import special
 
-from xttsbench.analysis.attribution import Means, StepFacts, attribute, verdicts
+from xttsbench.analysis.attribution import THRESHOLD, Means, StepFacts, attribute, verdicts
+from xttsbench.analysis.evidence import interval, paired
 from xttsbench.analysis.oscillation import oscillation
-from xttsbench.analysis.pooling import Pooled, Statistic, interval_of, mean_of, pool
 from xttsbench.analysis.steady_state import SteadyState
 from xttsbench.analysis.steps import Steps, measured, steady
 from xttsbench.records.base import Estimate
@@ -26,11 +28,6 @@ from xttsbench.rules.arms import ComparedArms
 from xttsbench.rules.classify import Classified, why_undecided
 
 _NAMES: Final = ("wall_s", "wait_s", "step_s", "emulated_s", "compile_s", "outside_s")
-_STATISTICS: Final[dict[str, Statistic]] = {
-    **{name: mean_of(name) for name in _NAMES},
-    "median": lambda columns: np.asarray(np.median(columns["wall_s"], axis=1)),
-    "p95": lambda columns: np.asarray(np.quantile(columns["wall_s"], 0.95, axis=1)),
-}
 _DIAGNOSE: Final = "'xttsbench diagnose' names what limits a step"
 
 
@@ -54,7 +51,7 @@ class BaselineVerdict:
     unmeasured: Mapping[str, str] = field(default_factory=dict)
 
 
-def baseline_verdict(compared: ComparedArms, *, seed: int = 0) -> BaselineVerdict:
+def baseline_verdict(compared: ComparedArms) -> BaselineVerdict:
     """The verdict on the baseline: of the first accelerator where its bottleneck is certain, else of the first."""
     measured_in = [index for index, group in enumerate(compared.groups) if group.baseline.steps]
     if not measured_in:
@@ -65,8 +62,7 @@ def baseline_verdict(compared: ComparedArms, *, seed: int = 0) -> BaselineVerdic
     arm = compared.arms[index * len(compared.groups[index].arms)]
     emulated = bool(compared.groups[index].accelerator.step_times_ms)
     series = list(runs.steps.values())
-    figures = pool([_columns(steps) for steps in series], _STATISTICS, np.random.default_rng(seed))
-    bottleneck, confidence, parts, why = _bottleneck(runs, series, figures, emulated=emulated)
+    bottleneck, confidence, parts, why = _bottleneck(runs, arm, emulated=emulated)
     # The process with the most steady steps stands for the run.
     trial, steps = max(zip(runs.trials.values(), series, strict=True), key=lambda one: len(one[1]))
     vector, missing = oscillation(steps.wall_s)
@@ -81,15 +77,14 @@ def baseline_verdict(compared: ComparedArms, *, seed: int = 0) -> BaselineVerdic
             if arm.utilization_of == PROCESSOR or not arm.utilization_of
             else "the driver gave no utilization samples during the steps"
         )
-    wait = figures["wait_s"]
     verdict = Verdict(
         bottleneck=bottleneck,
-        summary=_summary(compared, arm, bottleneck, why, figures, labelled=len(compared.groups) > 1),
+        summary=_summary(compared, arm, bottleneck, why, labelled=len(compared.groups) > 1),
         confidence=confidence,
-        step_time_s=figures["wall_s"].estimate(),
-        step_time_median_s=figures["median"].estimate(),
-        step_time_p95_s=figures["p95"].estimate(),
-        input_wait_fraction=_fraction(wait, figures["wall_s"]),
+        step_time_s=arm.step_time_s,
+        step_time_median_s=_quantile(runs, 0.5, compared.noise_scales[index]),
+        step_time_p95_s=_quantile(runs, 0.95, compared.noise_scales[index]),
+        input_wait_fraction=arm.input_wait_fraction,
         accelerator_utilization=utilization,
         attribution_s=parts,
     )
@@ -113,24 +108,42 @@ def _nothing(compared: ComparedArms) -> BaselineVerdict:
     return BaselineVerdict(said, 0, unmeasured=unmeasured)
 
 
-def _bottleneck(
-    runs: ArmRuns, series: Sequence[Steps], figures: Mapping[str, Pooled], *, emulated: bool
-) -> tuple[Bottleneck, float, Attribution | None, str | None]:
-    """Bottleneck, confidence and attribution; or why there is none."""
+def _bottleneck(runs: ArmRuns, arm: Arm, *, emulated: bool) -> tuple[Bottleneck, float, Attribution | None, str | None]:
+    """Bottleneck, its probability, and attribution; or why there is none."""
     if runs.has_step:
         return "inconclusive", 0.0, None, f"what the step does with its time is not told apart; {_DIAGNOSE}"
-    facts, wall = StepFacts(has_step=False), figures["wall_s"]
-    parts = attribute(Means(**{name: np.array([figures[name].value]) for name in _NAMES}), facts)
-    cloud = attribute(Means(**{name: figures[name].resamples for name in _NAMES}), facts)
+    series, trials = list(runs.steps.values()), list(runs.trials.values())
+    facts = StepFacts(
+        has_step=False,
+        handoff_s=_mean([trial.handoff_s for trial in trials]),
+        handoff_after_pause_s=_mean([trial.handoff_after_pause_s for trial in trials]),
+    )
+    means = {name: np.concatenate([getattr(steps, name) for steps in series]).mean(keepdims=True) for name in _NAMES}
+    parts = attribute(Means(**means), facts)
     name, confidence = "input", 1.0  # a bare dataset has nothing else to wait for
     if emulated:
-        name = str(verdicts(parts, np.array([wall.value]))[0])
-        confidence = float(np.mean(verdicts(cloud, wall.resamples) == name))
+        name = str(verdicts(parts, means["wall_s"])[0])
+        loss = float(parts["input"][0] / means["wall_s"][0])
+        confidence = _probability(loss, arm.input_wait_fraction)
+        confidence = confidence if name == "input" else 1 - confidence
     told = Attribution(**{part: float(values[0]) for part, values in parts.items()})
-    why = why_undecided(list(runs.trials.values()), series, Classified(name, confidence))
+    why = why_undecided(trials, series, Classified(name, confidence))
     if why is not None or name not in ("input", "compute"):
         return "inconclusive", confidence, told, why or "neither the input nor the accelerator takes the time"
     return ("input" if name == "input" else "compute"), confidence, told, None
+
+
+def _probability(loss: float, waits: Estimate | None) -> float:
+    """That the share lost to the input is above the threshold, from the interval of the share of the waits."""
+    if waits is None:
+        return 0.5
+    reach = max(waits.high - waits.low, 1e-6) / 2
+    return float(special.ndtr((loss - THRESHOLD) / (reach / special.ndtri(0.975))))
+
+
+def _mean(values: Sequence[float | None]) -> float:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else 0.0
 
 
 def _summary(
@@ -138,12 +151,11 @@ def _summary(
     arm: Arm,
     bottleneck: Bottleneck,
     why: str | None,
-    figures: Mapping[str, Pooled],
     *,
     labelled: bool,
 ) -> str:
     where = f" ({arm.accelerator})" if labelled else ""
-    share = figures["wait_s"].value / figures["wall_s"].value
+    share = arm.input_wait_fraction.estimate if arm.input_wait_fraction else 0.0
     if bottleneck == "input":
         said = f"{arm.id} waits {share:.0%} of its time for data{where}."
     elif bottleneck == "compute":
@@ -155,9 +167,9 @@ def _summary(
     return " ".join([*compared.sentences, said])
 
 
-def _columns(steps: Steps) -> dict[str, np.ndarray[Any, Any]]:
-    return {name: np.asarray(getattr(steps, name), dtype=np.float64) for name in _NAMES}
-
-
-def _fraction(above: Pooled, below: Pooled) -> Estimate:
-    return interval_of(above.value / below.value, above.resamples / np.maximum(below.resamples, 1e-12))
+def _quantile(runs: ArmRuns, share: float, noise_scale: float) -> Estimate:
+    """A quantile of the step time over all steps, with an interval over rounds."""
+    each = [math.log(float(np.quantile(steps.wall_s, share))) for steps in runs.turns.values()]
+    found = interval(paired(each, [block for block, _ in runs.turns]), noise_scale)
+    value = float(np.quantile(np.concatenate([steps.wall_s for steps in runs.steps.values()]), share))
+    return Estimate(estimate=value, low=value * found.low / found.estimate, high=value * found.high / found.estimate)

@@ -1,23 +1,21 @@
 """From the trials of a comparison to its arms: what each gives, costs and is worth against the baseline of its group.
 
-Pure: the same plan, trials and seed give the same arms. Where the data of an arm differ from the baseline's it is
-refused, and where the session is noisy no winner is named.
+Pure: the same plan and trials give the same arms. Where the data of an arm differ from the baseline's it is refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
-import numpy as np
-
+from xttsbench.analysis.evidence import Evidence
 from xttsbench.planning.trials import parity_arms
-from xttsbench.records.base import Estimate
+from xttsbench.records.base import DECIDED, Word
 from xttsbench.records.plan import Comparison
 from xttsbench.records.report import AA, Arm
 from xttsbench.records.trial import TrialRecord
-from xttsbench.rules.arm_effects import Effect, Noise, effects, noise
+from xttsbench.rules.arm_effects import Effect, Weighed, weigh
 from xttsbench.rules.arm_figures import figures_of
 from xttsbench.rules.arm_runs import ArmRuns, GroupRuns, ParityFound, collect, parity_found
 from xttsbench.rules.arm_sentence import sentence
@@ -33,7 +31,7 @@ ARM_NUMBERS: Final = (
     "cv",
     "std_over_mean",
     "input_wait_fraction",
-    "p_value",
+    "evidence",
 )
 
 
@@ -42,11 +40,11 @@ class ComparedArms:
     """What a comparison comes to.
 
     Attributes:
-        groups: the trials sorted, one entry for each accelerator.
+        groups: the trials sorted, one entry for each accelerator, without the rounds that were left out.
         arms: of all groups, in the order of the plan.
         aa: of the first group.
         sentences: one for each group.
-        noisy: accelerator's label -> why its group names no winner.
+        remarks: what has to be known of the session's noise.
         parity: for the report; ``None`` where no data were compared.
         unknown: arm -> why it is not known whether it feeds the baseline's data.
         failed: how the baseline ended while its data were read, where it did.
@@ -57,11 +55,13 @@ class ComparedArms:
     arms: tuple[Arm, ...]
     aa: AA
     sentences: tuple[str, ...]
-    noisy: Mapping[str, str]
+    remarks: tuple[str, ...]
     parity: dict[str, Any] | None
     unknown: Mapping[str, str]
     failed: str | None
     unmeasured: Mapping[str, str]
+    noise_scales: tuple[float, ...] = ()
+    """Of each group: what rounds of equal configurations differ by, as a standard deviation."""
 
     @property
     def refused(self) -> Mapping[str, str]:
@@ -70,86 +70,85 @@ class ComparedArms:
 
 
 def compare(
-    comparison: Comparison, trials: Sequence[TrialRecord], *, seed: int = 0, first_arm: int = 0
+    comparison: Comparison,
+    trials: Sequence[TrialRecord],
+    *,
+    candidates: int | None = None,
+    first_arm: int = 0,
 ) -> ComparedArms:
-    """The arms of every group, decided.
+    """The arms of every group, with what may be said of each.
 
     Args:
         comparison: as planned.
         trials: of the run; those of other rungs are left alone.
-        seed: of the bootstrap.
+        candidates: how many are compared; those of the comparison without it.
         first_arm: index in the report of the first arm, for the paths of ``unmeasured``.
     """
-    rng = np.random.default_rng(seed)
     data = parity_found(comparison, trials)
     groups = collect(comparison, trials)
     arms: list[Arm] = []
     said: list[str] = []
     unmeasured: dict[str, str] = {}
-    noisy: dict[str, str] = {}
-    first_noise = None
+    every: list[Weighed] = []
     for group in groups:
-        session = noise(group, rng)
-        first_noise = first_noise or session
-        if session.noisy and session.ratio is not None:
-            noisy[group.accelerator.label] = _noisy(session.ratio)
-        found = effects(group, comparison.margin, rng)
+        weighed = weigh(group, comparison.margin, candidates=candidates)
+        every.append(weighed)
         own: list[Arm] = []
-        for runs in group.arms:
-            effect = _allowed(runs, found.get(runs.arm.id), group, data, noisy.get(group.accelerator.label))
-            arm, reasons = _arm(comparison, group, runs, effect, session, data, rng)
+        open_: dict[str, str] = {}
+        for runs in weighed.group.arms:
+            effect = _allowed(runs, weighed.effects.get(runs.arm.id), group, data)
+            arm, reasons = _arm(comparison, runs, effect, weighed, data)
             path = f"arms.{first_arm + len(arms) + len(own)}"
             unmeasured |= {f"{path}.{name}": reason for name, reason in reasons.items()}
+            if "decision" in reasons:
+                open_[arm.id] = reasons["decision"]
             own.append(arm)
         arms += own
-        said.append(
-            sentence(own, group, noisy.get(group.accelerator.label), labelled=len(groups) > 1, refused=data.differences)
-        )
-    aa, reasons = _aa(first_noise or Noise())
+        said.append(sentence(own, group, open_, labelled=len(groups) > 1, refused=data.differences))
+    aa, reasons = _aa(every[0])
     parity, why = _parity(comparison, data)
     if why is not None:
         unmeasured["parity"] = why
     return ComparedArms(
-        groups, tuple(arms), aa, tuple(said), noisy, parity, data.unknown, data.why_failed, unmeasured | reasons
+        tuple(weighed.group for weighed in every),
+        tuple(arms),
+        aa,
+        tuple(said),
+        tuple(dict.fromkeys(remark for weighed in every for remark in _remarks(weighed, labelled=len(groups) > 1))),
+        parity,
+        data.unknown,
+        data.why_failed,
+        unmeasured | reasons,
+        tuple(weighed.noise_scale for weighed in every),
     )
 
 
-def _allowed(
-    runs: ArmRuns, effect: Effect | None, group: GroupRuns, data: ParityFound, noisy: str | None
-) -> Effect | None:
-    """The effect, with its decision withheld where none may be named."""
-    if effect is None or effect.decision == "inconclusive":
+def _allowed(runs: ArmRuns, effect: Effect | None, group: GroupRuns, data: ParityFound) -> Effect | None:
+    """The effect, with its word withheld where none may be said."""
+    if effect is None or effect.word == "undecided":
         return effect
     why = data.unknown.get(runs.arm.id)
     if why is not None:
         why = f"whether it yields the baseline's data is not known: {why}"
     elif group.ended is not None:
         why = f"the baseline ended ({group.ended})"
-    else:
-        why = noisy
-    if why is None:
-        return effect
-    return Effect(effect.blocks, effect.ratio, "inconclusive", effect.p_value, why)
+    return effect if why is None else Effect(effect.found, "undecided", why)
 
 
 def _arm(
-    comparison: Comparison,
-    group: GroupRuns,
-    runs: ArmRuns,
-    effect: Effect | None,
-    session: Noise,
-    data: ParityFound,
-    rng: np.random.Generator,
+    comparison: Comparison, runs: ArmRuns, effect: Effect | None, weighed: Weighed, data: ParityFound
 ) -> tuple[Arm, dict[str, str]]:
     """The record of one arm, and the reasons for what it lacks, by field."""
+    group = weighed.group
     status, why_absent = _status(runs, group, data)
     refused = data.differences.get(runs.arm.id)
-    figures = figures_of(runs, group, rng)
-    ratio, p_value, reasons = _against(runs, effect, session, refused)
-    decision = None
+    evidence, reasons = _against(runs, effect, weighed, refused)
+    ratio = evidence.ratio if evidence else None
+    figures = figures_of(runs, group, weighed.noise_scale, ratio.estimate if ratio else None)
+    decision: Word | Literal["ended"] | None = None
     if runs.arm.role == "candidate":
         ended = runs.ended is not None or refused is not None
-        decision = "ended" if ended else effect.decision if effect is not None else "inconclusive"
+        decision = "ended" if ended else effect.word if effect is not None else "undecided"
     arm = Arm(
         id=runs.arm.id,
         role=runs.arm.role,
@@ -162,12 +161,14 @@ def _arm(
         steps=sum(len(steps) for steps in runs.steps.values()),
         **figures.fields,
         effect=ratio,
-        p_value=p_value,
+        processes=evidence.processes if evidence else 0,
+        rounds=evidence.rounds if evidence else 0,
+        evidence=evidence.value if evidence else None,
     )
     reasons |= figures.reasons
     default = why_absent or _NO_FRAMES
     missing = {name: reasons.get(name, default) for name in ARM_NUMBERS if getattr(arm, name) is None}
-    if decision == "inconclusive":
+    if decision is not None and decision != "ended" and decision not in DECIDED:
         missing["decision"] = why_absent or (effect.why if effect else None) or "nothing was compared"
     return arm, missing
 
@@ -187,32 +188,37 @@ def _status(runs: ArmRuns, group: GroupRuns, data: ParityFound) -> tuple[str, st
 
 
 def _against(
-    runs: ArmRuns, effect: Effect | None, session: Noise, refused: str | None
-) -> tuple[Estimate | None, float | None, dict[str, str]]:
-    """Ratio and p value against the baseline, and why one of them is missing."""
+    runs: ArmRuns, effect: Effect | None, weighed: Weighed, refused: str | None
+) -> tuple[Evidence | None, dict[str, str]]:
+    """What its rounds beside the baseline's show, and why that is missing."""
     if runs.arm.role == "baseline":
-        why = "it is the baseline that the others are compared with"
-        return None, None, {"effect": why, "p_value": why}
+        return None, dict.fromkeys(("effect", "evidence"), "it is the baseline that the others are compared with")
     if runs.arm.role == "aa":
-        why = "the baseline's second run is no candidate"
-        return session.ratio, None, {"p_value": why, "effect": session.why or "no block has both runs of the baseline"}
+        return weighed.again, dict.fromkeys(("effect", "evidence"), weighed.why or "not compared")
     if effect is None or refused:
         why = "refused, so not measured" if refused else runs.ended or "not measured"
-        return None, None, {"effect": why, "p_value": why}
-    absent = effect.why or "not tested"
-    return effect.ratio, effect.p_value, {"effect": "no block has both it and the baseline", "p_value": absent}
+        return None, dict.fromkeys(("effect", "evidence"), why)
+    return effect.found, dict.fromkeys(("effect", "evidence"), effect.why or "not compared")
 
 
-def _noisy(ratio: Estimate) -> str:
-    return (
-        f"the session is noisy (the baseline against itself: {ratio.estimate:.3f}x, {ratio.low:.3f} to "
-        f"{ratio.high:.3f}), so no winner is named"
+def _remarks(weighed: Weighed, *, labelled: bool) -> list[str]:
+    """What has to be known of the noise; what the machine did is told of the whole run."""
+    if not weighed.noisy:
+        return []
+    where = f"{weighed.group.accelerator.label}: " if labelled else ""
+    return [
+        f"{where}rounds of equal configurations differ by {100 * weighed.noise_scale:.0f} % in this session; the "
+        "intervals and the evidence allow for it"
+    ]
+
+
+def _aa(weighed: Weighed) -> tuple[AA, dict[str, str]]:
+    found = AA(
+        effect=weighed.again.ratio if weighed.again else None,
+        noisy=weighed.noisy,
+        smallest_visible_effect=weighed.smallest_visible_effect,
     )
-
-
-def _aa(session: Noise) -> tuple[AA, dict[str, str]]:
-    found = AA(effect=session.ratio, noisy=session.noisy, smallest_visible_effect=session.smallest_visible_effect)
-    why = session.why or "the baseline was not measured twice in a block"
+    why = weighed.why or "too few rounds for any effect to be decided"
     return found, {f"aa.{name}": why for name, value in found if value is None}
 
 

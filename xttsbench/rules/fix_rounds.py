@@ -1,4 +1,4 @@
-"""What verifying fixes measures next: the elements that they yield, each fix alone, then the good ones together.
+"""What verifying fixes measures: the elements that they yield, each fix alone, then the good ones together.
 
 Pure. Every trial says by its group, arm and fix what it is for, so that a journal alone tells what was verified.
 """
@@ -19,15 +19,17 @@ from xttsbench.rules.next_trial import Job
 from xttsbench.rules.proposal_words import WORDS
 
 GUARD: Final = "guard"
-LOOK: Final = "fixes at a look"
+SCREEN: Final = "fixes screened"
 ALONE: Final = "fixes alone"
 TOGETHER: Final = "fixes together"
-"""Groups of trials: what is yielded, one look at each fix, each alone, and on fresh blocks what is proposed."""
+"""Groups of trials: what is yielded, one short round of all fixes, those worth it alone, and what may be proposed.
+What is measured in one counts in all."""
+ROUNDS: Final = (SCREEN, ALONE, TOGETHER)
 ORIGINAL: Final = "original"
 PATCHED: Final = "patched source"
 """Arms that are no fix."""
-BLOCKS: Final = 6
-"""The fewest with which the sign-flip test reaches 5 %."""
+LEAST_BLOCKS: Final = 2
+"""Processes of each side that a fix is accepted with, unless it is clearly faster in one."""
 _ROWS: Final = 512
 """Samples that a pass over a shortened dataset should give: enough for a distribution, few enough for a minute."""
 _PASS_S: Final = 1.5
@@ -132,7 +134,7 @@ def comparison(
         target=job.target,
         arms=(original, *arms, *((again,) if group == TOGETHER else ())),
         accelerators=(accelerator,),
-        blocks=1 if group == LOOK else BLOCKS,
+        blocks=1 if group == SCREEN else LEAST_BLOCKS,
         steps=job.steps,
         window_s=window_s,
         trial_s=trial_s + (fill_s or 0.0),
@@ -152,9 +154,9 @@ def arm_of(job: Job, name: str, *, patched: Mapping[str, str] | None = None) -> 
     )
 
 
-def planned(group: str, trials: Sequence[TrialRecord], accelerator: Accelerator) -> Comparison | None:
-    """The comparison that the trials of a group were of, read from their own specifications."""
-    own = [trial.spec for trial in trials if trial.spec.group == group and trial.spec.rung == "arm"]
+def planned(trials: Sequence[TrialRecord], accelerator: Accelerator) -> Comparison | None:
+    """The comparison of all fixes that were measured, read from the specifications of their trials."""
+    own = [trial.spec for trial in trials if trial.spec.group in ROUNDS and trial.spec.rung == "arm"]
     if not own:
         return None
     first = {spec.arm or "": spec for spec in reversed(own)}
@@ -174,7 +176,7 @@ def planned(group: str, trials: Sequence[TrialRecord], accelerator: Accelerator)
     arms.sort(key=lambda arm: (["baseline", "candidate", "aa"].index(arm.role), arm.id))
     spec = own[0]
     return Comparison(
-        name=group,
+        name="fixes",
         target=spec.target,
         arms=tuple(arms),
         accelerators=(accelerator,),

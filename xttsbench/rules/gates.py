@@ -1,7 +1,7 @@
-"""Limits that a run has to keep, for continuous integration: passed, failed, inconclusive, or not measured.
+"""Limits that a run has to keep, for continuous integration: passed, failed, undecided, or not measured.
 
 A gate fails only where the whole interval lies beyond its limit, and passes only where the whole interval keeps it;
-what straddles the limit is inconclusive, and what was not measured never passes. That all arms keep a limit needs no
+what straddles the limit is undecided, and what was not measured never passes. That all arms keep a limit needs no
 correction (each has to), but that one of several breaks it does: a regression fails the gate only where the interval
 at Bonferroni's level for the number of arms is beyond the limit. Pure.
 """
@@ -87,17 +87,17 @@ def judge_gates(limits: Limits, pairs: Sequence[ComparedPair], effects: Mapping[
 
 def _regression(limit: float, pair: ComparedPair, effect: Effect, arms: int) -> Gate:
     floor = 1 - limit
-    if effect.ratio is None or effect.log_ratio is None or not effect.sure:
+    if effect.ratio is None or not effect.sure:
         # A value that tells nothing of the next process neither passes nor fails.
-        outcome: Outcome = "not measured" if pair.method == "not measured" else "inconclusive"
+        outcome: Outcome = "not measured" if pair.method == "not measured" else "undecided"
         why = effect.why or pair.why or "the two were not measured"
         return Gate(
             limit="max-regression", pair=pair.name, threshold=limit, value=effect.ratio, outcome=outcome, why=why
         )
     outcome = place(effect.ratio, floor, at_least=True)
     why = _said("max-regression", effect.ratio, floor, outcome)
-    if outcome == "failed" and effect.log_ratio.interval(1 - 0.05 / arms).high >= floor:
-        outcome, why = "inconclusive", f"{why}, but not when {arms} arms are tried"
+    if outcome == "failed" and effect.interval(1 - 0.05 / arms).high >= floor:
+        outcome, why = "undecided", f"{why}, but not when {arms} arms are tried"
     return Gate(limit="max-regression", pair=pair.name, threshold=limit, value=effect.ratio, outcome=outcome, why=why)
 
 
@@ -130,7 +130,7 @@ def _value(name: Limit, figures: Figures) -> tuple[Estimate | None, bool]:
     return found, found is not None and found.low == found.high
 
 
-def place(value: Estimate, limit: float, *, at_least: bool) -> Literal["passed", "failed", "inconclusive"]:
+def place(value: Estimate, limit: float, *, at_least: bool) -> Literal["passed", "failed", "undecided"]:
     """Where an interval lies: all of it keeps the limit, all of it is beyond, or the limit is inside.
 
     Args:
@@ -142,7 +142,7 @@ def place(value: Estimate, limit: float, *, at_least: bool) -> Literal["passed",
         return "passed"
     if (value.high < limit) if at_least else (value.low > limit):
         return "failed"
-    return "inconclusive"
+    return "undecided"
 
 
 def _said(name: Limit, value: Estimate, limit: float, outcome: Outcome) -> str:
@@ -151,6 +151,6 @@ def _said(name: Limit, value: Estimate, limit: float, outcome: Outcome) -> str:
     if value.low != value.high:
         shown += f" ({scale * value.low:.4g} to {scale * value.high:.4g})"
     edge = f"{scale * limit:.4g}{unit}"
-    if outcome == "inconclusive":
+    if outcome == "undecided":
         return f"{shown}: the limit {edge} lies within the interval"
     return f"{shown} {'keeps' if outcome == 'passed' else 'is beyond'} the limit {edge}"

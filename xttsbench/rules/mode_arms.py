@@ -13,13 +13,12 @@ from typing import Any, Final
 import numpy as np
 
 from xttsbench.analysis.oscillation import robust_cv
-from xttsbench.analysis.pooling import Statistic, mean_of, pool
+from xttsbench.analysis.pooling import Columns, Statistic, mean_of, pool
 from xttsbench.analysis.steps import Steps, measured
 from xttsbench.records.base import Estimate
 from xttsbench.records.conditions import HALF_BATCH, NOT_APPLICABLE, RUNG_OF
 from xttsbench.records.report import Arm
 from xttsbench.records.trial import MAIN_RUNGS, TrialRecord
-from xttsbench.rules.arm_effects import throughput
 from xttsbench.rules.compared import tried
 from xttsbench.rules.evidence import Compared
 
@@ -114,3 +113,10 @@ def _columns(steps: Steps) -> dict[str, Any]:
         "batch_size": steps.batch_size.astype(np.float64),
         "valid_frames": steps.valid_frames.astype(np.float64),
     }
+
+
+def throughput(columns: Columns) -> np.ndarray[Any, Any]:
+    """Samples (or steps, without a batch dimension) per second, for columns of shape (resamples, steps)."""
+    samples = columns["batch_size"].sum(axis=1)
+    counted = np.where(samples > 0, samples, columns["batch_size"].shape[1])
+    return np.asarray(counted / columns["wall_s"].sum(axis=1))

@@ -1,135 +1,188 @@
-"""What a sweep measures next: many arms are halved in short trials, the rest screened, and the best confirmed afresh.
+"""What a sweep measures next: every arm once, then those that may still win, until one has won or none can.
 
-Each round is a comparison of its own with blocks of its own, made from the results of the rounds before and nothing
-else, so that a journal can be replayed: the same results give the same round. Rounds before the confirmation only
-choose whom to look at more closely; what they measured never enters the decision (:mod:`xttsbench.rules.winner`), so
-the best of many equal arms does not win for having been lucky once.
+Each answer follows from what was measured so far and nothing else, so that the same journal gives the same sweep, and
+one that was killed goes on where it was. Nothing is thrown away: what chose the arms that went on counts in the end,
+since evidence may be looked at after every round. Pure.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, Literal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
 
-import numpy as np
-import numpy.typing as npt
-from scipy import special
-
+from xttsbench.analysis.disturbance import gate
+from xttsbench.analysis.evidence import DECIDES, Evidence, Sample, decide, e_value, interval, noise_scale
 from xttsbench.planning.arms import AGAIN
+from xttsbench.records.base import FASTER, SLOWER
 from xttsbench.records.plan import Comparison, PlannedArm, Procedure
-from xttsbench.rules.arm_effects import MIN_BLOCKS
+from xttsbench.records.trial import TrialRecord
+from xttsbench.rules.arm_effects import sample_of
+from xttsbench.rules.arm_runs import collect, parity_found
 
-Kind = Literal["halve", "screen", "confirm"]
+LEAST_PROCESSES: Final = 2
+"""Behind a winner."""
+ROUNDS: Final = 4
+"""That the processes of a block live through: more in the same ones show little of what others would do."""
+AGAIN_BLOCKS: Final = 4
+"""Blocks in which the baseline is measured twice: by then the arms' own rounds tell the noise."""
+_ONE_SIDED: Final = 0.90
+"""Level of an interval whose one end is passed in five cases of a hundred."""
 
-HALVE_BLOCKS: Final = 1
-"""Blocks of a halving round. By simulation (``benchmarks/sweeps``) a second one finds no better arms, and starting its
-trials costs more than their steps."""
-HALVE_STEPS: Final = 1 / 3
-"""Steps of a halving trial, and its window, as a share: what processes differ by does not shrink with more steps."""
-HALVE_KEEP: Final = 1 / 3
-"""Share of the candidates that a halving round leaves, unless fewer are enough."""
-LEAST_SCREEN: Final = 2
-"""Blocks from which the noise of a screening is known."""
-_SURE: Final = 0.95
-"""One-sided level at which a screening says that an arm is not worth confirming."""
+
+@dataclass(frozen=True)
+class Seen:
+    """What was measured so far.
+
+    Attributes:
+        versus: log ratios of the first arm's speed over the second's, by name; ``None`` where no round has both.
+        gone: arm -> why it cannot win: it died, or its data are not known to be the baseline's.
+        processes: arm -> processes that measured it.
+        next_block: number of the block after the last.
+        rounds: of the baseline.
+        widened: most rounds were disturbed, and all are kept.
+        turns: processes live through several rounds.
+    """
+
+    versus: Callable[[str, str], Sample | None]
+    gone: Mapping[str, str] = field(default_factory=dict)
+    processes: Mapping[str, int] = field(default_factory=dict)
+    next_block: int = 0
+    rounds: int = 0
+    widened: bool = False
+    turns: bool = False
+
+
+@dataclass(frozen=True)
+class State:
+    """How the arms of a sweep stand.
+
+    Attributes:
+        seen: what was measured.
+        noise_scale: what rounds of equal configurations differ by.
+        found: candidate -> evidence against the baseline, of those that are not gone.
+        out: candidate -> why it is not measured further; those that are gone, too.
+        open: candidates that may still win, in the order of the plan.
+        winners: of these the ones that are faster than the baseline, the fastest first.
+        ahead: of the open ones those that may be better than the fastest winner by something that matters, where there
+            is one; without any the question is answered.
+    """
+
+    seen: Seen
+    noise_scale: float
+    found: Mapping[str, Evidence]
+    out: Mapping[str, str]
+    open: tuple[str, ...]
+    winners: tuple[str, ...]
+    ahead: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Trials that belong together: each arm of ``comparison`` once in each of its blocks.
+    """What is measured next: the arms of ``comparison``, in new processes from block ``first_block`` on."""
 
-    Attributes:
-        kind: what the round is for.
-        comparison: its arms, the baseline first and, but for halving, the baseline again last; one accelerator.
-        first_block: number of its first block; no other round has that number.
-    """
-
-    kind: Kind
     comparison: Comparison
     first_block: int
 
-    @property
-    def blocks(self) -> range:
-        """Numbers of its blocks."""
-        return range(self.first_block, self.first_block + self.comparison.blocks)
+
+def seen_in(comparison: Comparison, trials: Sequence[TrialRecord]) -> Seen:
+    """What the trials of a journal say; those of other groups, and interrupted ones, are left alone."""
+    own = [trial for trial in trials if trial.spec.group == comparison.name]
+    data = parity_found(comparison, [trial for trial in own if trial.status != "interrupted"])
+    gone = {arm: f"refused: {data.why_refused(arm)}" for arm in data.differences}
+    for arm, why in data.unknown.items():
+        gone.setdefault(arm, f"whether it yields the baseline's data is not known: {why}")
+    if data.why_failed is not None:
+        gone[comparison.baseline.id] = f"its data could not be read: {data.why_failed}"
+    group = collect(comparison, own)[0]
+    judged = gate([trial for runs in group.arms for trial in runs.trials.values()])
+    for runs in group.arms:
+        if runs.ended is not None:
+            gone.setdefault(runs.arm.id, runs.ended)
+    arms = {runs.arm.id: runs for runs in group.without(judged.invalid).arms}
+    measured = [trial.spec.block for trial in own if trial.spec.rung == "arm"]
+    return Seen(
+        lambda over, under: sample_of(arms[under], arms[over]) if over in arms and under in arms else None,
+        gone,
+        {name: len(runs.steps) for name, runs in arms.items()},
+        max(measured, default=-1) + 1,
+        len(arms[comparison.baseline.id].turns),
+        judged.widened,
+        any(trial.spec.turns for trial in own),
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
-    """What the trials of a round gave.
+def state_of(comparison: Comparison, seen: Seen) -> State:
+    """How the arms stand after what was measured.
 
-    Attributes:
-        round: that they belong to.
-        rates: arm -> block -> samples per second of one process in its steady state.
-        gone: arm -> why it is out for good: it died, or its data are not known to be the baseline's.
+    An arm is out that is decided not to be faster, whose rounds leave no room for a gain that matters, or that is worse
+    than the best by the margin with an e-value of 20.
     """
+    names = [arm.id for arm in comparison.arms if arm.role == "candidate"]
+    baseline = comparison.baseline.id
+    samples = {
+        name: sample for name in names if name not in seen.gone and (sample := seen.versus(name, baseline)) is not None
+    }
+    s0 = noise_scale(seen.versus(again(comparison).id, baseline), samples.values(), mostly_invalid=seen.widened)
+    count = max(len(names), 1)
+    found = {name: decide(own, s0, candidates=count, margin=comparison.margin) for name, own in samples.items()}
+    out = {name: seen.gone[name] for name in names if name in seen.gone}
+    winners = sorted(
+        (name for name, one in found.items() if one.word in FASTER and one.processes >= LEAST_PROCESSES),
+        key=lambda name: -found[name].ratio.estimate,
+    )
+    best = max(found, key=lambda name: found[name].ratio.estimate, default=None)
+    for name, evidence in found.items():
+        if (why := _why_out(name, best, evidence, seen, s0, comparison.margin)) is not None:
+            out[name] = why
+    open_ = tuple(name for name in names if name not in out)
+    ahead = tuple(name for name in open_ if not winners or _may_beat(name, winners[0], seen, s0, comparison.margin))
+    return State(seen, s0, found, out, open_, tuple(winners), ahead)
 
-    round: Round
-    rates: Mapping[str, Mapping[int, float]]
-    gone: Mapping[str, str]
 
-    def ratios(self, over: str, under: str) -> npt.NDArray[np.float64]:
-        """Logarithm of one arm's rate over another's, for each block that has both."""
-        above, below = self.rates.get(over, {}), self.rates.get(under, {})
-        return np.array([math.log(above[block] / below[block]) for block in sorted(above.keys() & below.keys())])
-
-
-def next_round(comparison: Comparison, procedure: Procedure, results: Sequence[Result]) -> Round | None:
+def next_round(comparison: Comparison, procedure: Procedure, seen: Seen) -> Round | None:
     """The round that follows, or ``None`` where nothing is left to measure.
 
-    That is so after the confirmation, where the baseline or all candidates are gone, where a screening shows nothing
-    that can be faster, and after a round that was not measured to its end.
-
-    Args:
-        comparison: all arms of the sweep. It is on one accelerator, the first.
-        procedure: how they are narrowed down.
-        results: of all rounds so far, in their order.
+    That is so where the question is answered, where the baseline is gone, and where every arm that may still win has as
+    many processes as it may have.
     """
-    if results and (results[-1].round.kind == "confirm" or not complete(results[-1])):
+    state = state_of(comparison, seen)
+    if baseline_gone(comparison, seen) is not None:
         return None
-    if baseline_gone(comparison, results) is not None:
-        return None
-    left = candidates(comparison, results)
-    if left and results:
-        left = _going_on(procedure, results[-1], left, comparison.margin)
+    left = [name for name in state.ahead if seen.processes.get(name, 0) < procedure.blocks]
     if not left:
         return None
-    kind = _kind(procedure, len(left), results[-1].round.kind if results else None)
-    first_block = results[-1].round.blocks.stop if results else 0
-    return Round(kind, _narrowed(comparison, procedure, kind, left, len(results)), first_block)
+    keep = {comparison.baseline.id, *left, *state.winners[:1]}  # what has to be beaten is measured beside the others
+    arms = tuple(arm for arm in comparison.arms if arm.id in keep)
+    twice = seen.processes.get(again(comparison).id, 0) < AGAIN_BLOCKS
+    narrowed = comparison.model_copy(
+        update={
+            "arms": (*arms, again(comparison)) if twice else arms,
+            "accelerators": comparison.accelerators[:1],
+        }
+    )
+    return Round(narrowed, seen.next_block)
 
 
-def complete(result: Result) -> bool:
-    """Whether a round was measured to its end: every arm in every block, but for those that are gone.
+def enough(comparison: Comparison, procedure: Procedure, seen: Seen) -> set[str]:
+    """Candidates that need no more turns in the processes at hand.
 
-    Where the baseline or all candidates are gone there is nothing more to measure, which is an end too.
+    They are out, or what their process can show is decided and another process is what is missing, or all that is
+    measured now has as many processes as it may have.
     """
-    arms = result.round.comparison.arms
-    if any(arm.id in result.gone for arm in arms if arm.role != "candidate"):
-        return True
-    if all(arm.id in result.gone for arm in arms if arm.role == "candidate"):
-        return True
-    wanted = set(result.round.blocks)
-    return all(wanted <= result.rates.get(arm.id, {}).keys() for arm in arms if arm.id not in result.gone)
+    state = state_of(comparison, seen)
+    names = {arm.id for arm in comparison.arms if arm.role == "candidate"}
+    needed = {*state.ahead, *state.winners[:1]} if state.ahead else set()
+    shown = {
+        name for name in needed if name in state.found and state.found[name].decided and not _has_processes(seen, name)
+    }
+    over = {name for name in needed if not seen.turns and seen.processes.get(name, 0) >= procedure.blocks}
+    return names - needed | shown | over
 
 
-def candidates(comparison: Comparison, results: Sequence[Result]) -> list[PlannedArm]:
-    """The arms that may still win, in the order of the plan: those of the last round that are not gone."""
-    known = {arm.id for arm in results[-1].round.comparison.arms} if results else None
-    gone = {name for result in results for name in result.gone}
-    return [
-        arm
-        for arm in comparison.arms
-        if arm.role == "candidate" and arm.id not in gone and (known is None or arm.id in known)
-    ]
-
-
-def baseline_gone(comparison: Comparison, results: Sequence[Result]) -> str | None:
-    """Why the baseline, in either of its runs, is gone; ``None`` where it is not."""
-    both = {comparison.baseline.id, again(comparison).id}
-    return next((why for result in results for name, why in result.gone.items() if name in both), None)
+def _has_processes(seen: Seen, name: str) -> bool:
+    return seen.processes.get(name, 0) >= LEAST_PROCESSES
 
 
 def again(comparison: Comparison) -> PlannedArm:
@@ -139,117 +192,44 @@ def again(comparison: Comparison) -> PlannedArm:
     return found or baseline.model_copy(update={"id": baseline.id + AGAIN, "role": "aa"})
 
 
-def expected_trials(comparison: Comparison, procedure: Procedure) -> int:
-    """Trials of the whole sweep if no arm ends early and the screening leaves as many finalists as it may."""
-    return sum(trials for _, trials in _schedule(comparison, procedure))
+def baseline_gone(comparison: Comparison, seen: Seen) -> str | None:
+    """Why the baseline, in either of its runs, is gone; ``None`` where it is not."""
+    return next((seen.gone[name] for name in (comparison.baseline.id, again(comparison).id) if name in seen.gone), None)
 
 
-def fitted(comparison: Comparison, procedure: Procedure, budget_s: float, trial_s: float) -> Procedure | None:
-    """The procedure, with fewer blocks and then fewer finalists until it fits into a budget; ``None`` where it cannot.
+def tied(comparison: Comparison, state: State) -> list[str]:
+    """The fastest winner, and the winners that are as good as far as can be told, in the order of the plan.
 
-    Screening gives way first: a finalist that it overlooks costs less than a confirmation that shows nothing. Then the
-    confirmation, which is never under six blocks, then the finalists.
-
-    Args:
-        comparison: all arms of the sweep.
-        procedure: as wished.
-        budget_s: seconds for all trials.
-        trial_s: what one trial with all its steps takes, starting it included. One of a halving round is taken to be
-            shorter by what its shorter window saves.
+    As good is one that is at most half the margin slower by estimate and, paired with the fastest, not shown to be
+    slower. Half, since the estimate is uncertain: the loss stays within the margin.
     """
-    saved_s = (1 - HALVE_STEPS) * min(comparison.window_s, trial_s)
-    for finalists in range(procedure.finalists, 0, -1):
-        for confirm in range(procedure.confirm_blocks, MIN_BLOCKS - 1, -1):
-            for screen in range(procedure.screen_blocks, min(LEAST_SCREEN, procedure.screen_blocks) - 1, -1):
-                update = {"finalists": finalists, "confirm_blocks": confirm, "screen_blocks": screen}
-                smaller = procedure.model_copy(update=update)
-                needed = ((kind == "halve", trials) for kind, trials in _schedule(comparison, smaller))
-                if sum(trials * (trial_s - halving * saved_s) for halving, trials in needed) <= budget_s:
-                    return smaller
+    best = state.winners[0]
+
+    def as_good(name: str) -> bool:
+        sample = state.seen.versus(name, best)
+        if sample is None:
+            return False
+        return e_value(sample, state.noise_scale) < DECIDES and sample.mean >= -math.log1p(comparison.margin / 2)
+
+    return [arm.id for arm in comparison.arms if arm.id in state.winners and (arm.id == best or as_good(arm.id))]
+
+
+def _why_out(name: str, best: str | None, evidence: Evidence, seen: Seen, s0: float, margin: float) -> str | None:
+    """Why an arm is not measured further; ``None`` where it is."""
+    if evidence.word in (*SLOWER, "no_difference"):
+        return evidence.word.replace("_", " ")
+    if evidence.no_gain:
+        return f"not faster by {margin:.0%}"
+    if best is None or best == name or (behind := seen.versus(name, best)) is None:
+        return None
+    if behind.mean < -math.log1p(margin) and e_value(behind, s0) >= DECIDES:
+        return f"slower than {best}"
     return None
 
 
-def _kind(procedure: Procedure, count: int, before: Kind | None) -> Kind:
-    """What the next round of so many candidates is for."""
-    if before == "screen":
-        return "confirm"
-    if count + 1 > procedure.halve_above:
-        return "halve"
-    # Where all of them can be finalists there is nothing to screen for.
-    return "screen" if count > procedure.finalists else "confirm"
-
-
-def _schedule(comparison: Comparison, procedure: Procedure) -> Iterator[tuple[Kind, int]]:
-    """Kind and trials of each round, if no arm ends early."""
-    count, kind = len(candidates(comparison, ())), None
-    while count and kind != "confirm":
-        kind = _kind(procedure, count, kind)
-        yield kind, _blocks(procedure, kind) * (count + (1 if kind == "halve" else 2))
-        count = _halved(procedure, count) if kind == "halve" else min(count, procedure.finalists)
-
-
-def _blocks(procedure: Procedure, kind: Kind) -> int:
-    blocks: dict[Kind, int] = {
-        "halve": HALVE_BLOCKS,
-        "screen": procedure.screen_blocks,
-        "confirm": procedure.confirm_blocks,
-    }
-    return blocks[kind]
-
-
-def _halved(procedure: Procedure, count: int) -> int:
-    """Candidates that a halving round leaves; with the baseline they are as many as need no halving, or more."""
-    return max(math.ceil(count * HALVE_KEEP), procedure.halve_above - 1)
-
-
-def _narrowed(
-    comparison: Comparison, procedure: Procedure, kind: Kind, left: Sequence[PlannedArm], number: int
-) -> Comparison:
-    """The comparison of a round: those candidates beside the baseline."""
-    halving = kind == "halve"
-    name = {"halve": f"halving {number + 1}", "screen": "screening", "confirm": "confirmation"}[kind]
-    share = HALVE_STEPS if halving else 1.0
-    return comparison.model_copy(
-        update={
-            "name": f"{comparison.name}: {name}",
-            "arms": (comparison.baseline, *left, *(() if halving else (again(comparison),))),
-            "accelerators": comparison.accelerators[:1],
-            "blocks": _blocks(procedure, kind),
-            "steps": math.ceil(comparison.steps * share),
-            "window_s": comparison.window_s * share,
-        }
-    )
-
-
-def _going_on(procedure: Procedure, result: Result, left: Sequence[PlannedArm], margin: float) -> list[PlannedArm]:
-    """Those of the candidates left after a complete round that are in the next one, in the order of the plan."""
-    names = [arm.id for arm in (result.round.comparison.baseline, *left)]
-    logs = np.log([[result.rates[name][block] for block in result.round.blocks] for name in names])
-    gains = (logs[1:] - logs[0]).mean(axis=1)
-    best_first = np.argsort(-gains, kind="stable")
-    if result.round.kind == "halve":
-        chosen = best_first[: _halved(procedure, len(left))]
-    else:
-        worth = _worth_confirming(logs, gains, margin)
-        chosen = np.array([arm for arm in best_first[: procedure.finalists] if worth[arm]], dtype=int)
-    return [left[arm] for arm in sorted(chosen)]
-
-
-def _worth_confirming(
-    logs: npt.NDArray[np.float64], gains: npt.NDArray[np.float64], margin: float
-) -> npt.NDArray[np.bool_]:
-    """Which arms a screening leaves in question, given log rates of shape (baseline and arms, blocks).
-
-    Out are those that are surely (one-sided, 95 %) not faster than the baseline by the margin: a confirmation could
-    only find them equivalent or slower, and the baseline would be kept. And those that are surely slower than the best
-    arm by more than a tie allows: they cannot win, would cost trials, and would make Holm's correction stricter for the
-    one that can. Looking at the screening for this is free, since the decision rests on fresh blocks. Screening has few
-    blocks, so the noise is that of all arms together: what is left in the rates without the means of arms and blocks.
-    """
-    arms, blocks = logs.shape
-    if blocks < LEAST_SCREEN:
-        return np.ones(arms - 1, dtype=bool)
-    left = logs - logs.mean(axis=0) - logs.mean(axis=1, keepdims=True) + logs.mean()
-    degrees = (arms - 1) * (blocks - 1)
-    reach = float(special.stdtrit(degrees, _SURE)) * math.sqrt(float((left**2).sum()) / degrees * 2 / blocks)
-    return np.asarray((gains + reach > math.log1p(margin)) & (gains + reach >= gains.max() - math.log1p(margin / 2)))
+def _may_beat(name: str, winner: str, seen: Seen, s0: float, margin: float) -> bool:
+    """Whether an arm may be better than the winner by something that matters."""
+    if name == winner:
+        return False
+    sample = seen.versus(name, winner)
+    return sample is None or interval(sample, s0, level=_ONE_SIDED).high >= 1 + margin

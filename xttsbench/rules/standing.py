@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from xttsbench.analysis.decision import paired_t_interval
-from xttsbench.records.base import Estimate
+from xttsbench.records.base import Estimate, Word
 from xttsbench.records.plan import Comparison
 from xttsbench.records.trial import TrialRecord
-from xttsbench.rules.arm_effects import log_ratios
+from xttsbench.rules.arm_effects import weigh
 from xttsbench.rules.arm_runs import collect
 
 
@@ -22,38 +19,32 @@ class Standing:
     Attributes:
         alive: arms that have not ended.
         arms: all of them.
-        leader: the fastest candidate so far by its mean log ratio to the baseline; ``None`` before a block has both.
+        leader: the fastest candidate so far; ``None`` before a round has it and the baseline.
         ratio: the leader's speed against the baseline.
-        interval: the same with its 95 % interval, from three blocks on: that of two says nothing.
+        word: what may be said of it.
     """
 
     alive: int
     arms: int
     leader: str | None = None
-    ratio: float | None = None
-    interval: Estimate | None = None
+    ratio: Estimate | None = None
+    word: Word = "undecided"
 
     def __str__(self) -> str:
         said = f"{self.alive} of {self.arms} arms alive"
         if self.leader is None or self.ratio is None:
             return said
-        interval = f" ({self.interval.low:.2f} to {self.interval.high:.2f})" if self.interval is not None else ""
-        return f"{said}; {self.leader} leads, {self.ratio:.2f}x{interval} the baseline"
+        ratio = f"{self.ratio.estimate:.2f}x ({self.ratio.low:.2f} to {self.ratio.high:.2f})"
+        return f"{said}; {self.leader} leads, {ratio} the baseline: {self.word.replace('_', ' ')}"
 
 
 def standing(comparison: Comparison, trials: Sequence[TrialRecord]) -> Standing:
     """Where the arms of a comparison stand after these trials."""
-    group = collect(comparison, trials)[0]
-    arms = [runs for runs in group.arms if runs.arm.role != "aa"]
+    weighed = weigh(collect(comparison, trials)[0], comparison.margin)
+    arms = [runs for runs in weighed.group.arms if runs.arm.role != "aa"]
     alive = sum(runs.ended is None for runs in arms)
-    ratios = {
-        runs.arm.id: found
-        for runs in group.candidates
-        if runs.ended is None and (found := log_ratios(group.baseline, runs))
-    }
-    if not ratios:
+    found = {name: effect for name, effect in weighed.effects.items() if effect.found}
+    if not found:
         return Standing(alive, len(arms))
-    leader = max(ratios, key=lambda name: float(np.mean(ratios[name])))
-    own = ratios[leader]
-    interval = paired_t_interval(own) if len(own) >= 3 else None
-    return Standing(alive, len(arms), leader, float(np.exp(np.mean(own))), interval)
+    leader = max(found, key=lambda name: found[name].found.ratio.estimate)  # type: ignore[union-attr]
+    return Standing(alive, len(arms), leader, found[leader].ratio, found[leader].word)

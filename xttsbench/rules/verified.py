@@ -8,39 +8,55 @@ from typing import Final
 
 import numpy as np
 
+from xttsbench.analysis.evidence import Evidence
 from xttsbench.analysis.semantics import judge
 from xttsbench.analysis.training_state import same_training
-from xttsbench.records.base import Estimate
+from xttsbench.records.base import FASTER, SLOWER, Estimate
 from xttsbench.records.elements import Elements, GraphIdentity
 from xttsbench.records.fix import FixResult, Outcome, Patch, Semantics, is_of_step
 from xttsbench.records.plan import Accelerator
 from xttsbench.records.trial import TrialRecord
-from xttsbench.rules.arm_effects import MIN_BLOCKS, Effect, Noise, effects, noise
+from xttsbench.rules.arm_effects import Effect, weigh
+from xttsbench.rules.arm_figures import figures_of
 from xttsbench.rules.arm_runs import collect
-from xttsbench.rules.fix_rounds import ALONE, GUARD, LOOK, ORIGINAL, PATCHED, TOGETHER, planned
+from xttsbench.rules.fix_rounds import GUARD, LEAST_BLOCKS, ORIGINAL, PATCHED, ROUNDS, TOGETHER, planned
 from xttsbench.rules.proposal_words import said
 from xttsbench.rules.proposals import Proposal
 
 MARGIN: Final = 0.02
 """The smallest difference that matters, as a share."""
 _ALIKE: Final = float(np.log(1.1))
-"""Speeds that one look cannot tell apart, as a logarithm."""
+"""Speeds that one short round cannot tell apart, as a logarithm."""
 _ANY_ORDER: Final = "any-order"
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One arm of one round: its effect, and how it ended where it did."""
+    """One arm over all rounds: its effect, its mean step, and how it ended where it did."""
 
     effect: Effect | None
     step_time_s: Estimate | None
     ended: str | None
-    accepted: bool
 
     @property
-    def decides(self) -> bool:
-        """Whether there were blocks enough for a decision, or it ended."""
-        return self.ended is not None or (self.effect is not None and self.effect.blocks >= MIN_BLOCKS)
+    def evidence(self) -> Evidence | None:
+        """What its rounds beside the original's show."""
+        return self.effect.found if self.effect else None
+
+    @property
+    def accepted(self) -> bool:
+        """Whether it is faster: clearly so, or in two processes."""
+        found = self.evidence
+        return self.settled and self.ended is None and found is not None and found.word in FASTER
+
+    @property
+    def settled(self) -> bool:
+        """Whether more rounds are needless."""
+        found = self.evidence
+        if self.ended is not None or found is None:
+            return self.ended is not None
+        enough = found.processes >= LEAST_BLOCKS
+        return found.word.startswith("clearly") or (enough and (found.decided or found.no_gain))
 
 
 @dataclass(frozen=True)
@@ -49,58 +65,58 @@ class Verified:
 
     Attributes:
         semantics: arm -> what it does to the data.
-        looked: arm -> what one process measured, from which nothing is decided.
-        alone, together: arm -> what it was measured at in each of the rounds.
-        noise: of the original against itself, in the last round.
+        measured: arm -> what it was measured at, in all rounds together.
+        last: arms of the last round, in which what may be proposed is measured side by side.
         identity: of the original's graph.
-        reproducible: why nothing can be compared, where the original itself could not be read.
+        unreadable: why nothing can be compared, where the original itself could not be read.
     """
 
     semantics: Mapping[str, Semantics] = field(default_factory=dict)
-    looked: Mapping[str, Measured] = field(default_factory=dict)
-    alone: Mapping[str, Measured] = field(default_factory=dict)
-    together: Mapping[str, Measured] = field(default_factory=dict)
-    noise: Noise = field(default_factory=Noise)
+    measured: Mapping[str, Measured] = field(default_factory=dict)
+    last: frozenset[str] = frozenset()
     identity: GraphIdentity | None = None
     unreadable: str | None = None
 
-    def measured(self, arm: str) -> Measured | None:
-        """An arm's last measurement that decides: what was chosen was measured afresh, if there was time for it."""
-        last = self.together.get(arm)
-        return last if last is not None and last.decides else self.alone.get(arm) or last
-
     def accepted(self, arm: str) -> bool:
-        """Whether an arm is faster beyond doubt, wherever it was measured, with the same data."""
-        found, data = self.measured(arm), self.semantics.get(arm)
+        """Whether an arm is faster with the same data."""
+        found, data = self.measured.get(arm), self.semantics.get(arm)
         return found is not None and found.accepted and data is not None and data.equivalent is True
+
+    def ended(self, arm: str) -> bool:
+        """Whether a trial of an arm did not end well."""
+        return (found := self.measured.get(arm)) is not None and found.ended is not None
+
+    def settled(self, arm: str) -> bool:
+        """Whether more rounds of an arm are needless."""
+        found = self.measured.get(arm)
+        return found is not None and found.settled
 
     @property
     def best_first(self) -> list[str]:
         """Accepted fixes, the fastest first; of those that are alike, the one with fewer parts."""
-        names = {*self.alone, *self.together} - {PATCHED}
+        names = self.measured.keys() - {PATCHED}
         return sorted((name for name in names if self.accepted(name)), key=self._rank)
 
     def ranked(self, names: Sequence[str]) -> list[str]:
-        """Fixes in the order in which to look closer, by one look at each: those that did not run are left out.
+        """Fixes in the order in which to measure them further, by what they showed: those that ended are left out.
 
-        So are those that were no faster, unless no other is left; what was not looked at stays behind the others.
+        So are those that were no faster, unless no other is left; what was not measured stays behind the others.
         """
-        speeds = {name: _ratio(self.looked.get(name)) for name in names}
-        alive = [name for name in names if (one := self.looked.get(name)) is None or one.ended is None]
+        speeds = {name: _ratio(self.measured.get(name)) for name in names}
+        alive = [name for name in names if (one := self.measured.get(name)) is None or one.ended is None]
         worth = [name for name in alive if speeds[name] is None or speeds[name] > 1 + MARGIN]  # type: ignore[operator]
         # Nearly equal ones stay in the order of the proposals, which is that of simplicity.
         return sorted(worth or alive[:1], key=lambda name: -round(np.log(max(speeds[name] or 1.0, 1e-9)) / _ALIKE))
 
     @property
     def promising(self) -> list[str]:
-        """Fixes that leave the data alone and were measured faster, though not beyond doubt; the fastest first."""
+        """Fixes that leave the data alone and look faster, and are not decided; the fastest first."""
         names = [
             name
-            for name, one in self.alone.items()
-            if one.effect is not None
-            and one.effect.decision == "inconclusive"
-            and one.effect.ratio is not None
-            and one.effect.ratio.estimate > 1 + 2 * MARGIN
+            for name, one in self.measured.items()
+            if name != PATCHED
+            and not one.settled
+            and (_ratio(one) or 0.0) > 1 + 2 * MARGIN
             and (data := self.semantics.get(name)) is not None
             and data.equivalent is True
         ]
@@ -110,10 +126,9 @@ class Verified:
     def chosen(self) -> str | None:
         """The fix that the run proposes; ``None`` where none was accepted.
 
-        It is the best of those that were measured afresh, unless a part of it was as fast by itself.
+        It is the best of those that were measured side by side in the end, unless a part of it was as fast by itself.
         """
-        fresh = [name for name, one in self.together.items() if one.decides]
-        last = [name for name in self.best_first if name in fresh] or self.best_first
+        last = [name for name in self.best_first if name in self.last] or self.best_first
         if not last:
             return None
         parts, speed = set(last[0].split(" + ")), self._rank(last[0])[0]
@@ -121,33 +136,26 @@ class Verified:
         return next(as_good, last[0])
 
     def _rank(self, name: str) -> tuple[float, int, str]:
-        found = self.measured(name)
-        speed = found.effect.ratio.estimate if found and found.effect and found.effect.ratio else 0.0
+        speed = _ratio(self.measured.get(name)) or 0.0
         # Within the margin fewer parts are better: there is less to understand, and less to keep.
         return -round(np.log(max(speed, 1e-9)) / np.log1p(2 * MARGIN)), name.count(" + "), name
 
 
-def verified(trials: Sequence[TrialRecord], accelerator: Accelerator, *, seed: int = 0) -> Verified:
-    """Everything that the trials of a verification say. The same trials and seed give the same answer."""
-    rng = np.random.default_rng(seed)
+def verified(trials: Sequence[TrialRecord], accelerator: Accelerator) -> Verified:
+    """Everything that the trials of a verification say. The same trials give the same answer."""
     read, unreadable = _originals(trials)
-    looked, _ = _round(LOOK, trials, accelerator, rng)
-    alone, _ = _round(ALONE, trials, accelerator, rng)
-    together, quiet = _round(TOGETHER, trials, accelerator, rng)
     return Verified(
         semantics=_semantics(trials, read, unreadable),
-        looked=looked,
-        alone=alone,
-        together=together,
-        noise=quiet,
+        measured=_measured(trials, accelerator),
+        last=frozenset(t.spec.arm for t in trials if t.spec.group == TOGETHER and t.spec.arm and t.status == "ok"),
         identity=next((one.identity for one in read if one.identity is not None), None),
         unreadable=unreadable,
     )
 
 
 def _ratio(measured: Measured | None) -> float | None:
-    found = measured.effect.ratio if measured is not None and measured.effect is not None else None
-    return found.estimate if found is not None else None
+    found = measured.evidence if measured is not None else None
+    return found.ratio.estimate if found is not None else None
 
 
 def data_of(trials: Sequence[TrialRecord], arm: str) -> Semantics | None:
@@ -200,27 +208,18 @@ def _compared(trial: TrialRecord, changed: Elements, originals: Sequence[Element
     return training.model_copy(update={"sentence": sentence, "epochs": data.epochs})
 
 
-def _round(
-    group: str, trials: Sequence[TrialRecord], accelerator: Accelerator, rng: np.random.Generator
-) -> tuple[dict[str, Measured], Noise]:
-    plan = planned(group, trials, accelerator)
+def _measured(trials: Sequence[TrialRecord], accelerator: Accelerator) -> dict[str, Measured]:
+    plan = planned(trials, accelerator)
     if plan is None:
-        return {}, Noise()
-    runs = collect(plan, trials)[0]
-    quiet = noise(runs, rng)
-    decided = effects(runs, MARGIN, rng)
+        return {}
+    weighed = weigh(collect(plan, trials, groups=ROUNDS)[0], MARGIN)
     found = {}
-    for arm in runs.candidates:
-        effect = decided.get(arm.arm.id)
-        faster = effect is not None and effect.decision == "faster" and effect.ratio is not None
-        # Beyond what the original differs from itself by, besides.
-        clear = faster and (quiet.ratio is None or effect.ratio.low > quiet.ratio.high)  # type: ignore[union-attr]
-        time_s = None
-        if arm.steps:
-            means = [steps.wall_s.mean() for steps in arm.steps.values()]
-            time_s = Estimate(estimate=float(np.mean(means)), low=float(min(means)), high=float(max(means)))
-        found[arm.arm.id] = Measured(effect, time_s, arm.ended, bool(clear))
-    return found, quiet
+    for arm in weighed.group.candidates:
+        effect = weighed.effects.get(arm.arm.id)
+        ratio = effect.ratio.estimate if effect and effect.ratio else None
+        figures = figures_of(arm, weighed.group, weighed.noise_scale, ratio)
+        found[arm.arm.id] = Measured(effect, figures.fields.get("step_time_s"), arm.ended)
+    return found
 
 
 def results(
@@ -241,7 +240,7 @@ def results(
         why_stopped: why fixes that were worth it were not verified, where the run ended early.
     """
     names = {one.name for one in proposed}
-    made = [name for name in (*found.together, *found.alone) if name not in names | {PATCHED}]
+    made = [name for name in found.measured if name not in names | {PATCHED}]
     what = {part: one.what for one in proposed for part in one.fixes if len(one.fixes) == 1}
     extra = [_made_of(name, proposed, what, expected(name.split(" + "))) for name in dict.fromkeys(made)]
     every = [_result(one, found, patch, why_stopped) for one in (*extra, *proposed)]
@@ -272,9 +271,9 @@ def _speed(result: FixResult) -> float:
 
 
 def _result(one: Proposal, found: Verified, patch: Patch | None, why_stopped: str | None) -> FixResult:
-    measured, data = found.measured(one.name), found.semantics.get(one.name)
+    measured, data = found.measured.get(one.name), found.semantics.get(one.name)
     outcome, why = _outcome(one, found, why_stopped)
-    effect = measured.effect if measured else None
+    evidence = measured.evidence if measured else None
     chosen = found.chosen == one.name
     return FixResult(
         name=one.name,
@@ -283,11 +282,12 @@ def _result(one: Proposal, found: Verified, patch: Patch | None, why_stopped: st
         outcome=outcome,
         why=why,
         predicted_speedup=one.predicted_speedup,
-        verified_speedup=effect.ratio if effect else None,
+        verified_speedup=evidence.ratio if evidence else None,
         step_time_s=measured.step_time_s if measured else None,
-        decision="ended" if measured and measured.ended else effect.decision if effect else None,
-        p_value=effect.p_value if effect else None,
-        blocks=effect.blocks if effect else 0,
+        decision="ended" if measured and measured.ended else evidence.word if evidence else None,
+        evidence=evidence.value if evidence else None,
+        blocks=evidence.processes if evidence else 0,
+        rounds=evidence.rounds if evidence else 0,
         semantics=data,
         places=one.places,
         patch=patch if chosen else None,
@@ -296,21 +296,16 @@ def _result(one: Proposal, found: Verified, patch: Patch | None, why_stopped: st
 
 
 def _outcome(one: Proposal, found: Verified, why_stopped: str | None) -> tuple[Outcome, str]:
-    measured, data = found.measured(one.name), found.semantics.get(one.name)
+    measured, data = found.measured.get(one.name), found.semantics.get(one.name)
     if data is not None and data.equivalent is False:
         what = "the data, or what is learnt from them" if any(is_of_step(fix) for fix in one.fixes) else "the data"
         return "rejected", f"it changes {what}: {data.sentence}"
     if data is not None and data.equivalent is None:
         return "rejected", f"whether it leaves the data as they are could not be told: {data.sentence}"
-    if measured is not None:
-        return _of_speed(measured, found.noise)
-    looked = found.looked.get(one.name)
-    if looked is not None and looked.ended is not None:
-        return "rejected", f"its trial ended: {looked.ended}"
+    if measured is not None and (measured.ended is not None or measured.evidence is not None):
+        return _of_speed(measured, checked=data is not None)
     if found.unreadable is not None:
         return "not verified", found.unreadable
-    if (once := _ratio(looked)) is not None:
-        return "not verified", f"in one look it was {once:.2f} times as fast, and others were looked at more closely"
     return "not verified", one.why_not or why_stopped or f"there was no time for it within the budget{_filling(one)}"
 
 
@@ -320,20 +315,20 @@ def _filling(one: Proposal) -> str:
     return f": its cache takes {pass_s:.0f} s to fill" if pass_s >= 1.0 else ""
 
 
-def _of_speed(measured: Measured, quiet: Noise) -> tuple[Outcome, str]:
-    effect = measured.effect
-    if measured.ended is not None:
+def _of_speed(measured: Measured, *, checked: bool) -> tuple[Outcome, str]:
+    found = measured.evidence
+    if measured.ended is not None or found is None:
         return "rejected", f"its trial ended: {measured.ended}"
-    if effect is None or effect.ratio is None:
-        return "not verified", "no block has both it and the original"
-    ratio = effect.ratio
-    said = f"{ratio.estimate:.2f} times as fast ({ratio.low:.2f} to {ratio.high:.2f}, {effect.blocks} blocks)"
+    ratio = found.ratio
+    counts = f"{found.rounds} {'round' if found.rounds == 1 else 'rounds'}"
+    said = f"{ratio.estimate:.2f} times as fast ({ratio.low:.2f} to {ratio.high:.2f}, {counts})"
     if measured.accepted:
-        return "accepted", said
-    if not measured.decides:
-        return "not verified", f"{said}, and a decision takes {MIN_BLOCKS}"
-    if effect.decision == "faster" and quiet.ratio is not None:
-        return "rejected", f"{said}, which is no more than the original differs from itself by"
-    words = {"slower": "slower", "equivalent": "no faster", "inconclusive": "not beyond doubt"}
-    why = f": {effect.why}" if effect.why else ""
-    return "rejected", f"{words.get(effect.decision, effect.decision)}: {said}{why}"
+        return ("accepted", said) if checked else ("not verified", f"{said}, and its data were not compared")
+    if found.no_gain and measured.settled and found.word not in SLOWER:
+        return "rejected", f"no faster by {MARGIN:.0%}: {said}"
+    if found.decided and found.word not in FASTER:
+        return "rejected", f"{found.word.replace('_', ' ')}: {said}"
+    why = f": {measured.effect.why}" if measured.effect and measured.effect.why else ""
+    if found.decided:
+        why = f": {found.processes} process, and it takes {LEAST_BLOCKS}"
+    return "not verified", f"{'undecided' if found.word == 'undecided' else found.word.replace('_', ' ')}: {said}{why}"

@@ -28,16 +28,10 @@ class LimitSettings(Settings):
 
 
 class SweepSettings(Settings):
-    """How ``xttsbench sweep`` narrows the arms down: halved while there are many, screened, the best confirmed."""
+    """How ``xttsbench sweep`` looks for the best arm."""
 
-    halve_above: int = Field(16, ge=2, le=1024)
-    """More arms than these are halved, in short trials, before they are screened."""
-    screen_blocks: int = Field(4, ge=1, le=100)
-    """How often each arm is measured to choose the finalists."""
-    finalists: int = Field(3, ge=1, le=64)
-    """Arms that go on from the screening, the baseline not counted."""
-    confirm_blocks: int = Field(8, ge=6, le=100)
-    """How often each finalist is measured afresh, against the baseline."""
+    blocks: int = Field(16, ge=2, le=100)
+    """Processes of each arm, at most; one that is decided, or cannot win, is measured no further."""
     cost: list[Keyword] | None = None
     """Keys whose smaller value is cheaper, the weightiest first: of equally fast arms the cheaper one wins."""
 
@@ -65,7 +59,7 @@ class Scenario(Space):
     window_s: float = Field(15.0, gt=0, le=600)
     """Seconds that a trial measures at most."""
     blocks: int = Field(8, ge=1, le=100)
-    """How often ``run`` measures every arm, in a process of its own each time; a decision takes 6."""
+    """How often ``run`` measures every arm, at most; one that is decided is measured no further."""
     margin: float = Field(0.02, gt=0, lt=1)
     """The smallest difference that matters, as a share."""
     loss_tolerance: float = Field(1e-3, gt=0, lt=1)

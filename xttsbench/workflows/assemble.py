@@ -84,7 +84,7 @@ def _compared(plan: RunPlan, trials: Sequence[TrialRecord], first_arm: int) -> C
     """The arms that were compared after the verdict, or ``None`` where none was asked for or none was begun."""
     if plan.comparison is None or not any(trial.spec.group == plan.comparison.name for trial in trials):
         return None
-    return compare(plan.comparison, trials, seed=plan.seed, first_arm=first_arm)
+    return compare(plan.comparison, trials, first_arm=first_arm)
 
 
 def _ladder(diagnosis: Diagnosis, trials: Sequence[TrialRecord]) -> tuple[Rung, ...]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from xttsbench.analysis.disturbance import disturbance_of
 from xttsbench.errors import JournalError
+from xttsbench.records.base import DECIDED
 from xttsbench.records.plan import Comparison, RunPlan
 from xttsbench.records.report import Report, WarmUp
 from xttsbench.records.trial import TrialRecord
@@ -26,9 +27,7 @@ def assemble_run(plan: RunPlan, environment: Mapping[str, Any], trials: Sequence
     comparison = plan.comparison
     if comparison is None:
         raise JournalError("plan.json is of a run that compares arms, and names none; run the scenario again.")
-    return assemble_compared(
-        plan, environment, trials, comparison=comparison, compared=compare(comparison, trials, seed=plan.seed)
-    )
+    return assemble_compared(plan, environment, trials, comparison=comparison, compared=compare(comparison, trials))
 
 
 def assemble_compared(
@@ -40,7 +39,7 @@ def assemble_compared(
     compared: ComparedArms,
 ) -> Report:
     """The report of arms that have been compared; its verdict is that on their baseline."""
-    told = baseline_verdict(compared, seed=plan.seed)
+    told = baseline_verdict(compared)
     used = comparison.accelerators[told.group]
     warm = WarmUp(reason=told.verdict.summary)
     if told.trial is not None and told.steps is not None and told.steady is not None:
@@ -85,7 +84,7 @@ def _unmeasured(record: Report, compared: ComparedArms, told: BaselineVerdict) -
 def _warnings(
     plan: RunPlan, comparison: Comparison, compared: ComparedArms, trials: Sequence[TrialRecord]
 ) -> tuple[str, ...]:
-    found = [f"{label}: {why}" for label, why in compared.noisy.items()]
+    found = list(compared.remarks)
     for trial in trials:
         if trial.status not in ("ok", "skipped"):
             found.append(f"trial {trial.spec.trial_id} ended as {trial.status}: {trial.cause}")
@@ -96,7 +95,7 @@ def _warnings(
     measured = [trial for trial in trials if trial.spec.rung == "arm"]
     blocks = len({trial.spec.block for trial in measured})
     stopped = any(trial.status == "interrupted" for trial in trials) or any(group.ended for group in compared.groups)
-    if measured and blocks < comparison.blocks and not stopped and _runs_on(compared):
+    if plan.kind != "sweep" and measured and blocks < comparison.blocks and not stopped and _runs_on(compared):
         found.append(
             f"{blocks} of {comparison.blocks} blocks were measured: another was not expected to end within the budget "
             f"of {plan.budget_s:g} s (--budget)"
@@ -112,4 +111,4 @@ def _warnings(
 def _runs_on(compared: ComparedArms) -> bool:
     """Whether some candidate could have been measured further."""
     candidates = [arm for arm in compared.arms if arm.role == "candidate"]
-    return not candidates or any(arm.decision != "ended" for arm in candidates)
+    return not candidates or any(arm.decision not in (*DECIDED, "ended") for arm in candidates)

@@ -134,7 +134,8 @@ def begin(
     scenario: Scenario,
     kind: Literal["run", "sweep"],
     *,
-    fit: Callable[[Comparison, float], Procedure] | None = None,
+    procedure: Procedure | None = None,
+    check: Callable[[Scenario, Comparison], None] | None = None,
     data_progress: DataProgress | None = None,
 ) -> Begun:
     """Plan a run, make what it reads, and open its directory.
@@ -143,7 +144,8 @@ def begin(
         request: as it was asked for.
         scenario: that of the request.
         kind: of the run.
-        fit: gives the procedure of a sweep that fits into a budget in seconds.
+        procedure: of a sweep.
+        check: raises where the comparison cannot be decided, before anything is made or written.
         data_progress: told while data are made.
 
     Raises:
@@ -155,6 +157,8 @@ def begin(
     beside = locate(request.scenario).parent
     accelerators = [parse_accelerator(text, beside=beside) for text in scenario.accelerator]
     comparison = plan_comparison(scenario, accelerators)
+    if check is not None:
+        check(scenario, comparison)
     if comparison.bundled:
         # Here and not above: reading speech data is the bundled workload's alone.
         from xttsbench.workflows.prepare import prepare
@@ -172,13 +176,13 @@ def begin(
         budget_s=scenario.budget_s,
         seed=scenario.seed,
         comparison=comparison,
-        procedure=fit(comparison, scenario.budget_s) if fit is not None else None,
+        procedure=procedure,
         code=code_identity(comparison.target, bundled=comparison.bundled),
         data=data_identity([arm.kwargs.get("data") for arm in comparison.arms] if comparison.bundled else []),
     )
     if request.resume and request.out is not None:
         if (request.out / PLAN).exists():
-            return _go_on(request.out, plan, fit, began)
+            return _go_on(request.out, plan, began)
         clear_unplanned(request.out)
     directory = make_run_directory(request.out, scenario.name, now)
     machine = read_environment_of_machine(directory)
@@ -188,11 +192,8 @@ def begin(
     return Begun(directory, plan, comparison, machine, (), began)
 
 
-def _go_on(directory: Path, plan: RunPlan, fit: Callable[[Comparison, float], Procedure] | None, began: float) -> Begun:
+def _go_on(directory: Path, plan: RunPlan, began: float) -> Begun:
     before, machine = read_plan(directory), read_environment(directory)
-    if fit is not None and plan.comparison is not None:
-        # A larger budget must not change rounds that have been measured.
-        plan = plan.model_copy(update={"procedure": fit(plan.comparison, before.budget_s)})
     reasons = differences(before, plan)
     if machine.get("fingerprint") != read_environment_of_machine(directory)["fingerprint"]:
         reasons.append("the machine or the version of TensorFlow is another one (environment.json)")

@@ -7,13 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, get_args
 
 from xttsbench.errors import InvalidInputError, UsageError
 from xttsbench.execution.run_directory import make_run_directory
+from xttsbench.records.base import DECIDED, Word
 from xttsbench.records.comparison_result import ComparedPair, ComparedRun, ComparisonReport, Difference, Gate
 from xttsbench.records.report import Arm, Report
 from xttsbench.reporting.compare_markdown import serialize
+from xttsbench.reporting.comparison import spoken
 from xttsbench.reporting.junit import to_junit
 from xttsbench.reporting.units import percent, ratio_interval
 from xttsbench.reporting.write import to_json, write_atomically
@@ -106,8 +108,8 @@ def judge_comparison(report: ComparisonReport) -> tuple[int, str | None]:
         undecided = [gate for gate in report.gates if gate.outcome != "passed"]
         said = [f"{gate.pair}: {gate.why} ({gate.limit}, {gate.outcome})" for gate in undecided]
     else:
-        said = [f"{pair.name}: {pair.why}" for pair in report.pairs if pair.decision == "inconclusive"]
-    return (INCONCLUSIVE, f"Inconclusive: {'; '.join(said)}.") if said else (DONE, None)
+        said = [f"{pair.name}: {pair.why}" for pair in report.pairs if pair.decision not in DECIDED]
+    return (INCONCLUSIVE, f"Undecided: {'; '.join(said)}.") if said else (DONE, None)
 
 
 def _differences(pairs: Sequence[tuple[str, Runs, Runs]], *, same: bool) -> tuple[Difference, ...]:
@@ -171,8 +173,8 @@ def _report(
     unmeasured = {section: _OWN for section in _SECTIONS}
     unmeasured |= {path: why for path, why in b.report.unmeasured.items() if path.startswith("verdict.")}
     for index, ((_, left, right), pair) in enumerate(zip(pairs, compared, strict=True)):
-        ours = {"group": pair.name, "role": "baseline", "effect": None, "decision": None, "p_value": None}
-        theirs = {"role": "candidate", "effect": pair.effect, "decision": pair.decision, "p_value": pair.p_value}
+        ours = {"group": pair.name, "role": "baseline", "effect": None, "decision": None, "evidence": None}
+        theirs = {"role": "candidate", "effect": pair.effect, "decision": pair.decision, "evidence": pair.evidence}
         arms += [left.arm.model_copy(update=ours), right.arm.model_copy(update={**ours, **theirs})]
         unmeasured |= _reasons(index, left, right, pair)
     unmeasured |= {f"gates.{index}.value": gate.why for index, gate in enumerate(gates) if gate.value is None}
@@ -213,11 +215,11 @@ def _reasons(index: int, left: Runs, right: Runs, pair: ComparedPair) -> dict[st
             if value is None:
                 found[f"pairs.{index}.{side}.{name}"] = source.get(name, default)
         for name in Arm.model_fields:
-            if getattr(runs.arm, name) is None and name not in ("effect", "decision", "p_value"):
+            if getattr(runs.arm, name) is None and name not in ("effect", "decision", "evidence"):
                 found[f"arms.{2 * index + offset}.{name}"] = source.get(name, default)
-    for name in ("effect", "decision", "p_value"):
+    for name in ("effect", "decision", "evidence"):
         found[f"arms.{2 * index}.{name}"] = "it is what the other is compared with"
-    for name in ("effect", "p_value", "smallest_visible_effect"):
+    for name in ("effect", "evidence", "smallest_visible_effect"):
         if getattr(pair, name) is None:
             why = pair.why or "not tested"
             found[f"pairs.{index}.{name}"] = why
@@ -255,14 +257,14 @@ def _sentence(pairs: Sequence[ComparedPair]) -> str:
     if len(pairs) == 1:
         return _line(pairs[0])
     counted = Counter(pair.decision for pair in pairs)
-    words = [f"{counted[name]} {name}" for name in ("faster", "slower", "equivalent", "inconclusive") if counted[name]]
+    words = [f"{counted[name]} {spoken(name)}" for name in get_args(Word) if counted[name]]
     return f"Of {len(pairs)} arms B is: {', '.join(words)}."
 
 
 def _line(pair: ComparedPair) -> str:
     if pair.effect is None:
         return f"{pair.name}: not compared, {pair.why}."
-    return f"{pair.name}: B is {ratio_interval(pair.effect)} as fast as A: {pair.decision}."
+    return f"{pair.name}: B is {ratio_interval(pair.effect)} as fast as A: {spoken(pair.decision)}."
 
 
 def _write(request: Request, report: ComparisonReport) -> Path | None:

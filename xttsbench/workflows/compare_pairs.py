@@ -9,26 +9,17 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
-from xttsbench.analysis.pooling import Columns, Pooled, interval_of, mean_of, pool
-from xttsbench.analysis.steps import Steps, measured, steady
+from xttsbench.analysis.evidence import Sample, paired, unpaired
+from xttsbench.analysis.steps import Steps
 from xttsbench.records.base import Estimate
 from xttsbench.records.comparison_result import ComparedPair, Figures, Method
 from xttsbench.records.plan import Comparison, RunPlan
 from xttsbench.records.report import Arm
 from xttsbench.records.trial import TrialRecord
-from xttsbench.rules.arm_effects import throughput
+from xttsbench.rules.arm_effects import matched
+from xttsbench.rules.arm_runs import settled
 from xttsbench.rules.comparable import Measured
-from xttsbench.rules.regression import (
-    MIN_PROCESSES,
-    Effect,
-    LogMean,
-    decide_apart,
-    decide_paired,
-    log_mean,
-    reported_mean,
-    welch,
-    withheld,
-)
+from xttsbench.rules.regression import Effect, decide_apart, decide_paired, reported, withheld
 from xttsbench.workflows.compare_sides import AS_GIVEN, Side, accelerator_of, kwargs_of, trials_of
 
 Unit = Literal["samples", "steps"]
@@ -58,10 +49,20 @@ class Runs:
 
     def rates(self, unit: Unit) -> dict[int, float]:
         """Samples or steps per second of each process, by block."""
+        return {block: _rate(steps, unit) for block, steps in self.steps.items()}
+
+    @property
+    def turns(self) -> dict[tuple[int, int], Steps]:
+        """The steady steps by block and round."""
         return {
-            block: (float(steps.batch_size.sum()) if unit == "samples" else len(steps)) / float(steps.wall_s.sum())
+            (block, int(number)): steps[steps.round == number]
             for block, steps in self.steps.items()
+            for number in np.unique(steps.round)
         }
+
+
+def _rate(steps: Steps, unit: Unit) -> float:
+    return (float(steps.batch_size.sum()) if unit == "samples" else len(steps)) / float(steps.wall_s.sum())
 
 
 def runs_of(side: Side, arm: Arm) -> Runs:
@@ -69,8 +70,7 @@ def runs_of(side: Side, arm: Arm) -> Runs:
     found: dict[int, Steps] = {}
     trials = []
     for trial in trials_of(side, arm):
-        rows = measured(trial, "as_is")
-        steps = steady(rows)[0] if rows is not None else None
+        steps = settled(trial)
         if steps is not None and steps.wall_s.sum() > 0:
             found[trial.spec.block] = steps
             trials.append(trial)
@@ -106,40 +106,34 @@ def _steps_of(plan: RunPlan | None, comparison: Comparison | None) -> int | None
 
 
 def compare_pairs(
-    pairs: Sequence[tuple[str, Runs, Runs]], *, same_run: bool, margin: float, session_noise: float, seed: int = 0
+    pairs: Sequence[tuple[str, Runs, Runs]], *, same_run: bool, margin: float, session_noise: float
 ) -> tuple[tuple[ComparedPair, ...], dict[str, Effect]]:
     """Every pair, decided together, and the effects that gates rest on.
 
     Args:
         pairs: name, and the arm of either side.
-        same_run: the two sides are one run, so that their blocks pair them.
+        same_run: the two sides are one run, so that their blocks and rounds pair them.
         margin: the smallest difference that matters, as a share.
         session_noise: standard deviation between sessions, as a share.
-        seed: of the bootstrap where there is one process a side.
     """
-    rng = np.random.default_rng(seed)
     units: dict[str, Unit] = {
         name: "samples" if a.counts_samples and b.counts_samples else "steps" for name, a, b in pairs
     }
-    effects: dict[str, Effect] = {}
-    if same_run:
-        effects = decide_paired({name: _log_ratios(a, b, units[name]) for name, a, b in pairs}, margin=margin)
-    else:
-        apart: dict[str, LogMean] = {}
-        for name, a, b in pairs:
-            left, right = _mean(a, units[name]), _mean(b, units[name])
-            if left is not None and right is not None:
-                apart[name] = welch(left, right, session_noise)
-        effects = decide_apart(apart, margin=margin)
+    made = {name: (_paired if same_run else _apart)(a, b, units[name]) for name, a, b in pairs}
+    samples = {name: sample for name, sample in made.items() if sample is not None}
+    effects = (
+        decide_paired(samples, margin=margin)
+        if same_run
+        else decide_apart(samples, margin=margin, session_noise=session_noise)
+    )
     found = []
     for name, a, b in pairs:
-        effect = effects.get(name, Effect())
+        effect = effects.get(name)
         method: Method = "paired blocks" if same_run else "separate sessions"
-        if effect.ratio is None:
-            ratio = _within(a, b, units[name], rng)
-            method = "not measured" if ratio is None else "one process"
-            why = effect.why or _too_few(a, b)
-            effect = Effect(ratio=ratio, why=why if ratio is not None else _absent(a, b))
+        if effect is None:
+            method, effect = "not measured", Effect(why=_absent(a, b))
+        elif not effect.sure:
+            method, effect = "one process", withheld(effect, _too_few(a, b))
         elif (doubt := _doubt(a, b, same_run=same_run)) is not None:
             effect = withheld(effect, doubt)
         effects[name] = effect
@@ -151,27 +145,32 @@ def compare_pairs(
                 method=method,
                 unit=units[name],
                 effect=effect.ratio,
-                decision=effect.decision,
-                p_value=effect.p_value,
-                smallest_visible_effect=effect.log_ratio.smallest_visible_effect() if effect.log_ratio else None,
+                decision=effect.word,
+                evidence=effect.evidence,
+                smallest_visible_effect=effect.smallest_visible_effect,
                 why=effect.why,
             )
         )
     return tuple(found), effects
 
 
-def _log_ratios(a: Runs, b: Runs, unit: Unit) -> list[float]:
-    ours, theirs = a.rates(unit), b.rates(unit)
-    return [math.log(theirs[block] / ours[block]) for block in sorted(ours.keys() & theirs.keys())]
+def _paired(a: Runs, b: Runs, unit: Unit) -> Sample | None:
+    """Log ratios of the rounds that both were measured in, on the batches that both had."""
+    ours, theirs = a.turns, b.turns
+    both = sorted(ours.keys() & theirs.keys())
+    rows = [matched(ours[turn], theirs[turn]) for turn in both]
+    ratios = [math.log(_rate(other, unit) / _rate(one, unit)) for one, other in rows]
+    return paired(ratios, [block for block, _ in both]) if both else None
 
 
-def _mean(runs: Runs, unit: Unit) -> LogMean | None:
-    """Mean log rate over the processes; from the reported interval where there are no trials."""
-    if runs.steps:
-        return log_mean(list(runs.rates(unit).values())) if len(runs.steps) >= MIN_PROCESSES else None
-    estimate = _reported(runs.arm, unit)
+def _apart(a: Runs, b: Runs, unit: Unit) -> Sample | None:
+    """Mean log rates of two sessions, of the processes where they are at hand, else as reported."""
+    if a.steps and b.steps:
+        left, right = (np.log(list(runs.rates(unit).values())) for runs in (a, b))
+        return unpaired(left, right)
+    ours, theirs = _reported(a.arm, unit), _reported(b.arm, unit)
     try:
-        return reported_mean(estimate, runs.arm.blocks) if estimate is not None else None
+        return reported(ours, a.processes, theirs, b.processes) if ours and theirs else None
     except ValueError:
         return None
 
@@ -186,33 +185,9 @@ def _reported(arm: Arm, unit: Unit) -> Estimate | None:
     return Estimate(estimate=1 / time.estimate, low=1 / time.high, high=1 / time.low)
 
 
-def _within(a: Runs, b: Runs, unit: Unit, rng: np.random.Generator) -> Estimate | None:
-    """The ratio with an interval over the steps of the processes at hand, which tells nothing of further ones."""
-    if a.steps and b.steps:
-        before, after = _pooled(a, unit, rng), _pooled(b, unit, rng)
-        return interval_of(after.value / before.value, after.resamples / before.resamples)
-    left, right = _reported(a.arm, unit), _reported(b.arm, unit)
-    if left is None or right is None or not 0 < left.low <= left.estimate <= left.high:
-        return None
-    return Estimate(estimate=right.estimate / left.estimate, low=right.low / left.high, high=right.high / left.low)
-
-
-def _pooled(runs: Runs, unit: Unit, rng: np.random.Generator) -> Pooled:
-    columns: list[Columns] = [
-        {"wall_s": steps.wall_s, "batch_size": steps.batch_size.astype(np.float64)} for steps in runs.steps.values()
-    ]
-    if unit == "samples":
-        return pool(columns, {"rate": throughput}, rng)["rate"]
-    time = pool(columns, {"time": mean_of("wall_s")}, rng)["time"]
-    return Pooled(1 / time.value, 1 / time.resamples)
-
-
 def _too_few(a: Runs, b: Runs) -> str:
-    counts = f"{a.processes} of A and {b.processes} of B"
-    if a.steps and b.steps:
-        return f"there are too few processes ({counts}): the interval is within them and tells nothing of the next"
     return (
-        f"too few processes stand behind the reported intervals ({counts}); name the runs' directories, or more blocks"
+        f"there are too few processes ({a.processes} of A and {b.processes} of B): what the next would do is not known"
     )
 
 
@@ -230,11 +205,6 @@ def _doubt(a: Runs, b: Runs, *, same_run: bool) -> str | None:
     for name, runs in (("A", a), ("B", b)):
         if runs.arm.status != "ok":
             return f"the arm of {name} did not end well: {runs.arm.status}"
-        first = next((arm for arm in runs.side.report.arms if arm.group), None)
-        place = (runs.arm.group, runs.arm.accelerator)
-        # A report tells of the noise of its first group alone.
-        if runs.side.report.aa.noisy and first is not None and place == (first.group, first.accelerator):
-            return f"the session of {name} was noisy: its baseline differed from itself"
     failed = (a.side.report.parity or {}).get("failed") or {}
     if same_run and (unknown := next((arm for arm in (a.arm.id, b.arm.id) if arm in failed), None)):
         return f"whether {unknown} yields the baseline's data is not known: {failed[unknown]}"

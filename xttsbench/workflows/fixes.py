@@ -63,7 +63,7 @@ def verify_fixes(
     )
     patch = verify(wanted, session)
     if (directory / "cache").exists():
-        _clear(directory, verified(session.trials, plan.accelerator, seed=plan.seed).chosen)
+        _clear(directory, verified(session.trials, plan.accelerator).chosen)
     if patch is not None:
         write_json(directory / PATCH, patch.model_dump(mode="json"))
         if patch.diff:
@@ -118,7 +118,7 @@ def fix_section(
     if plan.kind not in ("diagnose", "optimize") or plan.arguments or diagnosis.evidence.script is not None:
         return (), None
     proposed = proposals(diagnosis.evidence, any_order=plan.any_order)
-    found = verified(trials, plan.accelerator, seed=plan.seed)
+    found = verified(trials, plan.accelerator)
     why = None if plan.verified else "no verification was asked for"
     rows = results(
         proposed,
@@ -134,8 +134,8 @@ def _measured(patch: Patch | None, found: Verified) -> Patch | None:
     """The patch with what running it showed."""
     if patch is None:
         return None
-    data, speed = (found.semantics.get(PATCHED), found.together.get(PATCHED)) if patch.ran else (None, None)
-    ratio = speed.effect.ratio if speed and speed.effect else None
+    data, speed = (found.semantics.get(PATCHED), found.measured.get(PATCHED)) if patch.ran else (None, None)
+    ratio = speed.evidence.ratio if speed and speed.evidence else None
     why_not = None
     if data is None:
         why_not = "; ".join(f"{fix}: {why}" for fix, why in patch.unpatched.items()) or "there was no time to run it"

@@ -40,7 +40,7 @@ def judge_fixes(report: Report) -> tuple[int, str | None]:
     if chosen is not None:
         return DONE, None
     tried = [one for one in report.fixes if one.decision is not None or one.semantics is not None]
-    open_ones = [one for one in tried if one.decision == "inconclusive" or one.outcome == "not verified"]
+    open_ones = [one for one in tried if one.outcome == "not verified"]
     if open_ones:
         return INCONCLUSIVE, f"No fix was accepted: {open_ones[0].name}: {open_ones[0].why.rstrip('.')}."
     if tried:

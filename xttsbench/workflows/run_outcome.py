@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from xttsbench.records.base import DECIDED
 from xttsbench.records.plan import Comparison
 from xttsbench.records.report import Report
 from xttsbench.records.trial import TrialRecord
@@ -27,9 +28,9 @@ def judge_run(report: Report, trials: Sequence[TrialRecord], comparison: Compari
         return INVALID, f"{trial.spec.arm}: {trial.cause}"
     if not any(arm.step_time_s is not None for arm in report.arms):
         return NOTHING, report.verdict.summary
-    undecided = [arm for arm in report.arms if arm.role == "candidate" and arm.decision == "inconclusive"]
-    if undecided or report.aa.noisy:
-        return INCONCLUSIVE, f"Inconclusive: {' '.join(report.comparison)}"
+    undecided = [arm for arm in report.arms if arm.role == "candidate" and arm.decision not in (*DECIDED, "ended")]
+    if undecided:
+        return INCONCLUSIVE, f"Undecided: {' '.join(report.comparison)}"
     return DONE, None
 
 

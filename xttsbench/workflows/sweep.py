@@ -1,4 +1,4 @@
-"""``xttsbench sweep``: round after round until an arm is confirmed on fresh blocks, or the baseline is kept.
+"""``xttsbench sweep``: round after round until an arm has won, or none can.
 
 What to measure next, and what it comes to, is decided from the trials alone (:mod:`xttsbench.rules.rounds`), so that
 the same journal gives the same winner again.
@@ -7,14 +7,14 @@ the same journal gives the same winner again.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from xttsbench.errors import InvalidInputError, UsageError
 from xttsbench.planning.arms import plan_procedure
 from xttsbench.planning.trials import IMPORT_S, expected_s
 from xttsbench.records.plan import Comparison, Procedure
 from xttsbench.records.trial import TrialRecord
-from xttsbench.rules.replay import results_of
-from xttsbench.rules.rounds import Result, Round, candidates, expected_trials, fitted, next_round
+from xttsbench.rules.rounds import LEAST_PROCESSES, ROUNDS, enough, next_round, seen_in, state_of
 from xttsbench.rules.standing import standing
 from xttsbench.scenario.settings import Scenario
 from xttsbench.scenario.space import MOST_SWEEP_ARMS
@@ -26,10 +26,9 @@ from xttsbench.workflows.outcome import Outcome
 from xttsbench.workflows.progress import Progress, Silent
 from xttsbench.workflows.session import Session
 from xttsbench.workflows.sweep_outcome import judge_sweep
-from xttsbench.workflows.turns import Standing
 from xttsbench.xtts.data.progress import Progress as DataProgress
 
-_PARITY_S = 15.0
+_PARITY_S: Final = 15.0
 """Kept for comparing the data before the first round."""
 
 
@@ -48,16 +47,11 @@ def sweep(request: Request, *, progress: Progress | None = None, data_progress: 
             f"{scenario.name}: accelerator: a sweep looks for one winner on one device, got "
             f"{', '.join(scenario.accelerator)}; name one with --accelerator."
         )
-    wanted = plan_procedure(scenario)
+    procedure = plan_procedure(scenario)
     if request.blocks is not None:
-        wanted = wanted.model_copy(update={"confirm_blocks": request.blocks})
-
-    def fit(comparison: Comparison, budget_s: float) -> Procedure:
-        return _within(scenario, comparison, wanted, budget_s)
-
-    begun = begin(request, scenario, "sweep", fit=fit, data_progress=data_progress)
+        procedure = procedure.model_copy(update={"blocks": request.blocks})
+    begun = begin(request, scenario, "sweep", procedure=procedure, check=_fits, data_progress=data_progress)
     plan = begun.plan
-    procedure = plan.procedure or wanted
     with begun.session(request, progress) as session:
         search(
             begun.comparison,
@@ -85,83 +79,74 @@ def search(
 
     Args:
         comparison: all arms.
-        procedure: how they are narrowed down.
+        procedure: how far it goes.
         session: runs the trials.
         until_s: no block begins that is not expected to end so many seconds after the run began.
         seed: of the order within the blocks, and of the trials.
         progress: told how the arms stand after each block.
     """
-    last: Round | None = None
-    while True:
-        now = next_round(comparison, procedure, results_of(comparison, procedure, session.trials))
-        if now is None or now == last:  # the same again: it could not be brought to its end
+    compare_arms(  # their data alone
+        comparison,
+        session,
+        rounds=0,
+        budget_s=until_s - session.spent_s,
+        window_s=comparison.window_s,
+        seed=seed,
+    )
+    while not _interrupted(session):
+        now = next_round(comparison, procedure, seen_in(comparison, session.trials))
+        if now is None:
             return
-        arms = now.comparison
-        if last is None:
-            compare_arms(arms, session, rounds=0, budget_s=until_s - session.spent_s, window_s=arms.window_s, seed=seed)
-            arms = _with_the_baseline_s_data(now, results_of(comparison, procedure, session.trials))
-        if _interrupted(session) or not any(arm.role == "candidate" for arm in arms.arms):
-            return
-        compare_arms(
-            arms,
+        ran = compare_arms(
+            now.comparison,
             session,
             first_block=now.first_block,
+            rounds=ROUNDS,
             budget_s=until_s - session.spent_s,
-            window_s=arms.window_s,
+            window_s=comparison.window_s,
             parity=False,
             seed=seed,
-            standing=_told(now, comparison, procedure, session, progress),
+            enough=lambda trials: enough(comparison, procedure, seen_in(comparison, trials)),
+            standing=lambda _, __, trials: progress.standing(_told(comparison, trials, until_s - session.spent_s)),
         )
-        if _interrupted(session):
+        if not ran:
             return
-        last = now
 
 
-def _with_the_baseline_s_data(now: Round, results: Sequence[Result]) -> Comparison:
-    """The first round without the arms that cannot win: their data are others, or nobody knows."""
-    gone = {name for result in results for name in result.gone}
-    arms = now.comparison.arms if now.comparison.baseline.id not in gone else now.comparison.arms[:1]
-    left = tuple(arm for arm in arms if arm.role == "baseline" or arm.id not in gone)
-    return now.comparison.model_copy(update={"arms": left})
+def _told(comparison: Comparison, trials: Sequence[TrialRecord], left_s: float) -> str:
+    """How the arms stand, and how long it may still take."""
+    seen = seen_in(comparison, trials)
+    state = state_of(comparison, seen)
+    done = seen.rounds
+    said = f"{done} {'round' if done == 1 else 'rounds'} done: {standing(comparison, trials)}"
+    if not state.ahead:
+        return said
+    return f"{said}; {len(state.ahead)} may still win, at most {_minutes(max(left_s, 0.0))} left"
 
 
 def _interrupted(session: Session) -> bool:
     return bool(session.trials) and session.trials[-1].status == "interrupted"
 
 
-def _told(now: Round, comparison: Comparison, procedure: Procedure, session: Session, progress: Progress) -> Standing:
-    """What tells the progress how the arms stand, and how long it may still take."""
-    expected = expected_trials(comparison, procedure)
-
-    def tell(done: int, rounds: int, trials: Sequence[TrialRecord]) -> None:
-        measured = [trial for trial in trials if trial.spec.rung == "arm"]
-        mean_s = session.spent_s / max(len(measured), 1)
-        left = (rounds - done) * len(now.comparison.arms)
-        if now.kind != "confirm":
-            left = max(left, expected - len(measured))
-        progress.standing(
-            f"{now.comparison.name}, round {done} of {rounds} is done: {standing(now.comparison, trials)}; "
-            f"about {_minutes(left * mean_s)} left"
-        )
-
-    return tell
-
-
 def _minutes(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
 
 
-def _within(scenario: Scenario, comparison: Comparison, wanted: Procedure, budget_s: float) -> Procedure:
-    """The procedure that is expected to fit into the budget."""
-    if not candidates(comparison, ()):
+def _fits(scenario: Scenario, comparison: Comparison) -> None:
+    """Refuse what cannot be decided within its budget.
+
+    Raises:
+        InvalidInputError: there is nothing to compare.
+        UsageError: not even the rounds that a winner takes would fit.
+    """
+    arms = len(comparison.arms) - any(arm.role == "aa" for arm in comparison.arms)
+    if arms < 2:
         raise InvalidInputError(f"{scenario.name}: a sweep compares two configurations at least; give it a grid.")
-    sharing = min(len(comparison.arms), wanted.finalists + 2)  # trials of a block, which share a helper's start
-    trial_s = expected_s(comparison, comparison.window_s, warm=True) / len(comparison.arms) + IMPORT_S / sharing
-    found = fitted(comparison, wanted, budget_s - REPORT_S - _PARITY_S, trial_s)
-    if found is None:
+    # Two processes of the baseline and of some arm; all arms once.
+    trial_s = expected_s(comparison, comparison.window_s, warm=True) / len(comparison.arms)
+    least_s = (arms + 3) * trial_s + LEAST_PROCESSES * IMPORT_S + REPORT_S + _PARITY_S
+    if least_s > scenario.budget_s:
         raise UsageError(
-            f"--budget {budget_s:g}: a sweep of {scenario.name!r} with {len(comparison.arms) - 1} arms takes "
-            f"{expected_trials(comparison, wanted)} trials of about {trial_s:.1f} s, and the least that decides does "
-            "not fit; give more seconds, fewer arms, or a shorter window_s."
+            f"--budget {scenario.budget_s:g}: a sweep of {scenario.name!r} with {arms} arms takes {least_s:.0f} s at "
+            f"least, with {trial_s:.1f} s for a trial; give more seconds, fewer arms, or a shorter window_s."
         )
-    return found

@@ -15,7 +15,7 @@ def judge_sweep(report: Report, trials: Sequence[TrialRecord], comparison: Compa
     """Exit code and sentence of a finished sweep.
 
     A winner that is proven is a result, and so is a baseline that no arm beats. What could not be decided, for noise or
-    for want of time, is inconclusive. An arm that dies or feeds other data is out, and costs the others nothing.
+    for want of time, is undecided. An arm that dies or feeds other data is out, and costs the others nothing.
     """
     if any(trial.status == "interrupted" for trial in trials):
         return INTERRUPTED, "Interrupted; --resume goes on from here."
@@ -25,5 +25,5 @@ def judge_sweep(report: Report, trials: Sequence[TrialRecord], comparison: Compa
     if not any(arm.step_time_s is not None for arm in report.arms):
         return NOTHING, report.verdict.summary
     if report.best is None or not report.best.decided:
-        return INCONCLUSIVE, f"Inconclusive: {' '.join(report.comparison)}"
+        return INCONCLUSIVE, f"Undecided: {' '.join(report.comparison)}"
     return DONE, None

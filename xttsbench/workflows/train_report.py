@@ -43,9 +43,9 @@ def assemble_train(
         raise JournalError("plan.json is of a training run, and names no arm; train again in another directory.")
     # A session that failed and was gone on with says nothing of the run.
     counted = [trial for trial in trials[:-1] if trial.status == "ok"] + list(trials[-1:])
-    compared = compare(plan.comparison, counted, seed=plan.seed)
+    compared = compare(plan.comparison, counted)
     arm, job = compared.arms[0], setup.job
-    told = train_verdict(trials, arm, mode=str(job.config.get("mode")), seed=plan.seed)
+    told = train_verdict(trials, arm, mode=str(job.config.get("mode")))
     training = training_of(lines, plan.target, setup.taken_over)
     record = Report(
         kind=plan.kind,

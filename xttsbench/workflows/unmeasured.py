@@ -39,7 +39,7 @@ def reasons(record: Report, diagnosis: Diagnosis, plan: RunPlan, trials: Sequenc
             found[f"findings.{index}.equivalent"] = _unverified(finding, record, plan)
     for index, arm in enumerate(record.arms):
         if arm.decision is None and arm.role == "candidate":
-            found[f"arms.{index}.decision"] = f"{arm.blocks} block{'' if arm.blocks == 1 else 's'}; a decision takes 6"
+            found[f"arms.{index}.decision"] = "it was not compared in rounds of its own"
         for name in ARM_NUMBERS:
             if getattr(arm, name) is None and not (arm.role == "baseline" and name == "effect"):
                 found[f"arms.{index}.{name}"] = arm.status if arm.status != "ok" else "not part of this comparison"
@@ -78,7 +78,7 @@ def _of_fixes(record: Report) -> dict[str, str]:
     for index, fix in enumerate(record.fixes):
         if fix.predicted_speedup is None:
             found[f"fixes.{index}.predicted_speedup"] = "the model says nothing of it"
-        for name in ("verified_speedup", "step_time_s", "decision", "p_value", "semantics"):
+        for name in ("verified_speedup", "step_time_s", "decision", "evidence", "semantics"):
             if getattr(fix, name) is None:
                 found[f"fixes.{index}.{name}"] = fix.why
         if fix.semantics is not None and fix.semantics.equivalent is None:

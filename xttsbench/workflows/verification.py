@@ -1,6 +1,6 @@
 """What fixes are verified, and in what time: seconds of a trial, of a block, and what is left of the run's.
 
-Every fix that is measured needs six blocks of fresh processes, and a cache in memory is filled anew in each of them.
+Every fix that is measured needs two processes at least, and a cache in memory is filled anew in each of them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final, Protocol
 from xttsbench.records.fix import Patch
 from xttsbench.records.plan import Accelerator, PlannedArm
 from xttsbench.rules.evidence import Evidence
-from xttsbench.rules.fix_rounds import BLOCKS, ORIGINAL, PATCHED
+from xttsbench.rules.fix_rounds import LEAST_BLOCKS, ORIGINAL, PATCHED
 from xttsbench.rules.next_trial import Job
 from xttsbench.rules.proposals import Proposal
 from xttsbench.workflows.compare_arms import Trials
@@ -90,9 +90,9 @@ class Clock:
         return max((trial.setup_s or 0.0 for trial in self.session.trials), default=0.0)
 
     def window_s(self, names: Sequence[str], budget_s: float) -> float:
-        """Seconds that a trial may measure so that six blocks of these arms and the original fit; below 0 for none."""
+        """Seconds that a trial may measure so that enough blocks of these and the original fit; below 0 for none."""
         arms = (ORIGINAL, *names)
-        return min((budget_s / BLOCKS - self.session.import_s - self.around_s(arms)) / len(arms), WINDOW_S)
+        return min((budget_s / LEAST_BLOCKS - self.session.import_s - self.around_s(arms)) / len(arms), WINDOW_S)
 
     def around_s(self, names: Sequence[str]) -> float:
         """Of trials of these arms, outside their windows: what the last ones took or an estimate, and their caches."""
@@ -110,7 +110,7 @@ class Clock:
 
     def is_filled_in_time(self, arm: str) -> bool:
         """Whether the cache of an arm can be filled as often as trials that decide something need it."""
-        times = 2 * BLOCKS if self._fills_anew(arm) else 1
+        times = 2 * LEAST_BLOCKS if self._fills_anew(arm) else 1
         return times * self.wanted.first_pass_s(arm) <= _FILLING_SHARE * self.left_s
 
     def _fills_anew(self, arm: str) -> bool:

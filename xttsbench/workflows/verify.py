@@ -1,7 +1,7 @@
-"""Fixes verified: the data first, then each alone and the good ones together, beside the original, block by block.
+"""Fixes verified: the data first, then each alone and the good ones together, beside the original, until decided.
 
-What is run next follows from the trials so far (:mod:`xttsbench.rules.fix_rounds`), what they come to is told by
-:func:`xttsbench.rules.verified.verified`, from the trials alone.
+What they come to is told by :func:`xttsbench.rules.verified.verified`, from the trials alone and after each block. A
+fix that is decided is not measured further, and what was measured counts, whichever round it was measured in.
 """
 
 from __future__ import annotations
@@ -15,14 +15,13 @@ from xttsbench.execution.limits import Limits
 from xttsbench.execution.run_directory import make_whole
 from xttsbench.records.fix import Patch
 from xttsbench.records.plan import Comparison, PlannedArm
-from xttsbench.records.trial import TrialRecord
 from xttsbench.rules.expected import expected, longer_buffer
 from xttsbench.rules.fix_rounds import (
     ALONE,
-    BLOCKS,
-    LOOK,
+    LEAST_BLOCKS,
     ORIGINAL,
     PATCHED,
+    SCREEN,
     TOGETHER,
     Size,
     arm_of,
@@ -42,12 +41,12 @@ _FINAL: Final = 2
 """Fixes in the last round: the best one alone, and all together or it with a longer buffer."""
 _ALONE_SHARE: Final = 0.5
 """Of the time that is left, for fixes alone; the rest is for what is proposed in the end."""
-_LOOK_SHARE: Final = 0.25
-"""Of the time that is left, for one look at each fix."""
-_LOOK_S: Final = 1.0
-"""Seconds that such a look measures at most."""
+_SCREEN_SHARE: Final = 0.25
+"""Of the time that is left, for one short round of all fixes."""
+_SCREEN_S: Final = 1.0
+"""Seconds that such a round measures of each at most."""
 _MOST_BLOCKS: Final = 12
-"""In the last round, where six have not decided: as many as a gate takes."""
+"""Of what is not decided by then."""
 _GUARD_S: Final = 4.0
 """What one trial of the guard is expected to take, besides building the target."""
 _FILLING: Final = 1.5
@@ -74,11 +73,11 @@ def verify(wanted: Verification, session: Timed) -> Patch | None:
     size = guard_size(wanted.evidence)
     if not all(_guard(wanted, session, size, ORIGINAL, again=again) for again in range(3)):
         return None
-    ranked = _looked_at(wanted, session, [one.name for one in worth])
+    ranked = _screened(wanted, session, [one.name for one in worth])
     most = _affordable(wanted, session, ranked)
     sound: list[str] = []
     for number, name in enumerate(ranked):
-        # In place of one that falls the next is looked at, as long as six blocks of one would still fit.
+        # If a fix fails the same-data check, the next one is tried while time allows.
         late = number >= most and clock.window_s([name], clock.left_s) < LEAST_WINDOW_S
         if len(sound) == most or late:
             break
@@ -87,27 +86,24 @@ def verify(wanted: Verification, session: Timed) -> Patch | None:
     if not sound or _over(session):
         return None
     left_s = clock.left_s
-    # Planned for a share of the time, but what it takes it gets: without six blocks nothing is decided at all.
+    # Planned for a share of the time, but until there are enough blocks to decide anything it gets what it takes.
     alone = [arm_of(wanted.job, name) for name in sound]
     _compare(wanted, session, ALONE, alone, planned_s=_ALONE_SHARE * left_s, most_s=left_s)
     return _finish(wanted, session, size)
 
 
-def _looked_at(wanted: Verification, session: Timed, names: list[str]) -> list[str]:
-    """The fixes that one trial each leaves in question, the fastest first: no model is right about all of them.
-
-    One process decides nothing, and its numbers enter no decision; it only says whom to look at more closely.
-    """
+def _screened(wanted: Verification, session: Timed, names: list[str]) -> list[str]:
+    """The fixes that one short round leaves in question, the fastest first: no model is right about all of them."""
     if len(names) < 2 or _over(session):
         return names
     arms = [arm_of(wanted.job, name) for name in names]
-    plan = _planned(wanted, session, LOOK, arms)
+    plan = _planned(wanted, session, SCREEN, arms)
     clock = Clock(wanted, session)
-    left_s = _LOOK_SHARE * clock.left_s
-    window_s = min((left_s - clock.around_s([ORIGINAL, *names])) / len(plan.arms), _LOOK_S)
+    left_s = _SCREEN_SHARE * clock.left_s
+    window_s = min((left_s - clock.around_s([ORIGINAL, *names])) / len(plan.arms), _SCREEN_S)
     rest_s = clock.left_s - left_s - clock.setup_s - _GUARD_S
     if window_s < LEAST_WINDOW_S / 2 or clock.window_s(names[:1], rest_s) < LEAST_WINDOW_S:
-        return names  # the best one gets its six blocks before the others get a look
+        return names  # the best one gets its blocks before the others get any
     block = session.trials[-1].spec.block  # the helper at hand: what it was used for before is the same for all
     compare_arms(
         plan, session, first_block=block, budget_s=left_s, window_s=window_s, parity=False, seed=wanted.job.seed
@@ -116,13 +112,9 @@ def _looked_at(wanted: Verification, session: Timed, names: list[str]) -> list[s
 
 
 def _finish(wanted: Verification, session: Timed, size: Size) -> Patch | None:
-    """Measure what would be proposed once more, on fresh blocks: alone, together, and as a patch of the source.
-
-    Six blocks, or as many as there is time for where six have not decided.
-    """
+    """Measure what may be proposed side by side: alone, together, and as a patch of the source."""
     found = _found(wanted, session)
-    # Where nothing was decided, what looked best gets a second chance, on fresh blocks alone.
-    decided = bool(found.best_first)
+    # Where nothing was decided, what looked best gets a second chance.
     good = found.best_first or found.promising[:1]
     if not good or _over(session):
         return None
@@ -140,9 +132,8 @@ def _finish(wanted: Verification, session: Timed, size: Size) -> Patch | None:
             arms.append(arm_of(wanted.job, PATCHED, patched=files))
     if not _over(session):
         left_s = Clock(wanted, session).left_s
-        most = BLOCKS if decided else _MOST_BLOCKS
         arms = list(_fitting(wanted, session, arms))
-        _compare(wanted, session, TOGETHER, arms, planned_s=left_s, most_s=left_s, blocks=most)
+        _compare(wanted, session, TOGETHER, arms, planned_s=left_s, most_s=left_s)
     last = _found(wanted, session).chosen
     return patch if last in (None, finalists[0]) else wanted.patch(last)
 
@@ -172,7 +163,7 @@ def _steps(session: Timed, arm: str) -> Steps | None:
 
 
 def _fitting(wanted: Verification, session: Timed, arms: Sequence[PlannedArm]) -> Sequence[PlannedArm]:
-    """The arms of the last round, without the last of them as long as six blocks do not fit into the time."""
+    """The arms of the last round, without the last of them as long as blocks enough do not fit into the time."""
     clock = Clock(wanted, session)
     for count in range(len(arms), 1, -1):
         names = [ORIGINAL, *timed_as(arms[:count])]  # the original is measured twice
@@ -182,7 +173,7 @@ def _fitting(wanted: Verification, session: Timed, arms: Sequence[PlannedArm]) -
 
 
 def _affordable(wanted: Verification, session: Timed, names: Sequence[str]) -> int:
-    """How many of the best are measured alone: as many as six blocks of them fit into their share of the time, or 1."""
+    """How many of the best are measured alone: as many as fit into their share of the time, or 1."""
     clock = Clock(wanted, session)
     left_s = _ALONE_SHARE * clock.left_s
     for count in range(min(_MOST, len(names)), 1, -1):
@@ -238,25 +229,40 @@ def _compare(
     *,
     planned_s: float,
     most_s: float,
-    blocks: int = BLOCKS,
-) -> list[TrialRecord]:
-    plan = _planned(wanted, session, group, arms)
-    names = [ORIGINAL] * (len(plan.arms) - len(arms) - 1) + timed_as(arms)
+) -> None:
+    """Measure arms beside the original, block after block, each until it is decided.
+
+    The first blocks have all of them, so that what may be proposed is compared side by side, as many as decide anything
+    at all; they may take ``most_s``. Further ones are for what is not decided, within ``planned_s``.
+    """
     clock = Clock(wanted, session)
+    until_s = session.spent_s + planned_s
+    names = [ORIGINAL] * (group == TOGETHER) + timed_as(arms)
     window_s = max(clock.window_s(names, planned_s), LEAST_WINDOW_S)
-    block_s = session.import_s + len(plan.arms) * window_s + clock.around_s([ORIGINAL, *names])
+    block_s = session.import_s + (1 + len(names)) * window_s + clock.around_s([ORIGINAL, *names])
     if block_s > most_s and any(clock.filling_s(name) for name in names):
-        return []  # with caches to be filled not even one block would be over in time
-    return compare_arms(
-        plan,
-        session,
-        first_block=max(trial.spec.block for trial in session.trials) + 1,
-        budget_s=most_s,
-        window_s=window_s,
-        parity=False,
-        seed=wanted.job.seed,
-        rounds=min(max(int(planned_s / block_s), BLOCKS), blocks),
-    )
+        return  # with caches to be filled not even one block would be over in time
+    end_s = session.spent_s + most_s
+    for block in range(_MOST_BLOCKS):
+        found = _found(wanted, session)
+        left = [arm for arm in arms if not found.ended(arm.id)]
+        if block >= LEAST_BLOCKS:
+            left = [arm for arm in left if not found.settled(arm.id)]
+        if not left or _over(session):
+            return
+        begun = session.spent_s
+        ran = compare_arms(
+            _planned(wanted, session, group, left),
+            session,
+            first_block=max(trial.spec.block for trial in session.trials) + 1,
+            budget_s=(end_s if block < LEAST_BLOCKS else until_s) - begun,
+            window_s=window_s,
+            parity=False,
+            seed=wanted.job.seed,
+            rounds=1,
+        )
+        if not ran:
+            return
 
 
 def _planned(wanted: Verification, session: Timed, group: str, arms: Sequence[PlannedArm]) -> Comparison:
@@ -287,7 +293,7 @@ def _copies(directory: Path, patch: Patch) -> dict[str, str]:
 
 
 def _found(wanted: Verification, session: Timed) -> Verified:
-    return verified(session.trials, wanted.accelerator, seed=wanted.job.seed)
+    return verified(session.trials, wanted.accelerator)
 
 
 def _over(session: Timed) -> bool:

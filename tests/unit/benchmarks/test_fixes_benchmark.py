@@ -86,7 +86,9 @@ def test_without_accepted_fixes_the_original_is_ours(build):
     trials = [trial(build, arm, wall, block) for arm, wall in walls.items() for block in range(4)]
     told = side_by_side.told(found, trials)
     assert told["steps_per_s"]["ours"] == told["steps_per_s"]["original"]
-    assert told["ratios"]["ours / original"] == {"estimate": 1.0, "low": 1.0, "high": 1.0, "blocks": 4}
+    same = told["ratios"]["ours / original"]
+    assert (same["estimate"], same["blocks"]) == (1.0, 4)
+    assert 0.97 < same["low"] < 1 < same["high"] < 1.03  # what rounds differ by is known beforehand
     assert told["ratios"]["ours / hand-tuned"]["estimate"] == pytest.approx(0.5, rel=0.02)
 
 

@@ -8,7 +8,7 @@ from machine import decided, planned
 from recorded import Grid
 
 from xttsbench.records.plan import Procedure
-from xttsbench.rules.rounds import next_round
+from xttsbench.rules.rounds import Seen, next_round
 
 ARMS = [{"prefetch": 0}, {"prefetch": 1}, {"prefetch": 2}]
 
@@ -20,27 +20,23 @@ def grid(speeds, blocks=8, noise=0.002):
     rates = {}
     for arm, speed in zip(comparison.arms, [*speeds, speeds[0]], strict=True):
         own = 100 * speed * shared * np.exp(noise * rng.standard_normal(blocks))
-        rates[arm.id] = dict(enumerate(own.tolist()))
+        rates[arm.id] = {(block, 0): math.log(rate) for block, rate in enumerate(own.tolist())}
     return Grid(comparison, rates)
 
 
 def test_the_means_are_geometric_and_without_the_second_baseline():
-    of_two = Grid(planned(ARMS), {arm.id: {0: 50.0, 1: 200.0} for arm in planned(ARMS).arms})
+    logs = {(0, 0): math.log(50.0), (1, 0): math.log(200.0)}
+    of_two = Grid(planned(ARMS), {arm.id: logs for arm in planned(ARMS).arms})
     assert of_two.mean_rates == pytest.approx({"arm0": 100, "arm1": 100, "arm2": 100})
 
 
 def test_a_drawn_block_is_one_block_of_the_run_for_all_arms():
     recorded = grid((1, 1.1, 1.2))
-    asked = next_round(recorded.comparison, Procedure(), [])
-    result = recorded.drawn(asked, np.random.default_rng(0))
-    assert set(result.rates) == {arm.id for arm in asked.comparison.arms}
-    for block in asked.blocks:
-        found = [
-            arm for arm, own in recorded.rates.items() for rate in own.values() if rate == result.rates[arm][block]
-        ]
-        of_run = {k for k, v in recorded.rates["arm0"].items() if v == result.rates["arm0"][block]}
-        assert len(found) == len(result.rates)
-        assert all(result.rates[arm][block] == recorded.rates[arm][next(iter(of_run))] for arm in result.rates)
+    asked = next_round(recorded.comparison, Procedure(), Seen(lambda *_: None, next_block=5))
+    drawn = recorded.drawn(asked, np.random.default_rng(0))
+    assert set(drawn) == {arm.id for arm in asked.comparison.arms}
+    (of_run,) = (turn for turn, rate in recorded.rates["arm0"].items() if rate == drawn["arm0"][5, 0])
+    assert all(own == {(5, 0): recorded.rates[arm][of_run]} for arm, own in drawn.items())
 
 
 def test_the_best_arm_of_a_clear_grid_is_chosen_and_an_equal_one_never_proven():

@@ -40,9 +40,10 @@ def test_a_rate_is_of_all_intervals_or_of_the_first_ones():
 def test_a_ratio_is_the_geometric_mean_over_the_blocks_that_both_are_in():
     over, under = {0: 20.0, 1: 80.0, 2: 1.0}, {0: 10.0, 1: 10.0}
     found = blocks.ratio(over, under)
-    # The logs are log 2 and log 8: their mean is log 4, their standard error log 2, and t of one degree is 12.706.
+    # The logs are log 2 and log 8, off their mean by log 2 each; 3 % of three degrees of freedom were known before.
+    error = math.sqrt((3 * 0.03**2 + 2 * math.log(2) ** 2) / 4 / 2)
     assert found["estimate"] == pytest.approx(4.0)
-    assert math.log(found["high"] / found["estimate"]) == pytest.approx(12.7062 * math.log(2), rel=1e-4)
+    assert math.log(found["high"] / found["estimate"]) == pytest.approx(2.77645 * error, rel=1e-4)
 
 
 def test_a_ratio_of_one_block_has_no_interval_and_of_none_no_value():

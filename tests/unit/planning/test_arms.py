@@ -74,14 +74,14 @@ def test_tolerances_reach_the_comparison() -> None:
 def test_a_sweep_is_the_procedures_unless_the_scenario_says_otherwise() -> None:
     own = {"workload": None, "target": "os:getcwd"}
     assert plan_procedure(scenario(**own)) == Procedure()
-    told = {"halve_above": 8, "screen_blocks": 2, "finalists": 4, "confirm_blocks": 12, "cost": ["b", "a"]}
-    expected = Procedure(halve_above=8, screen_blocks=2, finalists=4, confirm_blocks=12, cost=("b", "a"))
+    told = {"blocks": 12, "cost": ["b", "a"]}
+    expected = Procedure(blocks=12, cost=("b", "a"))
     assert plan_procedure(scenario(sweep=told, base={"a": 1, "b": 2}, **own)) == expected
 
 
 def test_the_bundled_workload_has_a_cost_of_its_own_unless_the_scenario_says_otherwise() -> None:
     assert plan_procedure(scenario()).cost == BUNDLED_COST
-    assert plan_procedure(scenario(sweep={"finalists": 2})).cost == BUNDLED_COST
+    assert plan_procedure(scenario(sweep={"blocks": 4})).cost == BUNDLED_COST
     assert plan_procedure(scenario(sweep={"cost": []})).cost == ()
     assert set(BUNDLED_COST) <= set(Configuration.model_fields)
 

@@ -56,7 +56,7 @@ def test_every_limit_is_held_and_none_that_was_not_given() -> None:
     assert {gate.name: gate.decision for gate in gates} == {
         "min_throughput": "passed",
         "max_step_time_s": "failed",
-        "min_utilization": "inconclusive",
+        "min_utilization": "undecided",
     }
 
 

@@ -376,7 +376,7 @@ def arm(name: str, step_s: float, **fields: Any) -> Arm:
         "cv": 0.034,
         "std_over_mean": 0.12,
         "steps": 1920,
-        "p_value": 0.008,
+        "evidence": 3210.0,
     }
     return Arm(id=name, **(measured | fields))
 
@@ -420,7 +420,7 @@ def comparing_run() -> Run:
             attribution_s=None,
         ),
         arms=(
-            arm("numpy_wav", 0.0605, role="baseline", std_over_mean=1.37, p_value=None),
+            arm("numpy_wav", 0.0605, role="baseline", std_over_mean=1.37, evidence=None),
             arm("packed", 0.0106, effect=estimate(5.71), decision="faster"),
             arm("tf_wav", 0.0619, effect=estimate(0.977, 0.01), decision="slower"),
             Arm(
@@ -441,7 +441,7 @@ def comparing_run() -> Run:
                 accelerator=EMULATED,
                 decision="ended",
             ),
-            arm("numpy_wav:again", 0.0604, role="aa", effect=estimate(1.002, 0.011), std_over_mean=1.36, p_value=None),
+            arm("numpy_wav:again", 0.0604, role="aa", effect=estimate(1.002, 0.011), std_over_mean=1.36, evidence=None),
             arm("eager", 0.3, role="baseline", valid_frames_per_s=None, padding_efficiency=None, **on_device),
             arm(
                 "xla",

@@ -24,7 +24,7 @@ NASTY = "a|b<script>[red]`x`\x1b[31m\x00\ufffe\nnew & _line_"
 
 def made(name: str = "arm", *, outcomes: tuple[str, ...] = (), **pair: Any) -> ComparisonReport:
     side = Figures(arm=name, status="ok", processes=8, step_time_s=HALF, rate_per_s=HALF, cv=0.1)
-    told = {"method": "separate sessions", "effect": HALF, "decision": "slower", "p_value": 0.001} | pair
+    told = {"method": "separate sessions", "effect": HALF, "decision": "slower", "evidence": 1234.5} | pair
     run = ComparedRun(
         given=name, path=name, kind="run", command="c", created_utc="2026", target="t", processes_known=True
     )
@@ -55,7 +55,7 @@ def made(name: str = "arm", *, outcomes: tuple[str, ...] = (), **pair: Any) -> C
     )
 
 
-OUTCOMES = ("passed", "failed", "inconclusive", "not measured")
+OUTCOMES = ("passed", "failed", "undecided", "not measured")
 
 
 def test_junit_has_a_case_for_each_gate() -> None:
@@ -72,8 +72,8 @@ def test_junit_has_a_case_for_each_gate() -> None:
     ("pair", "tag"),
     [
         ({}, "system-out"),
-        ({"decision": "inconclusive", "why": "noisy"}, "error"),
-        ({"decision": "inconclusive", "method": "not measured", "effect": None, "why": "died"}, "skipped"),
+        ({"decision": "undecided", "why": "noisy"}, "error"),
+        ({"decision": "undecided", "method": "not measured", "effect": None, "why": "died"}, "skipped"),
     ],
 )
 def test_without_gates_each_arm_is_a_case(pair: dict[str, Any], tag: str) -> None:

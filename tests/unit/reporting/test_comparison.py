@@ -22,16 +22,16 @@ def test_a_row_has_every_number_with_its_interval(comparing) -> None:
         "padding efficiency": "91.3 %",
         "CV": "0.034",
         "speed-up": "5.71x (5.54 to 5.88)",
-        "decision": "faster",
+        "result": "faster",
     }
 
 
 def test_baseline_and_its_second_run_are_marked(comparing) -> None:
     table, _ = comparisons(comparing.report)
     assert row(table, "numpy_wav")["speed-up"] == "1"
-    assert row(table, "numpy_wav")["decision"] == "baseline"
+    assert row(table, "numpy_wav")["result"] == "baseline"
     again = row(table, "numpy_wav:again")
-    assert (again["speed-up"], again["decision"]) == ("1.002x (0.991 to 1.013)", "baseline again")
+    assert (again["speed-up"], again["result"]) == ("1.002x (0.991 to 1.013)", "baseline again")
     assert [found.tone for found in table.rows] == ["baseline", "faster", "slower", "ended", "ended", "again"]
 
 
@@ -40,7 +40,7 @@ def test_the_dead_and_the_refused_say_why_and_have_no_numbers(comparing) -> None
     for name, how in (("ram", "ended: out of memory"), ("tf_fast", "refused")):
         cells = row(table, name)
         assert cells.pop("configuration") == name
-        assert cells.pop("decision") == how
+        assert cells.pop("result") == how
         assert set(cells.values()) == {NOT_MEASURED}
     assert "ram ended, out of memory: the process held 7.4 GiB of 6.0 GiB" in table.notes
     refused = "tf_fast was refused: its data are not the baseline's: batch 0, mel: row 3 (clip 12), frame 5, band 7: "
@@ -50,9 +50,11 @@ def test_the_dead_and_the_refused_say_why_and_have_no_numbers(comparing) -> None
 @pytest.mark.parametrize(
     ("status", "decided", "said"),
     [
-        ("ok", None, "no decision"),
-        ("ok", "inconclusive", "inconclusive"),
-        ("not run: the run ended before its turn", "inconclusive", "not run"),
+        ("ok", None, "not tested"),
+        ("ok", "undecided", "undecided"),
+        ("ok", "clearly_faster", "clearly faster"),
+        ("ok", "no_difference", "no difference"),
+        ("not run: the run ended before its turn", "undecided", "not run"),
         ("time_limit: 60 s", "ended", "ended: time limit"),
         (":", "ended", "ended: unknown"),
     ],
@@ -88,7 +90,7 @@ def test_what_no_arm_has_is_a_note_and_not_a_column(comparing) -> None:
         "samples/s",
         "CV",
         "speed-up",
-        "decision",
+        "result",
     ]
     assert any(note.startswith("Not measured in any arm: valid frames/s, padding efficiency;") for note in real.notes)
 
@@ -98,7 +100,7 @@ def test_an_arm_that_ended_later_keeps_what_was_measured(comparing, make_arm) ->
     report = comparing.report.model_copy(update={"arms": (comparing.report.arms[0], late)})
     (table,) = comparisons(report)
     assert row(table, "late")["step time"] == "20.0 ms (19.4 to 20.6)"
-    assert row(table, "late")["decision"] == "ended: killed"
+    assert row(table, "late")["result"] == "ended: killed"
     assert "Each row: 8 blocks, 1,920 steps." in " ".join(table.notes)
 
 

@@ -62,9 +62,9 @@ def test_emulated_and_real_stand_in_the_titles(comparing) -> None:
 def test_long_names_break_after_their_separators(comparing, make_arm) -> None:
     names = ("loader=numpy_wav,prefetch=2,workers=4", "loader=packed,prefetch=2,workers=4")
     effect = comparing.report.arms[1].effect
-    arms = tuple(make_arm(name, 0.02, effect=effect, decision="inconclusive") for name in names)
+    arms = tuple(make_arm(name, 0.02, effect=effect, decision="undecided") for name in names)
     report = comparing.report.model_copy(update={"arms": arms})
-    found = [line[:19].strip() for line in render(report, width=90, color=False).splitlines()]
+    found = [line[:19].strip() for line in render(report, width=84, color=False).splitlines()]
     at = found.index("loader=packed,")
     assert found[at : at + 3] == ["loader=packed,", "prefetch=2,", "workers=4"]
 
@@ -79,7 +79,7 @@ def test_the_comparison_comes_first_and_nothing_is_said_of_what_was_not_asked(co
             "xla is 15.0x",
             "loaders: EMULATED",
             "modes: REAL",
-            "The baseline against itself (loaders: EMULATED accelerator, 10 ms a step): 1.002x",
+            "Noise check (loaders: EMULATED accelerator, 10 ms a step), the baseline against itself: 1.002x",
             "Not measured verdict: step_time_s",
         )
     ]

@@ -57,7 +57,7 @@ def test_compared_arms_are_not_in_the_table_of_the_others(comparing, starving) -
     assert describe(comparing.report).arms is None
     (full,) = (table for table in said.details if table.title == "Compared arms in full")
     assert [row[2] for row in full.rows] == [arm.id for arm in comparing.report.arms]
-    assert full.rows[1][3:] == ("loader packed", "8", "1,920", "5.7 % (5.6 to 5.7)", "0.120", "0.00800")
+    assert full.rows[1][3:] == ("loader packed", "8", "1,920", "5.7 % (5.6 to 5.7)", "0.120", "3,210")
 
 
 def test_what_is_known_of_the_baseline_follows_under_its_own_heading(comparing, starving) -> None:

@@ -35,7 +35,7 @@ def chosen(name: str = "parallel-map + prefetch", **fields: Any) -> FixResult:
         "predicted_speedup": 2.02,
         "verified_speedup": estimate(1.94, 0.02),
         "decision": "faster",
-        "p_value": 0.0001,
+        "evidence": 1234.5,
         "blocks": 8,
         "semantics": Semantics(
             equivalent=True, how="identical", sentence="48 elements of 3 epochs are the same, bit for bit.", elements=48

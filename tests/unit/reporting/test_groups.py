@@ -30,7 +30,7 @@ def test_a_group_is_what_was_measured_together_on_one_accelerator(comparing) -> 
 def test_the_fastest_is_one_that_was_decided_to_be_faster(comparing, make_arm) -> None:
     report = comparing.report
     assert groups(report)[0].fastest.id == "packed"
-    quick = comparing.report.arms[1].model_copy(update={"decision": "inconclusive"})
+    quick = comparing.report.arms[1].model_copy(update={"decision": "undecided"})
     (group,) = of(report, report.arms[0], quick)
     assert group.fastest is None
     assert [arm.id for arm in group.candidates] == ["packed"]

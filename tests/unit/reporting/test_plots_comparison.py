@@ -100,7 +100,7 @@ def test_the_title_names_the_winner_and_the_label_the_accelerator(comparing) -> 
 
 def test_no_winner_is_named_that_was_not_decided(comparing) -> None:
     arms = [
-        arm.model_copy(update={"decision": "inconclusive"}) if arm.decision == "faster" else arm
+        arm.model_copy(update={"decision": "undecided"}) if arm.decision == "faster" else arm
         for arm in comparing.report.arms
     ]
     figure = drawn(ARMS, *with_arms(comparing, *arms))

@@ -1,4 +1,4 @@
-"""Gates at their limits: passed, failed, inconclusive, not measured."""
+"""Gates at their limits: passed, failed, undecided, not measured."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ from typing import Any
 
 import pytest
 
+from xttsbench.analysis.evidence import Sample, paired
 from xttsbench.records.base import Estimate
 from xttsbench.records.comparison_result import ComparedPair, Figures
 from xttsbench.rules.gates import Limits, judge_gates
-from xttsbench.rules.regression import Effect, LogMean
+from xttsbench.rules.regression import Effect
 
 
 def between(low: float, high: float) -> Effect:
     """An effect whose 95 % interval is that, from very many processes."""
+    many = 1_000_000
     error = (math.log(high) - math.log(low)) / (2 * 1.959963984540054)
-    known = LogMean((math.log(low) + math.log(high)) / 2, error**2, math.inf)
-    return Effect(known, known.interval(), "inconclusive", 0.5, sure=True)
+    sample = Sample((math.log(low) + math.log(high)) / 2, many, error**2 * many * many, many - 1, many, many)
+    return Effect(sample, sure=True)
 
 
 def pair(effect: Effect | None = None, *, name: str = "x", method: Any = "separate sessions", **b: Any) -> ComparedPair:
@@ -36,10 +38,10 @@ def outcome(limits: Limits, one: ComparedPair, effect: Effect | None = None) -> 
     [
         (0.96, 1.02, "passed"),
         (0.9501, 1.02, "passed"),
-        (0.94, 0.96, "inconclusive"),
+        (0.94, 0.96, "undecided"),
         (0.80, 0.9499, "failed"),
         (1.5, 2.0, "passed"),
-        (0.5, 2.0, "inconclusive"),
+        (0.5, 2.0, "undecided"),
     ],
 )
 def test_regression_is_decided_by_the_whole_interval(low: float, high: float, expected: str) -> None:
@@ -59,15 +61,15 @@ def test_one_of_many_arms_fails_only_beyond_the_corrected_interval() -> None:
     effects = {name: barely if name == "arm0" else between(0.99, 1.01) for name in names}
     first, *others = judge_gates(Limits(max_regression=0.05), pairs, effects)
     assert outcome(Limits(max_regression=0.05), pairs[0], barely) == "failed"
-    assert (first.outcome, {gate.outcome for gate in others}) == ("inconclusive", {"passed"})
+    assert (first.outcome, {gate.outcome for gate in others}) == ("undecided", {"passed"})
     assert "but not when 10 arms are tried" in first.why
 
 
 def test_what_is_not_sure_neither_passes_nor_fails() -> None:
-    fast = Effect(ratio=Estimate(estimate=2, low=1.9, high=2.1), why="one process")
+    fast = Effect(paired([0.7]), why="one process")
     one = pair(fast, method="one process")
     (gate,) = judge_gates(Limits(max_regression=0.05), [one], {"x": fast})
-    assert (gate.outcome, gate.why) == ("inconclusive", "one process")
+    assert (gate.outcome, gate.why) == ("undecided", "one process")
     absent = Effect(why="B was not measured (killed)")
     assert outcome(Limits(max_regression=0.05), pair(absent, method="not measured"), absent) == "not measured"
 
@@ -89,7 +91,7 @@ def test_limits_on_b_alone(limit: str, field: str, sign: int) -> None:
     straddling = Estimate(estimate=0.5, low=0.45, high=0.55)
     assert outcome(limits, pair(**{field: good})) == "passed"
     assert outcome(limits, pair(**{field: bad})) == "failed"
-    assert outcome(limits, pair(**{field: straddling})) == "inconclusive"
+    assert outcome(limits, pair(**{field: straddling})) == "undecided"
     assert outcome(limits, pair(status="killed: by SIGKILL")) == "not measured"
 
 

@@ -1,32 +1,17 @@
-"""Which rounds a sweep makes, from hand-built results whose answers are known."""
+"""What a sweep measures next, from hand-built rates whose answers are known."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from tests.unit.rules.rates import WOBBLE, seen
 from xttsbench.records.plan import Procedure
-from xttsbench.rules.rounds import Result, Round, complete, expected_trials, fitted, next_round
-
-WOBBLE = (0.01, -0.01, 0.003, -0.003, 0.006, -0.006, 0.008, -0.008)
-
-
-def measured(
-    asked: Round, truth: Mapping[str, float], gone: Mapping[str, str] | None = None, *, wobble: float = 0.0
-) -> Result:
-    """Rates as they truly are; ``wobble`` times one to either side, another way round for each arm, which adds to 0."""
-    rates = {
-        arm.id: {
-            block: truth[arm.id.removesuffix(":again")] * math.exp(wobble * WOBBLE[(number + place) % len(WOBBLE)])
-            for number, block in enumerate(asked.blocks)
-        }
-        for place, arm in enumerate(asked.comparison.arms)
-    }
-    return Result(asked, rates, gone or {})
+from xttsbench.rules.rounds import Round, next_round, seen_in, state_of
 
 
 def ids(asked: Round | None) -> list[str]:
@@ -36,159 +21,107 @@ def ids(asked: Round | None) -> list[str]:
 
 @pytest.fixture
 def sweep(build: SimpleNamespace):
-    """``sweep(names, truth, procedure)``: the rounds of a sweep without noise, and its comparison."""
+    """``sweep(truth, procedure)``: the rounds of a sweep on a quiet machine, and how it ends."""
 
     def rounds(truth: Mapping[str, float], procedure: Procedure | None = None, **fields: Any):
         comparison = build.comparison(*truth, **fields)
-        results: list[Result] = []
-        while (asked := next_round(comparison, procedure or Procedure(), results)) is not None:
-            results.append(measured(asked, truth, wobble=1))
-        return comparison, [result.round for result in results]
+        rates: dict[str, list[float]] = {arm.id: [] for arm in comparison.arms}
+        asked, made = next_round(comparison, procedure or Procedure(), seen({})), []
+        while asked is not None:
+            for place, (name, own) in enumerate(rates.items()):
+                wobble = WOBBLE[(len(made) + place) % len(WOBBLE)]
+                rate = truth[name.removesuffix(":again")] * math.exp(wobble)
+                own.append(rate if name in ids(asked) else math.nan)
+            made.append(asked)
+            asked = next_round(comparison, procedure or Procedure(), seen(rates))
+        return made, state_of(comparison, seen(rates))
 
     return rounds
 
 
-def test_few_arms_are_screened_all_and_the_best_three_confirmed_in_fresh_blocks(sweep) -> None:
-    truth = {"a": 100, "b": 104, "c": 90, "d": 103.5, "e": 103, "f": 102.5}
-    comparison, (screening, confirmation) = sweep(truth)
-    assert ids(screening) == ["a", "b", "c", "d", "e", "f", "a:again"]
-    assert (screening.kind, list(screening.blocks), screening.comparison.blocks) == ("screen", [0, 1, 2, 3], 4)
-    assert screening.comparison.name == "loaders: screening"
-    assert ids(confirmation) == ["a", "b", "d", "e", "a:again"]  # the order of the plan
-    assert (confirmation.kind, list(confirmation.blocks)) == ("confirm", list(range(4, 12)))
-    assert confirmation.comparison.name == "loaders: confirmation"
-    assert confirmation.comparison.steps == screening.comparison.steps == comparison.steps
+def test_every_arm_is_measured_once_and_then_those_that_may_still_win(sweep) -> None:
+    (first, *others), state = sweep({"a": 100, "b": 300, "c": 105, "d": 290, "e": 30})
+    assert (ids(first), first.first_block) == (["a", "b", "c", "d", "e", "a:again"], 0)
+    assert ids(others[0]) == ["a", "b", "d", "a:again"]  # c is a third as fast as b
+    assert [asked.first_block for asked in others] == list(range(1, len(others) + 1))
+    assert state.winners == ("b", "d")
+    assert state.ahead == ()
+    assert (state.out["c"], state.out["e"]) == ("slower than b", "slower")
 
 
-def test_arms_surely_behind_the_best_are_not_confirmed(sweep) -> None:
-    _, rounds = sweep({"a": 100, "b": 150, "c": 120, "d": 110, "e": 149})
-    assert ids(rounds[-1]) == ["a", "b", "e", "a:again"]
+def test_a_large_gain_takes_two_processes_and_no_more(sweep) -> None:
+    rounds, state = sweep({"a": 100, "b": 800})
+    assert (len(rounds), state.winners) == (2, ("b",))
 
 
-def test_what_could_tie_with_the_best_is_confirmed_even_where_it_is_surely_slower(build) -> None:
-    truth = {"a": 100, "b": 150, "c": 149, "d": 148, "e": 90}
-    comparison = build.comparison(*truth)
-    screening = measured(next_round(comparison, Procedure(), ()), truth, wobble=0.01)
-    assert ids(next_round(comparison, Procedure(), [screening])) == ["a", "b", "c", "a:again"]
+def test_arms_without_a_gain_that_matters_end_it(sweep) -> None:
+    rounds, state = sweep({"a": 100, "b": 100.1, "c": 99})
+    assert 2 < len(rounds) < Procedure().blocks
+    assert (state.winners, state.open) == ((), ())
+    assert set(state.out.values()) == {"not faster by 2%"}
 
 
-def test_a_screening_that_shows_nothing_faster_is_the_last_round(sweep) -> None:
-    _, rounds = sweep({"a": 100, "b": 100.2, "c": 90, "d": 80, "e": 99})
-    assert [asked.kind for asked in rounds] == ["screen"]
+def test_the_winner_is_measured_beside_what_may_beat_it(sweep) -> None:
+    rounds, state = sweep({"a": 100, "b": 120, "c": 119, "d": 118.5}, Procedure(blocks=6))
+    assert all("b" in ids(asked) for asked in rounds)
+    assert len(rounds) <= 6
+    assert state.winners[0] == "b"
 
 
-def test_noise_keeps_in_question_what_quiet_screening_would_throw_out(build) -> None:
-    truth = {"a": 100, "b": 150, "c": 140, "d": 90, "e": 80}
-    comparison = build.comparison(*truth)
-    screening = next_round(comparison, Procedure(), ())
-    quiet, loud = (ids(next_round(comparison, Procedure(), [measured(screening, truth, wobble=by)])) for by in (1, 20))
-    assert quiet == ["a", "b", "a:again"]
-    assert loud == ["a", "b", "c", "a:again"]
+def test_no_arm_has_more_processes_than_it_may(sweep) -> None:
+    rounds, _ = sweep({"a": 100, "b": 103, "c": 102}, Procedure(blocks=3))
+    assert len(rounds) == 3
 
 
-def test_no_more_candidates_than_finalists_need_no_screening(sweep) -> None:
-    _, rounds = sweep({"a": 100, "b": 90, "c": 80, "d": 70})
-    assert [(asked.kind, asked.first_block) for asked in rounds] == [("confirm", 0)]
-    assert ids(rounds[0]) == ["a", "b", "c", "d", "a:again"]
+def test_the_baseline_is_measured_twice_in_the_first_blocks(sweep) -> None:
+    rounds, _ = sweep({"a": 100, "b": 104}, Procedure(blocks=9))
+    assert len(rounds) > 4
+    assert ["a:again" in ids(asked) for asked in rounds] == [True] * 4 + [False] * (len(rounds) - 4)
 
 
-def test_a_plan_without_a_second_baseline_gets_one(sweep) -> None:
-    _, rounds = sweep({"a": 100, "b": 90}, again=False)
-    again = rounds[0].comparison.arms[-1]
-    assert (again.id, again.role) == ("a:again", "aa")
+def test_noise_keeps_in_question_what_quiet_rounds_throw_out(build) -> None:
+    comparison = build.comparison("a", "b", "c")
+    quiet = {"a": [100, 101, 100], "b": [150, 151, 149], "c": [120, 121, 120], "a:again": [101, 100, 100]}
+    loud = quiet | {"a": [100, 160, 120], "a:again": [140, 110, 80]}
+    assert "c" in state_of(comparison, seen(quiet)).out
+    assert state_of(comparison, seen(loud)).open == ("b", "c")
 
 
-def test_one_block_of_screening_ranks_and_drops_nobody(sweep) -> None:
-    _, rounds = sweep({"a": 100, "b": 50, "c": 60, "d": 70, "e": 80}, Procedure(screen_blocks=1))
-    assert ids(rounds[1]) == ["a", "c", "d", "e", "a:again"]
+def test_who_is_gone_is_out_and_a_baseline_that_is_gone_ends_it(build) -> None:
+    comparison = build.comparison("a", "b", "c")
+    rates = {"a": [100.0], "b": [900.0], "c": [105.0]}
+    found = state_of(comparison, seen(rates, {"b": "killed"}))
+    assert (found.open, found.out["b"]) == (("c",), "killed")
+    assert ids(next_round(comparison, Procedure(), seen(rates, {"b": "killed"}))) == ["a", "c", "a:again"]
+    for name in ("a", "a:again"):
+        assert next_round(comparison, Procedure(), seen(rates, {name: "killed"})) is None
+    assert next_round(comparison, Procedure(), seen({}, {"b": "refused", "c": "refused"})) is None
 
 
-def test_many_arms_are_halved_in_short_trials_with_the_baseline_once(sweep) -> None:
-    truth = {"a": 100.0} | {f"arm{number}": 101.0 + number for number in range(99)}
-    comparison, rounds = sweep(truth, steps=240, window_s=6.0)
-    assert [asked.comparison.name for asked in rounds] == [
-        "loaders: halving 1",
-        "loaders: halving 2",
-        "loaders: screening",
-        "loaders: confirmation",
+def test_an_arm_that_missed_a_block_goes_on(build) -> None:
+    comparison = build.comparison("a", "b", "c")
+    rates = {"a": [100.0, 101.0], "b": [104.0, math.nan], "c": [104.0, 104.5], "a:again": [100.0, 101.0]}
+    assert ids(next_round(comparison, Procedure(), seen(rates))) == ["a", "b", "c", "a:again"]
+
+
+def test_a_journal_says_what_was_measured(build) -> None:
+    comparison = build.comparison("a", "b", "c", "d")
+    trials = [
+        build.parity("b", "c", "d"),
+        *(
+            build.arm_trial(arm, wall, block=0)
+            for arm, wall in (("a", 0.04), ("b", 0.02), ("c", 0.04), ("a:again", 0.04))
+        ),
+        build.arm_trial("a", 0.04, block=1),
+        build.dead("d", block=0),
+        build.dead("b", "interrupted", block=1),
+        build.arm_trial("b", 9.0, group="another", block=7),
     ]
-    assert [len(ids(asked)) for asked in rounds] == [100, 34, 17, 5]
-    first = rounds[0].comparison
-    assert (first.steps, first.window_s, first.blocks) == (80, pytest.approx(2.0), 1)
-    assert "a:again" not in ids(rounds[0])
-    assert ids(rounds[0])[0] == ids(rounds[1])[0] == "a"
-    assert ids(rounds[1])[1:] == [f"arm{number}" for number in range(66, 99)]
-    assert rounds[2].comparison.steps == comparison.steps
-    blocks = [block for asked in rounds for block in asked.blocks]
-    assert blocks == list(range(len(blocks)))  # no number twice
-
-
-@pytest.mark.parametrize(("arms", "kind"), [(16, "screen"), (17, "halve")])
-def test_halving_begins_above_sixteen_arms_the_baseline_counted(build, arms, kind) -> None:
-    asked = next_round(build.comparison(*(f"arm{number}" for number in range(arms))), Procedure(), ())
-    assert asked.kind == kind
-
-
-def test_an_arm_that_is_gone_is_in_no_later_round(build) -> None:
-    truth = {"a": 100, "b": 150, "c": 149, "d": 148, "e": 147}
-    comparison = build.comparison(*truth)
-    result = measured(next_round(comparison, Procedure(), ()), truth, {"b": "killed: it was"}, wobble=3)
-    assert ids(next_round(comparison, Procedure(), [result])) == ["a", "c", "d", "e", "a:again"]
-
-
-@pytest.mark.parametrize("gone", [["a"], ["a:again"], ["b", "c", "d", "e"]])
-def test_nothing_follows_where_nothing_can_be_compared(build, gone: Sequence[str]) -> None:
-    truth = dict.fromkeys("abcde", 100.0)
-    comparison = build.comparison(*truth)
-    result = measured(next_round(comparison, Procedure(), ()), truth, dict.fromkeys(gone, "killed"))
-    assert complete(Result(result.round, {}, result.gone))
-    assert next_round(comparison, Procedure(), [result]) is None
-
-
-def test_nothing_follows_an_incomplete_round(build) -> None:
-    truth = {"a": 100.0, "b": 150.0, "c": 149.0, "d": 148.0, "e": 147.0}
-    comparison = build.comparison(*truth)
-    result = measured(next_round(comparison, Procedure(), ()), truth)
-    cut = {arm: dict(list(rates.items())[: 3 if arm == "c" else 4]) for arm, rates in result.rates.items()}
-    short = Result(result.round, cut, {})
-    assert complete(result)
-    assert not complete(short)
-    assert next_round(comparison, Procedure(), [short]) is None
-    without = Result(result.round, cut, {"c": "killed"})
-    assert complete(without)
-    assert next_round(comparison, Procedure(), [without]) is not None
-
-
-def test_a_comparison_of_one_arm_asks_for_nothing(build) -> None:
-    assert next_round(build.comparison("a"), Procedure(), ()) is None
-    assert expected_trials(build.comparison("a"), Procedure()) == 0
-
-
-@pytest.mark.parametrize(
-    ("arms", "trials"),
-    [(2, 8 * 3), (4, 8 * 5), (8, 4 * 9 + 8 * 5), (16, 4 * 17 + 8 * 5), (200, 200 + 68 + 24 + 4 * 17 + 8 * 5)],
-)
-def test_the_expected_trials_are_counted(build, arms, trials) -> None:
-    assert expected_trials(build.comparison(*(f"arm{number}" for number in range(arms))), Procedure()) == trials
-
-
-@pytest.mark.parametrize(
-    ("trials", "screen", "confirm", "finalists"),
-    [(76, 4, 8, 3), (75, 3, 8, 3), (58, 2, 8, 3), (57, 2, 7, 3), (48, 2, 6, 3), (47, 2, 7, 2), (36, 2, 6, 1)],
-)
-def test_a_budget_takes_blocks_first_and_then_finalists(build, trials, screen, confirm, finalists) -> None:
-    comparison = build.comparison(*"abcdefgh")
-    found = fitted(comparison, Procedure(cost=("prefetch",)), trials * 10.0, 10.0)
-    assert found == Procedure(screen_blocks=screen, confirm_blocks=confirm, finalists=finalists, cost=("prefetch",))
-    assert expected_trials(comparison, found) <= trials
-
-
-def test_a_budget_can_be_too_small_for_anything(build) -> None:
-    assert fitted(build.comparison(*"abcdefgh"), Procedure(), 359.9, 10.0) is None
-
-
-def test_halving_trials_are_shorter_in_a_budget(build) -> None:
-    comparison = build.comparison(*(f"arm{number}" for number in range(200)), window_s=6.0)
-    long, short = 4 * 17 + 8 * 5, 200 + 68 + 24
-    assert fitted(comparison, Procedure(), long * 8.0 + short * 4.0, 8.0) == Procedure()
-    assert fitted(comparison, Procedure(), long * 8.0 + short * 4.0 - 1, 8.0) != Procedure()
+    found = seen_in(comparison, trials)
+    assert found.processes == {"a": 2, "b": 1, "c": 1, "d": 0, "a:again": 1}
+    assert (found.next_block, list(found.gone)) == (2, ["d"])
+    assert found.versus("b", "a").mean == pytest.approx(math.log(2), abs=0.02)
+    assert found.versus("b", "d") is None
+    state = state_of(comparison, found)
+    assert state.found["b"].word == "faster"
+    assert state.winners == ()  # one process

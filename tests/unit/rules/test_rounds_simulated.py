@@ -37,17 +37,17 @@ def _choices(machine, rates, noise, seed):
 def test_equal_arms_seldom_have_a_winner(simulated, arms) -> None:
     machine, _ = simulated
     proven = sum(choice.proven for choice in _choices(machine, [100.0] * arms, machine.DISTURBED, 1))
-    assert proven <= 4  # 0.8 are expected; naming the best of eight by its own blocks gives ten
+    assert proven <= 2  # 0.1 are expected
 
 
 def test_an_arm_five_percent_faster_is_found(simulated) -> None:
     machine, _ = simulated
     choices = _choices(machine, [100.0] * 3 + [105.0] + [100.0] * 4, machine.PLAIN, 2)
-    assert sum(choice.winner == "arm3" and choice.proven for choice in choices) >= 35  # 38 are expected
+    assert sum(choice.winner == "arm3" and choice.proven for choice in choices) >= 33  # 37 are expected
     assert all(choice.winner in ("arm0", "arm3") for choice in choices)
 
 
-def test_two_hundred_arms_take_a_quarter_of_the_grid_s_steps_and_lose_little(simulated) -> None:
+def test_two_hundred_arms_take_a_quarter_of_the_grid_s_turns_and_lose_little(simulated) -> None:
     machine, surface = simulated
     comparison, procedure = machine.planned(surface.configs()), Procedure(cost=surface.COST)
     for number in range(4):
@@ -57,7 +57,7 @@ def test_two_hundred_arms_take_a_quarter_of_the_grid_s_steps_and_lose_little(sim
         chosen = next(index for index, arm in enumerate(comparison.arms) if arm.id == sweep.choice.winner)
         assert sweep.choice.proven
         assert rates[chosen] >= 0.98 * max(rates)
-        assert sweep.steps <= 0.25 * len(rates) * procedure.confirm_blocks * comparison.steps
+        assert sweep.turns <= 0.25 * len(rates) * procedure.blocks
 
 
 def test_the_benchmark_prints_each_figure_beside_its_goal(tmp_path) -> None:

@@ -11,16 +11,15 @@ def trials(build, blocks: int, **walls: float):
     return [build.arm_trial(arm, wall, block=block) for block in range(blocks) for arm, wall in walls.items()]
 
 
-def test_the_fastest_candidate_leads_with_an_interval_from_three_blocks_on(build) -> None:
+def test_the_fastest_candidate_leads_from_the_first_round_on(build) -> None:
     comparison = build.comparison(*"abc")
-    for blocks in (1, 2, 3, 4):
+    for blocks, word in ((1, "faster"), (2, "clearly_faster")):
         found = standing(comparison, trials(build, blocks, a=0.02, b=0.016, c=0.01))
-        assert (found.alive, found.arms, found.leader) == (3, 3, "c")
-        assert found.ratio == pytest.approx(2, rel=0.02)
-        assert (found.interval is not None) == (blocks >= 3)
-    assert found.interval is not None
-    assert found.interval.low < 2 < found.interval.high
+        assert (found.alive, found.arms, found.leader, found.word) == (3, 3, "c", word)
+        assert found.ratio.estimate == pytest.approx(2, rel=0.02)
+        assert found.ratio.low < 2 < found.ratio.high
     assert str(found).startswith("3 of 3 arms alive; c leads, 2.0")
+    assert str(found).endswith(" the baseline: clearly faster")
 
 
 def test_an_arm_that_ended_does_not_lead(build) -> None:

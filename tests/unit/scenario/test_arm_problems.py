@@ -110,8 +110,8 @@ def test_a_target_of_somebody_else_takes_anything(scenario) -> None:
             "baseline: no arm has all of these values together",
         ),
         # sweep
-        ("sweep: {confirm_block: 8}\n", "sweep.confirm_block: unknown key; did you mean 'confirm_blocks'?"),
-        ("sweep: {confirm_blocks: 5}\n", "sweep.confirm_blocks: input should be greater than or equal to 6"),
+        ("sweep: {block: 8}\n", "sweep.block: unknown key; did you mean 'blocks'?"),
+        ("sweep: {blocks: 1}\n", "sweep.blocks: input should be greater than or equal to 2"),
         ("sweep: {cost: prefetch}\n", "sweep.cost: a list is expected"),
         (
             "grid: {prefetch: [1]}\nsweep: {cost: [prefech]}\n",

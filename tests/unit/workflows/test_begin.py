@@ -11,7 +11,7 @@ import pytest
 from xttsbench.errors import InvalidInputError, UsageError
 from xttsbench.execution import journal
 from xttsbench.execution.run_directory import read_plan
-from xttsbench.planning.arms import plan_procedure
+from xttsbench.records.plan import Procedure
 from xttsbench.workflows import begin as module
 from xttsbench.workflows.begin import Begun, Request, begin, read_scenario
 
@@ -26,10 +26,11 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(module, "read_environment_of_machine", lambda _: dict(machine))
     (tmp_path / "data.py").write_text("def make(): ...\n")
 
-    def begun(text: str = TEXT, *, kind: str = "run", fit: Any = None, **fields: Any) -> Begun:
+    def begun(text: str = TEXT, *, kind: str = "run", procedure: Any = None, check: Any = None, **fields: Any) -> Begun:
         (tmp_path / "mine.yaml").write_text(text)
         request = Request(scenario="mine.yaml", **({"out": tmp_path / "out"} | fields))
-        return begin(request, read_scenario(request), kind, fit=fit)  # type: ignore[arg-type]
+        scenario = read_scenario(request)
+        return begin(request, scenario, kind, procedure=procedure, check=check)  # type: ignore[arg-type]
 
     begun.machine = machine  # type: ignore[attr-defined]
     return begun
@@ -127,18 +128,22 @@ def test_another_machine_does_not_go_on(start: Any) -> None:
         start(resume=True)
 
 
-def test_a_larger_budget_leaves_the_rounds_of_a_sweep_as_they_were(start: Any, tmp_path: Path) -> None:
-    def fit(comparison: Any, budget_s: float) -> Any:
-        wanted = plan_procedure(read_scenario(Request(scenario=str(tmp_path / "mine.yaml"))))
-        return wanted.model_copy(update={"screen_blocks": 2 if budget_s < 100 else 4})
-
-    first = start(kind="sweep", fit=fit)
-    again = start(kind="sweep", fit=fit, resume=True, budget_s=500.0)
-    assert (first.plan.procedure.screen_blocks, again.plan.procedure.screen_blocks) == (2, 2)
-    assert again.plan.budget_s == 500
-    other = TEXT + "sweep: {finalists: 1}\n"
+def test_a_sweep_goes_on_with_more_time_and_not_as_another_one(start: Any) -> None:
+    procedure = Procedure(blocks=9)
+    start(kind="sweep", procedure=procedure)
+    again = start(kind="sweep", procedure=procedure, resume=True, budget_s=500.0)
+    assert (again.plan.procedure, again.plan.budget_s) == (procedure, 500)
     with pytest.raises(UsageError, match="the scenario's sweep has changed"):
-        start(other, kind="sweep", fit=fit, resume=True)
+        start(kind="sweep", procedure=procedure.model_copy(update={"blocks": 3}), resume=True)
+
+
+def test_what_cannot_be_decided_is_refused_before_anything_is_written(start: Any, tmp_path: Path) -> None:
+    def refuse(scenario: Any, comparison: Any) -> None:
+        raise UsageError(f"{scenario.name}: {len(comparison.arms)} arms")
+
+    with pytest.raises(UsageError, match=r"mine: \d arms"):
+        start(kind="sweep", check=refuse)
+    assert not (tmp_path / "out").exists()
 
 
 def test_arguments_of_the_bundled_workload_are_checked_before_anything_is_made(start: Any, tmp_path: Path) -> None:

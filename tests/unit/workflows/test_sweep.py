@@ -20,7 +20,7 @@ from xttsbench.workflows.sweep import search
 from xttsbench.workflows.sweep_outcome import judge_sweep
 
 ENVIRONMENT: dict[str, Any] = {"cpu": {"model": "a CPU", "machine_cpus": 2}, "gpus": [], "fingerprint": "f"}
-PROCEDURE = Procedure(screen_blocks=2, finalists=1, confirm_blocks=6)
+PROCEDURE = Procedure(blocks=6)
 
 
 class Cut(BaseException):
@@ -115,7 +115,7 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, build: Any) -> Any:
     return made
 
 
-def test_the_fastest_arm_is_confirmed_on_fresh_blocks_and_written_down(world, build) -> None:
+def test_the_fastest_arm_is_proven_and_written_down(world, build) -> None:
     world.speeds = {"b": 1.2, "c": 1.5, "d": 0.8}
     configs = {name: {"prefetch": index} for index, name in enumerate("abcd")}
     comparison = build.comparison(*"abcd", configs=configs)
@@ -125,14 +125,13 @@ def test_the_fastest_arm_is_confirmed_on_fresh_blocks_and_written_down(world, bu
     assert (best.arm, best.proven, best.config) == ("c", True, {"prefetch": 2})
     assert best.effect.estimate == pytest.approx(1.5, rel=0.02)
     assert best.baseline == {"arm": "a", "config": {"prefetch": 0}}
-    assert (best.blocks, best.accelerator["kind"], best.fingerprint.code) == (6, "real", "c")
-    blocks = {
-        name: {arm.blocks for arm in report.arms if arm.group.endswith(name)} for name in ("screening", "firmation")
-    }
-    assert blocks == {"screening": {2}, "firmation": {6}}
-    confirmed = {trial.spec.block for trial in trials if trial.spec.group.endswith("confirmation")}
-    screened = {trial.spec.block for trial in trials if trial.spec.group.endswith("screening")}
-    assert not confirmed & screened
+    assert (best.accelerator["kind"], best.fingerprint.code) == ("real", "c")
+    # Everything that was measured counts, and who cannot win is measured no further.
+    blocks = {arm.id: arm.blocks for arm in report.arms}
+    assert best.blocks == best.rounds == blocks["c"] == blocks["a"] <= 4
+    assert best.evidence > 60
+    assert blocks["d"] <= blocks["b"] <= blocks["c"]
+    assert {arm.group for arm in report.arms} == {comparison.name}
     assert judge_sweep(report, trials, comparison) == (0, None)
     write_best(world.directory, best)
     assert read_best(world.directory) == best
@@ -148,9 +147,20 @@ def test_the_data_are_compared_once(world, build) -> None:
 
 def test_equal_arms_leave_the_baseline(world, build) -> None:
     comparison = build.comparison(*"abc")
-    trials = world.go(comparison)
-    best = world.report(comparison, trials).best
+    many = Procedure(blocks=30)
+    best = world.report(comparison, world.go(comparison, many), many).best
     assert (best.arm, best.proven, best.effect, best.decided) == ("a", False, None, True)
+
+
+def test_what_is_not_decided_is_said_to_be(world, build) -> None:
+    world.speeds = {"b": 1.04}
+    comparison = build.comparison(*"ab")
+    few = Procedure(blocks=2)
+    trials = world.go(comparison, few)
+    report = world.report(comparison, trials, few)
+    assert (report.best.arm, report.best.decided) == ("a", False)
+    code, said = judge_sweep(report, trials, comparison)
+    assert (code, said[:23]) == (3, "Undecided: a is kept: b")
 
 
 def test_an_arm_that_dies_is_out_and_the_sweep_goes_on(world, build) -> None:
@@ -238,17 +248,18 @@ def test_a_torn_last_line_is_one_trial_to_run_again(world, build) -> None:
 
 
 def test_how_the_arms_stand_is_told_after_each_block(world, build) -> None:
-    world.speeds = {"c": 1.5}
-    world.go(build.comparison(*"abc"))
+    world.speeds = {"c": 1.2, "b": 1.1}
+    trials = world.go(build.comparison(*"abc"))
     told = world.progress.told
-    assert len(told) == 2 + 6
-    assert "screening, round 1 of 2 is done: 3 of 3 arms alive; c leads, 1.5" in told[0]
-    assert "confirmation, round 6 of 6 is done" in told[-1]
-    assert all("left" in line for line in told)
+    assert len(told) == len({trial.spec.block for trial in trials if trial.spec.rung == "arm"}) > 1
+    assert told[0].startswith("1 round done: 3 of 3 arms alive; c leads, 1.2")
+    assert told[0].endswith(" left")
+    assert told[-1].startswith(f"{len(told)} rounds done")
 
 
 def test_the_order_of_the_trials_is_the_seed_s(world, build) -> None:
     comparison = build.comparison(*"abcd")
+    world.speeds = {"b": 1.02, "c": 1.03, "d": 1.03}
     blocks = [
         [trial.spec.arm for trial in trials]
         for _, trials in itertools.groupby(

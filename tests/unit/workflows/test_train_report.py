@@ -102,7 +102,7 @@ def test_everything_is_told_or_has_a_reason(build) -> None:
     missing = [f"verdict.{name}" for name, value in report.verdict if value is None]
     missing += [f"warm_up.{name}" for name, value in report.warm_up if value is None and name != "reason"]
     missing += [f"oscillation.{name}" for name, value in report.oscillation if value is None]
-    missing += [f"arms.0.{name}" for name in ("effect", "p_value")]
+    missing += [f"arms.0.{name}" for name in ("effect", "evidence")]
     assert [path for path in missing if path not in report.unmeasured] == []
 
 

@@ -12,7 +12,7 @@ from xttsbench.records.elements import Element, Elements, Epoch, Row
 from xttsbench.records.fix import Edit, Patch
 from xttsbench.records.plan import Accelerator
 from xttsbench.rules.evidence import Evidence
-from xttsbench.rules.fix_rounds import ALONE, BLOCKS, GUARD, LOOK, ORIGINAL, PATCHED, TOGETHER
+from xttsbench.rules.fix_rounds import ALONE, GUARD, LEAST_BLOCKS, ORIGINAL, PATCHED, SCREEN, TOGETHER
 from xttsbench.rules.next_trial import Job
 from xttsbench.rules.proposals import Proposal
 from xttsbench.rules.verified import results, verified
@@ -152,22 +152,22 @@ def test_the_original_three_times_then_each_fix_then_blocks(verifying) -> None:
     session, patch = verifying("prefetch", "parallel-map", walls={"prefetch": 0.03})
     guards = session.of(GUARD)
     assert guards[:5] == [ORIGINAL, ORIGINAL, ORIGINAL, "parallel-map", "prefetch"]  # the faster at a look goes first
-    assert sorted(session.of(LOOK)) == sorted([ORIGINAL, "prefetch", "parallel-map"])
+    assert sorted(session.of(SCREEN)) == sorted([ORIGINAL, "prefetch", "parallel-map"])
     assert [trial.spec.seed for trial in session.trials[1:4]] == [5, 5, 6]
-    assert sorted(session.of(ALONE)) == sorted([ORIGINAL, "prefetch", "parallel-map"] * BLOCKS)
+    assert sorted(session.of(ALONE)) == sorted([ORIGINAL, "prefetch", "parallel-map"] * LEAST_BLOCKS)
     both = "parallel-map + prefetch"
     assert guards[5:] == [both]
-    assert sorted(session.of(TOGETHER)) == sorted([ORIGINAL, AGAIN, both, "parallel-map"] * BLOCKS)
+    assert sorted(session.of(TOGETHER)) == sorted([ORIGINAL, AGAIN, both, "parallel-map"] * LEAST_BLOCKS)
     assert patch is None
     found = verified(session.trials, Accelerator())
     assert found.chosen == both
-    assert found.together[both].effect.ratio.estimate == pytest.approx(0.04 / 0.015, rel=0.03)
+    assert found.measured[both].evidence.ratio.estimate == pytest.approx(0.04 / 0.015, rel=0.03)
 
 
-def test_a_look_ranks_and_decides_nothing(verifying) -> None:
+def test_a_short_round_of_all_ranks_them(verifying) -> None:
     names = ["parallel-map", "prefetch", "batch-first", "cache@Map/_1"]
     walls = {"parallel-map": 0.0399, "prefetch": 0.041, "batch-first": 0.001, "cache@Map/_1": 0.03}
-    session, _ = verifying(*names, walls=walls, dies={(LOOK, "cache@Map/_1", 0): STALLED})
+    session, _ = verifying(*names, walls=walls, dies={(SCREEN, "cache@Map/_1", 0): STALLED})
     assert session.of(GUARD)[3:4] == ["batch-first"]
     assert set(session.of(ALONE)) <= {ORIGINAL, "batch-first", "parallel-map"}
     found = verified(session.trials, Accelerator())
@@ -177,19 +177,18 @@ def test_a_look_ranks_and_decides_nothing(verifying) -> None:
     assert rows["cache@Map/_1"].outcome == "rejected"
     assert "said nothing" in rows["cache@Map/_1"].why
     assert rows["prefetch"].outcome == "not verified"
-    assert "in one look it was 0.9" in rows["prefetch"].why
-    assert rows["prefetch"].verified_speedup is None
+    assert rows["prefetch"].why.startswith("undecided: 0.97 times as fast")
 
 
-def test_without_time_for_both_the_best_gets_its_blocks_and_nobody_a_look(verifying) -> None:
-    session, _ = verifying("prefetch", "parallel-map", budget_s=80.0)
-    assert session.of(LOOK) == []
-    assert session.of(ALONE).count("prefetch") == BLOCKS
+def test_without_time_for_both_the_best_gets_its_blocks_and_nobody_is_screened(verifying) -> None:
+    session, _ = verifying("prefetch", "parallel-map", budget_s=34.0)
+    assert session.of(SCREEN) == []
+    assert session.of(ALONE).count("prefetch") == LEAST_BLOCKS
 
 
-def test_one_fix_needs_no_look(verifying) -> None:
+def test_one_fix_needs_no_screening(verifying) -> None:
     session, _ = verifying("prefetch")
-    assert session.of(LOOK) == []
+    assert session.of(SCREEN) == []
 
 
 def test_every_trial_is_of_the_job_and_every_round_of_blocks_of_its_own(verifying) -> None:
@@ -200,7 +199,7 @@ def test_every_trial_is_of_the_job_and_every_round_of_blocks_of_its_own(verifyin
         ("data.py:make", 4, 100)
     }
     blocks = {group: {spec.block for spec in specs if spec.group == group} for group in (ALONE, TOGETHER)}
-    assert all(len(found) == BLOCKS for found in blocks.values())
+    assert all(len(found) == LEAST_BLOCKS for found in blocks.values())
     assert blocks[ALONE].isdisjoint(blocks[TOGETHER] | {0})
     assert {spec.fill_caches for spec in specs if spec.rung == "arm"} == {True}
     # What a shortened pass leaves on disk is read by nobody else.
@@ -249,16 +248,16 @@ def test_a_fix_that_hangs_while_it_is_measured_costs_one_trial(verifying) -> Non
     names = ("parallel-map", "prefetch")
     session, _ = verifying(*names, dies={(ALONE, "parallel-map", 1): STALLED})
     assert session.of(ALONE).count("parallel-map") == 2
-    assert session.of(ALONE).count("prefetch") == BLOCKS
+    assert session.of(ALONE).count("prefetch") == LEAST_BLOCKS
     found = verified(session.trials, Accelerator())
     assert found.chosen == "prefetch"
-    assert found.alone["parallel-map"].ended == "stalled: said nothing for 15 s"
+    assert found.measured["parallel-map"].ended == "stalled: said nothing for 15 s"
     assert all("parallel-map" not in arm for arm in session.of(TOGETHER))
 
 
 def test_nothing_that_helps_ends_after_the_first_round(verifying) -> None:
     session, patch = verifying("prefetch", walls={"prefetch": 0.04}, patches=True)
-    assert len(session.of(ALONE)) == 2 * BLOCKS
+    assert LEAST_BLOCKS < len(session.of(ALONE)) / 2 <= 8  # until a gain that matters is ruled out
     assert (session.of(TOGETHER), patch) == ([], None)
 
 
@@ -304,7 +303,7 @@ def test_what_looked_faster_but_was_not_decided_gets_more_blocks_of_its_own(veri
     session, patch = verifying("prefetch", walls={"prefetch": 0.04 / 1.3}, noise=0.12)
     assert verified([t for t in session.trials if t.spec.group != TOGETHER], Accelerator()).best_first == []
     assert set(session.of(TOGETHER)) == {ORIGINAL, AGAIN, "prefetch"}
-    assert BLOCKS < session.of(TOGETHER).count("prefetch") <= 2 * BLOCKS
+    assert LEAST_BLOCKS < session.of(TOGETHER).count("prefetch") <= 2 * LEAST_BLOCKS
     assert patch is None
 
 
@@ -318,13 +317,13 @@ def test_a_small_budget_is_for_the_best_one_and_it_gets_its_six_blocks(verifying
     session, _ = verifying("parallel-map", "prefetch", "buffer:8", budget_s=62.0)
     assert session.of(GUARD)[:4] == [ORIGINAL] * 3 + ["parallel-map"]
     assert "prefetch" not in session.of(GUARD)
-    assert session.of(ALONE).count("parallel-map") == BLOCKS
+    assert session.of(ALONE).count("parallel-map") == LEAST_BLOCKS
     assert verified(session.trials, Accelerator()).chosen == "parallel-map"
 
 
 def test_in_place_of_one_that_changes_the_data_the_next_is_tried(verifying) -> None:
     guards = {"parallel-map": {"elements": elements(1)}}
-    session, _ = verifying("parallel-map", "prefetch", "buffer:8", guards=guards, budget_s=76.0)
+    session, _ = verifying("parallel-map", "prefetch", "buffer:8", guards=guards, budget_s=40.0)
     assert session.of(GUARD)[3:5] == ["parallel-map", "prefetch"]
     assert set(session.of(ALONE)) == {ORIGINAL, "prefetch"}
     assert verified(session.trials, Accelerator()).chosen == "prefetch"
@@ -334,8 +333,8 @@ def test_ones_that_fall_are_replaced_only_while_there_is_time_to_measure(verifyi
     names = [f"buffer:{number}" for number in range(30)]
     guards = {name: {"elements": elements(1)} for name in names}
     session, _ = verifying(*names, guards=guards, budget_s=80.0)
-    assert 3 + 1 < len(session.of(GUARD)) < 3 + 15
-    assert session.spent_s < 20.0 + 80.0 - BLOCKS * (IMPORT_S + 2 * AROUND_S)
+    assert 3 + 1 < len(session.of(GUARD)) < 3 + 25
+    assert session.spent_s < 20.0 + 80.0 - LEAST_BLOCKS * (IMPORT_S + 2 * AROUND_S)
 
 
 @pytest.mark.parametrize("budget_s", [25.0, 62.0, 90.0, 140.0, 300.0])
@@ -343,8 +342,11 @@ def test_the_budget_is_kept(verifying, budget_s) -> None:
     session, _ = verifying("parallel-map", "prefetch", "buffer:8", "thread-pool:8", budget_s=budget_s, patches=True)
     # The last guard, of the patch, may begin before the end; a block is begun only where it is expected to end.
     assert session.spent_s <= 20.0 + budget_s + GUARD_S
-    counts = {group: {arm: session.of(group).count(arm) for arm in session.of(group)} for group in (ALONE, TOGETHER)}
-    assert all(len(set(found.values())) <= 1 for found in counts.values())  # blocks are whole
+    blocks: dict[int, list[str]] = {}
+    for trial in session.trials:
+        if trial.spec.group in (SCREEN, ALONE, TOGETHER):
+            blocks.setdefault(trial.spec.block, []).append(trial.spec.arm)
+    assert all(len(arms) == len(set(arms)) > 1 and ORIGINAL in arms for arms in blocks.values())
 
 
 def test_more_time_means_more_fixes_and_longer_windows(verifying) -> None:
@@ -362,7 +364,7 @@ def test_more_time_means_more_fixes_and_longer_windows(verifying) -> None:
 INTERRUPTIONS = [
     (GUARD, ORIGINAL, 1),
     (GUARD, "prefetch", 0),
-    (ALONE, "prefetch", 2),
+    (ALONE, "prefetch", 1),
     (GUARD, "parallel-map + prefetch", 0),
     (GUARD, PATCHED, 0),
     (TOGETHER, ORIGINAL, 3),
@@ -389,7 +391,8 @@ def test_the_patched_copy_is_what_is_run_and_the_file_itself_is_left_alone(verif
     assert source.read_text(encoding="utf-8") == "the user's own\n"
     assert (guard.fix, guard.jitter) == (None, True)
     measured = [trial.spec for trial in session.trials if trial.spec.arm == PATCHED and trial.spec.group == TOGETHER]
-    assert [spec.patched for spec in measured] == [guard.patched] * BLOCKS
+    assert [spec.patched for spec in measured] == [guard.patched] * len(measured)
+    assert len(measured) >= LEAST_BLOCKS
     assert {spec.fix for spec in measured} == {None}
     assert (patch.diff, patch.ran) == ("the diff of prefetch", True)
 
@@ -414,7 +417,7 @@ def test_a_cache_is_filled_before_it_is_measured_however_long_its_first_pass_is(
     walls, passes = {"cache@a": 0.005, "prefetch": 0.035}, {"cache@a": 7.0}
     session, _ = verifying("cache@a", "prefetch", walls=walls, passes=passes, budget_s=400.0)
     assert verified(session.trials, Accelerator()).chosen == "cache@a + prefetch"
-    assert session.of(TOGETHER).count("cache@a + prefetch") == BLOCKS
+    assert session.of(TOGETHER).count("cache@a + prefetch") == LEAST_BLOCKS
     for trial, limits in zip(session.trials[1:], session.limits, strict=True):
         if trial.spec.rung == "arm":
             assert trial.spec.fill_s > passes["cache@a"]
@@ -423,7 +426,7 @@ def test_a_cache_is_filled_before_it_is_measured_however_long_its_first_pass_is(
 
 
 def test_a_cache_that_takes_too_long_to_fill_does_not_take_the_time_of_the_others(verifying) -> None:
-    session, _ = verifying("cache@a", "prefetch", passes={"cache@a": 25.0}, budget_s=250.0)
+    session, _ = verifying("cache@a", "prefetch", passes={"cache@a": 40.0}, budget_s=250.0)
     assert {trial.spec.arm for trial in session.trials[1:]} <= {ORIGINAL, AGAIN, "prefetch"}
     found = verified(session.trials, Accelerator())
     assert found.chosen == "prefetch"
