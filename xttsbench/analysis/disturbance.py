@@ -7,6 +7,7 @@ so that it cannot choose the result (an outlier is a result until something else
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
@@ -134,20 +135,22 @@ class Gate:
 def gate(trials: Sequence[TrialRecord]) -> Gate:
     """Judge the rounds of trials that are compared with one another; a trial without turns is its block's round 0.
 
-    A round is as disturbed as its most disturbed turn, since a pair is spoilt when one of its sides is. One of which
-    nothing was read is valid.
+    What others took in a round is what they took in all of its turns together: in the longest of one turn it varies so
+    much where time is stolen at random, and steadily, that every third round would be left out. The canary is slow
+    where it is so at both ends of a turn. A round of which nothing was read is valid.
     """
     rounds = set()
-    taken: dict[RoundKey, float] = {}
+    read: dict[RoundKey, list[tuple[float, float]]] = defaultdict(list)
     canary: dict[RoundKey, float] = {}
     for trial in trials:
         for number, spans, canaries in _turns(trial):
             key = (trial.spec.block, number)
             rounds.add(key)
             if canaries:
-                canary[key] = max(canary.get(key, 0.0), *canaries)
-            if (share := shares(trial.readings.host, spans).taken) is not None:
-                taken[key] = max(taken.get(key, 0.0), share)
+                canary[key] = max(canary.get(key, 0.0), min(canaries))
+            if (share := (seen := shares(trial.readings.host, spans)).taken) is not None:
+                read[key].append((seen.seconds, share))
+    taken = {key: _weighted(values) for key, values in read.items()}
     disturbed = {key for key, share in taken.items() if share > _quiet(taken.values()) + ABOVE_QUIET}
     disturbed |= {key for key, took in canary.items() if took > _quiet(canary.values()) * SLOW_CANARY}
     return Gate(frozenset(rounds), frozenset(disturbed))
@@ -174,8 +177,13 @@ def disturbance_of(trials: Sequence[TrialRecord]) -> Disturbance | None:
     if throttled is not None and throttled >= _QUIETLY:
         words.append(f"the processor quota stopped its threads for {_percent(throttled)} of the time")
     if disturbed:
-        consequence = ", so all are kept and intervals are wider" if widened else " and do not count"
-        words.append(f"{disturbed} of {rounds} rounds were disturbed{consequence}")
+        consequence = (
+            ", so all are kept and intervals are wider"
+            if widened
+            else (" and does not count" if disturbed == 1 else " and do not count")
+        )
+        were = "was" if disturbed == 1 else "were"
+        words.append(f"{disturbed} of {rounds} rounds {were} disturbed{consequence}")
     return Disturbance(
         steal_share=_mean(pieces, "steal"),
         foreign_share=_mean(pieces, "foreign"),
