@@ -92,6 +92,15 @@ class Verified:
         return found is not None and found.settled
 
     @property
+    def decided(self) -> set[str]:
+        """Arms of which more rounds in the same processes are needless; a second process may still be wanted."""
+        return {
+            arm
+            for arm, one in self.measured.items()
+            if one.settled or (one.evidence is not None and (one.evidence.decided or one.evidence.no_gain))
+        }
+
+    @property
     def best_first(self) -> list[str]:
         """Accepted fixes, the fastest first; of those that are alike, the one with fewer parts."""
         names = self.measured.keys() - {PATCHED}

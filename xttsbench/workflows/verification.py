@@ -12,6 +12,7 @@ from typing import Final, Protocol
 
 from xttsbench.records.fix import Patch
 from xttsbench.records.plan import Accelerator, PlannedArm
+from xttsbench.records.trial import TrialRecord
 from xttsbench.rules.evidence import Evidence
 from xttsbench.rules.fix_rounds import LEAST_BLOCKS, ORIGINAL, PATCHED
 from xttsbench.rules.next_trial import Job
@@ -97,7 +98,7 @@ class Clock:
     def around_s(self, names: Sequence[str]) -> float:
         """Of trials of these arms, outside their windows: what the last ones took or an estimate, and their caches."""
         seen = [
-            trial.duration_s - trial.spec.window_s - self.filling_s(trial.spec.arm or "")
+            trial.duration_s - _measured_s(trial) - self.filling_s(trial.spec.arm or "")
             for trial in self.session.trials
             if trial.spec.rung == "arm" and trial.status == "ok"
         ]
@@ -116,6 +117,11 @@ class Clock:
     def _fills_anew(self, arm: str) -> bool:
         """Whether each trial does: a cache on disk is full for the second one."""
         return self.session.fills_anew and "cache-file@" not in arm
+
+
+def _measured_s(trial: TrialRecord) -> float:
+    """Seconds that an arm's trial measured, in its turns or in one stretch."""
+    return sum(mark.end_ns - mark.start_ns for mark in trial.rounds) / 1e9 if trial.spec.turns else trial.spec.window_s
 
 
 def timed_as(arms: Sequence[PlannedArm]) -> list[str]:

@@ -45,8 +45,9 @@ _SCREEN_SHARE: Final = 0.25
 """Of the time that is left, for one short round of all fixes."""
 _SCREEN_S: Final = 1.0
 """Seconds that such a round measures of each at most."""
-_MOST_BLOCKS: Final = 12
-"""Of what is not decided by then."""
+_MOST_PROCESSES: Final = 3
+_MOST_ROUNDS: Final = 6
+"""In each of them, of what is not decided by then."""
 _GUARD_S: Final = 4.0
 """What one trial of the guard is expected to take, besides building the target."""
 _FILLING: Final = 1.5
@@ -230,10 +231,10 @@ def _compare(
     planned_s: float,
     most_s: float,
 ) -> None:
-    """Measure arms beside the original, block after block, each until it is decided.
+    """Measure arms beside the original, round after round, each until it is decided.
 
-    The first blocks have all of them, so that what may be proposed is compared side by side, as many as decide anything
-    at all; they may take ``most_s``. Further ones are for what is not decided, within ``planned_s``.
+    The first processes are of all of them, so that what may be proposed is compared side by side. As many as decide
+    anything at all may take ``most_s``; further ones are for what is not decided, within ``planned_s``.
     """
     clock = Clock(wanted, session)
     until_s = session.spent_s + planned_s
@@ -242,24 +243,22 @@ def _compare(
     block_s = session.import_s + (1 + len(names)) * window_s + clock.around_s([ORIGINAL, *names])
     if block_s > most_s and any(clock.filling_s(name) for name in names):
         return  # with caches to be filled not even one block would be over in time
-    end_s = session.spent_s + most_s
-    for block in range(_MOST_BLOCKS):
+    first_s = session.spent_s + min(max(planned_s, LEAST_BLOCKS * block_s), most_s)
+    for processes in range(_MOST_PROCESSES):
         found = _found(wanted, session)
-        left = [arm for arm in arms if not found.ended(arm.id)]
-        if block >= LEAST_BLOCKS:
-            left = [arm for arm in left if not found.settled(arm.id)]
+        left = [arm for arm in arms if not (found.settled(arm.id) if processes else found.ended(arm.id))]
         if not left or _over(session):
             return
-        begun = session.spent_s
         ran = compare_arms(
             _planned(wanted, session, group, left),
             session,
             first_block=max(trial.spec.block for trial in session.trials) + 1,
-            budget_s=(end_s if block < LEAST_BLOCKS else until_s) - begun,
+            rounds=_MOST_ROUNDS,
+            budget_s=(first_s if processes < LEAST_BLOCKS else until_s) - session.spent_s,
             window_s=window_s,
             parity=False,
             seed=wanted.job.seed,
-            rounds=1,
+            enough=lambda trials: verified(trials, wanted.accelerator).decided,
         )
         if not ran:
             return
