@@ -1,15 +1,19 @@
-"""How a comparison stands while it runs: which arms go on, and which of them leads. Nothing is decided here."""
+"""How a comparison stands while it runs: which arms go on, which of them leads, and which need no more rounds."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from xttsbench.records.base import Estimate, Word
 from xttsbench.records.plan import Comparison
 from xttsbench.records.trial import TrialRecord
 from xttsbench.rules.arm_effects import weigh
 from xttsbench.rules.arm_runs import collect
+
+FINAL: Final = ("clearly_faster", "clearly_slower", "no_difference")
+"""Words that stay; one that is faster may yet be clearly so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,3 +52,9 @@ def standing(comparison: Comparison, trials: Sequence[TrialRecord]) -> Standing:
         return Standing(alive, len(arms))
     leader = max(found, key=lambda name: found[name].found.ratio.estimate)  # type: ignore[union-attr]
     return Standing(alive, len(arms), leader, found[leader].ratio, found[leader].word)
+
+
+def no_more_to_say(comparison: Comparison, trials: Sequence[TrialRecord]) -> set[str]:
+    """Candidates of the first accelerator of which more rounds would say nothing else: the words that are final."""
+    weighed = weigh(collect(comparison, trials)[0], comparison.margin)
+    return {name for name, effect in weighed.effects.items() if effect.word in FINAL}

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, Protocol
 
 import numpy as np
@@ -21,9 +22,10 @@ import numpy as np
 from xttsbench.execution.limits import Limits
 from xttsbench.planning.order import Slot, block_order
 from xttsbench.planning.trials import arm_trial, expected_s, parity_arms, parity_trial, window_within
-from xttsbench.records.plan import Comparison
+from xttsbench.records.plan import Accelerator, Comparison
 from xttsbench.records.trial import TrialRecord, TrialSpec
 from xttsbench.rules.arm_runs import ParityFound, parity_found, reading
+from xttsbench.rules.standing import no_more_to_say
 from xttsbench.workflows.turns import TURN_S, Enough, Rounds, SideBySide, Standing, take_rounds
 
 _OPEN_S: Final = 1.0
@@ -84,7 +86,8 @@ def compare_arms(
         window_s: seconds that a turn, or a trial by itself, may measure; without it, what fits into the budget.
         parity: compare the data first; without it they have been compared.
         seed: of the order within the rounds, and of the trials.
-        enough: which candidates need no more rounds; without it all of them get as many.
+        enough: which candidates need no more rounds; without it those that are clearly faster, clearly slower, or no
+            different, each accelerator by itself.
         standing: called after each round.
 
     Returns:
@@ -125,6 +128,11 @@ class _Wanted:
     refused: set[str] = field(default_factory=set)
     """Arms with other data than the baseline's."""
 
+    def enough_on(self, accelerator: Accelerator) -> Enough:
+        """What says which candidates need no more rounds on an accelerator."""
+        alone = self.comparison.model_copy(update={"accelerators": (accelerator,)})
+        return self.enough or partial(no_more_to_say, alone)
+
 
 def _in_turns(wanted: _Wanted, session: Trials) -> str | None:
     """Measure the arms in turns; why some cannot, or ``None`` where all have been measured."""
@@ -153,7 +161,7 @@ def _in_turns(wanted: _Wanted, session: Trials) -> str | None:
             wanted.until_s,
             wanted.seed,
             1 / (len(left) - number),
-            wanted.enough,
+            wanted.enough_on(slots[0].accelerator),
             wanted.standing,
         )
         why = take_rounds(measured, side_by_side)
@@ -178,7 +186,7 @@ def _in_blocks(wanted: _Wanted, session: Trials, why: str) -> None:
         )
     )
     block_s = expected_s(comparison, window_s, setup_s=wanted.setup_s, warm=warm)
-    done: Collection[str] = ()
+    done: dict[str, Collection[str]] = {}
     note = f"measured in fresh processes, one after another: {why}" if why else None
     for number in range(wanted.rounds):
         begun, block = session.spent_s, wanted.first_block + number
@@ -186,7 +194,7 @@ def _in_blocks(wanted: _Wanted, session: Trials, why: str) -> None:
             slot
             for slot in block_order(comparison, block, wanted.seed)
             if _goes_on(comparison, ended[slot.accelerator.label] | refused)
-            and slot.arm.id not in {*ended[slot.accelerator.label], *refused, *done}
+            and slot.arm.id not in {*ended[slot.accelerator.label], *refused, *done.get(slot.accelerator.label, ())}
         ]
         if not slots or begun + block_s > wanted.until_s:
             return
@@ -209,11 +217,12 @@ def _in_blocks(wanted: _Wanted, session: Trials, why: str) -> None:
         )
         if wanted.standing is not None:
             wanted.standing(number + 1, wanted.rounds, session.trials)
-        if wanted.enough is not None:
-            done = wanted.enough(session.trials)
-            candidates = [arm.id for arm in comparison.arms if arm.role == "candidate" and arm.id not in refused]
-            if candidates and all(name in done for name in candidates):
-                return
+        done = {one.label: wanted.enough_on(one)(session.trials) for one in comparison.accelerators}
+        left = [
+            slot for slot in slots if slot.arm.role == "candidate" and slot.arm.id not in done[slot.accelerator.label]
+        ]
+        if not left and any(arm.role == "candidate" for arm in comparison.arms):
+            return
 
 
 def _window_before(comparison: Comparison, session: Trials) -> float | None:

@@ -111,8 +111,8 @@ class Rounds:
     turn_s: float
     until_s: float
     seed: int
-    share: float = 1.0
-    enough: Enough | None = None
+    share: float
+    enough: Enough
     standing: Standing | None = None
 
     def spec(self, index: int, first: int) -> TrialSpec:
@@ -275,11 +275,10 @@ class _Group:
             trials = [*self.session.trials, *own]
             if wanted.standing is not None:
                 wanted.standing(number, most, trials)
-            if wanted.enough is not None:
-                done = wanted.enough(trials)
-                candidates = self._candidates()
-                if candidates and all(name in done for name in candidates):
-                    return
+            done = wanted.enough(trials)
+            candidates = self._candidates()
+            if candidates and all(name in done for name in candidates):
+                return
 
     def _turn(self, name: str, turn: Turn, limit_s: float) -> None:
         self.now = name

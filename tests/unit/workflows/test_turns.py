@@ -148,6 +148,7 @@ class World:
 
 def measured(build, *arms, world=None, budget_s=1e6, planned=3, **options):
     wanted = {name: options.pop(name) for name in ("seed", "enough", "standing", "processes") if name in options}
+    wanted.setdefault("enough", lambda trials: ())
     comparison = build.comparison(*arms, blocks=planned, **options)
     world = world or World()
     trials = compare_arms(comparison, world, budget_s=budget_s, parity=False, **wanted)
@@ -322,6 +323,16 @@ def test_arms_that_are_decided_have_no_more_turns(build) -> None:
         "a:again": 3,
     }
     assert told[0] == {"a": 1, "b": 1, "c": 1, "a:again": 1}
+
+
+def test_what_is_clearly_faster_ends_after_two_rounds_and_each_accelerator_by_itself(build) -> None:
+    pace = {"a": 0.08, "b": 0.01, "a:again": 0.08}
+    devices = (Accelerator(), build.emulated())
+    world, trials = measured(build, "a", "b", world=World(pace_s=pace), planned=9, enough=None, accelerators=devices)
+    assert {len(trial.rounds) for trial in trials} == {2}
+    assert len(trials) == 6
+    world.pace_s = dict.fromkeys(pace, 0.05)
+    assert {len(trial.rounds) for trial in measured(build, "a", "b", planned=5, enough=None)[1]} == {5}
 
 
 @pytest.mark.parametrize(("disturbed", "rounds"), [({1}, 5), ({1, 4}, 6), ({3}, 5), ({1, 2, 3, 4, 5}, 4)])
