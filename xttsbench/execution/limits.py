@@ -15,6 +15,8 @@ PATIENCE: Final = 4.0
 """Times what it took before to start the target and to take its first step, silence is not taken for hanging."""
 _MOST: Final = 10.0
 """A machine is not taken to be slower than that: a cold disk makes one import long, and nothing else."""
+_LATELY: Final = 8
+"""Trials that tell of the machine's pace now; those before tell of an earlier one."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ def pace(import_s: float, trials: Sequence[TrialRecord]) -> float:
     """Times as long as on a machine of ordinary pace things take here now, 1 at least and 10 at most.
 
     The largest of three: TensorFlow's import beside what it takes elsewhere; the canary at its slowest beside its
-    quickest; and what others left of the processors in the trial in which they left least.
+    quickest; and what others left of the processors in the trial in which they left least, of the last few.
 
     Args:
         import_s: seconds that the last import of TensorFlow took.
@@ -48,12 +50,12 @@ def pace(import_s: float, trials: Sequence[TrialRecord]) -> float:
     """
     canaries = [
         took
-        for trial in trials
+        for trial in trials[-_LATELY:]
         for mark in trial.rounds
         for took in (mark.canary_before_ns, mark.canary_after_ns)
         if took
     ]
-    left = [shares(trial.readings.host, turns_of(trial)).left for trial in trials]
+    left = [shares(trial.readings.host, turns_of(trial)).left for trial in trials[-_LATELY:]]
     slow = [import_s / IMPORT_S, *(1 / share for share in left)]
     if canaries:
         slow.append(max(canaries) / min(canaries))

@@ -33,6 +33,7 @@ def test_an_import_that_takes_long_tells_of_a_slow_machine() -> None:
 def test_so_does_what_others_took(build) -> None:
     assert pace(5.0, [beside(build, steal=0.6)]) == pytest.approx(2.5)
     assert pace(5.0, [beside(build), beside(build, foreign=0.5)]) == pytest.approx(2.0)
+    assert pace(5.0, [beside(build, foreign=0.5), *[beside(build)] * 8]) == 1.0  # that was long ago
 
 
 def test_and_the_canary(build) -> None:
