@@ -13,6 +13,8 @@ NO_DIFFERENCE = ("no_difference", "equivalent")
 GOALS = {"quiet": {"right": 0.98, "undecided": 0.02, "wrong": 0.0}, "beside": {"right": 0.90, "wrong": 0.0}}
 _HEAD = ("neighbour", "", "diagnosed", "right", "undecided", "wrong", "failed", "named", "verdict after s", "most")
 _HEAD += ("arms right", "undecided", "wrong")
+_BUSY = 0.1
+"""Share of the processors in use before a case above which its figures are provisional."""
 _SAME = 0.02
 """Speeds this close are the same: a margin's worth."""
 
@@ -118,6 +120,7 @@ def table(rows: Sequence[Mapping[str, Any]], words: Mapping[str, str], machine: 
         "",
         f"{machine}. `python benchmarks/noise`; every figure is in `noise.json`.",
         "",
+        *_provisional(rows),
         f"| {' | '.join(_HEAD)} |",
         "|---" * len(_HEAD) + "|",
     ]
@@ -138,6 +141,16 @@ def table(rows: Sequence[Mapping[str, Any]], words: Mapping[str, str], machine: 
     lines += ["", "Speed beside the baseline, with its interval, and what was said of it.", ""]
     lines += _grid(_each_arm(rows), list(values), "arm", _ratio)
     return "\n".join(lines) + "\n"
+
+
+def _provisional(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """That something else ran as well, where it did."""
+    busy = [row["others_before"] for row in rows if row.get("others_before", 0.0) > _BUSY]
+    if not busy:
+        return []
+    counted = f"before {len(busy)} of {len(rows)} cases"
+    said = f"Provisional: {counted} something else used the machine, {max(busy):.0%} of it at most."
+    return [said, ""]
 
 
 def _grid(rows: Sequence[Mapping[str, Any]], names: Sequence[str], what: str, say: Any) -> list[str]:

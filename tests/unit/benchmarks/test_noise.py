@@ -168,5 +168,9 @@ def test_figures_and_table_count_by_neighbour() -> None:
     text = table(rows, WORDS, "2 processors")
     assert "| c0 | input | right, 10 s | wrong (host), 10 s | - |" in text
     assert "1.3 (1.2 to 1.4), clearly faster" in text
+    assert "Provisional" not in text
+    assert "Provisional: before 1 of 13 cases" in table(
+        [*rows[:-1], rows[-1] | {"others_before": 0.5}], WORDS, "2 processors"
+    )
     lengths = {line.count("|") for line in text.splitlines() if line.startswith("| core") or line.startswith("| neigh")}
     assert len(lengths) == 1
