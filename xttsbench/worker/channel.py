@@ -7,7 +7,8 @@ import os
 import signal
 import socket
 from collections.abc import Callable
-from typing import Any
+from functools import cached_property
+from typing import Any, TextIO
 
 from xttsbench.records.base import Record
 from xttsbench.records.trial import TrialSpec, Turn
@@ -25,7 +26,10 @@ class Channel:
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
-        self._lines = connection.makefile("r", encoding="utf-8")
+
+    @cached_property
+    def _lines(self) -> TextIO:  # not before it is asked for: who holds it keeps the socket open
+        return self._connection.makefile("r", encoding="utf-8")
 
     def receive_spec(self) -> TrialSpec:
         """Block for the specification of the trial."""
