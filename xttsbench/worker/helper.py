@@ -20,8 +20,7 @@ import sys
 import warnings
 from typing import Any, Final
 
-from xttsbench.worker.parent import closed, die_with_parent
-from xttsbench.worker.quiet import quiet_unless_it_fails
+from xttsbench.worker.parent import closed, die_with_parent, leave, quiet_unless_it_fails
 
 _GENERATED: Final = "__autograph_generated_file"
 """How TensorFlow's AutoGraph begins the names of the modules that it writes."""
@@ -86,12 +85,7 @@ def _fork(control: socket.socket, connection: socket.socket, *, scripts: bool) -
         code = main(connection)
     finally:
         _remove_generated()
-        # Not sys.exit: a live Python function in tf.data can hang the interpreter's own shutdown.
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(Exception):
-                stream.flush()
-        os._exit(code)
-    raise AssertionError("unreachable")
+        leave(code)
 
 
 def _remove_generated() -> None:

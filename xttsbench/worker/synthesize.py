@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import difflib
-import os
 import socket
-import sys
 import time
-import traceback
 from pathlib import Path
 
 from xttsbench.errors import InvalidInputError, XttsbenchError
 from xttsbench.records.synthesis import Synthesised, SynthesisJob
 from xttsbench.training.trained import find_checkpoint, generator_of
 from xttsbench.worker.channel import Channel
-from xttsbench.worker.parent import closed, die_with_parent
-from xttsbench.worker.quiet import quiet_unless_it_fails
+from xttsbench.worker.parent import answer, closed, die_with_parent, quiet_unless_it_fails
 from xttsbench.xtts import text
 from xttsbench.xtts.audio.features import FeatureSettings, Floats, log_mel
 from xttsbench.xtts.audio.griffin_lim import griffin_lim
@@ -26,11 +21,11 @@ from xttsbench.xtts.evaluation.clips import as_reference
 from xttsbench.xtts.evaluation.written import read_references, write_sound
 
 
-def serve(connection: socket.socket) -> None:
+def serve(connection: socket.socket) -> int:
     """Do what the first line says, and answer ``{"done": ...}`` or ``{"error": sentence, "exit_code": number}``."""
     die_with_parent()
     if closed(connection):  # the parent died before the kernel was asked
-        return
+        return 0
     channel = Channel(connection)
     with connection.makefile("r", encoding="utf-8") as lines:
         job = SynthesisJob.model_validate_json(lines.readline())
@@ -40,6 +35,7 @@ def serve(connection: socket.socket) -> None:
         channel.send({"error": str(error), "exit_code": error.exit_code})
     else:
         channel.send({"done": found.model_dump(mode="json")})
+    return 0
 
 
 def synthesise(job: SynthesisJob) -> Synthesised:
@@ -113,19 +109,4 @@ def voice(job: SynthesisJob, features: FeatureSettings, frames: int, run_directo
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2 or not sys.argv[1].isdigit():
-        sys.exit("xttsbench.worker.synthesize is started by xttsbench itself, with the number of a socket.")
-    code = 1
-    try:
-        with socket.socket(fileno=int(sys.argv[1])) as control:
-            serve(control)
-            code = 0
-    except (BrokenPipeError, ConnectionResetError):
-        pass  # the parent is gone: so are we
-    except Exception:
-        traceback.print_exc()
-    finally:
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(Exception):
-                stream.flush()
-        os._exit(code)
+    answer(serve, "xttsbench.worker.synthesize")
