@@ -65,6 +65,7 @@ class StepFacts:
             :func:`cores_wanted`.
         taken_share: share of the processors that others took while the target ran as it is, above what they take of a
             quiet machine.
+        foreign_share: the part of it that ran beside the target, and not beneath its machine.
         holds_gil: the pipeline runs Python that holds the interpreter lock.
     """
 
@@ -81,6 +82,7 @@ class StepFacts:
     allowed_cpus: float | None = None
     lost_share: float = 0.0
     taken_share: float = 0.0
+    foreign_share: float = 0.0
     holds_gil: bool = False
 
     @property

@@ -21,7 +21,7 @@ MIN_BATCHES: Final = 5
 SURE: Final = 0.95
 """From this probability on a verdict is final, and more measuring would not be worth its time."""
 _MASKED: Final = 0.25
-"""Share of the processors that others take from which contention may not show."""
+"""Share of the processors that neighbours take from which contention may not show."""
 CONFIDENT: Final = 0.60
 """Below this probability no bottleneck is named."""
 
@@ -96,16 +96,17 @@ def why_undecided(
 def hidden_contention(means: Means, facts: StepFacts, found: Classified) -> str | None:
     """Why "compute" cannot be told from contention beside neighbours, or ``None`` where it can.
 
-    Where others take a good part of the processors, taking the input away leaves its share to them and not to the step:
+    Where neighbours take a good part of the processors, what the input leaves goes to them and not to the step alone:
     what input and step cost one another is not seen, though on a quiet machine they would want more than there is.
+    Time that the hypervisor steals is gone for both alike, and hides nothing.
     """
     wanted = cores_wanted(means, facts)
-    if found.bottleneck != "compute" or facts.taken_share < _MASKED or wanted is None or wanted[0] < SATURATED:
+    if found.bottleneck != "compute" or facts.foreign_share < _MASKED or wanted is None or wanted[0] < SATURATED:
         return None
     if means.input_cpu_s is None or means.cpu_s is None or means.input_cpu_s[0] < THRESHOLD * means.cpu_s[0]:
         return None
     return (
-        f"others used {facts.taken_share:.0%} of the processor, which hides whether input and step compete for it: "
+        f"others used {facts.foreign_share:.0%} of the processor, which hides whether input and step compete for it: "
         "together they want more than there is; measure again when it is quieter"
     )
 

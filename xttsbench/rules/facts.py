@@ -51,7 +51,7 @@ def step_facts(
         judged: which rounds count.
     """
     eager, opaque = is_eager(anatomy), is_opaque(anatomy)
-    taken_share = _taken_share(ladder, judged)
+    taken_share, foreign_share = _taken(ladder, judged)
     return StepFacts(
         has_step=has_step,
         eager=eager,
@@ -66,6 +66,7 @@ def step_facts(
         allowed_cpus=allowed_cpus(environment),
         lost_share=_lost_share(ladder),
         taken_share=taken_share,
+        foreign_share=foreign_share,
         holds_gil=any(function.gil == "holds" for function in (pipeline.python_functions if pipeline else ())),
     )
 
@@ -155,19 +156,21 @@ def _cores_busy(ladder: Sequence[TrialRecord], series: Sequence[Steps], environm
     return float(np.mean(found)) if found else None
 
 
-def _taken_share(ladder: Sequence[TrialRecord], judged: Gate) -> float:
-    """Share of the processors that others took in the rounds that count, above what they take of a quiet machine."""
+def _taken(ladder: Sequence[TrialRecord], judged: Gate) -> tuple[float, float]:
+    """Share of the processors that others took in the rounds that count, and the part of it that neighbours took.
+
+    0 where it is no more than what they take of a quiet machine.
+    """
     found = []
     for trial in ladder:
         segment = trial.segment("as_is")
         spans = spans_of(segment) if segment is not None else ()
         bad = {number for block, number in judged.invalid if block == trial.spec.block}
-        valid = [span for number, span in enumerate(spans) if number not in bad]
-        taken = shares(trial.readings.host, valid).taken
-        if taken is not None:
-            found.append(taken)
-    mean = float(np.mean(found)) if found else 0.0
-    return mean if mean > _QUIET else 0.0
+        seen = shares(trial.readings.host, [span for number, span in enumerate(spans) if number not in bad])
+        if seen.taken is not None:
+            found.append((seen.taken, seen.foreign or 0.0))
+    taken, foreign = np.mean(found, axis=0) if found else (0.0, 0.0)
+    return (float(taken), float(foreign)) if taken > _QUIET else (0.0, 0.0)
 
 
 def _lost_share(ladder: Sequence[TrialRecord]) -> float:
