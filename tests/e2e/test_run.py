@@ -91,12 +91,13 @@ def test_a_known_speed_ratio_is_found_with_its_interval(run, tmp_path):
         5 * arms["fast"]["throughput_per_s"]["estimate"], rel=1e-6
     )
     assert report["parity"]["same"] is True
-    noisy = report["aa"]["noisy"]
-    assert (code, arms["fast"]["decision"]) == ((3, "inconclusive") if noisy else (0, "faster")), err
-    assert ("fast looked " if noisy else "fast is ") in out
+    assert code == 0, err
+    assert arms["fast"]["decision"] in ("faster", "clearly_faster")
+    assert f"fast is {arms['fast']['decision'].replace('_', ' ')} than slow" in " ".join(out.split())
     trials = journal.read(Path("out"))
     assert [trial.spec.arm for trial in trials] == ["slow", "slow", "fast", "slow:again"]  # the first one is parity's
-    assert all([mark.round for mark in trial.rounds] == [*range(6)] for trial in trials[1:])
+    assert {tuple(mark.round for mark in trial.rounds) for trial in trials[1:]} == {tuple(range(len(trials[1].rounds)))}
+    assert 1 <= len(trials[1].rounds) <= 12
     # All of them measured the same batches, and nothing else.
     assert len({trial.segment("as_is").columns["batch"] for trial in trials[1:]}) == 1
     assert all(
@@ -130,21 +131,16 @@ def test_dying_arms_are_results_and_the_others_are_measured(run):
         "blocks: 1\nlimits: {trial_s: 60, stall_s: 3}\n"
     )
     code, _, err = run(text)
-    assert code == 3, err  # one block decides nothing
+    assert code in (0, 3), err  # one round may decide
     arms = {arm["id"]: arm for arm in record()["arms"]}
-    assert {name: arm["decision"] for name, arm in arms.items() if arm["role"] == "candidate"} == {
-        "fast": "inconclusive",
-        "killed": "ended",
-        "raises": "ended",
-        "hangs": "ended",
-        "other": "inconclusive",
-    }
+    ended = {name for name, arm in arms.items() if arm["decision"] == "ended"}
+    assert ended == {"killed", "raises", "hangs"}
+    assert arms["fast"]["effect"]["estimate"] > 1.4
     assert arms["killed"]["status"].startswith("killed: killed by SIGKILL")
     assert "the tenth batch is broken" in arms["raises"]["status"]
     assert arms["hangs"]["status"].startswith("stalled: no step ended")
-    assert (arms["killed"]["blocks"], arms["other"]["blocks"]) == (0, 1)
+    assert (arms["killed"]["rounds"], arms["other"]["rounds"]) == (0, 1)
     assert sum(t.spec.arm == "hangs" for t in journal.read(Path("out"))) == 1
-    assert "a decision takes 6" in record()["unmeasured"]["arms.1.decision"]
 
 
 def test_a_baseline_that_dies_is_told_clearly(run):
@@ -173,7 +169,7 @@ def test_a_misspelt_argument_of_an_arm_is_invalid_input(run):
     code, _, err = run(TWO + "- {id: typo, config: {mss: 5}}\nblocks: 1\n")
     assert code == 5
     assert "mss=5" in err
-    assert {arm["id"]: arm["decision"] for arm in record()["arms"]}["fast"] == "inconclusive"
+    assert {arm["id"]: arm["rounds"] for arm in record()["arms"]}["fast"] == 1
 
 
 def test_a_target_that_cannot_be_imported(run, tmp_path):
@@ -293,14 +289,15 @@ def start(tmp_path):
 def test_a_whole_run_without_tensorflow_in_the_parent_and_its_report_again(start, tmp_path):
     process = start(WITHOUT_TENSORFLOW, "run", "mine.yaml", "--blocks", "1", "--json", "--out", "out")
     out, err = process.communicate(timeout=180)
-    assert process.returncode == 3, err
+    code = process.returncode
+    assert code in (0, 3), err  # one round may decide
     assert json.loads(out) == record(tmp_path / "out")
     pages = {name: (tmp_path / "out" / name).read_bytes() for name in ("report.json", "report.md", "report.html")}
     for name in pages:
         (tmp_path / "out" / name).unlink()
     again = start(WITHOUT_TENSORFLOW, "report", "out", "--json")
     assert again.communicate(timeout=180)[0] == out
-    assert again.returncode == 3
+    assert again.returncode == code
     assert {name: (tmp_path / "out" / name).read_bytes() for name in pages} == pages
 
 

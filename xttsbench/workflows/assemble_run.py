@@ -93,19 +93,31 @@ def _warnings(
         reasons = dict.fromkeys(unknown.values())
         found += [f"{', '.join(arm for arm in unknown if unknown[arm] == reason)}: {reason}" for reason in reasons]
     measured = [trial for trial in trials if trial.spec.rung == "arm"]
-    blocks = len({trial.spec.block for trial in measured})
+    rounds = max((sum(map(_rounds, own)) for own in _by_arm(measured)), default=0)
     stopped = any(trial.status == "interrupted" for trial in trials) or any(group.ended for group in compared.groups)
-    if plan.kind != "sweep" and measured and blocks < comparison.blocks and not stopped and _runs_on(compared):
+    if plan.kind != "sweep" and measured and rounds < comparison.blocks and not stopped and _runs_on(compared):
         found.append(
-            f"{blocks} of {comparison.blocks} blocks were measured: another was not expected to end within the budget "
+            f"{rounds} of {comparison.blocks} rounds were measured: another was not expected to end within the budget "
             f"of {plan.budget_s:g} s (--budget)"
         )
     if measured and (window_s := measured[0].spec.window_s) < comparison.window_s:
         found.append(
-            f"each trial measured {window_s:.2g} s at most in place of {comparison.window_s:g} s, so that the blocks "
+            f"each trial measured {window_s:.2g} s at most in place of {comparison.window_s:g} s, so that the rounds "
             f"fit into the budget of {plan.budget_s:g} s"
         )
     return tuple(dict.fromkeys(found))
+
+
+def _rounds(trial: TrialRecord) -> int:
+    return len(trial.rounds) if trial.spec.turns else 1
+
+
+def _by_arm(trials: Sequence[TrialRecord]) -> list[list[TrialRecord]]:
+    """The trials of each arm on each accelerator."""
+    found: dict[object, list[TrialRecord]] = {}
+    for trial in trials:
+        found.setdefault((trial.spec.arm, trial.spec.emulated_ms), []).append(trial)
+    return list(found.values())
 
 
 def _runs_on(compared: ComparedArms) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from xttsbench.probes.quota import cpu_allowance, memory_limit_bytes, throttled_s
+from xttsbench.probes.quota import cpu_allowance, memory_available_bytes, memory_limit_bytes, throttled_s
 
 
 def tree(root: Path, files: dict[str, str]) -> Path:
@@ -93,6 +93,23 @@ def test_the_tightest_processor_quota_is_found(tmp_path: Path, files: dict[str, 
 )
 def test_the_tightest_memory_limit_is_found(tmp_path: Path, files: dict[str, str], limit: int | None) -> None:
     assert memory_limit_bytes(tree(tmp_path, files)) == limit
+
+
+@pytest.mark.parametrize(
+    ("files", "left"),
+    [
+        ({"memory.max": "1000", "memory.current": "700"}, 300),
+        ({"memory.max": "1000", "memory.current": "700", "memory.stat": "anon 400\ninactive_file 200"}, 500),
+        ({"memory.max": "1000", "memory.current": "1200"}, 0),
+        ({"memory.max": "max", "memory.current": "700"}, None),
+        ({"memory.max": "1000"}, None),
+        ({"memory.limit_in_bytes": "1000", "memory.usage_in_bytes": "100"}, 900),
+        ({"memory.limit_in_bytes": str(1 << 62), "memory.usage_in_bytes": "100"}, None),
+    ],
+)
+def test_what_is_left_of_the_memory_limit(tmp_path: Path, files: dict[str, str], left: int | None) -> None:
+    placed = {f"sys/fs/cgroup/box/{name}": text for name, text in files.items()}
+    assert memory_available_bytes(tree(tmp_path, {CGROUP: "0::/box", **placed})) == left
 
 
 @pytest.mark.parametrize(

@@ -246,11 +246,11 @@ def test_what_cut_the_run_short_is_a_warning(build, reports) -> None:
     open_, trials = made(build, "noisy")
     asked = open_.model_copy(update={"blocks": 8})
     cut = assemble_run(plan(asked), ENVIRONMENT_READ, trials).warnings
-    assert any("6 of 8 blocks were measured" in warning for warning in cut)
+    assert any("6 of 8 rounds were measured" in warning for warning in cut)
     # What is decided needs no more.
-    assert not any("blocks were measured" in warning for warning in reports["out_of_budget"].warnings)
-    assert not any("blocks were measured" in warning for warning in reports["decided"].warnings)
-    assert not any("blocks were measured" in warning for warning in reports["interrupted"].warnings)
+    assert not any("rounds were measured" in warning for warning in reports["out_of_budget"].warnings)
+    assert not any("rounds were measured" in warning for warning in reports["decided"].warnings)
+    assert not any("rounds were measured" in warning for warning in reports["interrupted"].warnings)
     comparison, trials = made(build, "decided")
     short = [t.model_copy(update={"spec": t.spec.model_copy(update={"window_s": 1.25})}) for t in trials]
     warnings = assemble_run(plan(comparison), ENVIRONMENT_READ, short).warnings

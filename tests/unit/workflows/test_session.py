@@ -174,3 +174,51 @@ def test_another_trial_under_the_same_id_is_refused(world) -> None:
         pytest.raises(JournalError, match="another trial as 000"),
     ):
         session.run(spec(), LIMITS)
+
+
+class FakeLive:
+    """A process that takes turns and has had some."""
+
+    def __init__(self, spec: TrialSpec, helper: FakeHelper, **_: Any) -> None:
+        self.spec, self.helper, self.ended = spec, helper, False
+
+    def end(self) -> TrialRecord:
+        self.ended = True
+        return TrialRecord(spec=self.spec, status="ok", started_utc="t", duration_s=1.0)
+
+
+def test_processes_that_take_turns_share_a_helper_and_are_written_down_as_they_end(world, monkeypatch) -> None:
+    monkeypatch.setattr("xttsbench.workflows.session.LiveTrial", FakeLive)
+    with Session(world.directory, budget_s=10) as session:
+        assert session.side_by_side is session
+        lives = [session.start(spec().model_copy(update={"trial_id": f"00{n}"}), "warming up") for n in range(3)]
+        assert {live.helper for live in lives} == {FakeHelper.made[0]}
+        assert session.trials == []
+        session.close(lives[1], "b")
+        session.drop(lives[0])
+        assert [trial.spec.trial_id for trial in journal.read(world.directory)] == ["001"]
+        assert lives[0].ended
+        session.never_begun(lives[2].spec)
+    assert [trial.status for trial in journal.read(world.directory)] == ["ok", "interrupted"]
+
+
+def test_with_a_gpu_no_two_processes_live_side_by_side(world, monkeypatch) -> None:
+    class Gpus:
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr("xttsbench.workflows.session.open_gpus", lambda: (Gpus(), None))
+    with Session(world.directory, budget_s=10) as session:
+        assert session.side_by_side == "each process takes the GPU's memory for itself"
+
+
+@pytest.mark.parametrize(("limited", "available"), [(None, 8_000), (5_000, 5_000), (9_000, 8_000)])
+def test_memory_is_the_machine_s_or_what_the_limit_leaves(world, monkeypatch, limited, available) -> None:
+    class Memory:
+        available = 8_000
+
+    monkeypatch.setattr("xttsbench.workflows.session.psutil.virtual_memory", Memory)
+    monkeypatch.setattr("xttsbench.workflows.session.memory_available_bytes", lambda: limited)
+    with Session(world.directory, budget_s=10) as session:
+        assert session.available_bytes == available
+        assert session.processors >= 1
