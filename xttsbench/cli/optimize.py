@@ -36,7 +36,7 @@ def optimize(
 ) -> None:
     """Apply fixes to a target, prove what each is worth and that it leaves the data as they are.
 
-    Accepted is what was faster beyond doubt in blocks of fresh processes beside the original, with the same elements.
+    Accepted is what was faster beyond doubt in turns with the original, with the same elements.
     The run's directory holds the patch of the source (patch.diff) and the plan (optimized.yaml).
 
     Exit code 0: fixes were accepted, or there is nothing to mend; 3: what was tried could not be decided.
