@@ -17,8 +17,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Protocol
 
-import numpy as np
-
 from xttsbench.execution.limits import Limits
 from xttsbench.planning.order import Slot, block_order
 from xttsbench.planning.trials import arm_trial, expected_s, parity_arms, parity_trial, window_within
@@ -144,9 +142,13 @@ def _in_turns(wanted: _Wanted, session: Trials) -> str | None:
         return ""
     if isinstance(side_by_side, str):
         return side_by_side
-    groups = [[Slot(arm, accelerator) for arm in arms] for accelerator in comparison.accelerators]
-    order = np.random.default_rng([wanted.seed, len(groups)]).permutation(len(groups))
-    left = [(block, groups[group]) for block in range(wanted.processes) for group in order]
+    # Where the device is emulated there is often no step to trace, so that its arms are told of sooner.
+    devices = sorted(comparison.accelerators, key=lambda accelerator: not accelerator.step_times_ms)
+    left = [
+        (block, [Slot(arm, accelerator) for arm in arms])
+        for block in range(wanted.processes)
+        for accelerator in devices
+    ]
     turn_s = wanted.window_s or comparison.window_s
     before = len(session.trials)
     for number, (block, slots) in enumerate(left):
