@@ -135,7 +135,7 @@ def _late_for_others(means: Means, facts: StepFacts, waited: FloatArray) -> Floa
     if means.alone_s is None or means.input_alone_s is None:
         return np.zeros_like(waited)
     beyond = np.clip(waited - np.maximum(means.input_alone_s - means.alone_s, 0.0), 0.0, None)
-    late: FloatArray = np.minimum(beyond, facts.taken_share * means.wall_s)
+    late: FloatArray = np.minimum(beyond, facts.taken_share * np.maximum(means.wall_s, 0.0))
     return late
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from xttsbench.analysis.attribution import StepFacts
-from xttsbench.analysis.pooling import Columns, Pooled, interval_of, mean_of, pool, pool_together, sample
-from xttsbench.analysis.steps import measured, steady, steps_of
+from xttsbench.analysis.pooling import Columns, Pooled, Sample, interval_of, mean_of, pool, pool_together
+from xttsbench.analysis.steps import Steps, measured, steady, steps_of
 from xttsbench.records.base import Estimate
 from xttsbench.records.conditions import NOT_APPLICABLE, RUNG_OF, reason_of
 from xttsbench.records.trial import TrialRecord
@@ -30,22 +30,40 @@ def _step_times(trial: TrialRecord, segment_name: str) -> Columns | None:
     return None if steps is None else {"wall_s": steps.working_s}
 
 
-def compiled_gain(trials: Sequence[TrialRecord], rng: np.random.Generator) -> Pooled | None:
-    """Seconds per step that one compiled graph saves of the step as given, paired within each process.
+def compiled_share(trials: Sequence[TrialRecord], rng: np.random.Generator) -> Pooled | None:
+    """Share of the step as given that one compiled graph saves, told on paired turns within each process.
 
-    Of the graph alone: what XLA gains beyond it is faster computing, and no launch overhead.
+    A share, since the machine may be slower or faster then than when the target ran as it is. Of the graph alone: what
+    XLA gains beyond it is faster computing, and no launch overhead.
     """
-    given, changed = {}, {}
+    found = {}
     for trial in tried(trials, "graph", "graph"):
-        before, after = measured(trial, "step_only"), measured(trial, "graph")
-        if before is not None and after is not None:
-            name = {"step_s": mean_of("wall_s")}
-            given[trial.spec.trial_id] = sample({"wall_s": before.step_s}, name, before.round)
-            changed[trial.spec.trial_id] = sample({"wall_s": after.working_s}, name, after.round)
-    if not given:
+        given, changed = measured(trial, "step_only"), measured(trial, "graph")
+        if given is not None and changed is not None:
+            found[trial.spec.trial_id] = _in_pairs(given, changed)
+    if not found:
         return None
-    one, other = (found["step_s"] for found in pool_together([given, changed], rng))
-    return Pooled(one.value - other.value, one.resamples - other.resamples)
+    (figures,) = pool_together([found], rng)
+    given_s, graph_s = figures["given_s"], figures["graph_s"]
+    return Pooled(1 - graph_s.value / given_s.value, 1 - graph_s.resamples / given_s.resamples)
+
+
+def _in_pairs(given: Steps, changed: Steps) -> Sample:
+    """Both sides as one sample whose stretches are their rounds, or equal parts of both where there is one round."""
+    rounds = [number for number in np.unique(given.round) if number in changed.round]
+    if len(rounds) > 1:
+        parts = [(given.round == number, changed.round == number) for number in rounds]
+    else:
+        count = min(len(given), len(changed), 8)
+        parts = list(zip(*(np.array_split(np.arange(len(side)), count) for side in (given, changed)), strict=True))
+    return Sample(
+        values={"given_s": float(given.step_s.mean()), "graph_s": float(changed.working_s.mean())},
+        stretches={
+            "given_s": np.array([given.step_s[rows].mean() for rows, _ in parts]),
+            "graph_s": np.array([changed.working_s[rows].mean() for _, rows in parts]),
+        },
+        weight=float(min(len(given), len(changed))),
+    )
 
 
 def tried(trials: Sequence[TrialRecord], rung: str, segment_name: str) -> list[TrialRecord]:

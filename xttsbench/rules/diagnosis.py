@@ -19,7 +19,7 @@ from xttsbench.records.base import Estimate
 from xttsbench.records.trial import MAIN_RUNGS, TrialRecord
 from xttsbench.rules.cached import behind_cache
 from xttsbench.rules.classify import classify_bottleneck, hidden_contention, why_undecided
-from xttsbench.rules.compared import compiled_gain, fixes, modes
+from xttsbench.rules.compared import compiled_share, fixes, modes
 from xttsbench.rules.evidence import Evidence
 from xttsbench.rules.facts import given_mode, step_facts
 from xttsbench.rules.next_trial import Interim
@@ -75,21 +75,21 @@ def build_diagnosis(trials: Sequence[TrialRecord], environment: Mapping[str, Any
     samples = samples_of(trials, voting, judged)
     figures = pooled(samples, rng, spread=DISTURBED_SPREAD if judged.widened else 1.0)
     facts = step_facts(records, series, base.anatomy, base.pipeline, environment, has_step=base.has_step, judged=judged)
-    gain = compiled_gain(trials, rng) if facts.eager or facts.recompiles else None
+    saved = compiled_share(trials, rng) if facts.eager or facts.recompiles else None
     # In eager scripts, work of the loop cannot be separated from work of the step.
     with_loop = base.script is not None and not facts.eager
-    parts, drawn = _attributed(figures, gain, facts, with_loop=with_loop)
+    parts, drawn = _attributed(figures, saved, facts, with_loop=with_loop)
     wall = figures["wall_s"]
     said = classify_bottleneck(base, parts, drawn, wall)
     each = []
     for name in voting if len(voting) > 1 else ():
         own = pooled(samples, rng, only={name})
-        each.append(classify_bottleneck(base, *_attributed(own, gain, facts, with_loop=with_loop), own["wall_s"]))
+        each.append(classify_bottleneck(base, *_attributed(own, saved, facts, with_loop=with_loop), own["wall_s"]))
     why = why_undecided(records, series, said, each) or hidden_contention(
-        _means(figures, gain, with_loop=with_loop), facts, said
+        _means(figures, saved, with_loop=with_loop), facts, said
     )
 
-    wanted = cores_wanted(_means(figures, gain, with_loop=with_loop), facts)
+    wanted = cores_wanted(_means(figures, saved, with_loop=with_loop), facts)
     vector, unmeasured = oscillation(series[0].wall_s)
     explanation = explain(series[0].wall_s - series[0].compile_s, series[0].batch_elements)
     evidence = replace(
@@ -168,14 +168,14 @@ def _sum(one: Pooled, other: Pooled) -> Pooled:
 
 
 def _attributed(
-    figures: Mapping[str, Pooled], gain: Pooled | None, facts: StepFacts, *, with_loop: bool
+    figures: Mapping[str, Pooled], saved: Pooled | None, facts: StepFacts, *, with_loop: bool
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Seconds by part: of the means, and of each draw."""
-    point = _means(figures, gain, with_loop=with_loop)
-    return attribute(point, facts), attribute(_means(figures, gain, with_loop=with_loop, drawn=True), facts)
+    point = _means(figures, saved, with_loop=with_loop)
+    return attribute(point, facts), attribute(_means(figures, saved, with_loop=with_loop, drawn=True), facts)
 
 
-def _means(figures: Mapping[str, Pooled], gain: Pooled | None, *, with_loop: bool, drawn: bool = False) -> Means:
+def _means(figures: Mapping[str, Pooled], saved: Pooled | None, *, with_loop: bool, drawn: bool = False) -> Means:
     """The figures as the attribution takes them: of one entry, or of one for each draw."""
 
     def of(figure: Pooled | None) -> Any:
@@ -184,10 +184,19 @@ def _means(figures: Mapping[str, Pooled], gain: Pooled | None, *, with_loop: boo
     return Means(
         **{name: of(figures[name]) for name in PARTS_OF},
         alone_s=of(_alone(figures, with_loop=with_loop)),
-        compiled_gain_s=of(gain),
+        compiled_gain_s=None if saved is None else of(saved) * of(_given(figures)),
         input_alone_s=of(figures.get("input_alone_s")),
         input_cpu_s=of(figures.get("input_cpu_s")),
     )
+
+
+def _given(figures: Mapping[str, Pooled]) -> Pooled:
+    """The step as given without what its input costs it, which is what a graph saves a share of."""
+    step, alone = figures["step_s"], figures.get("alone_s")
+    if alone is None:
+        return step
+    both = _sum(alone, figures["compile_s"])
+    return Pooled(min(step.value, both.value), np.minimum(step.resamples, both.resamples))
 
 
 def _estimate(figures: Mapping[str, Pooled], name: str) -> Estimate | None:
