@@ -103,7 +103,7 @@ def test_a_known_speed_ratio_is_found_with_its_interval(run, tmp_path):
     assert all(
         {segment.name for segment in trial.segments} == {"settling", "turn_start", "as_is"} for trial in trials[1:]
     )
-    assert all(trial.looking is None and trial.anatomy is None and trial.pipeline is None for trial in trials)
+    assert all(trial.overhead is None and trial.anatomy is None and trial.pipeline is None for trial in trials)
 
 
 def test_a_step_is_warmed_up_and_waits_are_added_behind_an_emulated_accelerator(run):

@@ -96,7 +96,7 @@ def test_a_run_is_reported_gone_on_with_and_compared(train, tmp_path: Path, spee
     assert all(one["loss"] > 0 and one["wait_fraction"] >= 0 for one in report["training"]["intervals"])
     assert [one["step"] for one in report["training"]["evaluations"]] == [4, 6]
     assert report["training"]["ended"]["reason"] == "steps"
-    assert report["looking"]["overhead_s_per_step"] > 0
+    assert report["overhead"]["overhead_s_per_step"] > 0
     assert "effective batch: 4 clips = 4 x 1 accumulated x 1 replica" in err
     assert "step 6 of 6: loss" in err
     for name in ("report.md", "report.html", "plots/training.png", "train.json", "plan.json", "environment.json"):

@@ -1,28 +1,28 @@
-"""A trial's record while it comes in, message by message, so that what arrived outlives the trial's end."""
+"""A trial's record while it comes in: messages, and rows in memory that outlive the process that writes them."""
 
 from __future__ import annotations
 
+from mmap import mmap
 from typing import Any
 
 from pydantic import ValidationError
 
 from xttsbench.records.readings import Readings
+from xttsbench.records.row_memory import RowMemory
 from xttsbench.records.trial import Segment, TrialError, TrialRecord, TrialSpec, TrialStatus
 
 
 class Collected:
-    """Builds a :class:`TrialRecord` from the child's messages.
+    """Builds a :class:`TrialRecord` from the child's messages and rows.
 
     Args:
         spec: what the child was told.
-        most_rows: rows of a segment that are kept, the newest; ``None`` keeps all.
+        rows: where the child writes its rows; by default memory of this process, for a trial in this one.
     """
 
-    def __init__(self, spec: TrialSpec, *, most_rows: int | None = None) -> None:
+    def __init__(self, spec: TrialSpec, rows: RowMemory | None = None) -> None:
+        self.rows = rows or RowMemory(mmap(-1, RowMemory.size_bytes()))
         self._spec = spec
-        self._most_rows = most_rows
-        self._columns: dict[str, dict[str, list[int]]] = {}
-        self._warmup: dict[str, int] = {}
         self._parts: dict[str, Any] = {}
         self._notes: list[str] = []
         self.phase = "fork"
@@ -35,23 +35,13 @@ class Collected:
 
     @property
     def steps(self) -> int:
-        """Steps that have arrived, over all segments."""
-        return sum(len(columns.get("wall_ns", ())) for columns in self._columns.values())
+        """Steps that have ended, over all segments."""
+        return self.rows.steps
 
     def take(self, message: dict[str, Any]) -> None:
         """Take one message of the child (see :class:`xttsbench.worker.channel.Channel`)."""
         if "phase" in message:
             self.phase = message["phase"]
-        elif "rows" in message:
-            columns = self._columns.setdefault(message["rows"], {})
-            for name, values in message["columns"].items():
-                kept = columns.setdefault(name, [])
-                kept.extend(values)
-                if self._most_rows is not None and len(kept) > self._most_rows:
-                    del kept[: -self._most_rows]
-                    self._notes.append(f"of the segment {message['rows']} the last {self._most_rows} rows are kept")
-        elif "warmup" in message:
-            self._warmup[message["segment"]] = message["warmup"]
         elif "part" in message:
             self._parts[message["part"]] = message["value"]
         elif "note" in message:
@@ -67,13 +57,12 @@ class Collected:
 
     def record(self, *, started_utc: str, duration_s: float, readings: Readings) -> TrialRecord:
         """The journal line, with everything that has arrived."""
-        segments = [
-            Segment(
-                name=name,
-                columns={column: tuple(values) for column, values in columns.items()},
-                warmup_steps=min(self._warmup.get(name, 0), len(columns.get("wall_ns", ()))),
-            )
-            for name, columns in self._columns.items()
+        found = self.rows.read()
+        segments = [Segment(name=one.name, columns=one.columns, warmup_steps=one.warmup_steps) for one in found]
+        lost = [
+            f"of the segment {one.name} the last {len(one.columns.get('wall_ns', ()))} rows are kept"
+            for one in found
+            if one.lost
         ]
         fields: dict[str, Any] = {
             "spec": self._spec,
@@ -84,7 +73,7 @@ class Collected:
             "duration_s": duration_s,
             "segments": tuple(segments),
             "readings": readings,
-            "notes": tuple(dict.fromkeys(self._notes)),
+            "notes": tuple(dict.fromkeys([*self._notes, *lost])),
         }
         try:
             return TrialRecord.model_validate(fields | self._parts)

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from xttsbench.errors import HelperError
 from xttsbench.execution.child_environment import child_environment
+from xttsbench.execution.shared_rows import SharedRows
 
 _START_S = 180.0
 """Importing TensorFlow takes 4-7 s on two cores; a cold disk can take much longer."""
@@ -113,8 +114,8 @@ class Helper:
                 f"Check that 'import tensorflow' works in {sys.executable}."
             )
 
-    def fork(self, connection: socket.socket) -> int:
-        """Fork a trial that talks over ``connection``; returns its process id.
+    def fork(self, connection: socket.socket, rows: SharedRows) -> int:
+        """Fork a trial that talks over ``connection`` and writes its rows there; returns its process id.
 
         Raises:
             HelperError: the helper is gone.
@@ -122,7 +123,7 @@ class Helper:
         if self.control is None:
             raise HelperError("the helper process is not running.")
         try:
-            socket.send_fds(self.control, [b"fork"], [connection.fileno()])
+            socket.send_fds(self.control, [b"fork"], [connection.fileno(), rows.fileno()])
         except OSError as error:
             raise HelperError(f"The helper process is gone ({error}).") from error
         while (event := self._next_event(30.0)) is not None and event.get("event") == "ended":

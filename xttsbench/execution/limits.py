@@ -25,7 +25,7 @@ class Limits:
 
     Attributes:
         time_s: for the whole trial.
-        stall_s: without any sign of life (a phase begun, rows of steps).
+        stall_s: without any sign of life (a message, a step that ended).
         most_s: for the whole trial whatever the pace, such as what is left of a budget; ``None`` for no such end.
     """
 

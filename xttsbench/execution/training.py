@@ -25,8 +25,10 @@ from typing import Any, Final, Protocol
 from xttsbench.errors import HelperError
 from xttsbench.execution.child_environment import child_environment
 from xttsbench.execution.collected import Collected
+from xttsbench.execution.shared_rows import SharedRows
 from xttsbench.execution.trial import Monitor
 from xttsbench.records.readings import Readings
+from xttsbench.records.row_memory import RowMemory
 from xttsbench.records.train_history import HistoryLine
 from xttsbench.records.training import TrainJob
 from xttsbench.records.trial import TrialRecord, TrialSpec
@@ -89,12 +91,13 @@ def run_training(
     Raises:
         HelperError: it could not be started.
     """
-    session = _Session(spec, listener)
+    shared = SharedRows(ROWS + 1)
+    session = _Session(spec, listener, shared.memory)
     started_utc, began = datetime.now(UTC).isoformat(timespec="milliseconds"), time.monotonic()
     ours, theirs = socket.socketpair()
     with ours:
-        with theirs:
-            process = _start(theirs, child_environment(variables, has_gpu=has_gpu), print_to_stderr)
+        with theirs, shared:
+            process = _start(theirs, shared, child_environment(variables, has_gpu=has_gpu), print_to_stderr)
         watching = monitor(process.pid) if monitor else None
         with _signals_go_to(process, session):
             try:
@@ -116,8 +119,8 @@ def run_training(
 class _Session:
     """What was heard so far."""
 
-    def __init__(self, spec: TrialSpec, listener: Listener) -> None:
-        self.collected = Collected(spec, most_rows=ROWS)
+    def __init__(self, spec: TrialSpec, listener: Listener, rows: RowMemory) -> None:
+        self.collected = Collected(spec, rows)
         self.exit_code: int | None = None
         self.shape: str | None = None
         self.signals = 0
@@ -171,12 +174,14 @@ class _Session:
             collected.cause = f"the process ended with exit code {code} in phase {collected.phase!r}, without a word"
 
 
-def _start(theirs: socket.socket, environment: dict[str, str], print_to_stderr: bool) -> subprocess.Popen[bytes]:
+def _start(
+    theirs: socket.socket, rows: SharedRows, environment: dict[str, str], print_to_stderr: bool
+) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(
             # -P: a random.py in the working directory must not stand in for the standard library's.
-            [sys.executable, "-P", "-m", "xttsbench.worker.training", str(theirs.fileno())],
-            pass_fds=[theirs.fileno()],
+            [sys.executable, "-P", "-m", "xttsbench.worker.training", str(theirs.fileno()), str(rows.fileno())],
+            pass_fds=[theirs.fileno(), rows.fileno()],
             stdin=subprocess.DEVNULL,
             stdout=sys.stderr.fileno() if print_to_stderr else None,
             env=environment,

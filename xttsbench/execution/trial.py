@@ -17,12 +17,16 @@ import psutil
 from xttsbench.execution.collected import Collected
 from xttsbench.execution.helper import Helper, kill_group
 from xttsbench.execution.limits import Limits
+from xttsbench.execution.shared_rows import SharedRows
 from xttsbench.probes.quota import memory_limit_bytes
 from xttsbench.records.readings import Readings
 from xttsbench.records.trial import RoundMark, TrialRecord, TrialSpec
 
 _MEMORY_SHARE: Final = 0.7
 """A process that is killed while it holds this share of the memory was most likely killed for it."""
+
+_LOOK_S: Final = 0.25
+"""Steps that end are seen so soon; they send no message."""
 
 Progress = Callable[[str, int], None]
 """Called with the phase and the steps so far."""
@@ -90,17 +94,18 @@ class Child:
         monitor: Callable[[int], Monitor] | None = None,
         progress: Progress | None = None,
     ) -> None:
-        self.collected = Collected(spec)
         self._helper = helper
         self._progress = progress
         self._started_utc = datetime.now(UTC).isoformat(timespec="milliseconds")
         self._began = time.monotonic()
         self._buffer = b""
+        self._steps = 0
         self._closed = False
         self._connection, theirs = socket.socketpair()
         try:
-            with theirs:
-                self.pid = helper.fork(theirs)
+            with theirs, SharedRows() as rows:
+                self.collected = Collected(spec, rows.memory)
+                self.pid = helper.fork(theirs, rows)
         except BaseException:
             self._connection.close()
             raise
@@ -133,6 +138,9 @@ class Child:
         sources = [self._connection] if control is None else [self._connection, control]
         while not self.over and not until():
             now = time.monotonic()
+            if collected.steps != self._steps:
+                heard = now
+                self._progressed()
             if now - began > limits.time_s:
                 collected.status = "time_limit"
                 collected.cause = f"still in phase {collected.phase!r} after its time limit of {limits.time_s:.0f} s"
@@ -143,7 +151,7 @@ class Child:
                     f"no step ended and nothing was heard for {limits.stall_s:.0f} s in phase {collected.phase!r}"
                 )
                 return
-            timeout = min(began + limits.time_s - now, heard + limits.stall_s - now)
+            timeout = min(began + limits.time_s - now, heard + limits.stall_s - now, _LOOK_S)
             if self.monitor is not None:
                 self.monitor.tick(time.perf_counter_ns())
                 timeout = min(timeout, self.monitor.due(time.perf_counter_ns()))
@@ -164,8 +172,13 @@ class Child:
         *lines, self._buffer = (self._buffer + data).split(b"\n")
         for line in lines:
             self.collected.take(_message(line))
-        if self._progress is not None and data:
-            self._progress(self.collected.phase, self.collected.steps)
+        if data:
+            self._progressed()
+
+    def _progressed(self) -> None:
+        self._steps = self.collected.steps
+        if self._progress is not None:
+            self._progress(self.collected.phase, self._steps)
 
     def so_far(self, rounds: Sequence[RoundMark] = ()) -> TrialRecord:
         """Its record with what has arrived, while it goes on."""

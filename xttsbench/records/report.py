@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import model_validator
+from pydantic import AliasChoices, Field, model_validator
 
 from xttsbench.records.base import SCHEMA_VERSION, Estimate, Location, Record, Word, evidence_of_version_1
 from xttsbench.records.best import Best
@@ -206,8 +206,8 @@ class Report(Record):
     """``{"kind": "real" | "emulated", "label": text, ...}``."""
     ladder: tuple[Rung, ...] = ()
     warm_up: WarmUp = WarmUp()
-    looking: dict[str, Any] = {}
-    """What it cost to look: seconds per step, and how that was measured."""
+    overhead: dict[str, Any] = Field({}, validation_alias=AliasChoices("overhead", "looking"))
+    """What measuring cost: seconds per step, and how that was found; called ``looking`` in version 1."""
     verdict_after_s: float | None = None
     """From the start of the run to the end of its last trial."""
     readings: dict[str, Any] = {}

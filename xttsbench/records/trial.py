@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AliasChoices, Field, model_validator
 
 from xttsbench.records.base import SCHEMA_VERSION, Location, Record
 from xttsbench.records.elements import Elements
@@ -218,8 +218,8 @@ class Batches(Record):
     """Components that hold NaN or infinity."""
 
 
-class Looking(Record):
-    """What it costs to look: the watch toggled on and off within the process, per step."""
+class MeasurementOverhead(Record):
+    """What measuring costs a step: with all that is recorded and without, in turn within the process."""
 
     overhead_s: float
     pairs: int
@@ -318,7 +318,8 @@ class TrialRecord(Record):
     step_place: Location | None = None
     """Where the user's step is defined; ``None`` where it is a Keras model's."""
     script: ScriptRun | None = None
-    looking: Looking | None = None
+    overhead: MeasurementOverhead | None = Field(None, validation_alias=AliasChoices("overhead", "looking"))
+    """Called ``looking`` in files of version 1."""
     devices: Devices | None = None
     profile: ProfileSummary | None = None
     cache_filled: bool | None = None

@@ -325,7 +325,7 @@ def _in_time(report: Report, *, only_measured: bool) -> tuple[Line, ...]:
     lines = (
         ("oscillation", rhythm.measured(report), rhythm.sentence),
         ("warm-up", report.warm_up.steps_measured > 0, _warm_up),
-        ("cost of looking", bool(report.looking), _looking),
+        ("measurement overhead", bool(report.overhead), _overhead),
     )
     return tuple(Line(label, say(report)) for label, measured, say in lines if measured or not only_measured)
 
@@ -350,15 +350,15 @@ def _warm_up(report: Report) -> str:
     return "; ".join(words)
 
 
-def _looking(report: Report) -> str:
-    cost = report.looking.get("overhead_s_per_step")
+def _overhead(report: Report) -> str:
+    cost = report.overhead.get("overhead_s_per_step")
     if not isinstance(cost, int | float):
-        return missing(report, "looking")
+        return missing(report, "overhead")
     words = [f"{units.duration(cost)} a step"]
-    share = report.looking.get("share_of_step")
+    share = report.overhead.get("share_of_step")
     if isinstance(share, int | float):
         words[0] += f", {units.percent(share)} of it"
-    if method := report.looking.get("method"):
+    if method := report.overhead.get("method"):
         words.append(plain(str(method)))
     if report.verdict_after_s is not None:
         words.append(f"the verdict took {units.duration(report.verdict_after_s)}")

@@ -1,4 +1,4 @@
-"""Counters of what TensorFlow does inside a step: calls, traces, XLA compilations, values fetched, collections.
+"""Counters of what TensorFlow does inside a step: calls, traces, values fetched, collections.
 
 A watch wraps a handful of TensorFlow's Python functions and adds to plain integers; it takes no lock and keeps no
 list in the steady state, so that looking costs microseconds. Every wrapper keeps ``functools.wraps``: AutoGraph would
@@ -18,35 +18,27 @@ from tensorflow.python.framework import ops
 
 from xttsbench.records.trial import Trace
 from xttsbench.step.traces import trace_reason
-from xttsbench.step.xla_metrics import XlaMetrics
 
-COUNTERS: Final = ("calls", "calls_ns", "traces", "trace_ns", "syncs", "sync_ns", "gc_ns", "xla_compiles", "xla_ns")
+COUNTERS: Final = ("calls", "calls_ns", "traces", "trace_ns", "syncs", "sync_ns", "gc_ns")
 
 MANY_CALLS: Final = 10
 """A step of so many calls is dispatched from Python anyway; its calls are counted in a segment of its own."""
-_POLL_ABOVE_NS: Final = 15_000_000
-"""A step this much slower than the fastest so far may have compiled: only then are XLA's counters read."""
-_POLLS: Final = 400
-"""Polls of XLA's counters at most, since each leaves some memory behind."""
 
 
 class Watch:
     """Counts what happens inside steps while it is installed (use it as a context manager).
 
     ``counters()`` gives the cumulative values in the order of :data:`COUNTERS`. Call :meth:`step_ended` after each
-    step with its time, so that XLA compilations are found.
+    step, so that a step of many calls is left alone.
     """
 
-    def __init__(self, xla: XlaMetrics | None = None) -> None:
-        self.xla = xla or XlaMetrics()
+    def __init__(self) -> None:
         self.traces: list[Trace] = []
         self.step = 0
         self._counts = [0] * len(COUNTERS)
         self._depth = 0
         self._tracing = 0
         self._gc_began_ns = 0
-        self._fastest_ns: int | None = None
-        self._polls = 0
         self._seen: dict[tuple[str, int], list[tuple[int, str]]] = {}
         self._undo: list[Callable[[], None]] = []
         self._leave_calls: Callable[[], None] | None = None
@@ -56,26 +48,12 @@ class Watch:
         """Cumulative counters, in the order of :data:`COUNTERS`."""
         return tuple(self._counts)
 
-    def step_ended(self, step_ns: int) -> bool:
-        """Read XLA's counters if the step was slow enough to have compiled something; whether it did so."""
+    def step_ended(self) -> None:
+        """Count no calls any more where the step made many."""
         calls = self._counts[0]
         if calls - self._calls_before >= MANY_CALLS:
             self.leave_calls()
         self._calls_before = calls
-        if self._fastest_ns is None or step_ns < self._fastest_ns:
-            self._fastest_ns = step_ns
-            return False
-        if step_ns - self._fastest_ns < _POLL_ABOVE_NS:
-            return False
-        self.poll_xla()
-        return True
-
-    def poll_xla(self) -> None:
-        """Read XLA's counters into the watch's."""
-        if self._polls < _POLLS and self.xla.available:
-            self._polls += 1
-            found = self.xla.read()
-            self._counts[7], self._counts[8] = found.compiles, found.compile_ns
 
     def watch_calls(self) -> None:
         """Count and time calls of tf.functions, also where a step of many calls has ended that."""

@@ -48,7 +48,6 @@ def _warm_up(bench: Bench, step: Step, batches: list[Any]) -> None:
     bench.channel.phase("warm_up")
     accelerator, bench.accelerator = bench.accelerator, None
     bench.run("warm_up", CachedBatches(batches), step, Limit(len(batches), 0.1, len(batches), fair_s=0.0))
-    bench.watch.poll_xla()
     bench.accelerator = accelerator
 
 

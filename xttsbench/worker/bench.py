@@ -10,13 +10,15 @@ from typing import Any
 
 import tensorflow as tf
 
+from xttsbench.records.row_memory import SegmentRows
 from xttsbench.records.step_row import StepRow
 from xttsbench.records.trial import RoundMark
 from xttsbench.step.watch import Watch
 from xttsbench.worker.accelerator import EmulatedAccelerator
 from xttsbench.worker.channel import Channel
-from xttsbench.worker.frames import FrameKeys
-from xttsbench.worker.recorder import Recorder
+from xttsbench.worker.children import ChildrenCpu
+from xttsbench.worker.compilations import Compilations
+from xttsbench.worker.frames import FrameKeys, HeldLengths
 from xttsbench.worker.source import ExhaustedError, Source
 
 Step = Callable[[Any], Any]
@@ -62,17 +64,15 @@ class Bench:
     synchronise: Callable[[], None] | None
     shapes: dict[tuple[tuple[int, ...], ...], tuple[int, int, int, int]] = field(default_factory=dict)
     keys: FrameKeys = field(default_factory=FrameKeys)
-    recorders: dict[str, Recorder] = field(default_factory=dict)
+    lengths: HeldLengths = field(default_factory=HeldLengths)
+    segments: dict[str, SegmentRows] = field(default_factory=dict)
+    compilations: Compilations = field(default_factory=Compilations)
     marks: list[RoundMark] = field(default_factory=list)
 
     def mark(self, mark: RoundMark) -> None:
         """Tell of a round that is over."""
         self.marks.append(mark)
         self.channel.part("rounds", list(self.marks))
-
-    def recorder(self, name: str) -> Recorder:
-        """The recorder of a segment, the same one each time."""
-        return self.recorders.setdefault(name, Recorder(self.channel, name))
 
     def run(
         self, name: str, source: Source, step: Step | None, limit: Limit, *, round: int = 0, warmup: int = 0
@@ -88,17 +88,33 @@ class Bench:
             warmup: how many of the segment's first rows are its own warm-up.
 
         Raises:
-            StepRaisedError: the dataset or the step raised; the rows before it have been sent.
+            StepRaisedError: the dataset or the step raised; the rows before it are recorded.
         """
-        recorder = self.recorder(name)
+        if (rows := self.segments.get(name)) is None:
+            rows = self.segments[name] = self.channel.rows.segment(name)
+            self.compilations.begin()
         if warmup:
-            recorder.warmup(warmup)
+            rows.warmup(warmup)
+        children, first = ChildrenCpu(), rows.count
+        try:
+            self.loop(name, rows, source, step, limit, round)
+        finally:
+            self.compilations.end()
+            children.spread(rows, first)
+            self.lengths.fetch()
+        return rows.count - first
+
+    def loop(
+        self, name: str, rows: SegmentRows, source: Source, step: Step | None, limit: Limit, round: int = 0
+    ) -> None:
+        """The loop itself; all that it does besides waiting and stepping is in the ``pause_ns`` of the next step."""
         clock, cpu, main_cpu = time.perf_counter_ns, time.process_time_ns, time.thread_time_ns
         watch, accelerator, synchronise = self.watch, self.accelerator, self.synchronise
         began_ns = last_ns = clock()
-        cpu_ns, main_ns, counted, done = cpu(), main_cpu(), watch.counters(), 0
+        cpu_ns, main_ns, done = cpu(), main_cpu(), 0
         while not limit.reached(done, (last_ns - began_ns) / 1e9):
-            watch.step = recorder.rows
+            watch.step = rows.count
+            before = watch.counters()
             start_ns = clock()
             where = "next()"
             try:
@@ -113,21 +129,18 @@ class Bench:
             except ExhaustedError:
                 break
             except (Exception, SystemExit) as error:
-                recorder.flush()
-                size = self._shape(batch)[1] if where == "step(batch)" else None
-                raise StepRaisedError(name, recorder.rows, where, size) from error
+                size = self.shape_of(batch)[1] if where == "step(batch)" else None
+                raise StepRaisedError(name, rows.count, where, size) from error
             device_ns = clock() - returned_ns if synchronise is not None else 0
             emulated_ns = accelerator.compute() if accelerator is not None else 0
             end_ns = clock()
             cpu_before, cpu_ns, main_before, main_ns = cpu_ns, cpu(), main_ns, main_cpu()
-            before = counted
-            slow = watch.step_ended(end_ns - got_ns - emulated_ns)
-            counted = watch.counters()
-            shape_id, size, elements, frames = self._shape(batch)
-            calls, calls_ns, traces, trace_ns, syncs, sync_ns, gc_ns, compiles, xla_ns = (
-                now - then for now, then in zip(counted, before, strict=True)
+            calls, calls_ns, traces, trace_ns, syncs, sync_ns, gc_ns = (
+                now - then for now, then in zip(watch.counters(), before, strict=True)
             )
-            recorder.add(
+            watch.step_ended()
+            shape_id, size, elements, frames = self.shape_of(batch)
+            index = rows.append(
                 StepRow(
                     start_ns=start_ns,
                     wall_ns=end_ns - last_ns,
@@ -137,8 +150,6 @@ class Bench:
                     emulated_ns=emulated_ns,
                     trace_ns=trace_ns,
                     traces=traces,
-                    xla_ns=xla_ns,
-                    xla_compiles=compiles,
                     sync_ns=sync_ns,
                     syncs=syncs,
                     gc_ns=gc_ns,
@@ -151,23 +162,18 @@ class Bench:
                     shape_id=shape_id,
                     epoch=source.epoch,
                     frames=frames,
+                    pause_ns=start_ns - last_ns,
                     batch=source.batch,
                     round=round,
-                ),
-                self.keys.lengths_of(batch),
+                )
             )
+            if (lengths := self.keys.lengths_of(batch)) is not None:
+                self.lengths.add(rows, index, lengths)
+            self.compilations.step_ended(rows, index, end_ns - got_ns - emulated_ns, shape_id)
             done += 1
             last_ns = end_ns
-            if recorder.due(end_ns, end_ns - start_ns):
-                recorder.flush()
-                slow = True
-            if slow:  # the pause was ours: neither the clocks nor the counters of the next step have it
-                last_ns += clock() - end_ns
-                cpu_ns, main_ns, counted = cpu(), main_cpu(), watch.counters()
-        recorder.flush()
-        return done
 
-    def _shape(self, batch: Any) -> tuple[int, int, int, int]:
+    def shape_of(self, batch: Any) -> tuple[int, int, int, int]:
         """Index of the batch's shape signature, its first dimension, its numbers in all, and its padded frames."""
         signature = tuple(
             tensor._shape_tuple() if hasattr(tensor, "_shape_tuple") else ()

@@ -67,7 +67,6 @@ def _warm_pace_s(bench: Bench, segment: str, step: Step, batches: list[Any]) -> 
     """Seconds of a step once all batches have been through it, with its traces and compilations."""
     bench.channel.phase(f"warm_up {segment}")
     bench.run("warm_up", CachedBatches(batches), step, Limit(len(batches), _WARM_UP_S, 1, fair_s=0.0))
-    bench.watch.poll_xla()
     began = time.perf_counter()
     done = bench.run("warm_up", CachedBatches(batches), step, _steps(1))
     return (time.perf_counter() - began) / max(done, 1)

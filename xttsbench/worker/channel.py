@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import signal
 import socket
@@ -11,20 +12,25 @@ from functools import cached_property
 from typing import Any, TextIO
 
 from xttsbench.records.base import Record
+from xttsbench.records.row_memory import RowMemory
 from xttsbench.records.trial import TrialSpec, Turn
 
 
 class Channel:
     """Sends messages to the parent; the first line that comes from there is the trial's specification.
 
-    Messages: ``{"phase": name}``, ``{"rows": segment, "columns": {...}}``, ``{"warmup": n, "segment": name}``,
-    ``{"part": field, "value": ...}`` for a field of the trial record, ``{"note": text}``, ``{"waits": [start, end]}``
-    of a process that waits for its turn, with the ``perf_counter_ns`` of the turn that it had, ``{"error": ...,
-    "status": ...}`` and, last, ``{"done": true}``. Lines after the first from the parent are turns; an empty one says
-    that there are no more.
+    Messages: ``{"phase": name}``, ``{"part": field, "value": ...}`` for a field of the trial record,
+    ``{"note": text}``, ``{"waits": [start, end]}`` of a process that waits for its turn, with the ``perf_counter_ns``
+    of the turn that it had, ``{"error": ..., "status": ...}`` and, last, ``{"done": true}``. Lines after the first from
+    the parent are turns; an empty one says that there are no more.
+
+    Args:
+        connection: to the parent.
+        rows: memory that the parent reads, for what is too much for messages: the rows of steps.
     """
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: socket.socket, rows: RowMemory | None = None) -> None:
+        self.rows = rows or RowMemory(bytearray(RowMemory.size_bytes(1)))
         self._connection = connection
 
     @cached_property
@@ -67,10 +73,18 @@ class Channel:
         self.send({"note": text})
 
 
+def shared_rows(descriptor: int) -> RowMemory:
+    """The memory for rows that the parent handed over; its descriptor is closed."""
+    rows = RowMemory(mmap.mmap(descriptor, 0))
+    os.close(descriptor)
+    return rows
+
+
 class DirectChannel(Channel):
     """A channel without a pipe; messages are written and read as on one, so that records are the same."""
 
-    def __init__(self, take: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(self, take: Callable[[dict[str, Any]], None], rows: RowMemory) -> None:
+        self.rows = rows
         self._take = take
 
     def send(self, message: dict[str, Any]) -> None:

@@ -1,17 +1,23 @@
 """Where a batch keeps its frames and their true number, as its workload says; no value is fetched here.
 
 The padded size is known from the tensor's shape. The true lengths are values, on a device perhaps, so they are handed
-on by reference and summed when no step is timed (:mod:`xttsbench.worker.recorder`).
+on by reference and summed when no step waits for them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
+
+import tensorflow as tf
 
 from xttsbench.errors import TargetError
+from xttsbench.records.row_memory import SegmentRows
 from xttsbench.targets.load import Loaded
+
+_HELD: Final = 256
+"""Tensors that are held at most: they may be parts of larger ones, which they keep alive."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +37,33 @@ class FrameKeys:
     def lengths_of(self, batch: Any) -> Any:
         """The tensor of true lengths, or ``None``."""
         return None if self.lengths is None else batch[self.lengths]
+
+
+class HeldLengths:
+    """Sums of true lengths for rows that are there already, since the tensors may still be under way on a device."""
+
+    def __init__(self) -> None:
+        self._held: list[tuple[SegmentRows, int, Any]] = []
+
+    def add(self, rows: SegmentRows, index: int, lengths: Any) -> None:
+        """Sum the lengths of a row's batch: at once in the processor's memory, later on a device."""
+        self._held.append((rows, index, lengths))
+        if "CPU" in getattr(lengths, "device", "") or len(self._held) >= _HELD:
+            self.fetch()
+
+    def fetch(self) -> None:
+        """Sum what is held."""
+        for rows, index, lengths in self._held:
+            rows.add_to(index, "valid_frames", _sum(lengths))
+        self._held.clear()
+
+
+def _sum(lengths: Any) -> int:
+    """The sum of a tensor of lengths; 0 where its device failed: the row must not be lost."""
+    try:
+        return int(lengths.numpy().sum())
+    except tf.errors.OpError:
+        return 0
 
 
 def frame_keys(loaded: Loaded, name: str) -> FrameKeys:

@@ -50,11 +50,12 @@ def serve(control: socket.socket, *, scripts: bool = False) -> None:
             _tell(control, {"event": "ended", "pid": pid, "status": os.waitpid(pid, 0)[1]})
         if control.fileno() not in ready:
             continue
-        message, descriptors, _, _ = socket.recv_fds(control, 64, 1)
+        message, descriptors, _, _ = socket.recv_fds(control, 64, 2)
         if not message:
             break
         with socket.socket(fileno=descriptors[0]) as connection:
-            pid = _fork(control, connection, scripts=scripts)
+            pid = _fork(control, connection, descriptors[1], scripts=scripts)
+        os.close(descriptors[1])
         children[os.pidfd_open(pid)] = pid
         _tell(control, {"event": "forked", "pid": pid})
     for pid in children.values():
@@ -63,7 +64,7 @@ def serve(control: socket.socket, *, scripts: bool = False) -> None:
         os.waitpid(pid, 0)
 
 
-def _fork(control: socket.socket, connection: socket.socket, *, scripts: bool) -> int:
+def _fork(control: socket.socket, connection: socket.socket, rows: int, *, scripts: bool) -> int:
     with warnings.catch_warnings():
         # Python warns of forking with threads; here they are idle, and the fork is the point.
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -82,7 +83,7 @@ def _fork(control: socket.socket, connection: socket.socket, *, scripts: bool) -
         else:
             from xttsbench.worker.trial import main
 
-        code = main(connection)
+        code = main(connection, rows)
     finally:
         _remove_generated()
         leave(code)

@@ -17,7 +17,7 @@ from xttsbench.worker.anatomy import read_anatomy
 from xttsbench.worker.bench import Bench, Limit, Step
 from xttsbench.worker.cached import describe, take_batches
 from xttsbench.worker.filling import fill_caches
-from xttsbench.worker.looking import measure_looking
+from xttsbench.worker.overhead import measure_overhead
 from xttsbench.worker.profiling import profile_window
 from xttsbench.worker.rounds import run_rounds
 from xttsbench.worker.source import CachedBatches, ExhaustedError, LiveBatches
@@ -57,7 +57,7 @@ def run_ladder(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench)
         bench.channel.phase("profile")
         bench.channel.part("profile", profile_window(loaded, step, bench, spec.profile_dir))
     bench.watch.__exit__()
-    bench.channel.part("looking", measure_looking(bench))
+    bench.channel.part("overhead", measure_overhead(bench))
 
 
 def warm_up(bench: Bench, step: Step | None, batches: list[Any]) -> None:
@@ -67,7 +67,6 @@ def warm_up(bench: Bench, step: Step | None, batches: list[Any]) -> None:
     bench.channel.phase("warm_up")
     accelerator, bench.accelerator = bench.accelerator, None
     bench.run("warm_up", CachedBatches(batches), step, Limit(len(batches), _WARM_UP_S, 1, fair_s=0.0))
-    bench.watch.poll_xla()
     bench.accelerator = accelerator
 
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from xttsbench.records.row_memory import RowMemory
 from xttsbench.records.trial import TrialSpec
 from xttsbench.targets.load import Loaded, classify, load_target
 from xttsbench.targets.spec import parse_target
@@ -59,7 +60,7 @@ class LiveTarget:
             self._fixed[fix] = rewritten(self.dataset, fix, cache_dir)
         return self._fixed[fix]
 
-    def measure(self, spec: TrialSpec, take: Take) -> None:
+    def measure(self, spec: TrialSpec, take: Take, rows: RowMemory) -> None:
         """Run one trial in this process and thread; whatever it raises is told as its end.
 
         A trial of the rung ``elements`` has no step: another training of the caller's model is not ours to do. One of
@@ -68,8 +69,9 @@ class LiveTarget:
         Args:
             spec: of the trial.
             take: gets each message that a trial in a process of its own would send.
+            rows: gets the rows of its steps.
         """
-        channel = DirectChannel(take)
+        channel = DirectChannel(take, rows)
         try:
             loaded, step, rung = self._prepared(spec)
             run_rung(spec, loaded, step, channel, rung)

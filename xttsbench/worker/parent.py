@@ -32,19 +32,20 @@ def closed(control: socket.socket) -> bool:
     return bool(ready) and not control.recv(1, socket.MSG_PEEK)
 
 
-def answer(serve: Callable[[socket.socket], int], name: str) -> NoReturn:
-    """Serve the parent over the socket whose number is the only argument, and end with the exit code of that.
+def answer(serve: Callable[..., int], name: str, more: int = 0) -> NoReturn:
+    """Serve the parent over the socket whose number is the first argument, and end with the exit code of that.
 
     Args:
-        serve: gets the socket.
+        serve: gets the socket, and the numbers of other descriptors.
         name: of the module that is run, for whoever starts it by hand.
+        more: how many other descriptors there are.
     """
-    if len(sys.argv) != 2 or not sys.argv[1].isdigit():
-        sys.exit(f"{name} is started by xttsbench itself, with the number of a socket.")
+    if len(sys.argv) != 2 + more or not "".join(sys.argv[1:]).isdigit():
+        sys.exit(f"{name} is started by xttsbench itself, with the numbers of its descriptors.")
     code = 1
     try:
         with socket.socket(fileno=int(sys.argv[1])) as control:
-            code = serve(control)
+            code = serve(control, *map(int, sys.argv[2:]))
     except (BrokenPipeError, ConnectionResetError):
         pass  # the parent is gone: so are we
     except Exception:

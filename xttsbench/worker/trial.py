@@ -29,7 +29,7 @@ from xttsbench.targets.substituted import substituted
 from xttsbench.worker.accelerator import EmulatedAccelerator
 from xttsbench.worker.arm import run_arm
 from xttsbench.worker.bench import Bench, Step, StepRaisedError
-from xttsbench.worker.channel import Channel
+from xttsbench.worker.channel import Channel, shared_rows
 from xttsbench.worker.elements import run_elements
 from xttsbench.worker.fix import fixed, run_fix
 from xttsbench.worker.frames import frame_keys
@@ -57,9 +57,9 @@ RUNGS: Final[dict[str, Rung]] = {
 }
 
 
-def main(connection: socket.socket) -> int:
-    """Run the trial that the parent describes; returns the exit code of this process."""
-    channel = Channel(connection)
+def main(connection: socket.socket, rows: int) -> int:
+    """Run the trial that the parent describes, its rows in the memory of that descriptor; returns the exit code."""
+    channel = Channel(connection, shared_rows(rows))
     try:
         spec = channel.receive_spec()
         try:
@@ -123,8 +123,8 @@ def run_rung(spec: TrialSpec, loaded: Loaded, step: Step | None, channel: Channe
             (rung or RUNGS[spec.rung])(spec, loaded, step, bench)
         finally:
             channel.send({"traces": [trace.model_dump(mode="json") for trace in watch.traces]})
-            if watch.xla.reason:
-                channel.note(watch.xla.reason)
+            if bench.compilations.xla.reason:
+                channel.note(bench.compilations.xla.reason)
 
 
 def step_of(loaded: Loaded) -> Step | None:

@@ -62,7 +62,7 @@ def assemble(
         accelerator=accelerator(plan.accelerator, diagnosis.accelerator_utilization),
         ladder=_ladder(diagnosis, trials),
         warm_up=_warm_up(diagnosis),
-        looking=_looking(diagnosis),
+        overhead=_overhead(diagnosis),
         verdict_after_s=verdict_after_s(plan, ladder),
         readings=_readings(diagnosis),
         pipeline=diagnosis.evidence.pipeline.model_dump(mode="json") if diagnosis.evidence.pipeline else None,
@@ -154,8 +154,8 @@ def _warm_up(diagnosis: Diagnosis) -> WarmUp:
     return warm_up(evidence.ladder[0], evidence.steps, evidence.steady)
 
 
-def _looking(diagnosis: Diagnosis) -> dict[str, Any]:
-    found = next((trial.looking for trial in diagnosis.evidence.ladder if trial.looking is not None), None)
+def _overhead(diagnosis: Diagnosis) -> dict[str, Any]:
+    found = next((trial.overhead for trial in diagnosis.evidence.ladder if trial.overhead is not None), None)
     if found is None:
         return {}
     wall_s = diagnosis.evidence.wall_s

@@ -78,7 +78,7 @@ def _unmeasured(record: Report, compared: ComparedArms, told: BaselineVerdict) -
     found |= unread(record.disturbance)
     if record.verdict_after_s is None:
         found["verdict_after_s"] = "no trial was run"
-    return found | {"pipeline": _DIAGNOSED, "looking": _DIAGNOSED, "profile": _DIAGNOSED}
+    return found | {"pipeline": _DIAGNOSED, "overhead": _DIAGNOSED, "profile": _DIAGNOSED}
 
 
 def _warnings(

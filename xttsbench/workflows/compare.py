@@ -30,7 +30,7 @@ from xttsbench.workflows.sections import unread
 MARGIN: Final = 0.02
 _OWN: Final = "it stands in the report of each run"
 _SECTIONS: Final = (
-    *("oscillation", "aa", "warm_up", "parity", "pipeline", "profile", "looking", "readings", "ladder"),
+    *("oscillation", "aa", "warm_up", "parity", "pipeline", "profile", "overhead", "readings", "ladder"),
     "verdict_after_s",
 )
 

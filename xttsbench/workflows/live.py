@@ -21,14 +21,15 @@ from xttsbench.probes.environment import environment as read_environment
 from xttsbench.records.plan import RunPlan
 from xttsbench.records.readings import Readings
 from xttsbench.records.report import Kind
+from xttsbench.records.row_memory import RowMemory
 from xttsbench.records.trial import Rung, TrialRecord, TrialSpec
 from xttsbench.rules.next_trial import Job, next_trial
 from xttsbench.workflows.assemble import assemble
 from xttsbench.workflows.diagnose import STEPS, VERDICT_S, window_s
 from xttsbench.workflows.outcome import Outcome, judge
 
-Measure = Callable[[TrialSpec, Callable[[dict[str, Any]], None]], None]
-"""Runs one rung and hands over its messages."""
+Measure = Callable[[TrialSpec, Callable[[dict[str, Any]], None], RowMemory], None]
+"""Runs one rung and hands over its messages and its rows."""
 
 READING_RUNGS: Final[tuple[Rung, ...]] = ("ladder", "pipeline")
 """Those that change nothing in the process for good: a mode of the step might, and a fix needs processes of its own."""
@@ -118,6 +119,6 @@ def _run(spec: TrialSpec, measure: Measure) -> TrialRecord:
     collected = Collected(spec)
     started_utc, began = datetime.now(UTC).isoformat(timespec="milliseconds"), time.monotonic()
     collected.take({"note": _LABEL})
-    measure(spec, collected.take)
+    measure(spec, collected.take, collected.rows)
     unread = Readings(unmeasured={"host": "no process of its own to read beside the steps"})
     return collected.record(started_utc=started_utc, duration_s=time.monotonic() - began, readings=unread)

@@ -19,6 +19,7 @@ from xttsbench.execution.collected import Collected
 from xttsbench.execution.limits import Limits
 from xttsbench.records.fix import is_of_step
 from xttsbench.records.readings import Readings
+from xttsbench.records.row_memory import RowMemory
 from xttsbench.records.trial import TrialRecord, TrialSpec
 from xttsbench.workflows.live_changes import changes_by_itself
 
@@ -37,8 +38,8 @@ Fingerprints are taken four times at least; the turns of a comparison are three 
 class Measurable(Protocol):
     """A target of this process; see :class:`xttsbench.worker.live_optimize.LiveTarget`."""
 
-    def measure(self, spec: TrialSpec, take: Callable[[dict[str, Any]], None]) -> None:
-        """Run one trial and hand over its messages."""
+    def measure(self, spec: TrialSpec, take: Callable[[dict[str, Any]], None], rows: RowMemory) -> None:
+        """Run one trial and hand over its messages and its rows."""
 
 
 class LiveSession:
@@ -90,7 +91,7 @@ class LiveSession:
         started_utc, began = datetime.now(UTC).isoformat(timespec="milliseconds"), time.monotonic()
         why = self._why_not(spec)
         if why is None:
-            self._target.measure(spec, collected.take)
+            self._target.measure(spec, collected.take, collected.rows)
         else:
             collected.take({"status": "skipped", "cause": why})
         unread = Readings(unmeasured={"host": "no process of its own to read beside the steps"})

@@ -106,7 +106,8 @@ def report_of(optimized: Optimized, target: str) -> Report:
     )
     sections = {name: getattr(report, name) for name in ("verdict", "oscillation", "aa", "warm_up")}
     missing = {f"{name}.{key}": why for name, part in sections.items() for key, value in part if value is None}
-    return report.model_copy(update={"unmeasured": missing | {"pipeline": why, "verdict_after_s": why, "looking": why}})
+    missing |= dict.fromkeys(("pipeline", "verdict_after_s", "overhead"), why)
+    return report.model_copy(update={"unmeasured": missing})
 
 
 def _head(path: Path, optimized: Optimized) -> str:

@@ -59,7 +59,7 @@ def assemble_train(
         arms=compared.arms if told.steps is not None else (),
         accelerator=accelerator(plan.accelerator, told.verdict.accelerator_utilization),
         warm_up=_warm_up(told, lines),
-        looking=_looking(told, trials),
+        overhead=_overhead(told, trials),
         verdict_after_s=verdict_after_s(plan, trials),
         readings=readings_beside(told.trial),
         trials=rows_of(trials),
@@ -129,8 +129,8 @@ def _warm_up(told: TrainVerdict, lines: Sequence[HistoryLine]) -> WarmUp:
     )
 
 
-def _looking(told: TrainVerdict, trials: Sequence[TrialRecord]) -> dict[str, Any]:
-    found = next((trial.looking for trial in reversed(trials) if trial.looking is not None), None)
+def _overhead(told: TrainVerdict, trials: Sequence[TrialRecord]) -> dict[str, Any]:
+    found = next((trial.overhead for trial in reversed(trials) if trial.overhead is not None), None)
     if found is None:
         return {}
     time_s = told.verdict.step_time_s
@@ -167,6 +167,6 @@ def _unmeasured(record: Report, told: TrainVerdict, of_arms: Mapping[str, str]) 
             )
     if record.verdict_after_s is None:
         found["verdict_after_s"] = "no session ended"
-    if not record.looking:
-        found["looking"] = "the watch is measured when a session ends by itself"
+    if not record.overhead:
+        found["overhead"] = "it is measured when a session ends by itself"
     return found | {"pipeline": _DIAGNOSED, "profile": _DIAGNOSED, "parity": "there is nothing to compare"}

@@ -64,8 +64,8 @@ def reasons(record: Report, diagnosis: Diagnosis, plan: RunPlan, trials: Sequenc
     found |= unread(record.disturbance)
     if record.verdict_after_s is None:
         found["verdict_after_s"] = "no trial was run"
-    if not record.looking:
-        found["looking"] = why
+    if not record.overhead:
+        found["overhead"] = why
     found |= _of_fixes(record)
     for name in skipped(trials, interim(diagnosis)) if plan.kind == "diagnose" else ():
         found[f"trials.{name}"] = f"no time for it within the budget of {plan.budget_s:g} s"

@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 
+import numpy as np
 import pytest
 
 from xttsbench.execution.helper import Helper
@@ -19,6 +20,18 @@ from xttsbench.records.trial import TrialRecord
 
 def rows(record):
     return sum(segment.steps for segment in record.segments)
+
+
+def assert_whole(record, steps):
+    """Every step that ended has its row, and every row its numbers."""
+    assert rows(record) == steps
+    for segment in record.segments:
+        columns = {name: np.array(values) for name, values in segment.columns.items()}
+        assert set(columns) == set(COLUMNS)
+        assert (columns["start_ns"] > 0).all()
+        assert (columns["wall_ns"] == columns["pause_ns"] + columns["wait_ns"] + columns["step_ns"]).all()
+        assert (np.diff(columns["start_ns"]) > 0).all()
+        assert (columns["batch_size"] > 0).all()
 
 
 def test_a_good_trial_is_recorded_whole(trial):
@@ -38,7 +51,7 @@ def test_a_good_trial_is_recorded_whole(trial):
     assert record.devices.versions["tensorflow"]
     assert record.handoff_s > 0
     assert record.anatomy.steps >= 2
-    assert record.looking.pairs > 0
+    assert record.overhead.pairs > 0
     assert record.readings.unmeasured == {"gpus": "no GPU in this test"}
     host = record.readings.host
     assert len(host.t_ns) > 5
@@ -99,7 +112,7 @@ def test_a_mode_is_measured_beside_the_step_as_given(trial, mode):
     record = trial("good", rung=mode)
     assert record.status == "ok", record.cause
     assert record.segment(mode).steps >= 4
-    assert (record.segment("step_only") is None) == (mode == "eager")
+    assert record.segment("step_only").steps >= 4
     if mode == "xla":
         assert sum(record.segment("warm_up").columns["xla_compiles"]) >= 1
 
@@ -126,10 +139,9 @@ def test_the_pipeline_rung_reads_the_graph(trial):
 def test_a_step_that_hangs_is_stalled_and_what_came_before_is_kept(trial):
     record = trial("hangs_in_the_step", window_s=5.0, steps=500, stall_s=2.0)
     assert record.status == "stalled"
-    assert "'as_is'" in record.cause
+    assert "'as_is'" in record.cause or "'step_only'" in record.cause  # whichever had its turn
     assert "2 s" in record.cause
-    # 59 steps ended; the rows of the last half second had not been sent.
-    assert 59 - 25 <= rows(record) <= 59
+    assert rows(record) == 59
     assert record.duration_s < 15
 
 
@@ -147,7 +159,7 @@ def test_steps_are_a_sign_of_life_and_the_time_limit_ends_them(trial):
     record = trial("never_ends", window_s=100.0, steps=5000, time_s=4.0, stall_s=2.0)
     assert record.status == "time_limit"
     assert "4 s" in record.cause
-    assert rows(record) > 30
+    assert rows(record) > 5
 
 
 def test_a_trial_killed_from_outside_keeps_its_samples(trial):
@@ -155,21 +167,25 @@ def test_a_trial_killed_from_outside_keeps_its_samples(trial):
 
     def monitor(pid):
         pids.append(pid)
-        threading.Timer(3.0, os.kill, (pid, signal.SIGKILL)).start()
         return Monitor(pid, gpus=(None, "none"))
 
-    record = trial("never_ends", window_s=100.0, steps=5000, monitor=monitor)
+    def progress(phase, steps):
+        if phase == "as_is" and steps > 40:
+            os.kill(pids[0], signal.SIGKILL)
+
+    record = trial("never_ends", window_s=100.0, steps=5000, monitor=monitor, progress=progress)
     assert record.status == "killed"
     assert "SIGKILL" in record.cause
     assert "memory" not in record.cause  # it held little of it
-    assert rows(record) > 20
+    assert_whole(record, rows(record))
+    assert rows(record) > 40
     assert record.readings.host.rss_bytes
 
 
 def test_a_trial_that_kills_itself_is_killed(trial):
     record = trial("kills_itself", window_s=5.0, steps=500)
     assert record.status == "killed"
-    assert rows(record) >= 59 - 25
+    assert_whole(record, 59)
 
 
 def test_a_fork_that_keeps_the_pipe_open_does_not_hide_the_end(trial):
@@ -182,7 +198,7 @@ def test_a_hard_exit_is_told_with_its_code(trial):
     record = trial("exits_hard", window_s=5.0, steps=500)
     assert record.status == "exited"
     assert "exit code 3" in record.cause
-    assert rows(record) >= 59 - 25
+    assert_whole(record, 59)
 
 
 def test_sys_exit_in_a_step_is_an_error_of_the_target(trial):

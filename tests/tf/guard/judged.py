@@ -19,6 +19,7 @@ from xttsbench.pipeline.nodes import dataset_nodes
 from xttsbench.records.elements import Elements
 from xttsbench.records.fix import Semantics
 from xttsbench.records.readings import Readings
+from xttsbench.records.row_memory import RowMemory
 from xttsbench.records.trial import TrialSpec
 from xttsbench.step.watch import Watch
 from xttsbench.targets.load import Loaded
@@ -49,6 +50,7 @@ class Kept(Channel):
     """A channel to nowhere."""
 
     def __init__(self) -> None:
+        self.rows = RowMemory(bytearray(RowMemory.size_bytes(1)))
         self.messages: list[object] = []
 
     def send(self, message: object) -> None:
@@ -89,7 +91,7 @@ def elements(plan: Plan, folder: Path, fix: str | None = None, *, seed: int = 0)
             run_elements(spec, Loaded("dataset", fixed, None), None, Bench(channel, watch, None, None))
     finally:
         end()
-    collected = Collected(spec)
+    collected = Collected(spec, channel.rows)
     for message in channel.messages:
         collected.take(message)
     record = collected.record(started_utc="2026-01-01T00:00:00", duration_s=1.0, readings=Readings())

@@ -128,33 +128,6 @@ def test_a_function_made_in_the_loop_and_dropped_is_traced_at_each_step(watch):
     assert "shape" not in reasons(watch)
 
 
-def test_xla_compilations_are_seen_though_nothing_is_traced_again(watch):
-    if not watch.xla.available:
-        pytest.skip(watch.xla.reason)
-
-    @tf.function(jit_compile=True, reduce_retracing=True)
-    def total(x):
-        return tf.reduce_sum(tf.tanh(x) * 2.0)
-
-    for size in (2, 3, 4):
-        total(tf.ones([size]))
-    watch.poll_xla()
-    before = counted(watch)
-    for size in (21, 22, 23, 24):
-        total(tf.ones([size]))
-    watch.poll_xla()
-    after = counted(watch)
-    assert after["traces"] == before["traces"]
-    assert after["xla_compiles"] - before["xla_compiles"] == 4
-    assert after["xla_ns"] > before["xla_ns"]
-
-
-def test_a_slow_step_has_xla_s_counters_read_and_a_quick_one_has_not(watch):
-    assert not watch.step_ended(1_000_000)  # the fastest so far
-    assert not watch.step_ended(5_000_000)
-    assert watch.step_ended(100_000_000)
-
-
 def test_values_fetched_are_counted_and_timed(watch):
     tensor = tf.constant(3.0)
     tensor.numpy()

@@ -1,4 +1,4 @@
-"""A bench of the real parts, whose channel keeps its messages instead of sending them."""
+"""A bench of the real parts, whose channel keeps its messages and rows instead of sending them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import pytest
 
 from xttsbench.execution.collected import Collected
 from xttsbench.records.readings import Readings
+from xttsbench.records.row_memory import RowMemory
 from xttsbench.records.trial import TrialSpec
 from xttsbench.step.watch import Watch
 from xttsbench.worker.bench import Bench
@@ -16,13 +17,14 @@ class Kept(Channel):
     """A channel to nowhere; :meth:`record` reads the messages as the parent would."""
 
     def __init__(self):
+        self.rows = RowMemory(bytearray(RowMemory.size_bytes(512)))
         self.messages = []
 
     def send(self, message):
         self.messages.append(message)
 
     def record(self):
-        collected = Collected(TrialSpec(trial_id="000-test", rung="ladder", target="t:t"))
+        collected = Collected(TrialSpec(trial_id="000-test", rung="ladder", target="t:t"), self.rows)
         for message in self.messages:
             collected.take(message)
         return collected.record(started_utc="2026-01-01T00:00:00", duration_s=1.0, readings=Readings())

@@ -38,7 +38,7 @@ def test_every_shape_is_stepped_once_before_the_clock_starts(bench):
     assert as_is.warmup_steps == 1
     assert as_is.steps >= 20
     assert sum(as_is.columns["traces"]) == 0
-    assert (record.anatomy, record.looking, record.pipeline, record.batches, record.handoff_s) == (None,) * 5
+    assert (record.anatomy, record.overhead, record.pipeline, record.batches, record.handoff_s) == (None,) * 5
 
 
 def test_without_a_step_nothing_is_warmed_up(bench):

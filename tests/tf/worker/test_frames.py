@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -12,10 +13,8 @@ from xttsbench.errors import TargetError
 from xttsbench.records.step_row import StepRow
 from xttsbench.targets.load import classify
 from xttsbench.targets.workload import Workload
-from xttsbench.worker import recorder as module
 from xttsbench.worker.bench import Limit
-from xttsbench.worker.frames import FrameKeys, frame_keys
-from xttsbench.worker.recorder import Recorder
+from xttsbench.worker.frames import FrameKeys, HeldLengths, frame_keys
 from xttsbench.worker.source import CachedBatches
 
 LIMIT = Limit(steps=6, window_s=60.0, min_steps=6, fair_s=0.0)
@@ -56,7 +55,7 @@ def test_fetching_the_lengths_is_nobody_s_synchronisation(bench, segment):
 
     def step(found):
         tf.reduce_sum(found["mel"]).numpy()
-        end = tf.timestamp() + 0.011  # over ten milliseconds: rows are sent after each step
+        end = tf.timestamp() + 0.011  # longer than a quick step
         while tf.timestamp() < end:
             pass
 
@@ -72,45 +71,60 @@ def test_fetching_the_lengths_is_nobody_s_synchronisation(bench, segment):
     assert segment("as_is").columns["valid_frames"] == (11,) * 12
 
 
-def test_the_tensor_is_held_by_reference_and_not_for_long(bench):
-    recorder = Recorder(bench.channel, "as_is")
-    lengths = tf.constant([1, 2])
+class OnDevice:
+    """Lengths whose values are on a device, and may not be there yet."""
+
+    def __init__(self, *lengths):
+        self.lengths = lengths
+        self.fetched = 0
+
+    def numpy(self):
+        self.fetched += 1
+        if not self.lengths:
+            raise tf.errors.InternalError(None, None, "the device is gone")
+        return np.array(self.lengths)
+
+
+@pytest.fixture
+def rows(bench):
+    made = bench.channel.rows.segment("as_is")
+    for _ in range(300):
+        made.append(StepRow(1, 1))
+    return made
+
+
+def test_lengths_in_the_processor_s_memory_are_summed_at_once_and_let_go(rows):
+    held, lengths = HeldLengths(), tf.constant([1, 2])
     gone = weakref.ref(lengths)
-    row = StepRow(0, 0)
-    recorder.add(row, lengths)
+    held.add(rows, 3, lengths)
+    assert rows.get(3, "valid_frames") == 3
     del lengths
     gc.collect()
-    assert gone() is not None
-    recorder.flush()
-    gc.collect()
     assert gone() is None
-    assert bench.channel.record().segment("as_is").columns["valid_frames"] == (3,)
 
 
-def test_held_tensors_are_bounded(bench, monkeypatch):
-    monkeypatch.setattr(module, "_FLUSH_NS", 10**15)
-    recorder = Recorder(bench.channel, "as_is")
-    for _ in range(255):
-        recorder.add(StepRow(0, 0), tf.constant([1]))
-        assert not recorder.due(0, 0)
-    recorder.add(StepRow(0, 0), tf.constant([1]))
-    assert recorder.due(0, 0)
-    plain = Recorder(bench.channel, "plain")
-    for _ in range(1000):
-        plain.add(StepRow(0, 0))
-    assert not plain.due(0, 0)
+def test_lengths_on_a_device_are_fetched_when_asked_for(rows):
+    held, lengths = HeldLengths(), OnDevice(4, 5)
+    held.add(rows, 3, lengths)
+    assert (lengths.fetched, rows.get(3, "valid_frames")) == (0, 0)
+    held.fetch()
+    held.fetch()
+    assert (lengths.fetched, rows.get(3, "valid_frames")) == (1, 9)
 
 
-def test_a_device_that_fails_costs_the_sum_and_not_the_row(bench):
-    class Broken:
-        def numpy(self):
-            raise tf.errors.InternalError(None, None, "the device is gone")
+def test_held_tensors_are_bounded(rows):
+    held, all_lengths = HeldLengths(), [OnDevice(1) for _ in range(256)]
+    for index, lengths in enumerate(all_lengths):
+        assert not any(one.fetched for one in all_lengths)
+        held.add(rows, index, lengths)
+    assert all(one.fetched for one in all_lengths)
 
-    recorder = Recorder(bench.channel, "as_is")
-    recorder.add(StepRow(5, 5), Broken())
-    recorder.flush()
-    found = bench.channel.record().segment("as_is").columns
-    assert (found["wall_ns"], found["valid_frames"]) == ((5,), (0,))
+
+def test_a_device_that_fails_costs_the_sum_and_not_the_row(rows):
+    held = HeldLengths()
+    held.add(rows, 0, OnDevice())
+    held.fetch()
+    assert (rows.get(0, "wall_ns"), rows.get(0, "valid_frames")) == (1, 0)
 
 
 def test_what_the_workload_declares_is_checked_against_its_batches():

@@ -23,7 +23,7 @@ def _dataset(count: int = 64) -> tf.data.Dataset:
 def _run(live: LiveTarget, **fields: Any) -> TrialRecord:
     spec = TrialSpec.model_validate({"trial_id": "007", "target": "live", "window_s": 1.0, "steps": 8} | fields)
     collected = Collected(spec)
-    live.measure(spec, collected.take)
+    live.measure(spec, collected.take, collected.rows)
     return collected.record(started_utc="2026-01-01T00:00:00", duration_s=1.0, readings=Readings())
 
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from typing import Any
 
 import numpy as np
 import pytest
 
+from xttsbench.execution.shared_rows import SharedRows
 from xttsbench.records.training import TrainJob
 from xttsbench.training.position import Position
 from xttsbench.training.stream import Fetched
 from xttsbench.worker.training import session
 from xttsbench.worker.training.emulated import EmulatedStep
-from xttsbench.worker.training.looking import measure_looking
+from xttsbench.worker.training.overhead import measure_overhead
 from xttsbench.worker.training.stop import Stop
 from xttsbench.xtts.data.batches import Batch
 from xttsbench.xtts.data.loss_counts import LossCounts
@@ -28,7 +30,7 @@ def fetched() -> Fetched:
 
 
 def test_watching_costs_microseconds_and_says_how_that_was_measured(fetched: Fetched) -> None:
-    found = measure_looking(fetched)
+    found = measure_overhead(fetched)
     assert found.overhead_s > 0
     assert found.pairs >= 10
     assert "in turn" in found.method
@@ -65,10 +67,10 @@ def test_whatever_happens_the_parent_is_told(monkeypatch, error: Exception, stat
 
     monkeypatch.setattr(session, "Session", fails)
     ours, theirs = socket.socketpair()
-    with ours, theirs:
+    with ours, theirs, SharedRows(1) as rows:
         ours.sendall(TrainJob(directory="d", recipe={}, config={}, data="s").model_dump_json().encode() + b"\n")
-        assert session.serve(theirs, Stop(), 0.0) == 0
-        theirs.close()
+        assert session.serve(theirs, os.dup(rows.fileno()), Stop(), 0.0) == 0
+        theirs.shutdown(socket.SHUT_WR)
         told, done, _ = ours.makefile().read().split("\n")
     assert f'"status":"{status}"' in told
     assert f'"exit_code":{exit_code}' in told
@@ -78,7 +80,7 @@ def test_whatever_happens_the_parent_is_told(monkeypatch, error: Exception, stat
 
 def test_a_parent_that_is_gone_is_no_error() -> None:
     ours, theirs = socket.socketpair()
-    with theirs:
+    with theirs, SharedRows(1) as rows:
         ours.sendall(TrainJob(directory="d", recipe={}, config={}, data="s").model_dump_json().encode() + b"\n")
         ours.close()
-        assert session.serve(theirs, Stop(), 0.0) == 1
+        assert session.serve(theirs, os.dup(rows.fileno()), Stop(), 0.0) == 1

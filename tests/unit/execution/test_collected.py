@@ -6,47 +6,47 @@ import pytest
 
 from xttsbench.execution.collected import Collected
 from xttsbench.records.readings import Readings
+from xttsbench.records.row_memory import RowMemory
+from xttsbench.records.step_row import COLUMNS, StepRow
 from xttsbench.records.trial import TrialRecord, TrialSpec
 
 SPEC = TrialSpec(trial_id="000-ladder", rung="ladder", target="data.py:make")
 
 
-def rows(name: str, *walls: int) -> dict[str, Any]:
-    return {"rows": name, "columns": {"wall_ns": list(walls), "wait_ns": [wall // 2 for wall in walls]}}
-
-
-def collect(*messages: dict[str, Any]) -> Collected:
-    collected = Collected(SPEC)
+def collect(*messages: dict[str, Any], **walls: list[int]) -> Collected:
+    """What a child told, with the wall times of its steps by segment."""
+    memory = RowMemory(bytearray(RowMemory.size_bytes(5)))
+    for name, times in walls.items():
+        segment = memory.segment(name)
+        for time in times:
+            segment.append(StepRow(0, time, time // 2))
+    collected = Collected(SPEC, memory)
     for message in messages:
         collected.take(message)
     return collected
 
 
-def recorded(*messages: dict[str, Any]) -> TrialRecord:
-    return collect(*messages).record(started_utc="2026-01-02T03:04:05Z", duration_s=1.5, readings=Readings())
+def recorded(*messages: dict[str, Any], **walls: list[int]) -> TrialRecord:
+    found = collect(*messages, **walls)
+    return found.record(started_utc="2026-01-02T03:04:05Z", duration_s=1.5, readings=Readings())
 
 
-def test_rows_of_a_segment_are_put_together_in_order_of_arrival() -> None:
-    record = recorded(rows("as_is", 10, 20), rows("step_only", 7), rows("as_is", 30), {"done": True})
+def test_the_rows_in_memory_are_its_segments() -> None:
+    record = recorded({"done": True}, as_is=[10, 20, 30], step_only=[7])
     assert [segment.name for segment in record.segments] == ["as_is", "step_only"]
-    assert record.segments[0].columns == {"wall_ns": (10, 20, 30), "wait_ns": (5, 10, 15)}
+    assert set(record.segments[0].columns) == set(COLUMNS)
+    assert record.segments[0].columns["wall_ns"] == (10, 20, 30)
+    assert record.segments[0].columns["wait_ns"] == (5, 10, 15)
     assert record.segments[1].columns["wall_ns"] == (7,)
     assert (record.status, record.duration_s, record.spec) == ("ok", 1.5, SPEC)
 
 
 def test_it_counts_steps_over_all_segments_and_knows_its_phase() -> None:
-    collected = collect({"phase": "as_is"}, rows("as_is", 1, 2), rows("step_only", 3))
+    collected = collect({"phase": "as_is"}, as_is=[1, 2], step_only=[3])
     assert collected.steps == 3
     assert (collected.phase, collected.done) == ("as_is", False)
     assert Collected(SPEC).phase == "fork"
     assert collect({"done": True}).done
-
-
-@pytest.mark.parametrize(("warmup", "kept"), [(1, 1), (2, 2), (50, 2)])
-def test_the_warm_up_is_no_longer_than_what_arrived(warmup: int, kept: int) -> None:
-    record = recorded({"warmup": warmup, "segment": "as_is"}, rows("as_is", 1, 2), rows("input_only", 1))
-    assert record.segments[0].warmup_steps == kept
-    assert record.segments[1].warmup_steps == 0
 
 
 def test_parts_notes_and_traces() -> None:
@@ -68,8 +68,8 @@ def test_parts_notes_and_traces() -> None:
 
 def test_how_it_ended_with_the_error() -> None:
     record = recorded(
-        rows("as_is", 5),
         {"status": "raised", "cause": "ValueError: bad", "error": {"type": "ValueError", "message": "bad", "line": 3}},
+        as_is=[5],
     )
     assert (record.status, record.cause) == ("raised", "ValueError: bad")
     assert record.error is not None
@@ -78,7 +78,7 @@ def test_how_it_ended_with_the_error() -> None:
 
 
 def test_a_part_that_does_not_fit_costs_no_sample() -> None:
-    record = recorded(rows("as_is", 1, 2, 3), {"note": "kept"}, {"part": "anatomy", "value": {"steps": "torn"}})
+    record = recorded({"note": "kept"}, {"part": "anatomy", "value": {"steps": "torn"}}, as_is=[1, 2, 3])
     assert record.segments[0].steps == 3
     assert record.anatomy is None
     assert record.notes[0] == "kept"
@@ -86,19 +86,19 @@ def test_a_part_that_does_not_fit_costs_no_sample() -> None:
 
 
 def test_a_part_that_does_not_fit_takes_no_other_part_with_it() -> None:
-    record = recorded(rows("as_is", 1), {"part": "anatomy", "value": {}}, {"part": "handoff_s", "value": 0.5})
+    record = recorded({"part": "anatomy", "value": {}}, {"part": "handoff_s", "value": 0.5}, as_is=[1])
     assert record.handoff_s == 0.5
 
 
 def test_a_part_that_no_record_has_costs_no_sample() -> None:
-    record = recorded(rows("as_is", 1), {"part": "surprise", "value": 1})
+    record = recorded({"part": "surprise", "value": 1}, as_is=[1])
     assert record.segments[0].steps == 1
     assert any("surprise" in note for note in record.notes)
 
 
 @pytest.mark.parametrize("message", [{}, {"unknown": 1}, {"columns": {"wall_ns": [1]}}])
 def test_a_torn_or_unknown_message_changes_nothing(message: dict[str, Any]) -> None:
-    assert recorded(rows("as_is", 1), message) == recorded(rows("as_is", 1))
+    assert recorded(message, as_is=[1]) == recorded(as_is=[1])
 
 
 def test_nothing_at_all_is_a_record_without_segments() -> None:
@@ -108,9 +108,6 @@ def test_nothing_at_all_is_a_record_without_segments() -> None:
 
 
 def test_of_a_long_segment_the_newest_rows_are_kept_and_that_is_noted() -> None:
-    collected = Collected(SPEC, most_rows=3)
-    for first in range(0, 8, 2):
-        collected.take(rows("as_is", first, first + 1))
-    record = collected.record(started_utc="2026-01-02T03:04:05Z", duration_s=1.5, readings=Readings())
-    assert record.segments[0].columns["wall_ns"] == (5, 6, 7)
-    assert record.notes == ("of the segment as_is the last 3 rows are kept",)
+    record = recorded(as_is=[*range(8)], step_only=[1])
+    assert record.segments[0].columns["wall_ns"] == (4, 5, 6, 7)
+    assert record.notes == ("of the segment as_is the last 4 rows are kept",)

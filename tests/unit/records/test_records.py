@@ -63,7 +63,7 @@ from xttsbench.records.trial import (
     Anatomy,
     Batches,
     Devices,
-    Looking,
+    MeasurementOverhead,
     Parity,
     ProfileSummary,
     RoundMark,
@@ -233,7 +233,7 @@ EXAMPLES: list[Record] = [
     *ANATOMY.lines,
     ANATOMY,
     Batches(cached=1, bytes=2, shapes=("(8,)",), static_signature="s", nonfinite=("x",)),
-    Looking(overhead_s=1e-6, pairs=3, method="m"),
+    MeasurementOverhead(overhead_s=1e-6, pairs=3, method="m"),
     Devices(gpus=("GPU:0",), versions={"cuda": "12"}),
     ProfileSummary(directory="profile", steps=3, wait_s=0.1),
     PARITY,
@@ -449,3 +449,12 @@ def test_files_from_before_there_were_arms_are_read() -> None:
         assert type(record).model_validate(old) == record
     spec = json.loads(SPEC.model_dump_json())
     assert TrialSpec.model_validate({key: spec[key] for key in spec if key not in ("arm", "group", "others")}) == SPEC
+
+
+def test_what_measuring_cost_is_read_from_version_1_too() -> None:
+    cost = {"overhead_s": 1e-6, "pairs": 3, "method": "m"}
+    trial = {"spec": SPEC.model_dump(), "status": "ok", "started_utc": "t", "duration_s": 1.0}
+    old, new = (TrialRecord.model_validate(trial | {name: cost}) for name in ("looking", "overhead"))
+    assert old == new
+    assert new.overhead == MeasurementOverhead(overhead_s=1e-6, pairs=3, method="m")
+    assert "looking" not in new.model_dump()

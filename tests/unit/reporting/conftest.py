@@ -191,7 +191,7 @@ def starving_run() -> Run:
             xla_compile_s=0.0,
             xla_compiles=0,
         ),
-        looking={
+        overhead={
             "overhead_s_per_step": 0.0000118,
             "share_of_step": 0.00034,
             "method": "watch toggled on and off in one process",

@@ -62,7 +62,7 @@ def test_compared_arms_are_not_in_the_table_of_the_others(comparing, starving) -
 
 def test_what_is_known_of_the_baseline_follows_under_its_own_heading(comparing, starving) -> None:
     label = {"kind": "emulated", "label": comparing.report.arms[0].accelerator}
-    found = {"verdict": starving.report.verdict, "accelerator": label, "looking": starving.report.looking}
+    found = {"verdict": starving.report.verdict, "accelerator": label, "overhead": starving.report.overhead}
     said = describe(comparing.report.model_copy(update=found))
     assert said.bottleneck == ""
     assert said.baseline == "The baseline by itself: numpy_wav, EMULATED accelerator, 10 ms a step"
@@ -71,7 +71,7 @@ def test_what_is_known_of_the_baseline_follows_under_its_own_heading(comparing, 
         ("step time, mean", "34.2 ms (33.2 to 35.2)"),
     ]
     assert said.parts
-    assert [line.label for line in said.in_time] == ["cost of looking"]
+    assert [line.label for line in said.in_time] == ["measurement overhead"]
 
 
 def test_a_comparison_that_names_no_bottleneck_says_why(comparing, starving) -> None:

@@ -9,18 +9,19 @@ import pytest
 
 from xttsbench.execution.collected import Collected
 from xttsbench.records.readings import Readings
-from xttsbench.records.step_row import COLUMNS
+from xttsbench.records.row_memory import RowMemory
 from xttsbench.records.train_history import Begun, HistoryLine
 from xttsbench.records.training import CheckpointEntry, Ended, Evaluated, Interval
 from xttsbench.records.trial import Segment, TrialSpec
 from xttsbench.worker.channel import Channel
-from xttsbench.worker.training.watch import NAMES, Watch
+from xttsbench.worker.training.watch import Watch
 
 MS = 1_000_000
 
 
 class Kept(Channel):
     def __init__(self) -> None:
+        self.rows = RowMemory(bytearray(RowMemory.size_bytes(16)))
         self.messages: list[dict[str, Any]] = []
 
     def send(self, message: dict[str, Any]) -> None:
@@ -31,7 +32,7 @@ class Kept(Channel):
         return [HistoryLine.model_validate(one["told"]) for one in self.messages if "told" in one]
 
     def segment(self, name: str) -> Segment:
-        collected = Collected(TrialSpec(trial_id="0", rung="arm", target="t"))
+        collected = Collected(TrialSpec(trial_id="0", rung="arm", target="t"), self.rows)
         for message in self.messages:
             collected.take(message)
         found = collected.record(started_utc="2026-01-01", duration_s=1.0, readings=Readings()).segment(name)
@@ -84,10 +85,6 @@ def column(loop: Loop, name: str) -> list[float]:
     return [value / MS if name.endswith("_ns") else value for value in loop.channel.segment("as_is").columns[name]]
 
 
-def test_the_columns_are_those_of_the_journal() -> None:
-    assert set(NAMES) <= set(COLUMNS)
-
-
 def test_waiting_stepping_and_what_lies_between_are_told_apart(loop: Loop) -> None:
     loop.step(wait=2, step=10)
     loop.now += 5 * MS  # a checkpoint, say
@@ -133,17 +130,29 @@ def test_an_interval_adds_its_steps_up_and_begins_anew(loop: Loop) -> None:
     assert (second.steps, second.wall_s) == (1, pytest.approx(0.002))
 
 
-def test_rows_are_sent_in_blocks_and_before_their_interval(loop: Loop) -> None:
-    for _ in range(3):
-        loop.step(wait=1, step=2)
-    assert not [one for one in loop.channel.messages if one.get("rows") == "as_is"]
+def test_a_row_is_there_as_soon_as_the_next_batch_is_asked_for_or_its_interval_is_told(loop: Loop) -> None:
+    loop.step(wait=1, step=2)
+    assert loop.channel.rows.steps == 1  # the warm-up alone
+    loop.watch.fetching()
+    assert loop.channel.rows.steps == 2
+    loop.step(wait=1, step=2)
     loop.interval()
-    kinds = ["rows" if "rows" in one else "told" if "told" in one else "" for one in loop.channel.messages[-2:]]
-    assert kinds == ["rows", "told"]
+    assert loop.channel.segment("as_is").steps == 2
+    assert [one for one in loop.channel.messages if "told" in one][-1]["told"]["interval"]
+
+
+def test_what_the_watch_itself_takes_is_in_the_wall_time_of_the_next_step_and_in_nothing_else(loop: Loop) -> None:
+    def send(message: dict[str, Any]) -> None:
+        loop.now += 6 * MS
+
     loop.step(wait=1, step=2)
-    loop.now += 600 * MS
+    loop.channel.send = send  # type: ignore[method-assign]
+    loop.interval()
+    loop.now += 4 * MS  # a checkpoint
     loop.step(wait=1, step=2)
-    assert loop.channel.segment("as_is").steps == 4
+    assert column(loop, "wall_ns") == [3, 13]
+    assert column(loop, "pause_ns") == [0, 6]
+    assert (column(loop, "wait_ns"), column(loop, "step_ns")) == ([1, 1], [2, 2])
 
 
 def test_shapes_and_sizes_are_of_the_batch_and_a_new_one_is_told_first(loop: Loop) -> None:

@@ -12,7 +12,7 @@ from xttsbench.records.base import Location
 from xttsbench.records.pipeline import Pipeline, PipelineOp, PythonFunction
 from xttsbench.records.plan import Accelerator, RunPlan
 from xttsbench.records.readings import GpuReadings, HostReadings, Readings
-from xttsbench.records.trial import Batches, Devices, Looking, StackLine, Trace, TrialError, TrialRecord
+from xttsbench.records.trial import Batches, Devices, MeasurementOverhead, StackLine, Trace, TrialError, TrialRecord
 
 ENVIRONMENT: dict[str, Any] = {
     "cpu": {"allowed_cpus": 2.0, "affinity_cpus": 8, "quota_cpus": 2.0},
@@ -74,7 +74,7 @@ def starving(build) -> Run:
     )
     first = build.ladder(wait=0.02, step=0.01, steps=260, devices=Devices(cpus=2), batches=batches)
     first = first.model_copy(
-        update={"readings": readings(first), "looking": Looking(overhead_s=1e-5, pairs=9, method="paired")}
+        update={"readings": readings(first), "overhead": MeasurementOverhead(overhead_s=1e-5, pairs=9, method="paired")}
     )
     fixed = build.segment(wait_s=0.002, step_s=[0.01] * 60, calls_s=0.01)
     return Run(

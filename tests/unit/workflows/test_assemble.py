@@ -204,8 +204,8 @@ def test_what_a_reader_looks_for_in_a_starving_run(runs) -> None:
     )
     assert arms["fix:parallel-map"].effect.estimate == pytest.approx(0.0305 / 0.012, rel=0.02)
     assert (arms["step:xla"].status, arms["step:xla"].decision) == ("raised: no kernel", "ended")
-    assert report.looking["overhead_s_per_step"] == 1e-5
-    assert report.looking["share_of_step"] == pytest.approx(1e-5 / 0.0305, rel=0.02)
+    assert report.overhead["overhead_s_per_step"] == 1e-5
+    assert report.overhead["share_of_step"] == pytest.approx(1e-5 / 0.0305, rel=0.02)
     assert report.readings["host"]["samples"] == 10
     assert report.readings["host"]["cpu_s_per_step"] == pytest.approx(1 / 260, rel=0.02)
     assert "trial 005-xla ended as raised: no kernel" in report.warnings

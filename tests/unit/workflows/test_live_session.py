@@ -12,6 +12,7 @@ import pytest
 from xttsbench.execution import journal
 from xttsbench.execution.limits import Limits
 from xttsbench.records.elements import Element, Elements, Epoch, Row
+from xttsbench.records.row_memory import RowMemory
 from xttsbench.records.trial import TrialSpec
 from xttsbench.workflows.live_session import LiveSession
 
@@ -25,7 +26,7 @@ class Counting:
         self.stateful, self.raises = stateful, raises
         self.ran: list[tuple[str, str | None]] = []
 
-    def measure(self, spec: TrialSpec, take: Callable[[dict[str, Any]], None]) -> None:
+    def measure(self, spec: TrialSpec, take: Callable[[dict[str, Any]], None], rows: RowMemory) -> None:
         self.ran.append((spec.rung, spec.fix))
         if self.raises:
             take({"status": "raised", "cause": "the fix does not apply"})

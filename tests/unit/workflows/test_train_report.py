@@ -16,7 +16,7 @@ from xttsbench.execution.training import Trained
 from xttsbench.records.plan import Accelerator, Comparison, PlannedArm, RunPlan
 from xttsbench.records.train_history import Begun, HistoryLine, TrainSetup, Watched
 from xttsbench.records.training import Ended, Evaluated, Interval, TrainJob
-from xttsbench.records.trial import Looking, TrialRecord
+from xttsbench.records.trial import MeasurementOverhead, TrialRecord
 from xttsbench.reporting import markdown
 from xttsbench.workflows.report import rebuild
 from xttsbench.workflows.train_outcome import judge_training
@@ -59,8 +59,8 @@ def session(build, *, block: int = 0, wait: float = 1e-3, steps: int = 60, **fie
     if waits := fields.get("emulated_ms"):
         columns["emulated_s"] = waits[0] / 1e3
     as_is = build.segment("as_is", warmup=1, step_s=build.noisy(0.05, steps, np.random.default_rng(block)), **columns)
-    looking = Looking(overhead_s=2e-5, pairs=20, method="toggled")
-    fields = {"arm": "train", "group": "train", "looking": looking} | fields
+    overhead = MeasurementOverhead(overhead_s=2e-5, pairs=20, method="toggled")
+    fields = {"arm": "train", "group": "train", "overhead": overhead} | fields
     return build.trial("arm", build.segment("warm_up", step_s=[3.0]), as_is, block=block, number=block, **fields)
 
 
@@ -97,7 +97,7 @@ def test_everything_is_told_or_has_a_reason(build) -> None:
     assert [one.wait_fraction for one in report.training.intervals] == [0.02] * 3
     assert (report.training.evaluations[0].took_s, report.training.ended.step) == (0.5, 60)
     assert report.warm_up.first_step_s == 3.0
-    assert report.looking["share_of_step"] == pytest.approx(2e-5 / report.verdict.step_time_s.estimate)
+    assert report.overhead["share_of_step"] == pytest.approx(2e-5 / report.verdict.step_time_s.estimate)
     assert "something was outlived." in report.warnings
     missing = [f"verdict.{name}" for name, value in report.verdict if value is None]
     missing += [f"warm_up.{name}" for name, value in report.warm_up if value is None and name != "reason"]

@@ -136,7 +136,7 @@ class EagerLoops:
         self.open = Open(loop, now, time.perf_counter_ns(), Moment.now(watched.watch), watched.tapes)
 
     def _close(self, now: int, moment: Moment | None = None) -> int:
-        """End the open step; returns when the next one begins, after what we did ourselves."""
+        """End the open step; returns when it ended, so that what we do ourselves is in the next one's pause."""
         watched, current = self._watched, self.open
         self.open = None
         if current is None or not current.got_ns:
@@ -150,9 +150,10 @@ class EagerLoops:
             emulated_ns = bench.accelerator.compute() if bench.accelerator is not None else 0
             end_ns = time.perf_counter_ns() if bench.synchronise or emulated_ns else now
         wall_ns = end_ns - current.last_ns
-        watched.watch.step_ended(max(wall_ns - current.wait_ns - emulated_ns, 0))
+        watched.watch.step_ended()
         added = (moment or Moment.now(watched.watch)).since(current.moment)[0]
-        if not watched.bout_step(loop):
+        is_timed = not watched.bout_step(loop)
+        if is_timed:
             values = row(
                 current.start_ns,
                 wall_ns,
@@ -162,12 +163,13 @@ class EagerLoops:
                 epoch=max(loop.epochs - 1, 0),
                 device_ns=device_ns,
                 emulated_ns=emulated_ns,
+                pause_ns=current.start_ns - current.last_ns,
             )
             watched.results.add(loop, values, traced=added.counters[2] > 0)
         if loop is watched.results.loops.main:
             self.dataset = loop.dataset
         watched.after_step(loop)
-        return time.perf_counter_ns()
+        return end_ns if is_timed else time.perf_counter_ns()
 
     def _loop_of(self, iterator: Any) -> Loop:
         loop: Loop | None = iterator.__dict__.get(_MARK)

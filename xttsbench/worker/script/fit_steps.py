@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from xttsbench.worker.script.watched import Watched
 
 _DRAIN_NS: Final = 400_000_000
-_DRAIN_ABOVE_NS: Final = 10_000_000
 _HELD: Final = 256
 
 
@@ -26,6 +25,7 @@ class Batch:
 
     last_ns: int
     end_ns: int
+    pause_ns: int
     added: tuple[Moment, Moment]
     device_ns: int
     emulated_ns: int
@@ -44,7 +44,7 @@ class FitSteps:
         self.ends: list[Stamp] = []
         self._watched = watched
         self._pending: list[Batch] = []
-        self._last_ns = 0
+        self._last_ns = self._start_ns = 0
         self._moment: Moment | None = None
         self._drained_ns = 0
 
@@ -63,7 +63,11 @@ class FitSteps:
 
     def restart(self) -> None:
         """What went by since the last batch was no training (validation): the next one begins now."""
-        self._last_ns, self._moment = time.perf_counter_ns(), Moment.now(self._watched.watch)
+        self._begin(time.perf_counter_ns())
+
+    def _begin(self, last_ns: int) -> None:
+        self._last_ns, self._moment = last_ns, Moment.now(self._watched.watch)
+        self._start_ns = time.perf_counter_ns()
 
     def epoch(self) -> None:
         """An epoch begins."""
@@ -83,16 +87,16 @@ class FitSteps:
         if bench.accelerator is not None:  # once for each step of the group, after it: not from inside its graph
             emulated_ns = sum(bench.accelerator.compute() for _ in range(watched.results.steps_per_call))
         end_ns = time.perf_counter_ns()
-        watched.watch.step_ended(max(end_ns - self._last_ns - emulated_ns, 0))
+        watched.watch.step_ended()
         bout = watched.bout_step(loop)
         added = (before, Moment.now(watched.watch))
         epoch = max(loop.epochs - 1, 0)
-        self._pending.append(Batch(self._last_ns, end_ns, added, device_ns, emulated_ns, epoch, bout))
-        slow = end_ns - self._last_ns > _DRAIN_ABOVE_NS or end_ns - self._drained_ns > _DRAIN_NS
-        if slow or len(self._pending) >= _HELD:
+        pause_ns = self._start_ns - self._last_ns
+        self._pending.append(Batch(self._last_ns, end_ns, pause_ns, added, device_ns, emulated_ns, epoch, bout))
+        if end_ns - self._drained_ns > _DRAIN_NS or len(self._pending) >= _HELD:
             self.drain()
             watched.after_step(loop)
-        self.restart()
+        self._begin(time.perf_counter_ns() if bout or watched.bouts.running else end_ns)
 
     def drain(self) -> None:
         """Make rows of the batches that have ended, with the waits that were stamped meanwhile."""
@@ -124,5 +128,6 @@ class FitSteps:
                 epoch=batch.epoch,
                 device_ns=batch.device_ns if last else 0,
                 emulated_ns=batch.emulated_ns if last else 0,
+                pause_ns=batch.pause_ns if index == 0 else 0,
             )
             results.add(loop, values, traced=batch.added[1].counters[2] > batch.added[0].counters[2])

@@ -1,16 +1,18 @@
-"""The loops of a script, and which of them trains: rows of that one are sent, those of the others are kept back."""
+"""The loops of a script, and which of them trains: the rows of that one are shown, those of the others stay hidden."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from xttsbench.records.row_memory import RowMemory, SegmentRows
 from xttsbench.records.step_row import StepRow
 
 _WARM_UP: Final = 2
 _WARM_UP_MOST: Final = 10
-_KEPT: Final = 5000
+_RECORDED: Final = 8
+"""Loops whose rows are written before it is known which one trains: the memory has room for so many segments."""
 
 
 @dataclass
@@ -24,7 +26,7 @@ class Loop:
         epochs: how often its data were begun.
         dataset: what it iterated last.
         inner: keys of the loops that are known to run within it, its validation for one.
-        rows: (segment, row) that were not sent yet.
+        segments: where its rows are, by their names; a loop that is not recorded has none.
     """
 
     key: Hashable
@@ -38,10 +40,10 @@ class Loop:
     warming: bool = True
     dataset: Any = None
     inner: set[Hashable] = field(default_factory=set)
-    rows: list[tuple[str, StepRow]] = field(default_factory=list)
+    segments: dict[str, SegmentRows] = field(default_factory=dict)
 
-    def add(self, row: StepRow, *, traced: bool) -> str:
-        """Keep one step's row; returns its segment.
+    def count(self, row: StepRow, *, traced: bool) -> str:
+        """Count one step; returns the segment that it belongs to.
 
         Its first steps are the warm-up: two at least, and on until one traces nothing, ten at most.
         """
@@ -54,8 +56,6 @@ class Loop:
         else:
             self.measured += 1
             self.measured_ns += row.wall_ns
-        if len(self.rows) < _KEPT:
-            self.rows.append((segment, row))
         return segment
 
 
@@ -64,10 +64,15 @@ class Loops:
 
     The main loop is the first one that takes gradients. Where none does so far, it is the one with most time, once that
     is at least ``patience_ns``, or when the script is over.
+
+    Args:
+        patience_ns: see above.
+        memory: gets the rows.
     """
 
-    def __init__(self, patience_ns: int) -> None:
+    def __init__(self, patience_ns: int, memory: RowMemory) -> None:
         self.main: Loop | None = None
+        self._memory = memory
         self._patience_ns = patience_ns
         self._known: dict[Hashable, Loop] = {}
 
@@ -90,15 +95,24 @@ class Loops:
             longest = max(training or loops, key=lambda loop: (loop.time_ns, loop.steps), default=None)
             if longest is not None and (training or over or longest.time_ns >= self._patience_ns):
                 self.main = longest
+                for segment in longest.segments.values():
+                    segment.show()
         return self.main
 
     def counts(self, loop: Loop) -> bool:
         """Whether a loop is, or may still become, the main one."""
         return self.main is None or self.main is loop
 
+    def add(self, loop: Loop, row: StepRow, *, traced: bool) -> tuple[SegmentRows, int] | None:
+        """Write one step's row and return its place; ``None`` where the loop is not recorded."""
+        name = loop.count(row, traced=traced)
+        segment = loop.segments.get(name)
+        if segment is None and self._recorded(loop):
+            segment = self._memory.segment(name, hidden=loop is not self.main)
+            segment.warmup(int(name == "as_is"))
+            loop.segments[name] = segment
+        return None if segment is None or not self.counts(loop) else (segment, segment.append(row))
 
-def send_rows(loop: Loop, send: Callable[[str, StepRow], None]) -> None:
-    """Hand the rows on, in order."""
-    rows, loop.rows = loop.rows, []
-    for segment, row in rows:
-        send(segment, row)
+    def _recorded(self, loop: Loop) -> bool:
+        others = sum(bool(one.segments) for one in self._known.values())
+        return loop is self.main or (self.main is None and (bool(loop.segments) or others < _RECORDED))

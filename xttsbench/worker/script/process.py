@@ -16,9 +16,10 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Final
 
+from xttsbench.records.row_memory import RowMemory
 from xttsbench.records.script import ScriptRun
 from xttsbench.records.trial import TrialError, TrialSpec
-from xttsbench.worker.channel import Channel
+from xttsbench.worker.channel import Channel, shared_rows
 from xttsbench.worker.script.after_import import AfterImport
 from xttsbench.worker.script.stop import StoppedByUs
 
@@ -31,8 +32,8 @@ _AFTERWARDS_S: Final = 90.0
 class LockedChannel(Channel):
     """A channel that several threads of this process use; in a process that the script forked it is silent."""
 
-    def __init__(self, connection: socket.socket) -> None:
-        super().__init__(connection)
+    def __init__(self, connection: socket.socket, rows: RowMemory) -> None:
+        super().__init__(connection, rows)
         self._lock = threading.RLock()
         self._pid = os.getpid()
 
@@ -53,9 +54,9 @@ _exit = os._exit
 class Process:
     """Runs the script and ends with it; :attr:`watched` is set once TensorFlow has been loaded."""
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: socket.socket, rows: int) -> None:
         connection.set_inheritable(False)
-        self.channel = LockedChannel(connection)
+        self.channel = LockedChannel(connection, shared_rows(rows))
         self.spec: TrialSpec = self.channel.receive_spec()
         self.run = ScriptRun()
         self.watched: Any = None
@@ -198,10 +199,10 @@ class Process:
             done.set()
 
 
-def main(connection: socket.socket) -> int:
+def main(connection: socket.socket, rows: int) -> int:
     """Run the script that the parent names over the connection, and leave with its code: this does not return."""
     try:
-        process = Process(connection)
+        process = Process(connection, rows)
     except OSError:
         return 1
     process.start()

@@ -62,28 +62,29 @@ def row(
     epoch: int = 0,
     device_ns: int = 0,
     emulated_ns: int = 0,
+    pause_ns: int = 0,
 ) -> StepRow:
     """One row of a step.
 
     ``added`` is what was counted in the step; ``shape`` the index of the batch's signature, its first dimension and its
     numbers in all.
     """
-    calls, calls_ns, traces, trace_ns, syncs, sync_ns, gc_ns, compiles, xla_ns = added.counters
+    calls, calls_ns, traces, trace_ns, syncs, sync_ns, gc_ns = added.counters
     shape_id, size, elements = shape
-    wait_ns = min(wait_ns, wall_ns)
+    pause_ns = min(pause_ns, wall_ns)
+    wait_ns = min(wait_ns, wall_ns - pause_ns)
+    step_ns = wall_ns - pause_ns - wait_ns
     # Of calls that are seen from a loop inside them only the part that is no wait belongs to the step.
-    calls_ns = min(calls_ns, wall_ns - wait_ns)
+    calls_ns = min(calls_ns, step_ns)
     return StepRow(
         start_ns=start_ns,
         wall_ns=wall_ns,
         wait_ns=wait_ns,
-        step_ns=wall_ns - wait_ns,
+        step_ns=step_ns,
         device_ns=device_ns,
         emulated_ns=emulated_ns,
         trace_ns=trace_ns,
         traces=traces,
-        xla_ns=xla_ns,
-        xla_compiles=compiles,
         sync_ns=sync_ns,
         syncs=syncs,
         gc_ns=gc_ns,
@@ -95,4 +96,5 @@ def row(
         batch_elements=elements,
         shape_id=shape_id,
         epoch=epoch,
+        pause_ns=pause_ns,
     )

@@ -14,28 +14,27 @@ from xttsbench.step.synchronise import synchroniser
 from xttsbench.step.watch import Watch
 from xttsbench.worker.accelerator import EmulatedAccelerator
 from xttsbench.worker.bench import Bench, Limit
-from xttsbench.worker.recorder import Recorder
-from xttsbench.worker.script.loops import Loop, Loops, send_rows
+from xttsbench.worker.children import ChildrenCpu
+from xttsbench.worker.script.loops import Loop, Loops
 
 if TYPE_CHECKING:
     from xttsbench.worker.script.process import Process
 
-_FLUSH_NS: Final = 400_000_000
-_TELL_NS: Final = 2_000_000_000
+_TELL_S: Final = 2.0
 _PATIENCE: Final = 2.0
 """A loop without gradients is taken for the main one after so many windows."""
 
 
 class Results:
-    """Collects rows, sends those of the main loop, and says when enough were measured.
+    """Takes rows, and says when enough were measured.
 
-    Rows may be added by the script's main thread and flushed by another one; :attr:`lock` is held for both.
+    Rows are added by the script's main thread, and another one tells of them; :attr:`lock` is held for both.
     """
 
     def __init__(self, process: Process, watch: Watch) -> None:
         spec = process.spec
         self.lock = threading.RLock()
-        self.loops = Loops(round(spec.window_s * _PATIENCE * 1e9))
+        self.loops = Loops(round(spec.window_s * _PATIENCE * 1e9), process.channel.rows)
         self.limit = Limit(spec.steps, spec.window_s, spec.min_steps)
         accelerator = EmulatedAccelerator(spec.emulated_ms) if spec.emulated_ms else None
         self.bench = Bench(process.channel, watch, accelerator, synchroniser())
@@ -44,38 +43,30 @@ class Results:
         self.steps_per_call = 1
         self.unmeasured: dict[str, str] = {}
         self._process = process
-        self._recorders: dict[str, Recorder] = {}
-        self._sent_ns = 0
-        self._told_ns = 0
+        self._children = ChildrenCpu()
+        self._spread = 0
+        self._phase = ""
+        self._told_s = time.monotonic()
+        self.bench.compilations.begin()
 
     def add(self, loop: Loop, row: StepRow, *, traced: bool) -> None:
-        """Keep a step's row, and send the main loop's where it is time to."""
+        """Write a step's row."""
         with self.lock:
-            loop.add(row, traced=traced)
-            main = self.loops.choose()
-            if main is not loop:
-                if main is not None:
-                    loop.rows.clear()
-                return
-            self._hand_on(main)
-            now = time.perf_counter_ns()
-            if row.wall_ns > 10_000_000 or now - self._sent_ns > _FLUSH_NS:
-                self.flush(rows_only=now - self._told_ns < _TELL_NS)
+            found = self.loops.add(loop, row, traced=traced)
+            if self.loops.choose() is loop and self._phase != (phase := "warm_up" if loop.warming else "as_is"):
+                self._phase = phase
+                self.bench.channel.phase(phase)
+        if found is not None:
+            self.bench.compilations.step_ended(*found, row.step_ns - row.emulated_ns, row.shape_id)
 
     def enough(self) -> bool:
         """Whether the main loop has the steps and the time that were asked for."""
         main = self.loops.main
         return main is not None and self.limit.reached(main.measured, main.measured_ns / 1e9)
 
-    def flush(self, *, rows_only: bool = False) -> None:
-        """Send the rows that are pending, and how the script goes."""
+    def tell(self) -> None:
+        """Say how the script goes, and add the processor time of the processes that it started to its rows."""
         with self.lock:
-            self._sent_ns = time.perf_counter_ns()
-            for recorder in self._recorders.values():
-                recorder.flush()
-            if rows_only:
-                return
-            self._told_ns = self._sent_ns
             main = self.loops.main
             changed: dict[str, Any] = {
                 "iterations": (main.how,) if main is not None else (),
@@ -87,21 +78,23 @@ class Results:
             }
             if self._process.run.model_copy(update=changed) != self._process.run:
                 self._process.tell(**changed)
+            if main is not None and (segment := main.segments.get("as_is")) is not None:
+                self._children.spread(segment, self._spread)
+                self._spread = segment.count
 
-    def flush_if_late(self) -> None:
-        """Send what a step that does not end keeps from being sent; called from another thread."""
-        if time.perf_counter_ns() - self._sent_ns > _FLUSH_NS and self._recorders:
-            self.flush()
+    def tell_if_due(self) -> None:
+        """Do so every two seconds; called from another thread, so that the script does not wait for it."""
+        if time.monotonic() - self._told_s > _TELL_S:
+            self._told_s = time.monotonic()
+            self.tell()
 
     def end(self) -> None:
-        """The script is over: whichever loop took most is the main one, and everything is sent."""
+        """The script is over: whichever loop took most is the main one, and everything is told."""
         with self.lock:
-            main = self.loops.choose(over=True)
-            if main is None:
+            if self.loops.choose(over=True) is None:
                 self.unmeasured["steps"] = "no batch of a tf.data.Dataset was taken on the script's main thread"
-            else:
-                self._hand_on(main)
-            self.flush()
+            self.tell()
+        self.bench.compilations.end()
 
     def batches(self, dataset: Any) -> None:
         """Send the shapes that were seen."""
@@ -111,7 +104,7 @@ class Results:
 
     def shape_of(self, batch: Any) -> tuple[int, int, int]:
         """Index of the batch's signature, its first dimension and its numbers, over all replicas."""
-        shape_id, size, elements, _ = self.bench._shape(batch)
+        shape_id, size, elements, _ = self.bench.shape_of(batch)
         first = next(iter(tf.nest.flatten(batch)), None)
         replicas = len(first.values) if isinstance(first, tf.distribute.DistributedValues) else 1
         return shape_id, size * replicas, elements
@@ -123,15 +116,3 @@ class Results:
         if known is None:
             known = self.bench.shapes[signature] = (len(self.bench.shapes), size, elements, 0)
         return known[0], size, elements
-
-    def _hand_on(self, main: Loop) -> None:
-        def send(segment: str, row: StepRow) -> None:
-            recorder = self._recorders.get(segment)
-            if recorder is None:
-                recorder = self._recorders[segment] = Recorder(self.bench.channel, segment)
-                self.bench.channel.phase(segment)
-                if segment == "as_is":
-                    recorder.warmup(1)
-            recorder.add(row)
-
-        send_rows(main, send)

@@ -216,13 +216,13 @@ class Watched:
             self.results.end()
         self.results.batches(main.dataset if main is not None else None)
         self._process.channel.send({"traces": [trace.model_dump(mode="json") for trace in self.watch.traces]})
-        if self.watch.xla.reason:
-            self._process.channel.note(self.watch.xla.reason)
+        if (reason := self.results.bench.compilations.xla.reason) is not None:
+            self._process.channel.note(reason)
 
     def afterwards(self) -> None:
         """Measure, in what is left of the script, what its own run could not show."""
         from xttsbench.worker.script.afterwards import measure_afterwards
-        from xttsbench.worker.script.looking import measure_looking
+        from xttsbench.worker.script.overhead import measure_overhead
         from xttsbench.worker.script.seen import seen_of
 
         seen = seen_of(self)
@@ -230,8 +230,8 @@ class Watched:
         self.watch.__exit__()
         self._patches.undo()
         channel = self._process.channel
-        channel.phase("looking")
-        channel.part("looking", measure_looking(self._process.spec, in_graph=self.fit.loop is not None))
+        channel.phase("overhead")
+        channel.part("overhead", measure_overhead(self._process.spec, in_graph=self.fit.loop is not None))
         channel.phase("afterwards")
         with self.watch:
             measure_afterwards(self._process.spec, seen, self.results.bench)
@@ -259,12 +259,12 @@ class Watched:
             raise StoppedByUs("xttsbench has measured enough steps")
 
     def _poll(self) -> None:
-        """Read the stamps of loops inside graphs, send what a slow step holds back, end what does not stop."""
+        """Read the stamps of loops inside graphs, tell how the script goes, end what does not stop."""
         while not self._over.wait(_POLL_S):
             if self._made_results is not None:
                 if self.graph and not self.fitting:
                     self._poll_graph_loops()
-                self._made_results.flush_if_late()
+                self._made_results.tell_if_due()
             if self.stopping and time.monotonic() - self._stopped_at > _GRACE_S:
                 self._process.end_at_once("the script did not stop when it was asked to: its process was ended")
 

@@ -1,4 +1,7 @@
-"""``python -m xttsbench.worker.training FD``: trains as the parent at the other end of the socket FD says."""
+"""``python -m xttsbench.worker.training FD ROWS``: trains as the parent at the other end of the socket FD says.
+
+ROWS is the descriptor of the memory for rows.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from xttsbench.worker.parent import answer, closed, die_with_parent, quiet_unles
 from xttsbench.worker.training.stop import Stop
 
 
-def main(connection: socket.socket, began: float) -> int:
+def main(connection: socket.socket, rows: int, began: float) -> int:
     """Train until the run is over, a signal comes, or the parent goes away; returns the exit code of this process."""
     die_with_parent()
     if closed(connection):  # the parent died before the kernel was asked
@@ -22,8 +25,8 @@ def main(connection: socket.socket, began: float) -> int:
     with quiet_unless_it_fails():
         from xttsbench.worker.training.session import serve
 
-    return serve(connection, stop, began)
+    return serve(connection, rows, stop, began)
 
 
 if __name__ == "__main__":
-    answer(lambda connection: main(connection, time.monotonic()), "xttsbench.worker.training")
+    answer(lambda connection, rows: main(connection, rows, time.monotonic()), "xttsbench.worker.training", 1)

@@ -25,11 +25,11 @@ from xttsbench.training.stream import BatchStream, Fetched, Loading, shapes
 from xttsbench.training.tensorboard import TensorBoard
 from xttsbench.training.workers import Workers
 from xttsbench.worker import devices
-from xttsbench.worker.channel import Channel
+from xttsbench.worker.channel import Channel, shared_rows
 from xttsbench.worker.training.emulated import EmulatedStep
 from xttsbench.worker.training.evaluating import Evaluating
 from xttsbench.worker.training.fitting import fitted, with_tokens
-from xttsbench.worker.training.looking import measure_looking
+from xttsbench.worker.training.overhead import measure_overhead
 from xttsbench.worker.training.watch import Watch
 from xttsbench.worker.trial import devices_seen, failure
 from xttsbench.xtts.data import feature_cache, speech_data
@@ -38,15 +38,16 @@ from xttsbench.xtts.loaders import CACHED
 from xttsbench.xtts.recipe import Recipe
 
 
-def serve(connection: socket.socket, stop: Callable[[], bool], began_s: float) -> int:
+def serve(connection: socket.socket, rows: int, stop: Callable[[], bool], began_s: float) -> int:
     """Train as the parent says, and tell it how that ended; returns the exit code of this process.
 
     Args:
         connection: to the parent; its first line is the job.
+        rows: descriptor of the memory for rows.
         stop: whether the run is to end at the next step.
         began_s: ``time.monotonic()`` at the start of this process.
     """
-    channel = Channel(connection)
+    channel = Channel(connection, shared_rows(rows))
     try:
         with connection.makefile("r", encoding="utf-8") as lines:
             job = TrainJob.model_validate_json(lines.readline())
@@ -139,7 +140,7 @@ class Session:
             ended = train(run)
         finally:
             watch.flush()
-        channel.part("looking", measure_looking(self._first_batch()))
+        channel.part("overhead", measure_overhead(self._first_batch()))
         if job.listen and ended.reason != "terminated" and evaluating is not None and board is not None:
             channel.phase("listening")
             evaluating.listen(self._state, ended.step, board)

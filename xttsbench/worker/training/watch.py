@@ -1,4 +1,4 @@
-"""Watches the loop from outside: a row of the clocks for each step, sent in blocks, and what else there is to tell.
+"""Watches the loop from outside: a row of the clocks for each step, in memory that the parent reads, and events.
 
 On a processor the call of a step returns when it is done. On a GPU it returns at once, and the device's time shows
 where the loop waits for it: when the losses of an interval are fetched, which the last row of the interval has.
@@ -11,10 +11,12 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from xttsbench.records.step_row import StepRow
 from xttsbench.records.train_history import Begun, HistoryLine, Watched
 from xttsbench.records.training import CheckpointEntry, Ended, Evaluated, Interval
 from xttsbench.training.actions import Action
 from xttsbench.worker.channel import Channel
+from xttsbench.worker.children import ChildrenCpu
 
 if TYPE_CHECKING:
     from xttsbench.training.step import StepResult
@@ -22,29 +24,13 @@ if TYPE_CHECKING:
 
 SEGMENT: Final = "as_is"
 WARM_UP: Final = "warm_up"
-NAMES: Final = (
-    "start_ns",
-    "wall_ns",
-    "wait_ns",
-    "step_ns",
-    "device_ns",
-    "emulated_ns",
-    "cpu_ns",
-    "main_cpu_ns",
-    "batch_size",
-    "shape_id",
-    "epoch",
-    "frames",
-    "valid_frames",
-)
-"""Columns of :data:`xttsbench.records.step_row.COLUMNS` that a trainer can know."""
-_FLUSH_NS: Final = 500_000_000
-_OF_BATCH: Final = 5
-"""Columns at the end of a row that tell of its batch."""
+_CHILDREN_NS: Final = 2_000_000_000
+"""The processor time of the processes that prepare batches is read this often: reading takes as long as a quick step.
+"""
 
 
 class Watch(Action):
-    """Sends rows and events over a channel.
+    """Writes rows and sends events over a channel.
 
     Args:
         channel: to the parent.
@@ -65,38 +51,35 @@ class Watch(Action):
         self._begun = begun
         self._emulated_ns = emulated_ns
         self._clock = clock
-        self._rows: list[tuple[int, ...]] = []
         self._shapes: dict[tuple[int, ...], int] = {}
-        self._of_batch: tuple[int, ...] = (0,) * _OF_BATCH
-        self._open = False
-        self._start_ns = self._got_ns = self._end_ns = self._device_ns = 0
-        self._last_ns = self._mark_ns = self._flushed_ns = 0
-        self._cpu_ns = self._main_ns = 0
+        self._row: StepRow | None = None
+        self._is_open = False
         self._interval = [0, 0, 0, 0, 0, 0]
+        self._warm_up, self._segment = (channel.rows.segment(name) for name in (WARM_UP, SEGMENT))
+        self._start_ns = self._got_ns = self._end_ns = self._device_ns = 0
+        self._last_ns = self._mark_ns = self._own_ns = 0
+        self._cpu_ns = self._main_ns = 0
+        self._children, self._spread, self._spread_ns = ChildrenCpu(), 0, 0
 
     def begun(self, step: int) -> None:
         """Tell what is ready, and how long that took, as a segment of one row."""
         told = self._begun(step)
         now = self._clock()
         warm_ns = round(told.warm_up_s * 1e9)
-        row = {"start_ns": now - warm_ns, "wall_ns": warm_ns, "step_ns": warm_ns}
         # The first batch waits for a pipeline that has just been made.
-        self._channel.send({"warmup": 1, "segment": SEGMENT})
-        self._channel.send({"rows": WARM_UP, "columns": {name: [value] for name, value in row.items()}})
+        self._segment.warmup(1)
+        self._warm_up.append(StepRow(now - warm_ns, warm_ns, step_ns=warm_ns))
         self._channel.phase(SEGMENT)
         self._tell(HistoryLine(session=0, begun=told))
-        self._last_ns = self._mark_ns = self._flushed_ns = self._clock()
+        self._last_ns = self._mark_ns = self._spread_ns = self._clock()
         self._cpu_ns, self._main_ns = time.process_time_ns(), time.thread_time_ns()
 
     def fetching(self) -> None:
         """The step before has ended, with whatever came after it."""
-        if self._open:
-            self._close()
-        now = self._clock()
-        if now - self._flushed_ns > _FLUSH_NS:
-            self._flush(now)
-            now = self._clock()
-        self._start_ns = now
+        began = self._clock()
+        self._close()
+        self._start_ns = self._clock()
+        self._own_ns += self._start_ns - began
 
     def fetched(self, batch: Fetched) -> None:
         """Note when, and what."""
@@ -106,14 +89,24 @@ class Watch(Action):
         if known is None:
             known = self._shapes[shape] = len(self._shapes)
             self._channel.send({"shape": f"{batch.samples} clips, {batch.frames} frames with padding"})
-        self._of_batch = (batch.samples, known, batch.position.epoch, batch.frames, batch.valid_frames)
+        self._row = StepRow(
+            start_ns=self._start_ns,
+            wall_ns=0,
+            wait_ns=self._got_ns - self._start_ns,
+            batch_size=batch.samples,
+            shape_id=known,
+            epoch=batch.position.epoch,
+            frames=batch.frames,
+            pause_ns=self._own_ns,
+            valid_frames=batch.valid_frames,
+        )
+        self._own_ns = 0
 
     def stepped(self, result: StepResult) -> None:
         """The row is open until the next batch is asked for: its losses may be fetched yet."""
-        self._end_ns = self._clock()
+        self._end_ns = self._mark_ns = self._clock()
         self._device_ns = 0
-        self._mark_ns = self._end_ns
-        self._open = True
+        self._is_open = True
 
     def interval(self, interval: Interval) -> None:
         """The device is done: the wait for it is part of the step."""
@@ -131,13 +124,14 @@ class Watch(Action):
             steps=steps,
         )
         self._interval = [0, 0, 0, 0, 0, 0]
-        self._flush(now)
+        if now - self._spread_ns > _CHILDREN_NS:
+            self._spread_children(now)
         self._tell(HistoryLine(session=0, interval=interval, watched=watched))
+        self._own_ns += self._clock() - now
 
     def evaluated(self, evaluated: Evaluated) -> None:
         """What it took is no step's."""
-        if self._open:
-            self._close()
+        self._close()
         took_ns = self._clock() - self._mark_ns
         self._tell(HistoryLine(session=0, evaluated=evaluated, took_s=took_ns / 1e9))
         self._last_ns += took_ns
@@ -152,36 +146,40 @@ class Watch(Action):
         self._tell(HistoryLine(session=0, warned=sentence))
 
     def ended(self, ended: Ended) -> None:
-        """Send what is left."""
-        if self._open:
-            self._close()
-        self._flush(self._clock())
+        """Pass it on."""
+        self.flush()
         self._tell(HistoryLine(session=0, ended=ended))
 
     def flush(self) -> None:
-        """Send the rows of all steps that ended, where an error ends the loop."""
-        if self._open:
-            self._close()
-        self._flush(self._clock())
+        """Close the last row, also where an error ends the loop."""
+        self._close()
+        self._spread_children(self._clock())
 
     def _close(self) -> None:
-        """Add the row of the step that ended."""
+        """Write the row of the step that ended, if one has and is not written yet."""
+        row = self._row
+        if not self._is_open or row is None:
+            return
+        self._is_open = False
         cpu_ns, main_ns = time.process_time_ns(), time.thread_time_ns()
-        wall_ns, wait_ns = self._end_ns - self._last_ns, self._got_ns - self._start_ns
-        step_ns = self._end_ns - self._got_ns
-        clocks = (self._emulated_ns(), cpu_ns - self._cpu_ns, main_ns - self._main_ns)
-        self._rows.append((self._start_ns, wall_ns, wait_ns, step_ns, self._device_ns, *clocks, *self._of_batch))
-        self._last_ns, self._cpu_ns, self._main_ns, self._open = self._end_ns, cpu_ns, main_ns, False
-        samples, valid_frames = self._of_batch[0], self._of_batch[-1]
-        for index, value in enumerate((wall_ns, wait_ns, step_ns, valid_frames, samples, 1)):
+        wall_ns, step_ns = self._end_ns - self._last_ns, self._end_ns - self._got_ns
+        self._segment.append(
+            row._replace(
+                wall_ns=wall_ns,
+                step_ns=step_ns,
+                device_ns=self._device_ns,
+                emulated_ns=self._emulated_ns(),
+                cpu_ns=cpu_ns - self._cpu_ns,
+                main_cpu_ns=main_ns - self._main_ns,
+            )
+        )
+        self._last_ns, self._cpu_ns, self._main_ns = self._end_ns, cpu_ns, main_ns
+        for index, value in enumerate((wall_ns, row.wait_ns, step_ns, row.valid_frames, row.batch_size, 1)):
             self._interval[index] += value
 
-    def _flush(self, now_ns: int) -> None:
-        if self._rows:
-            columns = dict(zip(NAMES, zip(*self._rows, strict=True), strict=True))
-            self._channel.send({"rows": SEGMENT, "columns": columns})
-            self._rows.clear()
-        self._flushed_ns = now_ns
+    def _spread_children(self, now_ns: int) -> None:
+        self._children.spread(self._segment, self._spread)
+        self._spread, self._spread_ns = self._segment.count, now_ns
 
     def _tell(self, line: HistoryLine) -> None:
         told: dict[str, Any] = line.model_dump(mode="json", exclude_none=True)

@@ -1,4 +1,4 @@
-"""Runs a script as the parent does, without the parent: the messages that come back, and how the process ended."""
+"""Runs a script as the parent does, without the parent: what comes back, and how the process ended."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from xttsbench.execution.shared_rows import SharedRows
+from xttsbench.records.row_memory import Rows
 from xttsbench.records.trial import TrialSpec
 
 SCRIPTS = Path(__file__).parents[3] / "targets" / "scripts"
@@ -26,6 +28,7 @@ class Ran:
     """A script that has ended."""
 
     messages: list[dict[str, Any]]
+    segments: dict[str, Rows]
     code: int
     output: str
 
@@ -35,8 +38,7 @@ class Ran:
 
     def column(self, segment: str, name: str) -> list[int]:
         """One column of a segment."""
-        rows = [message["columns"][name] for message in self.messages if message.get("rows") == segment]
-        return [value for values in rows for value in values]
+        return list(self.segments[segment].columns[name]) if segment in self.segments else []
 
     def median_ms(self, segment: str, name: str) -> float:
         """Median of a column of nanoseconds."""
@@ -51,11 +53,11 @@ def watched() -> Callable[..., Ran]:
         ours, theirs = socket.socketpair()
         target = str(SCRIPTS / script)
         spec = TrialSpec(trial_id="t", rung="script", target=target, arguments=arguments, window_s=30.0, **settings)
-        command = [sys.executable, "-P", "-m", "xttsbench.worker.script", str(theirs.fileno())]
-        with ours:
+        with ours, SharedRows() as shared:
+            descriptors = [theirs.fileno(), shared.fileno()]
             process = subprocess.Popen(
-                command,
-                pass_fds=[theirs.fileno()],
+                [sys.executable, "-P", "-m", "xttsbench.worker.script", *map(str, descriptors)],
+                pass_fds=descriptors,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -72,7 +74,8 @@ def watched() -> Callable[..., Ran]:
             finally:
                 if process.poll() is None:
                     os.killpg(process.pid, signal.SIGKILL)
-        return Ran(messages, process.returncode, output)
+        segments = {one.name: one for one in shared.memory.read()}
+        return Ran(messages, segments, process.returncode, output)
 
     return run
 

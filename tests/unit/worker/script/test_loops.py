@@ -1,63 +1,96 @@
-"""Which loop of a script is the one to measure."""
+"""Which loop of a script is the one to measure, and that its rows are the ones that are read."""
 
 from __future__ import annotations
 
+from xttsbench.records.row_memory import RowMemory
 from xttsbench.records.step_row import StepRow
-from xttsbench.worker.script.loops import Loop, Loops, send_rows
+from xttsbench.worker.script.loops import Loop, Loops
 
 
-def _run(loop: Loop, steps: int, wall_ns: int = 10, *, traced: bool = False) -> None:
+def _loops(patience_ns: int = 1000) -> tuple[Loops, RowMemory]:
+    memory = RowMemory(bytearray(RowMemory.size_bytes(1024)))
+    return Loops(patience_ns, memory), memory
+
+
+def _run(loops: Loops, loop: Loop, steps: int, wall_ns: int = 10, *, traced: bool = False) -> None:
     for step in range(steps):
-        loop.add(StepRow(step, wall_ns), traced=traced)
+        loops.add(loop, StepRow(step, wall_ns), traced=traced)
+
+
+def _starts(memory: RowMemory) -> dict[str, tuple[int, ...]]:
+    return {one.name: one.columns["start_ns"] for one in memory.read()}
 
 
 def test_the_first_loop_that_takes_gradients_is_chosen_and_stays() -> None:
-    loops = Loops(patience_ns=1000)
+    loops, _ = _loops()
     statistics, training = loops.get("a", "next()"), loops.get("b", "next()")
-    _run(statistics, 50)
+    _run(loops, statistics, 50)
     assert loops.choose() is None
-    _run(training, 2)
+    _run(loops, training, 2)
     training.trains = True
     assert loops.choose() is training
-    _run(statistics, 500)
+    _run(loops, statistics, 500)
     assert loops.choose() is training
 
 
 def test_without_gradients_the_longest_loop_is_chosen_when_patience_or_the_script_ends() -> None:
-    loops = Loops(patience_ns=1000)
+    loops, _ = _loops()
     short, long = loops.get("a", "next()"), loops.get("b", "next()")
-    _run(short, 50)
-    _run(long, 60)
+    _run(loops, short, 50)
+    _run(loops, long, 60)
     assert loops.choose() is None
     assert loops.choose(over=True) is long
-    impatient = Loops(patience_ns=1000)
-    _run(impatient.get("a", "next()"), 100)
+    impatient, _ = _loops()
+    _run(impatient, impatient.get("a", "next()"), 100)
     assert impatient.choose() is impatient.get("a", "next()")
 
 
 def test_a_loop_without_steps_is_never_chosen() -> None:
-    loops = Loops(patience_ns=0)
+    loops, _ = _loops(0)
     loops.get("a", "next()").trains = True
     assert loops.choose(over=True) is None
 
 
 def test_the_warm_up_ends_with_a_step_that_traces_nothing() -> None:
-    loop = Loop("a", "next()")
-    _run(loop, 4, traced=True)
-    _run(loop, 3)
-    assert [segment for segment, _ in loop.rows] == ["warm_up"] * 5 + ["as_is"] * 2
+    loops, memory = _loops()
+    loop = loops.get("a", "next()")
+    _run(loops, loop, 4, traced=True)
+    _run(loops, loop, 3)
+    loops.choose(over=True)
+    assert _starts(memory) == {"warm_up": (0, 1, 2, 3, 0), "as_is": (1, 2)}
     assert loop.measured == 2
+    assert {one.name: one.warmup_steps for one in memory.read()} == {"warm_up": 0, "as_is": 1}
 
 
 def test_a_loop_that_traces_in_every_step_is_measured_after_ten() -> None:
-    loop = Loop("a", "next()")
-    _run(loop, 12, traced=True)
-    assert [segment for segment, _ in loop.rows].count("warm_up") == 10
+    loops, memory = _loops()
+    _run(loops, loops.get("a", "next()"), 12, traced=True)
+    loops.choose(over=True)
+    assert {name: len(starts) for name, starts in _starts(memory).items()} == {"warm_up": 10, "as_is": 2}
 
 
-def test_rows_are_sent_once() -> None:
-    loop, sent = Loop("a", "next()"), []
-    _run(loop, 3)
-    for _ in range(2):
-        send_rows(loop, lambda segment, row: sent.append((segment, row)))
-    assert [(segment, row.start_ns) for segment, row in sent] == [("warm_up", 0), ("warm_up", 1), ("as_is", 2)]
+def test_rows_of_the_main_loop_are_read_also_those_from_before_it_was_chosen_and_no_others() -> None:
+    loops, memory = _loops()
+    other, main = loops.get("a", "next()"), loops.get("b", "next()")
+    _run(loops, other, 5)
+    for step in range(3):
+        loops.add(main, StepRow(100 + step, 10), traced=False)
+    assert memory.read() == []
+    main.trains = True
+    loops.choose()
+    _run(loops, other, 5)
+    loops.add(main, StepRow(103, 10), traced=False)
+    assert _starts(memory) == {"warm_up": (100, 101), "as_is": (102, 103)}
+    assert other.steps == 10
+
+
+def test_loops_beyond_those_that_there_is_room_for_are_recorded_from_when_they_are_chosen() -> None:
+    loops, memory = _loops()
+    for number in range(40):
+        _run(loops, loops.get(number, "next()"), 4)
+    late = loops.get(39, "next()")
+    assert late.segments == {}
+    late.trains = True
+    assert loops.choose() is late
+    loops.add(late, StepRow(7, 10), traced=False)
+    assert _starts(memory) == {"as_is": (7,)}

@@ -11,18 +11,19 @@ from typing import Any
 
 import pytest
 
+from xttsbench.execution.shared_rows import SharedRows
 from xttsbench.records.trial import TrialSpec
 
 
 def _run(script: Path, *arguments: str) -> tuple[list[dict[str, Any]], subprocess.CompletedProcess[str]]:
     ours, theirs = socket.socketpair()
-    with ours, theirs:
+    with ours, theirs, SharedRows(1) as rows:
         spec = TrialSpec(trial_id="t", rung="script", target=str(script), arguments=arguments)
         ours.sendall(spec.model_dump_json().encode() + b"\n")
-        command = [sys.executable, "-P", "-m", "xttsbench.worker.script", str(theirs.fileno())]
+        descriptors = [theirs.fileno(), rows.fileno()]
         ended = subprocess.run(
-            command,
-            pass_fds=[theirs.fileno()],
+            [sys.executable, "-P", "-m", "xttsbench.worker.script", *map(str, descriptors)],
+            pass_fds=descriptors,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import statistics
 import time
-from typing import Any, Final
+from typing import Any
 
 import tensorflow as tf
 
+from xttsbench.records.row_memory import RowMemory
 from xttsbench.records.script import ScriptRun
-from xttsbench.records.trial import Looking, TrialSpec
+from xttsbench.records.trial import MeasurementOverhead, TrialSpec
 from xttsbench.worker.channel import Channel
-
-_PAIRS: Final = 20
-_STEPS: Final = 50
+from xttsbench.worker.overhead import Steps, overhead_of
 
 
-class _Nobody(Channel):
+class Nobody(Channel):
     """A channel to nobody."""
 
     def __init__(self) -> None:
-        pass
+        self.rows = RowMemory(bytearray(RowMemory.size_bytes(64)))
 
     def send(self, message: dict[str, Any]) -> None:
         """Forget the message."""
@@ -31,7 +29,7 @@ class _NoProcess:
 
     def __init__(self, spec: TrialSpec) -> None:
         self.spec = spec
-        self.channel = _Nobody()
+        self.channel = Nobody()
         self.run = ScriptRun()
 
     def tell(self, **changed: Any) -> None:
@@ -39,34 +37,21 @@ class _NoProcess:
         self.run = self.run.model_copy(update=changed)
 
 
-def measure_looking(spec: TrialSpec, *, in_graph: bool) -> Looking:
-    """Mean cost of watching a step, as the median over pairs of the difference.
+def measure_overhead(spec: TrialSpec, *, in_graph: bool) -> MeasurementOverhead:
+    """Mean cost of watching a step.
 
     Args:
         spec: the trial's.
         in_graph: whether the script's requests for data are inside a graph (``fit``), with their stamps.
     """
-    dataset = tf.data.Dataset.from_tensors(tf.zeros([4, 4])).repeat()
+    iterator = iter(tf.data.Dataset.from_tensors(tf.zeros([4, 4])).repeat())
     long = spec.model_copy(update={"steps": 10**9, "window_s": 1e6, "emulated_ms": ()})
-    differences = []
-    iterator = iter(dataset)
-    steps = {watched: _step(long, iterator, watched=watched, in_graph=in_graph) for watched in (True, False)}
-    for pair in range(_PAIRS):
-        times = {}
-        for watched in (True, False) if pair % 2 else (False, True):
-            began = time.perf_counter_ns()
-            steps[watched]()
-            times[watched] = time.perf_counter_ns() - began
-        differences.append((times[True] - times[False]) / _STEPS)
+    watched, bare = (_steps(long, iterator, watched=watched, in_graph=in_graph) for watched in (True, False))
     how = "a request inside a graph" if in_graph else "a request from Python and a small compiled step"
-    return Looking(
-        overhead_s=max(statistics.median(differences), 0.0) / 1e9,
-        pairs=_PAIRS,
-        method=f"{_PAIRS} pairs of {_STEPS} steps ({how}), watched and bare in turn, median difference",
-    )
+    return overhead_of(watched, bare, how, clock=time.process_time_ns if in_graph else time.thread_time_ns)
 
 
-def _step(spec: TrialSpec, iterator: Any, *, watched: bool, in_graph: bool) -> Any:
+def _steps(spec: TrialSpec, iterator: Any, *, watched: bool, in_graph: bool) -> Steps:
     from xttsbench.worker.script.patches import Patches, patch_tensorflow
     from xttsbench.worker.script.watched import Watched
 
@@ -74,7 +59,7 @@ def _step(spec: TrialSpec, iterator: Any, *, watched: bool, in_graph: bool) -> A
     # Traced anew for each side: the stamps are in the trace.
     request = tf.function(lambda: next(iterator) + 1) if in_graph else tf.function(lambda batch: batch + 1)
 
-    def run() -> None:
+    def run(steps: int) -> None:
         patches = Patches()
         one.eager.open = None  # else the bare steps since then would be one long step
         if watched:
@@ -84,10 +69,10 @@ def _step(spec: TrialSpec, iterator: Any, *, watched: bool, in_graph: bool) -> A
             one.active = True
         try:
             if in_graph:
-                for _ in range(_STEPS):
+                for _ in range(steps):
                     request()
             else:
-                for _ in range(_STEPS):
+                for _ in range(steps):
                     request(next(iterator))
         finally:
             one.active = False
@@ -97,5 +82,5 @@ def _step(spec: TrialSpec, iterator: Any, *, watched: bool, in_graph: bool) -> A
 
     one.results  # noqa: B018 - made here, as it is paid once
     one.bouts.leave_out()
-    run()
+    run(10)
     return run

@@ -1,0 +1,49 @@
+"""Measuring has a price; it is that of the loop which really runs, and it is told."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from xttsbench.worker.overhead import measure_overhead, overhead_of
+
+
+@pytest.mark.parametrize("calls", [1, 50])
+def test_measuring_costs_something_and_is_nobody_s_measurement(bench, calls):
+    bench.watch.__exit__()  # as the ladder leaves it before
+    found = measure_overhead(bench, calls)
+    assert 0 <= found.overhead_s < 1e-2
+    assert found.overhead_s > 0 or calls == 50  # whose own noise may be more
+    assert found.pairs == 20
+    assert f"20 pairs of {50 if calls == 1 else 10} steps ({calls} small compiled call" in found.method
+    # None of its steps are anybody's measurement.
+    assert (bench.channel.messages, bench.channel.rows.steps) == ([], 0)
+
+
+@pytest.mark.measured
+@pytest.mark.parametrize("calls", [1, 50])
+def test_it_is_at_most_twenty_microseconds(bench, calls):
+    bench.watch.__exit__()
+    assert min(measure_overhead(bench, calls).overhead_s for _ in range(5)) <= 20e-6
+
+
+def spin(seconds):
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        pass
+
+
+def test_a_known_difference_is_found_though_some_runs_are_held_up():
+    runs = [0]
+
+    def measured(steps):
+        runs[0] += 1
+        time.sleep(0.01)  # another's turn on the processor
+        spin(steps * 100e-6 + (0.05 if runs[0] % 4 == 0 else 0.0))
+
+    assert overhead_of(measured, lambda steps: None, "spins").overhead_s == pytest.approx(100e-6, rel=0.1)
+
+
+def test_what_costs_less_than_nothing_costs_nothing():
+    assert overhead_of(lambda steps: None, lambda steps: spin(0.001), "spins").overhead_s == 0.0
