@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +16,7 @@ from xttsbench.records.step_row import StepRow
 from xttsbench.records.trial import RoundMark
 from xttsbench.step.watch import Watch
 from xttsbench.worker.accelerator import EmulatedAccelerator
+from xttsbench.worker.canary import canary_ns
 from xttsbench.worker.channel import Channel
 from xttsbench.worker.children import ChildrenCpu
 from xttsbench.worker.compilations import Compilations
@@ -69,8 +71,19 @@ class Bench:
     compilations: Compilations = field(default_factory=Compilations)
     marks: list[RoundMark] = field(default_factory=list)
 
-    def mark(self, mark: RoundMark) -> None:
-        """Tell of a round that is over."""
+    @contextlib.contextmanager
+    def round(self, number: int) -> Iterator[None]:
+        """A round of several conditions: when it began and ended, and what the canary took before and after it."""
+        before_ns, start_ns = canary_ns(), time.perf_counter_ns()
+        yield
+        end_ns = time.perf_counter_ns()
+        mark = RoundMark(
+            round=number,
+            start_ns=start_ns,
+            end_ns=end_ns,
+            canary_before_ns=before_ns,
+            canary_after_ns=canary_ns(),
+        )
         self.marks.append(mark)
         self.channel.part("rounds", list(self.marks))
 

@@ -6,9 +6,8 @@ import math
 import time
 from typing import Any, Final
 
-from xttsbench.records.trial import RoundMark, TrialSpec
+from xttsbench.records.trial import TrialSpec
 from xttsbench.worker.bench import Bench, Limit, Step
-from xttsbench.worker.canary import canary_ns
 from xttsbench.worker.source import CachedBatches
 
 GIVEN: Final = "step_only"
@@ -43,21 +42,11 @@ def run_beside(
     limit = _steps(min(max(int(turn_s / slowest_s), 1), math.ceil(spec.steps / _ROUNDS)))
     began, first = time.perf_counter(), len(bench.marks)
     for number in range(first, first + _ROUNDS):
-        before_ns, start_ns = canary_ns(), time.perf_counter_ns()
-        for segment in reversed(sides) if number % 2 else sides:
-            step, batches = sides[segment]
-            bench.channel.phase(segment)
-            bench.run(segment, CachedBatches(batches, range(len(batches))), step, limit, round=number)
-        end_ns = time.perf_counter_ns()
-        bench.mark(
-            RoundMark(
-                round=number,
-                start_ns=start_ns,
-                end_ns=end_ns,
-                canary_before_ns=before_ns,
-                canary_after_ns=canary_ns(),
-            )
-        )
+        with bench.round(number):
+            for segment in reversed(sides) if number % 2 else sides:
+                step, batches = sides[segment]
+                bench.channel.phase(segment)
+                bench.run(segment, CachedBatches(batches, range(len(batches))), step, limit, round=number)
         if time.perf_counter() - began > _WINDOWS * spec.window_s:  # one round of a step of many seconds has to do
             break
     bench.accelerator = accelerator

@@ -9,10 +9,9 @@ from __future__ import annotations
 import time
 from typing import Any, Final
 
-from xttsbench.records.trial import RoundMark, TrialSpec
+from xttsbench.records.trial import TrialSpec
 from xttsbench.targets.load import Loaded
 from xttsbench.worker.bench import Bench, Limit, Step
-from xttsbench.worker.canary import canary_ns
 from xttsbench.worker.source import CachedBatches, ExhaustedError, LiveBatches
 
 ROUNDS: Final = 3
@@ -86,32 +85,22 @@ def run_rounds(
         for number in range(spec.rounds):
             share = 1.0 if spec.rounds == 1 else _FIRST if not number else (1 - _FIRST) / (spec.rounds - 1)
             stretch_s = spec.window_s * share
-            before_ns, start_ns = canary_ns(), time.perf_counter_ns()
-            bench.channel.phase("as_is")
-            if number and alternating:
-                _use_up_buffers(source, step, bench, number, stretch_s, handoff_s)
-            source.forget()
-            limit = Limit(max(int(spec.steps * share), 1), stretch_s, 1 if number else spec.min_steps)
-            if not bench.run("as_is", source, step, limit, round=number, warmup=0 if number else 1):
-                raise ExhaustedError("the dataset yields nothing when it is iterated a second time")
-            kept, indices = source.batches, source.indices
-            if alternating:
-                _input_only(spec, source, bench, number, _ALONE * stretch_s, handoff_s)
-            if step is not None:
-                bench.channel.phase("step_only")
-                _settle()
-                alone = Limit(len(kept), _ALONE * stretch_s, min(2, len(kept)), fair_s=0.0)
-                bench.run("step_only", CachedBatches(kept, indices), step, alone, round=number)
-            end_ns = time.perf_counter_ns()
-            bench.mark(
-                RoundMark(
-                    round=number,
-                    start_ns=start_ns,
-                    end_ns=end_ns,
-                    canary_before_ns=before_ns,
-                    canary_after_ns=canary_ns(),
-                )
-            )
+            with bench.round(number):
+                bench.channel.phase("as_is")
+                if number and alternating:
+                    _use_up_buffers(source, step, bench, number, stretch_s, handoff_s)
+                source.forget()
+                limit = Limit(max(int(spec.steps * share), 1), stretch_s, 1 if number else spec.min_steps)
+                if not bench.run("as_is", source, step, limit, round=number, warmup=0 if number else 1):
+                    raise ExhaustedError("the dataset yields nothing when it is iterated a second time")
+                kept, indices = source.batches, source.indices
+                if alternating:
+                    _input_only(spec, source, bench, number, _ALONE * stretch_s, handoff_s)
+                if step is not None:
+                    bench.channel.phase("step_only")
+                    _settle()
+                    alone = Limit(len(kept), _ALONE * stretch_s, min(2, len(kept)), fair_s=0.0)
+                    bench.run("step_only", CachedBatches(kept, indices), step, alone, round=number)
     finally:
         source.forget()
         source.close()
