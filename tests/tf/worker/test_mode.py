@@ -27,7 +27,7 @@ def compiled_again():
 
 
 def spec(rung="graph", **changes):
-    return TrialSpec(**{"trial_id": "0", "rung": rung, "target": "t:t", "steps": 60, "window_s": 0.4} | changes)
+    return TrialSpec(**{"trial_id": "0", "rung": rung, "target": "t:t", "steps": 16, "window_s": 20.0} | changes)
 
 
 @pytest.mark.parametrize("mode", ["graph", "xla", "eager"])
@@ -89,12 +89,13 @@ def test_a_step_of_seconds_has_one_round(bench):
     assert record.segment("step_only").steps == record.segment("graph").steps == 1
 
 
+@pytest.mark.measured
 def test_a_known_ratio_is_found_in_each_round(bench):
     def waits(seconds):
         return lambda batch: time.sleep(seconds)
 
     batches = [tf.ones([2])] * 2
-    run_beside(spec(window_s=1.0), bench, (waits(0.03), batches), (waits(0.01), batches), "xla")
+    run_beside(spec(steps=20), bench, (waits(0.03), batches), (waits(0.01), batches), "xla")
     record = bench.channel.record()
     for number in range(4):
         given, other = (
@@ -111,7 +112,7 @@ def test_a_known_ratio_is_found_in_each_round(bench):
 def test_what_is_measured_later_in_the_process_has_rounds_of_its_own(bench):
     batches = [tf.ones([2])]
     for name in ("mixed_bfloat16", "tf32"):
-        run_beside(spec(window_s=0.1, steps=8), bench, (tf.identity, batches), (tf.identity, batches), name)
+        run_beside(spec(steps=8), bench, (tf.identity, batches), (tf.identity, batches), name)
     assert [mark.round for mark in bench.channel.record().rounds] == [*range(8)]
 
 
