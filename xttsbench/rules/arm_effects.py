@@ -28,7 +28,9 @@ from xttsbench.analysis.evidence import (
 )
 from xttsbench.analysis.steps import Steps
 from xttsbench.records.base import Estimate, Word
-from xttsbench.rules.arm_runs import ArmRuns, GroupRuns, Turn
+from xttsbench.records.plan import Comparison
+from xttsbench.records.trial import TrialRecord
+from xttsbench.rules.arm_runs import ArmRuns, GroupRuns, Turn, collect
 
 NOISY: Final = 0.05
 """Rounds of equal configurations that differ by more are a noisy session's."""
@@ -119,6 +121,20 @@ def weigh(group: GroupRuns, margin: float, *, candidates: int | None = None) -> 
         smallest_visible_effect=min((one for one in visible if one is not None), default=None),
         why=why if again is None else None,
     )
+
+
+def settled_arms(comparison: Comparison, trials: Sequence[TrialRecord], *, processes: int = 1) -> set[str]:
+    """Candidates that need no more rounds: decided on every accelerator that measured them, in so many processes."""
+    open_: set[str] = set()
+    found: set[str] = set()
+    for group in collect(comparison, trials):
+        effects = weigh(group, comparison.margin).effects
+        for runs in group.candidates:
+            if runs.steps or runs.ended is not None:
+                evidence = effects[runs.arm.id].found if runs.arm.id in effects else None
+                enough = evidence is not None and evidence.decided and evidence.processes >= processes
+                (found if enough or runs.ended is not None else open_).add(runs.arm.id)
+    return found - open_
 
 
 def sample_of(baseline: ArmRuns, other: ArmRuns) -> Sample | None:

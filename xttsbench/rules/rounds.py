@@ -23,8 +23,9 @@ from xttsbench.rules.arm_runs import collect, parity_found
 
 LEAST_PROCESSES: Final = 2
 """Behind a winner."""
-ROUNDS: Final = 4
-"""That the processes of a block live through: more in the same ones show little of what others would do."""
+ROUNDS: Final = 3
+"""That the processes of a block live through. As processes weigh (:mod:`xttsbench.analysis.evidence`), two to three
+rounds in each give the most evidence for the time where opening one takes as long as three turns."""
 AGAIN_BLOCKS: Final = 4
 """Blocks in which the baseline is measured twice: by then the arms' own rounds tell the noise."""
 _ONE_SIDED: Final = 0.90

@@ -40,7 +40,8 @@ def assemble_sweep(
     choice = choose(comparison, procedure, seen)
     compared = replace(compare(comparison, trials), sentences=(choice.why,))
     report = assemble_compared(plan, environment, trials, comparison=comparison, compared=compared)
-    if not any(seen.processes.values()) or baseline_gone(comparison, seen) is not None:
+    waiting = any(arm.role == "candidate" and arm.id not in seen.gone for arm in comparison.arms)
+    if (waiting and not any(seen.processes.values())) or baseline_gone(comparison, seen) is not None:
         why = "the sweep ended before anything could be chosen"
         return report.model_copy(update={"unmeasured": report.unmeasured | {"best": why}})
     return report.model_copy(update={"best": _best(plan, comparison, choice, environment, directory)})

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
+from xttsbench.records.plan import Comparison
 from xttsbench.records.trial import TrialRecord
+from xttsbench.rules.arm_effects import settled_arms
+from xttsbench.rules.arm_runs import collect, parity_found
+from xttsbench.rules.rounds import LEAST_PROCESSES, ROUNDS
 from xttsbench.rules.standing import standing
 from xttsbench.workflows.assemble_run import assemble_run
 from xttsbench.workflows.begin import REPORT_S, Request, begin, read_scenario
-from xttsbench.workflows.compare_arms import compare_arms
+from xttsbench.workflows.compare_arms import Trials, compare_arms
 from xttsbench.workflows.outcome import Outcome
 from xttsbench.workflows.progress import Progress, Silent
 from xttsbench.workflows.run_outcome import judge_run
+from xttsbench.workflows.turns import Standing
 from xttsbench.xtts.data.progress import Progress as DataProgress
 
 
@@ -27,13 +33,14 @@ def run(request: Request, *, progress: Progress | None = None, data_progress: Da
     begun = begin(request, read_scenario(request), "run", data_progress=data_progress)
     plan, comparison = begun.plan, begun.comparison
     with begun.session(request, progress) as session:
-        budget_s = max(plan.budget_s - REPORT_S - session.spent_s, 1.0)
         told = progress or Silent()
 
         def tell(done: int, rounds: int, trials: Sequence[TrialRecord]) -> None:
             told.standing(f"round {done} of {rounds} at most is done: {standing(comparison, trials)}")
 
-        trials = compare_arms(comparison, session, budget_s=budget_s, seed=plan.seed, standing=tell)
+        until_s = max(plan.budget_s - REPORT_S, session.spent_s + 1.0)
+        measure(comparison, session, until_s=until_s, seed=plan.seed, standing=tell)
+        trials = session.trials
     report = assemble_run(plan, begun.environment, trials)
     # Here and not above: plots are drawn when no trial runs any more, so that the parent stays small until then.
     from xttsbench.reporting.write import write_run
@@ -41,3 +48,53 @@ def run(request: Request, *, progress: Progress | None = None, data_progress: Da
     warnings = write_run(begun.directory, report, trials)
     code, message = judge_run(report, trials, comparison)
     return Outcome(report, begun.directory, code, message, tuple(warnings or ()))
+
+
+def measure(
+    comparison: Comparison, session: Trials, *, until_s: float, seed: int, standing: Standing | None = None
+) -> None:
+    """Measure arms until each is decided in two processes, or has as many rounds as the comparison asks for.
+
+    A process lives through some rounds; then a new one of each arm that is not decided goes on, since more rounds in
+    the same one show little of what others would do.
+
+    Args:
+        comparison: the arms.
+        session: runs the trials; they are in ``session.trials``.
+        until_s: seconds of the session at which everything has to be over.
+        seed: of the order, and of the trials.
+        standing: called after each round.
+    """
+    left, plan, processes = comparison.blocks, comparison, min(LEAST_PROCESSES, comparison.blocks)
+    alone = len(comparison.arms) == 1
+    each = left if alone else min(ROUNDS, math.ceil(left / processes))
+    block = 0
+    while left > 0:
+        rounds = min(each, left)
+        ran = compare_arms(
+            plan,
+            session,
+            first_block=block,
+            rounds=rounds,
+            budget_s=(until_s - session.spent_s) * rounds / left,
+            parity=not block,
+            seed=seed,
+            # In its first process an arm is measured until that has shown what it can.
+            enough=lambda trials, least=1 if not block else processes: settled_arms(  # type: ignore[misc]
+                comparison, trials, processes=least
+            ),
+            standing=standing,
+        )
+        measured = [trial for trial in ran if trial.spec.rung == "arm"]
+        if not measured or measured[-1].status == "interrupted":
+            return
+        done = max(max(1, len(trial.rounds)) for trial in measured)
+        left -= max(done, len({trial.spec.block for trial in measured}))
+        block = max(trial.spec.block for trial in measured) + 1
+        gone = set(parity_found(comparison, session.trials).differences)
+        gone |= settled_arms(comparison, session.trials, processes=processes)
+        arms = tuple(arm for arm in comparison.arms if arm.id not in gone)
+        used = tuple(group.accelerator for group in collect(comparison, session.trials) if group.ended is None)
+        if not used or (not alone and not any(arm.role == "candidate" for arm in arms)):
+            return
+        plan = comparison.model_copy(update={"arms": arms, "accelerators": used})
