@@ -209,19 +209,23 @@ def interval(log_ratios: Sample | npt.ArrayLike, s0: float, *, level: float = 0.
 def noise_scale(against_itself: Sample | None, others: Iterable[Sample] = (), *, mostly_invalid: bool = False) -> float:
     """``s0``: what paired rounds of equal configurations differ by in this session, at least 3 %.
 
-    The larger of the baseline's own two runs about zero, and of all rounds about the means of their configurations;
-    twice that where most rounds were disturbed and were kept for want of others.
+    The larger of the baseline's own two runs about zero, and of all rounds about the means of their configurations,
+    each together with three rounds' worth of the 3 % that are expected: few rounds say little of how much they differ.
+    Twice that where most rounds were disturbed and were kept for want of others.
     """
     found = [LEAST_SCALE]
     own = list(others)
     if against_itself is not None:
         about_zero = against_itself.squares + against_itself.within + against_itself.weight * against_itself.mean**2
-        found.append(math.sqrt(about_zero / against_itself.size))
+        found.append(_expected(about_zero, against_itself.size))
         own.append(against_itself)
     freedom = sum(sample.size - 1 for sample in own)
-    if freedom:
-        found.append(math.sqrt(sum(sample.squares + sample.within for sample in own) / freedom))
+    found.append(_expected(sum(sample.squares + sample.within for sample in own), freedom))
     return max(found) * (_WIDER if mostly_invalid else 1.0)
+
+
+def _expected(squares: float, freedom: int) -> float:
+    return math.sqrt((_NU * LEAST_SCALE**2 + squares) / (_NU + freedom))
 
 
 def decide(

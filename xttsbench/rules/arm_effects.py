@@ -123,7 +123,7 @@ def weigh(group: GroupRuns, margin: float, *, candidates: int | None = None) -> 
     )
 
 
-def settled_arms(comparison: Comparison, trials: Sequence[TrialRecord], *, processes: int = 1) -> set[str]:
+def settled_arms(comparison: Comparison, trials: Sequence[TrialRecord], processes: int) -> set[str]:
     """Candidates that need no more rounds: decided on every accelerator that measured them, in so many processes."""
     open_: set[str] = set()
     found: set[str] = set()

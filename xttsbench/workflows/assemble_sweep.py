@@ -41,7 +41,8 @@ def assemble_sweep(
     compared = replace(compare(comparison, trials), sentences=(choice.why,))
     report = assemble_compared(plan, environment, trials, comparison=comparison, compared=compared)
     waiting = any(arm.role == "candidate" and arm.id not in seen.gone for arm in comparison.arms)
-    if (waiting and not any(seen.processes.values())) or baseline_gone(comparison, seen) is not None:
+    begun = any(trial.spec.rung == "arm" for trial in trials)
+    if (not any(seen.processes.values()) and (waiting or not begun)) or baseline_gone(comparison, seen) is not None:
         why = "the sweep ended before anything could be chosen"
         return report.model_copy(update={"unmeasured": report.unmeasured | {"best": why}})
     return report.model_copy(update={"best": _best(plan, comparison, choice, environment, directory)})

@@ -79,10 +79,8 @@ def measure(
             budget_s=(until_s - session.spent_s) * rounds / left,
             parity=not block,
             seed=seed,
-            # In its first process an arm is measured until that has shown what it can.
-            enough=lambda trials, least=1 if not block else processes: settled_arms(  # type: ignore[misc]
-                comparison, trials, processes=least
-            ),
+            # In its first process an arm is measured until that can say no more.
+            enough=(lambda trials: settled_arms(comparison, trials, processes)) if block else None,
             standing=standing,
         )
         measured = [trial for trial in ran if trial.spec.rung == "arm"]
@@ -92,7 +90,7 @@ def measure(
         left -= max(done, len({trial.spec.block for trial in measured}))
         block = max(trial.spec.block for trial in measured) + 1
         gone = set(parity_found(comparison, session.trials).differences)
-        gone |= settled_arms(comparison, session.trials, processes=processes)
+        gone |= settled_arms(comparison, session.trials, processes)
         arms = tuple(arm for arm in comparison.arms if arm.id not in gone)
         used = tuple(group.accelerator for group in collect(comparison, session.trials) if group.ended is None)
         if not used or (not alone and not any(arm.role == "candidate" for arm in arms)):

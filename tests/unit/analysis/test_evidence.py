@@ -182,13 +182,14 @@ def test_unpaired_processes_are_a_difference_of_means() -> None:
 
 
 def test_the_noise_scale_is_the_largest_of_what_is_known() -> None:
-    assert noise_scale(None) == LEAST_SCALE
-    assert noise_scale(paired([0.08])) == pytest.approx(0.08)
+    assert noise_scale(None) == pytest.approx(LEAST_SCALE)
+    assert noise_scale(paired([0.08])) == pytest.approx(math.sqrt((3 * 0.03**2 + 0.08**2) / 4))
+    assert noise_scale(paired([0.08] * 400)) == pytest.approx(0.08, rel=0.01)
     assert noise_scale(paired([0.001, -0.002])) == LEAST_SCALE
     spread = [paired([0.5, 0.6]), paired([0.1, 0.2]), paired([-0.3, -0.2])]
-    assert noise_scale(None, spread) == pytest.approx(math.sqrt(0.015 / 3))
-    assert noise_scale(None, [paired([0.4])]) == LEAST_SCALE  # one round has no spread
-    assert noise_scale(None, mostly_invalid=True) == 2 * LEAST_SCALE
+    assert noise_scale(None, spread) == pytest.approx(math.sqrt((3 * 0.03**2 + 0.015) / 6))
+    assert noise_scale(None, [paired([0.4])]) == pytest.approx(LEAST_SCALE)  # one round has no spread
+    assert noise_scale(None, mostly_invalid=True) == pytest.approx(2 * LEAST_SCALE)
 
 
 @pytest.mark.parametrize("given", [[], [math.nan], [math.inf, 0.0]])
