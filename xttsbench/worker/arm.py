@@ -16,7 +16,7 @@ from xttsbench.records.trial import TrialSpec
 from xttsbench.targets.load import Loaded
 from xttsbench.worker.bench import Bench, Limit, Step
 from xttsbench.worker.filling import fill_caches
-from xttsbench.worker.ladder import measure_as_is
+from xttsbench.worker.ladder import handoff_after_pause_s, handoff_s, measure_as_is
 from xttsbench.worker.source import CachedBatches, ExhaustedError, LiveBatches
 from xttsbench.worker.turns import take_turns
 
@@ -24,6 +24,8 @@ _QUIET: Final = 8
 """Batches in a row without a new shape, after which no more is looked for; twice the shapes seen, if that is more."""
 _MOST: Final = 128
 _SECONDS: Final = 6.0
+_HANDED_OVER: Final = 15
+"""Batches that are ready, by which what handing one over costs is told: the part of a wait that no input can spare."""
 _BYTES: Final = 512 * 1024**2
 
 
@@ -34,6 +36,11 @@ def run_arm(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) ->
     if step is not None:
         bench.channel.phase("shapes")
         _warm_up(bench, step, one_of_each_shape(loaded.dataset))
+    elif spec.emulated_ms:
+        bench.channel.phase("hand-off")
+        for batch in loaded.dataset.take(1):
+            bench.channel.part("handoff_s", handoff_s(batch, count=_HANDED_OVER))
+            bench.channel.part("handoff_after_pause_s", handoff_after_pause_s(spec, batch, _HANDED_OVER))
     if spec.turns:
         take_turns(loaded, step, bench)
     else:

@@ -43,8 +43,7 @@ def run_ladder(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench)
     seen = tuple(str(list(signature)) for signature in bench.shapes)[:50]
     bench.channel.part("batches", facts.model_copy(update={"shapes": seen}))
     if spec.emulated_ms:
-        paused_s = min(sum(spec.emulated_ms) / len(spec.emulated_ms) / 1e3, _LONGEST_PAUSE_S)
-        bench.channel.part("handoff_after_pause_s", handoff_s(batches[0], paused_s))
+        bench.channel.part("handoff_after_pause_s", handoff_after_pause_s(spec, batches[0]))
     if step is not None:
         bench.channel.phase("anatomy")
         bench.channel.part("anatomy", read_anatomy(bench, step, batches, max(spec.window_s * _ANATOMY, 1.0)))
@@ -90,16 +89,23 @@ def first_batches(loaded: Loaded) -> list[Any]:
         source.close()
 
 
-def handoff_s(batch: Any, pause_s: float = 0.0005) -> float:
+def handoff_after_pause_s(spec: TrialSpec, batch: Any, count: int = 60) -> float:
+    """The same after a pause as long as the emulated accelerator's, which whoever slept wakes from to cold caches."""
+    paused_s = min(sum(spec.emulated_ms) / len(spec.emulated_ms) / 1e3, _LONGEST_PAUSE_S)
+    return handoff_s(batch, paused_s, count)
+
+
+def handoff_s(batch: Any, pause_s: float = 0.0005, count: int = 60) -> float:
     """Median time of ``next()`` on a batch that is always ready: no pipeline can wait less.
 
     Args:
         batch: nested tensors.
         pause_s: between two of them, long enough for the prefetch to have one ready.
+        count: how many are timed.
     """
     ready = iter(tf.data.Dataset.from_tensors(batch).repeat().prefetch(2))
     times = []
-    for _ in range(60):
+    for _ in range(count):
         time.sleep(pause_s)
         began = time.perf_counter_ns()
         next(ready)

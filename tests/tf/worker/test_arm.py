@@ -49,6 +49,15 @@ def test_without_a_step_nothing_is_warmed_up(bench):
     assert min(record.segments[0].columns["emulated_ns"]) >= 2_000_000
 
 
+def test_behind_an_emulated_accelerator_handing_over_a_ready_batch_is_timed(bench):
+    bench.accelerator = EmulatedAccelerator([2.0])
+    run_arm(spec(emulated_ms=(2.0,)), classify(of_lengths(3).repeat(), "t"), None, bench)
+    record = bench.channel.record()
+    assert 0 < record.handoff_s < 0.1
+    assert 0 < record.handoff_after_pause_s < 0.1
+    assert [segment.name for segment in record.segments] == ["as_is"]
+
+
 def test_the_accelerator_does_not_wait_while_the_step_warms_up(bench):
     bench.accelerator = EmulatedAccelerator([2.0])
     step = tf.reduce_sum

@@ -37,6 +37,15 @@ def test_a_dataset_alone_waits_for_data_or_does_not(build, wall, bottleneck) -> 
     assert f"{1 - 0.01 / wall:.0%}"[:1] in found.summary
 
 
+def test_handing_over_a_ready_batch_is_no_loss_of_the_input(build) -> None:
+    """A wait of 1.2 ms behind 10 ms is input, unless most of it is what waking up to a ready batch costs."""
+    plain = verdict(build, 0.0112).verdict
+    told = verdict(build, 0.0112, handoff_s=1e-4, handoff_after_pause_s=1e-3).verdict
+    assert (plain.bottleneck, told.bottleneck) == ("input", "compute")
+    assert plain.attribution_s.input - told.attribution_s.input == pytest.approx(1e-3)
+    assert told.attribution_s.dispatch == pytest.approx(1e-4)
+
+
 def test_a_bare_dataset_has_only_its_input(build) -> None:
     found = verdict(build, 0.02, devices=(Accelerator(),), has_step=False)
     assert (found.verdict.bottleneck, found.verdict.confidence) == ("input", 1.0)
