@@ -188,10 +188,14 @@ class Bench:
 
     def shape_of(self, batch: Any) -> tuple[int, int, int, int]:
         """Index of the batch's shape signature, its first dimension, its numbers in all, and its padded frames."""
-        signature = tuple(
-            tensor._shape_tuple() if hasattr(tensor, "_shape_tuple") else ()
-            for tensor in tf.nest.flatten(batch, expand_composites=True)
-        )
+        parts = batch.values() if type(batch) is dict else batch if type(batch) is tuple else (batch,)
+        try:
+            signature = tuple([part._shape_tuple() for part in parts])  # most batches, in half the time
+        except AttributeError:
+            signature = tuple(
+                tensor._shape_tuple() if hasattr(tensor, "_shape_tuple") else ()
+                for tensor in tf.nest.flatten(batch, expand_composites=True)
+            )
         known = self.shapes.get(signature)
         if known is None:
             size = next((shape[0] for shape in signature if shape), 1)

@@ -16,8 +16,9 @@ from xttsbench.errors import TargetError
 from xttsbench.records.row_memory import SegmentRows
 from xttsbench.targets.load import Loaded
 
-_HELD: Final = 256
-"""Tensors that are held at most: they may be parts of larger ones, which they keep alive."""
+_HELD: Final = 32
+"""Tensors that are held at most: they may be parts of larger ones, which they keep alive, and a killed process loses
+the sums of those that it held."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +47,9 @@ class HeldLengths:
         self._held: list[tuple[SegmentRows, int, Any]] = []
 
     def add(self, rows: SegmentRows, index: int, lengths: Any) -> None:
-        """Sum the lengths of a row's batch: at once in the processor's memory, later on a device."""
+        """Sum the lengths of a row's batch later: now, with cold caches, it would cost the loop more than its row."""
         self._held.append((rows, index, lengths))
-        if "CPU" in getattr(lengths, "device", "") or len(self._held) >= _HELD:
+        if len(self._held) >= _HELD:
             self.fetch()
 
     def fetch(self) -> None:
