@@ -28,7 +28,7 @@ _SETTLED_S: Final = 0.3
 """Before the first round the slowest arm runs for so long at a stretch, so that its pipeline's tuning has begun."""
 _LEAST: Final = 2
 _MOST: Final = 400
-"""Batches of a turn."""
+"""Batches of a turn; the rows of twenty-four such turns are kept (:data:`xttsbench.records.row_memory.ROWS`)."""
 _GROWS: Final = 4
 _SAME_SIZE: Final = 0.01
 """Batches whose mean sizes are closer than that are as large."""
