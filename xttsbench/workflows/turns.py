@@ -26,6 +26,8 @@ TURN_S: Final = 1.0
 """Seconds that the slowest arm's turn should take: a neighbour's burst is longer, and hits all turns of a round."""
 _SETTLED_S: Final = 0.3
 """Before the first round the slowest arm runs for so long at a stretch, so that its pipeline's tuning has begun."""
+_FEW: Final = 8
+"""Batches that a turn should have, where they fit into twice that time: pipelines yield them in bursts."""
 _LEAST: Final = 2
 _MOST: Final = 400
 """Batches of a turn; the rows of twenty-four such turns are kept (:data:`xttsbench.records.row_memory.ROWS`)."""
@@ -294,7 +296,8 @@ class _Group:
         same = {name: abs(size / baseline - 1) <= _SAME_SIZE for name, size in sizes.items()}
         share = {name: 1.0 if same[name] else baseline / size for name, size in sizes.items()}
         slowest_s = max(self.pace_s[name] * share[name] for name in sizes)
-        count = min(max(self.wanted.turn_s / slowest_s, _LEAST), _MOST)
+        second = self.wanted.turn_s / slowest_s
+        count = min(max(second, min(2 * second, _FEW), _LEAST), _MOST)
         return {name: max(round(round(count) * share[name]), _LEAST) for name in sizes}
 
     def _order(self, number: int) -> list[str]:

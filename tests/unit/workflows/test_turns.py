@@ -181,7 +181,7 @@ def test_two_arms_alternate_so_that_a_drift_within_a_round_hits_both(build) -> N
     assert orders[2] == orders[3][::-1]
 
 
-@pytest.mark.parametrize(("slowest_s", "batches"), [(0.001, 400), (0.1, 10), (0.3, 3), (5.0, 2)])
+@pytest.mark.parametrize(("slowest_s", "batches"), [(0.001, 400), (0.1, 10), (0.2, 8), (0.3, 7), (5.0, 2)])
 def test_all_draw_as_many_batches_and_the_slowest_takes_a_second(build, slowest_s, batches) -> None:
     world, _ = measured(
         build, "a", "b", world=World(pace_s={"a": slowest_s / 8, "b": slowest_s, "a:again": slowest_s / 8})
