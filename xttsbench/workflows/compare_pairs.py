@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
+from xttsbench.analysis.disturbance import invalid_rounds
 from xttsbench.analysis.evidence import Sample, paired, unpaired
 from xttsbench.analysis.steps import Steps
 from xttsbench.records.base import Estimate
@@ -66,15 +67,26 @@ def _rate(steps: Steps, unit: Unit) -> float:
 
 
 def runs_of(side: Side, arm: Arm) -> Runs:
-    """The processes of an arm; none for a report alone."""
+    """The processes of an arm without the rounds that others disturbed; none for a report alone."""
     found: dict[int, Steps] = {}
     trials = []
-    for trial in trials_of(side, arm):
+    own = trials_of(side, arm)
+    invalid = invalid_rounds([trial for trial in side.trials if own and _beside(trial, own[0])])
+    for trial in own:
         steps = settled(trial)
+        if steps is not None:
+            gone = [number for block, number in invalid if block == trial.spec.block]
+            steps = steps[~np.isin(steps.round, gone)]
         if steps is not None and steps.wall_s.sum() > 0:
             found[trial.spec.block] = steps
             trials.append(trial)
     return Runs(side, arm, tuple(trials), found)
+
+
+def _beside(trial: TrialRecord, other: TrialRecord) -> bool:
+    """Whether two trials were measured in the same rounds."""
+    ours, theirs = trial.spec, other.spec
+    return (ours.rung, ours.group, ours.emulated_ms) == (theirs.rung, theirs.group, theirs.emulated_ms)
 
 
 def measured_of(runs: Runs) -> Measured:

@@ -199,6 +199,14 @@ def test_arms_of_one_run_are_paired_by_block(make: Make) -> None:
     assert (back["name"], back["decision"]) == ("b vs a", "clearly_faster")
 
 
+def test_rounds_that_others_disturbed_do_not_count(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = make({"a": 0.02, "b": 0.02}, seed=7)
+    whole = record(f"{one}:a", f"{one}:b")["pairs"][0]
+    monkeypatch.setattr("xttsbench.workflows.compare_pairs.invalid_rounds", lambda _: frozenset({(2, 0), (5, 0)}))
+    left = record(f"{one}:a", f"{one}:b")["pairs"][0]
+    assert (whole["a"]["processes"], left["a"]["processes"], left["b"]["processes"]) == (8, 6, 6)
+
+
 def test_a_session_allowance_of_nothing_is_narrower_and_said(make: Make, before: Path) -> None:
     runs = [make({"a": 0.02}, blocks=24, seed=seed, options={"process_sd": 0.002}) for seed in (3, 4)]
     plain, none = record(*runs), record(*runs, "--session-noise", "0")
