@@ -39,10 +39,11 @@ LEAST_SCALE: Final = 0.03
 _NU: Final = 3.0
 _SPREAD: Final = 100.0
 """Variance of the true mean under the alternative, in units of that of a round."""
-_SHARED: Final = 0.5
-"""Share of a round's variance that all rounds of one pair of processes have in common (memory layout, what the session
-was like when they started). So a pair weighs at most as much as two pairs of one round each, however long it lives."""
-_WIDER: Final = 2.0
+_PAIR_SPREAD: Final = 0.03
+"""What pairs of processes differ by beyond their rounds (memory layout, the luck of their start): so much, however
+noisy the rounds are. On a quiet machine it is half of a round's variance, so that a pair weighs at most as much as two
+pairs of one round each, however long it lives; beside neighbours that make rounds differ it is a small part of it."""
+_WIDER: Final = 1.25
 """Factor on the noise where most rounds were disturbed and are kept all the same."""
 _FORESEEN: Final = 1000
 _ONE_SIDED: Final = 0.90
@@ -144,12 +145,14 @@ def paired(log_ratios: npt.ArrayLike, processes: Sequence[Hashable] | None = Non
     groups: dict[Hashable, list[float]] = {}
     for name, ratio in zip(names, ratios.tolist(), strict=True):
         groups.setdefault(name, []).append(ratio)
+    deviations, count = sum(float(np.var(own)) * len(own) for own in groups.values()), len(groups)
+    rounds_differ = (_NU * LEAST_SCALE**2 + deviations) / (_NU + ratios.size - count)
+    shared = _PAIR_SPREAD**2 / (_PAIR_SPREAD**2 + max(rounds_differ, _PAIR_SPREAD**2))
     # Within a pair the covariance is (1 - c) I + c J; its inverse, summed, is the weight of the pair's mean.
-    weights = np.array([len(own) / (1 + _SHARED * (len(own) - 1)) for own in groups.values()])
+    weights = np.array([len(own) / (1 + shared * (len(own) - 1)) for own in groups.values()])
     means = np.array([np.mean(own) for own in groups.values()])
     mean = float(weights @ means / weights.sum())
-    squares, count = float(weights @ (means - mean) ** 2), len(groups)
-    within = sum(float(np.var(own)) * len(own) for own in groups.values()) / (1 - _SHARED)
+    squares, within = float(weights @ (means - mean) ** 2), deviations / (1 - shared)
     return Sample(mean, float(weights.sum()), squares, count - 1, ratios.size, count, within, ratios.size - count)
 
 
