@@ -194,8 +194,8 @@ def _untimed(graphs: Any) -> list[_Timed]:
 
 def _instructions(bench: Bench, eager: EagerOps) -> tuple[dict[str, tuple[str, str]], str | None]:
     """XLA's instruction -> op, of the functions that the step called; and why it is not known, where it is not."""
-    counted = bench.watch.counters()
-    per_compile_s = counted[8] / max(counted[7], 1) / 1e9
+    counted = bench.compilations.xla.read()
+    per_compile_s = counted.compile_ns / max(counted.compiles, 1) / 1e9
     if per_compile_s > _COMPILE_S:
         return {}, f"XLA takes {per_compile_s:.0f} s for a module, too long to compile it again and read its text"
     if not eager.compiled:
