@@ -83,9 +83,10 @@ def test_a_sleeping_function_is_mended_proved_patched_and_kept_as_a_plan(tmp_pat
     assert ran.code == 0, ran.err
     chosen = ran.chosen
     assert any(part.startswith("parallel-map") for part in chosen["fixes"])
-    assert (chosen["outcome"], chosen["decision"], chosen["semantics"]["how"]) == ("accepted", "faster", "identical")
+    assert (chosen["outcome"], chosen["semantics"]["how"]) == ("accepted", "identical")
+    assert chosen["decision"] in ("faster", "clearly_faster")
     assert chosen["semantics"]["equivalent"] is True
-    assert chosen["blocks"] >= 2  # processes
+    assert chosen["rounds"] >= 2
     # 8 x 4 ms beside 10 ms of compute: what waits least gives little more than 3 times
     assert 2.0 < chosen["verified_speedup"]["low"] < chosen["verified_speedup"]["high"] < 5.0
     assert ran.report["kind"] == "optimize"
