@@ -214,7 +214,7 @@ def noise_scale(against_itself: Sample | None, others: Iterable[Sample] = (), *,
 
     The larger of the baseline's own two runs about zero, and of all rounds about the means of their configurations,
     each together with three rounds' worth of the 3 % that are expected: few rounds say little of how much they differ.
-    Twice that where most rounds were disturbed and were kept for want of others.
+    A quarter more where most rounds were disturbed and were kept for want of others.
     """
     found = [LEAST_SCALE]
     own = list(others)

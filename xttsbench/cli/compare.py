@@ -63,7 +63,7 @@ def compare(
 ) -> None:
     """Compare two runs: how fast B is against A, with an interval, a decision and gates for CI.
 
-    Exit code 0: decided, or every gate passed; 1: a gate failed; 3: inconclusive, or a gate without a measurement;
+    Exit code 0: decided, or every gate passed; 1: a gate failed; 3: undecided, or a gate without a measurement;
     4: nothing was measured; 5: the two cannot be read or compared.
 
     Example:  xttsbench compare reports/before reports/after --max-regression 10%

@@ -82,7 +82,7 @@ def weigh(group: GroupRuns, margin: float, *, candidates: int | None = None) -> 
     """What the rounds of a group say of each of its candidates.
 
     Rounds in which something else used the machine are left out, unless they are more than half: then all are kept, and
-    the noise is taken to be twice as large.
+    the noise is taken to be larger.
 
     Args:
         group: the trials of one accelerator, sorted.
