@@ -185,8 +185,11 @@ def _climb(
     before = None
     while not _interrupted(session):
         said = _so_far(session.trials, environment, request.seed)
-        if only is None and said is not None and (sentence := _provisional(said)) != before:
-            progress.standing(before := sentence)
+        if only is None and said is not None and session.trials[-1].status == "ok":
+            sentence = _provisional(said)
+            if sentence != before:
+                progress.standing(f"[{session.spent_s:3.0f} s of {request.budget_s:.0f}] {sentence}")
+            before = sentence
         spec = next_trial(
             job, session.trials, verdict_s - session.spent_s, said=interim(said) if said else Interim(), only=only
         )
