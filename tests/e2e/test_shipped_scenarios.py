@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from xttsbench.records.base import DECIDED
 from xttsbench.shipped import available
 from xttsbench.workflows.begin import Request
 from xttsbench.workflows.run import run
@@ -45,7 +46,9 @@ def test_it_runs(name: str, speech: Path, on_one_helper: None, tmp_path: Path, m
     )
     outcome = run(asked)
     report = outcome.report
-    assert outcome.exit_code == 3, outcome.message  # one block decides nothing
+    # So short a run decides large differences and no others.
+    decided = all(arm.decision in DECIDED for arm in report.arms if arm.role == "candidate")
+    assert outcome.exit_code == (0 if decided else 3), outcome.message
     assert [arm.status for arm in report.arms] == ["ok"] * len(report.arms), report.warnings
     assert all(arm.throughput_per_s is not None and arm.steps >= 2 for arm in report.arms)
     assert report.parity is None or report.parity["same"], report.parity
