@@ -21,9 +21,9 @@ from xttsbench.training.workers import Workers
 strategy = make_strategy("multi_worker")
 workers = Workers(strategy, Replicas(strategy))
 index = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
-found = [workers.build_diagnosis(value) for value in (index + 0.1, math.inf if index else -1, index == 1)]
+found = [workers.gather(value) for value in (index + 0.1, math.inf if index else -1, index == 1)]
 print(json.dumps([workers.is_chief, workers.are_several, found]), flush=True)
-workers.build_diagnosis(0)  # until the other has printed as well
+workers.gather(0)  # until the other has printed as well
 os._exit(0)
 """
 
@@ -47,4 +47,4 @@ def test_a_single_process_asks_nobody() -> None:
     replicas: Any = SimpleNamespace(count=2, local=("/CPU:0", "/CPU:1"), is_chief=True)
     workers = Workers(None, replicas)
     assert not workers.are_several
-    assert workers.build_diagnosis(3) == [3]
+    assert workers.gather(3) == [3]
