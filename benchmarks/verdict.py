@@ -27,7 +27,6 @@ BUDGET, QUICK_BUDGET = "60", "30"
 EXTRA = {
     # A dataset alone is limited by its input, always; an emulated accelerator makes it a question.
     "dataset_only": ("--accelerator", "emulated:20"),
-    "another_cause_each_time": ("--set", "state={folder}/state"),
 }
 NEEDS_GPU = ("copies_to_the_device",)
 

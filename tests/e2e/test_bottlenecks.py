@@ -24,9 +24,9 @@ SLOW = pytest.mark.slow
 
 
 @pytest.fixture
-def diagnose_in_blocks(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Diagnose:
-    """``diagnose_in_blocks(target, out, *options, budget_s=...)``: exit code and report of the command, run in this
-    process, with a helper for each block.
+def diagnose(on_one_helper: None, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Diagnose:
+    """``diagnose(target, out, *options, budget_s=...)``: exit code and report of the command, run in this process, on
+    the one helper that has imported TensorFlow.
 
     What is asked here is the verdict, so of the report only the record is written: plots take seconds.
     ``test_cli.py`` runs the command as a user does.
@@ -49,12 +49,6 @@ def diagnose_in_blocks(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFix
         return ended.value.code, json.loads(shown.out)
 
     return run
-
-
-@pytest.fixture
-def diagnose(on_one_helper: None, diagnose_in_blocks: Diagnose) -> Diagnose:
-    """The same on the one helper that has imported TensorFlow."""
-    return diagnose_in_blocks
 
 
 def limiting(report: dict[str, Any]) -> set[str]:
@@ -146,16 +140,6 @@ def test_a_starved_accelerator_is_seen_from_its_dataset_alone(diagnose: Diagnose
     # 8 sleeps of 4 ms for every 10 ms of compute
     assert report["verdict"]["accelerator_utilization"]["estimate"] == pytest.approx(10 / 32, rel=0.25)
     assert report["accelerator"]["mean_step_ms"] == pytest.approx(10.0)
-
-
-def test_processes_that_disagree_make_it_inconclusive(diagnose_in_blocks: Diagnose, tmp_path: Path) -> None:
-    target = "bottlenecks.py:another_cause_each_time"
-    settings = ("--set", f"state={tmp_path / 'block'}")
-    code, report = diagnose_in_blocks(target, tmp_path / "run", *settings, budget_s=38)
-    assert code == 3
-    assert report["verdict"]["bottleneck"] == "inconclusive"
-    assert "disagree" in report["verdict"]["summary"]
-    assert not limiting(report)
 
 
 @pytest.mark.gpu

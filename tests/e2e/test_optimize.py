@@ -195,8 +195,9 @@ def test_a_graph_that_would_keep_the_first_learning_rate_is_rejected(tmp_path: P
     ran = run("fixable.py:eager_step_with_a_schedule", tmp_path, budget_s=90)
     assert ran.code in (0, 3)
     assert ran.accepted == []
-    graph = ran.of_kind("step")
-    assert (graph["outcome"], graph["semantics"]["equivalent"]) == ("rejected", False)
+    tried = [fix for fix in ran.report["fixes"] if fix["semantics"] and fix["name"].startswith("step:")]
+    assert "step:graph" in [fix["name"] for fix in tried]  # and XLA, where it looked faster
+    assert {(fix["outcome"], fix["semantics"]["equivalent"]) for fix in tried} == {("rejected", False)}
     (finding,) = [finding for finding in ran.report["findings"] if finding["rule"] == "eager-step"]
     assert (finding["equivalent"], finding["verified_speedup"]) == (False, None)
 

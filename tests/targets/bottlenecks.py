@@ -1,6 +1,5 @@
 """One target for each bottleneck, each of which really has it."""
 
-import os
 import time
 
 import numpy as np
@@ -189,31 +188,6 @@ def shares_the_cores():
 
     dataset = tf.data.Dataset.range(1_000_000).map(load, num_parallel_calls=tf.data.AUTOTUNE).batch(4)
     return dataset.prefetch(tf.data.AUTOTUNE), _busy_step(640, 12)
-
-
-def another_cause_each_time(state):
-    """inconclusive: every block of processes finds another bottleneck; ``state`` is a file that tells blocks apart."""
-    helper = str(os.getppid())
-    if not os.path.exists(state):
-        with open(state, "w") as file:
-            file.write(helper)
-    with open(state) as file:
-        slow_input = file.read() == helper
-
-    def load(number):
-        time.sleep(0.02 if slow_input else 0.0)
-        return np.float32(number)
-
-    dataset = tf.data.Dataset.range(1_000_000).map(lambda i: tf.numpy_function(load, [i], tf.float32))
-    train, count = _light_step(), [0]
-
-    def step(batch):
-        train(tf.ones([4, 16]) * batch)
-        count[0] += 1
-        if not slow_input and count[0] % 4 == 0:
-            time.sleep(0.08)
-
-    return dataset.prefetch(1), step
 
 
 def copies_to_the_device():
