@@ -30,7 +30,7 @@ diagnose: install ## the main job on real input: why a training step takes as lo
 # unit tests fill up the end. What asserts on times of the command runs alone.
 TWO_AT_A_TIME := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
-test: install ## unit, tf and e2e tests, some twelve to fifteen minutes on two quiet cores
+test: install ## unit, tf and e2e tests, some twenty minutes on two cores
 	$(PYTEST) tests/e2e tests/tf tests/unit -m "not slow and not (e2e and measured)" $(TWO_AT_A_TIME)
 	@mkdir -p .benchmarks
 	$(PYTEST) tests/e2e -m "not slow and measured" --benchmark-enable --benchmark-json=.benchmarks/last.json # one at a time
