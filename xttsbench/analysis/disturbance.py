@@ -131,6 +131,10 @@ class Gate:
         """Those to leave out."""
         return frozenset() if self.widened else self.disturbed
 
+    def invalid_in(self, block: int) -> list[int]:
+        """Numbers of the rounds of one block to leave out."""
+        return [number for own, number in self.invalid if own == block]
+
 
 def gate(trials: Sequence[TrialRecord]) -> Gate:
     """Judge the rounds of trials that are compared with one another; a trial without turns is its block's round 0.

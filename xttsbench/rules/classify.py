@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from xttsbench.analysis.attribution import SATURATED, THRESHOLD, Means, StepFacts, cores_wanted, verdicts
+from xttsbench.analysis.attribution import SATURATED, THRESHOLD, FloatArray, Means, StepFacts, verdicts
 from xttsbench.analysis.pooling import Pooled
 from xttsbench.analysis.steps import Steps
 from xttsbench.records.trial import TrialRecord
@@ -93,14 +93,19 @@ def why_undecided(
     return None
 
 
-def hidden_contention(means: Means, facts: StepFacts, found: Classified) -> str | None:
+def hidden_contention(means: Means, wanted: FloatArray | None, facts: StepFacts, found: Classified) -> str | None:
     """Why "compute" cannot be told from contention beside neighbours, or ``None`` where it can.
 
     Where neighbours take a good part of the processors, what the input leaves goes to them and not to the step alone:
     what input and step cost one another is not seen, though on a quiet machine they would want more than there is.
     Time that the hypervisor steals is gone for both alike, and hides nothing.
+
+    Args:
+        means: the figures, as arrays of one entry.
+        wanted: by input and step together, see :func:`xttsbench.analysis.attribution.cores_wanted`.
+        facts: what is known of the step.
+        found: what the figures say.
     """
-    wanted = cores_wanted(means, facts)
     if found.bottleneck != "compute" or facts.foreign_share < _MASKED or wanted is None or wanted[0] < SATURATED:
         return None
     if means.input_cpu_s is None or means.cpu_s is None or means.input_cpu_s[0] < THRESHOLD * means.cpu_s[0]:

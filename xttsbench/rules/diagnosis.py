@@ -85,11 +85,10 @@ def build_diagnosis(trials: Sequence[TrialRecord], environment: Mapping[str, Any
     for name in voting if len(voting) > 1 else ():
         own = pooled(samples, rng, only={name})
         each.append(classify_bottleneck(base, *_attributed(own, saved, facts, with_loop=with_loop), own["wall_s"]))
-    why = why_undecided(records, series, said, each) or hidden_contention(
-        _means(figures, saved, with_loop=with_loop), facts, said
-    )
+    means = _means(figures, saved, with_loop=with_loop)
+    wanted = cores_wanted(means, facts)
+    why = why_undecided(records, series, said, each) or hidden_contention(means, wanted, facts, said)
 
-    wanted = cores_wanted(_means(figures, saved, with_loop=with_loop), facts)
     vector, unmeasured = oscillation(series[0].wall_s)
     explanation = explain(series[0].wall_s - series[0].compile_s, series[0].batch_elements)
     evidence = replace(

@@ -165,7 +165,7 @@ def _taken(ladder: Sequence[TrialRecord], judged: Gate) -> tuple[float, float]:
     for trial in ladder:
         segment = trial.segment("as_is")
         spans = spans_of(segment) if segment is not None else ()
-        bad = {number for block, number in judged.invalid if block == trial.spec.block}
+        bad = judged.invalid_in(trial.spec.block)
         seen = shares(trial.readings.host, [span for number, span in enumerate(spans) if number not in bad])
         if seen.taken is not None:
             found.append((seen.taken, seen.foreign or 0.0))

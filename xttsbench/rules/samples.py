@@ -35,7 +35,7 @@ Samples = tuple[Mapping[Any, Sample], ...]
 
 def undisturbed(trial: TrialRecord, steps: Steps, judged: Gate) -> Steps:
     """Those of a process's steps that are from valid rounds."""
-    bad = [number for block, number in judged.invalid if block == trial.spec.block]
+    bad = judged.invalid_in(trial.spec.block)
     return steps[~np.isin(steps.round, bad)] if bad else steps
 
 

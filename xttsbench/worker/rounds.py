@@ -14,7 +14,6 @@ from xttsbench.targets.load import Loaded
 from xttsbench.worker.bench import Bench, Limit, Step
 from xttsbench.worker.source import CachedBatches, ExhaustedError, LiveBatches
 
-ROUNDS: Final = 3
 _FIRST: Final = 0.5
 """Share of the window that the first round's stretch gets: one long stretch shows a period, several show the spread."""
 _ALONE: Final = 0.5
