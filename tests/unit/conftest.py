@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.unit.evidence.made import make_evidence
 from xttsbench.analysis.steps import Steps, steps_of
+from xttsbench.evidence.evidence import Evidence
 from xttsbench.records.base import Estimate
 from xttsbench.records.plan import Accelerator, Comparison, PlannedArm
 from xttsbench.records.step_row import COLUMNS
@@ -215,3 +218,8 @@ def build() -> SimpleNamespace:
     builders = (estimate, segment, trial, compiled, eager, opaque, noisy, ladder, steps)
     builders += (comparison, emulated, arm_trial, dead, parity)
     return SimpleNamespace(**{builder.__name__: builder for builder in builders})
+
+
+@pytest.fixture(scope="session")
+def evidence() -> Callable[..., Evidence]:
+    return make_evidence

@@ -19,13 +19,13 @@ from xttsbench.analysis.evidence import interval, paired
 from xttsbench.analysis.oscillation import oscillation
 from xttsbench.analysis.steady_state import SteadyState
 from xttsbench.analysis.steps import Steps, measured, steady
+from xttsbench.diagnosis.classify import Classified, why_undecided
 from xttsbench.records.base import Estimate
 from xttsbench.records.report import Arm, Attribution, Bottleneck, Oscillation, Verdict
 from xttsbench.records.trial import TrialRecord
 from xttsbench.rules.arm_figures import PROCESSOR
 from xttsbench.rules.arm_runs import ArmRuns
 from xttsbench.rules.arms import ComparedArms
-from xttsbench.rules.classify import Classified, why_undecided
 
 _NAMES: Final = ("wall_s", "wait_s", "step_s", "emulated_s", "compile_s", "outside_s")
 _DIAGNOSE: Final = "'xttsbench diagnose' names what limits a step"

@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from xttsbench.evidence.ops import every_op, size
 from xttsbench.pipeline.orderings import chain_before
 from xttsbench.pipeline.threads import consumers, elements_per_batch, inputs_of
 from xttsbench.records.pipeline import Pipeline, PipelineOp
 from xttsbench.rules.candidate import Candidate, each, with_upstream
-from xttsbench.rules.pipeline_ops import every_op, size
 
 _SHARE: Final = 0.5
 """Share of the memory, or of what is free on the disk, that a cache may take."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from xttsbench.evidence.bursts import Bursts, last_prefetch
 from xttsbench.pipeline.threads import AUTOTUNE, consumers, demand, elements_per_batch, inputs_of, threads
 from xttsbench.records.pipeline import Pipeline, PipelineOp
-from xttsbench.rules.bursts import Bursts, last_prefetch
 from xttsbench.rules.cache_places import caches
 from xttsbench.rules.candidate import Candidate, each
 from xttsbench.rules.early_filter import filter_first, passed_maps

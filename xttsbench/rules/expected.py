@@ -10,13 +10,13 @@ from dataclasses import replace
 
 from xttsbench.analysis.prediction import Consumer
 from xttsbench.analysis.steps import Steps
+from xttsbench.evidence.bursts import bursts, last_prefetch
+from xttsbench.evidence.evidence import Evidence
+from xttsbench.evidence.stages import pipeline_pace
+from xttsbench.fixes.model import Model, predict, with_fixes
 from xttsbench.records.fix import kind_of
-from xttsbench.rules.bursts import bursts, last_prefetch
 from xttsbench.rules.candidate import Candidate
-from xttsbench.rules.evidence import Evidence
-from xttsbench.rules.model import Model, predict, with_fixes
 from xttsbench.rules.proposals import model_of
-from xttsbench.rules.stages import pipeline_pace
 
 
 def expected(evidence: Evidence, fixes: Sequence[str]) -> float | None:

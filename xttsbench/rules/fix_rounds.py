@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from xttsbench.diagnosis.next_trial import Job
+from xttsbench.evidence.evidence import Evidence
 from xttsbench.planning.arms import AGAIN
 from xttsbench.records.fix import kind_of
 from xttsbench.records.plan import Accelerator, Comparison, PlannedArm
 from xttsbench.records.trial import TrialRecord, TrialSpec
-from xttsbench.rules.evidence import Evidence
-from xttsbench.rules.next_trial import Job
 from xttsbench.rules.proposal_words import WORDS
 
 GUARD: Final = "guard"

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
+from xttsbench.evidence.evidence import Evidence, allowed_cpus
+from xttsbench.fixes.model import Modelled, predict, sized
 from xttsbench.records.prediction import Prediction
 from xttsbench.rules.cache_places import cache_places, first_pass_batches
 from xttsbench.rules.candidates import Candidate, candidates
-from xttsbench.rules.evidence import Evidence, allowed_cpus
-from xttsbench.rules.model import Modelled, predict, sized
 from xttsbench.rules.proposal import WORTH, Option, Proposal
 from xttsbench.rules.proposal_words import places, said
 

@@ -15,12 +15,12 @@ import numpy as np
 from xttsbench.analysis.oscillation import robust_cv
 from xttsbench.analysis.pooling import Columns, Statistic, mean_of, pool
 from xttsbench.analysis.steps import Steps, measured
+from xttsbench.evidence.compared import tried
+from xttsbench.evidence.evidence import Compared
 from xttsbench.records.base import Estimate
 from xttsbench.records.conditions import HALF_BATCH, NOT_APPLICABLE, RUNG_OF
 from xttsbench.records.report import Arm
 from xttsbench.records.trial import MAIN_RUNGS, TrialRecord
-from xttsbench.rules.compared import tried
-from xttsbench.rules.evidence import Compared
 
 GROUP: Final = "modes of the step"
 LABEL: Final = "real device; the step alone, on batches in memory"
@@ -33,7 +33,7 @@ def mode_arms(
 
     Args:
         trials: of the run.
-        modes: what :func:`xttsbench.rules.compared.modes` makes of them.
+        modes: what :func:`xttsbench.evidence.compared.modes` makes of them.
         given: the mode that the step has as given, where it is known.
         rng: for the intervals.
     """

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from xttsbench.evidence.ops import place
 from xttsbench.records.base import Location
 from xttsbench.records.pipeline import Pipeline, PipelineOp
-from xttsbench.rules.pipeline_ops import place
 
 WORDS: Final = {
     "filter-first": "the filter before the work that it does not need",

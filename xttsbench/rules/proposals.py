@@ -10,7 +10,9 @@ from dataclasses import replace
 from typing import Final
 
 from xttsbench.analysis.steps import measured
-from xttsbench.rules.evidence import Evidence
+from xttsbench.evidence.evidence import Evidence
+from xttsbench.fixes.model import Modelled, modelled, predict, together
+from xttsbench.fixes.predictions import COSTS_NOTHING
 from xttsbench.rules.input_proposals import (
     first_pass_s,
     forbidden,
@@ -20,8 +22,6 @@ from xttsbench.rules.input_proposals import (
     takes_long,
     without_room,
 )
-from xttsbench.rules.model import Modelled, modelled, predict, together
-from xttsbench.rules.predictions import COSTS_NOTHING
 from xttsbench.rules.proposal import WORTH, Option, Proposal, ranked
 from xttsbench.rules.proposal_words import said
 from xttsbench.rules.step_proposals import StepFix, faster_step, step_fixes

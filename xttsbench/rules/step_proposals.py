@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
+from xttsbench.evidence.evidence import Evidence
+from xttsbench.evidence.lines import heaviest_line, place_of, whole_step
+from xttsbench.evidence.stages import pipeline_pace
+from xttsbench.fixes.model import Model
 from xttsbench.records.base import Estimate, Location
-from xttsbench.rules.evidence import Evidence
-from xttsbench.rules.model import Model
-from xttsbench.rules.stages import pipeline_pace
-from xttsbench.rules.step_lines import heaviest_line, place_of, whole_step
 
 GRAPH: Final = "step:graph"
 XLA: Final = "step:xla"

@@ -9,6 +9,11 @@ from typing import Any, Final
 import numpy as np
 
 from xttsbench.analysis.disturbance import disturbance_of
+from xttsbench.diagnosis.diagnosis import Diagnosis, build_diagnosis
+from xttsbench.diagnosis.step_section import step_section
+from xttsbench.diagnosis.verdict import verdict
+from xttsbench.findings.registry import find
+from xttsbench.fixes.predictions import unmeasured as missing_predictions
 from xttsbench.records.base import Estimate
 from xttsbench.records.conditions import RUNG_OF
 from xttsbench.records.fix import Patch
@@ -16,13 +21,8 @@ from xttsbench.records.plan import RunPlan
 from xttsbench.records.report import AA, Arm, Report, Rung, WarmUp
 from xttsbench.records.trial import TrialRecord
 from xttsbench.rules.arms import ComparedArms, compare
-from xttsbench.rules.diagnosis import Diagnosis, build_diagnosis
 from xttsbench.rules.finding_fixes import with_fixes
-from xttsbench.rules.findings import find
 from xttsbench.rules.mode_arms import mode_arms
-from xttsbench.rules.predictions import unmeasured as missing_predictions
-from xttsbench.rules.step_section import step_section
-from xttsbench.rules.verdict import verdict
 from xttsbench.workflows.fixes import fix_section
 from xttsbench.workflows.sections import accelerator, readings_beside, rows_of, target, verdict_after_s, warm_up
 from xttsbench.workflows.unmeasured import reasons

@@ -13,6 +13,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from xttsbench.diagnosis.classify import SURE
+from xttsbench.diagnosis.diagnosis import Diagnosis, build_diagnosis, interim
+from xttsbench.diagnosis.next_trial import IMPORT_S, MODES, Interim, Job, next_trial
+from xttsbench.diagnosis.verdict import summary
 from xttsbench.execution.accelerator import parse_accelerator
 from xttsbench.execution.limits import Limits
 from xttsbench.execution.run_directory import ENVIRONMENT, PLAN, PROFILE, make_run_directory, write_json
@@ -20,10 +24,6 @@ from xttsbench.probes.environment import environment as read_environment
 from xttsbench.records.plan import Comparison, RunPlan
 from xttsbench.records.report import Kind
 from xttsbench.records.trial import Rung, TrialRecord
-from xttsbench.rules.classify import SURE
-from xttsbench.rules.diagnosis import Diagnosis, build_diagnosis, interim
-from xttsbench.rules.next_trial import IMPORT_S, MODES, Interim, Job, next_trial
-from xttsbench.rules.verdict import summary
 from xttsbench.targets.spec import parse_target
 from xttsbench.workflows.assemble import assemble
 from xttsbench.workflows.compare_arms import compare_arms

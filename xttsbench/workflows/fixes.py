@@ -11,6 +11,8 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from xttsbench import __version__
+from xttsbench.diagnosis.diagnosis import Diagnosis, build_diagnosis
+from xttsbench.diagnosis.next_trial import Job
 from xttsbench.errors import JournalError
 from xttsbench.execution.run_directory import make_whole, write_json
 from xttsbench.records.base import Location
@@ -18,10 +20,8 @@ from xttsbench.records.fix import FixResult, Patch
 from xttsbench.records.optimized import Optimized
 from xttsbench.records.plan import RunPlan
 from xttsbench.records.trial import TrialRecord
-from xttsbench.rules.diagnosis import Diagnosis, build_diagnosis
 from xttsbench.rules.expected import expected
 from xttsbench.rules.fix_rounds import PATCHED
-from xttsbench.rules.next_trial import Job
 from xttsbench.rules.proposals import Proposal, proposals
 from xttsbench.rules.verified import Verified, results, verified
 from xttsbench.workflows.patching import patch_of

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from xttsbench.diagnosis.next_trial import Job, next_trial
 from xttsbench.execution import journal
 from xttsbench.execution.accelerator import parse_accelerator
 from xttsbench.execution.collected import Collected
@@ -23,7 +24,6 @@ from xttsbench.records.readings import Readings
 from xttsbench.records.report import Kind
 from xttsbench.records.row_memory import RowMemory
 from xttsbench.records.trial import Rung, TrialRecord, TrialSpec
-from xttsbench.rules.next_trial import Job, next_trial
 from xttsbench.workflows.assemble import assemble
 from xttsbench.workflows.diagnose import STEPS, VERDICT_S, window_s
 from xttsbench.workflows.outcome import Outcome, judge

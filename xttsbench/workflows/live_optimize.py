@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from xttsbench.diagnosis.diagnosis import build_diagnosis
+from xttsbench.diagnosis.next_trial import Job, next_trial
 from xttsbench.execution.limits import Limits
 from xttsbench.records.plan import RunPlan
-from xttsbench.rules.diagnosis import build_diagnosis
-from xttsbench.rules.next_trial import Job, next_trial
 from xttsbench.rules.proposals import proposals
 from xttsbench.workflows.assemble import assemble
 from xttsbench.workflows.diagnose import VERDICT_S

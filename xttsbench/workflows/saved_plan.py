@@ -13,13 +13,13 @@ from typing import Any, Final
 import yaml
 from pydantic import ValidationError
 
+from xttsbench.diagnosis.verdict import unmeasured_verdict
 from xttsbench.errors import InvalidInputError
 from xttsbench.execution.run_directory import make_whole
 from xttsbench.probes.environment import environment
 from xttsbench.records.base import READABLE
 from xttsbench.records.optimized import Optimized
 from xttsbench.records.report import Report
-from xttsbench.rules.verdict import unmeasured_verdict
 
 NAME: Final = "optimized.yaml"
 _REPORT: Final = "report.json"

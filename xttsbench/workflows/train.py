@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from xttsbench.diagnosis.starving import explain
 from xttsbench.errors import UsageError
 from xttsbench.execution import history, journal
 from xttsbench.execution.run_directory import (
@@ -28,7 +29,6 @@ from xttsbench.records.plan import Accelerator, Comparison, PlannedArm, RunPlan
 from xttsbench.records.train_history import TrainSetup
 from xttsbench.records.training import CHECKPOINTS, MANIFEST, TrainJob
 from xttsbench.records.trial import TrialSpec
-from xttsbench.rules.starving import explain
 from xttsbench.scenario.settings import BUNDLED
 from xttsbench.workflows.identity import code_identity, data_identity
 from xttsbench.workflows.outcome import Outcome

@@ -8,6 +8,9 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
+from xttsbench.diagnosis.starving import STARVING, explain
+from xttsbench.diagnosis.train_history import training_of
+from xttsbench.diagnosis.training import TrainVerdict, train_verdict
 from xttsbench.errors import JournalError
 from xttsbench.execution import history
 from xttsbench.records.plan import RunPlan
@@ -15,9 +18,6 @@ from xttsbench.records.report import Finding, Report, WarmUp
 from xttsbench.records.train_history import HistoryLine, TrainSetup
 from xttsbench.records.trial import TrialRecord
 from xttsbench.rules.arms import compare
-from xttsbench.rules.starving import STARVING, explain
-from xttsbench.rules.train_history import training_of
-from xttsbench.rules.train_verdict import TrainVerdict, train_verdict
 from xttsbench.workflows.sections import CERTIFIED_STEPS, accelerator, readings_beside, rows_of, target, verdict_after_s
 
 ARM: Final = "train"

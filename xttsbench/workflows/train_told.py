@@ -7,13 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
+from xttsbench.diagnosis.starving import Starvation
+from xttsbench.diagnosis.train_history import wait_fraction
 from xttsbench.errors import JournalError
 from xttsbench.execution import history
 from xttsbench.records.report import Finding
 from xttsbench.records.train_history import Begun, HistoryLine, Spoken, Watched
 from xttsbench.records.training import Evaluated, Interval
-from xttsbench.rules.starving import Starvation
-from xttsbench.rules.train_history import wait_fraction
 
 
 class TrainProgress(Protocol):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from xttsbench.diagnosis.diagnosis import Diagnosis, interim
+from xttsbench.diagnosis.next_trial import skipped
 from xttsbench.records.plan import RunPlan
 from xttsbench.records.report import Finding, Report
 from xttsbench.records.trial import TrialRecord
 from xttsbench.rules.arms import ARM_NUMBERS
-from xttsbench.rules.diagnosis import Diagnosis, interim
 from xttsbench.rules.finding_fixes import mending
-from xttsbench.rules.next_trial import skipped
 from xttsbench.workflows.sections import unread
 
 

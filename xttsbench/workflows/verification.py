@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
+from xttsbench.diagnosis.next_trial import Job
+from xttsbench.evidence.evidence import Evidence
 from xttsbench.records.fix import Patch
 from xttsbench.records.plan import Accelerator, PlannedArm
 from xttsbench.records.trial import TrialRecord
-from xttsbench.rules.evidence import Evidence
 from xttsbench.rules.fix_rounds import LEAST_BLOCKS, ORIGINAL, PATCHED
-from xttsbench.rules.next_trial import Job
 from xttsbench.rules.proposals import Proposal
 from xttsbench.workflows.compare_arms import Trials
 

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xttsbench.analysis.prediction import Consumer, Machine, pace
+from xttsbench.evidence.stages import stages
 from xttsbench.pipeline.limits import effective_parallelism, limiting_op
 from xttsbench.pipeline.threads import pool_size
 from xttsbench.records.pipeline import Pipeline, PipelineOp, PythonFunction
-from xttsbench.rules.stages import stages
 
 
 def op(name="m", kind="ParallelMapDatasetV2", **fields):

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from tests.unit.analysis.test_bursts import every_sixteenth, simulated
-from tests.unit.rules.conftest import make_evidence
+from tests.unit.evidence.made import make_evidence
 from tests.unit.rules.pipelines import BATCH, ENVIRONMENT, PYTHON, RANGE, pipeline, python
+from xttsbench.fixes.predictions import COSTS_NOTHING
 from xttsbench.records.base import Estimate
 from xttsbench.records.prediction import Prediction
 from xttsbench.rules.expected import expected, longer_buffer
-from xttsbench.rules.predictions import COSTS_NOTHING
 from xttsbench.rules.proposals import proposals
 
 STEP_S = 0.02

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from xttsbench.rules.diagnosis import build_diagnosis
+from xttsbench.diagnosis.diagnosis import build_diagnosis
 from xttsbench.rules.mode_arms import GROUP, mode_arms
 
 MACHINE = {"cpu": {"allowed_cpus": 2.0}}

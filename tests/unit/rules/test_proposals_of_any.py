@@ -5,12 +5,12 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.rules.conftest import make_evidence
+from tests.unit.evidence.made import make_evidence
 from tests.unit.rules.pipelines import ENVIRONMENT, pipeline, python
 from xttsbench.analysis.attribution import StepFacts
+from xttsbench.evidence.evidence import Compared
 from xttsbench.records.base import Estimate
 from xttsbench.records.fix import kind_of
-from xttsbench.rules.evidence import Compared
 from xttsbench.rules.proposal_words import WORDS
 from xttsbench.rules.proposals import proposals
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xttsbench.rules.next_trial import IMPORT_S, Job
+from xttsbench.diagnosis.next_trial import IMPORT_S, Job
 from xttsbench.workflows.diagnose import Request, _climb
 from xttsbench.workflows.progress import Silent
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from xttsbench.diagnosis.starving import explain
 from xttsbench.execution import history
 from xttsbench.records.train_history import Begun, Fitted, HistoryLine, Watched
 from xttsbench.records.training import Interval
-from xttsbench.rules.starving import explain
 from xttsbench.workflows.train_told import Silent, Told
 
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from xttsbench.diagnosis.next_trial import Job
+from xttsbench.evidence.evidence import Evidence
 from xttsbench.records.elements import Element, Elements, Epoch, Row
 from xttsbench.records.fix import Edit, Patch
 from xttsbench.records.plan import Accelerator
-from xttsbench.rules.evidence import Evidence
 from xttsbench.rules.fix_rounds import ALONE, GUARD, LEAST_BLOCKS, ORIGINAL, PATCHED, SCREEN, TOGETHER
-from xttsbench.rules.next_trial import Job
 from xttsbench.rules.proposals import Proposal
 from xttsbench.rules.verified import results, verified
 from xttsbench.workflows.verification import Verification

@@ -8,11 +8,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from xttsbench.diagnosis.starving import STARVING
 from xttsbench.records.train_history import Training
 from xttsbench.reporting.palette import PART_COLORS, SERIES_COLORS
 from xttsbench.reporting.plots.figure import SOFT, label, logarithmic_ticks, new, words
 from xttsbench.reporting.plots.scene import Scene
-from xttsbench.rules.starving import STARVING
 
 _WIDE: Final = 5.0
 """Largest over smallest loss from which the axis is logarithmic."""

@@ -1,0 +1,233 @@
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from xttsbench.diagnosis.next_trial import IMPORT_S, MODES, Interim, Job, next_trial, skipped
+from xttsbench.records.pipeline import Pipeline, PipelineOp, PythonFunction
+from xttsbench.records.step_ops import StepOps
+
+JOB = Job(target="data.py:make", kwargs={"n": 1}, emulated_ms=(), steps=400, window_s=2.0, seed=3)
+ALWAYS = 1e9
+WAITING = {"wait": 0.03, "step": 0.03}
+SURE = Interim("input", 0.99)
+COMPUTE = Interim("compute", 0.99)
+BOTH = ["fix parallel-map:32 + thread-pool:32", "fix parallel-map:32"]
+
+
+def op(kind: str, **fields):
+    return PipelineOp(name=f"{kind}/_1", op=kind, **fields)
+
+
+PLAIN = Pipeline(ops=(op("RangeDataset"), op("BatchDatasetV2"), op("PrefetchDataset")))
+SEQUENTIAL = Pipeline(ops=(op("RangeDataset"), op("MapDataset"), op("PrefetchDataset")))
+
+
+def function(gil: str) -> PythonFunction:
+    return PythonFunction(token="t", kind="numpy_function", name="f", gil=gil)
+
+
+def parallel(calls: int, gil: str) -> Pipeline:
+    ops = (op("RangeDataset"), op("ParallelMapDatasetV2", parallelism=calls))
+    return Pipeline(ops=ops, python_functions=(function(gil),))
+
+
+def names(spec) -> str:
+    return spec.rung + (f" {spec.fix}" if spec.fix else "") + (f" b{spec.block}" if spec.block else "")
+
+
+def climbed(build, first, *, pipeline=None, left_s: float = ALWAYS, said: Interim = SURE) -> list[str]:
+    """The order of all trials where each one succeeds; the one that reads the pipeline finds ``pipeline``."""
+    done = [first]
+    while (spec := next_trial(JOB, done, left_s, said=said)) is not None:
+        assert len(done) < 30, "it never ends"
+        assert spec.trial_id.startswith(f"{len(done):03d}-{spec.rung}")
+        found = {"pipeline": pipeline} if spec.rung == "pipeline" else {}
+        done.append(build.trial(spec.rung, number=len(done)).model_copy(update={"spec": spec, **found}))
+    assert skipped(done, said) == [] or left_s < ALWAYS
+    return [names(trial.spec) for trial in done[1:]]
+
+
+def test_the_first_trial_is_the_target_as_it_is() -> None:
+    spec = next_trial(JOB, [], 0.0)
+    assert spec is not None
+    assert (spec.trial_id, spec.rung, spec.block) == ("000-ladder", "ladder", 0)
+    assert (spec.target, spec.kwargs, spec.steps, spec.window_s, spec.seed) == ("data.py:make", {"n": 1}, 400, 2.0, 3)
+
+
+def test_a_sure_verdict_takes_nothing_more_than_the_pipeline(build) -> None:
+    assert climbed(build, build.ladder(), pipeline=SEQUENTIAL) == ["pipeline"]
+
+
+def test_of_a_step_that_computes_what_could_make_it_faster_is_tried(build) -> None:
+    assert climbed(build, build.ladder(), pipeline=SEQUENTIAL, said=COMPUTE) == ["pipeline", "xla", "batch"]
+
+
+@pytest.mark.parametrize("said", [Interim(), Interim("input", 0.7), Interim("input", 1.0, disturbed=True)])
+def test_the_whole_again_where_the_verdict_is_open_or_was_disturbed(build, said: Interim) -> None:
+    assert climbed(build, build.ladder(), pipeline=SEQUENTIAL, said=said) == ["pipeline", "ladder b1", "ladder b2"]
+
+
+def test_no_more_processes_once_the_verdict_is_sure(build) -> None:
+    done = [build.ladder(), build.trial("pipeline", number=1), build.ladder(block=1, number=2)]
+    open_still = next_trial(JOB, done, ALWAYS, said=Interim("input", 0.7))
+    assert (open_still.rung, open_still.block) == ("ladder", 2)  # type: ignore[union-attr]
+    assert next_trial(JOB, done, ALWAYS, said=SURE) is None
+
+
+def test_precision_is_tried_where_keras_layers_compute(build) -> None:
+    ops = StepOps(ops=9, keras_layers=True)
+    assert "precision" in climbed(build, build.ladder(step_ops=ops), said=COMPUTE)
+    assert "precision" in climbed(build, build.ladder(target_kind="dataset+model"), said=COMPUTE)
+    assert "precision" not in climbed(build, build.ladder(step_ops=ops, wait=0.06, step=0.03), said=COMPUTE)
+    assert "precision" not in climbed(build, build.ladder(), said=COMPUTE)
+    assert "precision" not in climbed(build, build.ladder(step_ops=ops), said=SURE)
+
+
+def test_an_eager_step_is_compiled_before_anything_is_run_again(build) -> None:
+    order = climbed(build, build.ladder(anatomy=build.eager()), pipeline=PLAIN, said=Interim("dispatch", 0.8))
+    assert order == ["pipeline", "graph", "ladder b1", "ladder b2"]
+    assert climbed(build, build.ladder(anatomy=build.eager()), said=COMPUTE)[-2:] == ["graph", "xla"]
+
+
+def test_so_is_a_step_that_compiles_every_time(build) -> None:
+    order = climbed(build, build.ladder(step_columns={"traces": 1}), pipeline=PLAIN)
+    assert order == ["pipeline", "graph"]
+
+
+def test_a_step_that_uses_xla_is_run_without_it(build) -> None:
+    first = build.ladder(step_columns={"xla_compiles": [1] + [0] * 119})
+    assert climbed(build, first, said=COMPUTE)[-2:] == ["graph", "batch"]
+
+
+def test_fixes_are_tried_only_where_the_step_waits(build) -> None:
+    assert "fix parallel-map" in climbed(build, build.ladder(**WAITING), pipeline=SEQUENTIAL)
+    assert not [t for t in climbed(build, build.ladder(), pipeline=SEQUENTIAL) if t.startswith("fix")]
+
+
+@pytest.mark.parametrize(("wait", "tried"), [(0.0018, False), (0.0027, True)])
+def test_seven_percent_of_waiting_is_the_bar(build, wait: float, tried: bool) -> None:
+    order = climbed(build, build.ladder(wait=wait, step=0.03), pipeline=SEQUENTIAL)
+    assert ("fix parallel-map" in order) is tried
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "fixes"),
+    [
+        (None, []),
+        (PLAIN, []),
+        (SEQUENTIAL, ["fix parallel-map"]),
+        (SEQUENTIAL.model_copy(update={"unserialisable": "a generator"}), []),
+        # Calls that wait in turn for lack of threads: parallel as written, and a pool of one thread a core.
+        (parallel(8, "blocks"), ["fix thread-pool:32"]),
+        (parallel(64, "unknown"), ["fix thread-pool:64"]),
+        (parallel(-1, "blocks"), ["fix thread-pool:32"]),
+        (parallel(8, "holds"), []),
+        (parallel(8, "blocks").model_copy(update={"threadpool_size": 16}), []),
+        (Pipeline(ops=(op("MapDataset"),), python_functions=(function("blocks"),)), BOTH),
+        (Pipeline(ops=(op("BatchDatasetV2"),), injects_prefetch=False), ["fix prefetch"]),
+        (Pipeline(ops=(op("BatchDatasetV2"),), injects_prefetch=True), []),
+        (Pipeline(ops=(op("PrefetchDataset"),), injects_prefetch=False), []),
+        (
+            Pipeline(ops=(op("PrefetchDataset"), op("MapDataset"), op("PrefetchDataset"))),
+            ["fix parallel-map", "fix drop-prefetch"],
+        ),
+    ],
+)
+def test_fixes_are_those_that_could_help_the_pipeline(build, pipeline, fixes) -> None:
+    order = climbed(build, build.ladder(**WAITING), pipeline=pipeline)
+    assert [name for name in order if name.startswith("fix")] == fixes
+
+
+def test_fixes_come_before_the_whole_again(build) -> None:
+    order = climbed(build, build.ladder(**WAITING), pipeline=SEQUENTIAL, said=Interim("input", 0.7))
+    assert order.index("fix parallel-map") < order.index("ladder b1")
+
+
+def test_an_opaque_step_is_not_compiled(build) -> None:
+    assert climbed(build, build.ladder(anatomy=build.opaque()), pipeline=PLAIN, said=COMPUTE) == ["pipeline"]
+
+
+def test_the_fixes_of_a_bare_dataset_are_tried(build) -> None:
+    first = build.trial("ladder", build.segment(wait_s=[0.01] * 50), target_kind="dataset")
+    assert climbed(build, first, pipeline=SEQUENTIAL) == ["pipeline", "fix parallel-map"]
+
+
+@pytest.mark.parametrize("status", ["raised", "empty", "exited", "killed", "out_of_memory", "time_limit", "stalled"])
+def test_nothing_is_wanted_after_a_first_trial_that_failed(build, status: str) -> None:
+    done = [build.ladder(status=status)]
+    assert next_trial(JOB, done, ALWAYS) is None
+    assert skipped(done) == []
+
+
+def test_a_later_trial_that_failed_is_not_tried_again(build) -> None:
+    done = [build.ladder(), build.trial("pipeline", number=1, status="raised")]
+    assert next_trial(JOB, done, ALWAYS, said=SURE) is None
+
+
+def test_a_profile_is_taken_once(build) -> None:
+    job = Job(**(JOB.__dict__ | {"profile_dir": "profile"}))
+    assert next_trial(job, [], ALWAYS).profile_dir == "profile"  # type: ignore[union-attr]
+    later = next_trial(job, [build.ladder(), build.trial("pipeline")], ALWAYS)
+    assert later is not None
+    assert (later.rung, later.profile_dir) == ("ladder", None)
+
+
+def test_what_does_not_fit_into_the_time_left_is_skipped_for_what_does(build) -> None:
+    # The pipeline takes 0.5 s of set-up, half a window of 2 s and 1.5 s around it; another ladder 10 s and an import.
+    first = build.ladder()
+    assert next_trial(JOB, [first], 2.9) is None
+    assert next_trial(JOB, [first], 3.1).rung == "pipeline"  # type: ignore[union-attr]
+    done, computes = [first, build.trial("pipeline")], Interim("compute", 0.8)
+    assert next_trial(JOB, done, 10.0 + IMPORT_S + 0.1, said=computes).rung == "ladder"  # type: ignore[union-attr]
+    assert next_trial(JOB, done, 10.0 + IMPORT_S - 0.1, said=computes).rung == "xla"  # type: ignore[union-attr]
+
+
+def test_no_helper_is_started_for_less_than_a_whole_ladder(build) -> None:
+    done = [build.ladder(anatomy=build.opaque()), build.trial("pipeline")]
+    assert next_trial(JOB, done, 10.0 + IMPORT_S - 0.1) is None
+    assert skipped(done) == ["ladder (block 1)"]
+
+
+def test_what_was_wanted_and_did_not_run_is_named(build) -> None:
+    done = [build.ladder(**WAITING), build.trial("pipeline", pipeline=SEQUENTIAL)]
+    assert skipped(done, SURE) == ["fix parallel-map"]
+    assert skipped(done, COMPUTE) == ["fix parallel-map", "xla", "batch"]
+    assert skipped([]) == []
+
+
+def test_a_fix_s_name_makes_no_odd_trial_id(build) -> None:
+    pipeline = Pipeline(ops=(op("ParallelMapDatasetV2", parallelism=8),), python_functions=(function("blocks"),))
+    done = [build.ladder(**WAITING), build.trial("pipeline", pipeline=pipeline)]
+    spec = next_trial(JOB, done, ALWAYS)
+    assert spec is not None
+    assert (spec.fix, spec.trial_id) == ("thread-pool:32", "002-fix-thread-pool-32")
+
+
+def test_of_some_rungs_alone_the_others_are_left_out(build) -> None:
+    done = [build.ladder(step=0.03)]
+    found = []
+    while (spec := next_trial(JOB, done, ALWAYS, only=MODES)) is not None:
+        found.append(spec.rung)
+        done.append(build.trial(spec.rung, number=len(done)))
+    assert found == ["xla", "eager"]
+
+
+def test_a_script_is_run_once_and_again_only_where_that_is_allowed(build) -> None:
+    once = Job(
+        target="train.py", kwargs={}, emulated_ms=(), steps=400, window_s=9.0, seed=0, script=True, arguments=("-v",)
+    )
+    first = next_trial(once, [], 0.0)
+    assert first is not None
+    assert (first.rung, first.block, first.arguments, first.window_s) == ("script", 0, ("-v",), 9.0)
+    done = build.trial("script", number=0).model_copy(update={"spec": first, "duration_s": 30.0})
+    assert next_trial(once, [done], ALWAYS) is None
+    assert skipped([done]) == []
+    twice = dataclasses.replace(once, repeat=True)
+    again = next_trial(twice, [done], 31.0)
+    assert again is not None
+    assert (again.rung, again.block) == ("script", 1)
+    assert next_trial(twice, [done], 29.0) is None
+    assert next_trial(twice, [done, done], ALWAYS) is None
+    assert next_trial(twice, [done.model_copy(update={"status": "raised"})], ALWAYS) is None

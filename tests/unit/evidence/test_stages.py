@@ -1,0 +1,79 @@
+"""The step as the model takes it, from segments of known steps."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.evidence.made import make_evidence
+from xttsbench.analysis.attribution import StepFacts
+from xttsbench.evidence.stages import consumer, machine, stages
+from xttsbench.records.pipeline import Pipeline, PipelineOp
+from xttsbench.records.trial import Segment, TrialRecord, TrialSpec
+
+MS = 1_000_000
+
+
+def trial(**segments):
+    """Ten equal steps in each segment, from columns in milliseconds."""
+    made = tuple(
+        Segment(name=name, columns={f"{key}_ns": (value * MS,) * 10 for key, value in ({"start": 0} | columns).items()})
+        for name, columns in segments.items()
+    )
+    spec = TrialSpec(trial_id="0", rung="ladder", target="data.py:make")
+    return TrialRecord(spec=spec, status="ok", started_utc="", duration_s=1.0, segments=made)
+
+
+ALONE = {"wall": 20, "wait": 0, "step": 20, "calls": 15, "cpu": 30, "main_cpu": 8}
+
+
+def test_a_bare_dataset_has_no_step():
+    step = consumer(make_evidence("input", has_step=False, facts=StepFacts(has_step=False)), None)
+    assert (step.alone_s, step.cpu_s, step.lock_s) == (0, 0, 0)
+
+
+def test_the_step_alone_with_its_processors_and_its_own_python():
+    facts = StepFacts(has_step=True, handoff_s=1e-4)
+    step = consumer(make_evidence("input", ladder=[trial(step_only=ALONE)], facts=facts), 0.02)
+    # 5 of 20 ms are outside its tf.functions, which is all that may hold the lock.
+    assert (step.alone_s, step.cpu_s, step.lock_s) == pytest.approx((0.02, 0.03, 0.005))
+    assert step.handoff_s == 1e-4
+
+
+def test_after_a_pause_a_batch_is_handed_over_more_slowly():
+    facts = StepFacts(has_step=False, handoff_s=1e-4, handoff_after_pause_s=6e-4)
+    paced = trial(as_is={"wall": 9, "wait": 4, "step": 5})
+    paced = paced.model_copy(update={"spec": paced.spec.model_copy(update={"emulated_ms": (5.0,)})})
+    step = consumer(make_evidence("input", has_step=False, emulated=True, ladder=[paced], facts=facts), None)
+    assert (step.alone_s, step.handoff_s) == (0.005, 6e-4)
+
+
+def test_the_kernels_of_an_eager_step_do_not_hold_the_lock():
+    facts = StepFacts(has_step=True, eager=True, dispatch_floor_s=0.002, host_share=0.1)
+    step = consumer(make_evidence("input", ladder=[trial(step_only=ALONE | {"calls": 0})], facts=facts), 0.02)
+    assert step.lock_s == pytest.approx(0.004)
+
+
+def test_without_the_step_alone_the_step_beside_its_input_is_taken():
+    beside = {"wall": 50, "wait": 25, "step": 25, "calls": 24, "cpu": 60, "main_cpu": 10}
+    step = consumer(make_evidence("input", ladder=[trial(as_is=beside)]), None)
+    assert (step.alone_s, step.cpu_s, step.lock_s) == pytest.approx((0.025, 0.010, 0.001))
+
+
+def test_a_quota_may_leave_a_fraction_of_a_processor():
+    evidence = make_evidence("input", environment={"cpu": {"allowed_cpus": 1.5}})
+    found = machine(Pipeline(threadpool_size=8), evidence)
+    assert (found.processors, found.pool_threads) == (1.5, 8)
+
+
+def test_stages_carry_what_the_ops_need():
+    ops = (
+        PipelineOp(name="a", op="RangeDataset", elements_per_batch=4.0),
+        PipelineOp(name="b", op="ParallelMapDatasetV2", parallelism=2, cost_s=0.04, cpu_s=0.01, elements_per_batch=4.0,
+                   inputs=("a",)),
+        PipelineOp(name="c", op="PaddedBatchDatasetV2", batch_size=4, cost_s=0.01, inputs=("b",)),
+    )  # fmt: skip
+    (prefetch,) = stages(Pipeline(ops=ops), 2).inputs
+    assert [work.name for work in prefetch.at_once] == ["c"]
+    (calls,) = prefetch.inputs
+    assert (calls.calls[0].cost_s, calls.calls[0].cpu_s, calls.calls[0].pool_s) == (0.04, 0.01, 0.04)
+    assert (calls.parallelism, calls.ready, calls.elements) == (2, 0.5, 4.0)

@@ -1,0 +1,222 @@
+"""Predictions of whole pipelines, worked out by hand from the costs that are given."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.unit.evidence.made import make_evidence
+from xttsbench.analysis.attribution import StepFacts
+from xttsbench.evidence.evidence import Compared
+from xttsbench.fixes.predictions import predictions, unmeasured
+from xttsbench.records.base import Estimate
+from xttsbench.records.pipeline import Pipeline, PipelineOp, PythonFunction
+from xttsbench.rules.candidates import candidates
+
+ENVIRONMENT = {"cpu": {"allowed_cpus": 2.0}, "memory": {"total_bytes": 8e9, "limit_bytes": None}}
+STEP = Estimate(estimate=0.02, low=0.019, high=0.021)
+
+
+def python(gil, *, cpu_s, wall_s=0.01, calls=8, token="t", kind="numpy_function"):
+    return PythonFunction(
+        token=token, kind=kind, name="f", gil=gil, call_time_s=wall_s, call_cpu_s=cpu_s, calls_per_batch=calls
+    )
+
+
+def pipeline(*ops, **fields):
+    made = [
+        PipelineOp(**({"name": str(number), "inputs": (str(number - 1),) if number else ()} | given))
+        for number, given in enumerate(ops)
+    ]
+    return Pipeline(ops=tuple(made), **fields)
+
+
+RANGE = {"op": "RangeDataset", "elements_per_batch": 8.0, "cost_s": 0.0}
+PYTHON = {"op": "MapDataset", "stateful": True, "python_functions": ("t",), "side_effects": True, "cost_s": 0.08}
+BATCH = {"op": "BatchDatasetV2", "batch_size": 8, "cost_s": 0.0}
+WAITING = pipeline(RANGE, PYTHON, BATCH, python_functions=(python("blocks", cpu_s=0.0),))
+
+
+def by_name(given, *, alone=STEP, **fields):
+    evidence = make_evidence("input", pipeline=given, environment=ENVIRONMENT, **fields)
+    return {
+        row.name: row for row in predictions(evidence, wall=Estimate(estimate=0.1, low=0.09, high=0.12), alone=alone)
+    }
+
+
+def test_without_a_pipeline_nothing_is_predicted():
+    assert predictions(make_evidence("input")) == ()
+
+
+def test_without_costs_the_reason_is_given():
+    rows = by_name(pipeline({"op": "RangeDataset"}, costs_from="no costs: the dataset is empty"))
+    assert rows["as it is"].batches_per_s is None
+    assert rows["as it is"].why_not == "no costs: the dataset is empty"
+    assert rows["input costs nothing"].batches_per_s == pytest.approx(50)
+
+
+def test_a_waiting_function_wants_parallel_calls_and_threads_for_them():
+    rows = by_name(WAITING)
+    # 8 calls of 10 ms: one after the other, by the 2 threads of the pool, by 32; the step takes 20 ms.
+    assert rows["as it is"].batches_per_s == pytest.approx(1 / 0.08)
+    assert rows["as it is"].limited_by == "1"
+    assert rows["parallel-map:32"].speedup == pytest.approx(2)
+    assert rows["thread-pool:32"].speedup == pytest.approx(1)
+    both = rows["parallel-map:32 + thread-pool:32"]
+    assert both.fixes == ("parallel-map:32", "thread-pool:32")
+    assert (both.speedup, both.limited_by) == (pytest.approx(4), "step")
+    assert rows["input costs nothing"].speedup == pytest.approx(4)
+    assert "prefetch" not in rows
+    assert "processes:2" not in rows
+
+
+def test_what_was_measured_stands_beside_it():
+    tried = Compared("parallel-map:32", "ok", time_s=Estimate(estimate=0.05, low=0.04, high=0.08))
+    rows = by_name(WAITING, fixes={"parallel-map:32": tried})
+    assert rows["as it is"].measured_per_s.estimate == pytest.approx(10)
+    measured = rows["parallel-map:32"].measured_per_s
+    assert (measured.low, measured.estimate, measured.high) == pytest.approx((12.5, 20, 25))
+    assert rows["input costs nothing"].measured_per_s.estimate == pytest.approx(50)
+
+
+def test_a_function_that_holds_the_lock_gains_from_processes_and_not_from_threads():
+    holding = pipeline(RANGE, PYTHON, BATCH, python_functions=(python("holds", cpu_s=0.01),))
+    rows = by_name(holding)
+    assert rows["parallel-map:2"].speedup == pytest.approx(1)
+    assert rows["parallel-map:2"].limited_by == "interpreter lock"
+    # Each call is handed over and taken back, 150 us that both sides work for.
+    assert rows["parallel-map:2 + processes:2"].speedup == pytest.approx(0.08 / ((0.08 + 8 * 150e-6) / 2), rel=1e-3)
+    assert not [name for name in rows if name.startswith("thread-pool")]
+
+
+def test_costs_that_were_read_one_call_at_a_time_are_not_divided_by_the_calls_of_a_fix():
+    # 80 ms of sequential calls, half of it under the lock: 2 processes for 40 ms each.
+    mixed = pipeline(RANGE, PYTHON, BATCH, python_functions=(python("holds", cpu_s=0.005),))
+    both = by_name(mixed)["parallel-map:2 + processes:2"]
+    assert both.batches_per_s == pytest.approx(2 / (0.08 + 8 * 150e-6), rel=1e-3)
+
+
+def test_a_generator_cannot_be_moved_to_processes():
+    generator = python("holds", cpu_s=0.01, kind="generator")
+    rows = by_name(pipeline(RANGE, PYTHON, BATCH, python_functions=(generator,)))
+    assert not [name for name in rows if "processes" in name]
+
+
+def test_a_prefetch_is_a_candidate_where_input_and_step_take_turns():
+    turns = pipeline(RANGE, {"op": "ShuffleDatasetV3", "cost_s": 0.03}, autotune=False, injects_prefetch=False)
+    rows = by_name(turns)
+    assert rows["as it is"].batches_per_s == pytest.approx(20)
+    assert rows["prefetch"].batches_per_s == pytest.approx(1 / 0.03)
+
+
+def test_several_prefetches_may_go_and_that_is_not_free():
+    prefetch = {"op": "PrefetchDataset", "buffer_size": 2}
+    work = {"op": "ShuffleDatasetV3", "cost_s": 0.03, "elements_per_batch": 1.0}
+    rows = by_name(pipeline(RANGE, work, prefetch, work, prefetch))
+    assert rows["as it is"].batches_per_s == pytest.approx(1 / 0.03)
+    assert rows["drop-prefetch"].batches_per_s == pytest.approx(1 / 0.06)
+
+
+DECODE = {"op": "MapDataset", "cost_s": 0.08, "cpu_s": 0.08, "cardinality": 1000, "element_bytes": 1000.0}
+
+
+def cache_of(*ops, environment=ENVIRONMENT, **fields):
+    given = pipeline(RANGE | {"cardinality": 1000}, *ops, autotune=False, **fields)
+    return [one for one in candidates(given, 2, environment) if one.name.startswith("cache@")]
+
+
+def test_a_cache_goes_after_the_last_op_that_yields_the_same_in_every_pass():
+    shuffle = {"op": "ShuffleDatasetV3", "random": True, "cost_s": 0.01, "cardinality": 1000}
+    (found,) = cache_of(DECODE, shuffle, BATCH)
+    assert (found.name, found.why_not) == ("cache@1", None)
+    assert cache_of(DECODE | {"random": True}, BATCH) == []
+    assert cache_of(DECODE | {"cardinality": -1}, BATCH) == []
+    assert cache_of({"op": "RepeatDataset", "cardinality": -1}, BATCH, DECODE | {"cardinality": -1}) == []
+
+
+def test_a_cache_that_would_not_fit_is_no_candidate_and_one_of_unknown_size_cannot_be_judged():
+    assert cache_of(DECODE | {"element_bytes": 5e6}) == []
+    (found,) = cache_of(DECODE | {"element_bytes": None})
+    assert found.edit is None
+    assert found.why_not
+
+
+def test_a_cache_behind_python_may_change_the_data():
+    (found,) = cache_of(DECODE | {"python_functions": ("t",), "side_effects": True})
+    assert found.edit is not None
+    assert found.why_not is None
+    assert "Python function" in found.proof
+
+
+def test_behind_a_cache_only_what_comes_after_it_costs():
+    random = {"op": "MapDataset", "random": True, "stateful": True, "cost_s": 0.04, "cpu_s": 0.04, "cardinality": 1000}
+    rows = by_name(pipeline(RANGE | {"cardinality": 1000}, DECODE, random, autotune=False))
+    assert rows["as it is"].batches_per_s == pytest.approx(1 / 0.14)
+    assert rows["cache@1"].batches_per_s == pytest.approx(1 / 0.06)
+
+
+def test_a_filter_goes_before_the_map_that_hands_on_what_it_looks_at():
+    keeps = {"op": "FilterDataset", "reads": (0,), "elements_per_batch": 8.0, "cost_s": 0.0}
+    costly = {"op": "MapDataset", "stateful": True, "cost_s": 0.08, "passes": {0: 0}, "elements_per_batch": 32.0}
+    source = RANGE | {"elements_per_batch": 32.0}
+    rows = by_name(pipeline(source, costly, keeps, BATCH), alone=Estimate(estimate=0.001, low=0.001, high=0.001))
+    assert rows["filter-first"].batches_per_s == pytest.approx(1 / 0.02)
+    needs_it = pipeline(source, costly | {"passes": {1: 0}}, keeps, BATCH)
+    assert "filter-first" not in by_name(needs_it)
+
+
+def test_an_interleave_is_read_by_as_many_threads_as_its_cycle_is_long():
+    reads = {"op": "InterleaveDataset", "cycle_length": 4, "cost_s": 0.08, "cpu_s": 0.0}
+    rows = by_name(pipeline(RANGE, reads, BATCH))
+    assert rows["parallel-interleave"].batches_per_s == pytest.approx(1 / 0.02)
+
+
+def test_what_the_model_cannot_judge_says_why():
+    tiny = {"op": "ParallelMapDatasetV2", "parallelism": 2, "cost_s": 1e-4, "elements_per_batch": 8.0}
+    rows = by_name(pipeline(RANGE, tiny, BATCH))
+    for name in ("batch-first", "any-order"):
+        assert rows[name].batches_per_s is None
+        assert rows[name].why_not
+
+
+def test_a_bare_dataset_has_no_ceiling():
+    rows = by_name(WAITING, alone=None, has_step=False, facts=StepFacts(has_step=False))
+    # Calls for the next batches run at once with those for this one.
+    assert rows["parallel-map:32 + thread-pool:32"].speedup == pytest.approx(32)
+    assert rows["input costs nothing"].why_not == "there is no step to set the pace"
+
+
+def test_every_number_that_is_not_there_has_a_reason():
+    rows = tuple(by_name(WAITING, alone=None, has_step=False, facts=StepFacts(has_step=False)).values())
+    missing = unmeasured(rows)
+    for index, row in enumerate(rows):
+        for name in ("batches_per_s", "speedup", "measured_per_s"):
+            assert (getattr(row, name) is None) == bool(missing.get(f"predictions.{index}.{name}"))
+
+
+def test_beginning_anew_takes_what_it_was_measured_to_take(build):
+    """Every tenth step begins an epoch and waits half a second more than the others: 50 ms a step."""
+    epoch = np.arange(100) // 10
+    wait_s = np.where(np.arange(100) % 10 == 0, 0.56, 0.06)
+    steps = build.steps(wait_s=wait_s, step_s=0.02, epoch=epoch)
+    rows = by_name(WAITING, steps=steps)
+    began = 9 / 100  # the first epoch began before the first step
+    assert rows["as it is"].batches_per_s == pytest.approx(1 / (0.08 + 0.5 * began))
+    assert rows["parallel-map:32"].batches_per_s == pytest.approx(1 / (0.04 + 0.5 * began))
+    assert rows["input costs nothing"].batches_per_s == pytest.approx(50)
+
+
+@pytest.mark.parametrize(("chosen", "cycle", "calls"), [(1, None, 2), (1, 8, 8), (4, 8, None), (None, None, None)])
+def test_an_interleave_that_autotune_leaves_at_one_call_can_be_told_how_many(chosen, cycle, calls):
+    interleave = {
+        "op": "ParallelInterleaveDatasetV4",
+        "parallelism": -1,
+        "chosen_parallelism": chosen,
+        "cycle_length": cycle,
+        "cost_s": 0.1,
+    }
+    given = pipeline(RANGE, interleave, BATCH)
+    found = {one.name: one for one in candidates(given, 2, ENVIRONMENT)}
+    assert any(name.startswith("parallel-interleave") for name in found) is (calls is not None)
+    if calls is not None:
+        assert found[f"parallel-interleave:{calls}"].edit(given).ops[1].parallelism == calls

@@ -1,0 +1,109 @@
+"""The verdict in a record and in one sentence."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from xttsbench.diagnosis.diagnosis import Diagnosis
+from xttsbench.evidence.evidence import Evidence, allowed_cpus
+from xttsbench.pipeline.limits import limiting_op
+from xttsbench.records.report import Attribution, Verdict
+
+_SENTENCES: Final = {
+    "dispatch": "The step spends {share} of its time launching ops from Python; {detail}.",
+    "compute": "The device's own work is the limit ({compute} of the step); nothing avoidable reaches 10 % of it.",
+    "compile": "The step spends {share} of its time tracing or compiling again after the first step{detail}.",
+    "host": "The host's own work between the device's steps takes {share} of the time{detail}.",
+    "transfer": "Copying batches to the device takes {share} of the step.",
+    "contention": "Input and step compete for the same processors: running at once costs {share} of the step.",
+}
+
+
+def unmeasured_verdict(summary: str) -> Verdict:
+    """The verdict where no step was measured."""
+    return Verdict(
+        bottleneck="inconclusive",
+        summary=summary,
+        confidence=0.0,
+        step_time_s=None,
+        step_time_median_s=None,
+        step_time_p95_s=None,
+        input_wait_fraction=None,
+        accelerator_utilization=None,
+        attribution_s=None,
+    )
+
+
+def verdict(diagnosis: Diagnosis) -> Verdict:
+    """The verdict record; figures that were not measured are ``None``."""
+    evidence, figures = diagnosis.evidence, diagnosis.figures
+    if not figures:
+        return unmeasured_verdict(f"Nothing could be concluded: {_clause(diagnosis.why_undecided)}.")
+    return Verdict(
+        bottleneck=evidence.bottleneck,
+        summary=summary(diagnosis),
+        confidence=diagnosis.probability,
+        step_time_s=figures["wall_s"].estimate(),
+        step_time_median_s=figures["median"].estimate(),
+        step_time_p95_s=figures["p95"].estimate(),
+        input_wait_fraction=diagnosis.input_wait_fraction,
+        accelerator_utilization=diagnosis.accelerator_utilization,
+        attribution_s=Attribution(**dict(evidence.parts)),
+    )
+
+
+def summary(diagnosis: Diagnosis) -> str:
+    """One sentence for a person."""
+    evidence = diagnosis.evidence
+    name = evidence.bottleneck
+    if name == "inconclusive":
+        return f"No bottleneck can be named: {_clause(diagnosis.why_undecided)}."
+    if name == "input":
+        return _input(evidence)
+    if name == "compute" and evidence.emulated:
+        return f"The emulated accelerator is the limit ({evidence.share('compute'):.0%} of the step); it hardly waits."
+    return _SENTENCES[name].format(
+        share=f"{evidence.share(name):.0%}", compute=f"{evidence.share('compute'):.0%}", detail=_detail(evidence, name)
+    )
+
+
+def _clause(reason: str | None) -> str:
+    return (reason or "nothing was measured").rstrip(". ")
+
+
+def _input(evidence: Evidence) -> str:
+    op = limiting_op(evidence.pipeline, allowed_cpus(evidence)) if evidence.pipeline is not None else None
+    where = ""
+    if op is not None:
+        place = f" ({op.location.file}:{op.location.line})" if op.location.file else ""
+        where = f"; the most costly op is {op.name}{place}"
+    if not evidence.has_step and not evidence.emulated:
+        return f"A dataset alone has only its input side to judge: {_rate(evidence)}{where}."
+    return f"The step waits {evidence.share('input'):.0%} of its time for data{where}."
+
+
+def _rate(evidence: Evidence) -> str:
+    return f"{1 / evidence.wall_s:.3g} batches/s" if evidence.wall_s else "no rate"
+
+
+def _detail(evidence: Evidence, name: str) -> str:
+    if name == "dispatch":
+        graph = evidence.modes.get("graph")
+        if not evidence.facts.eager:
+            return "the step is so short that handing over batches and calls is most of it"
+        if graph is not None and graph.speedup is not None:
+            return f"as one tf.function its own work runs {graph.speedup.estimate:.1f} times as fast"
+        return "it could not be compiled as it stands, so this is the least that launching its ops costs"
+    details: dict[str, Any] = {
+        "compile": ""
+        if not evidence.steps
+        else f" ({int(evidence.steps.compiling.sum())} of {len(evidence.steps)} steps)",
+        "host": _host_place(evidence),
+    }
+    return str(details.get(name, ""))
+
+
+def _host_place(evidence: Evidence) -> str:
+    lines = evidence.anatomy.lines if evidence.anatomy else ()
+    line = next((line for line in lines if line.kind in ("python", "io", "sync") and line.file), None)
+    return f", most of it at {line.file}:{line.line}" if line else ""

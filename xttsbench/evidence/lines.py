@@ -1,0 +1,32 @@
+"""What the rules of the step share: the user's line behind a loss, and what a faster step gives the whole."""
+
+from __future__ import annotations
+
+from xttsbench.evidence.evidence import Evidence
+from xttsbench.records.base import Estimate, Location
+from xttsbench.records.trial import StackLine
+
+
+def heaviest_line(evidence: Evidence, kinds: tuple[str, ...], *, rarest: bool = False) -> StackLine | None:
+    """The user's line with most time in these kinds; ``rarest`` prefers, among heavy ones, what fewest steps reach."""
+    lines = [line for line in (evidence.anatomy.lines if evidence.anatomy else ()) if line.kind in kinds and line.file]
+    if rarest:
+        lines = sorted((line for line in lines if line.share >= 0.05), key=lambda line: line.steps_share)
+    return lines[0] if lines else None
+
+
+def place_of(line: StackLine | None) -> Location:
+    """Where the line is; nowhere without one."""
+    return Location(file=line.file, line=line.line) if line is not None else Location()
+
+
+def whole_step(evidence: Evidence, speedup: Estimate | None) -> Estimate | None:
+    """The speed-up of the whole step where only its own work gets faster, by Amdahl's law."""
+    if speedup is None or not evidence.wall_s:
+        return None
+    inside = sum(evidence.share(part) for part in ("compute", "dispatch"))  # the modes leave the host's work out
+
+    def whole(ratio: float) -> float:
+        return 1.0 / max(1.0 - inside + inside / max(ratio, 1e-9), 1e-9)
+
+    return Estimate(estimate=whole(speedup.estimate), low=whole(speedup.low), high=whole(speedup.high))

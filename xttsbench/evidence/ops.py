@@ -1,0 +1,100 @@
+"""Questions about a pipeline's ops: what lies before and after one, what it holds, and how the user would call it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from xttsbench.evidence.evidence import Evidence
+from xttsbench.pipeline.threads import inputs_of
+from xttsbench.records.base import Location
+from xttsbench.records.pipeline import Pipeline, PipelineOp
+
+INFINITE: Final = -1
+"""Cardinality of what never ends."""
+
+_FUNCTION: Final = re.compile(
+    r"^__inference_(?:Dataset_|tf_data_experimental_)?"
+    r"(?:flat_map|parallel_interleave|interleave|map|filter|scan|group_by_window|take_while)_(?P<name>.+)_\d+$"
+)
+_NAMELESS: Final = ("lambda", "<lambda>")
+_SAME_ELEMENTS: Final = ("Prefetch", "CopyToDevice", "Cache", "Repeat", "Options", "Take", "Skip")
+"""Ops that hand on the elements that they read."""
+
+
+def every_op(ops: Sequence[PipelineOp]) -> Iterator[PipelineOp]:
+    """The ops and those of the datasets that their functions make, at any depth."""
+    for op in ops:
+        yield op
+        yield from every_op(op.inner)
+
+
+def upstream(pipeline: Pipeline, op: PipelineOp) -> list[PipelineOp]:
+    """All ops that an op reads, directly or through others, in the order of the pipeline."""
+    return _reached(pipeline, op, {other.name: inputs_of(other, pipeline) for other in pipeline.ops})
+
+
+def downstream(pipeline: Pipeline, op: PipelineOp) -> list[PipelineOp]:
+    """All ops that read an op, directly or through others, in the order of the pipeline."""
+    readers: dict[str, list[str]] = {}
+    for other in pipeline.ops:
+        for name in inputs_of(other, pipeline):
+            readers.setdefault(name, []).append(other.name)
+    return _reached(pipeline, op, readers)
+
+
+def _reached(pipeline: Pipeline, op: PipelineOp, edges: Mapping[str, Sequence[str]]) -> list[PipelineOp]:
+    waiting, seen = list(edges.get(op.name, ())), set[str]()
+    while waiting:
+        name = waiting.pop()
+        if name not in seen:
+            seen.add(name)
+            waiting.extend(edges.get(name, ()))
+    return [other for other in pipeline.ops if other.name in seen]
+
+
+def input_of(pipeline: Pipeline, op: PipelineOp) -> PipelineOp | None:
+    """The op that an op reads; ``None`` where it reads none or several."""
+    names = inputs_of(op, pipeline)
+    return next((other for other in pipeline.ops if other.name == names[0]), None) if len(names) == 1 else None
+
+
+def place(op: PipelineOp | None) -> Location:
+    """The user's line that made an op, with the op's name."""
+    return op.location.model_copy(update={"op": op.name}) if op is not None else Location()
+
+
+def function_of(op: PipelineOp) -> str:
+    """The name of an op's function as the user wrote it, or ``f`` where it has none or that is not known."""
+    match = _FUNCTION.match(op.function or "")
+    name = match.group("name") if match else None
+    return name if name and name.isidentifier() and name not in _NAMELESS else "f"
+
+
+def memory_bytes(evidence: Evidence) -> int | None:
+    """Memory that the process may use: the machine's or the control group's limit, whichever is less."""
+    memory = evidence.environment.get("memory")
+    if not isinstance(memory, Mapping):
+        return None
+    known = [int(memory[key]) for key in ("total_bytes", "limit_bytes") if memory.get(key)]
+    return min(known) if known else None
+
+
+def bytes_of(evidence: Evidence, op: PipelineOp) -> float | None:
+    """Mean size of an element of an op; at the end of the pipeline that of the batches that were kept."""
+    if op.element_bytes is not None:
+        return op.element_bytes
+    batches, pipeline = evidence.batches, evidence.pipeline
+    if batches is None or not batches.cached or pipeline is None:
+        return None
+    same = all(other.op.startswith(_SAME_ELEMENTS) for other in downstream(pipeline, op))
+    return batches.bytes / batches.cached if same else None
+
+
+def size(size_bytes: float) -> str:
+    """A number of bytes for a title: ``3.2 GB``."""
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if size_bytes >= scale:
+            return f"{size_bytes / scale:.3g} {unit}"
+    return f"{size_bytes:.0f} bytes"

@@ -1,0 +1,119 @@
+"""The model's input from the records: stages of a pipeline, the step that consumes them, and the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from xttsbench.analysis.in_order import in_order
+from xttsbench.analysis.prediction import Consumer, Machine, Pace, Stage, Work, pace
+from xttsbench.analysis.steps import Steps, measured
+from xttsbench.evidence.evidence import Evidence, allowed_cpus
+from xttsbench.pipeline.threads import Thread, demand, pool_size, threads
+from xttsbench.records.pipeline import Pipeline, PipelineOp
+
+
+def stages(pipeline: Pipeline, cpus: int) -> Stage:
+    """The consumer's stage with all that feed it; costs that were not measured count nothing."""
+    thread = threads(pipeline, cpus)
+    return Stage() if thread is None else _stage(thread, pipeline, cpus)
+
+
+def pipeline_pace(pipeline: Pipeline, step: Consumer, evidence: Evidence) -> Pace:
+    """How fast a pipeline and a step go together on the machine of the evidence."""
+    cpus = allowed_cpus(evidence)
+    return pace(stages(pipeline, cpus), step, machine(pipeline, evidence))
+
+
+def machine(pipeline: Pipeline, evidence: Evidence) -> Machine:
+    """Processors with the quota considered, which may leave a fraction of one, and the pipeline's pool."""
+    cpus = allowed_cpus(evidence)
+    cpu = evidence.environment.get("cpu")
+    exact = cpu.get("allowed_cpus") if isinstance(cpu, Mapping) else None
+    return Machine(float(exact) if exact else float(cpus), pool_size(pipeline, cpus))
+
+
+def consumer(evidence: Evidence, alone_s: float | None) -> Consumer:
+    """The step as the model takes it; all zero but the hand-over where there is none.
+
+    Args:
+        evidence: with the trials of the main rung and what is known of the step.
+        alone_s: mean step alone, emulated waits included; where that was not measured, the step beside its input is
+            taken, which is longer where the two compete.
+    """
+    handoff_s = evidence.facts.handed_over_s
+    if not evidence.has_step and not evidence.emulated:
+        return Consumer(handoff_s=handoff_s)
+    alone = [steps for trial in evidence.ladder if (steps := measured(trial, "step_only")) is not None]
+    if alone_s is None and not evidence.has_step:
+        # Known, where what was measured of it has also waited for the interpreter lock that the input holds.
+        waits_ms = evidence.ladder[0].spec.emulated_ms if evidence.ladder else ()
+        if waits_ms:
+            return Consumer(float(np.mean(waits_ms)) / 1e3, handoff_s=handoff_s)
+    if alone_s is None:
+        beside = [steps for trial in evidence.ladder if (steps := measured(trial, "as_is")) is not None]
+        alone_s = _mean([steps.working_s for steps in beside])
+        # Beside the input only the thread that runs the steps is known to be the step's.
+        main_s = _mean([steps.main_cpu_s for steps in beside])
+        return Consumer(alone_s, min(main_s, alone_s), min(_lock_s(evidence, beside), alone_s), handoff_s)
+    if not alone:
+        return Consumer(alone_s, handoff_s=handoff_s)
+    return Consumer(alone_s, _mean([steps.cpu_s for steps in alone]), min(_lock_s(evidence, alone), alone_s), handoff_s)
+
+
+def _lock_s(evidence: Evidence, series: Sequence[Steps]) -> float:
+    """The step's own Python: outside its tf.functions, on a processor, and not in the kernels of ops run one by one."""
+    outside_s = _mean([steps.outside_s for steps in series])
+    if evidence.facts.eager:
+        outside_s = min(outside_s, evidence.facts.dispatch_floor_s + evidence.facts.host_share * outside_s)
+    return min(outside_s, _mean([steps.main_cpu_s for steps in series]))
+
+
+def _mean(series: Sequence[np.ndarray[tuple[int], np.dtype[np.float64]]]) -> float:
+    return float(np.mean([one.mean() for one in series if len(one)])) if any(len(one) for one in series) else 0.0
+
+
+def _stage(thread: Thread, pipeline: Pipeline, cpus: int) -> Stage:
+    def works(ops: Sequence[PipelineOp]) -> tuple[Work, ...]:
+        return tuple(_work(op, pipeline, cpus) for op in ops)
+
+    return Stage(
+        spread=works(thread.ops),
+        at_once=works(thread.at_once),
+        calls=_calls(thread, pipeline, cpus),
+        parallelism=thread.parallelism,
+        ready=thread.ready,
+        elements=thread.elements,
+        inputs=tuple(_stage(one, pipeline, cpus) for one in thread.inputs),
+        in_turn=thread.in_turn,
+    )
+
+
+def _calls(thread: Thread, pipeline: Pipeline, cpus: int) -> tuple[Work, ...]:
+    """The work of parallel calls; longer by what keeping their order costs where their times vary."""
+    works = tuple(_work(op, pipeline, cpus) for op in thread.calls)
+    if len(works) != 1 or not keeps_order(thread.calls[0], pipeline):
+        return works  # with the batch fused to it, a map has a whole batch to be late in
+    times_s = call_times_s(thread.calls[0], pipeline)
+    longer = in_order(times_s, min(thread.parallelism, pool_size(pipeline, cpus)))
+    return (replace(works[0], cost_s=works[0].cost_s * longer),)
+
+
+def keeps_order(op: PipelineOp, pipeline: Pipeline) -> bool:
+    """Whether a parallel map hands its results on in their order."""
+    said = (op.deterministic or "default").lower()
+    ordered = said == "true" or (said == "default" and pipeline.deterministic is not False)
+    return ordered and op.op.startswith(("ParallelMap", "MapDataset"))
+
+
+def call_times_s(op: PipelineOp, pipeline: Pipeline) -> tuple[float, ...]:
+    """Times of single calls of an op, where it is one Python function that takes nearly all of its time."""
+    own = [one for one in pipeline.python_functions if one.token in op.python_functions]
+    return own[0].call_times_s if len(own) == 1 else ()
+
+
+def _work(op: PipelineOp, pipeline: Pipeline, cpus: int) -> Work:
+    need = demand(op, pipeline, cpus)
+    return Work(op.name, need.cost_s, need.cpu_s, need.lock_s, need.pool_s)

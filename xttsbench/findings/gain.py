@@ -1,0 +1,172 @@
+"""Which op of a pipeline the step waits for, and what removing a fault would give: what the rules of a pipeline share.
+
+A rule may call a fault limiting only where the step waits for data and the fix of that fault helps: in a trial that
+measured it or, where none did, in the model of the pipeline. A trial that measured no help overrules the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from xttsbench.evidence.evidence import Evidence, allowed_cpus
+from xttsbench.evidence.ops import place
+from xttsbench.pipeline.limits import effective_parallelism
+from xttsbench.pipeline.threads import demand
+from xttsbench.records.base import Estimate, Location
+from xttsbench.records.pipeline import PipelineOp
+from xttsbench.records.report import Finding, Severity
+from xttsbench.rules.proposal import WORTH, WORTH_UNSURE
+
+MAIN_SHARE: Final = 0.30
+"""An op with this share of the pipeline's pace is a main cost."""
+Numbers = Mapping[str, float | int | str | bool | None]
+
+
+@dataclass(frozen=True)
+class Gain:
+    """What a fix gives to a step that waits for data.
+
+    Attributes:
+        name: the fix, or several joined by `` + ``.
+        speedup: measured with its interval, or predicted, which has none.
+        processes: that measured it; 0 where it is predicted.
+        changes: how the fix would change the data, where it would.
+    """
+
+    name: str
+    speedup: Estimate
+    processes: int = 0
+    changes: str | None = None
+
+
+def gain(evidence: Evidence, *kinds: str) -> Gain | None:
+    """The best fix, or combination of fixes, of the given kinds; ``None`` where none helps a step that waits.
+
+    Args:
+        evidence: with the fixes that were measured and the predictions.
+        kinds: what a fix's name has before ``:``, or the whole name.
+    """
+    if not evidence.limits("input"):
+        return None
+    measured = [
+        Gain(name, fix.speedup, fix.processes)
+        for name, fix in evidence.fixes.items()
+        if fix.speedup is not None and fix.speedup.low > _bar(fix.processes) and _of_kinds(name, kinds)
+    ]
+    if measured:
+        return max(measured, key=lambda found: found.speedup.low)
+    tried = {name for name, fix in evidence.fixes.items() if fix.speedup is not None}
+    predicted = [
+        Gain(found.name, Estimate(estimate=speedup, low=speedup, high=speedup), changes=found.why_not)
+        for found in evidence.predictions
+        if (speedup := found.speedup) is not None
+        and speedup >= WORTH_UNSURE
+        and found.fixes
+        and found.name not in tried
+        and _of_kinds(found.name, kinds)
+    ]
+    return max(predicted, key=lambda found: found.speedup.estimate, default=None)
+
+
+def _bar(processes: int) -> float:
+    """What the interval of one process leaves out is how processes differ."""
+    return WORTH if processes > 1 else WORTH_UNSURE
+
+
+def _of_kinds(name: str, kinds: Sequence[str]) -> bool:
+    return all(fix in kinds or fix.partition(":")[0] in kinds for fix in name.split(" + "))
+
+
+def cost_share(evidence: Evidence, op: PipelineOp | None) -> float | None:
+    """Share of an op in the cost of the whole pipeline, or ``None`` where costs are not known."""
+    if op is None or op.cost_s is None or evidence.pipeline is None:
+        return None
+    total = sum(other.cost_s or 0.0 for other in evidence.pipeline.ops if not other.cached)
+    return (0.0 if op.cached else op.cost_s) / total if total > 0 else None
+
+
+def pace_s(evidence: Evidence, op: PipelineOp) -> float | None:
+    """Seconds per batch that an op needs at least, whatever runs beside it; ``None`` where its cost is not known.
+
+    Its calls run at once, but those that compute need a processor each, and under the interpreter lock they take turns.
+    """
+    if op.cost_s is None or evidence.pipeline is None:
+        return None
+    cpus = allowed_cpus(evidence)
+    need = demand(op, evidence.pipeline, cpus)
+    return max(need.cost_s / effective_parallelism(op, evidence.pipeline, cpus), need.lock_s, need.cpu_s / max(cpus, 1))
+
+
+def pace_share(evidence: Evidence, *ops: PipelineOp) -> float | None:
+    """Share of some ops in the pace of all, parallel calls considered; ``None`` where no cost of theirs is known.
+
+    Stages overlap, so the share of an op in the time that a batch really takes is at least this.
+    """
+    total = sum(pace_s(evidence, op) or 0.0 for op in evidence.pipeline.ops) if evidence.pipeline else 0.0
+    own = [pace for op in ops if (pace := pace_s(evidence, op)) is not None]
+    return sum(own) / total if own and total > 0 else None
+
+
+def is_main(evidence: Evidence, *ops: PipelineOp) -> bool:
+    """Whether some ops have a main share of the pace; no where that is not known."""
+    share = pace_share(evidence, *ops)
+    return share is not None and share >= MAIN_SHARE
+
+
+def most_costly(evidence: Evidence, ops: Sequence[PipelineOp]) -> PipelineOp | None:
+    """The op that needs most time for a batch; the first of those whose cost is not known where none is."""
+    return max(ops, key=lambda op: pace_s(evidence, op) or 0.0, default=None)
+
+
+def finding(
+    rule: str,
+    title: str,
+    op: PipelineOp | None,
+    numbers: Numbers,
+    remedy: str,
+    *,
+    limits: Gain | None = None,
+    severity: Severity = "info",
+    location: Location | None = None,
+) -> Finding:
+    """A finding about an op.
+
+    Args:
+        rule: its id.
+        title: one line for a person.
+        op: where it is, unless ``location`` is given.
+        numbers: the evidence.
+        remedy: what to do.
+        limits: the gain that makes it limiting; without one it limits nothing, and ``severity`` holds.
+        severity: of a finding that limits nothing.
+        location: in place of the op's.
+    """
+    found = location if location is not None else place(op)
+    if limits is None:
+        return Finding(
+            rule=rule,
+            severity=severity,
+            limiting=False,
+            title=title,
+            location=found,
+            evidence=dict(numbers),
+            remedy=remedy,
+        )
+    how: Numbers = (
+        {"measured_with": limits.name, "processes": limits.processes}
+        if limits.processes
+        else {"predicted_with": limits.name}
+    )
+    changes = limits.changes.strip().rstrip(".") if limits.changes else ""
+    return Finding(
+        rule=rule,
+        severity="critical" if limits.speedup.estimate >= 2 else "warning",
+        limiting=True,
+        title=title,
+        location=found,
+        evidence={**numbers, **how},
+        remedy=f"{remedy} Mind that {changes[0].lower()}{changes[1:]}." if changes else remedy,
+        predicted_speedup=limits.speedup,
+    )

@@ -1,0 +1,165 @@
+"""The rule about Python inside the graph: what each function does to the interpreter lock, and so what helps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from xttsbench.evidence.evidence import Evidence, allowed_cpus
+from xttsbench.evidence.ops import downstream, every_op
+from xttsbench.findings.gain import MAIN_SHARE, cost_share, gain, is_main, pace_share
+from xttsbench.records.pipeline import PipelineOp, PythonFunction
+from xttsbench.records.report import Finding
+
+_WORDS: Final = {
+    "holds": "holds the interpreter lock",
+    "blocks": "blocks without computing",
+    "releases": "releases the interpreter lock",
+    "unknown": "may or may not hold the interpreter lock",
+}
+_FIXES: Final = {
+    "holds": ("processes", "batch-first"),
+    "blocks": ("parallel-map", "thread-pool", "parallel-interleave"),
+    "releases": ("parallel-map", "parallel-interleave"),
+    "unknown": ("parallel-map", "thread-pool", "processes"),
+}
+_MANY_CALLS: Final = 8
+"""Calls per batch from which one call for the whole batch is worth a word."""
+
+
+def python_function(evidence: Evidence) -> Iterator[Finding]:
+    """Python inside the graph, with the user's file and line; limiting only where the step waits for its op."""
+    if evidence.pipeline is None:
+        return
+    for function in evidence.pipeline.python_functions:
+        op = _outer_op(evidence, function)
+        limiting = evidence.limits("input") and _is_waited_for(evidence, function, op)
+        after = (op, *downstream(evidence.pipeline, op)) if op is not None else ()
+        fixed = gain(evidence, *_FIXES[function.gil], *(f"cache@{own.name}" for own in after))
+        yield Finding(
+            rule="python-function",
+            severity="warning" if limiting else "info",
+            limiting=limiting,
+            title=f"{_called(function)} runs as {function.kind} in {function.location.op or 'the pipeline'} and "
+            f"{_WORDS[function.gil]}",
+            location=function.location,
+            evidence={
+                "kind": function.kind,
+                "gil": function.gil,
+                "call_time_s": function.call_time_s,
+                "call_cpu_s": function.call_cpu_s,
+                "calls_per_batch": function.calls_per_batch,
+                "cost_share": cost_share(evidence, op),
+                "pace_share": pace_share(evidence, op) if op is not None else None,
+                "helps": fixed.name if limiting and fixed is not None else None,
+            },
+            remedy=_remedy(evidence, function, op) if limiting else _alone(evidence),
+            predicted_speedup=(fixed.speedup if fixed is not None else evidence.ceilings.get("input"))
+            if limiting
+            else None,
+        )
+
+
+RULES: Final = (python_function,)
+
+
+def _outer_op(evidence: Evidence, function: PythonFunction) -> PipelineOp | None:
+    """The op of the outer pipeline that runs a function, itself or in a dataset that its function makes."""
+    for op in evidence.pipeline.ops if evidence.pipeline else ():
+        if any(function.token in own.python_functions for own in every_op((op,))):
+            return op
+    return None
+
+
+def _is_waited_for(evidence: Evidence, function: PythonFunction, op: PipelineOp | None) -> bool:
+    """Whether its op has a main share of the pace or, where its cost is not known, its calls or the lack of others."""
+    if op is not None and pace_share(evidence, op) is not None:
+        return is_main(evidence, op)
+    waited_s = evidence.input_alone_s.estimate if evidence.input_alone_s is not None else evidence.parts.get("input")
+    if not waited_s or evidence.pipeline is None:
+        return False
+    if function.call_time_s is not None and function.calls_per_batch is not None:
+        at_once = _calls_at_once(evidence, op) if function.gil != "holds" else 1
+        return function.call_time_s * function.calls_per_batch / at_once >= MAIN_SHARE * waited_s
+    # By elimination: what is known of the others explains less than half of the time, and no other is unknown
+    others = [other for other in evidence.pipeline.ops if other is not op and other.python_functions]
+    known_s = sum(other.cost_s or 0.0 for other in evidence.pipeline.ops)
+    return not any(other.cost_s is None for other in others) and known_s < 0.5 * waited_s
+
+
+def _calls_at_once(evidence: Evidence, op: PipelineOp | None) -> int:
+    pool = (evidence.pipeline.threadpool_size if evidence.pipeline else None) or allowed_cpus(evidence)
+    written = op.chosen_parallelism or op.parallelism if op is not None else None
+    if written is None:
+        return 1
+    return pool if written < 1 else min(written, pool)
+
+
+def _called(function: PythonFunction) -> str:
+    return f"{function.name}()"
+
+
+def _alone(evidence: Evidence) -> str:
+    if evidence.limits("input"):
+        return "Leave it alone: other ops of the pipeline take the time."
+    return "Leave it alone: it is not what limits the step."
+
+
+def _remedy(evidence: Evidence, function: PythonFunction, op: PipelineOp | None) -> str:
+    """By class, in the terms of the user's own call."""
+    name = function.name.rpartition(".")[2]
+    name = name if name.isidentifier() else "f"
+    parallel = op is not None and op.parallelism not in (None, 1)
+    batched = (
+        f" Or call it once a batch: {function.calls_per_batch:.0f} calls make one now."
+        if function.calls_per_batch is not None and function.calls_per_batch >= _MANY_CALLS
+        else ""
+    )
+    if function.kind == "generator" and function.gil != "holds":
+        return (
+            f"A generator yields one element at a time. Split {name}() by shard: Dataset.range(n).interleave(lambda i: "
+            "Dataset.from_generator(..., args=(i,)), num_parallel_calls=n); "
+            + ("as it waits, with options.threading.private_threadpool_size = n." if function.gil == "blocks" else "")
+        ).rstrip("; ")
+    if function.gil == "holds":
+        now = f" (now {op.parallelism})" if parallel and op is not None and (op.parallelism or 0) > 1 else ""
+        return (
+            f"It computes under Python's interpreter lock, so more parallel calls{now} cannot help. Port {name}() to "
+            f"TensorFlow ops, run it in processes, or cache its output.{batched}"
+        )
+    if function.gil == "blocks":
+        written = (op.parallelism or 0) if op is not None else 0
+        calls = written if written > 1 else 32
+        if parallel and _calls_at_once(evidence, op) >= calls:
+            return (
+                f"It waits (files, network, sleep), {calls} calls at a time with threads for all of them. Ask for more "
+                f"(num_parallel_calls={2 * calls}, options.threading.private_threadpool_size = {2 * calls}), or make a "
+                f"call's wait shorter.{batched}"
+            )
+        if op is not None and "Interleave" in op.op:
+            return (
+                "It waits (files, network, sleep) and leaves the processor idle. Read several at once, .interleave("
+                f"..., cycle_length={calls}, num_parallel_calls={calls}), and give the pipeline a private thread pool "
+                f"as large, options.threading.private_threadpool_size = {calls}: the shared pool has one thread a core "
+                f"({allowed_cpus(evidence)} here)."
+            )
+        return (
+            "It waits (files, network, sleep) and leaves the processor idle. Call it in parallel, .map("
+            f"{name}, num_parallel_calls={calls}), and give the pipeline a private thread pool as large, "
+            f"options.threading.private_threadpool_size = {calls}: the shared pool has one thread a core "
+            f"({allowed_cpus(evidence)} here)."
+        )
+    if function.gil == "releases":
+        if parallel:
+            return (
+                "It computes outside the interpreter lock and runs in parallel already: make its own work cheaper, "
+                f"cache its output, or add cores.{batched}"
+            )
+        return (
+            "It computes outside the interpreter lock, so parallel calls scale up to the cores: "
+            f".map({name}, num_parallel_calls=tf.data.AUTOTUNE)."
+        )
+    return (
+        f"Measure {name}() alone: whether it holds the interpreter lock decides between TensorFlow ops (or processes) "
+        "and threads."
+    )

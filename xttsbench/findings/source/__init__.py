@@ -1,0 +1,1 @@
+"""Rules from the text of the user's source."""

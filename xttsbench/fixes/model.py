@@ -1,0 +1,260 @@
+"""A pipeline and its step as the model takes them, and what fixes of the pipeline would give: alone and together.
+
+Pure. Besides the rates of the stages, two things that cost a step are taken from its measured waits: beginning the
+dataset anew, and an input that comes in bursts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Final
+
+import numpy as np
+
+from xttsbench.analysis.prediction import Consumer
+from xttsbench.evidence.bursts import Bursts, bursts, lost_to_bursts_s
+from xttsbench.evidence.evidence import Evidence, allowed_cpus
+from xttsbench.evidence.ops import bytes_of
+from xttsbench.evidence.stages import consumer, pipeline_pace
+from xttsbench.records.base import Estimate
+from xttsbench.records.pipeline import Pipeline, PipelineOp
+from xttsbench.records.prediction import Prediction
+from xttsbench.rules.candidates import Candidate, candidates, retuned, settled
+from xttsbench.rules.proposal import WORTH
+
+_FAR: Final = 2.0
+"""A model that is this many times off what was measured is not believed."""
+_MOST: Final = 3
+"""Fixes in one combination."""
+_SHOWN: Final = 3
+"""Combinations that are named, of those that leave the data alone and of those that have to be run to know it."""
+_AS_GOOD: Final = 0.98
+"""Of caches that give as much as this of the best, the one that holds least is taken."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """A pipeline and its step as the model takes them.
+
+    Attributes:
+        evidence: with the pipeline's costs settled.
+        step: the consumer.
+        period_s: of the target as it is.
+        limited_by: what sets that.
+        bursts: how its batches vary, where that holds the step up.
+    """
+
+    evidence: Evidence
+    step: Consumer
+    period_s: float
+    limited_by: str
+    bursts: Bursts | None
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """With settled costs."""
+        return self.evidence.pipeline or Pipeline()
+
+    def with_step(self, step: Consumer) -> Model:
+        """The same pipeline with another step; what fixes give is still told against the target as it is."""
+        return replace(self, step=step)
+
+
+@dataclass(frozen=True)
+class Modelled:
+    """What the model says of a target.
+
+    Attributes:
+        model: with which more can be asked.
+        known: the candidates, of several caches only the best.
+        rows: a prediction for each of them.
+        together: combinations worth more than their parts.
+        off: why the model is not believed, where it is not.
+    """
+
+    model: Model
+    known: tuple[Candidate, ...]
+    rows: tuple[Prediction, ...]
+    together: tuple[Prediction, ...]
+    off: str | None
+
+
+def modelled(
+    evidence: Evidence, *, wall_s: float | None, alone_s: float | None, any_order: bool = False
+) -> Modelled | None:
+    """The model of the evidence's pipeline with its candidates; ``None`` where nothing was priced.
+
+    Args:
+        evidence: with a pipeline.
+        wall_s: mean step of the target as it is, where that was measured.
+        alone_s: mean step alone, where that was measured.
+        any_order: whether fixes that change the order of elements may be part of combinations.
+    """
+    if evidence.pipeline is None or not any(op.cost_s for op in evidence.pipeline.ops):
+        return None
+    cpus, step = allowed_cpus(evidence), consumer(evidence, alone_s)
+    pipeline = settled(sized(evidence), cpus)
+    evidence = replace(evidence, pipeline=pipeline)
+    given = pipeline_pace(pipeline, step, evidence)
+    if given.period_s <= 0:
+        return None
+    input_s = pipeline_pace(pipeline, Consumer(), evidence).period_s
+    if evidence.input_alone_s is not None:
+        input_s = evidence.input_alone_s.estimate
+    uneven = bursts(evidence, pipeline, input_s)
+    period_s = given.period_s + _restart_s(evidence, ()) + lost_to_bursts_s(uneven, pipeline, cpus)
+    model = Model(evidence, step, period_s, given.limited_by, uneven)
+    goal_s = step.alone_s or None
+    known = candidates(pipeline, cpus, evidence.environment, goal_s=goal_s, bursts=uneven)
+    rows = {one.name: predict(model, (one,)) for one in known}
+    best = _best_cache([one for one in known if one.kind == "cache"], rows)
+    known = tuple(one for one in known if one.kind != "cache" or one is best)
+    combined = together(model, known, [rows[one.name] for one in known], any_order=any_order)
+    return Modelled(model, known, tuple(rows[one.name] for one in known), tuple(combined), _off(period_s, wall_s))
+
+
+def predict(model: Model, fixes: Sequence[Candidate]) -> Prediction:
+    """What some fixes give together, in the order in which they are given."""
+    name = " + ".join(fix.name for fix in fixes)
+    why_not = next((fix.why_not for fix in fixes if fix.why_not), None)
+    proof = next((fix.proof for fix in fixes if fix.proof), None)
+    measured = _measured(model.evidence, name)
+    row = Prediction(
+        name=name,
+        fixes=tuple(fix.name for fix in fixes),
+        batches_per_s=None,
+        measured_per_s=measured,
+        why_not=why_not or proof,
+    )
+    changed = with_fixes(model, fixes)
+    if changed is None:
+        return row
+    found = pipeline_pace(changed, model.step, model.evidence)
+    if found.period_s <= 0:
+        return row.model_copy(update={"why_not": row.why_not or "nothing that was priced would be left"})
+    period_s = found.period_s + _restart_s(model.evidence, row.fixes)
+    period_s += lost_to_bursts_s(model.bursts, changed, allowed_cpus(model.evidence))
+    return row.model_copy(
+        update={
+            "batches_per_s": 1 / period_s,
+            "speedup": model.period_s / period_s,
+            "limited_by": found.limited_by,
+        }
+    )
+
+
+def with_fixes(model: Model, fixes: Sequence[Candidate]) -> Pipeline | None:
+    """The pipeline with some fixes, in the order in which they are given; ``None`` where one cannot be judged."""
+    changed = retuned(model.pipeline, model.limited_by)
+    for fix in fixes:
+        if fix.edit is None:
+            return None
+        changed = fix.edit(changed)
+    return changed
+
+
+def sized(evidence: Evidence) -> Pipeline:
+    """The pipeline with sizes and lengths that TensorFlow does not know and the steps show.
+
+    The last ops yield the batches that were kept; and where the dataset was begun anew twice, an epoch is what lies in
+    between, of each op as many elements as its batches take.
+    """
+    pipeline = evidence.pipeline or Pipeline()
+    batches = _batches_in_an_epoch(evidence)
+
+    def told(op: PipelineOp) -> PipelineOp:
+        update: dict[str, object] = {}
+        if op.element_bytes is None:
+            update["element_bytes"] = bytes_of(evidence, op)
+        if op.cardinality == -2 and batches is not None and op.elements_per_batch:
+            update["cardinality"] = max(round(batches * op.elements_per_batch), 1)
+        return op.model_copy(update=update) if update else op
+
+    return pipeline.model_copy(update={"ops": tuple(told(op) for op in pipeline.ops)})
+
+
+def _batches_in_an_epoch(evidence: Evidence) -> float | None:
+    """Steps from one beginning of the dataset to the next; ``None`` where no epoch was seen whole."""
+    steps = evidence.steps
+    if steps is None or not len(steps):
+        return None
+    begins = np.flatnonzero(np.diff(steps.epoch) > 0)
+    return float(np.diff(begins).mean()) if len(begins) > 1 else None
+
+
+def _best_cache(places: Sequence[Candidate], rows: dict[str, Prediction]) -> Candidate | None:
+    """Of several places the one that gives most, and of those that give nearly as much the one that holds least."""
+    if not places:
+        return None
+    rates = {one.name: rows[one.name].batches_per_s or 0.0 for one in places}
+    # One that the data forbid is named only where there is no other.
+    usable = [one for one in places if one.why_not is None or one.edit is None] or list(places)
+    most = max(rates[one.name] for one in usable)
+    return min((one for one in usable if rates[one.name] >= _AS_GOOD * most), key=lambda one: one.held_bytes)
+
+
+def _off(period_s: float, wall_s: float | None) -> str | None:
+    """What is wrong with a model that is far from what was measured of the same target, or ``None``."""
+    if wall_s is None or wall_s <= 0 or 1 / _FAR <= period_s / wall_s <= _FAR:
+        return None
+    times = max(period_s / wall_s, wall_s / period_s)
+    return (
+        f"the model is {times:.1f} times off what was measured of the target as it is, "
+        "so that what it says of fixes is not relied on"
+    )
+
+
+def _restart_s(evidence: Evidence, fixes: Sequence[str]) -> float:
+    """Seconds per step for beginning the dataset anew, beyond a usual wait, as they were measured.
+
+    Stages have rates, and know nothing of an epoch's end; what fills up again then comes from memory after a cache.
+    """
+    steps = evidence.steps
+    if steps is None or not len(steps) or any(fix.startswith("cache@") for fix in fixes):
+        return 0.0
+    first = np.diff(steps.epoch, prepend=steps.epoch[0]) > 0
+    if not first.any() or first.all():
+        return 0.0
+    excess_s = float(steps.wait_s[first].mean() - np.median(steps.wait_s[~first]))
+    return max(excess_s, 0.0) * float(first.mean())
+
+
+def together(
+    model: Model, known: Sequence[Candidate], alone: Sequence[Prediction], *, any_order: bool
+) -> list[Prediction]:
+    """Combinations worth more than any part of them, the fastest first.
+
+    All of them leave the data as they are, as far as it can be told without running them; ``any_order`` lets those in
+    that yield the elements in another order.
+    """
+    sound = [
+        fix
+        for fix in known
+        if fix.edit is not None and (fix.why_not is None or (any_order and fix.kind == "any-order"))
+    ]
+    rates = {row.fixes: row.batches_per_s or 0.0 for row in alone}
+    sure: list[Prediction] = []
+    to_prove: list[Prediction] = []
+    for size in range(2, min(_MOST, len(sound)) + 1):
+        for fixes in combinations(sound, size):
+            row = predict(model, fixes)
+            rates[row.fixes] = row.batches_per_s or 0.0
+            parts = [rates[part] for less in range(1, size) for part in combinations(row.fixes, less)]
+            if (row.batches_per_s or 0.0) > WORTH * max(1 / model.period_s, *parts):
+                (to_prove if any(fix.proof for fix in fixes) else sure).append(row)
+    ranked = [sorted(found, key=lambda row: -(row.batches_per_s or 0.0))[:_SHOWN] for found in (sure, to_prove)]
+    return sorted((*ranked[0], *ranked[1]), key=lambda row: -(row.batches_per_s or 0.0))
+
+
+def _measured(evidence: Evidence, name: str) -> Estimate | None:
+    fix = evidence.fixes.get(name)
+    return per_s(fix.time_s) if fix is not None else None
+
+
+def per_s(time_s: Estimate | None) -> Estimate | None:
+    """Seconds for one as a rate; the ends of the interval change places."""
+    if time_s is None or time_s.low <= 0 or time_s.estimate <= 0:
+        return None
+    return Estimate(estimate=1 / time_s.estimate, low=1 / time_s.high, high=1 / time_s.low)
