@@ -12,12 +12,12 @@ from faulty import HERE, Case
 from versions import AUTOTUNE, ORIGINAL
 
 from xttsbench.analysis.evidence import LEAST_SCALE, interval
+from xttsbench.comparison.runs import ArmRuns, collect
 from xttsbench.execution.accelerator import parse_accelerator
 from xttsbench.records.plan import Comparison, PlannedArm
 from xttsbench.records.trial import TrialRecord
-from xttsbench.rules.arm_runs import ArmRuns, collect
-from xttsbench.workflows.compare_arms import compare_arms
-from xttsbench.workflows.session import Session
+from xttsbench.workflows.measure.arms import compare_arms
+from xttsbench.workflows.measure.session import Session
 
 OURS, TUNED = "ours", "hand-tuned"
 RATIOS = ((OURS, ORIGINAL), (OURS, TUNED), (OURS, AUTOTUNE), (TUNED, ORIGINAL), (AUTOTUNE, ORIGINAL))

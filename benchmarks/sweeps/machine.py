@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from xttsbench.analysis.evidence import Sample, paired
+from xttsbench.comparison.sweep import Round, Seen, next_round
+from xttsbench.comparison.winner import Choice, choose
 from xttsbench.records.plan import Comparison, PlannedArm, Procedure
-from xttsbench.rules.rounds import Round, Seen, next_round
-from xttsbench.rules.winner import Choice, choose
 
 Rates = dict[str, dict[tuple[int, int], float]]
 """Arm -> block and round -> logarithm of its samples per second."""

@@ -12,8 +12,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from xttsbench.workflows.begin import Request
-from xttsbench.workflows.sweep import sweep
+from xttsbench.workflows.run.begin import Request
+from xttsbench.workflows.sweep.sweep import sweep
 
 _SCENARIO = """name: equal
 description: Four arms that are the same

@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 from machine import Rates, rates_of
 
+from xttsbench.comparison.runs import collect
+from xttsbench.comparison.sweep import Round
 from xttsbench.execution import journal
 from xttsbench.execution.run_directory import read_plan
 from xttsbench.records.plan import Comparison
-from xttsbench.rules.arm_runs import collect
-from xttsbench.rules.rounds import Round
 
 
 @dataclass(frozen=True)

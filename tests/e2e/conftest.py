@@ -40,7 +40,7 @@ def helper() -> Iterator[Helper]:
 @pytest.fixture
 def share(monkeypatch: pytest.MonkeyPatch) -> Callable[[Helper], None]:
     """``share(helper)``: runs in this process use that one for all of their blocks."""
-    return lambda helper: monkeypatch.setattr("xttsbench.workflows.session.Helper", lambda **_: Shared(helper))
+    return lambda helper: monkeypatch.setattr("xttsbench.workflows.measure.session.Helper", lambda **_: Shared(helper))
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ SHARED = """
 import sys
 import pytest
 from xttsbench.execution.helper import Helper
-from xttsbench.workflows import session
+from xttsbench.workflows.measure import session
 
 class Shared:
     helper = None

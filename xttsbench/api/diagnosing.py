@@ -47,8 +47,8 @@ def diagnose(
 
     place = Path(out) if out is not None else None
     if isinstance(target, str) or callable(target):
-        from xttsbench.workflows.diagnose import Request
-        from xttsbench.workflows.diagnose import diagnose as run
+        from xttsbench.workflows.diagnose.diagnose import Request
+        from xttsbench.workflows.diagnose.diagnose import diagnose as run
 
         name = target if isinstance(target, str) else importable_name(target)
         outcome = run(

@@ -13,7 +13,7 @@ import typer
 from xttsbench.errors import UsageError
 
 if TYPE_CHECKING:
-    from xttsbench.workflows.compare import Compared
+    from xttsbench.workflows.compare.compare import Compared
 
 _SECONDS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "": 1.0}
 _NUMBER: Final = re.compile(r"\s*([0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)\s*([a-zµ%]*)\s*")
@@ -68,9 +68,9 @@ def compare(
 
     Example:  xttsbench compare reports/before reports/after --max-regression 10%
     """
-    from xttsbench.rules.gates import Limits
-    from xttsbench.workflows.compare import Request
-    from xttsbench.workflows.compare import compare as compare_runs
+    from xttsbench.comparison.gates import Limits
+    from xttsbench.workflows.compare.compare import Request
+    from xttsbench.workflows.compare.compare import compare as compare_runs
 
     if as_json and markdown == _STDOUT:
         raise UsageError("--json and --markdown - both write to standard output; give --markdown a file.")

@@ -77,8 +77,8 @@ def diagnose(
     """
     from xttsbench.cli.output import Lines, say, show
     from xttsbench.targets.spec import parse_setting
-    from xttsbench.workflows.diagnose import Request
-    from xttsbench.workflows.diagnose import diagnose as run
+    from xttsbench.workflows.diagnose.diagnose import Request
+    from xttsbench.workflows.diagnose.diagnose import diagnose as run
     from xttsbench.workflows.outcome import GATE
 
     script = target is not None and target.endswith(".py")
@@ -95,7 +95,7 @@ def diagnose(
     comparison = None
     if target is None:
         from xttsbench.cli.progress import Watched
-        from xttsbench.workflows.bundled_job import bundled_job
+        from xttsbench.workflows.bundled import bundled_job
 
         with Watched() as making:
             job = bundled_job(kwargs, data, accelerator, making)
@@ -136,7 +136,7 @@ def diagnose(
 def _chosen(path: Path, target: str | None, settings: Mapping[str, object]) -> tuple[str | None, Mapping[str, object]]:
     """Target and arguments that a sweep chose, under those of the command line; what is other here is said."""
     from xttsbench.cli.output import say
-    from xttsbench.workflows.best import differences_here, read_best
+    from xttsbench.workflows.sweep.best import differences_here, read_best
 
     best = read_best(path)
     if target not in (None, best.target):

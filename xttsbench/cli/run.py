@@ -42,8 +42,8 @@ def run(
     from xttsbench.cli.output import Lines
     from xttsbench.cli.progress import Watched
     from xttsbench.targets.spec import parse_setting
-    from xttsbench.workflows.begin import Request
-    from xttsbench.workflows.run import run as run_scenario
+    from xttsbench.workflows.run.begin import Request
+    from xttsbench.workflows.run.run import run as run_scenario
 
     request = Request(
         scenario=scenario,

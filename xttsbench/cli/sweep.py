@@ -41,8 +41,8 @@ def sweep(
     from xttsbench.cli.output import Lines
     from xttsbench.cli.progress import Watched
     from xttsbench.targets.spec import parse_setting
-    from xttsbench.workflows.begin import Request
-    from xttsbench.workflows.sweep import sweep as run_sweep
+    from xttsbench.workflows.run.begin import Request
+    from xttsbench.workflows.sweep.sweep import sweep as run_sweep
 
     request = Request(
         scenario=grid,

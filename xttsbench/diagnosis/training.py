@@ -17,9 +17,9 @@ from xttsbench.analysis.oscillation import oscillation
 from xttsbench.analysis.pooling import Pooled, Statistic, interval_of, mean_of, pool
 from xttsbench.analysis.steady_state import SteadyState
 from xttsbench.analysis.steps import Steps, measured, steady
+from xttsbench.comparison.figures import PROCESSOR
 from xttsbench.records.report import Arm, Attribution, Bottleneck, Oscillation, Verdict
 from xttsbench.records.trial import TrialRecord
-from xttsbench.rules.arm_figures import PROCESSOR
 
 _NAMES: Final = ("wall_s", "wait_s", "step_s", "emulated_s", "compile_s", "outside_s")
 _STATISTICS: Final[dict[str, Statistic]] = {

@@ -16,6 +16,8 @@ from typing import Any, Final
 import numpy as np
 
 from xttsbench.analysis.evidence import LEAST_SCALE
+from xttsbench.comparison.figures import figures_of
+from xttsbench.comparison.runs import ArmRuns, GroupRuns, collect
 from xttsbench.errors import TargetError, UsageError, XttsbenchError
 from xttsbench.execution.accelerator import parse_accelerator
 from xttsbench.execution.helper import Helper
@@ -23,16 +25,14 @@ from xttsbench.execution.run_directory import ENVIRONMENT, PLAN, make_run_direct
 from xttsbench.probes.environment import environment as read_environment
 from xttsbench.records.plan import Comparison, PlannedArm, RunPlan
 from xttsbench.records.report import Report
-from xttsbench.rules.arm_figures import figures_of
-from xttsbench.rules.arm_runs import ArmRuns, GroupRuns, collect
 from xttsbench.targets.spec import parse_target
-from xttsbench.workflows.assemble_run import assemble_run
-from xttsbench.workflows.compare_arms import compare_arms
-from xttsbench.workflows.diagnose import VERDICT_S, diagnose
-from xttsbench.workflows.diagnose import Request as Diagnosis
+from xttsbench.workflows.diagnose.diagnose import VERDICT_S, diagnose
+from xttsbench.workflows.diagnose.diagnose import Request as Diagnosis
+from xttsbench.workflows.measure.arms import compare_arms
+from xttsbench.workflows.measure.session import Session
 from xttsbench.workflows.outcome import DONE, INCONCLUSIVE, INTERRUPTED, INVALID
+from xttsbench.workflows.run.report import assemble_run
 from xttsbench.workflows.run_outcome import judge_run
-from xttsbench.workflows.session import Session
 
 _STALL_S: Final = 60.0
 PER_PROCESS: Final = ("throughput_per_s", "step_time_s", "utilization")

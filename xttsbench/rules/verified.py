@@ -11,14 +11,14 @@ import numpy as np
 from xttsbench.analysis.evidence import Evidence
 from xttsbench.analysis.semantics import judge
 from xttsbench.analysis.training_state import same_training
+from xttsbench.comparison.effects import Effect, weigh
+from xttsbench.comparison.figures import figures_of
+from xttsbench.comparison.runs import collect
 from xttsbench.records.base import FASTER, SLOWER, Estimate
 from xttsbench.records.elements import Elements, GraphIdentity
 from xttsbench.records.fix import FixResult, Outcome, Patch, Semantics, is_of_step
 from xttsbench.records.plan import Accelerator
 from xttsbench.records.trial import TrialRecord
-from xttsbench.rules.arm_effects import Effect, weigh
-from xttsbench.rules.arm_figures import figures_of
-from xttsbench.rules.arm_runs import collect
 from xttsbench.rules.fix_rounds import GUARD, LEAST_BLOCKS, ORIGINAL, PATCHED, ROUNDS, TOGETHER, planned
 from xttsbench.rules.proposal_words import said
 from xttsbench.rules.proposals import Proposal

@@ -24,8 +24,8 @@ from xttsbench.rules.expected import expected
 from xttsbench.rules.fix_rounds import PATCHED
 from xttsbench.rules.proposals import Proposal, proposals
 from xttsbench.rules.verified import Verified, results, verified
+from xttsbench.workflows.measure.session import Session
 from xttsbench.workflows.patching import patch_of
-from xttsbench.workflows.session import Session
 from xttsbench.workflows.verification import Verification
 from xttsbench.workflows.verify import verify
 

@@ -24,8 +24,8 @@ from xttsbench.records.readings import Readings
 from xttsbench.records.report import Kind
 from xttsbench.records.row_memory import RowMemory
 from xttsbench.records.trial import Rung, TrialRecord, TrialSpec
-from xttsbench.workflows.assemble import assemble
-from xttsbench.workflows.diagnose import STEPS, VERDICT_S, window_s
+from xttsbench.workflows.diagnose.diagnose import STEPS, VERDICT_S, window_s
+from xttsbench.workflows.diagnose.report import assemble
 from xttsbench.workflows.outcome import Outcome, judge
 
 Measure = Callable[[TrialSpec, Callable[[dict[str, Any]], None], RowMemory], None]
@@ -41,7 +41,7 @@ _LABEL: Final = (
 
 @dataclass(frozen=True)
 class LiveRequest:
-    """As :class:`xttsbench.workflows.diagnose.Request`; ``name`` says what was given."""
+    """As :class:`xttsbench.workflows.diagnose.diagnose.Request`; ``name`` says what was given."""
 
     name: str
     accelerator: str = "real"

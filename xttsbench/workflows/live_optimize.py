@@ -17,8 +17,8 @@ from xttsbench.diagnosis.next_trial import Job, next_trial
 from xttsbench.execution.limits import Limits
 from xttsbench.records.plan import RunPlan
 from xttsbench.rules.proposals import proposals
-from xttsbench.workflows.assemble import assemble
-from xttsbench.workflows.diagnose import VERDICT_S
+from xttsbench.workflows.diagnose.diagnose import VERDICT_S
+from xttsbench.workflows.diagnose.report import assemble
 from xttsbench.workflows.live import READING_RUNGS, LiveRequest, begin_live
 from xttsbench.workflows.live_session import LiveSession, Measurable
 from xttsbench.workflows.optimize import judge_fixes

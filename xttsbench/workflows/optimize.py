@@ -7,9 +7,9 @@ from dataclasses import replace
 from xttsbench.errors import TargetError
 from xttsbench.records.report import Report
 from xttsbench.targets.spec import parse_target
-from xttsbench.workflows.diagnose import Request, diagnose
+from xttsbench.workflows.diagnose.diagnose import Request, diagnose
+from xttsbench.workflows.measure.progress import Progress
 from xttsbench.workflows.outcome import DONE, INCONCLUSIVE, Outcome
-from xttsbench.workflows.progress import Progress
 
 __all__ = ["Request", "judge_fixes", "optimize"]
 

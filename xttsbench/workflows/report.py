@@ -11,13 +11,13 @@ from xttsbench.execution.run_directory import read_environment, read_plan
 from xttsbench.records.plan import RunPlan
 from xttsbench.records.report import Report
 from xttsbench.records.trial import TrialRecord
-from xttsbench.workflows.assemble import assemble
-from xttsbench.workflows.assemble_run import assemble_run
-from xttsbench.workflows.assemble_sweep import assemble_sweep
-from xttsbench.workflows.best import write_best
+from xttsbench.workflows.diagnose.report import assemble
 from xttsbench.workflows.fixes import read_patch
 from xttsbench.workflows.outcome import Outcome, judge
+from xttsbench.workflows.run.report import assemble_run
 from xttsbench.workflows.run_outcome import judge_run
+from xttsbench.workflows.sweep.best import write_best
+from xttsbench.workflows.sweep.report import assemble_sweep
 from xttsbench.workflows.sweep_outcome import judge_sweep
 from xttsbench.workflows.train_outcome import judge_trained
 from xttsbench.workflows.train_report import assembled_train

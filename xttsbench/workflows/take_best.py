@@ -10,8 +10,8 @@ from xttsbench.errors import InvalidInputError, UsageError
 from xttsbench.records.best import Best
 from xttsbench.records.train_history import TakenOver
 from xttsbench.scenario.settings import BUNDLED
-from xttsbench.workflows.best import NAME, differences, fingerprint_of, newest_best, read_best
 from xttsbench.workflows.identity import code_identity, data_identity
+from xttsbench.workflows.sweep.best import NAME, differences, fingerprint_of, newest_best, read_best
 
 TAKEN: Final = (
     "loader",

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
+from xttsbench.comparison.arms import compare
 from xttsbench.diagnosis.starving import STARVING, explain
 from xttsbench.diagnosis.train_history import training_of
 from xttsbench.diagnosis.training import TrainVerdict, train_verdict
@@ -17,7 +18,6 @@ from xttsbench.records.plan import RunPlan
 from xttsbench.records.report import Finding, Report, WarmUp
 from xttsbench.records.train_history import HistoryLine, TrainSetup
 from xttsbench.records.trial import TrialRecord
-from xttsbench.rules.arms import compare
 from xttsbench.workflows.sections import CERTIFIED_STEPS, accelerator, readings_beside, rows_of, target, verdict_after_s
 
 ARM: Final = "train"

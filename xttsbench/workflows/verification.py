@@ -17,7 +17,7 @@ from xttsbench.records.plan import Accelerator, PlannedArm
 from xttsbench.records.trial import TrialRecord
 from xttsbench.rules.fix_rounds import LEAST_BLOCKS, ORIGINAL, PATCHED
 from xttsbench.rules.proposals import Proposal
-from xttsbench.workflows.compare_arms import Trials
+from xttsbench.workflows.measure.arms import Trials
 
 WINDOW_S: Final = 2.0
 LEAST_WINDOW_S: Final = 0.8

@@ -32,7 +32,7 @@ from xttsbench.rules.fix_rounds import (
 )
 from xttsbench.rules.proposal import WORTH
 from xttsbench.rules.verified import Verified, data_of, verified
-from xttsbench.workflows.compare_arms import compare_arms
+from xttsbench.workflows.measure.arms import compare_arms
 from xttsbench.workflows.verification import LEAST_WINDOW_S, WINDOW_S, Clock, Timed, Verification, timed_as
 
 _MOST: Final = 5

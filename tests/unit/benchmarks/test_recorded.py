@@ -7,8 +7,8 @@ import pytest
 from machine import decided, planned
 from recorded import Grid
 
+from xttsbench.comparison.sweep import Seen, next_round
 from xttsbench.records.plan import Procedure
-from xttsbench.rules.rounds import Seen, next_round
 
 ARMS = [{"prefetch": 0}, {"prefetch": 1}, {"prefetch": 2}]
 

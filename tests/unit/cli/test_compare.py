@@ -25,8 +25,8 @@ from xttsbench.execution.run_directory import ENVIRONMENT, PLAN, write_json
 from xttsbench.records.comparison_result import ComparisonReport
 from xttsbench.records.plan import Accelerator, RunPlan
 from xttsbench.reporting.write import to_json
-from xttsbench.workflows.assemble import assemble
-from xttsbench.workflows.assemble_run import assemble_run
+from xttsbench.workflows.diagnose.report import assemble
+from xttsbench.workflows.run.report import assemble_run
 
 app = typer.Typer()
 app.command("compare")(compare)
@@ -202,7 +202,7 @@ def test_arms_of_one_run_are_paired_by_block(make: Make) -> None:
 def test_rounds_that_others_disturbed_do_not_count(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     one = make({"a": 0.02, "b": 0.02}, seed=7)
     whole = record(f"{one}:a", f"{one}:b")["pairs"][0]
-    monkeypatch.setattr("xttsbench.workflows.compare_pairs.invalid_rounds", lambda _: frozenset({(2, 0), (5, 0)}))
+    monkeypatch.setattr("xttsbench.workflows.compare.pairs.invalid_rounds", lambda _: frozenset({(2, 0), (5, 0)}))
     left = record(f"{one}:a", f"{one}:b")["pairs"][0]
     assert (whole["a"]["processes"], left["a"]["processes"], left["b"]["processes"]) == (8, 6, 6)
 

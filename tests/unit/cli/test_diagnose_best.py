@@ -11,7 +11,7 @@ import pytest
 from xttsbench.cli import main
 from xttsbench.errors import HelperError
 from xttsbench.records.best import Best, Fingerprint
-from xttsbench.workflows.best import write_best
+from xttsbench.workflows.sweep.best import write_best
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from xttsbench.comparison.figures import PROCESSOR
 from xttsbench.diagnosis.training import train_verdict
 from xttsbench.records.report import Arm
-from xttsbench.rules.arm_figures import PROCESSOR
 
 
 def session(build, *, wait: float = 1e-3, step: float = 0.05, gap: float = 1e-4, steps: int = 200, block: int = 0):

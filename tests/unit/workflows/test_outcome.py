@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from xttsbench.workflows.assemble import assemble
+from xttsbench.workflows.diagnose.report import assemble
 from xttsbench.workflows.optimize import judge_fixes
 from xttsbench.workflows.outcome import judge
 

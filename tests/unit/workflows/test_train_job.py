@@ -11,7 +11,7 @@ from xttsbench.errors import InvalidInputError, UsageError, XttsbenchError
 from xttsbench.records.best import Best, Fingerprint
 from xttsbench.records.plan import Accelerator, RunPlan
 from xttsbench.workflows import take_best, train_job
-from xttsbench.workflows.best import write_best
+from xttsbench.workflows.sweep.best import write_best
 from xttsbench.workflows.train_job import (
     TrainRequest,
     prepare_training,

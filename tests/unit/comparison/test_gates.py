@@ -1,0 +1,121 @@
+"""Gates at their limits: passed, failed, undecided, not measured."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from xttsbench.analysis.evidence import Sample, paired
+from xttsbench.comparison.gates import Limits, judge_gates
+from xttsbench.comparison.regression import Effect
+from xttsbench.records.base import Estimate
+from xttsbench.records.comparison_result import ComparedPair, Figures
+
+
+def between(low: float, high: float) -> Effect:
+    """An effect whose 95 % interval is that, from very many processes."""
+    many = 1_000_000
+    error = (math.log(high) - math.log(low)) / (2 * 1.959963984540054)
+    sample = Sample((math.log(low) + math.log(high)) / 2, many, error**2 * many * many, many - 1, many, many)
+    return Effect(sample, sure=True)
+
+
+def pair(effect: Effect | None = None, *, name: str = "x", method: Any = "separate sessions", **b: Any) -> ComparedPair:
+    side = Figures(arm=name, status="ok", processes=8)
+    told = {"effect": effect.ratio, "why": effect.why} if effect else {}
+    return ComparedPair(name=name, a=side, b=side.model_copy(update=b), method=method, **told)
+
+
+def outcome(limits: Limits, one: ComparedPair, effect: Effect | None = None) -> str:
+    (gate,) = judge_gates(limits, [one], {one.name: effect or Effect()})
+    return gate.outcome
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [
+        (0.96, 1.02, "passed"),
+        (0.9501, 1.02, "passed"),
+        (0.94, 0.96, "undecided"),
+        (0.80, 0.9499, "failed"),
+        (1.5, 2.0, "passed"),
+        (0.5, 2.0, "undecided"),
+    ],
+)
+def test_regression_is_decided_by_the_whole_interval(low: float, high: float, expected: str) -> None:
+    effect = between(low, high)
+    assert outcome(Limits(max_regression=0.05), pair(effect), effect) == expected
+
+
+def test_no_loss_at_all_may_be_asked_for() -> None:
+    effect = between(1.01, 1.02)
+    assert outcome(Limits(max_regression=0.0), pair(effect), effect) == "passed"
+
+
+def test_one_of_many_arms_fails_only_beyond_the_corrected_interval() -> None:
+    barely = between(0.90, 0.949)
+    names = [f"arm{number}" for number in range(10)]
+    pairs = [pair(barely if name == "arm0" else between(0.99, 1.01), name=name) for name in names]
+    effects = {name: barely if name == "arm0" else between(0.99, 1.01) for name in names}
+    first, *others = judge_gates(Limits(max_regression=0.05), pairs, effects)
+    assert outcome(Limits(max_regression=0.05), pairs[0], barely) == "failed"
+    assert (first.outcome, {gate.outcome for gate in others}) == ("undecided", {"passed"})
+    assert "but not when 10 arms are tried" in first.why
+
+
+def test_what_is_not_sure_neither_passes_nor_fails() -> None:
+    fast = Effect(paired([0.7]), why="one process")
+    one = pair(fast, method="one process")
+    (gate,) = judge_gates(Limits(max_regression=0.05), [one], {"x": fast})
+    assert (gate.outcome, gate.why) == ("undecided", "one process")
+    absent = Effect(why="B was not measured (killed)")
+    assert outcome(Limits(max_regression=0.05), pair(absent, method="not measured"), absent) == "not measured"
+
+
+FIELDS = [
+    ("max_step_time_s", "step_time_s", 1),
+    ("min_throughput_per_s", "throughput_per_s", -1),
+    ("min_utilization", "utilization", -1),
+    ("max_input_wait", "input_wait_fraction", 1),
+]
+
+
+@pytest.mark.parametrize(("limit", "field", "sign"), FIELDS)
+def test_limits_on_b_alone(limit: str, field: str, sign: int) -> None:
+    limits = Limits(**{limit: 0.5})
+    bad, good = Estimate(estimate=0.6, low=0.55, high=0.65), Estimate(estimate=0.4, low=0.35, high=0.5)
+    if sign < 0:
+        bad, good = Estimate(estimate=0.4, low=0.3, high=0.49), Estimate(estimate=0.6, low=0.5, high=0.7)
+    straddling = Estimate(estimate=0.5, low=0.45, high=0.55)
+    assert outcome(limits, pair(**{field: good})) == "passed"
+    assert outcome(limits, pair(**{field: bad})) == "failed"
+    assert outcome(limits, pair(**{field: straddling})) == "undecided"
+    assert outcome(limits, pair(status="killed: by SIGKILL")) == "not measured"
+
+
+def test_a_value_without_an_interval_is_compared_plainly_and_that_is_said() -> None:
+    for value, expected in ((0.19, "passed"), (0.2, "passed"), (0.21, "failed")):
+        (gate,) = judge_gates(Limits(max_cv=0.2), [pair(cv=value)], {"x": Effect()})
+        assert gate.outcome == expected
+        assert "no interval" in gate.why
+
+
+def test_one_process_is_named() -> None:
+    time = Estimate(estimate=0.010, low=0.009, high=0.011)
+    (gate,) = judge_gates(Limits(max_step_time_s=0.012), [pair(step_time_s=time, processes=1)], {"x": Effect()})
+    assert gate.outcome == "passed"
+    assert gate.why == (
+        "step time 10 ms (9 to 11) keeps the limit 12 ms; the interval is within one process and tells nothing of the "
+        "next"
+    )
+
+
+def test_the_reason_of_what_is_missing_is_told() -> None:
+    (gate,) = judge_gates(Limits(min_utilization=0.9), [pair(status="killed: by SIGKILL")], {"x": Effect()})
+    assert gate.why == "utilization was not measured (killed: by SIGKILL)"
+
+
+def test_without_limits_there_are_no_gates() -> None:
+    assert judge_gates(Limits(), [pair()], {"x": Effect()}) == ()

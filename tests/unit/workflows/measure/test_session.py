@@ -1,0 +1,224 @@
+"""The session: a helper for each block, the journal before the next trial, and whatever the helper does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from xttsbench.errors import HelperError, JournalError
+from xttsbench.execution import journal
+from xttsbench.execution.limits import Limits
+from xttsbench.records.trial import TrialRecord, TrialSpec
+from xttsbench.workflows.measure.session import Session
+
+LIMITS = Limits(10.0, 5.0)
+
+
+class FakeHelper:
+    """Counts how often it was started and ended."""
+
+    made: ClassVar[list[FakeHelper]] = []
+    refuses: ClassVar[int] = 0
+
+    def __init__(self, **options: Any) -> None:
+        self.options = options
+        self.dead = self.ended = False
+        FakeHelper.made.append(self)
+
+    def __enter__(self) -> FakeHelper:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.ended = True
+
+    def wait_ready(self) -> None:
+        if FakeHelper.refuses > 0:
+            FakeHelper.refuses -= 1
+            raise HelperError("did not start")
+
+    def exit_code(self) -> int | None:
+        return 1 if self.dead else None
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """``world.script`` is what the next trials do; ``world.ran`` the helper of each."""
+
+    class World:
+        def __init__(self) -> None:
+            self.directory = tmp_path
+            self.script: list[Any] = []
+            self.ran: list[FakeHelper] = []
+            self.limits: list[Limits] = []
+
+        def run_trial(self, spec: TrialSpec, helper: FakeHelper, limits: Limits, **_: Any) -> TrialRecord:
+            self.ran.append(helper)
+            self.limits.append(limits)
+            act = self.script.pop(0) if self.script else "ok"
+            if isinstance(act, BaseException):
+                raise act
+            return TrialRecord(spec=spec, status=act, started_utc="2026-01-01T00:00:00", duration_s=1.0)
+
+    FakeHelper.made, FakeHelper.refuses = [], 0
+    world = World()
+    monkeypatch.setattr("xttsbench.workflows.measure.session.Helper", FakeHelper)
+    monkeypatch.setattr("xttsbench.workflows.measure.session.run_trial", world.run_trial)
+    monkeypatch.setattr("xttsbench.workflows.measure.session.open_gpus", lambda: (None, "none here"))
+    return world
+
+
+def spec(block: int = 0) -> TrialSpec:
+    return TrialSpec(trial_id="000", block=block, rung="arm", target="m:f")
+
+
+def test_every_block_has_a_helper_of_its_own(world) -> None:
+    with Session(world.directory, budget_s=10) as session:
+        for block in (0, 0, 1, 1, 2):
+            session.run(spec(block), LIMITS)
+            assert session.block == block
+    assert [FakeHelper.made.index(helper) for helper in world.ran] == [0, 0, 1, 1, 2]
+    assert all(helper.ended for helper in FakeHelper.made)
+
+
+def test_each_trial_is_in_the_journal_before_the_next(world) -> None:
+    with Session(world.directory, budget_s=10) as session:
+        for number in range(3):
+            session.run(spec(), LIMITS)
+            assert len(journal.read(world.directory)) == number + 1 == len(session.trials)
+
+
+def test_limits_follow_what_starting_took_here(world) -> None:
+    with Session(world.directory, budget_s=10) as session:
+        session.run(spec(), LIMITS)
+        session.import_s = 18.0
+        session.run(spec(), LIMITS)
+        session.run(spec(), Limits(10.0, 5.0, most_s=40.0))
+    assert [limits.stall_s for limits in world.limits[1:]] == [72.0, 72.0]
+    assert [limits.time_s for limits in world.limits[1:]] == [72.0, 40.0]
+
+
+def test_a_helper_that_died_is_replaced_and_the_trial_is_run(world) -> None:
+    with Session(world.directory, budget_s=10) as session:
+        session.run(spec(), LIMITS)
+        FakeHelper.made[0].dead = True
+        assert session.run(spec(), LIMITS).status == "ok"
+        world.script = [HelperError("gone"), "ok"]
+        assert session.run(spec(), LIMITS).status == "ok"
+    assert len(FakeHelper.made) == 3
+
+
+def test_a_trial_that_no_helper_will_begin_is_a_result(world) -> None:
+    with Session(world.directory, budget_s=10) as session:
+        session.run(spec(), LIMITS)
+        world.script = [HelperError("gone"), HelperError("gone again")]
+        record = session.run(spec(), LIMITS)
+        assert (record.status, record.cause) == ("killed", "gone again")
+        assert session.run(spec(), LIMITS).status == "ok"
+    assert [trial.status for trial in journal.read(world.directory)] == ["ok", "killed", "ok"]
+
+
+def test_a_helper_that_never_starts_ends_the_run(world) -> None:
+    FakeHelper.refuses = 1
+    with pytest.raises(HelperError, match="did not start"), Session(world.directory, budget_s=10) as session:
+        session.run(spec(), LIMITS)
+    assert FakeHelper.made[0].ended
+
+
+def test_ctrl_c_between_two_trials_is_a_trial_that_never_began(world) -> None:
+    world.script = ["ok", KeyboardInterrupt()]
+    with Session(world.directory, budget_s=10) as session:
+        session.run(spec(), LIMITS)
+        record = session.run(spec(), LIMITS)
+    assert (record.status, record.cause) == ("interrupted", "interrupted before the trial began")
+    assert journal.read(world.directory)[-1] == record
+
+
+def test_it_goes_on_with_a_helper_of_the_caller_s_and_leaves_it(world) -> None:
+    own = FakeHelper()
+    before = [TrialRecord(spec=spec(), status="ok", started_utc="t", duration_s=1.0)]
+    with Session(world.directory, trials=before, helper=own, block=1, budget_s=10) as session:  # type: ignore[arg-type]
+        assert session.block == 1
+        session.run(spec(1), LIMITS)
+        session.run(spec(2), LIMITS)
+        assert len(session.trials) == 3
+    assert world.ran[0] is own
+    assert world.ran[1] is not own
+    assert not own.ended
+    assert world.ran[1].ended
+
+
+def test_a_trial_that_ended_before_is_not_run_again(world) -> None:
+    before = TrialRecord(spec=spec(), status="killed", cause="out of memory", started_utc="t", duration_s=1.0)
+    with Session(world.directory, earlier=[before], budget_s=10) as session:
+        assert session.run(spec(), LIMITS) == before
+        assert session.trials == [before]
+        assert session.run(spec(), LIMITS).status == "ok"  # once only
+    assert len(world.ran) == 1
+
+
+def test_a_trial_that_was_interrupted_is_run_again_and_replaces_it(world) -> None:
+    world.script = [KeyboardInterrupt(), "ok"]
+    with Session(world.directory, budget_s=10) as session:
+        session.run(spec(), LIMITS)
+    with Session(world.directory, earlier=journal.read(world.directory), budget_s=10) as session:
+        assert session.run(spec(), LIMITS).status == "ok"
+    assert [trial.status for trial in journal.read(world.directory)] == ["ok"]
+
+
+def test_another_trial_under_the_same_id_is_refused(world) -> None:
+    before = TrialRecord(spec=spec(block=3), status="ok", started_utc="t", duration_s=1.0)
+    with (
+        Session(world.directory, earlier=[before], budget_s=10) as session,
+        pytest.raises(JournalError, match="another trial as 000"),
+    ):
+        session.run(spec(), LIMITS)
+
+
+class FakeLive:
+    """A process that takes turns and has had some."""
+
+    def __init__(self, spec: TrialSpec, helper: FakeHelper, **_: Any) -> None:
+        self.spec, self.helper, self.ended = spec, helper, False
+
+    def end(self) -> TrialRecord:
+        self.ended = True
+        return TrialRecord(spec=self.spec, status="ok", started_utc="t", duration_s=1.0)
+
+
+def test_processes_that_take_turns_share_a_helper_and_are_written_down_as_they_end(world, monkeypatch) -> None:
+    monkeypatch.setattr("xttsbench.workflows.measure.session.LiveTrial", FakeLive)
+    with Session(world.directory, budget_s=10) as session:
+        assert session.side_by_side is session
+        lives = [session.start(spec().model_copy(update={"trial_id": f"00{n}"}), "warming up") for n in range(3)]
+        assert {live.helper for live in lives} == {FakeHelper.made[0]}
+        assert session.trials == []
+        session.close(lives[1], "b")
+        session.drop(lives[0])
+        assert [trial.spec.trial_id for trial in journal.read(world.directory)] == ["001"]
+        assert lives[0].ended
+        session.never_begun(lives[2].spec)
+    assert [trial.status for trial in journal.read(world.directory)] == ["ok", "interrupted"]
+
+
+def test_with_a_gpu_no_two_processes_live_side_by_side(world, monkeypatch) -> None:
+    class Gpus:
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr("xttsbench.workflows.measure.session.open_gpus", lambda: (Gpus(), None))
+    with Session(world.directory, budget_s=10) as session:
+        assert session.side_by_side == "each process takes the GPU's memory for itself"
+
+
+@pytest.mark.parametrize(("limited", "available"), [(None, 8_000), (5_000, 5_000), (9_000, 8_000)])
+def test_memory_is_the_machine_s_or_what_the_limit_leaves(world, monkeypatch, limited, available) -> None:
+    class Memory:
+        available = 8_000
+
+    monkeypatch.setattr("xttsbench.workflows.measure.session.psutil.virtual_memory", Memory)
+    monkeypatch.setattr("xttsbench.workflows.measure.session.memory_available_bytes", lambda: limited)
+    with Session(world.directory, budget_s=10) as session:
+        assert session.available_bytes == available
+        assert session.processors >= 1

@@ -1,0 +1,269 @@
+"""The search of a sweep, with trials of known speed in place of real ones: what wins, what is kept, and going on."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from xttsbench.execution import journal
+from xttsbench.records.plan import Procedure, RunPlan
+from xttsbench.records.trial import Parity, TrialRecord
+from xttsbench.workflows.measure.progress import Silent
+from xttsbench.workflows.measure.session import Session
+from xttsbench.workflows.sweep.best import read_best, write_best
+from xttsbench.workflows.sweep.report import assemble_sweep
+from xttsbench.workflows.sweep.sweep import search
+from xttsbench.workflows.sweep_outcome import judge_sweep
+
+ENVIRONMENT: dict[str, Any] = {"cpu": {"model": "a CPU", "machine_cpus": 2}, "gpus": [], "fingerprint": "f"}
+PROCEDURE = Procedure(blocks=6)
+
+
+class Cut(BaseException):
+    """The process is killed: nothing of ours runs after it."""
+
+
+class Helper:
+    """A helper that does nothing."""
+
+    def __init__(self, **_: Any) -> None:
+        self.pid = 1
+
+    def __enter__(self) -> Helper:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def wait_ready(self) -> None:
+        pass
+
+    def exit_code(self) -> None:
+        return None
+
+
+class Standings(Silent):
+    """Progress that keeps what it was told."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def standing(self, sentence: str) -> None:
+        self.told.append(sentence)
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, build: Any) -> Any:
+    """``world.go(comparison)`` searches in a directory; ``world.cut_after`` trials it is killed."""
+
+    class World:
+        directory = tmp_path
+        speeds: dict[str, float]
+        endings: dict[str, dict[str, Any]]
+        cut_after: int | None = None
+        ran: list[str]
+        parity: Parity | None = None
+        progress = Standings()
+
+        def __init__(self) -> None:
+            self.speeds, self.endings, self.ran = {}, {}, []
+
+        def run_trial(self, spec: Any, *_: Any, **__: Any) -> TrialRecord:
+            if self.cut_after is not None and len(self.ran) >= self.cut_after:
+                raise Cut
+            self.ran.append(spec.trial_id)
+            if spec.rung == "parity":
+                found = self.parity or Parity(batches=4, tolerance=1e-4, same=tuple(spec.others))
+                return build.trial("parity", parity=found).model_copy(update={"spec": spec})
+            arm = spec.arm.removesuffix(":again")
+            if arm in self.endings:
+                return build.trial("arm", **self.endings[arm]).model_copy(update={"spec": spec})
+            wall = 0.02 / self.speeds.get(arm, 1.0)
+            record = build.arm_trial(spec.arm, wall, block=spec.block, process_sd=0.01, steps=30)
+            return record.model_copy(update={"spec": spec})
+
+        def go(self, comparison: Any, procedure: Procedure = PROCEDURE) -> list[TrialRecord]:
+            earlier = journal.read(tmp_path) if (tmp_path / journal.NAME).exists() else []
+            with Session(tmp_path, earlier=earlier, budget_s=1e6) as session:
+                search(comparison, procedure, session, until_s=1e6, seed=3, progress=self.progress)
+            return session.trials
+
+        def report(self, comparison: Any, trials: Any, procedure: Procedure = PROCEDURE) -> Any:
+            plan = RunPlan(
+                kind="sweep",
+                command="xttsbench sweep",
+                created_utc="2026-01-02T03:04:05+00:00",
+                target="data.py:make",
+                steps=30,
+                budget_s=600.0,
+                seed=3,
+                comparison=comparison,
+                procedure=procedure,
+                code="c",
+            )
+            return assemble_sweep(plan, ENVIRONMENT, trials, tmp_path / "20260102-mine")
+
+    made = World()
+    monkeypatch.setattr(Session, "side_by_side", "simulated")
+    monkeypatch.setattr("xttsbench.workflows.measure.session.Helper", Helper)
+    monkeypatch.setattr("xttsbench.workflows.measure.session.run_trial", made.run_trial)
+    monkeypatch.setattr("xttsbench.workflows.measure.session.open_gpus", lambda: (None, "none here"))
+    return made
+
+
+def test_the_fastest_arm_is_proven_and_written_down(world, build) -> None:
+    world.speeds = {"b": 1.2, "c": 1.5, "d": 0.8}
+    configs = {name: {"prefetch": index} for index, name in enumerate("abcd")}
+    comparison = build.comparison(*"abcd", configs=configs)
+    trials = world.go(comparison)
+    report = world.report(comparison, trials)
+    best = report.best
+    assert (best.arm, best.proven, best.config) == ("c", True, {"prefetch": 2})
+    assert best.effect.estimate == pytest.approx(1.5, rel=0.02)
+    assert best.baseline == {"arm": "a", "config": {"prefetch": 0}}
+    assert (best.accelerator["kind"], best.fingerprint.code) == ("real", "c")
+    # Everything that was measured counts, and who cannot win is measured no further.
+    blocks = {arm.id: arm.blocks for arm in report.arms}
+    assert best.blocks == best.rounds == blocks["c"] == blocks["a"] <= 4
+    assert best.evidence > 60
+    assert blocks["d"] <= blocks["b"] <= blocks["c"]
+    assert {arm.group for arm in report.arms} == {comparison.name}
+    assert judge_sweep(report, trials, comparison) == (0, None)
+    write_best(world.directory, best)
+    assert read_best(world.directory) == best
+
+
+def test_the_data_are_compared_once(world, build) -> None:
+    trials = world.go(build.comparison(*"abc"))
+    assert [trial.spec.rung for trial in trials].count("parity") == 1
+    report = world.report(build.comparison(*"abc"), trials)
+    assert report.parity["same"]
+    assert "parity" not in report.unmeasured
+
+
+def test_equal_arms_leave_the_baseline(world, build) -> None:
+    comparison = build.comparison(*"abc")
+    many = Procedure(blocks=30)
+    best = world.report(comparison, world.go(comparison, many), many).best
+    assert (best.arm, best.proven, best.effect, best.decided) == ("a", False, None, True)
+
+
+def test_what_is_not_decided_is_said_to_be(world, build) -> None:
+    world.speeds = {"b": 1.04}
+    comparison = build.comparison(*"ab")
+    few = Procedure(blocks=2)
+    trials = world.go(comparison, few)
+    report = world.report(comparison, trials, few)
+    assert (report.best.arm, report.best.decided) == ("a", False)
+    code, said = judge_sweep(report, trials, comparison)
+    assert (code, said[:23]) == (3, "Undecided: a is kept: b")
+
+
+def test_an_arm_that_dies_is_out_and_the_sweep_goes_on(world, build) -> None:
+    world.speeds = {"b": 3.0, "c": 1.5}
+    world.endings = {"b": {"status": "out_of_memory", "cause": "no memory is left"}}
+    comparison = build.comparison(*"abc")
+    trials = world.go(comparison)
+    assert [trial.spec.arm for trial in trials].count("b") == 1
+    report = world.report(comparison, trials)
+    assert report.best.arm == "c"
+    assert next(arm for arm in report.arms if arm.id == "b").status.startswith("out_of_memory")
+    assert judge_sweep(report, trials, comparison)[0] == 0
+
+
+def test_a_baseline_that_dies_ends_it_without_a_best(world, build) -> None:
+    world.endings = {"a": {"status": "killed", "cause": "killed by SIGKILL"}}
+    comparison = build.comparison(*"abc")
+    trials = world.go(comparison)
+    report = world.report(comparison, trials)
+    assert report.best is None
+    assert judge_sweep(report, trials, comparison)[0] in (3, 4)
+    assert len([trial for trial in trials if trial.spec.arm.startswith("a")]) <= 3
+
+
+def test_all_candidates_that_die_leave_the_baseline(world, build) -> None:
+    world.endings = {name: {"status": "stalled", "cause": "silent for 60 s"} for name in "bc"}
+    comparison = build.comparison(*"abc")
+    report = world.report(comparison, world.go(comparison))
+    assert (report.best.arm, report.best.proven, report.best.decided) == ("a", False, False)
+    assert "stalled" in report.best.why
+
+
+def test_an_arm_with_other_data_or_unknown_data_is_not_measured(world, build) -> None:
+    world.parity = Parity(batches=4, tolerance=1e-4, same=("d",), differences={"b": "mel"}, failed={"c": "no file"})
+    world.speeds = {"b": 9.0, "c": 8.0, "d": 1.5}
+    comparison = build.comparison(*"abcd")
+    trials = world.go(comparison)
+    assert {trial.spec.arm for trial in trials if trial.spec.rung == "arm"} == {"a", "a:again", "d"}
+    assert world.report(comparison, trials).best.arm == "d"
+
+
+def test_data_that_nobody_can_compare_end_it_before_anything_is_measured(world, build) -> None:
+    world.parity = Parity(batches=4, tolerance=1e-4, reproducible=False, why_not="mel differs")
+    comparison = build.comparison(*"abc")
+    trials = world.go(comparison)
+    assert [trial.spec.rung for trial in trials] == ["parity"]
+    report = world.report(comparison, trials)
+    assert report.best is None
+    assert judge_sweep(report, trials, comparison)[0] != 0
+
+
+@pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_run_killed_at_any_trial_goes_on_to_the_same_decision_byte_for_byte(world, build, every: int) -> None:
+    world.speeds = {"b": 1.2, "c": 1.5}
+    comparison = build.comparison(*"abc")
+    whole = world.go(comparison)
+    wanted = world.report(comparison, whole).model_dump_json()
+    order = list(world.ran)
+    for count in range(0, len(order), every):
+        (world.directory / journal.NAME).unlink()
+        world.ran.clear()
+        world.cut_after = count
+        with pytest.raises(Cut):
+            world.go(comparison)
+        world.cut_after, done = None, list(world.ran)
+        world.ran.clear()
+        trials = world.go(comparison)
+        assert done + world.ran == order  # none twice, none left out
+        assert world.report(comparison, trials).model_dump_json() == wanted
+        assert world.report(comparison, journal.read(world.directory)).model_dump_json() == wanted
+
+
+def test_a_torn_last_line_is_one_trial_to_run_again(world, build) -> None:
+    comparison = build.comparison(*"ab")
+    world.go(comparison)
+    path = world.directory / journal.NAME
+    content = path.read_bytes()
+    path.write_bytes(content[:-40])
+    world.ran.clear()
+    world.go(comparison)
+    assert len(world.ran) == 1
+    assert [json.loads(line)["spec"] for line in path.read_bytes().splitlines()] == [
+        json.loads(line)["spec"] for line in content.splitlines()
+    ]
+
+
+def test_how_the_arms_stand_is_told_after_each_block(world, build) -> None:
+    world.speeds = {"c": 1.2, "b": 1.1}
+    trials = world.go(build.comparison(*"abc"))
+    told = world.progress.told
+    assert len(told) == len({trial.spec.block for trial in trials if trial.spec.rung == "arm"}) > 1
+    assert told[0].startswith("1 round done: 3 of 3 arms alive; c leads, 1.2")
+    assert told[0].endswith(" left")
+    assert told[-1].startswith(f"{len(told)} rounds done")
+
+
+def test_the_order_of_the_trials_is_the_seed_s(world, build) -> None:
+    comparison = build.comparison(*"abcd")
+    world.speeds = {"b": 1.02, "c": 1.03, "d": 1.03}
+    blocks = [
+        [trial.spec.arm for trial in trials]
+        for _, trials in itertools.groupby(
+            (trial for trial in world.go(comparison) if trial.spec.rung == "arm"), key=lambda trial: trial.spec.block
+        )
+    ]
+    assert len({tuple(block) for block in blocks[:2]}) == 2

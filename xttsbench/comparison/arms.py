@@ -1,0 +1,247 @@
+"""From the trials of a comparison to its arms: what each gives, costs and is worth against the baseline of its group.
+
+Pure: the same plan and trials give the same arms. Where the data of an arm differ from the baseline's it is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from xttsbench.analysis.evidence import Evidence
+from xttsbench.comparison.effects import Effect, Weighed, weigh
+from xttsbench.comparison.figures import figures_of
+from xttsbench.comparison.runs import ArmRuns, GroupRuns, ParityFound, collect, parity_found
+from xttsbench.comparison.sentence import sentence
+from xttsbench.planning.trials import parity_arms
+from xttsbench.records.base import DECIDED, Word
+from xttsbench.records.plan import Comparison
+from xttsbench.records.report import AA, Arm
+from xttsbench.records.trial import TrialRecord
+
+_NO_FRAMES: Final = "the workload does not say where its frames are (Workload.frames and Workload.lengths)"
+ARM_NUMBERS: Final = (
+    "step_time_s",
+    "throughput_per_s",
+    "effect",
+    "utilization",
+    "valid_frames_per_s",
+    "padding_efficiency",
+    "cv",
+    "std_over_mean",
+    "input_wait_fraction",
+    "evidence",
+)
+
+
+@dataclass(frozen=True)
+class ComparedArms:
+    """What a comparison comes to.
+
+    Attributes:
+        groups: the trials sorted, one entry for each accelerator, without the rounds that were left out.
+        arms: of all groups, in the order of the plan.
+        aa: of the first group.
+        sentences: one for each group.
+        remarks: what has to be known of the session's noise.
+        parity: for the report; ``None`` where no data were compared.
+        unknown: arm -> why it is not known whether it feeds the baseline's data.
+        failed: how the baseline ended while its data were read, where it did.
+        unmeasured: path in the report -> reason.
+    """
+
+    groups: tuple[GroupRuns, ...]
+    arms: tuple[Arm, ...]
+    aa: AA
+    sentences: tuple[str, ...]
+    remarks: tuple[str, ...]
+    parity: dict[str, Any] | None
+    unknown: Mapping[str, str]
+    failed: str | None
+    unmeasured: Mapping[str, str]
+    noise_scales: tuple[float, ...] = ()
+    """Of each group: what rounds of equal configurations differ by, as a standard deviation."""
+
+    @property
+    def refused(self) -> Mapping[str, str]:
+        """Arms whose data differ from the baseline's, and where."""
+        return self.parity["differences"] if self.parity else {}
+
+
+def compare(
+    comparison: Comparison,
+    trials: Sequence[TrialRecord],
+    *,
+    candidates: int | None = None,
+    first_arm: int = 0,
+) -> ComparedArms:
+    """The arms of every group, with what may be said of each.
+
+    Args:
+        comparison: as planned.
+        trials: of the run; those of other rungs are left alone.
+        candidates: how many are compared; those of the comparison without it.
+        first_arm: index in the report of the first arm, for the paths of ``unmeasured``.
+    """
+    data = parity_found(comparison, trials)
+    groups = collect(comparison, trials)
+    arms: list[Arm] = []
+    said: list[str] = []
+    unmeasured: dict[str, str] = {}
+    every: list[Weighed] = []
+    for group in groups:
+        weighed = weigh(group, comparison.margin, candidates=candidates)
+        every.append(weighed)
+        own: list[Arm] = []
+        open_: dict[str, str] = {}
+        for runs in weighed.group.arms:
+            effect = _allowed(runs, weighed.effects.get(runs.arm.id), group, data)
+            arm, reasons = _arm(comparison, runs, effect, weighed, data)
+            path = f"arms.{first_arm + len(arms) + len(own)}"
+            unmeasured |= {f"{path}.{name}": reason for name, reason in reasons.items()}
+            if "decision" in reasons:
+                open_[arm.id] = reasons["decision"]
+            own.append(arm)
+        arms += own
+        said.append(sentence(own, group, open_, labelled=len(groups) > 1, refused=data.differences))
+    aa, reasons = _aa(every[0])
+    parity, why = _parity(comparison, data)
+    if why is not None:
+        unmeasured["parity"] = why
+    return ComparedArms(
+        tuple(weighed.group for weighed in every),
+        tuple(arms),
+        aa,
+        tuple(said),
+        tuple(dict.fromkeys(remark for weighed in every for remark in _remarks(weighed, labelled=len(groups) > 1))),
+        parity,
+        data.unknown,
+        data.why_failed,
+        unmeasured | reasons,
+        tuple(weighed.noise_scale for weighed in every),
+    )
+
+
+def _allowed(runs: ArmRuns, effect: Effect | None, group: GroupRuns, data: ParityFound) -> Effect | None:
+    """The effect, with its word withheld where none may be said."""
+    if effect is None or effect.word == "undecided":
+        return effect
+    why = data.unknown.get(runs.arm.id)
+    if why is not None:
+        why = f"whether it yields the baseline's data is not known: {why}"
+    elif group.ended is not None:
+        why = f"the baseline ended ({group.ended})"
+    return effect if why is None else Effect(effect.found, "undecided", why)
+
+
+def _arm(
+    comparison: Comparison, runs: ArmRuns, effect: Effect | None, weighed: Weighed, data: ParityFound
+) -> tuple[Arm, dict[str, str]]:
+    """The record of one arm, and the reasons for what it lacks, by field."""
+    group = weighed.group
+    status, why_absent = _status(runs, group, data)
+    refused = data.differences.get(runs.arm.id)
+    evidence, reasons = _against(runs, effect, weighed, refused)
+    ratio = evidence.ratio if evidence else None
+    figures = figures_of(runs, group, weighed.noise_scale, ratio.estimate if ratio else None)
+    decision: Word | Literal["ended"] | None = None
+    if runs.arm.role == "candidate":
+        ended = runs.ended is not None or refused is not None
+        decision = "ended" if ended else effect.word if effect is not None else "undecided"
+    arm = Arm(
+        id=runs.arm.id,
+        role=runs.arm.role,
+        config=runs.arm.config,
+        blocks=len(runs.steps),
+        status=status,
+        decision=decision,
+        group=comparison.name,
+        accelerator=group.accelerator.label,
+        steps=sum(len(steps) for steps in runs.steps.values()),
+        **figures.fields,
+        effect=ratio,
+        processes=evidence.processes if evidence else 0,
+        rounds=evidence.rounds if evidence else 0,
+        evidence=evidence.value if evidence else None,
+    )
+    reasons |= figures.reasons
+    default = why_absent or _NO_FRAMES
+    missing = {name: reasons.get(name, default) for name in ARM_NUMBERS if getattr(arm, name) is None}
+    if decision is not None and decision != "ended" and decision not in DECIDED:
+        missing["decision"] = why_absent or (effect.why if effect else None) or "nothing was compared"
+    return arm, missing
+
+
+def _status(runs: ArmRuns, group: GroupRuns, data: ParityFound) -> tuple[str, str | None]:
+    """``ok``, or how the arm ended with its cause; and why it has no figures, where it has none."""
+    refused = data.why_refused(runs.arm.id)
+    if refused is not None:
+        return f"refused: {refused}", "refused, so not measured"
+    if runs.ended is not None:
+        return runs.ended, None if runs.steps else runs.ended
+    if runs.steps:
+        return "ok", None
+    ended = group.ended or data.why_failed
+    why = f"the baseline ended ({ended})" if ended else "the run ended before its turn"
+    return f"not run: {why}", why
+
+
+def _against(
+    runs: ArmRuns, effect: Effect | None, weighed: Weighed, refused: str | None
+) -> tuple[Evidence | None, dict[str, str]]:
+    """What its rounds beside the baseline's show, and why that is missing."""
+    if runs.arm.role == "baseline":
+        return None, dict.fromkeys(("effect", "evidence"), "it is the baseline that the others are compared with")
+    if runs.arm.role == "aa":
+        return weighed.again, dict.fromkeys(("effect", "evidence"), weighed.why or "not compared")
+    if effect is None or refused:
+        why = "refused, so not measured" if refused else runs.ended or "not measured"
+        return None, dict.fromkeys(("effect", "evidence"), why)
+    return effect.found, dict.fromkeys(("effect", "evidence"), effect.why or "not compared")
+
+
+def _remarks(weighed: Weighed, *, labelled: bool) -> list[str]:
+    """What has to be known of the noise; what the machine did is told of the whole run."""
+    if not weighed.noisy:
+        return []
+    where = f"{weighed.group.accelerator.label}: " if labelled else ""
+    return [
+        f"{where}rounds of equal configurations differ by {100 * weighed.noise_scale:.0f} % in this session; the "
+        "intervals and the evidence allow for it"
+    ]
+
+
+def _aa(weighed: Weighed) -> tuple[AA, dict[str, str]]:
+    found = AA(
+        effect=weighed.again.ratio if weighed.again else None,
+        noisy=weighed.noisy,
+        smallest_visible_effect=weighed.smallest_visible_effect,
+    )
+    why = weighed.why or "too few rounds for any effect to be decided"
+    return found, {f"aa.{name}": why for name, value in found if value is None}
+
+
+def _parity(comparison: Comparison, data: ParityFound) -> tuple[dict[str, Any] | None, str | None]:
+    """What the report says of the data, or why it says nothing."""
+    wanted, skipped = parity_arms(comparison)
+    told = (*data.same, *data.differences)
+    if data.compared is None or not told:
+        if not wanted:
+            why = "; ".join(f"{arm}: {reason}" for arm, reason in skipped.items())
+        else:
+            why = "; ".join(dict.fromkeys(data.unknown.values()))
+        return None, why or ("the run ended before the data were compared" if wanted else "there is nothing to compare")
+    return {
+        "same": not data.differences,
+        "tolerance": data.compared.tolerance,
+        "batches": data.compared.batches,
+        "baseline": comparison.baseline.id,
+        "arms": list(told),
+        "difference": next((f"{arm}: {where}" for arm, where in data.differences.items()), None),
+        "differences": dict(data.differences),
+        "failed": dict(data.unknown),
+        "skipped": skipped,
+        **({"losses": dict(data.losses)} if data.losses else {}),
+        **({"losses_unknown": dict(data.losses_unknown)} if data.losses_unknown else {}),
+    }, None

@@ -1,0 +1,168 @@
+"""What one arm gives and costs: step time, rates, waits, spread, utilization; figures that agree with one another.
+
+The baseline's figures are those of all its steps, samples over elapsed time. Another arm's are the baseline's times
+what their paired rounds differ by, so that the quotient of two step times in a table is the speed-up beside them:
+pooled times of an arm that was measured in other rounds, or on longer utterances, would say something else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from xttsbench.analysis.evidence import interval, paired
+from xttsbench.analysis.oscillation import robust_cv
+from xttsbench.analysis.readings import gpu_samples
+from xttsbench.analysis.steps import Steps
+from xttsbench.comparison.effects import matched
+from xttsbench.comparison.runs import ArmRuns, GroupRuns
+from xttsbench.records.base import Estimate
+
+EMULATED: Final = "emulated accelerator"
+GPU: Final = "GPU (driver)"
+PROCESSOR: Final = "processor: share of the wall time inside the step"
+_LEAST: Final = 1e-6
+"""A share of 0, such as a wait that never was, has no logarithm."""
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Fields of :class:`xttsbench.records.report.Arm`; ``reasons`` says why one is missing, where that is its own."""
+
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    reasons: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Rates:
+    """Per second of elapsed time, and what a step holds; ``frames`` are those without padding."""
+
+    samples: float
+    frames: float
+    samples_per_step: float
+
+    @property
+    def step_time_s(self) -> float:
+        return self.samples_per_step / self.samples
+
+
+def figures_of(runs: ArmRuns, group: GroupRuns, noise_scale: float, ratio: float | None = None) -> Figures:
+    """The figures of an arm; without a process that ended well there are none.
+
+    Args:
+        runs: of the arm.
+        group: whose baseline it was paired with.
+        noise_scale: what rounds of equal configurations differ by, as a standard deviation.
+        ratio: its speed against the baseline; ``None`` where it is the baseline, or was not paired with it.
+    """
+    if not runs.steps:
+        return Figures()
+    rates = _rates(list(runs.steps.values()))
+    if ratio is not None:
+        rates = _beside(runs, group.baseline, ratio)
+    turns = runs.turns
+    names = [block for block, _ in turns]
+    spread = interval(paired([float(np.log(steps.rate_per_s)) for steps in turns.values()], names), noise_scale)
+
+    def rate(value: float, *, inverse: bool = False) -> Estimate:
+        low, high = spread.low / spread.estimate, spread.high / spread.estimate
+        return Estimate(
+            estimate=value, low=value / high if inverse else value * low, high=value / low if inverse else value * high
+        )
+
+    utilization, of, why = _utilization(runs, group, rates.step_time_s, noise_scale)
+    series = list(runs.steps.values())
+    fields: dict[str, Any] = {
+        "step_time_s": rate(rates.step_time_s, inverse=True),
+        "throughput_per_s": rate(rates.samples),
+        "valid_frames_per_s": rate(rates.frames) if rates.frames else None,
+        "input_wait_fraction": _share(runs, "wait_s", noise_scale),
+        "utilization": utilization,
+        "utilization_of": of,
+        "padding_efficiency": _padding_efficiency(series),
+        "cv": float(np.mean([robust_cv(steps.wall_s) for steps in series])),
+        "std_over_mean": float(np.mean([_std_over_mean(steps) for steps in series])),
+    }
+    return Figures(fields, {"utilization": why} if why else {})
+
+
+def _rates(series: Sequence[Steps]) -> _Rates:
+    wall_s = sum(float(steps.wall_s.sum()) for steps in series)
+    steps = sum(len(one) for one in series)
+    samples = sum(int(one.batch_size.sum()) for one in series) or steps  # without a batch dimension, steps
+    return _Rates(samples / wall_s, sum(int(one.valid_frames.sum()) for one in series) / wall_s, samples / steps)
+
+
+def _beside(runs: ArmRuns, baseline: ArmRuns, ratio: float) -> _Rates:
+    """The baseline's rates times what the two differ by on the rows that were compared."""
+    whole = _rates(list(baseline.steps.values()))
+    pairs = [matched(baseline.turns[turn], runs.turns[turn]) for turn in baseline.turns.keys() & runs.turns.keys()]
+    ours, theirs = _rates([one for one, _ in pairs]), _rates([other for _, other in pairs])
+    frames = (theirs.frames / theirs.samples) / (ours.frames / ours.samples) if ours.frames else 0.0
+    return _Rates(
+        whole.samples * ratio,
+        whole.frames * ratio * frames,
+        whole.samples_per_step * theirs.samples_per_step / ours.samples_per_step,
+    )
+
+
+def _share(runs: ArmRuns, column: str, noise_scale: float, value: float | None = None) -> Estimate:
+    """Share of the wall time, from 0 to 1, with an interval over rounds.
+
+    On the scale of ``log(share / rest)``, the logarithm of a ratio of two times, whose noise is that of a paired round.
+    """
+    turns = runs.turns
+    parts = [_clipped(float(getattr(steps, column).sum() / steps.wall_s.sum())) for steps in turns.values()]
+    total = sum(float(steps.wall_s.sum()) for steps in turns.values())
+    share = sum(float(getattr(steps, column).sum()) for steps in turns.values()) / total
+    return share_interval(share if value is None else value, parts, [block for block, _ in turns], noise_scale)
+
+
+def share_interval(value: float, parts: Sequence[float], processes: Sequence[int], noise_scale: float) -> Estimate:
+    """An interval about a share, from that of each round."""
+    odds = [float(np.log(part / (1 - part))) for part in map(_clipped, parts)]
+    found = interval(paired(odds, processes), noise_scale)
+    middle = float(np.log(_clipped(value) / (1 - _clipped(value))))
+    reach = (np.log(found.low / found.estimate), np.log(found.high / found.estimate))
+    low, high = (float(1 / (1 + np.exp(-(middle + side)))) for side in reach)
+    return Estimate(estimate=value, low=min(low, value), high=max(high, value))
+
+
+def _clipped(share: float) -> float:
+    return min(max(share, _LEAST), 1 - _LEAST)
+
+
+def _utilization(
+    runs: ArmRuns, group: GroupRuns, step_time_s: float, noise_scale: float
+) -> tuple[Estimate | None, str, str | None]:
+    """How busy the accelerator was, of what that is, and why it is not known where it is not.
+
+    Emulated: its time over the wall time, first step excluded (MLPerf Storage). A GPU: the driver's own samples.
+    Without either the processor is the device, and the share of the time inside the step stands for it.
+    """
+    if group.accelerator.step_times_ms:
+        busy_s = float(np.concatenate([steps.emulated_s for steps in runs.steps.values()]).mean())
+        return _share(runs, "emulated_s", noise_scale, min(busy_s / step_time_s, 1.0)), EMULATED, None
+    if any(trial.devices is not None and trial.devices.gpus for trial in runs.trials.values()):
+        busy = {block: samples for block, trial in runs.trials.items() if len(samples := gpu_samples(trial))}
+        if not busy:
+            return None, GPU, "the driver gave no utilization samples during the steps"
+        parts = [float(samples.mean()) for samples in busy.values()]
+        return share_interval(float(np.mean(parts)), parts, list(busy), noise_scale), GPU, None
+    if not runs.has_step:
+        return None, "", "there is no step, so nothing that could be busy"
+    return _share(runs, "step_s", noise_scale), PROCESSOR, None
+
+
+def _padding_efficiency(series: Sequence[Steps]) -> float | None:
+    """Valid frames over padded ones, of all steps; ``None`` where the workload does not say."""
+    padded = sum(int(steps.frames.sum()) for steps in series)
+    valid = sum(int(steps.valid_frames.sum()) for steps in series)
+    return valid / padded if padded and valid else None
+
+
+def _std_over_mean(steps: Steps) -> float:
+    return float(steps.wall_s.std(ddof=1) / steps.wall_s.mean()) if len(steps) > 1 else 0.0

@@ -1,0 +1,156 @@
+"""Limits that a run has to keep, for continuous integration: passed, failed, undecided, or not measured.
+
+A gate fails only where the whole interval lies beyond its limit, and passes only where the whole interval keeps it;
+what straddles the limit is undecided, and what was not measured never passes. That all arms keep a limit needs no
+correction (each has to), but that one of several breaks it does: a regression fails the gate only where the interval
+at Bonferroni's level for the number of arms is beyond the limit. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from xttsbench.comparison.regression import Effect
+from xttsbench.records.base import Estimate
+from xttsbench.records.comparison_result import ComparedPair, Figures, Gate, Limit, Outcome
+
+_FLOORS: Final = ("min-throughput", "min-utilization")
+_WORDS: Final[dict[Limit, str]] = {
+    "max-regression": "speed of B over A",
+    "max-step-time": "step time",
+    "min-throughput": "samples per second",
+    "min-utilization": "utilization",
+    "max-cv": "CV of the step time",
+    "max-input-wait": "share of the step that waits for input",
+}
+_UNITS: Final[dict[Limit, tuple[float, str]]] = {
+    "max-regression": (1, "x"),
+    "max-step-time": (1e3, " ms"),
+    "min-throughput": (1, ""),
+    "min-utilization": (100, " %"),
+    "max-cv": (1, ""),
+    "max-input-wait": (100, " %"),
+}
+"""How a number is told: its factor, and its unit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What was asked for; ``None`` where it was not.
+
+    Attributes:
+        max_regression: share of A's speed that B may lose, below 1.
+        max_step_time_s: mean seconds of a step.
+        min_throughput_per_s: samples per second.
+        min_utilization: 0..1.
+        max_cv: robust coefficient of variation of the step time.
+        max_input_wait: share of the wall time, 0..1.
+    """
+
+    max_regression: float | None = None
+    max_step_time_s: float | None = None
+    min_throughput_per_s: float | None = None
+    min_utilization: float | None = None
+    max_cv: float | None = None
+    max_input_wait: float | None = None
+
+    @property
+    def absolute(self) -> dict[Limit, float]:
+        """Limits on B alone."""
+        named: dict[Limit, float | None] = {
+            "max-step-time": self.max_step_time_s,
+            "min-throughput": self.min_throughput_per_s,
+            "min-utilization": self.min_utilization,
+            "max-cv": self.max_cv,
+            "max-input-wait": self.max_input_wait,
+        }
+        return {name: value for name, value in named.items() if value is not None}
+
+
+def judge_gates(limits: Limits, pairs: Sequence[ComparedPair], effects: Mapping[str, Effect]) -> tuple[Gate, ...]:
+    """Every limit held against every pair.
+
+    Args:
+        limits: as asked for.
+        pairs: as compared.
+        effects: of each pair, by its name.
+    """
+    found = []
+    for pair in pairs:
+        if limits.max_regression is not None:
+            found.append(_regression(limits.max_regression, pair, effects[pair.name], len(pairs)))
+        found += [_absolute(name, limit, pair) for name, limit in limits.absolute.items()]
+    return tuple(found)
+
+
+def _regression(limit: float, pair: ComparedPair, effect: Effect, arms: int) -> Gate:
+    floor = 1 - limit
+    if effect.ratio is None or not effect.sure:
+        # A value that tells nothing of the next process neither passes nor fails.
+        outcome: Outcome = "not measured" if pair.method == "not measured" else "undecided"
+        why = effect.why or pair.why or "the two were not measured"
+        return Gate(
+            limit="max-regression", pair=pair.name, threshold=limit, value=effect.ratio, outcome=outcome, why=why
+        )
+    outcome = place(effect.ratio, floor, at_least=True)
+    why = _said("max-regression", effect.ratio, floor, outcome)
+    if outcome == "failed" and effect.interval(1 - 0.05 / arms).high >= floor:
+        outcome, why = "undecided", f"{why}, but not when {arms} arms are tried"
+    return Gate(limit="max-regression", pair=pair.name, threshold=limit, value=effect.ratio, outcome=outcome, why=why)
+
+
+def _absolute(name: Limit, limit: float, pair: ComparedPair) -> Gate:
+    value, plain = _value(name, pair.b)
+    if value is None:
+        why = f"{_WORDS[name]} was not measured" + (f" ({pair.b.status})" if pair.b.status != "ok" else "")
+        return Gate(limit=name, pair=pair.name, threshold=limit, outcome="not measured", why=why)
+    outcome = place(value, limit, at_least=name in _FLOORS)
+    why = _said(name, value, limit, outcome)
+    if plain:
+        why += "; it has no interval, so the value alone was compared"
+    elif pair.b.processes == 1:
+        why += "; the interval is within one process and tells nothing of the next"
+    return Gate(limit=name, pair=pair.name, threshold=limit, value=value, outcome=outcome, why=why)
+
+
+def _value(name: Limit, figures: Figures) -> tuple[Estimate | None, bool]:
+    """The figure that a limit is about, and whether it is a value without an interval."""
+    if name == "max-cv":
+        cv = figures.cv
+        return (None if cv is None else Estimate(estimate=cv, low=cv, high=cv)), True
+    fields: dict[Limit, Estimate | None] = {
+        "max-step-time": figures.step_time_s,
+        "min-throughput": figures.throughput_per_s,
+        "min-utilization": figures.utilization,
+        "max-input-wait": figures.input_wait_fraction,
+    }
+    found = fields[name]
+    return found, found is not None and found.low == found.high
+
+
+def place(value: Estimate, limit: float, *, at_least: bool) -> Literal["passed", "failed", "undecided"]:
+    """Where an interval lies: all of it keeps the limit, all of it is beyond, or the limit is inside.
+
+    Args:
+        value: what was measured.
+        limit: the least that is allowed, or the most.
+        at_least: it is the least.
+    """
+    if (value.low >= limit) if at_least else (value.high <= limit):
+        return "passed"
+    if (value.high < limit) if at_least else (value.low > limit):
+        return "failed"
+    return "undecided"
+
+
+def _said(name: Limit, value: Estimate, limit: float, outcome: Outcome) -> str:
+    scale, unit = _UNITS[name]
+    shown = f"{_WORDS[name]} {scale * value.estimate:.4g}{unit}"
+    if value.low != value.high:
+        shown += f" ({scale * value.low:.4g} to {scale * value.high:.4g})"
+    edge = f"{scale * limit:.4g}{unit}"
+    if outcome == "undecided":
+        return f"{shown}: the limit {edge} lies within the interval"
+    return f"{shown} {'keeps' if outcome == 'passed' else 'is beyond'} the limit {edge}"

@@ -1,0 +1,199 @@
+"""A report from the files of a run: plan, environment and trials in, record out; the same files, the same report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from xttsbench.analysis.disturbance import disturbance_of
+from xttsbench.comparison.arms import ComparedArms, compare
+from xttsbench.diagnosis.diagnosis import Diagnosis, build_diagnosis
+from xttsbench.diagnosis.step_section import step_section
+from xttsbench.diagnosis.verdict import verdict
+from xttsbench.findings.registry import find
+from xttsbench.fixes.predictions import unmeasured as missing_predictions
+from xttsbench.records.base import Estimate
+from xttsbench.records.conditions import RUNG_OF
+from xttsbench.records.fix import Patch
+from xttsbench.records.plan import RunPlan
+from xttsbench.records.report import AA, Arm, Report, Rung, WarmUp
+from xttsbench.records.trial import TrialRecord
+from xttsbench.rules.finding_fixes import with_fixes
+from xttsbench.workflows.diagnose.modes import mode_arms
+from xttsbench.workflows.fixes import fix_section
+from xttsbench.workflows.sections import accelerator, readings_beside, rows_of, target, verdict_after_s, warm_up
+from xttsbench.workflows.diagnose.unmeasured import reasons
+
+_OVERHEAD_S: Final = 50e-6
+
+
+def assemble(
+    plan: RunPlan,
+    environment: Mapping[str, Any],
+    trials: Sequence[TrialRecord],
+    patch: Patch | None = None,
+    *,
+    directory: Path | None = None,
+) -> Report:
+    """Everything that the run's files say, as the report record. Pure."""
+    diagnosis = build_diagnosis(trials, environment, seed=plan.seed)
+    said = verdict(diagnosis)
+    arms = _arms(diagnosis)
+    compared = _compared(plan, trials, len(arms))
+    evidence = diagnosis.evidence
+    modes = mode_arms(trials, evidence.modes, evidence.given_mode, np.random.default_rng(plan.seed))
+    ladder = [trial for trial in trials if trial.spec.group is None]
+    fixes, optimized = fix_section(plan, diagnosis, trials, environment, patch, directory)
+    record = Report(
+        kind=plan.kind,
+        command=plan.command,
+        created_utc=plan.created_utc,
+        target=target(plan, trials),
+        environment=dict(environment),
+        verdict=said,
+        findings=with_fixes(find(diagnosis.evidence), fixes),
+        oscillation=diagnosis.evidence.oscillation,
+        arms=(*arms, *(compared.arms if compared else ()), *modes),
+        aa=compared.aa if compared else AA(),
+        disturbance=disturbance_of(trials),
+        accelerator=accelerator(plan.accelerator, diagnosis.accelerator_utilization),
+        ladder=_ladder(diagnosis, trials),
+        warm_up=_warm_up(diagnosis),
+        overhead=_overhead(diagnosis),
+        verdict_after_s=verdict_after_s(plan, ladder),
+        readings=_readings(diagnosis),
+        pipeline=diagnosis.evidence.pipeline.model_dump(mode="json") if diagnosis.evidence.pipeline else None,
+        predictions=tuple(evidence.predictions),
+        step=step_section(diagnosis.evidence),
+        profile=_profile(trials),
+        trials=rows_of(trials),
+        warnings=_warnings(diagnosis, trials),
+        parity=compared.parity if compared else None,
+        comparison=compared.sentences if compared else (),
+        fixes=fixes,
+        optimized=optimized,
+    )
+    unmeasured = reasons(record, diagnosis, plan, trials) | missing_predictions(record.predictions)
+    return record.model_copy(update={"unmeasured": unmeasured | dict(compared.unmeasured if compared else {})})
+
+
+def _compared(plan: RunPlan, trials: Sequence[TrialRecord], first_arm: int) -> ComparedArms | None:
+    """The arms that were compared after the verdict, or ``None`` where none was asked for or none was begun."""
+    if plan.comparison is None or not any(trial.spec.group == plan.comparison.name for trial in trials):
+        return None
+    return compare(plan.comparison, trials, first_arm=first_arm)
+
+
+def _ladder(diagnosis: Diagnosis, trials: Sequence[TrialRecord]) -> tuple[Rung, ...]:
+    if not diagnosis.figures:
+        return ()
+    pooled = {"as_is": "wall_s", "input_only": "input_alone_s", "step_only": "alone_s"}
+    times = {name: diagnosis.figures[of].estimate() for name, of in pooled.items() if of in diagnosis.figures}
+    times |= {mode.name: mode.time_s for mode in diagnosis.evidence.modes.values() if mode.time_s is not None}
+
+    def rung(name: str, time_s: Estimate) -> Rung:
+        rungs = ("ladder", "input", "script") if name in pooled else (RUNG_OF.get(name, name), "script")
+        own = [found for trial in trials if trial.spec.rung in rungs and (found := trial.segment(name)) is not None]
+        return Rung(
+            name=name,
+            what=_WHAT.get(name, f"the step on cached batches, {name}"),
+            step_time_s=time_s,
+            steps=sum(segment.steps - segment.warmup_steps for segment in own),
+            processes=len(own),
+        )
+
+    return tuple(rung(name, time_s) for name, time_s in times.items())
+
+
+_WHAT: Final = {
+    "as_is": "the target as it is",
+    "input_only": "the input without a step",
+    "step_only": "the step on cached batches",
+}
+
+
+def _arms(diagnosis: Diagnosis) -> tuple[Arm, ...]:
+    evidence = diagnosis.evidence
+    if not diagnosis.figures:
+        return ()
+    arms = [
+        Arm(
+            id="as-given",
+            role="baseline",
+            config={"mode": evidence.given_mode} if evidence.has_step else {},
+            blocks=len(evidence.ladder),
+            status="ok",
+            step_time_s=diagnosis.figures["wall_s"].estimate(),
+            throughput_per_s=diagnosis.throughput_per_s,
+        )
+    ]
+    for compared in evidence.fixes.values():
+        ok = compared.speedup is not None
+        arms.append(
+            Arm(
+                id=f"fix:{compared.name}",
+                role="candidate",
+                config={"fix": compared.name},
+                blocks=compared.processes,
+                status=compared.status if compared.cause is None else f"{compared.status}: {compared.cause}",
+                step_time_s=compared.time_s,
+                effect=compared.speedup,
+                decision=None if ok else "ended",
+            )
+        )
+    return tuple(arms)
+
+
+def _warm_up(diagnosis: Diagnosis) -> WarmUp:
+    evidence = diagnosis.evidence
+    if not evidence.ladder or evidence.steady is None or evidence.steps is None:
+        return WarmUp(reason=diagnosis.why_undecided)
+    return warm_up(evidence.ladder[0], evidence.steps, evidence.steady)
+
+
+def _overhead(diagnosis: Diagnosis) -> dict[str, Any]:
+    found = next((trial.overhead for trial in diagnosis.evidence.ladder if trial.overhead is not None), None)
+    if found is None:
+        return {}
+    wall_s = diagnosis.evidence.wall_s
+    return {
+        "overhead_s_per_step": found.overhead_s,
+        "share_of_step": found.overhead_s / wall_s if wall_s else None,
+        "limit_s_per_step": _OVERHEAD_S,
+        "method": found.method,
+    }
+
+
+def _readings(diagnosis: Diagnosis) -> dict[str, Any]:
+    evidence = diagnosis.evidence
+    found = readings_beside(next(iter(evidence.ladder), None))
+    if found and evidence.steps is not None:
+        found["cpu_s_per_step"] = float(evidence.steps.cpu_s.mean())
+        found["share_of_allowed_cpus"] = evidence.facts.cores_busy
+    return found
+
+
+def _profile(trials: Sequence[TrialRecord]) -> dict[str, Any] | None:
+    found = next((trial.profile for trial in trials if trial.profile is not None), None)
+    return found.model_dump(mode="json") if found else None
+
+
+def _warnings(diagnosis: Diagnosis, trials: Sequence[TrialRecord]) -> tuple[str, ...]:
+    evidence, found = diagnosis.evidence, []
+    for trial in trials:
+        if trial.status not in ("ok", "skipped"):
+            found.append(f"trial {trial.spec.trial_id} ended as {trial.status}: {trial.cause}")
+        found += list(trial.notes)
+    if evidence.steady is not None and not evidence.steady.steady and evidence.steady.reason:
+        found.append(f"no steady state: {evidence.steady.reason}")
+    if evidence.steps is not None and evidence.steps.epoch.size and evidence.steps.epoch.max() > 0:
+        batches = len(evidence.steps) / (evidence.steps.epoch.max() - evidence.steps.epoch.min() + 1)
+        if batches < 20:
+            found.append(
+                f"the dataset is short (about {batches:.0f} batches): "
+                "it is begun again and again, and that is in the times"
+            )
+    return tuple(dict.fromkeys(found))

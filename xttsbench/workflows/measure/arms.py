@@ -1,0 +1,262 @@
+"""Arms measured against one another: first whether they feed the same data, then round after round within a budget.
+
+``compare_arms(comparison, session, *, first_block=0, rounds=None, budget_s, seed=0) -> list[TrialRecord]`` is all that
+another workflow needs: a :class:`~xttsbench.records.plan.Comparison`, made from a scenario by
+:func:`~xttsbench.planning.arms.plan_comparison` or by hand, and a :class:`~xttsbench.workflows.measure.session.Session`, which
+may go on with a helper that is running already. What the trials come to is told by
+:func:`xttsbench.comparison.arms.compare`, from the trials alone.
+
+Arms that fit into memory together live side by side and take turns (:mod:`xttsbench.workflows.measure.turns`). Where they do
+not, each round is a complete block of fresh processes, one after another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, Protocol
+
+from xttsbench.comparison.runs import ParityFound, parity_found, reading
+from xttsbench.comparison.standing import no_more_to_say
+from xttsbench.execution.limits import Limits
+from xttsbench.planning.order import Slot, block_order
+from xttsbench.planning.trials import arm_trial, expected_s, parity_arms, parity_trial, window_within
+from xttsbench.records.plan import Accelerator, Comparison
+from xttsbench.records.trial import TrialRecord, TrialSpec
+from xttsbench.workflows.measure.turns import TURN_S, Enough, Rounds, SideBySide, Standing, take_rounds
+
+_OPEN_S: Final = 1.0
+"""Of a process that takes turns, besides building the target: fork and warm-up, at the least."""
+
+
+class Trials(Protocol):
+    """What runs trials: a :class:`~xttsbench.workflows.measure.session.Session`, or a stand-in of the tests."""
+
+    trials: list[TrialRecord]
+    earlier: dict[str, TrialRecord]
+    """By id, of a run that goes on: trials that are not run again."""
+
+    @property
+    def spent_s(self) -> float:
+        """Seconds since the run began."""
+
+    @property
+    def block(self) -> int | None:
+        """The block whose trials need no new helper."""
+
+    @property
+    def side_by_side(self) -> SideBySide | str:
+        """What opens processes that live side by side; or why there can be none."""
+
+    def run(self, spec: TrialSpec, limits: Limits, label: str | None = None, *, note: str | None = None) -> TrialRecord:
+        """Run one trial, keep it and write it down, with a note where one is given."""
+
+
+def compare_arms(
+    comparison: Comparison,
+    session: Trials,
+    *,
+    first_block: int = 0,
+    rounds: int | None = None,
+    processes: int = 1,
+    budget_s: float,
+    window_s: float | None = None,
+    parity: bool = True,
+    seed: int = 0,
+    enough: Enough | None = None,
+    standing: Standing | None = None,
+) -> list[TrialRecord]:
+    """Run the trials of a comparison; they are in ``session.trials`` and in the journal too.
+
+    The data are compared first, and an arm that feeds others than the baseline is not measured. An arm whose trial
+    does not end well is not run again; where that is the baseline, its group ends. A round is begun only where it is
+    expected to end within the budget, from what the one before took.
+
+    Args:
+        comparison: the arms, the accelerators, and the limits of a trial.
+        session: runs the trials.
+        first_block: number of the first processes; those of trials that the session has had belong to others.
+        rounds: how many, at most, in each set of processes; as many as the comparison has blocks without it.
+        processes: sets of processes, one of each arm, that share the rounds; each but the first has a fresh helper.
+            Blocks of fresh processes are one for each round, whatever this says.
+        budget_s: seconds from now for everything.
+        window_s: seconds that a turn, or a trial by itself, may measure; without it, what fits into the budget.
+        parity: compare the data first; without it they have been compared.
+        seed: of the order within the rounds, and of the trials.
+        enough: which candidates need no more rounds; without it those that are clearly faster, clearly slower, or no
+            different, each accelerator by itself.
+        standing: called after each round.
+
+    Returns:
+        The new trials. One with the status ``interrupted`` is the last.
+    """
+    began, before, earlier = session.spent_s, len(session.trials), set(session.earlier)
+    rounds = comparison.blocks if rounds is None else rounds
+    limits = Limits(comparison.trial_s, comparison.stall_s)
+    data = _compare_data(comparison, session, first_block, limits, seed) if parity else ParityFound()
+    if _interrupted(session, before) or data.failed is not None or not rounds:
+        return session.trials[before:]
+    setup_s = max((trial.setup_s or 0.0 for trial in session.trials[before:]), default=0.0)
+    wanted = _Wanted(
+        comparison, first_block, rounds, processes, began + budget_s, window_s, seed, setup_s, enough, standing, earlier
+    )
+    wanted.refused.update(data.differences)
+    why_alone = _in_turns(wanted, session)
+    if why_alone is not None and not _interrupted(session, before):
+        _in_blocks(wanted, session, why_alone)
+    return session.trials[before:]
+
+
+@dataclass
+class _Wanted:
+    """What is left to be measured; see :func:`compare_arms`."""
+
+    comparison: Comparison
+    first_block: int
+    rounds: int
+    processes: int
+    until_s: float
+    window_s: float | None
+    seed: int
+    setup_s: float
+    enough: Enough | None
+    standing: Standing | None
+    earlier: Collection[str]
+    refused: set[str] = field(default_factory=set)
+    """Arms with other data than the baseline's."""
+
+    def enough_on(self, accelerator: Accelerator) -> Enough:
+        """What says which candidates need no more rounds on an accelerator."""
+        alone = self.comparison.model_copy(update={"accelerators": (accelerator,)})
+        return self.enough or partial(no_more_to_say, alone)
+
+
+def _in_turns(wanted: _Wanted, session: Trials) -> str | None:
+    """Measure the arms in turns; why some cannot, or ``None`` where all have been measured."""
+    side_by_side, comparison = session.side_by_side, wanted.comparison
+    if not _goes_on(comparison, wanted.refused):
+        return None
+    arms = [arm for arm in comparison.arms if arm.id not in wanted.refused]
+    if len(arms) == 1:
+        return ""
+    if isinstance(side_by_side, str):
+        return side_by_side
+    # Where the device is emulated there is often no step to trace, so that its arms are told of sooner.
+    devices = sorted(comparison.accelerators, key=lambda accelerator: not accelerator.step_times_ms)
+    left = [
+        (block, [Slot(arm, accelerator) for arm in arms])
+        for block in range(wanted.processes)
+        for accelerator in devices
+    ]
+    turn_s = wanted.window_s or comparison.window_s
+    before = len(session.trials)
+    for number, (block, slots) in enumerate(left):
+        if session.spent_s + len(slots) * (wanted.setup_s + _OPEN_S) > wanted.until_s:
+            return None
+        measured = Rounds(
+            comparison,
+            slots,
+            wanted.first_block + block,
+            wanted.rounds,
+            min(turn_s, TURN_S),
+            wanted.until_s,
+            wanted.seed,
+            1 / (len(left) - number),
+            wanted.enough_on(slots[0].accelerator),
+            wanted.standing,
+        )
+        why = take_rounds(measured, side_by_side)
+        if why is not None:
+            return why
+        if _interrupted(session, before):
+            return None
+    return None
+
+
+def _in_blocks(wanted: _Wanted, session: Trials, why: str) -> None:
+    """Measure the arms in complete blocks of fresh processes, one round each."""
+    comparison, limits = wanted.comparison, Limits(wanted.comparison.trial_s, wanted.comparison.stall_s)
+    before, refused = len(session.trials), wanted.refused
+    ended: dict[str, set[str]] = {accelerator.label: set() for accelerator in comparison.accelerators}
+    warm = session.block == wanted.first_block
+    window_s = (
+        wanted.window_s
+        or _window_before(comparison, session)
+        or window_within(
+            comparison, wanted.until_s - session.spent_s, blocks=wanted.rounds, setup_s=wanted.setup_s, warm=warm
+        )
+    )
+    block_s = expected_s(comparison, window_s, setup_s=wanted.setup_s, warm=warm)
+    done: dict[str, Collection[str]] = {}
+    note = f"measured in fresh processes, one after another: {why}" if why else None
+    for number in range(wanted.rounds):
+        begun, block = session.spent_s, wanted.first_block + number
+        slots = [
+            slot
+            for slot in block_order(comparison, block, wanted.seed)
+            if _goes_on(comparison, ended[slot.accelerator.label] | refused)
+            and slot.arm.id not in {*ended[slot.accelerator.label], *refused, *done.get(slot.accelerator.label, ())}
+        ]
+        if not slots or begun + block_s > wanted.until_s:
+            return
+        for slot in slots:
+            gone = ended[slot.accelerator.label]
+            if not _goes_on(comparison, gone | refused):
+                continue
+            spec = arm_trial(
+                comparison, slot, number=len(session.trials), block=block, window_s=window_s, seed=wanted.seed
+            )
+            label = f"round {number + 1} of {wanted.rounds}: {slot.arm.id}, {slot.accelerator.label}"
+            record = session.run(spec, limits, label, note=note)
+            if record.status == "interrupted":
+                return
+            if record.status != "ok":
+                gone.add(slot.arm.id)
+        own = [trial for trial in session.trials[before:] if trial.spec.block == block]
+        block_s = (
+            session.spent_s - begun + sum(trial.duration_s for trial in own if trial.spec.trial_id in wanted.earlier)
+        )
+        if wanted.standing is not None:
+            wanted.standing(number + 1, wanted.rounds, session.trials)
+        done = {one.label: wanted.enough_on(one)(session.trials) for one in comparison.accelerators}
+        left = [
+            slot for slot in slots if slot.arm.role == "candidate" and slot.arm.id not in done[slot.accelerator.label]
+        ]
+        if not left and any(arm.role == "candidate" for arm in comparison.arms):
+            return
+
+
+def _window_before(comparison: Comparison, session: Trials) -> float | None:
+    """The window of this comparison's trials in the journal of a run that goes on."""
+    own = (trial.spec for trial in session.earlier.values() if trial.spec.group == comparison.name)
+    return next((spec.window_s for spec in own if spec.rung == "arm"), None)
+
+
+def _goes_on(comparison: Comparison, gone: set[str]) -> bool:
+    """Whether a group has its baseline still, both of its runs, and a candidate where it ever had one."""
+    if any(arm.id in gone for arm in comparison.arms if arm.role != "candidate"):
+        return False
+    candidates = [arm.id for arm in comparison.arms if arm.role == "candidate"]
+    return not candidates or any(name not in gone for name in candidates)
+
+
+def _compare_data(comparison: Comparison, session: Trials, block: int, limits: Limits, seed: int) -> ParityFound:
+    """Run the trials of parity: one, and another for the rest after each arm that takes the process with it."""
+    pending = list(parity_arms(comparison)[0])
+    before = len(session.trials)
+    while pending:
+        spec = parity_trial(comparison, pending, number=len(session.trials), block=block, seed=seed)
+        # One trial builds all of them, and XLA compiles in each whose step it is.
+        longer = Limits(limits.time_s * (1 + len(pending)), limits.stall_s)
+        record = session.run(spec, longer, f"comparing the data of {len(pending) + 1} arms")
+        last = reading(record)
+        if last is None or record.status == "interrupted":
+            break
+        names = [arm.id for arm in pending]
+        pending = pending[names.index(last) + 1 :]
+    return parity_found(comparison, session.trials[before:])
+
+
+def _interrupted(session: Trials, before: int) -> bool:
+    return any(trial.status == "interrupted" for trial in session.trials[before:])

@@ -1,0 +1,249 @@
+"""The trials of a run, one after another or in turns: a helper for every block, each in the journal as it ends."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+
+import psutil
+
+from xttsbench.errors import HelperError, JournalError
+from xttsbench.execution import journal
+from xttsbench.execution.helper import Helper
+from xttsbench.execution.limits import Limits, at_pace
+from xttsbench.execution.trial import run_trial
+from xttsbench.execution.turns import LiveTrial
+from xttsbench.planning.trials import IMPORT_S
+from xttsbench.probes.monitor import Monitor
+from xttsbench.probes.nvml import open_gpus
+from xttsbench.probes.quota import cpu_allowance, memory_available_bytes
+from xttsbench.records.trial import TrialRecord, TrialSpec, TrialStatus
+from xttsbench.worker.canary import canary_ns
+from xttsbench.workflows.measure.progress import Progress, Silent
+
+
+class Session:
+    """Runs trials and keeps them; use it as a context manager.
+
+    Children of one helper share its memory layout, so a trial of another block than the last one's gets a fresh
+    helper. Ctrl-C is a trial with the status ``interrupted``, whenever it comes; the caller ends the run then.
+
+    A run that goes on is asked for its trials from the start. One that ended before comes back from the journal; only
+    those that did not are run.
+
+    Args:
+        directory: of the run.
+        trials: those that the run has had before.
+        earlier: those of the journal of a run that goes on.
+        helper: a running helper to go on with, for trials of ``block``; it stays the caller's and is never ended here.
+        block: see ``helper``.
+        print_to_stderr: what targets print goes to standard error.
+        progress: told of each trial.
+        budget_s: seconds that the progress is measured against.
+        began: ``time.monotonic()`` at the start of the run.
+        scripts: the trials are scripts, see :class:`xttsbench.execution.helper.Helper`.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        trials: Sequence[TrialRecord] = (),
+        earlier: Sequence[TrialRecord] = (),
+        helper: Helper | None = None,
+        block: int | None = None,
+        print_to_stderr: bool = False,
+        progress: Progress | None = None,
+        budget_s: float,
+        began: float | None = None,
+        scripts: bool = False,
+    ) -> None:
+        self.trials = list(trials)
+        self.earlier = {record.spec.trial_id: record for record in earlier if record.status != "interrupted"}
+        self._directory = directory
+        self._helper = helper
+        self._borrowed = helper
+        self._block = block
+        self._works = helper is not None
+        self._print_to_stderr = print_to_stderr
+        self._progress: Progress = progress or Silent()
+        self._budget_s = budget_s
+        self._began = time.monotonic() if began is None else began
+        self._scripts = scripts
+        self._gpus = open_gpus()
+        self.import_s = IMPORT_S
+        """Seconds that the last helper took to start; an estimate before there was one."""
+        self.fills_anew = True
+        """Each trial is a process of its own, whose caches in memory begin empty."""
+
+    @property
+    def spent_s(self) -> float:
+        """Seconds since the run began."""
+        return time.monotonic() - self._began
+
+    @property
+    def block(self) -> int | None:
+        """The block whose trials the helper at hand may run, or ``None`` where there is no helper."""
+        return self._block if self._helper is not None else None
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end_helper()
+        if self._gpus[0] is not None:
+            self._gpus[0].close()
+
+    def run(self, spec: TrialSpec, limits: Limits, label: str | None = None, *, note: str | None = None) -> TrialRecord:
+        """Run one trial to its end, whatever that is, and write it to the journal, with a note where one is given.
+
+        Limits follow the machine's pace.
+
+        A helper that was killed between two trials is replaced. A trial that ended earlier is not run again.
+
+        Raises:
+            HelperError: TensorFlow cannot be started here.
+            JournalError: the journal cannot be written, or holds another trial under this one's id.
+        """
+        if (kept := self._kept(spec)) is not None:
+            self.trials.append(kept)
+            return kept
+        try:
+            try:
+                record = self._attempt(spec, limits, label)
+            except HelperError:
+                if not self._works:
+                    raise
+                self._end_helper()
+                record = self._attempt(spec, limits, label)
+        except HelperError as error:
+            if not self._works:
+                raise
+            self._end_helper()
+            record = _never_begun(spec, "killed", str(error))
+        except KeyboardInterrupt:
+            record = _never_begun(spec, "interrupted", "interrupted before the trial began")
+        if note is not None:
+            record = record.model_copy(update={"notes": (*record.notes, note)})
+        return self._keep(record, label or spec.trial_id)
+
+    @property
+    def side_by_side(self) -> Session | str:
+        """What opens processes that live side by side, this session; or why there can be none."""
+        if self._gpus[0] is not None:
+            return "each process takes the GPU's memory for itself"
+        return self
+
+    @property
+    def available_bytes(self) -> int:
+        """Memory that more processes may take: the machine's, or what is left of the control group's limit."""
+        machine = int(psutil.virtual_memory().available)
+        limited = memory_available_bytes()
+        return machine if limited is None else min(machine, limited)
+
+    def announce(self, label: str) -> None:
+        """Say what begins."""
+        self._progress.trial(label, self.spent_s, self._budget_s)
+
+    def at_pace(self, limits: Limits, live: Sequence[TrialRecord]) -> Limits:
+        """Limits at the pace of the machine, by the trials so far and those of live processes."""
+        return at_pace(limits, self.import_s, [*self.trials, *live])
+
+    @property
+    def processors(self) -> int:
+        """How many processes may compute at once."""
+        return max(int(cpu_allowance().allowed_cpus), 1)
+
+    def start(self, spec: TrialSpec, label: str) -> LiveTrial:
+        """Start a process that takes turns; it builds and warms up its arm, and :meth:`LiveTrial.open` waits for that.
+
+        Raises:
+            HelperError: TensorFlow cannot be started here, or the helper died and took its processes along.
+        """
+        helper = self._helper_for(spec.block)
+        self.announce(label)
+        return LiveTrial(
+            spec,
+            helper,
+            monitor=lambda pid: Monitor(pid, gpus=(None, self._gpus[1])),
+            progress=self._progress.step,
+            canary=canary_ns,
+        )
+
+    def close(self, live: LiveTrial, label: str) -> TrialRecord:
+        """End a process that took turns, keep its record and write it to the journal.
+
+        Raises:
+            JournalError: the journal cannot be written.
+        """
+        return self._keep(live.end(), label)
+
+    def drop(self, live: LiveTrial) -> None:
+        """End a process that has measured nothing; it leaves no record."""
+        live.end()
+
+    def never_begun(self, spec: TrialSpec) -> TrialRecord:
+        """Keep that the user ended the run before a trial began."""
+        return self._keep(_never_begun(spec, "interrupted", "interrupted before the trial began"), spec.trial_id)
+
+    def _keep(self, record: TrialRecord, label: str) -> TrialRecord:
+        self.trials.append(record)
+        journal.append(self._directory, record)
+        self._progress.done(label, record.status, record.duration_s)
+        return record
+
+    def _kept(self, spec: TrialSpec) -> TrialRecord | None:
+        """The record of a trial that ended before the run went on."""
+        kept = self.earlier.pop(spec.trial_id, None)
+        if kept is not None and kept.spec != spec:
+            raise JournalError(
+                f"{self._directory}: the journal holds another trial as {spec.trial_id}, so the run cannot go on from "
+                "it. Start anew with another --out."
+            )
+        return kept
+
+    def _attempt(self, spec: TrialSpec, limits: Limits, label: str | None) -> TrialRecord:
+        helper = self._helper_for(spec.block)
+        self.announce(label or spec.trial_id)
+        return run_trial(
+            spec,
+            helper,
+            self.at_pace(limits, ()),
+            monitor=lambda pid: Monitor(pid, gpus=self._gpus),
+            progress=self._progress.step,
+        )
+
+    def _helper_for(self, block: int) -> Helper:
+        if self._helper is not None and block == self._block and self._helper.exit_code() is None:
+            return self._helper
+        self._end_helper()
+        if not self._scripts:
+            self.announce("importing TensorFlow")
+        helper = Helper(print_to_stderr=self._print_to_stderr, has_gpu=self._gpus[0] is not None, scripts=self._scripts)
+        self._helper, self._block = helper, block
+        began = time.monotonic()
+        helper.__enter__()
+        helper.wait_ready()
+        self.import_s = time.monotonic() - began
+        self._works = True
+        return helper
+
+    def _end_helper(self) -> None:
+        if self._helper is not None and self._helper is not self._borrowed:
+            self._helper.__exit__(None, None, None)
+        self._helper = None
+
+
+def _never_begun(spec: TrialSpec, status: TrialStatus, cause: str) -> TrialRecord:
+    return TrialRecord(
+        spec=spec,
+        status=status,
+        cause=cause,
+        started_utc=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        duration_s=0.0,
+    )

@@ -1,0 +1,373 @@
+"""The arms of one accelerator in turns: opened one after another, then round after round on the same batches.
+
+A round is one turn of each arm, in random order, so that whatever else the machine does hits all of them alike. All of
+them draw as many batches, so that they are compared on the same ones; how many follows from the pace of the slowest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+import numpy as np
+
+from xttsbench.analysis.disturbance import invalid_rounds
+from xttsbench.errors import HelperError
+from xttsbench.execution.limits import Limits
+from xttsbench.execution.turns import LiveTrial
+from xttsbench.planning.order import Slot, block_order
+from xttsbench.planning.trials import arm_trial
+from xttsbench.records.plan import Comparison
+from xttsbench.records.trial import TrialRecord, TrialSpec, Turn
+
+TURN_S: Final = 1.0
+"""Seconds that the slowest arm's turn should take: a neighbour's burst is longer, and hits all turns of a round."""
+_SETTLED_S: Final = 0.3
+"""Before the first round the slowest arm runs for so long at a stretch, so that its pipeline's tuning has begun."""
+_FEW: Final = 8
+"""Batches that a turn should have, where they fit into twice that time: pipelines yield them in bursts."""
+_LEAST: Final = 2
+_MOST: Final = 400
+"""Batches of a turn; the rows of twenty-four such turns are kept (:data:`xttsbench.records.row_memory.ROWS`)."""
+_GROWS: Final = 4
+_SAME_SIZE: Final = 0.01
+"""Batches whose mean sizes are closer than that are as large."""
+_HANGS: Final = 30.0
+"""Times what a turn is expected to take, after which its process is taken to hang."""
+_HANGS_S: Final = 15.0
+"""At least, unless less silence was asked for: a neighbour may take the processors away for seconds."""
+_ROOM: Final = 1.3
+"""Times what an arm holds so far, for what another one may come to hold."""
+_SPARE: Final = 0.1
+"""Share of what is available that is left alone."""
+
+Enough = Callable[[Sequence[TrialRecord]], Collection[str]]
+"""From the trials so far, of processes that live as well, to the candidates that need no more rounds."""
+Standing = Callable[[int, int, Sequence[TrialRecord]], None]
+"""Called after each round with how many are done, of how many, and the trials so far."""
+
+
+class SideBySide(Protocol):
+    """What lets processes live side by side; see :class:`xttsbench.workflows.measure.session.Session`."""
+
+    trials: list[TrialRecord]
+    earlier: dict[str, TrialRecord]
+
+    @property
+    def spent_s(self) -> float:
+        """Seconds since the run began."""
+
+    def run(self, spec: TrialSpec, limits: Limits, label: str | None = None) -> TrialRecord:
+        """Run one trial by itself, or give the one that a run before had."""
+
+    def start(self, spec: TrialSpec, label: str) -> LiveTrial:
+        """Start a process that builds its arm and warms up."""
+
+    def close(self, live: LiveTrial, label: str) -> TrialRecord:
+        """End a process, keep its record and write it down."""
+
+    def drop(self, live: LiveTrial) -> None:
+        """End a process that has measured nothing."""
+
+    def never_begun(self, spec: TrialSpec) -> TrialRecord:
+        """Keep that the user ended the run before a trial began."""
+
+    def announce(self, label: str) -> None:
+        """Say what begins."""
+
+    @property
+    def available_bytes(self) -> int:
+        """Memory that more processes may take."""
+
+    def at_pace(self, limits: Limits, live: Sequence[TrialRecord]) -> Limits:
+        """Limits at the pace of the machine, by the trials so far and those of live processes."""
+
+    @property
+    def processors(self) -> int:
+        """How many processes may compute at once."""
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """What is measured in turns.
+
+    Attributes:
+        comparison: what all arms share.
+        slots: the arms, all on one accelerator, in the order of the plan.
+        block: number of the processes: each arm has one of that number.
+        most: rounds at most; one that others have disturbed is measured again, as long as they are not twice as many.
+        turn_s: seconds that the slowest arm's turn should take.
+        until_s: seconds of the session; no round begins that is not expected to end by then.
+        share: of what is left of them once all processes are open; the rest is for others.
+        seed: of the order, and of the trials.
+        enough: see :data:`Enough`.
+        standing: see :data:`Standing`.
+    """
+
+    comparison: Comparison
+    slots: Sequence[Slot]
+    block: int
+    most: int
+    turn_s: float
+    until_s: float
+    seed: int
+    share: float
+    enough: Enough
+    standing: Standing | None = None
+
+    def spec(self, index: int, first: int) -> TrialSpec:
+        """The specification of an arm's trial; ``first`` is the number of the first one."""
+        plan, slot = self.comparison, self.slots[index]
+        trial = arm_trial(plan, slot, number=first + index, block=self.block, window_s=plan.window_s, seed=self.seed)
+        return trial.model_copy(update={"turns": True})
+
+
+def take_rounds(wanted: Rounds, session: SideBySide) -> str | None:
+    """Measure arms in turns; their trials are in the session and in the journal when all have ended.
+
+    Returns:
+        Why the arms cannot live side by side, in which case nothing was kept; ``None`` where they could.
+    """
+    return _Group(wanted, session).measure()
+
+
+@dataclass
+class _Group:
+    """The live processes of some arms, by id of the arm."""
+
+    wanted: Rounds
+    session: SideBySide
+    lives: dict[str, LiveTrial] = field(default_factory=dict)
+    pace_s: dict[str, float] = field(default_factory=dict)
+    until_s: float = math.inf
+    now: str | None = None
+    """The arm that is being opened, or has its turn."""
+
+    def measure(self) -> str | None:
+        first = len(self.session.trials)
+        specs = {slot.arm.id: self.wanted.spec(index, first) for index, slot in enumerate(self.wanted.slots)}
+        if self._had_before(specs):
+            return None
+        why = None
+        try:
+            why = self._open(specs)
+            now_s = self.session.spent_s
+            self.until_s = now_s + self.wanted.share * (self.wanted.until_s - now_s)
+            if why is None and self._settle():
+                self._go_round()
+        except KeyboardInterrupt:
+            self._interrupted(specs)
+        except BaseException:
+            self._drop_all()
+            raise
+        if why is not None:
+            self._drop_all()
+        for name in [*self.lives]:
+            self._let_go(name)
+        return why
+
+    def _let_go(self, name: str) -> None:
+        """End a process; its record is kept, unless it was ended before it had measured anything."""
+        live = self.lives.pop(name)
+        if live.over or live.so_far().rounds:
+            self.session.close(live, self._label(name))
+        else:
+            self.session.drop(live)
+
+    def _had_before(self, specs: Mapping[str, TrialSpec]) -> bool:
+        """Whether a run before has had all of them; where one is missing all are measured again, to be paired."""
+        had = [spec for spec in specs.values() if spec.trial_id in self.session.earlier]
+        if len(had) == len(specs):
+            for spec in had:
+                self.session.run(spec, self._limits)
+            return True
+        for spec in had:
+            del self.session.earlier[spec.trial_id]
+        return False
+
+    def _open(self, specs: Mapping[str, TrialSpec]) -> str | None:
+        """Open the processes; why they cannot live side by side, or ``None``.
+
+        As many at a time as there are processors, since building and tracing keep one busy each. None has a turn before
+        all are open. The first one shows what the others will need.
+        """
+        names = [*specs]
+        started: list[str] = []
+        for number, name in enumerate(names):
+            if len(started) == self.session.processors:
+                self._await(started.pop(0))
+                if self.lives[names[0]].over:
+                    return None  # without the baseline there is nothing to compare
+                if why := self._too_large(len(names) - number):
+                    return why
+            if why := self._start(name, specs):
+                return why
+            started.append(name)
+        for name in started:
+            self._await(name)
+        others = [self.lives[name] for name in names[1:]]
+        if others and all(live.over for live in others):
+            return f"beside {names[0]} no other process could be opened ({others[0].so_far().cause})"
+        return None
+
+    def _start(self, name: str, specs: Mapping[str, TrialSpec]) -> str | None:
+        """Start a process; why there can be none, or ``None``."""
+        self.now = name
+        try:
+            self.lives[name] = self.session.start(specs[name], f"warming up {self._label(name)}")
+        except HelperError as error:
+            return str(error)
+        return None
+
+    def _await(self, name: str) -> None:
+        """Wait until a process is warm and stands still, or has ended."""
+        self.now = name
+        self.lives[name].open(self._limits)
+        self.now = None
+
+    def _too_large(self, more: int) -> str | None:
+        each = _ROOM * max((live.own_bytes for live in self.lives.values()), default=0)
+        available = self.session.available_bytes
+        if more * each <= (1 - _SPARE) * available:
+            return None
+        return (
+            f"{more} more processes of {each / 2**30:.1f} GiB do not fit into the {available / 2**30:.1f} GiB of "
+            "memory that are available"
+        )
+
+    def _settle(self) -> bool:
+        """Find the pace of each arm, while its pipeline settles; whether there is something to compare."""
+        batches = _LEAST
+        while self._goes_on():
+            for name in self._active():
+                # The first batch of a pipeline may take as long as its set-up.
+                limit_s = self._limit_s(name, batches) if name in self.pace_s else self._limits.time_s
+                self._turn(name, Turn(round=-1, batches=batches), limit_s)
+            if not self._goes_on():
+                return False
+            slowest_s = max(self.pace_s[name] * batches for name in self._active())
+            if slowest_s >= _SETTLED_S or batches * _GROWS > _MOST or not self._time_for(slowest_s * len(self.lives)):
+                return True
+            batches = math.ceil(batches * min(_GROWS, max(_SETTLED_S / slowest_s, 1.5)))
+        return False
+
+    def _go_round(self) -> None:
+        batches = self._batches()
+        done: Collection[str] = ()
+        round_s, wanted = 0.0, self.wanted
+        number, most = 0, wanted.most
+        while number < most:
+            begun = self.session.spent_s
+            expected_s = round_s or sum(self.pace_s[name] * (batches[name] + 1) for name in self._active())
+            if number and not self._time_for(expected_s):
+                return
+            self.session.announce(self._progress(number, most, done))
+            for name in self._order(number):
+                if name not in done and not self.lives[name].over and self._goes_on():
+                    turn = Turn(round=number, batches=batches[name])
+                    self._turn(name, turn, self._limit_s(name, batches[name]))
+            round_s = self.session.spent_s - begun
+            if not self._goes_on():
+                return
+            number += 1
+            own = [live.so_far() for live in self.lives.values()]
+            most = wanted.most + min(len(invalid_rounds(own)), wanted.most)
+            trials = [*self.session.trials, *own]
+            if wanted.standing is not None:
+                wanted.standing(number, most, trials)
+            done = wanted.enough(trials)
+            candidates = self._candidates()
+            if candidates and all(name in done for name in candidates):
+                return
+
+    def _turn(self, name: str, turn: Turn, limit_s: float) -> None:
+        self.now = name
+        seconds = self.lives[name].turn(turn, limit_s)
+        if seconds is not None:
+            self.pace_s[name] = seconds / turn.batches
+        self.now = None
+
+    def _batches(self) -> dict[str, int]:
+        """Batches of each arm's turn: as many for all whose batches are as large, as many samples for the others."""
+        sizes = {name: _mean_size(self.lives[name].so_far()) for name in self._active()}
+        baseline = sizes[self._baseline]
+        same = {name: abs(size / baseline - 1) <= _SAME_SIZE for name, size in sizes.items()}
+        share = {name: 1.0 if same[name] else baseline / size for name, size in sizes.items()}
+        slowest_s = max(self.pace_s[name] * share[name] for name in sizes)
+        second = self.wanted.turn_s / slowest_s
+        count = min(max(second, min(2 * second, _FEW), _LEAST), _MOST)
+        return {name: max(round(round(count) * share[name]), _LEAST) for name in sizes}
+
+    def _order(self, number: int) -> list[str]:
+        """The arms in the order of a round."""
+        plan = self.wanted.comparison.model_copy(
+            update={
+                "arms": tuple(slot.arm for slot in self.wanted.slots),
+                "accelerators": (self.wanted.slots[0].accelerator,),
+            }
+        )
+        return [slot.arm.id for slot in block_order(plan, number, self.wanted.seed + self.wanted.block)]
+
+    def _active(self) -> list[str]:
+        return [name for name, live in self.lives.items() if not live.over]
+
+    def _candidates(self) -> list[str]:
+        return [s.arm.id for s in self.wanted.slots if s.arm.role == "candidate" and not self.lives[s.arm.id].over]
+
+    @property
+    def _baseline(self) -> str:
+        return self.wanted.slots[0].arm.id
+
+    def _goes_on(self) -> bool:
+        """Whether the baseline lives, in both of its runs, and a candidate where there is one."""
+        roles = {slot.arm.role for slot in self.wanted.slots}
+        kept = [slot.arm.id for slot in self.wanted.slots if slot.arm.role != "candidate"]
+        alive = all(name in self.lives and not self.lives[name].over for name in kept)
+        return alive and (bool(self._candidates()) or "candidate" not in roles)
+
+    def _time_for(self, seconds: float) -> bool:
+        return self.session.spent_s + seconds <= self.until_s
+
+    @property
+    def _limits(self) -> Limits:
+        limits = Limits(self.wanted.comparison.trial_s, self.wanted.comparison.stall_s)
+        return self.session.at_pace(limits, [live.so_far() for live in self.lives.values()])
+
+    def _limit_s(self, name: str, batches: int) -> float:
+        """After which a turn is taken to hang: many times what it should take."""
+        return max(_HANGS * self.pace_s[name] * batches, min(_HANGS_S, self._limits.stall_s))
+
+    def _interrupted(self, specs: Mapping[str, TrialSpec]) -> None:
+        """Keep what the others measured, and the arm whose turn it was as the last one, as interrupted."""
+        last = self.now or next(reversed(self.lives), None)
+        for name in [one for one in self.lives if one != last]:
+            self._let_go(name)
+        if last is None or last not in self.lives:
+            self.session.never_begun(specs[last or self._baseline])
+            return
+        live = self.lives.pop(last)
+        live.interrupted()
+        self.session.close(live, self._label(last))
+
+    def _drop_all(self) -> None:
+        for name in [*self.lives]:
+            self.session.drop(self.lives.pop(name))
+
+    def _label(self, name: str) -> str:
+        return f"{name}, {self.wanted.slots[0].accelerator.label}"
+
+    def _progress(self, number: int, most: int, done: Collection[str]) -> str:
+        count = sum(name not in done for name in self._active())
+        return (
+            f"round {number + 1} of {most} at most: {count} configurations in turn, "
+            f"{self.wanted.slots[0].accelerator.label}"
+        )
+
+
+def _mean_size(trial: TrialRecord) -> float:
+    """Mean samples of a batch while the pipelines settled; 1 where the elements have no batch dimension."""
+    settling = trial.segment("settling")
+    sizes = settling.columns.get("batch_size", ()) if settling is not None else ()
+    return max(float(np.mean(sizes)), 1.0) if sizes else 1.0

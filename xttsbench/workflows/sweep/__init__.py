@@ -1,0 +1,1 @@
+"""``xttsbench sweep``: the fastest of many configurations, its report, and ``best.yaml``."""

@@ -1,0 +1,152 @@
+"""``xttsbench sweep``: round after round until an arm has won, or none can.
+
+What to measure next, and what it comes to, is decided from the trials alone (:mod:`xttsbench.comparison.sweep`), so
+that the same journal gives the same winner again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from xttsbench.comparison.standing import standing
+from xttsbench.comparison.sweep import LEAST_PROCESSES, ROUNDS, enough, next_round, seen_in, state_of
+from xttsbench.errors import InvalidInputError, UsageError
+from xttsbench.planning.arms import plan_procedure
+from xttsbench.planning.trials import IMPORT_S, expected_s
+from xttsbench.records.plan import Comparison, Procedure
+from xttsbench.records.trial import TrialRecord
+from xttsbench.scenario.settings import Scenario
+from xttsbench.scenario.space import MOST_SWEEP_ARMS
+from xttsbench.workflows.measure.arms import compare_arms
+from xttsbench.workflows.measure.progress import Progress, Silent
+from xttsbench.workflows.measure.session import Session
+from xttsbench.workflows.outcome import Outcome
+from xttsbench.workflows.run.begin import REPORT_S, Request, begin, read_scenario
+from xttsbench.workflows.sweep.best import write_best
+from xttsbench.workflows.sweep.report import assemble_sweep
+from xttsbench.workflows.sweep_outcome import judge_sweep
+from xttsbench.xtts.data.progress import Progress as DataProgress
+
+_PARITY_S: Final = 15.0
+"""Kept for comparing the data before the first round."""
+
+
+def sweep(request: Request, *, progress: Progress | None = None, data_progress: DataProgress | None = None) -> Outcome:
+    """Search a scenario's arms for the fastest, and write the run's directory with its ``best.yaml``.
+
+    Everything measured is on disk before the next trial starts, and a report is written however the run ended.
+
+    Raises:
+        UsageError, InvalidInputError: the request or the scenario is wrong; nothing has been run.
+        HelperError: TensorFlow cannot be started here.
+    """
+    scenario = read_scenario(request, most_arms=MOST_SWEEP_ARMS)
+    if len(scenario.accelerator) > 1:
+        raise InvalidInputError(
+            f"{scenario.name}: accelerator: a sweep looks for one winner on one device, got "
+            f"{', '.join(scenario.accelerator)}; name one with --accelerator."
+        )
+    procedure = plan_procedure(scenario)
+    if request.blocks is not None:
+        procedure = procedure.model_copy(update={"blocks": request.blocks})
+    begun = begin(request, scenario, "sweep", procedure=procedure, check=_fits, data_progress=data_progress)
+    plan = begun.plan
+    with begun.session(request, progress) as session:
+        search(
+            begun.comparison,
+            procedure,
+            session,
+            until_s=plan.budget_s - REPORT_S,
+            seed=plan.seed,
+            progress=progress or Silent(),
+        )
+    trials = session.trials
+    report = assemble_sweep(plan, begun.environment, trials, begun.directory)
+    # Here and not above: plots are drawn when no trial runs any more, so that the parent stays small until then.
+    from xttsbench.reporting.write import write_run
+
+    warnings = write_run(begun.directory, report, trials)
+    write_best(begun.directory, report.best)
+    code, message = judge_sweep(report, trials, begun.comparison)
+    return Outcome(report, begun.directory, code, message, tuple(warnings or ()))
+
+
+def search(
+    comparison: Comparison, procedure: Procedure, session: Session, *, until_s: float, seed: int, progress: Progress
+) -> None:
+    """Measure round after round; all that is found is in ``session.trials``.
+
+    Args:
+        comparison: all arms.
+        procedure: how far it goes.
+        session: runs the trials.
+        until_s: no block begins that is not expected to end so many seconds after the run began.
+        seed: of the order within the blocks, and of the trials.
+        progress: told how the arms stand after each block.
+    """
+    compare_arms(  # their data alone
+        comparison,
+        session,
+        rounds=0,
+        budget_s=until_s - session.spent_s,
+        window_s=comparison.window_s,
+        seed=seed,
+    )
+    while not _interrupted(session):
+        now = next_round(comparison, procedure, seen_in(comparison, session.trials))
+        if now is None:
+            return
+        ran = compare_arms(
+            now.comparison,
+            session,
+            first_block=now.first_block,
+            rounds=ROUNDS,
+            budget_s=until_s - session.spent_s,
+            window_s=comparison.window_s,
+            parity=False,
+            seed=seed,
+            enough=lambda trials: enough(comparison, procedure, seen_in(comparison, trials)),
+            standing=lambda _, __, trials: progress.standing(_told(comparison, trials, until_s - session.spent_s)),
+        )
+        if not ran:
+            return
+
+
+def _told(comparison: Comparison, trials: Sequence[TrialRecord], left_s: float) -> str:
+    """How the arms stand, and how long it may still take."""
+    seen = seen_in(comparison, trials)
+    state = state_of(comparison, seen)
+    done = seen.rounds
+    said = f"{done} {'round' if done == 1 else 'rounds'} done: {standing(comparison, trials)}"
+    if not state.ahead:
+        return said
+    return f"{said}; {len(state.ahead)} may still win, at most {_minutes(max(left_s, 0.0))} left"
+
+
+def _interrupted(session: Session) -> bool:
+    return bool(session.trials) and session.trials[-1].status == "interrupted"
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
+
+
+def _fits(scenario: Scenario, comparison: Comparison) -> None:
+    """Refuse what cannot be decided within its budget.
+
+    Raises:
+        InvalidInputError: there is nothing to compare.
+        UsageError: not even the rounds that a winner takes would fit.
+    """
+    arms = len(comparison.arms) - any(arm.role == "aa" for arm in comparison.arms)
+    if arms < 2:
+        raise InvalidInputError(f"{scenario.name}: a sweep compares two configurations at least; give it a grid.")
+    # Two processes of the baseline and of some arm; all arms once.
+    trial_s = expected_s(comparison, comparison.window_s, warm=True) / len(comparison.arms)
+    least_s = (arms + 3) * trial_s + LEAST_PROCESSES * IMPORT_S + REPORT_S + _PARITY_S
+    if least_s > scenario.budget_s:
+        raise UsageError(
+            f"--budget {scenario.budget_s:g}: a sweep of {scenario.name!r} with {arms} arms takes {least_s:.0f} s at "
+            f"least, with {trial_s:.1f} s for a trial; give more seconds, fewer arms, or a shorter window_s."
+        )
