@@ -1,1 +1,1 @@
-"""What two sides or many are worth against one another: pairs of turns, evidence, figures, gates, a sweep's winner. Pure."""
+"""What sides are worth against one another: pairs of turns, evidence, figures, gates, a sweep's winner. Pure."""

@@ -1,9 +1,9 @@
 """The trials of a run in the calling process: one after another here, each in the journal before the next one begins.
 
-It stands where :class:`xttsbench.workflows.measure.session.Session` stands for fresh processes, so that what is measured, and
-what it comes to, is the same. What differs is that nothing begins anew: what a dataset keeps from one pass to the next
-(a counter, a file that is read on) is there in the next trial, the original's or a fix's. So nothing is told of a fix
-where the original differs between two passes of its own without being random.
+It stands where :class:`xttsbench.workflows.measure.session.Session` stands for fresh processes, so that what is
+measured, and what it comes to, is the same. What differs is that nothing begins anew: what a dataset keeps from one
+pass to the next (a counter, a file that is read on) is there in the next trial, the original's or a fix's. So nothing
+is told of a fix where the original differs between two passes of its own without being random.
 """
 
 from __future__ import annotations

@@ -23,9 +23,9 @@ from xttsbench.records.report import AA, Arm, Report, Rung, WarmUp
 from xttsbench.records.trial import TrialRecord
 from xttsbench.rules.finding_fixes import with_fixes
 from xttsbench.workflows.diagnose.modes import mode_arms
+from xttsbench.workflows.diagnose.unmeasured import reasons
 from xttsbench.workflows.fixes import fix_section
 from xttsbench.workflows.sections import accelerator, readings_beside, rows_of, target, verdict_after_s, warm_up
-from xttsbench.workflows.diagnose.unmeasured import reasons
 
 _OVERHEAD_S: Final = 50e-6
 

@@ -1,13 +1,9 @@
 """Arms measured against one another: first whether they feed the same data, then round after round within a budget.
 
-``compare_arms(comparison, session, *, first_block=0, rounds=None, budget_s, seed=0) -> list[TrialRecord]`` is all that
-another workflow needs: a :class:`~xttsbench.records.plan.Comparison`, made from a scenario by
-:func:`~xttsbench.planning.arms.plan_comparison` or by hand, and a :class:`~xttsbench.workflows.measure.session.Session`, which
-may go on with a helper that is running already. What the trials come to is told by
-:func:`xttsbench.comparison.arms.compare`, from the trials alone.
+What the trials come to is told by :func:`xttsbench.comparison.arms.compare`, from the trials alone.
 
-Arms that fit into memory together live side by side and take turns (:mod:`xttsbench.workflows.measure.turns`). Where they do
-not, each round is a complete block of fresh processes, one after another.
+Arms that fit into memory together live side by side and take turns (:mod:`xttsbench.workflows.measure.turns`). Where
+they do not, each round is a complete block of fresh processes, one after another.
 """
 
 from __future__ import annotations

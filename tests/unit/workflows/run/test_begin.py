@@ -12,8 +12,8 @@ from xttsbench.errors import InvalidInputError, UsageError
 from xttsbench.execution import journal
 from xttsbench.execution.run_directory import read_plan
 from xttsbench.records.plan import Procedure
+from xttsbench.workflows.run import begin as module
 from xttsbench.workflows.run.begin import Begun, Request, begin, read_scenario
-from xttsbench.workflows.run.run import begin as module
 
 TEXT = "name: mine\ntarget: data.py:make\ngrid: {ms: [1, 2, 3]}\nbudget_s: 60\n"
 

@@ -11,6 +11,7 @@ from xttsbench.errors import InvalidInputError
 from xttsbench.records.base import Estimate
 from xttsbench.records.best import Best, Fingerprint
 from xttsbench.workflows.identity import code_identity
+from xttsbench.workflows.sweep import best as module
 from xttsbench.workflows.sweep.best import (
     differences,
     differences_here,
@@ -19,7 +20,6 @@ from xttsbench.workflows.sweep.best import (
     read_best,
     write_best,
 )
-from xttsbench.workflows.sweep.sweep import best as module
 
 FOUND_ON = Fingerprint(environment="e", cpu="a CPU", cpus=2.0, tensorflow="2.21.0", code="c0de", data="da7a")
 
