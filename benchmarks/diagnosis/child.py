@@ -78,9 +78,9 @@ def timed(case: Case, folder: Path, *, tuned: bool, seconds: float) -> dict[str,
 
 def trip(case: Case, folder: Path, count: int) -> dict[str, Any]:
     """Whether graph and back, and the tuned version, yield the same elements; ``None`` where it cannot be told."""
-    from xttsbench.pipeline.equality import same_elements
+    from tests.tf.equality import same_elements
+    from xttsbench.fixes.graph.apply import from_graph
     from xttsbench.pipeline.graph import read_graph
-    from xttsbench.pipeline.rewrite import from_graph
 
     original = load(case, folder, comparable=True).dataset
     back = from_graph(read_graph(original), original.element_spec, source=original)

@@ -18,9 +18,9 @@ import numpy as np
 from xttsbench.analysis.steps import steps_of
 from xttsbench.diagnosis.classify import SURE
 from xttsbench.evidence.facts import ALWAYS, is_eager, is_opaque
+from xttsbench.fixes.parallel_candidates import BLOCKING_POOL
 from xttsbench.records.pipeline import Pipeline
 from xttsbench.records.trial import MAIN_RUNGS, Rung, TrialRecord, TrialSpec
-from xttsbench.rules.parallel_candidates import BLOCKING_POOL
 
 IMPORT_S: Final = 6.0
 """Starting another helper: TensorFlow's import, on two cores."""

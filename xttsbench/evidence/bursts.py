@@ -12,7 +12,7 @@ import numpy as np
 from xttsbench.analysis.bursts import FloatArray, period_s, production_times_s
 from xttsbench.evidence.evidence import Evidence, allowed_cpus
 from xttsbench.pipeline.threads import Thread, threads
-from xttsbench.records.pipeline import Pipeline, PipelineOp
+from xttsbench.records.pipeline import Pipeline
 
 _FEW: Final = 40
 """Fewer steps say too little of how waits vary."""
@@ -117,9 +117,3 @@ def lost_to_bursts_s(found: Bursts | None, pipeline: Pipeline, cpus: int) -> flo
         return 0.0
     ahead = kept_ready(pipeline, source.name, cpus)
     return found.lost_s(found.ahead if ahead is None else ahead)
-
-
-def last_prefetch(pipeline: Pipeline) -> PipelineOp | None:
-    """The prefetch that the pipeline ends in; ``None`` where it ends in something else."""
-    doing = [op for op in pipeline.ops if op.op not in ("OptionsDataset", "ModelDataset")]
-    return doing[-1] if doing and doing[-1].op.startswith("PrefetchDataset") else None

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from xttsbench.evidence.evidence import Evidence
 from xttsbench.pipeline.threads import inputs_of
-from xttsbench.records.base import Location
 from xttsbench.records.pipeline import Pipeline, PipelineOp
 
 INFINITE: Final = -1
@@ -21,13 +20,6 @@ _FUNCTION: Final = re.compile(
 _NAMELESS: Final = ("lambda", "<lambda>")
 _SAME_ELEMENTS: Final = ("Prefetch", "CopyToDevice", "Cache", "Repeat", "Options", "Take", "Skip")
 """Ops that hand on the elements that they read."""
-
-
-def every_op(ops: Sequence[PipelineOp]) -> Iterator[PipelineOp]:
-    """The ops and those of the datasets that their functions make, at any depth."""
-    for op in ops:
-        yield op
-        yield from every_op(op.inner)
 
 
 def upstream(pipeline: Pipeline, op: PipelineOp) -> list[PipelineOp]:
@@ -60,11 +52,6 @@ def input_of(pipeline: Pipeline, op: PipelineOp) -> PipelineOp | None:
     return next((other for other in pipeline.ops if other.name == names[0]), None) if len(names) == 1 else None
 
 
-def place(op: PipelineOp | None) -> Location:
-    """The user's line that made an op, with the op's name."""
-    return op.location.model_copy(update={"op": op.name}) if op is not None else Location()
-
-
 def function_of(op: PipelineOp) -> str:
     """The name of an op's function as the user wrote it, or ``f`` where it has none or that is not known."""
     match = _FUNCTION.match(op.function or "")
@@ -90,11 +77,3 @@ def bytes_of(evidence: Evidence, op: PipelineOp) -> float | None:
         return None
     same = all(other.op.startswith(_SAME_ELEMENTS) for other in downstream(pipeline, op))
     return batches.bytes / batches.cached if same else None
-
-
-def size(size_bytes: float) -> str:
-    """A number of bytes for a title: ``3.2 GB``."""
-    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if size_bytes >= scale:
-            return f"{size_bytes / scale:.3g} {unit}"
-    return f"{size_bytes:.0f} bytes"

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from xttsbench.evidence.evidence import Evidence, allowed_cpus
-from xttsbench.evidence.ops import place
 from xttsbench.pipeline.limits import effective_parallelism
 from xttsbench.pipeline.threads import demand
 from xttsbench.records.base import Estimate, Location
-from xttsbench.records.pipeline import PipelineOp
+from xttsbench.records.pipeline import PipelineOp, place
 from xttsbench.records.report import Finding, Severity
 from xttsbench.rules.proposal import WORTH, WORTH_UNSURE
 

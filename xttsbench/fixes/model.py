@@ -18,10 +18,10 @@ from xttsbench.evidence.bursts import Bursts, bursts, lost_to_bursts_s
 from xttsbench.evidence.evidence import Evidence, allowed_cpus
 from xttsbench.evidence.ops import bytes_of
 from xttsbench.evidence.stages import consumer, pipeline_pace
+from xttsbench.fixes.candidates import Candidate, candidates, retuned, settled
 from xttsbench.records.base import Estimate
 from xttsbench.records.pipeline import Pipeline, PipelineOp
 from xttsbench.records.prediction import Prediction
-from xttsbench.rules.candidates import Candidate, candidates, retuned, settled
 from xttsbench.rules.proposal import WORTH
 
 _FAR: Final = 2.0
@@ -107,7 +107,7 @@ def modelled(
     period_s = given.period_s + _restart_s(evidence, ()) + lost_to_bursts_s(uneven, pipeline, cpus)
     model = Model(evidence, step, period_s, given.limited_by, uneven)
     goal_s = step.alone_s or None
-    known = candidates(pipeline, cpus, evidence.environment, goal_s=goal_s, bursts=uneven)
+    known = candidates(pipeline, cpus, evidence.environment, goal_s=goal_s, buffer=uneven.enough if uneven else None)
     rows = {one.name: predict(model, (one,)) for one in known}
     best = _best_cache([one for one in known if one.kind == "cache"], rows)
     known = tuple(one for one in known if one.kind != "cache" or one is best)

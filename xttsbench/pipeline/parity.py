@@ -1,7 +1,7 @@
 """Where two batches or two losses differ, in one sentence: what must not, where configurations are compared for speed.
 
-Pure. :mod:`xttsbench.pipeline.equality` asks for the same bits, which a fix to one pipeline must keep; two loaders that
-compute the same features by other routes agree to within rounding, and that is what is asked here.
+Pure. A fix to one pipeline must keep every bit; two loaders that compute the same features by other routes agree to
+within rounding, and that is what is asked here.
 """
 
 from __future__ import annotations

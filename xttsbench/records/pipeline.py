@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from xttsbench.records.base import Location, Record
@@ -116,3 +117,23 @@ class Pipeline(Record):
     """How the costs were read, or why they could not be."""
     unserialisable: str | None = None
     """Why the graph could not be taken; then ``ops`` holds what Python-side attributes show."""
+
+
+def every_op(ops: Sequence[PipelineOp]) -> Iterator[PipelineOp]:
+    """The ops and those of the datasets that their functions make, at any depth."""
+    for op in ops:
+        yield op
+        yield from every_op(op.inner)
+
+
+def place(op: PipelineOp | None) -> Location:
+    """The user's line that made an op, with the op's name."""
+    return op.location.model_copy(update={"op": op.name}) if op is not None else Location()
+
+
+def size(size_bytes: float) -> str:
+    """A number of bytes for a title: ``3.2 GB``."""
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if size_bytes >= scale:
+            return f"{size_bytes / scale:.3g} {unit}"
+    return f"{size_bytes:.0f} bytes"

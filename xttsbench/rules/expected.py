@@ -10,12 +10,13 @@ from dataclasses import replace
 
 from xttsbench.analysis.prediction import Consumer
 from xttsbench.analysis.steps import Steps
-from xttsbench.evidence.bursts import bursts, last_prefetch
+from xttsbench.evidence.bursts import bursts
 from xttsbench.evidence.evidence import Evidence
 from xttsbench.evidence.stages import pipeline_pace
+from xttsbench.fixes.candidate import Candidate
 from xttsbench.fixes.model import Model, predict, with_fixes
+from xttsbench.fixes.prefetch import last_prefetch
 from xttsbench.records.fix import kind_of
-from xttsbench.rules.candidate import Candidate
 from xttsbench.rules.proposals import model_of
 
 

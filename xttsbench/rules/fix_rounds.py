@@ -12,11 +12,11 @@ from typing import Final
 
 from xttsbench.diagnosis.next_trial import Job
 from xttsbench.evidence.evidence import Evidence
+from xttsbench.fixes.words import WORDS
 from xttsbench.planning.arms import AGAIN
 from xttsbench.records.fix import kind_of
 from xttsbench.records.plan import Accelerator, Comparison, PlannedArm
 from xttsbench.records.trial import TrialRecord, TrialSpec
-from xttsbench.rules.proposal_words import WORDS
 
 GUARD: Final = "guard"
 SCREEN: Final = "fixes screened"

@@ -9,12 +9,12 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 from xttsbench.evidence.evidence import Evidence, allowed_cpus
+from xttsbench.fixes.cache.places import cache_places, first_pass_batches
+from xttsbench.fixes.candidates import Candidate, candidates
 from xttsbench.fixes.model import Modelled, predict, sized
+from xttsbench.fixes.words import places, said
 from xttsbench.records.prediction import Prediction
-from xttsbench.rules.cache_places import cache_places, first_pass_batches
-from xttsbench.rules.candidates import Candidate, candidates
 from xttsbench.rules.proposal import WORTH, Option, Proposal
-from xttsbench.rules.proposal_words import places, said
 
 _LONGEST_PASS_S: Final = 30.0
 """A first pass that takes longer leaves no time to see what a cache gives after it."""

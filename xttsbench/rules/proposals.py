@@ -13,6 +13,7 @@ from xttsbench.analysis.steps import measured
 from xttsbench.evidence.evidence import Evidence
 from xttsbench.fixes.model import Modelled, modelled, predict, together
 from xttsbench.fixes.predictions import COSTS_NOTHING
+from xttsbench.fixes.words import said
 from xttsbench.rules.input_proposals import (
     first_pass_s,
     forbidden,
@@ -23,7 +24,6 @@ from xttsbench.rules.input_proposals import (
     without_room,
 )
 from xttsbench.rules.proposal import WORTH, Option, Proposal, ranked
-from xttsbench.rules.proposal_words import said
 from xttsbench.rules.step_proposals import StepFix, faster_step, step_fixes
 
 __all__ = ["Proposal", "model_of", "proposals"]

@@ -14,13 +14,13 @@ from xttsbench.analysis.training_state import same_training
 from xttsbench.comparison.effects import Effect, weigh
 from xttsbench.comparison.figures import figures_of
 from xttsbench.comparison.runs import collect
+from xttsbench.fixes.words import said
 from xttsbench.records.base import FASTER, SLOWER, Estimate
 from xttsbench.records.elements import Elements, GraphIdentity
 from xttsbench.records.fix import FixResult, Outcome, Patch, Semantics, is_of_step
 from xttsbench.records.plan import Accelerator
 from xttsbench.records.trial import TrialRecord
 from xttsbench.rules.fix_rounds import GUARD, LEAST_BLOCKS, ORIGINAL, PATCHED, ROUNDS, TOGETHER, planned
-from xttsbench.rules.proposal_words import said
 from xttsbench.rules.proposals import Proposal
 
 MARGIN: Final = 0.02

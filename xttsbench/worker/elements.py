@@ -16,22 +16,22 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
+from xttsbench.fixes.graph.apply import from_graph
+from xttsbench.fixes.graph.hazards import objections, random_ops
+from xttsbench.fixes.step.rewrite import GRAPH, XLA
 from xttsbench.pipeline.batching import Batching, batching
 from xttsbench.pipeline.construction import SOURCE
 from xttsbench.pipeline.fingerprint import Fingerprinter
 from xttsbench.pipeline.graph import inspect, read_graph
 from xttsbench.pipeline.identity import identity
 from xttsbench.pipeline.jitter import jittered
-from xttsbench.pipeline.objections import objections, random_ops
 from xttsbench.pipeline.python_traced import why_lost_in_graph
 from xttsbench.pipeline.reseeded import draws_from_seeds, reseeded
-from xttsbench.pipeline.rewrite import from_graph
 from xttsbench.pipeline.shortened import shortened
 from xttsbench.pipeline.sketch import sketch_of
 from xttsbench.records.elements import Element, Elements, Epoch
 from xttsbench.records.pipeline import PipelineOp
 from xttsbench.records.trial import TrialSpec
-from xttsbench.step.fixes import GRAPH, XLA
 from xttsbench.targets.load import Loaded
 from xttsbench.worker.bench import Bench, Step
 from xttsbench.worker.loss import loss_of

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.pipeline import rewrite
+from xttsbench.fixes.graph import apply as rewrite
+from xttsbench.fixes.step.rewrite import OF_STEP, fixed_step
 from xttsbench.records.trial import TrialSpec
-from xttsbench.step.fixes import OF_STEP, fixed_step
 from xttsbench.targets.load import Loaded
 from xttsbench.worker.bench import Bench, Step
 from xttsbench.worker.filling import fill_caches

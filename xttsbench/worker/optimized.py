@@ -14,14 +14,14 @@ from typing import Any, Final
 import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.pipeline import rewrite
+from xttsbench.fixes.graph import apply as rewrite
+from xttsbench.fixes.step.rewrite import OF_STEP
 from xttsbench.pipeline.graph import inspect, read_graph
 from xttsbench.pipeline.identity import identity
 from xttsbench.probes.environment import environment
 from xttsbench.records.elements import GraphIdentity
 from xttsbench.records.optimized import Optimized
 from xttsbench.records.pipeline import Pipeline
-from xttsbench.step.fixes import OF_STEP
 from xttsbench.worker.plan_fit import changed_ops
 
 _ON_DISK: Final = "cache-file@"

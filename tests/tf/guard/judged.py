@@ -13,7 +13,8 @@ from pipelines import Plan, Truth
 from xttsbench.analysis.semantics import judge
 from xttsbench.errors import InvalidInputError
 from xttsbench.execution.collected import Collected
-from xttsbench.pipeline import construction, rewrite
+from xttsbench.fixes.graph import apply as rewrite
+from xttsbench.pipeline import construction
 from xttsbench.pipeline.graph import read_graph
 from xttsbench.pipeline.nodes import dataset_nodes
 from xttsbench.records.elements import Elements

@@ -12,9 +12,9 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.data.ops import dataset_ops
 
+from xttsbench.fixes.graph.apply import apply, from_graph
 from xttsbench.pipeline.construction import install, place_of
 from xttsbench.pipeline.graph import inspect, read_graph
-from xttsbench.pipeline.rewrite import apply, from_graph
 
 pytestmark = pytest.mark.tf
 

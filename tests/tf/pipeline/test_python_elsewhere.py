@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from xttsbench.fixes.graph.hazards import objections
 from xttsbench.pipeline.graph import read_graph
-from xttsbench.pipeline.objections import objections
 from xttsbench.pipeline.python_state import python_state
 
 pytestmark = pytest.mark.tf

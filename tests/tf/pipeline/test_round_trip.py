@@ -8,9 +8,9 @@ import tensorflow as tf
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from xttsbench.pipeline.equality import same_elements
+from tests.tf.equality import same_elements
+from xttsbench.fixes.graph.apply import from_graph
 from xttsbench.pipeline.graph import inspect, read_graph
-from xttsbench.pipeline.rewrite import from_graph
 
 pytestmark = pytest.mark.tf
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from xttsbench.fixes.graph.apply import from_graph, parallel_map
 from xttsbench.pipeline.graph import read_graph
-from xttsbench.pipeline.rewrite import from_graph, parallel_map
 from xttsbench.pipeline.shortened import shortened
 
 pytestmark = pytest.mark.tf

@@ -8,10 +8,10 @@ import pytest
 from tests.unit.evidence.made import make_evidence
 from xttsbench.analysis.attribution import StepFacts
 from xttsbench.evidence.evidence import Compared
+from xttsbench.fixes.candidates import candidates
 from xttsbench.fixes.predictions import predictions, unmeasured
 from xttsbench.records.base import Estimate
 from xttsbench.records.pipeline import Pipeline, PipelineOp, PythonFunction
-from xttsbench.rules.candidates import candidates
 
 ENVIRONMENT = {"cpu": {"allowed_cpus": 2.0}, "memory": {"total_bytes": 8e9, "limit_bytes": None}}
 STEP = Estimate(estimate=0.02, low=0.019, high=0.021)

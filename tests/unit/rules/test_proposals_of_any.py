@@ -9,9 +9,9 @@ from tests.unit.evidence.made import make_evidence
 from tests.unit.rules.pipelines import ENVIRONMENT, pipeline, python
 from xttsbench.analysis.attribution import StepFacts
 from xttsbench.evidence.evidence import Compared
+from xttsbench.fixes.words import WORDS
 from xttsbench.records.base import Estimate
 from xttsbench.records.fix import kind_of
-from xttsbench.rules.proposal_words import WORDS
 from xttsbench.rules.proposals import proposals
 
 NUMBERS = st.none() | st.sampled_from([0.0, 1e-6, 1e-3, 0.05, 2.0])

@@ -9,8 +9,7 @@ from typing import Final
 import numpy as np
 
 from xttsbench.evidence.evidence import Evidence
-from xttsbench.evidence.ops import place
-from xttsbench.records.pipeline import PipelineOp
+from xttsbench.records.pipeline import PipelineOp, place
 from xttsbench.records.report import Finding
 
 _WASTE: Final = 0.30

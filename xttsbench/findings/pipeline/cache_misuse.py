@@ -6,19 +6,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from xttsbench.evidence.evidence import Evidence
-from xttsbench.evidence.ops import (
-    INFINITE,
-    bytes_of,
-    downstream,
-    every_op,
-    function_of,
-    input_of,
-    memory_bytes,
-    size,
-    upstream,
-)
+from xttsbench.evidence.ops import INFINITE, bytes_of, downstream, function_of, input_of, memory_bytes, upstream
 from xttsbench.findings.gain import finding, gain, pace_share
-from xttsbench.records.pipeline import Pipeline, PipelineOp
+from xttsbench.records.pipeline import Pipeline, PipelineOp, every_op, size
 from xttsbench.records.report import Finding
 
 _MEMORY_SHARE: Final = 0.50

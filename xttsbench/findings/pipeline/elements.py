@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from xttsbench.evidence.evidence import Evidence
-from xttsbench.evidence.ops import every_op, function_of
+from xttsbench.evidence.ops import function_of
 from xttsbench.findings.gain import MAIN_SHARE, cost_share, finding, gain, most_costly, pace_share
-from xttsbench.records.pipeline import PipelineOp
+from xttsbench.records.pipeline import PipelineOp, every_op
 from xttsbench.records.report import Finding
 
 _MAPS: Final = ("MapDataset", "ParallelMapDataset")

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Final
 
 from xttsbench.evidence.evidence import Evidence, allowed_cpus
-from xttsbench.evidence.ops import place
 from xttsbench.findings.gain import cost_share, pace_share
 from xttsbench.findings.pipeline import cache_misuse as pipeline_cache
 from xttsbench.findings.pipeline import cacheable as pipeline_cacheable
@@ -16,6 +15,7 @@ from xttsbench.findings.pipeline import prefetch as pipeline_buffers
 from xttsbench.findings.pipeline import python_function as pipeline_python
 from xttsbench.findings.pipeline import shuffle_fill as pipeline_shuffle
 from xttsbench.pipeline.limits import limiting_op
+from xttsbench.records.pipeline import place
 from xttsbench.records.report import Finding
 
 

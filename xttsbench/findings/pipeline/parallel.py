@@ -11,12 +11,12 @@ from typing import Final
 import numpy as np
 
 from xttsbench.evidence.evidence import Evidence, allowed_cpus
-from xttsbench.evidence.ops import every_op, function_of, input_of, place, upstream
+from xttsbench.evidence.ops import function_of, input_of, upstream
 from xttsbench.findings.gain import Gain, cost_share, finding, gain, is_main, most_costly, pace_share
+from xttsbench.fixes.candidates import stays_at_one_call
 from xttsbench.records.base import Location
-from xttsbench.records.pipeline import Pipeline, PipelineOp
+from xttsbench.records.pipeline import Pipeline, PipelineOp, every_op, place
 from xttsbench.records.report import Finding
-from xttsbench.rules.candidates import stays_at_one_call
 
 READERS: Final = ("TFRecordDataset", "TextLineDataset", "FixedLengthRecordDataset")
 """Ops that read a file's records; the classes of these names take ``num_parallel_reads``."""

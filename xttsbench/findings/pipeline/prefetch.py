@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from xttsbench.evidence.evidence import Evidence
-from xttsbench.evidence.ops import bytes_of, downstream, memory_bytes, size, upstream
+from xttsbench.evidence.ops import bytes_of, downstream, memory_bytes, upstream
 from xttsbench.findings.gain import Gain, finding, gain
 from xttsbench.records.base import Estimate
-from xttsbench.records.pipeline import Pipeline, PipelineOp
+from xttsbench.records.pipeline import Pipeline, PipelineOp, size
 from xttsbench.records.report import Finding, Severity
 from xttsbench.rules.proposal import WORTH, WORTH_UNSURE
 

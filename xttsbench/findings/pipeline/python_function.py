@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from xttsbench.evidence.evidence import Evidence, allowed_cpus
-from xttsbench.evidence.ops import downstream, every_op
+from xttsbench.evidence.ops import downstream
 from xttsbench.findings.gain import MAIN_SHARE, cost_share, gain, is_main, pace_share
-from xttsbench.records.pipeline import PipelineOp, PythonFunction
+from xttsbench.records.pipeline import PipelineOp, PythonFunction, every_op
 from xttsbench.records.report import Finding
 
 _WORDS: Final = {

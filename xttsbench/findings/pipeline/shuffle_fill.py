@@ -8,9 +8,9 @@ from typing import Final
 import numpy as np
 
 from xttsbench.evidence.evidence import Evidence
-from xttsbench.evidence.ops import bytes_of, function_of, input_of, memory_bytes, size, upstream
+from xttsbench.evidence.ops import bytes_of, function_of, input_of, memory_bytes, upstream
 from xttsbench.findings.gain import finding, is_main, most_costly, pace_s
-from xttsbench.records.pipeline import PipelineOp
+from xttsbench.records.pipeline import PipelineOp, size
 from xttsbench.records.report import Finding
 
 _LARGE: Final = 0.10

@@ -14,6 +14,7 @@ from xttsbench.diagnosis.diagnosis import Diagnosis, build_diagnosis
 from xttsbench.diagnosis.step_section import step_section
 from xttsbench.diagnosis.verdict import verdict
 from xttsbench.findings.registry import find
+from xttsbench.fixes.mending import with_fixes
 from xttsbench.fixes.predictions import unmeasured as missing_predictions
 from xttsbench.records.base import Estimate
 from xttsbench.records.conditions import RUNG_OF
@@ -21,7 +22,6 @@ from xttsbench.records.fix import Patch
 from xttsbench.records.plan import RunPlan
 from xttsbench.records.report import AA, Arm, Report, Rung, WarmUp
 from xttsbench.records.trial import TrialRecord
-from xttsbench.rules.finding_fixes import with_fixes
 from xttsbench.workflows.diagnose.modes import mode_arms
 from xttsbench.workflows.diagnose.unmeasured import reasons
 from xttsbench.workflows.fixes import fix_section

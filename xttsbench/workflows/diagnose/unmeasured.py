@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from xttsbench.comparison.arms import ARM_NUMBERS
 from xttsbench.diagnosis.diagnosis import Diagnosis, interim
 from xttsbench.diagnosis.next_trial import skipped
+from xttsbench.fixes.mending import mending
 from xttsbench.records.plan import RunPlan
 from xttsbench.records.report import Finding, Report
 from xttsbench.records.trial import TrialRecord
-from xttsbench.rules.finding_fixes import mending
 from xttsbench.workflows.sections import unread
 
 

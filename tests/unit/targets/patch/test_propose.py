@@ -8,7 +8,7 @@ import difflib
 import pytest
 
 from tests.unit.targets.patch.fake_datasets import FILE, built, kinds, patch_of, pipeline_of
-from xttsbench.rules.proposal_words import WORDS
+from xttsbench.fixes.words import WORDS
 from xttsbench.targets.patch import propose
 
 ONE_LINE = """import tensorflow as tf

@@ -1,0 +1,113 @@
+"""Maps made parallel, and given another number of calls."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+import tensorflow as tf
+
+from xttsbench.errors import InvalidInputError
+from xttsbench.fixes.parallel_map.rewrite import parallel_calls, parallel_map
+from xttsbench.pipeline.graph import constant_input, dataset_nodes, inspect, read_graph
+
+
+def squared(x):
+    return tf.numpy_function(lambda y: y * y, [x], tf.int64)
+
+
+def raised(x):
+    return tf.numpy_function(lambda y: y + 1, [x], tf.int64)
+
+
+def pipeline():
+    scale = tf.constant(3, tf.int64)
+    numbers = tf.data.Dataset.range(30).map(squared).filter(lambda x: x % 2 == 0)
+    return numbers.map(lambda x: {"x": x, "scaled": scale * x}).batch(4).prefetch(2)
+
+
+def calls(graph):
+    by_name = {node.name: node for node in graph.node}
+    return [
+        constant_input(node, "num_parallel_calls", by_name)
+        for node in dataset_nodes(graph)
+        if node.op == "ParallelMapDatasetV2"
+    ]
+
+
+@pytest.mark.parametrize("wanted", [-1, 1, 5])
+def test_each_map_gets_its_calls_and_the_elements_stay(wanted, yielded, built):
+    dataset = pipeline()
+    graph = read_graph(dataset)
+    before = graph.SerializeToString(deterministic=True)
+    edited = parallel_map(graph, calls=wanted)
+    assert graph.SerializeToString(deterministic=True) == before
+    assert calls(edited) == [wanted, wanted]
+    assert [node.name for node in dataset_nodes(edited)] == [node.name for node in dataset_nodes(graph)]
+    assert len({node.name for node in edited.node}) == len(edited.node)
+    assert yielded(built(edited, dataset)) == yielded(dataset)
+
+
+def test_the_number_of_calls_is_the_most_that_run_at_a_time(built):
+    together, waiting = [], threading.Barrier(4)
+
+    def met(x):
+        waiting.wait(timeout=60)  # none goes on before four are here
+        together.append(x)
+        return x
+
+    options = tf.data.Options()
+    options.threading.private_threadpool_size = 8
+    dataset = tf.data.Dataset.range(16).map(lambda x: tf.numpy_function(met, [x], tf.int64)).with_options(options)
+    edited = built(parallel_map(read_graph(dataset), calls=4), dataset)
+    assert [int(x) for x in edited] == list(range(16))
+    assert sorted(together) == list(range(16))
+
+
+def test_an_option_that_gives_up_the_order_does_not_reach_a_map_that_kept_it(built):
+    options = tf.data.Options()
+    options.deterministic = False
+    dataset = tf.data.Dataset.range(30).map(squared).with_options(options)
+    edited = parallel_map(read_graph(dataset), calls=4)
+    assert [int(x) for x in built(edited, dataset)] == [x * x for x in range(30)]
+
+
+def test_a_graph_whose_maps_are_parallel_is_refused():
+    graph = parallel_map(read_graph(pipeline()))
+    with pytest.raises(InvalidInputError, match="'parallel-map' does not apply: the dataset has no sequential map"):
+        parallel_map(graph)
+
+
+def test_a_map_inside_of_a_function_stays_and_the_function_too(yielded, built):
+    dataset = tf.data.Dataset.range(4).flat_map(lambda i: tf.data.Dataset.range(i).map(squared)).map(squared)
+    graph = read_graph(dataset)
+    edited = parallel_map(graph)
+    assert edited.library == graph.library
+    assert yielded(built(edited, dataset)) == yielded(dataset)
+
+
+def test_calls_are_set_on_the_parallel_maps_and_on_no_other(yielded, built):
+    dataset = (
+        tf.data.Dataset.range(20)
+        .map(raised, num_parallel_calls=2)
+        .map(raised)
+        .map(raised, num_parallel_calls=6)
+        .map(raised, num_parallel_calls=tf.data.AUTOTUNE, deterministic=False)
+        .map(raised, num_parallel_calls=6, deterministic=True)
+    )
+    edited = parallel_calls(read_graph(dataset), calls=6)
+    assert [(op.op, op.parallelism, op.deterministic) for op in inspect(dataset, edited).ops][1:] == [
+        ("ParallelMapDatasetV2", 6, "default"),
+        ("MapDataset", None, None),
+        ("ParallelMapDatasetV2", 6, "default"),
+        ("ParallelMapDatasetV2", 6, "false"),
+        ("ParallelMapDatasetV2", 6, "true"),
+    ]
+    assert sorted(yielded(built(edited, dataset), 1)[0]) == sorted(yielded(dataset, 1)[0])
+    with pytest.raises(InvalidInputError, match="every parallel map makes 6 calls at a time already"):
+        parallel_calls(edited, calls=6)
+
+
+def test_calls_need_a_parallel_map():
+    with pytest.raises(InvalidInputError, match="'calls:3' does not apply: the dataset has no parallel map"):
+        parallel_calls(read_graph(pipeline()), calls=3)

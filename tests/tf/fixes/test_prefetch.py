@@ -1,0 +1,107 @@
+"""Prefetches appended and taken out."""
+
+from __future__ import annotations
+
+import pytest
+import tensorflow as tf
+
+from xttsbench.errors import InvalidInputError
+from xttsbench.fixes.prefetch.rewrite import append_prefetch, drop_inner_prefetch, ends_in_prefetch, without_nodes
+from xttsbench.pipeline.graph import constant_input, dataset_nodes, read_graph
+
+
+def numbers(**options):
+    dataset = tf.data.Dataset.range(20).map(lambda x: {"x": x, "row": tf.fill([2], x)}).batch(3)
+    if options:
+        chosen = tf.data.Options()
+        chosen.threading.private_threadpool_size = options["threads"]
+        dataset = dataset.with_options(chosen)
+    return dataset
+
+
+def ops(graph):
+    return [node.op for node in dataset_nodes(graph)]
+
+
+@pytest.mark.parametrize("elements", [-1, 4])
+def test_the_prefetch_comes_last_with_its_buffer(elements, yielded, built):
+    dataset = numbers()
+    graph = read_graph(dataset)
+    before = graph.SerializeToString(deterministic=True)
+    edited = append_prefetch(graph, elements=elements)
+    assert graph.SerializeToString(deterministic=True) == before
+    last = dataset_nodes(edited)[-1]
+    assert last.op == "PrefetchDataset"
+    assert constant_input(last, "buffer_size", {node.name: node for node in edited.node}) == elements
+    assert yielded(built(edited, dataset)) == yielded(dataset)
+    assert built(edited, dataset).element_spec == dataset.element_spec
+
+
+def test_options_that_end_the_pipeline_stay_last(yielded, built):
+    dataset = numbers(threads=3).with_options(tf.data.Options())
+    edited = append_prefetch(read_graph(dataset))
+    assert ops(edited)[-3:] == ["PrefetchDataset", "OptionsDataset", "OptionsDataset"]
+    fixed = built(edited, dataset)
+    assert fixed.options().threading.private_threadpool_size == 3
+    assert yielded(fixed) == yielded(dataset)
+
+
+def test_a_pipeline_that_ends_in_a_prefetch_gets_no_other(built):
+    graph = append_prefetch(read_graph(numbers(threads=2)))
+    assert ends_in_prefetch(graph)
+    with pytest.raises(InvalidInputError, match=r"'prefetch' does not apply: .* ends in a prefetch already"):
+        append_prefetch(graph)
+
+
+def test_lines_of_a_file_have_a_type_that_the_node_does_not_name(tmp_path, yielded, built):
+    path = tmp_path / "lines.txt"
+    path.write_text("one\ntwo\n")
+    dataset = tf.data.TextLineDataset(str(path))
+    graph = without_flat_map(read_graph(dataset), str(path))
+    assert ops(graph) == ["TextLineDataset"]
+    edited = append_prefetch(graph)
+    assert [line.numpy() for line in built(edited, dataset)] == [b"one", b"two"]
+
+
+def without_flat_map(graph, path):
+    """The reader of one file as the outer op, as a graph that nobody's Python made may have it."""
+    made = tf.compat.v1.GraphDef()
+    with tf.Graph().as_default() as inner:
+        variant = tf.raw_ops.TextLineDataset(filenames=path, compression_type="", buffer_size=0)
+        tf.raw_ops.Identity(input=variant, name="unused")
+        made.CopyFrom(inner.as_graph_def())
+    made.versions.CopyFrom(graph.versions)
+    result = made.node.add(name="dataset", op="_Retval", input=[variant.op.name])
+    result.attr["T"].type = tf.variant.as_datatype_enum
+    result.attr["index"].i = 0
+    return made
+
+
+def test_only_the_last_prefetch_stays(yielded, built):
+    dataset = tf.data.Dataset.range(9).prefetch(2).map(lambda x: x + 1).prefetch(3).batch(2).prefetch(1)
+    graph = read_graph(dataset)
+    edited = drop_inner_prefetch(graph)
+    assert ops(graph).count("PrefetchDataset") == 3
+    assert ops(edited) == ["RangeDataset", "MapDataset", "BatchDatasetV2", "PrefetchDataset"]
+    assert dataset_nodes(edited)[-1].name == dataset_nodes(graph)[-1].name
+    assert yielded(built(edited, dataset)) == yielded(dataset)
+    with pytest.raises(
+        InvalidInputError, match="'drop-prefetch' does not apply: the dataset has 1 prefetch, not several"
+    ):
+        drop_inner_prefetch(edited)
+
+
+def test_prefetches_in_a_row_and_in_two_branches(yielded, built):
+    left = tf.data.Dataset.range(5).prefetch(1).prefetch(2)
+    dataset = tf.data.Dataset.zip((left, tf.data.Dataset.range(5, 10).prefetch(2))).prefetch(1)
+    edited = drop_inner_prefetch(read_graph(dataset))
+    assert ops(edited) == ["RangeDataset", "RangeDataset", "ZipDataset", "PrefetchDataset"]
+    assert yielded(built(edited, dataset)) == yielded(dataset)
+
+
+def test_a_node_without_which_the_end_reads_further_up(yielded, built):
+    dataset = tf.data.Dataset.range(5).take(5).take(5)
+    graph = read_graph(dataset)
+    edited = without_nodes(graph, [node.name for node in dataset_nodes(graph)[1:]])
+    assert ops(edited) == ["RangeDataset"]
+    assert yielded(built(edited, dataset)) == yielded(dataset)

@@ -1,0 +1,127 @@
+"""What becomes of a finding once the fixes for it were verified, or could not be."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from xttsbench.fixes.mending import CURES, mending, with_fixes
+from xttsbench.fixes.words import WORDS
+from xttsbench.records.base import Estimate
+from xttsbench.records.fix import FixResult, Patch, Semantics, kind_of
+from xttsbench.records.report import Finding
+
+TWICE = Estimate(estimate=2.0, low=1.9, high=2.1)
+SAME = Semantics(equivalent=True, how="identical", sentence="the same")
+OTHER = Semantics(equivalent=False, how="different", sentence="others")
+UNKNOWN = Semantics(equivalent=None, how="unknown", sentence="it could not be read")
+
+
+def finding(rule: str, **fields: Any) -> Finding:
+    return Finding(rule=rule, severity="warning", limiting=True, title="a title", **fields)
+
+
+def accepted(name: str, **fields: Any) -> FixResult:
+    given = {"outcome": "accepted", "why": "2.00 times as fast", "verified_speedup": TWICE, "semantics": SAME} | fields
+    return FixResult(name=name, fixes=tuple(name.split(" + ")), what=name, **given)
+
+
+def rejected(name: str, **fields: Any) -> FixResult:
+    return accepted(name, **{"outcome": "rejected", "why": "no faster"} | fields)
+
+
+def unverified(name: str) -> FixResult:
+    fields = {"outcome": "not verified", "why": "there was no time", "verified_speedup": None, "semantics": None}
+    return accepted(name, **fields)
+
+
+def told(rule: str, *results: FixResult, **fields: Any) -> Finding:
+    (found,) = with_fixes([finding(rule, **fields)], results)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("rule", "fix"),
+    [
+        ("sequential-map", "parallel-map:8"),
+        ("sequential-map", "parallel-map + thread-pool:32"),
+        ("thread-pool", "parallel-map + thread-pool:32"),
+        ("cacheable", "cache@Map/_3"),
+        ("cacheable", "cache-file@Map/_3"),
+        ("late-filter", "filter-first"),
+        ("eager-step", "prefetch + step:graph"),
+        ("xla-untried", "step:xla"),
+        ("input-bound", "prefetch"),
+    ],
+)
+def test_a_finding_gets_what_the_fix_for_it_gave(rule: str, fix: str) -> None:
+    found = told(rule, accepted(fix))
+    assert (found.verified_speedup, found.equivalent) == (TWICE, True)
+
+
+@pytest.mark.parametrize(
+    ("rule", "fix"),
+    [
+        ("sequential-map", "prefetch"),
+        ("no-prefetch", "drop-prefetch"),
+        ("eager-step", "step:buckets"),
+        ("xla-untried", "step:graph"),
+        ("input-bound", "step:graph"),
+        ("padding-waste", "prefetch"),
+    ],
+)
+def test_and_nothing_of_another_s(rule: str, fix: str) -> None:
+    before = finding(rule, patch="by hand")
+    assert with_fixes([before], [accepted(fix)]) == (before,)
+    assert mending(before, [accepted(fix)]) is None
+
+
+@pytest.mark.parametrize("data", [OTHER, UNKNOWN])
+def test_a_speed_up_with_other_data_is_none(data: Semantics) -> None:
+    found = told("sequential-map", rejected("parallel-map", semantics=data))
+    assert (found.verified_speedup, found.equivalent) == (None, data.equivalent)
+
+
+def test_a_fix_that_is_slower_is_told_with_its_number() -> None:
+    slower = Estimate(estimate=0.8, low=0.7, high=0.9)
+    found = told("sequential-map", rejected("parallel-map", verified_speedup=slower))
+    assert (found.verified_speedup, found.equivalent) == (slower, True)
+
+
+def test_what_was_not_verified_leaves_the_finding_as_it_is() -> None:
+    before = finding("sequential-map", patch="by hand")
+    assert with_fixes([before], [unverified("parallel-map")]) == (before,)
+
+
+def test_the_one_that_was_accepted_counts_before_one_that_was_rejected_and_that_before_one_that_waits() -> None:
+    best, other = accepted("parallel-map + prefetch"), rejected("parallel-map", semantics=OTHER)
+    waiting = unverified("parallel-map:8")
+    assert mending(finding("sequential-map"), [waiting, other, best]) == best
+    assert mending(finding("sequential-map"), [waiting, other]) == other
+    assert mending(finding("sequential-map"), [waiting]) == waiting
+    assert mending(finding("sequential-map"), []) is None
+
+
+def test_of_several_accepted_the_first_is_the_one_that_is_proposed() -> None:
+    first, second = accepted("parallel-map + prefetch", chosen=True), accepted("parallel-map")
+    assert mending(finding("sequential-map"), [first, second]) == first
+
+
+def test_a_patch_that_was_run_takes_the_place_of_the_one_by_hand() -> None:
+    assert told("sequential-map", accepted("parallel-map", patch=Patch(diff="-a\n+b\n")), patch="by hand").patch == (
+        "-a\n+b\n"
+    )
+    assert told("sequential-map", accepted("parallel-map", patch=Patch()), patch="by hand").patch == "by hand"
+    assert told("sequential-map", accepted("parallel-map"), patch="by hand").patch == "by hand"
+
+
+def test_every_rule_that_is_named_exists_and_every_kind_is_one_of_a_fix() -> None:
+    """A rule renamed would go without its cure, and nobody would see it."""
+    folder = Path(__file__).parents[3] / "xttsbench" / "rules"
+    text = "\n".join(path.read_text(encoding="utf-8") for path in folder.rglob("*.py"))
+    assert not [rule for rule in CURES if not re.search(rf'"{rule}"', text)]
+    kinds = {kind for found in CURES.values() for kind in found}
+    assert not [kind for kind in kinds if kind_of(kind) != kind or kind not in WORDS]

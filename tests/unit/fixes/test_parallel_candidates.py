@@ -1,0 +1,121 @@
+"""How many calls are asked for, of which ops, and what that does to the record."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.rules.pipelines import BATCH, DECODE, ENVIRONMENT, PYTHON, RANGE, pipeline, python
+from xttsbench.fixes.candidates import candidates
+
+READS = pipeline({"op": "TFRecordDataset"}).ops
+PARALLEL = PYTHON | {"op": "ParallelMapDatasetV2"}
+
+
+def found(given, cpus=2, **fields):
+    return {one.name: one for one in candidates(given, cpus, ENVIRONMENT, **fields)}
+
+
+@pytest.mark.parametrize(("goal_s", "calls"), [(None, 32), (0.02, 32), (0.002, 64), (1e-4, 128)])
+def test_functions_that_wait_get_as_many_calls_and_threads_as_the_step_needs(goal_s, calls):
+    # 80 ms of waiting a batch, and half as much again: 6 calls for a step of 20 ms, 60 for one of 2 ms.
+    given = found(pipeline(RANGE, PYTHON, BATCH, python_functions=(python("blocks"),)), goal_s=goal_s)
+    assert {f"parallel-map:{calls}", f"thread-pool:{calls}"} <= given.keys()
+    assert not given[f"thread-pool:{calls}"].alone
+
+
+@pytest.mark.parametrize(("cpu_s", "calls"), [(1e-5, 128), (0.004, 64), (0.01, 32)])
+def test_no_more_calls_than_the_processors_can_serve(cpu_s, calls):
+    # Of 80 ms that a batch's calls wait, so much is computing: with 4 ms on two processors 2 ms are the least a batch.
+    waits = PYTHON | {"cpu_s": cpu_s}
+    given = found(pipeline(RANGE, waits, BATCH, python_functions=(python("blocks"),)), goal_s=1e-4)
+    assert {f"parallel-map:{calls}", f"thread-pool:{calls}"} <= given.keys()
+
+
+def test_functions_that_compute_are_left_to_autotune():
+    releases = pipeline(RANGE, PYTHON, BATCH, python_functions=(python("releases", cpu_s=0.01),))
+    assert "parallel-map" in found(releases)
+    assert not [name for name in found(releases) if name.startswith("thread-pool")]
+
+
+def test_functions_that_hold_the_lock_are_called_once_a_processor_from_processes():
+    holds = found(pipeline(RANGE, PYTHON, BATCH, python_functions=(python("holds", cpu_s=0.01),)), cpus=4)
+    assert {"parallel-map:4", "processes:4"} <= holds.keys()
+    assert not holds["processes:4"].alone
+    assert "keeps it in each process" in holds["processes:4"].proof
+
+
+def test_one_processor_is_not_shared_among_processes():
+    holds = pipeline(RANGE, PYTHON, BATCH, python_functions=(python("holds", cpu_s=0.01),))
+    assert not [name for name in found(holds, cpus=1) if name.startswith("processes")]
+
+
+@pytest.mark.parametrize(("asked", "gil", "name"), [(2, "blocks", "calls:32"), (-1, "blocks", "calls:32"),
+                                                    (1, "releases", "calls:2"), (32, "blocks", None),
+                                                    (2, "releases", None), (-1, "releases", None)])  # fmt: skip
+def test_maps_that_ask_for_few_calls_are_given_more(asked, gil, name):
+    given = pipeline(RANGE, PARALLEL | {"parallelism": asked}, BATCH, python_functions=(python(gil, cpu_s=1e-3),))
+    calls = [one for one in found(given) if one.startswith("calls")]
+    assert calls == ([name] if name else [])
+    if name:
+        assert found(given)[name].edit(given).ops[1].parallelism == int(name.partition(":")[2])
+
+
+def test_files_of_a_flat_map_are_read_ahead_and_one_file_is_not():
+    reads = {"op": "FlatMapDataset", "inner": READS, "cost_s": 0.08, "cpu_s": 0.0}
+    given = found(pipeline(RANGE | {"cardinality": 6}, reads, BATCH))
+    edited = given["parallel-interleave:6"].edit(pipeline(RANGE | {"cardinality": 6}, reads, BATCH))
+    assert (edited.ops[1].parallelism, edited.ops[1].cycle_length) == (6, 6)
+    assert not [name for name in found(pipeline(RANGE | {"cardinality": 1}, reads)) if "interleave" in name]
+
+
+def test_copying_large_batches_may_run_in_parallel():
+    copying = found(pipeline(RANGE, DECODE, BATCH | {"cost_s": 0.02}))
+    assert "parallel-batch" in copying
+    assert "parallel-batch" not in found(pipeline(RANGE, DECODE, BATCH | {"cost_s": 1e-4}))
+
+
+def test_batches_taken_apart_and_put_together_are_seen():
+    apart = {"op": "UnbatchDataset", "cost_s": 0.05, "elements_per_batch": 8.0}
+    given = found(pipeline(RANGE, DECODE, apart, BATCH | {"cost_s": 0.01}))
+    assert given["rebatch"].edit is None
+    assert "rebatch" not in found(pipeline(RANGE, DECODE | {"cost_s": 5.0}, apart, BATCH))
+
+
+def test_tiny_calls_are_worth_batching_where_they_are_a_share_of_the_work():
+    tiny = {"op": "MapDataset", "cost_s": 8 * 50e-6, "elements_per_batch": 8.0}
+    assert "batch-first" in found(pipeline(RANGE, tiny, BATCH))
+    assert "batch-first" not in found(pipeline(RANGE, DECODE, tiny, BATCH))
+    assert "batch-first" not in found(pipeline(RANGE, tiny | {"random": True}, BATCH))
+    called = tiny | {"python_functions": ("t",)}
+    kinds = {"numpy_function": True, "py_function": False}
+    for kind, fits in kinds.items():
+        given = pipeline(RANGE, called, BATCH, python_functions=(python("holds", cpu_s=5e-5, wall_s=5e-5, kind=kind),))
+        assert ("batch-first" in found(given)) is fits
+
+
+def test_a_larger_pool_does_not_free_an_interleave_that_autotune_leaves_at_one_call():
+    stuck = {"op": "ParallelInterleaveDatasetV4", "parallelism": -1, "chosen_parallelism": 1, "cost_s": 0.08,
+             "python_functions": ("t",), "stateful": True}  # fmt: skip
+    given = pipeline(RANGE, stuck, BATCH, python_functions=(python("blocks"),))
+    tried = found(given)
+    (pool,) = [one for name, one in tried.items() if name.startswith("thread-pool")]
+    assert pool.edit(given).ops[1].chosen_parallelism == 1
+    (told,) = [one for name, one in tried.items() if name.startswith("parallel-interleave")]
+    assert "another order" in told.why_not
+    (known,) = [
+        one
+        for name, one in found(pipeline(RANGE, stuck | {"cycle_length": 4}, BATCH)).items()
+        if name.startswith("parallel-interleave")
+    ]
+    assert known.why_not is None
+
+
+def test_no_parallel_map_is_given_fewer_calls_than_it_asks_for():
+    both = pipeline(
+        RANGE,
+        PARALLEL | {"parallelism": 4},
+        DECODE | {"op": "ParallelMapDatasetV2", "parallelism": 64},
+        BATCH,
+        python_functions=(python("blocks"),),
+    )
+    assert [op.parallelism for op in found(both)["calls:64"].edit(both).ops[1:3]] == [64, 64]

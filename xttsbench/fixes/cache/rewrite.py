@@ -1,0 +1,228 @@
+"""A cache after one op of a pipeline: what ran before it runs once, and every later epoch reads what was kept.
+
+In memory, the node brings its own store: ``DummyMemoryCache`` names none, so the op makes one that lives as long as
+the dataset and that no other dataset shares. On disk, each pipeline has a folder of its own under the directory that
+the user gave; what a killed process left there half written is neither read nor in the way.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+from pathlib import Path
+from types import CodeType
+from typing import Any, Final
+
+import tensorflow as tf
+
+from xttsbench.errors import InvalidInputError
+from xttsbench.fixes.graph.edit import copied, data_inputs, does_not_apply, free_name, set_inputs
+from xttsbench.fixes.graph.splice import ending_at, flat_spec, readers, redirect, set_spec, source_of
+from xttsbench.pipeline.library import FunctionLibrary, called
+from xttsbench.pipeline.nodes import dataset_inputs, dataset_nodes, node_inputs, text_inputs
+from xttsbench.pipeline.orderings import chain_of
+from xttsbench.pipeline.registry import PYTHON_OPS, cells, lookup
+
+_FILE: Final = "elements"
+_OWNER: Final = "owner"
+_MOST_FOLDERS: Final = 1000
+_TOKEN: Final = re.compile(r"_\d+$")
+"""TensorFlow numbers traced functions within the process; the number says nothing of what they do."""
+
+
+def cached(graph: Any, op: str, *, directory: str | None) -> Any:
+    """The graph with a cache right after the op of that node name.
+
+    Shuffles and repeats before a map come after the cache, which would freeze the one and never be full with the
+    other. Caches in memory before it, which would serve nothing once the new one is full, are taken out, as far as each
+    of their elements passes the new cache once; what is cached on disk stays. Types and shapes of the elements, and the
+    names of all nodes, stay.
+
+    Args:
+        graph: the ``GraphDef`` of a dataset.
+        op: name of a dataset node of the outer pipeline.
+        directory: where the elements are kept; ``None`` keeps them in memory. A folder is made in it. A full cache
+            there is read again by a later run of a pipeline with the same graph and the same Python code; changed
+            files are not noticed, as with ``Dataset.cache(filename)``.
+
+    Raises:
+        InvalidInputError: no such op; it is cached already; its elements never end; or the directory cannot be used.
+    """
+    fix = f"{'cache' if directory is None else 'cache-file'}@{op}"
+    by_name = {node.name: node for node in graph.node}
+    names = [node.name for node in dataset_nodes(graph)]
+    if op not in names:
+        raise does_not_apply(fix, f"no op is named so (there are {', '.join(names)})")
+    reading = readers(graph, op)
+    if by_name[op].op.startswith("CacheDataset") or any(node.op.startswith("CacheDataset") for node in reading):
+        raise does_not_apply(fix, "its elements are cached already")
+    if directory is not None and len(reading) > 1:
+        raise does_not_apply(fix, f"{len(reading)} ops read {op}, and a file of elements can have one writer only")
+    spec = flat_spec(by_name[op], fix)
+    edited = copied(graph)
+    orderings = _orderings_taken_out(edited, op)
+    if _is_endless(edited, op):
+        raise does_not_apply(fix, f"{op} never ends, so that the cache would never be full")
+    for name in _redundant(edited, op):
+        redirect(edited, name, node_inputs(by_name[name])[0])
+    filename = "" if directory is None else _file(Path(directory), ending_at(edited, op), fix)
+    node = edited.node.add(name=free_name(edited, f"{op}/cache"), op="CacheDatasetV2")
+    redirect(edited, op, orderings[-1].name if orderings else node.name)
+    for before, ordering in zip((node, *orderings), orderings, strict=False):
+        set_inputs(ordering, [before.name, *data_inputs(ordering)[1:]])
+        set_spec(ordering, spec)
+    text = edited.node.add(name=free_name(edited, f"{node.name}/filename"), op="Const")
+    text.attr["dtype"].type = tf.string.as_datatype_enum
+    text.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(filename, tf.string))
+    store = edited.node.add(name=free_name(edited, f"{node.name}/store"), op="DummyMemoryCache")
+    node.input.extend([op, text.name, store.name])
+    set_spec(node, spec)
+    return edited
+
+
+def orderings_before(graph: Any, op: str) -> tuple[str, ...]:
+    """Names of the shuffles and repeats that a cache after an op moves behind it, sources first."""
+    by_name = {node.name: node for node in graph.node}
+    nodes = dataset_nodes(graph)
+    inputs = {node.name: dataset_inputs(node, by_name) for node in nodes}
+    return chain_of(op, {node.name: node.op for node in nodes}, inputs).orderings
+
+
+def _orderings_taken_out(graph: Any, op: str) -> list[Any]:
+    """Take the shuffles and repeats before a map out of a graph, in place; they are read by nobody then."""
+    by_name = {node.name: node for node in graph.node}
+    taken = [by_name[name] for name in orderings_before(graph, op)]
+    for node in taken:
+        redirect(graph, node.name, node_inputs(node)[0])
+    return taken
+
+
+def _is_endless(graph: Any, op: str) -> bool:
+    variant = tf.raw_ops.DatasetFromGraph(graph_def=ending_at(graph, op).SerializeToString())
+    return int(tf.raw_ops.DatasetCardinality(input_dataset=variant)) == tf.data.INFINITE_CARDINALITY
+
+
+def _redundant(graph: Any, op: str) -> list[str]:
+    """Caches in memory straight above an op. Before a ``repeat``, a cache still serves the passes after the first."""
+    by_name = {node.name: node for node in graph.node}
+    found: list[str] = []
+    node = by_name[op]
+    while node is not None and node.op != "RepeatDataset" and len(dataset_inputs(node, by_name)) == 1:
+        node = source_of(node, by_name)
+        if node is None or len(readers(graph, node.name)) != 1:
+            break
+        if node.op.startswith("CacheDataset") and text_inputs(node, "filename", by_name) == ("",):
+            found.append(node.name)
+    return found
+
+
+def _file(directory: Path, graph: Any, fix: str) -> str:
+    """The file for the elements of a graph: a full one of an earlier run, or a new one in a folder of its own."""
+    try:
+        return str(_folder(directory, identity_of(graph)) / _FILE)
+    except OSError as error:
+        raise InvalidInputError(f"The fix {fix!r} cannot keep elements in {str(directory)!r}: {error}.") from error
+
+
+def _folder(directory: Path, key: str) -> Path:
+    directory.mkdir(parents=True, exist_ok=True)
+    for number in range(_MOST_FOLDERS):
+        folder = directory / f"{key}-{number}"
+        if (folder / f"{_FILE}.index").exists():
+            return folder
+        if folder.exists() and _is_abandoned(folder):
+            shutil.rmtree(folder, ignore_errors=True)
+        try:
+            folder.mkdir()
+        except FileExistsError:  # another process, or another dataset of this one, is filling it
+            continue
+        (folder / _OWNER).write_text(str(os.getpid()))
+        return folder
+    raise OSError(f"{_MOST_FOLDERS} caches of the same elements are being filled there")
+
+
+def _is_abandoned(folder: Path) -> bool:
+    """Whether the process that made the folder is gone; one that has not written its number yet is taken as alive."""
+    try:
+        os.kill(int((folder / _OWNER).read_text()), 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, ValueError):
+        return False
+    return False
+
+
+def identity_of(graph: Any) -> str:
+    """A key of what a graph computes: its ops, constants and functions, and the code of its Python functions.
+
+    Node names, numbers that TensorFlow counts up within a process, and resource handles are left out.
+    """
+    library = FunctionLibrary(graph.library.function)
+    digest = hashlib.sha256()
+    needed = _needed(graph)
+    for node in needed:
+        _add_node(digest, node)
+    names = [name for node in needed for name in called(node)]
+    for function in library.functions(names):
+        for node in function.node_def:
+            _add_node(digest, node)
+            registered = lookup(node.attr["token"].s.decode()) if node.op in PYTHON_OPS else None
+            if registered is not None:
+                _add_code(digest, registered.user, set())
+        digest.update(repr(sorted(function.ret.items())).encode())
+    return digest.hexdigest()[:20]
+
+
+def _needed(graph: Any) -> list[Any]:
+    by_name = {node.name: node for node in graph.node}
+    found: dict[str, Any] = {}
+    waiting = [node.name for node in graph.node if node.op == "_Retval"]
+    while waiting:
+        name = waiting.pop()
+        if name in by_name and name not in found:
+            found[name] = by_name[name]
+            waiting.extend(node_inputs(by_name[name]))
+    return list(found.values())
+
+
+def _add_node(digest: Any, node: Any) -> None:
+    digest.update(node.op.encode())
+    if node.op == "Const" and node.attr["dtype"].type == tf.resource.as_datatype_enum:
+        return
+    for key in sorted(node.attr):
+        if key in ("metadata", "token") or key.startswith("_"):
+            continue
+        value = type(node.attr[key])()
+        value.CopyFrom(node.attr[key])
+        if value.HasField("func"):
+            value.func.name = _TOKEN.sub("", value.func.name)
+        for function in value.list.func:
+            function.name = _TOKEN.sub("", function.name)
+        digest.update(key.encode() + value.SerializeToString(deterministic=True))
+
+
+def _add_code(digest: Any, function: Any, seen: set[int]) -> None:
+    """A Python function's code, and that of the functions that it closes over; small values it closes over as well."""
+    code = getattr(function, "__code__", None)
+    if id(function) in seen or not isinstance(code, CodeType):
+        return
+    seen.add(id(function))
+    _add_bytecode(digest, code)
+    names = getattr(function, "__globals__", {})
+    used = {name: names[name] for name in code.co_names if name in names}
+    for name, value in sorted({**used, **cells(function)}.items()):
+        if isinstance(value, bool | int | float | str | bytes):
+            digest.update(f"{name}={value!r}".encode())
+        else:
+            _add_code(digest, value, seen)
+
+
+def _add_bytecode(digest: Any, code: CodeType) -> None:
+    digest.update(code.co_code)
+    for value in code.co_consts:
+        if isinstance(value, CodeType):
+            _add_bytecode(digest, value)
+        else:
+            digest.update(repr(value).encode())

@@ -1,0 +1,1 @@
+"""A filter before the maps that it does not need."""

@@ -1,0 +1,167 @@
+"""A filter moved before the maps that it does not need, so that they run for the elements that are kept only.
+
+A filter may go before a map where all that it looks at is handed through untouched. It then takes the components that
+the map was given: its function is written anew for them, under a name of its own, since TensorFlow keeps one function
+of a name in a process. :mod:`xttsbench.fixes.filter_first.record` does the same to a pipeline's record.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import tensorflow as tf
+
+from xttsbench.fixes.graph.edit import copied, data_inputs, does_not_apply, set_inputs
+from xttsbench.fixes.graph.inline import inlined, needed_nodes
+from xttsbench.fixes.graph.splice import flat_spec, readers, redirect, set_spec, source_of
+from xttsbench.fixes.graph.state import state
+from xttsbench.pipeline.dataflow import passes, reads
+from xttsbench.pipeline.effects import is_random
+from xttsbench.pipeline.library import FunctionLibrary
+from xttsbench.pipeline.nodes import dataset_nodes, node_inputs
+
+_FIX: Final = "filter-first"
+_FILTERS: Final = ("FilterDataset", "ParallelFilterDataset")
+_MAPS: Final = ("MapDataset", "ParallelMapDataset", "ParallelMapDatasetV2")
+_copies = itertools.count()
+"""Numbers the functions written in this process."""
+
+
+def filter_first(graph: Any) -> Any:
+    """The graph with its first such filter before the maps that it does not need; names of nodes stay.
+
+    The elements and their order stay, unless a Python function of a map that is passed counts its calls or draws
+    numbers: it is now called for the kept elements alone.
+
+    Raises:
+        InvalidInputError: there is no such filter, or what would be passed or moved holds state.
+    """
+    library = FunctionLibrary(graph.library.function)
+    why = "the dataset has no filter"
+    for node in dataset_nodes(graph):
+        if node.op not in _FILTERS:
+            continue
+        passed, components, why_not = _passed(graph, library, node)
+        if passed:
+            return _moved(graph, library, node, passed, components)
+        why = why_not
+    raise does_not_apply(_FIX, why)
+
+
+def _passed(graph: Any, library: FunctionLibrary, node: Any) -> tuple[list[Any], dict[int, int], str]:
+    """The maps that a filter can go before, the nearest first; what it reads -> what that is before them; why none."""
+    by_name = {one.name: one for one in graph.node}
+    predicate = node.attr["predicate"].func.name
+    read = reads(library, predicate, len(flat_spec(node, _FIX)))
+    if read is None:
+        return [], {}, f"the function of {node.name} is not in the graph"
+    held = state(library, [predicate], python=False)
+    if held is not None:
+        return [], {}, f"the function of {node.name} runs {held}, which may depend on what ran before it"
+    passed: list[Any] = []
+    components = {number: number for number in read}
+    why = f"no map comes right before {node.name}"
+    here = node
+    while True:
+        before = source_of(here, by_name)
+        above = source_of(before, by_name) if before is not None and before.op in _MAPS else None
+        if before is None or above is None:
+            return passed, components, why
+        function = before.attr["f"].func.name
+        handed = passes(library, function, len(flat_spec(above, _FIX)))
+        held = state(library, [function], python=True)
+        if len(readers(graph, before.name)) != 1:
+            why = f"{before.name} is read by other ops as well"
+        elif held is not None or is_random(library, [function]):
+            why = f"{before.name} runs {held or 'random ops'}, which would yield something else for fewer elements"
+        elif any(number not in handed for number in components.values()):
+            why = f"{node.name} looks at what {before.name} computes"
+        else:
+            components = {number: handed[at] for number, at in components.items()}
+            passed.append(before)
+            here = before
+            continue
+        return passed, components, why
+
+
+def _moved(
+    graph: Any, library: FunctionLibrary, node: Any, passed: Sequence[Any], components: Mapping[int, int]
+) -> Any:
+    edited = copied(graph)
+    by_name = {one.name: one for one in edited.node}
+    moved, nearest, farthest = by_name[node.name], by_name[passed[0].name], by_name[passed[-1].name]
+    above = by_name[node_inputs(farthest)[0]]
+    spec = flat_spec(above, _FIX)
+    old = library.get(moved.attr["predicate"].func.name)
+    new = _predicate(inlined(library, old), components, len(flat_spec(moved, _FIX)), spec)
+    new.signature.name = f"{new.signature.name}_before_the_map_{next(_copies)}"
+    edited.library.function.add().CopyFrom(new)
+    redirect(edited, moved.name, nearest.name)
+    set_inputs(moved, [above.name, *data_inputs(moved)[1:]])
+    set_inputs(farthest, [moved.name, *data_inputs(farthest)[1:]])
+    moved.attr["predicate"].func.name = new.signature.name
+    set_spec(moved, spec)
+    return edited
+
+
+def _predicate(old: Any, components: Mapping[int, int], count: int, spec: Sequence[tf.TensorSpec]) -> Any:
+    """The filter's function for the elements before the maps: ``components`` says where what it reads is there.
+
+    Args:
+        old: its definition, calls written out; it takes ``count`` components and what it captures.
+        components: number of each component that it reads -> number of that component before the maps.
+        count: components of the elements that it took.
+        spec: components of the elements that it takes now.
+
+    Raises:
+        InvalidInputError: a node that the result needs is given a component that is not there before the maps.
+    """
+    taken, captured = list(old.signature.input_arg[:count]), list(old.signature.input_arg[count:])
+    new = type(old)()
+    new.CopyFrom(old)
+    del new.signature.input_arg[:]
+    new.arg_attr.clear()
+    used = {argument.name for argument in captured} | {node.name for node in old.node_def}
+    names = [_unused(f"component_{number}", used) for number in range(len(spec))]
+    for name, one in zip(names, spec, strict=True):
+        new.signature.input_arg.add(name=name, type=one.dtype.as_datatype_enum)
+    new.signature.input_arg.extend(captured)
+    for number in range(len(captured)):
+        if count + number in old.arg_attr:
+            new.arg_attr[len(spec) + number].CopyFrom(old.arg_attr[count + number])
+    renamed = {taken[number].name: names[before] for number, before in components.items()}
+    gone = {argument.name for argument in taken} - set(renamed)
+    needed = needed_nodes(old)
+    del new.node_def[:]
+    for node in old.node_def:
+        if node.name not in needed:
+            continue
+        if any(_name(reference) in gone and not reference.startswith("^") for reference in node.input):
+            raise does_not_apply(_FIX, f"{node.name} in the filter's function is given what the map computes")
+        kept = [one for one in node.input if _name(one) not in gone]
+        written = new.node_def.add()
+        written.CopyFrom(node)
+        del written.input[:]
+        written.input.extend(_renamed(reference, renamed) for reference in kept)
+    for key, reference in old.ret.items():
+        new.ret[key] = _renamed(reference, renamed)
+    return new
+
+
+def _renamed(reference: str, names: Mapping[str, str]) -> str:
+    mark = "^" if reference.startswith("^") else ""
+    name, colon, rest = reference.removeprefix("^").partition(":")
+    return f"{mark}{names.get(name, name)}{colon}{rest}"
+
+
+def _name(reference: str) -> str:
+    return reference.removeprefix("^").split(":")[0]
+
+
+def _unused(wanted: str, used: set[str]) -> str:
+    while wanted in used:
+        wanted += "_"
+    used.add(wanted)
+    return wanted

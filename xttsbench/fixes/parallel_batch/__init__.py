@@ -1,0 +1,1 @@
+"""Batches put together several at a time."""

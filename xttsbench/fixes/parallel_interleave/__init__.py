@@ -1,0 +1,1 @@
+"""Several files read at a time."""

@@ -1,0 +1,137 @@
+"""Several files read at a time, in the order in which one would have been read after the other.
+
+TensorFlow's parallel interleave has two kinds of readers. Those of the cycle are at most as many as the cycle is long.
+The others prepare inputs that come later: each opens its input and fills a buffer, until the cycle takes the input
+over. So even a cycle of one, which is what ``flat_map`` does, reads ahead in as many files as are prepared, in exactly
+the order of ``flat_map``. The gain ends where the buffer does: what a file has beyond it is read when its turn comes.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any, Final
+
+import tensorflow as tf
+
+from xttsbench.fixes.graph.edit import constant, copied, data_inputs, does_not_apply, set_inputs
+from xttsbench.pipeline.nodes import constant_input, dataset_inputs, dataset_nodes
+
+FILES_AHEAD: Final = 8
+"""Files that are read at a time where one was, and no number was asked for: TensorFlow tunes calls, not these."""
+BUFFERED_BYTES: Final = 256 << 20
+"""What the buffers of all inputs that are read ahead may hold together."""
+_UNKNOWN_BYTES: Final = 64 << 10
+"""What an element is taken to hold whose shape is not known before it is there."""
+_MOST_ELEMENTS: Final = 4096
+_PARALLEL: Final = ("ParallelInterleaveDatasetV3", "ParallelInterleaveDatasetV4")
+
+
+def parallel_interleave(graph: Any, *, calls: int = tf.data.AUTOTUNE) -> Any:
+    """Every sequential ``interleave`` and ``flat_map`` of the outer pipeline reading ``calls`` inputs at a time.
+
+    The order of the elements stays what it was. An interleave reads as many inputs as its cycle is long where no
+    number is given (``AUTOTUNE``), and beyond its cycle reads ahead; a ``flat_map`` reads ahead in
+    :data:`FILES_AHEAD`. Given a number, an interleave that is parallel already gets it where it reads fewer. Left out
+    are ``from_generator``, which is one input, and ``flat_map`` over windows, whose elements lie in memory.
+
+    Raises:
+        InvalidInputError: there is nothing of this kind to read in parallel.
+    """
+    edited = copied(graph)
+    by_name = {node.name: node for node in edited.node}
+    functions = {function.signature.name: function for function in edited.library.function}
+    changed = False
+    for node in dataset_nodes(edited):
+        if node.op == "InterleaveDataset" or (node.op == "FlatMapDataset" and not _in_memory(node, by_name, functions)):
+            _read_in_parallel(edited, node, by_name, calls)
+            changed = True
+        elif node.op in _PARALLEL and _reads_fewer(node, by_name, calls):
+            _read_more(edited, node, by_name, calls)
+            changed = True
+    if not changed:
+        raise does_not_apply(
+            "parallel-interleave" if calls == tf.data.AUTOTUNE else f"parallel-interleave:{calls}",
+            "the dataset has no interleave or flat_map that reads one input at a time, or fewer than that",
+        )
+    return edited
+
+
+def _in_memory(node: Any, by_name: Any, functions: Any) -> bool:
+    """Whether a ``flat_map`` is TensorFlow's own around a generator, or one over windows (variants)."""
+    function = functions.get(node.attr["f"].func.name)
+    if function is not None and any(inner.op == "GeneratorDataset" for inner in function.node_def):
+        return True
+    source = by_name[dataset_inputs(node, by_name)[0]]
+    types = source.attr["output_types"].list.type if "output_types" in source.attr else ()
+    return tf.variant.as_datatype_enum in types  # asking for an attribute that is missing would add it
+
+
+def _read_in_parallel(graph: Any, node: Any, by_name: Any, calls: int) -> None:
+    """Make a sequential interleave, or a ``flat_map``, parallel, in place."""
+    if node.op == "FlatMapDataset":
+        cycle: int | None = 1
+        one = constant(graph, f"{node.name}/cycle_length", 1)
+        inputs = [*data_inputs(node), one, constant(graph, f"{node.name}/block_length", 1)]
+    else:
+        cycle = constant_input(node, "cycle_length", by_name)
+        inputs = data_inputs(node)
+    node.op = "ParallelInterleaveDatasetV4"
+    node.attr["deterministic"].s = b"true"
+    set_inputs(node, [*inputs, *_readers(graph, node, cycle, calls)])
+
+
+def _reads_fewer(node: Any, by_name: Any, calls: int) -> bool:
+    """Whether a parallel interleave reads fewer inputs at a time than wanted, as far as it is a matter of numbers.
+
+    TensorFlow prepares twice as many inputs as the cycle is long by itself, but buffers next to nothing of each.
+    """
+    cycle = constant_input(node, "cycle_length", by_name)
+    asked = constant_input(node, "num_parallel_calls", by_name)
+    if calls == tf.data.AUTOTUNE or cycle is None or cycle < 1 or asked is None:
+        return False
+    if calls <= cycle:
+        return asked != tf.data.AUTOTUNE and asked < calls
+    ahead = constant_input(node, "prefetch_input_elements", by_name) or 0  # the third version has none
+    buffered = constant_input(node, "buffer_output_elements", by_name) or 0
+    return ahead < calls - cycle or buffered < _buffered_elements(node, calls)
+
+
+def _read_more(graph: Any, node: Any, by_name: Any, calls: int) -> None:
+    """Give a parallel interleave more readers, in place; it keeps the order where it kept it."""
+    cycle = constant_input(node, "cycle_length", by_name)
+    if cycle is not None and calls <= cycle:  # the buffers may be as the user wants them
+        set_inputs(node, [*data_inputs(node)[:-1], constant(graph, f"{node.name}/num_parallel_calls", calls)])
+        return
+    numbers = 1 if node.op == "ParallelInterleaveDatasetV3" else 3
+    inputs = data_inputs(node)[:-numbers]
+    node.op = "ParallelInterleaveDatasetV4"
+    set_inputs(node, [*inputs, *_readers(graph, node, cycle, calls)])
+
+
+def _readers(graph: Any, node: Any, cycle: int | None, calls: int) -> list[str]:
+    """The last three inputs of a parallel interleave: elements buffered per input, inputs ahead, calls."""
+    if calls == tf.data.AUTOTUNE and cycle == 1:
+        calls = FILES_AHEAD
+    if calls == tf.data.AUTOTUNE or cycle is None or cycle < 1 or calls <= cycle:
+        buffered, ahead, current = -1, -1, calls
+    else:
+        buffered, ahead, current = _buffered_elements(node, calls), calls - cycle, cycle
+    names = ("buffer_output_elements", "prefetch_input_elements", "num_parallel_calls")
+    return [
+        constant(graph, f"{node.name}/{name}", value)
+        for name, value in zip(names, (buffered, ahead, current), strict=True)
+    ]
+
+
+def _buffered_elements(node: Any, inputs: int) -> int:
+    """Elements that each of so many inputs may hold, within :data:`BUFFERED_BYTES` together."""
+    element_bytes = 0
+    types, shapes = node.attr["output_types"].list.type, node.attr["output_shapes"].list.shape
+    for number, shape in zip(types, shapes, strict=True):
+        dtype = tf.dtypes.as_dtype(number)
+        sizes = [dimension.size for dimension in shape.dim]
+        if shape.unknown_rank or any(size < 0 for size in sizes) or not dtype.size:
+            element_bytes += _UNKNOWN_BYTES
+        else:
+            element_bytes += dtype.size * prod(sizes)
+    return max(2, min(_MOST_ELEMENTS, BUFFERED_BYTES // (inputs * max(1, element_bytes))))

@@ -1,0 +1,173 @@
+"""A dataset's graph with other Python functions in it: each hands its calls to a pool of processes.
+
+The new functions are registered under tokens of their own and named in a copy of the graph. Exchanging the entries of
+the original's tokens would need no copy, but it would move the original dataset into the pool as well, beside which
+the new one is compared in the same process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import psutil
+import tensorflow as tf
+from tensorflow.python.ops import script_ops
+
+from xttsbench.errors import InvalidInputError, XttsbenchError
+from xttsbench.fixes.graph.apply import from_graph
+from xttsbench.fixes.processes.packing import objection, packed, user_files, without_tensorflow
+from xttsbench.fixes.processes.seeds import global_digest
+from xttsbench.fixes.processes.workers import Functions, WorkerPool
+from xttsbench.pipeline.graph import read_graph
+from xttsbench.pipeline.registry import PYTHON_OPS, Registered, lookup
+from xttsbench.pipeline.source import display_name, locate
+
+_HELD: Final = "_xttsbench_pooled"
+"""Attribute of the dataset that keeps the registered functions, and through them the pool."""
+_NOT_ARRAYS: Final = (tf.resource.as_datatype_enum, tf.variant.as_datatype_enum)
+
+
+def in_processes(dataset: Any, count: int) -> Any:
+    """A dataset whose Python functions (``numpy_function``, ``py_function``) run in ``count`` processes.
+
+    The given dataset stays as it was: the new one has a graph of its own that names other functions. Generators stay
+    in this process. The processes are ready when this returns, and end with the new dataset or with this process. A
+    sequential ``map`` waits for each call, so make it parallel as well.
+
+    A process loads TensorFlow where a function takes tensors, refers to it, or is written inside a function that
+    AutoGraph converts; that is seconds at the start and some hundred megabytes each, and no GPU is used there.
+
+    A call may come to any of the processes. What a function keeps between calls (a counter, a cache) is therefore kept
+    in each process for itself, starting from its value now, and random numbers are others than in one process.
+
+    Raises:
+        InvalidInputError: no function to move; one that cannot be copied into another process, with its name, file,
+            line and the object that cannot; one that cannot be loaded there; ``count`` below 1.
+    """
+    if count < 1:
+        raise InvalidInputError(f"processes:<n> needs a positive whole number of processes; received {count!r}.")
+    try:
+        graph = read_graph(dataset)
+    except tf.errors.OpError as error:
+        raise InvalidInputError(
+            f"The fix 'processes:{count}' does not apply: the dataset's graph cannot be read ({error.message})."
+        ) from error
+    functions = _functions(graph, count)
+    pool = _pool(list(functions.values()), count)
+    entries: dict[str, Any] = {}
+    renamed: dict[str, str] = {}
+    for number, (token, registered) in enumerate(functions.items()):
+        call = _Call(pool, number, without_tensorflow(_inner(registered)))
+        entry: Any = call
+        if isinstance(registered.entry, script_ops.EagerFunc):
+            entry = script_ops.EagerFunc(_EagerCall(call), registered.entry._out_dtypes, False)
+        renamed[token] = script_ops._py_funcs.insert(entry)
+        entries[renamed[token]] = entry
+    for node in _python_nodes(graph):
+        token = node.attr["token"].s.decode()
+        node.attr["token"].s = renamed.get(token, token).encode()
+    result = from_graph(graph, dataset.element_spec, source=dataset)
+    result.__dict__[_HELD] = entries
+    for input_dataset in result._inputs():  # options may be taken off again
+        input_dataset.__dict__[_HELD] = entries
+    return result
+
+
+class _Call:
+    """Stands in the registry for a function of arrays, and calls it in the pool."""
+
+    def __init__(self, pool: WorkerPool, number: int, user: Any) -> None:
+        self._pool = pool
+        self._number = number
+        self.__wrapped__ = user
+        """For those who look for the user's function behind a token."""
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self._pool.call(self._number, arguments)
+
+
+class _EagerCall:
+    """Stands for a function of tensors; arrays are what crosses over."""
+
+    def __init__(self, call: _Call) -> None:
+        self._call = call
+        self.__wrapped__ = call.__wrapped__
+
+    def __call__(self, *tensors: Any) -> Any:
+        return self._call(*(tensor.numpy() for tensor in tensors))
+
+
+def _functions(graph: Any, count: int) -> dict[str, Registered]:
+    """The functions that can go elsewhere, by token.
+
+    Raises:
+        InvalidInputError: there is none, one is gone, or one takes what is no array.
+    """
+    fix = f"The fix 'processes:{count}' does not apply"
+    found: dict[str, Registered] = {}
+    for node in _python_nodes(graph):
+        token = node.attr["token"].s.decode()
+        registered = lookup(token)
+        if registered is None:
+            raise InvalidInputError(f"{fix}: the Python function {token} of the dataset no longer exists.")
+        if registered.kind == "generator" or isinstance(_inner(registered), _Call | _EagerCall):
+            continue
+        if any(kind in _NOT_ARRAYS for key in ("Tin", "Tout") for kind in node.attr[key].list.type):
+            raise InvalidInputError(
+                f"{fix}: {_name(registered)} takes or returns a resource or variant tensor, which exists in one "
+                "process only. Give it plain tensors."
+            )
+        found[token] = registered
+    if not found:
+        raise InvalidInputError(f"{fix}: the dataset has no Python function in this process other than generators.")
+    return found
+
+
+def _pool(functions: list[Registered], count: int) -> WorkerPool:
+    """The processes, ready.
+
+    Raises:
+        InvalidInputError: a function cannot be copied or loaded, or the copies need more memory than there is.
+    """
+    users = [without_tensorflow(_inner(registered)) for registered in functions]
+    eager = [registered.kind == "py_function" for registered in functions]
+    try:
+        pickled = packed(list(zip(users, eager, strict=True)))
+    except Exception as error:
+        for registered, user in zip(functions, users, strict=True):
+            reason = objection(user)
+            if reason is not None:
+                raise InvalidInputError(
+                    f"{_name(registered)} cannot run in another process: {reason}. Make it inside the function, on "
+                    "the first call, or leave processes:<n> out."
+                ) from error
+        raise InvalidInputError(f"The Python functions cannot be copied into another process: {error}.") from error
+    available = psutil.virtual_memory().available
+    if len(pickled) * count > available:
+        raise InvalidInputError(
+            f"The Python functions with the data that they hold take {len(pickled)} bytes in each of {count} "
+            f"processes, and {available} bytes of memory are free. Map the data from a file, or take fewer processes."
+        )
+    names = [_name(registered) for registered in functions]
+    try:
+        return WorkerPool(Functions(pickled, names, user_files(), global_digest()), count)
+    except XttsbenchError as error:
+        raise InvalidInputError(f"{', '.join(names)} cannot run in other processes: {error}") from error
+
+
+def _inner(registered: Registered) -> Any:
+    entry = registered.entry
+    return entry._func if isinstance(entry, script_ops.EagerFunc) else entry
+
+
+def _name(registered: Registered) -> str:
+    """The user's function by name, file and line."""
+    place = locate(registered.user)
+    name = f"the Python function {display_name(registered.user)}"
+    return name if place.file is None else f"{name} ({place.file}:{place.line})"
+
+
+def _python_nodes(graph: Any) -> Iterator[Any]:
+    for nodes in (graph.node, *(function.node_def for function in graph.library.function)):
+        yield from (node for node in nodes if node.op in PYTHON_OPS)

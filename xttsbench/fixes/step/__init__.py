@@ -1,0 +1,1 @@
+"""Fixes of the training step: ``step:graph``, ``step:xla`` and ``step:buckets``."""

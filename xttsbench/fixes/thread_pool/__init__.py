@@ -1,0 +1,1 @@
+"""A private thread pool for the pipeline."""

@@ -1,0 +1,36 @@
+"""The private thread pool of a pipeline, an option at its end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tensorflow.core.framework import dataset_options_pb2
+
+from xttsbench.fixes.graph.added import appended, end
+from xttsbench.fixes.graph.edit import copied, does_not_apply
+from xttsbench.pipeline.options import graph_options
+
+
+def thread_pool(graph: Any, *, threads: int) -> Any:
+    """A private pool of ``threads`` threads for the whole pipeline.
+
+    Raises:
+        InvalidInputError: it has a pool of this size already.
+    """
+    if graph_options(graph).threading_options.private_threadpool_size == threads:
+        raise does_not_apply(f"thread-pool:{threads}", f"the dataset has a private pool of {threads} threads already")
+    options = dataset_options_pb2.Options()
+    options.threading_options.private_threadpool_size = threads
+    return with_options(graph, options, fix=f"thread-pool:{threads}")
+
+
+def with_options(graph: Any, options: Any, *, fix: str) -> Any:
+    """A graph with these options (a protobuf message) in force at its end; what they leave open stays as it was."""
+    edited = copied(graph)
+    last = end(edited)
+    if last.op != "OptionsDataset":
+        last = appended(edited, "OptionsDataset", fix=fix)
+    merged = dataset_options_pb2.Options.FromString(last.attr["serialized_options"].s)
+    merged.MergeFrom(options)
+    last.attr["serialized_options"].s = merged.SerializeToString()
+    return edited
