@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xttsbench.reporting.contents import Part
+from xttsbench.reporting.sections.report import Part
 
 SMALLEST_VISIBLE = 0.0005
 """Share of a step from which a part is drawn and listed: what would print as 0.1 %."""

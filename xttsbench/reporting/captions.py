@@ -6,7 +6,7 @@ from typing import Final
 
 from xttsbench.records.report import Report
 from xttsbench.reporting.groups import groups
-from xttsbench.reporting.headline import compares
+from xttsbench.reporting.sections.headline import compares
 
 CAPTIONS: Final = {
     "attribution": "Where the mean time of a step goes",

@@ -13,9 +13,9 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from xttsbench.records.comparison_result import ComparisonReport
-from xttsbench.reporting.compare_text import describe
 from xttsbench.reporting.palette import SEVERITY_COLORS
 from xttsbench.reporting.rows import Table
+from xttsbench.reporting.sections.compare import describe
 from xttsbench.reporting.terminal import rendered
 
 _STYLES: Final = {

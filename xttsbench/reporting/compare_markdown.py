@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xttsbench.records.comparison_result import ComparisonReport
-from xttsbench.reporting.compare_text import describe
 from xttsbench.reporting.markdown import escape
 from xttsbench.reporting.rows import Table
+from xttsbench.reporting.sections.compare import describe
 
 
 def serialize(report: ComparisonReport) -> str:

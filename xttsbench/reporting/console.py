@@ -17,12 +17,12 @@ from rich.text import Text
 from xttsbench.records.report import Report
 from xttsbench.reporting.bar import cells, visible
 from xttsbench.reporting.console_comparison import comparison
-from xttsbench.reporting.contents import Contents, FindingText, Part, describe
-from xttsbench.reporting.fixes import TITLE as FIXES
-from xttsbench.reporting.fixes import FixesText
 from xttsbench.reporting.palette import PART_COLORS, PART_GLYPHS, SEVERITY_COLORS
-from xttsbench.reporting.pipeline_tree import tree
 from xttsbench.reporting.rows import Line, Table
+from xttsbench.reporting.sections.fixes import TITLE as FIXES
+from xttsbench.reporting.sections.fixes import FixesText
+from xttsbench.reporting.sections.pipeline import tree
+from xttsbench.reporting.sections.report import Contents, FindingText, Part, describe
 from xttsbench.reporting.terminal import rendered
 
 _INDENT = (0, 0, 0, 2)

@@ -18,8 +18,8 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from xttsbench.reporting.absent import NOT_MEASURED
-from xttsbench.reporting.comparison import Cell, Column, Comparison, Row
 from xttsbench.reporting.palette import SEVERITY_COLORS
+from xttsbench.reporting.sections.arms import Cell, Column, Comparison, Row
 
 BLANK: Final = "–"
 """What stands in a cell that was not measured; a note says so."""

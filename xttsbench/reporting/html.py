@@ -15,8 +15,8 @@ from xttsbench.records.report import Report
 from xttsbench.reporting.absent import NOT_MEASURED
 from xttsbench.reporting.bar import visible, widths
 from xttsbench.reporting.captions import CAPTIONS, TRAINING, captions, names
-from xttsbench.reporting.contents import describe
 from xttsbench.reporting.palette import PART_COLORS, SEVERITY_COLORS
+from xttsbench.reporting.sections.report import describe
 
 
 def serialize(report: Report, plots: Mapping[str, bytes]) -> str:

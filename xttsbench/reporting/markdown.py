@@ -13,12 +13,12 @@ from typing import Final
 from xttsbench.records.report import Report
 from xttsbench.reporting.bar import cells, visible
 from xttsbench.reporting.captions import CAPTIONS, TRAINING, captions, names
-from xttsbench.reporting.comparison import Comparison
-from xttsbench.reporting.contents import Contents, FindingText, describe
-from xttsbench.reporting.fixes import TITLE as FIXES
-from xttsbench.reporting.fixes import FixesText
 from xttsbench.reporting.palette import PART_GLYPHS
 from xttsbench.reporting.rows import Line, Table
+from xttsbench.reporting.sections.arms import Comparison
+from xttsbench.reporting.sections.fixes import TITLE as FIXES
+from xttsbench.reporting.sections.fixes import FixesText
+from xttsbench.reporting.sections.report import Contents, FindingText, describe
 
 _SPECIAL: Final = re.compile(r"([\\`*\[\]|#~!$]|(?<![^\W_])_|_(?![^\W_]))")
 """What Markdown or its extensions may act on; an underscore inside a word does nothing and stays readable."""

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xttsbench.reporting.bar import cells, visible, widths
-from xttsbench.reporting.contents import Part
 from xttsbench.reporting.palette import PART_COLORS
+from xttsbench.reporting.sections.report import Part
 
 
 def parts(**shares: float) -> tuple[Part, ...]:

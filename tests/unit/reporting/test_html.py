@@ -3,8 +3,8 @@ from __future__ import annotations
 import re
 from html.parser import HTMLParser
 
-from xttsbench.reporting.contents import describe
 from xttsbench.reporting.html import serialize
+from xttsbench.reporting.sections.report import describe
 from xttsbench.reporting.text import plain
 
 _VOID = {"meta", "img"}

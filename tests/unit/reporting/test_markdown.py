@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from xttsbench.reporting.contents import describe
 from xttsbench.reporting.markdown import escape, serialize
+from xttsbench.reporting.sections.report import describe
 from xttsbench.reporting.text import plain
 
 _PARSER = MarkdownIt("commonmark").enable("table")

@@ -16,16 +16,8 @@ from xttsbench.records.report import Report
 from xttsbench.records.trial import TrialRecord
 from xttsbench.reporting.captions import TRAINING, captions, names
 from xttsbench.reporting.groups import groups
-from xttsbench.reporting.plots import (
-    arms,
-    attribution,
-    autocorrelation,
-    distribution,
-    periodogram,
-    timeline,
-    traces,
-    training,
-)
+from xttsbench.reporting.plots import arms, attribution, autocorrelation, distribution, periodogram, traces, training
+from xttsbench.reporting.plots import target as timeline
 from xttsbench.reporting.plots.figure import Plot, save, style
 from xttsbench.reporting.plots.scene import Scene, stage
 

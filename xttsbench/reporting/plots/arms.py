@@ -12,11 +12,11 @@ from xttsbench.records.base import Estimate
 from xttsbench.records.report import Arm
 from xttsbench.reporting import units
 from xttsbench.reporting.absent import NOT_MEASURED
-from xttsbench.reporting.comparison import decision, tone
 from xttsbench.reporting.groups import Group
 from xttsbench.reporting.palette import ARM_COLORS
 from xttsbench.reporting.plots.figure import INK, SOFT, drawable, label, logarithmic_ticks, new, words
 from xttsbench.reporting.plots.scene import Scene
+from xttsbench.reporting.sections.arms import decision, tone
 
 _WIDE = 10.0
 """Largest over smallest throughput from which the axis is logarithmic."""

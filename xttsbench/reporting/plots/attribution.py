@@ -6,10 +6,10 @@ from matplotlib.figure import Figure
 
 from xttsbench.reporting import units
 from xttsbench.reporting.bar import visible
-from xttsbench.reporting.contents import describe
 from xttsbench.reporting.palette import PART_COLORS
 from xttsbench.reporting.plots.figure import INK, new, seconds_axis, words
 from xttsbench.reporting.plots.scene import Scene
+from xttsbench.reporting.sections.report import describe
 
 _ROOM_FOR_A_NAME = 0.12
 """Share of the bar from which a part's name fits inside it."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from xttsbench.records.report import Report
 from xttsbench.records.trial import TrialRecord
 from xttsbench.reporting.groups import groups, of_verdict, trials_of
-from xttsbench.reporting.headline import compares
+from xttsbench.reporting.sections.headline import compares
 from xttsbench.reporting.series import StepSeries, from_segment
 from xttsbench.reporting.text import plain
 

@@ -18,8 +18,8 @@ from xttsbench.records.base import DECIDED, Word
 from xttsbench.records.comparison_result import ComparedPair, ComparedRun, ComparisonReport, Difference, Gate
 from xttsbench.records.report import Arm, Report
 from xttsbench.reporting.compare_markdown import serialize
-from xttsbench.reporting.comparison import spoken
 from xttsbench.reporting.junit import to_junit
+from xttsbench.reporting.sections.arms import spoken
 from xttsbench.reporting.units import percent, ratio_interval
 from xttsbench.reporting.write import to_json, write_atomically
 from xttsbench.workflows.compare.pairs import Runs, compare_pairs, measured_of, runs_of

@@ -8,8 +8,8 @@ from typing import Final
 
 from xttsbench.records.comparison_result import ComparedPair, ComparisonReport, Figures
 from xttsbench.reporting import units
-from xttsbench.reporting.comparison import spoken
 from xttsbench.reporting.rows import Table
+from xttsbench.reporting.sections.arms import spoken
 from xttsbench.reporting.text import plain
 
 BLANK: Final = "–"

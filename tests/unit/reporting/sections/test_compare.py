@@ -14,8 +14,8 @@ from xttsbench.records.base import Estimate
 from xttsbench.records.comparison_result import ComparedPair, ComparedRun, ComparisonReport, Difference, Figures, Gate
 from xttsbench.records.report import Disturbance, Verdict
 from xttsbench.reporting import compare_console, compare_markdown
-from xttsbench.reporting.compare_text import BLANK, describe
 from xttsbench.reporting.junit import to_junit
+from xttsbench.reporting.sections.compare import BLANK, describe
 from xttsbench.reporting.terminal import MINIMUM_WIDTH
 
 HALF = Estimate(estimate=0.5, low=0.4, high=0.6)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from xttsbench.records.base import Location
 from xttsbench.records.pipeline import Pipeline, PipelineOp, PythonFunction
-from xttsbench.reporting.pipeline_tree import rows, summary, tree
 from xttsbench.reporting.pipeline_words import call, place, split
+from xttsbench.reporting.sections.pipeline import rows, summary, tree
 
 
 def at(line, file="/home/me/project/data.py"):

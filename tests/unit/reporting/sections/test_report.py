@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from xttsbench.reporting.contents import describe
+from xttsbench.reporting.sections.report import describe
 from xttsbench.reporting.text import plain
 
 

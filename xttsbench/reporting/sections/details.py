@@ -11,11 +11,12 @@ from pydantic import ValidationError
 
 from xttsbench.records.pipeline import Pipeline
 from xttsbench.records.report import Arm, Report
-from xttsbench.reporting import pipeline_tree, units
+from xttsbench.reporting import units
 from xttsbench.reporting.absent import NOT_MEASURED
 from xttsbench.reporting.predictions import predictions_table
 from xttsbench.reporting.rows import Table
-from xttsbench.reporting.step import step_tables
+from xttsbench.reporting.sections import pipeline as pipeline_tree
+from xttsbench.reporting.sections.step import step_tables
 from xttsbench.reporting.text import plain
 from xttsbench.reporting.training import training_tables
 

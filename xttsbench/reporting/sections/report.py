@@ -15,16 +15,17 @@ from dataclasses import dataclass
 from xttsbench.records.base import Estimate, Location
 from xttsbench.records.pipeline import Pipeline
 from xttsbench.records.report import Arm, Finding, Report
-from xttsbench.reporting import headline, rhythm, units
+from xttsbench.reporting import rhythm, units
 from xttsbench.reporting.absent import NOT_MEASURED, missing
-from xttsbench.reporting.comparison import Comparison, comparisons, spoken
-from xttsbench.reporting.details import pipeline_of, tables
-from xttsbench.reporting.fixes import FixesText, fixes_text
 from xttsbench.reporting.groups import groups, of_verdict
 from xttsbench.reporting.palette import PART_COLORS
 from xttsbench.reporting.predictions import telling
 from xttsbench.reporting.rows import Line, Table
-from xttsbench.reporting.step import step_sentence
+from xttsbench.reporting.sections import headline
+from xttsbench.reporting.sections.arms import Comparison, comparisons, spoken
+from xttsbench.reporting.sections.details import pipeline_of, tables
+from xttsbench.reporting.sections.fixes import FixesText, fixes_text
+from xttsbench.reporting.sections.step import step_sentence
 from xttsbench.reporting.text import plain, plain_lines
 
 _SUBJECT = ("scenario", "name", "spec", "target")

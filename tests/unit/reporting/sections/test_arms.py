@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from xttsbench.reporting.absent import NOT_MEASURED
-from xttsbench.reporting.comparison import Comparison, comparisons, decision
+from xttsbench.reporting.sections.arms import Comparison, comparisons, decision
 
 
 def row(table: Comparison, name: str) -> dict[str, str]:

@@ -7,7 +7,7 @@ import pytest
 from xttsbench.records.base import Estimate
 from xttsbench.records.report import Report, Verdict
 from xttsbench.records.step_ops import OpLine, Placement, StepOps
-from xttsbench.reporting.step import step_sentence, step_tables
+from xttsbench.reporting.sections.step import step_sentence, step_tables
 
 OPS = StepOps(
     phases={"backward": 0.6, "forward": 0.35, "optimizer": 0.05},

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from xttsbench.reporting.headline import compares, headline
 from xttsbench.reporting.parity import refused, sentences
+from xttsbench.reporting.sections.headline import compares, headline
 
 SAME = {"same": True, "tolerance": 1e-4, "batches": 4, "baseline": "numpy_wav", "arms": ["tf_wav", "packed"]}
 

@@ -13,7 +13,7 @@ from xttsbench.records.fix import Edit, FixResult, Patch, Semantics
 from xttsbench.records.optimized import Optimized
 from xttsbench.records.report import Report
 from xttsbench.reporting import console, html, markdown
-from xttsbench.reporting.fixes import fixes_text
+from xttsbench.reporting.sections.fixes import fixes_text
 
 DIFF = """--- a/my_project/data.py
 +++ b/my_project/data.py
