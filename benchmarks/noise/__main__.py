@@ -2,8 +2,8 @@
 
 ``python benchmarks/noise [--only NAME ...] [--neighbour NAME ...] [--budget 60] [--out FILE] [--again]``: the command,
 ``xttsbench diagnose`` on planted and healthy targets whose verdict is known (:mod:`disturbed`), and ``xttsbench run``
-on arms of known speed, each beside each neighbour of :mod:`neighbours`: none, a core taken, bursts on all cores, a
-memory hog, a quota of one core, and stolen time of 15, 35 and 60 %.
+and ``xttsbench sweep`` on arms of known speed, each beside each neighbour of :mod:`neighbours`: none, a core taken,
+bursts on all cores, a memory hog, a quota of one core, and stolen time of 15, 35 and 60 %.
 
 For each neighbour: verdicts right, undecided and wrong, seconds to the report, whether the report names the neighbour,
 and what was said of the arms with their ratios. Goals: without a neighbour 98 % right and 2 % undecided at most; beside
@@ -50,7 +50,7 @@ def measured(case: Case, neighbour: str, budget_s: float, folder: Path) -> dict[
     row: dict[str, Any] = {
         "case": case.name,
         "neighbour": neighbour,
-        "kind": "diagnose" if isinstance(case, Target) else "run",
+        "kind": "diagnose" if isinstance(case, Target) else case.command,
         "known": "|".join(case.verdicts) if isinstance(case, Target) else "",
         "at_utc": datetime.now(UTC).isoformat(timespec="seconds"),
         "others_before": psutil.cpu_percent(interval=LOOK_S) / 100,
@@ -73,7 +73,8 @@ def _asked(case: Case, budget_s: float, folder: Path) -> list[str]:
     if isinstance(case, Arms):
         scenario = folder / f"{case.name}.yaml"
         scenario.write_text(case.scenario(), encoding="utf-8")
-        command += ["run", str(scenario), "--budget", f"{max(budget_s, RUN_BUDGET_S):g}"]
+        command += ["run", str(scenario)] if case.command == "run" else ["sweep", "--grid", str(scenario)]
+        command += ["--budget", f"{max(budget_s, RUN_BUDGET_S):g}"]
     else:
         command += ["diagnose", f"{case.file}:{case.name}", "--no-verify", "--budget", f"{budget_s:g}"]
         command += ["--accelerator", f"emulated:{case.accelerator_ms:g}"] if case.accelerator_ms else []

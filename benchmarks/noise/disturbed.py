@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 HERE = Path(__file__).resolve().parent
 PROJECT = HERE.parents[1]
@@ -40,15 +41,24 @@ class Target:
 
 @dataclass(frozen=True)
 class Arms:
-    """One comparison: a function of :mod:`planted` and its arms, each a keyword argument's value and its true speed."""
+    """One comparison: a function of :mod:`planted` and its arms, each a keyword argument's value and its true speed.
+
+    Attributes:
+        name: of the case, and of the scenario.
+        function: that is measured.
+        argument: in which the arms differ.
+        arms: each arm's value and how many times as fast it is as the first, the baseline.
+        command: ``run`` or ``sweep``.
+    """
 
     name: str
     function: str
     argument: str
     arms: Mapping[str, tuple[float, float]]
+    command: Literal["run", "sweep"] = "run"
 
     def scenario(self) -> str:
-        """The YAML of ``xttsbench run``."""
+        """The YAML for the command."""
         lines = [
             f"name: {self.name}",
             f"description: arms of known speed, {self.function}",
@@ -87,5 +97,12 @@ ARMS: tuple[Arms, ...] = (
     ),
     Arms(
         "arms-sleep", "sleeps", "ms", {"base": (13, 1), "third": (10, 1.3), "half": (26, 0.5), "tenth": (12, 13 / 12)}
+    ),
+    Arms(
+        "sweep-sleep",
+        "sleeps",
+        "ms",
+        {"base": (13, 1), "same": (13.001, 1), "third": (10, 1.3), "alike": (13.002, 1), "equal": (13.003, 1)},
+        "sweep",
     ),
 )

@@ -138,7 +138,7 @@ def table(rows: Sequence[Mapping[str, Any]], words: Mapping[str, str], machine: 
         lines.append(f"| {name} | {words[name]} | {told} | {' | '.join(map(str, cells))} |")
     lines += ["", "A dash is not run. In brackets what was said in place of the truth.", ""]
     lines += _grid([row for row in rows if row["kind"] == "diagnose"], list(values), "target", _told)
-    lines += ["", "Speed beside the baseline, with its interval, and what was said of it.", ""]
+    lines += ["", "Speed beside the baseline, with its interval, what was said of it, and when all was said.", ""]
     lines += _grid(_each_arm(rows), list(values), "arm", _ratio)
     return "\n".join(lines) + "\n"
 
@@ -164,7 +164,8 @@ def _grid(rows: Sequence[Mapping[str, Any]], names: Sequence[str], what: str, sa
 
 def _each_arm(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [
-        {"case": f"{row['case']}: {name}", "known": f"{arm['truth']:g}x", "neighbour": row["neighbour"], **arm}
+        {"case": f"{row['case']}: {name}", "known": f"{arm['truth']:g}x", **arm}
+        | {"neighbour": row["neighbour"], "seconds": row["seconds"]}
         for row in rows
         for name, arm in row.get("arms", {}).items()
     ]
@@ -181,7 +182,8 @@ def _ratio(row: Mapping[str, Any]) -> str:
     if row["ratio"] is None:
         return str(row["decision"])
     estimate, low, high = row["ratio"]
-    return f"{estimate:.3g} ({low:.3g} to {high:.3g}), {str(row['decision']).replace('_', ' ')}"
+    decision = str(row["decision"]).replace("_", " ")
+    return f"{estimate:.3g} ({low:.3g} to {high:.3g}), {decision}, {row['seconds']:.0f} s"
 
 
 def _seconds(value: float | None) -> str:

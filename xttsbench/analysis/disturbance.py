@@ -115,11 +115,13 @@ class Gate:
     Attributes:
         rounds: all that were measured.
         disturbed: those in which others took too much, or the canary was slow.
+        quiet: share of the capacity that others take in quiet rounds; ``None`` where that was not read.
         invalid: those to leave out: the disturbed ones, or none where that would be more than half.
     """
 
     rounds: frozenset[RoundKey]
     disturbed: frozenset[RoundKey]
+    quiet: float | None = None
 
     @property
     def widened(self) -> bool:
@@ -155,14 +157,10 @@ def gate(trials: Sequence[TrialRecord]) -> Gate:
             if (share := (seen := shares(trial.readings.host, spans)).taken) is not None:
                 read[key].append((seen.seconds, share))
     taken = {key: _weighted(values) for key, values in read.items()}
-    disturbed = {key for key, share in taken.items() if share > _quiet(taken.values()) + ABOVE_QUIET}
+    quiet = _quiet(taken.values()) if taken else None
+    disturbed = {key for key, share in taken.items() if quiet is not None and share > quiet + ABOVE_QUIET}
     disturbed |= {key for key, took in canary.items() if took > _quiet(canary.values()) * SLOW_CANARY}
-    return Gate(frozenset(rounds), frozenset(disturbed))
-
-
-def invalid_rounds(trials: Sequence[TrialRecord]) -> frozenset[RoundKey]:
-    """Block and round of what is to be left out of a comparison of these trials (see :func:`gate`)."""
-    return gate(trials).invalid
+    return Gate(frozenset(rounds), frozenset(disturbed), quiet)
 
 
 def disturbance_of(trials: Sequence[TrialRecord]) -> Disturbance | None:

@@ -277,6 +277,23 @@ class HostProbe:
         )
 
 
+def processors_in_use(seconds: float, *, proc: str = "/proc") -> float | None:
+    """Share of the processors that this process may use that is in use, or stolen, while it sleeps for some seconds.
+
+    ``None`` where the machine's counters cannot be read or do not move.
+    """
+    cpus = _cpus(os.getpid())
+    try:
+        before = parse_machine(_read(f"{proc}/stat"), cpus)
+        time.sleep(seconds)
+        after = parse_machine(_read(f"{proc}/stat"), cpus)
+    except (OSError, ValueError):
+        return None
+    taken_s = after.busy_s - before.busy_s + after.steal_s - before.steal_s
+    elapsed_s = taken_s + after.idle_s - before.idle_s
+    return taken_s / elapsed_s if elapsed_s > 0 else None
+
+
 def _cpus(pid: int) -> frozenset[int]:
     """The processors that the process may run on; empty where that is not told."""
     with contextlib.suppress(OSError, AttributeError):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from xttsbench.analysis.disturbance import ABOVE_QUIET, disturbance_of, gate, invalid_rounds, shares
+from xttsbench.analysis.disturbance import ABOVE_QUIET, disturbance_of, gate, shares
 from xttsbench.analysis.spans import Span
 from xttsbench.records.readings import HostReadings
 from xttsbench.records.trial import RoundMark, TrialRecord
@@ -138,23 +138,23 @@ def test_the_noise_of_ticks_disturbs_no_round(turns, own: float) -> None:
 
 
 def test_steady_steal_disturbs_no_round(turns) -> None:
-    assert invalid_rounds([turns(host(own=1.0, steal=0.8), 12)]) == frozenset()
+    assert gate([turns(host(own=1.0, steal=0.8), 12)]).invalid == frozenset()
 
 
 def test_what_is_taken_from_one_side_counts_for_the_round_of_both(turns) -> None:
     burst = host(steal=lambda second: 0.25 if second == 6 else 0.1 if second == 8 else 0.0)
-    assert invalid_rounds([turns(host(), 8), turns(burst, 8)]) == {(0, 3)}
-    assert invalid_rounds([turns(host(), 8), turns(burst, 8, block=1)]) == {(1, 3)}
+    assert gate([turns(host(), 8), turns(burst, 8)]).invalid == {(0, 3)}
+    assert gate([turns(host(), 8), turns(burst, 8, block=1)]).invalid == {(1, 3)}
 
 
 def test_a_slow_canary_makes_a_round_invalid_where_the_counters_show_nothing(turns) -> None:
-    assert invalid_rounds([turns(host(), 6, canary=[400, 400, 439, 441, 400, 400])]) == {(0, 3)}
-    assert invalid_rounds([turns(HostReadings(), 6, canary=[400, 400, 400, 400, 900, 400])]) == {(0, 4)}
+    assert gate([turns(host(), 6, canary=[400, 400, 439, 441, 400, 400])]).invalid == {(0, 3)}
+    assert gate([turns(HostReadings(), 6, canary=[400, 400, 400, 400, 900, 400])]).invalid == {(0, 4)}
 
 
 def test_a_canary_that_was_slow_at_one_end_of_a_turn_only_tells_of_a_moment(turns) -> None:
     slow_before, slow_after = [400, 900, 400, 480, 400, 400], [400, 400, 900, 480, 400, 400]
-    assert invalid_rounds([turns(HostReadings(), 6, canary=slow_before, after=slow_after)]) == {(0, 3)}
+    assert gate([turns(HostReadings(), 6, canary=slow_before, after=slow_after)]).invalid == {(0, 3)}
 
 
 def test_what_is_stolen_at_random_and_steadily_leaves_most_rounds_valid(turns) -> None:
@@ -200,7 +200,7 @@ def test_a_trial_without_turns_is_the_first_round_of_its_block(build) -> None:
         return trial.model_copy(update={"readings": trial.readings.model_copy(update={"host": host(foreign=foreign)})})
 
     trials = [block(0, 0.0), block(1, 0.02), block(2, 0.4), block(3, 0.09)]
-    assert invalid_rounds(trials) == {(2, 0)}
+    assert gate(trials).invalid == {(2, 0)}
     assert ABOVE_QUIET == 0.05
 
 

@@ -9,12 +9,13 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from threading import Timer
 
 import pytest
 
 from xttsbench.analysis.disturbance import shares
 from xttsbench.analysis.spans import Span
-from xttsbench.probes.host import CHILDREN_GROUP, MAIN_GROUP, MIN_GAP_NS, HostProbe
+from xttsbench.probes.host import CHILDREN_GROUP, MAIN_GROUP, MIN_GAP_NS, HostProbe, processors_in_use
 
 PID = 500
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -457,3 +458,30 @@ def test_a_real_neighbour_is_told_from_the_process_and_its_child() -> None:
     assert beside.foreign > alone.foreign
     assert beside.foreign > 0.25
     assert beside.run_delay > 0.1
+
+
+def test_processors_in_use_while_nothing_of_ours_computes(tmp_path) -> None:
+    stat = tmp_path / "stat"
+
+    def told(user: int, idle: int, steal: int) -> str:
+        each = f"{user} 0 0 {idle} 0 0 0 {steal} 0 0"
+        return "".join(f"cpu{name} {each}\n" for name in ("", *range(os.cpu_count() or 1)))
+
+    stat.write_text(told(100, 100, 10))
+    changed = Timer(0.05, lambda: stat.write_text(told(120, 160, 30)))
+    changed.start()
+    assert processors_in_use(0.3, proc=str(tmp_path)) == pytest.approx(0.4)
+    changed.join()
+    assert processors_in_use(0.0, proc=str(tmp_path)) is None  # nothing moved
+    assert processors_in_use(0.0, proc=str(tmp_path / "none")) is None
+
+
+def test_processors_in_use_sees_a_neighbour_that_computes() -> None:
+    spinning = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in os.sched_getaffinity(0)]
+    try:
+        time.sleep(0.2)
+        assert processors_in_use(0.5) > 0.7
+    finally:
+        for process in spinning:
+            process.kill()
+            process.wait()

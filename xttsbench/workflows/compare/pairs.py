@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
-from xttsbench.analysis.disturbance import invalid_rounds
+from xttsbench.analysis.disturbance import gate
 from xttsbench.analysis.evidence import Sample, paired, unpaired
 from xttsbench.analysis.steps import Steps
 from xttsbench.comparison.comparable import Measured
@@ -71,7 +71,7 @@ def runs_of(side: Side, arm: Arm) -> Runs:
     found: dict[int, Steps] = {}
     trials = []
     own = trials_of(side, arm)
-    invalid = invalid_rounds([trial for trial in side.trials if own and _beside(trial, own[0])])
+    invalid = gate([trial for trial in side.trials if own and _beside(trial, own[0])]).invalid
     for trial in own:
         steps = settled(trial)
         if steps is not None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
+from typing import Final
 
 import psutil
 
@@ -17,12 +18,16 @@ from xttsbench.execution.limits import Limits, at_pace
 from xttsbench.execution.trial import run_trial
 from xttsbench.execution.turns import LiveTrial
 from xttsbench.planning.trials import IMPORT_S
+from xttsbench.probes.host import processors_in_use
 from xttsbench.probes.monitor import Monitor
 from xttsbench.probes.nvml import open_gpus
 from xttsbench.probes.quota import cpu_allowance, memory_available_bytes
 from xttsbench.records.trial import TrialRecord, TrialSpec, TrialStatus
 from xttsbench.worker.canary import canary_ns
 from xttsbench.workflows.measure.progress import Progress, Silent
+
+_GLANCE_S: Final = 0.5
+"""How long is looked at a time whether others still compute."""
 
 
 class Session:
@@ -158,6 +163,26 @@ class Session:
     def processors(self) -> int:
         """How many processes may compute at once."""
         return max(int(cpu_allowance().allowed_cpus), 1)
+
+    def wait_for_quiet(self, share: float, most_s: float) -> float:
+        """Wait until others take at most that share of the processors, while no trial computes.
+
+        Args:
+            share: of the processors that this process may use; stolen time counts.
+            most_s: seconds after which it goes on all the same.
+
+        Returns:
+            The seconds that it took.
+        """
+        began_s, said = self.spent_s, False
+        while (left_s := began_s + most_s - self.spent_s) > 0:
+            taken = processors_in_use(min(_GLANCE_S, left_s))
+            if taken is None or taken <= share:
+                break
+            if not said:
+                self.announce(f"others use {taken:.0%} of the processor: waiting up to {most_s:.0f} s for quiet")
+                said = True
+        return self.spent_s - began_s
 
     def start(self, spec: TrialSpec, label: str) -> LiveTrial:
         """Start a process that takes turns; it builds and warms up its arm, and :meth:`LiveTrial.open` waits for that.

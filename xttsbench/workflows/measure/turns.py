@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from xttsbench.analysis.disturbance import invalid_rounds
+from xttsbench.analysis.disturbance import ABOVE_QUIET, gate
 from xttsbench.errors import HelperError
 from xttsbench.execution.limits import Limits
 from xttsbench.execution.turns import LiveTrial
@@ -38,6 +38,8 @@ _HANGS: Final = 30.0
 """Times what a turn is expected to take, after which its process is taken to hang."""
 _HANGS_S: Final = 15.0
 """At least, unless less silence was asked for: a neighbour may take the processors away for seconds."""
+_WAITS_S: Final = 30.0
+"""For neighbours to be done, after rounds that they disturbed, in all; their bursts may be longer than that."""
 _ROOM: Final = 1.3
 """Times what an arm holds so far, for what another one may come to hold."""
 _SPARE: Final = 0.1
@@ -87,6 +89,9 @@ class SideBySide(Protocol):
     @property
     def processors(self) -> int:
         """How many processes may compute at once."""
+
+    def wait_for_quiet(self, share: float, most_s: float) -> float:
+        """Wait until others take at most that share of the processors; gives the seconds that it took."""
 
 
 @dataclass(frozen=True)
@@ -256,7 +261,7 @@ class _Group:
     def _go_round(self) -> None:
         batches = self._batches()
         done: Collection[str] = ()
-        round_s, wanted = 0.0, self.wanted
+        round_s, waits_s, wanted = 0.0, _WAITS_S, self.wanted
         number, most = 0, wanted.most
         while number < most:
             begun = self.session.spent_s
@@ -273,7 +278,8 @@ class _Group:
                 return
             number += 1
             own = [live.so_far() for live in self.lives.values()]
-            most = wanted.most + min(len(invalid_rounds(own)), wanted.most)
+            judged = gate(own)
+            most = wanted.most + min(len(judged.invalid), wanted.most)
             trials = [*self.session.trials, *own]
             if wanted.standing is not None:
                 wanted.standing(number, most, trials)
@@ -281,6 +287,9 @@ class _Group:
             candidates = self._candidates()
             if candidates and all(name in done for name in candidates):
                 return
+            if judged.quiet is not None and (wanted.block, number - 1) in judged.invalid and number < most:
+                left_s = min(waits_s, self.until_s - self.session.spent_s - round_s)
+                waits_s -= self.session.wait_for_quiet(judged.quiet + ABOVE_QUIET, left_s)
 
     def _turn(self, name: str, turn: Turn, limit_s: float) -> None:
         self.now = name

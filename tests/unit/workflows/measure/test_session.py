@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from time import sleep
 from typing import Any, ClassVar
 
 import pytest
@@ -222,3 +223,26 @@ def test_memory_is_the_machine_s_or_what_the_limit_leaves(world, monkeypatch, li
     with Session(world.directory, budget_s=10) as session:
         assert session.available_bytes == available
         assert session.processors >= 1
+
+
+def test_it_waits_until_others_use_less_and_then_no_longer(world, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken, said = [0.6, 0.5, 0.1, 0.0], []
+    monkeypatch.setattr("xttsbench.workflows.measure.session.processors_in_use", lambda seconds: taken.pop(0))
+    with Session(world.directory, budget_s=100.0) as session:
+        monkeypatch.setattr(session, "announce", said.append)
+        assert 0 <= session.wait_for_quiet(0.2, 5.0) < 5.0
+    assert taken == [0.0]
+    assert said == ["others use 60% of the processor: waiting up to 5 s for quiet"]
+
+
+def test_a_neighbour_that_stays_is_waited_for_so_long_and_no_longer(world, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = []
+    monkeypatch.setattr(
+        "xttsbench.workflows.measure.session.processors_in_use",
+        lambda seconds: looks.append(seconds) or sleep(seconds) or 1.0,
+    )
+    with Session(world.directory, budget_s=100.0) as session:
+        assert session.wait_for_quiet(0.2, 0.0) == pytest.approx(0.0, abs=0.01)
+        assert session.wait_for_quiet(0.2, 0.7) >= 0.7
+    assert sum(looks) >= 0.6
+    assert max(looks) <= 0.5

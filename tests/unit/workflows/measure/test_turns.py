@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from xttsbench.analysis.disturbance import ABOVE_QUIET
 from xttsbench.errors import HelperError
 from xttsbench.records.plan import Accelerator
+from xttsbench.records.readings import HostReadings
 from xttsbench.records.step_row import StepRow
-from xttsbench.records.trial import RoundMark, Segment, TrialRecord
+from xttsbench.records.trial import Readings, RoundMark, Segment, TrialRecord
 from xttsbench.workflows.measure.arms import compare_arms
 
 GIB = 2**30
@@ -58,6 +60,7 @@ class Pretends:
             took_ns = 2_000_000 if turn.round in self._session.disturbed else 1_000_000
             mark = RoundMark(round=turn.round, start_ns=began_ns, end_ns=end_ns, canary_before_ns=took_ns)
             self._marks.append(mark)
+        self._session.read(began_ns, self._session.stolen.get(turn.round, 0.0))
         return pace_s * turn.batches
 
     def so_far(self) -> TrialRecord:
@@ -73,6 +76,7 @@ class Pretends:
             duration_s=1.0,
             segments=tuple(segments),
             rounds=tuple(self._marks),
+            readings=Readings(host=self._session.machine()),
         )
 
     def interrupted(self) -> None:
@@ -99,6 +103,11 @@ class World:
         self.broken: set[str] = set()
         self.acts: dict[Any, str] = {}
         self.disturbed: set[int] = set()
+        self.stolen: dict[int, float] = {}
+        """Share of both processors that is stolen in the turns of a round, on top of what the target leaves idle."""
+        self.waits: list[tuple[float, float]] = []
+        self.waited_s = 0.0
+        self._samples: list[tuple[int, float]] = [(0, 0.0)]
         self.order: list[Any] = []
         self.lives: list[Pretends] = []
         self.dropped: list[str] = []
@@ -111,6 +120,32 @@ class World:
     @property
     def side_by_side(self) -> World:
         return self
+
+    def read(self, began_ns, share) -> None:
+        """The machine's counters at the begin and the end of a turn."""
+        steal_s, end_ns = self._samples[-1][1], int(self.spent_s * 1e9)
+        self._samples += [(began_ns, steal_s), (end_ns, steal_s + 2 * share * (end_ns - began_ns) / 1e9)]
+
+    def machine(self) -> HostReadings:
+        if not self.stolen:
+            return HostReadings()
+        t_ns = tuple(t for t, _ in self._samples)
+        nothing = tuple(0.0 for _ in t_ns)
+        return HostReadings(
+            allowed_cpus=2.0,
+            t_ns=t_ns,
+            cpu_s=nothing,
+            parent_cpu_s=nothing,
+            machine_busy_s=nothing,
+            machine_steal_s=tuple(steal_s for _, steal_s in self._samples),
+            machine_idle_s=tuple(2 * t / 1e9 - steal_s for t, steal_s in self._samples),
+        )
+
+    def wait_for_quiet(self, share, most_s) -> float:
+        self.waits.append((share, most_s))
+        waited_s = min(self.waited_s, max(most_s, 0.0))
+        self.spent_s += waited_s
+        return waited_s
 
     def start(self, spec, label):
         self.said.append(label)
@@ -339,6 +374,27 @@ def test_what_is_clearly_faster_ends_after_two_rounds_and_each_accelerator_by_it
 def test_a_round_that_others_disturbed_is_measured_again(build, disturbed, rounds) -> None:
     _, trials = measured(build, "a", "b", planned=4, world=World(disturbed=disturbed))
     assert {len(trial.rounds) for trial in trials} == {rounds}
+
+
+def test_after_a_disturbed_round_it_waits_for_quiet_and_thirty_seconds_in_all(build) -> None:
+    world = World(stolen={1: 0.4, 3: 0.5}, waited_s=20.0)
+    _, trials = measured(build, "a", "b", planned=5, world=world)
+    assert {len(trial.rounds) for trial in trials} == {7}
+    assert [share for share, _ in world.waits] == pytest.approx([ABOVE_QUIET] * 2, abs=1e-6)
+    assert [most_s for _, most_s in world.waits] == pytest.approx([30.0, 10.0])
+
+
+def test_it_waits_no_longer_than_there_is_time_for_another_round(build) -> None:
+    world = World(stolen={1: 0.4}, waited_s=20.0)
+    measured(build, "a", "b", planned=5, world=world, budget_s=20.0)
+    assert len(world.waits) == 1
+    assert 0 < world.waits[0][1] < 15.0
+
+
+def test_steady_disturbance_is_not_waited_for(build) -> None:
+    world = World(stolen=dict.fromkeys(range(9), 0.35))
+    measured(build, "a", "b", planned=5, world=world)
+    assert world.waits == []
 
 
 def test_how_it_stands_is_told_after_each_round(build) -> None:
