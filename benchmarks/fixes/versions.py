@@ -33,7 +33,7 @@ def autotuned(dataset: Any) -> Any:
     """A dataset without the options that were set, and with all of :data:`AUTOTUNE_FIXES` that apply to it."""
     from xttsbench.errors import InvalidInputError
     from xttsbench.fixes.graph.apply import apply, from_graph
-    from xttsbench.pipeline.graph import read_graph
+    from xttsbench.pipeline.graph.read import read_graph
 
     found = from_graph(without_options(read_graph(dataset)), dataset.element_spec, source=dataset)
     for fix in AUTOTUNE_FIXES:

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from xttsbench.diagnosis.diagnosis import Diagnosis
 from xttsbench.evidence.evidence import Evidence, allowed_cpus
-from xttsbench.pipeline.limits import limiting_op
 from xttsbench.records.report import Attribution, Verdict
+from xttsbench.throughput.limits import limiting_op
 
 _SENTENCES: Final = {
     "dispatch": "The step spends {share} of its time launching ops from Python; {detail}.",

@@ -11,8 +11,8 @@ import numpy as np
 
 from xttsbench.analysis.bursts import FloatArray, period_s, production_times_s
 from xttsbench.evidence.evidence import Evidence, allowed_cpus
-from xttsbench.pipeline.threads import Thread, threads
 from xttsbench.records.pipeline import Pipeline
+from xttsbench.throughput.threads import Thread, threads
 
 _FEW: Final = 40
 """Fewer steps say too little of how waits vary."""

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from xttsbench.evidence.evidence import Evidence
-from xttsbench.pipeline.threads import inputs_of
 from xttsbench.records.pipeline import Pipeline, PipelineOp
+from xttsbench.throughput.threads import inputs_of
 
 INFINITE: Final = -1
 """Cardinality of what never ends."""

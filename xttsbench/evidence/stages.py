@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from xttsbench.analysis.in_order import in_order
-from xttsbench.analysis.prediction import Consumer, Machine, Pace, Stage, Work, pace
 from xttsbench.analysis.steps import Steps, measured
 from xttsbench.evidence.evidence import Evidence, allowed_cpus
-from xttsbench.pipeline.threads import Thread, demand, pool_size, threads
 from xttsbench.records.pipeline import Pipeline, PipelineOp
+from xttsbench.throughput.in_order import in_order
+from xttsbench.throughput.pace import Consumer, Machine, Pace, Stage, Work, pace
+from xttsbench.throughput.threads import Thread, demand, pool_size, threads
 
 
 def stages(pipeline: Pipeline, cpus: int) -> Stage:

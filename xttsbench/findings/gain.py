@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from xttsbench.evidence.evidence import Evidence, allowed_cpus
-from xttsbench.pipeline.limits import effective_parallelism
-from xttsbench.pipeline.threads import demand
 from xttsbench.records.base import Estimate, Location
 from xttsbench.records.pipeline import PipelineOp, place
 from xttsbench.records.report import Finding, Severity
 from xttsbench.rules.proposal import WORTH, WORTH_UNSURE
+from xttsbench.throughput.limits import effective_parallelism
+from xttsbench.throughput.threads import demand
 
 MAIN_SHARE: Final = 0.30
 """An op with this share of the pipeline's pace is a main cost."""

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from xttsbench.pipeline.threads import inputs_of
 from xttsbench.records.fix import kind_of
 from xttsbench.records.pipeline import Pipeline, PipelineOp
+from xttsbench.throughput.threads import inputs_of
 
 Edit = Callable[[Pipeline], Pipeline]
 

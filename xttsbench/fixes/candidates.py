@@ -25,8 +25,8 @@ from xttsbench.fixes.parallel_candidates import (
     thread_pool_size,
 )
 from xttsbench.fixes.prefetch import last_prefetch
-from xttsbench.pipeline.threads import AUTOTUNE, consumers, demand, elements_per_batch, inputs_of, threads
 from xttsbench.records.pipeline import Pipeline, PipelineOp
+from xttsbench.throughput.threads import AUTOTUNE, consumers, demand, elements_per_batch, inputs_of, threads
 
 __all__ = ["Candidate", "candidates", "retuned", "sequential_maps", "settled", "stays_at_one_call", "thread_pool_size"]
 

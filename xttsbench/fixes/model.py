@@ -13,7 +13,6 @@ from typing import Final
 
 import numpy as np
 
-from xttsbench.analysis.prediction import Consumer
 from xttsbench.evidence.bursts import Bursts, bursts, lost_to_bursts_s
 from xttsbench.evidence.evidence import Evidence, allowed_cpus
 from xttsbench.evidence.ops import bytes_of
@@ -23,6 +22,7 @@ from xttsbench.records.base import Estimate
 from xttsbench.records.pipeline import Pipeline, PipelineOp
 from xttsbench.records.prediction import Prediction
 from xttsbench.rules.proposal import WORTH
+from xttsbench.throughput.pace import Consumer
 
 _FAR: Final = 2.0
 """A model that is this many times off what was measured is not believed."""

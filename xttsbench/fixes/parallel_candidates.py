@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from xttsbench.fixes.candidate import Candidate, each
-from xttsbench.pipeline.threads import (
+from xttsbench.records.pipeline import Pipeline, PipelineOp, PythonFunction
+from xttsbench.throughput.threads import (
     AUTOTUNE,
     consumers,
     demand,
@@ -20,7 +21,6 @@ from xttsbench.pipeline.threads import (
     parallelised,
     pool_size,
 )
-from xttsbench.records.pipeline import Pipeline, PipelineOp, PythonFunction
 
 BLOCKING_POOL: Final = 32
 """Threads for functions that wait, where no larger parallelism was asked for or is needed."""

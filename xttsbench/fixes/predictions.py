@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from xttsbench.analysis.prediction import Consumer, Stage, pace
 from xttsbench.evidence.evidence import Evidence
 from xttsbench.evidence.stages import consumer, machine
 from xttsbench.fixes.model import modelled, per_s
 from xttsbench.records.base import Estimate
 from xttsbench.records.pipeline import Pipeline
 from xttsbench.records.prediction import Prediction
+from xttsbench.throughput.pace import Consumer, Stage, pace
 
 AS_IT_IS: Final = "as it is"
 COSTS_NOTHING: Final = "input costs nothing"

@@ -1,5 +1,5 @@
-"""The tf.data graph of a dataset: read it, name its Python functions, price its ops, rewrite it, prove it unchanged.
+"""The tf.data graph of a dataset: read it, price its ops, judge its Python functions, rewrite it, prove it unchanged.
 
-Modules here run in the child process and may import TensorFlow; :mod:`xttsbench.pipeline.limits` and
-:mod:`xttsbench.pipeline.gil` need none. Nothing is imported by the package itself, so that those two stay cheap.
+Modules here run in the process of a trial and may import TensorFlow. What needs only the record of a pipeline is in
+:mod:`xttsbench.throughput` and :mod:`xttsbench.samedata`.
 """

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from xttsbench.analysis.prediction import Consumer
 from xttsbench.analysis.steps import Steps
 from xttsbench.evidence.bursts import bursts
 from xttsbench.evidence.evidence import Evidence
@@ -18,6 +17,7 @@ from xttsbench.fixes.model import Model, predict, with_fixes
 from xttsbench.fixes.prefetch import last_prefetch
 from xttsbench.records.fix import kind_of
 from xttsbench.rules.proposals import model_of
+from xttsbench.throughput.pace import Consumer
 
 
 def expected(evidence: Evidence, fixes: Sequence[str]) -> float | None:

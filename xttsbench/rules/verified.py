@@ -9,8 +9,6 @@ from typing import Final
 import numpy as np
 
 from xttsbench.analysis.evidence import Evidence
-from xttsbench.analysis.semantics import judge
-from xttsbench.analysis.training_state import same_training
 from xttsbench.comparison.effects import Effect, weigh
 from xttsbench.comparison.figures import figures_of
 from xttsbench.comparison.runs import collect
@@ -22,6 +20,8 @@ from xttsbench.records.plan import Accelerator
 from xttsbench.records.trial import TrialRecord
 from xttsbench.rules.fix_rounds import GUARD, LEAST_BLOCKS, ORIGINAL, PATCHED, ROUNDS, TOGETHER, planned
 from xttsbench.rules.proposals import Proposal
+from xttsbench.samedata.judge import judge
+from xttsbench.samedata.training_state import same_training
 
 MARGIN: Final = 0.02
 """The smallest difference that matters, as a share."""

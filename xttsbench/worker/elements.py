@@ -1,7 +1,7 @@
 """The rung of fingerprints: what a dataset yields, with a fix or without, so that two runs can be told apart.
 
 Nothing is timed. A run is short: sources are cut so that epochs end, and there is a limit of elements, of rows and of
-seconds. The judging is :mod:`xttsbench.analysis.semantics`'s.
+seconds. The judging is :mod:`xttsbench.samedata.judge`'s.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ import tensorflow as tf
 from xttsbench.fixes.graph.apply import from_graph
 from xttsbench.fixes.graph.hazards import objections, random_ops
 from xttsbench.fixes.step.rewrite import GRAPH, XLA
-from xttsbench.pipeline.batching import Batching, batching
-from xttsbench.pipeline.construction import SOURCE
-from xttsbench.pipeline.fingerprint import Fingerprinter
-from xttsbench.pipeline.graph import inspect, read_graph
-from xttsbench.pipeline.identity import identity
-from xttsbench.pipeline.jitter import jittered
-from xttsbench.pipeline.python_traced import why_lost_in_graph
-from xttsbench.pipeline.reseeded import draws_from_seeds, reseeded
-from xttsbench.pipeline.shortened import shortened
-from xttsbench.pipeline.sketch import sketch_of
+from xttsbench.pipeline.fingerprint.fingerprinter import Fingerprinter
+from xttsbench.pipeline.fingerprint.identity import identity
+from xttsbench.pipeline.fingerprint.jitter import jittered
+from xttsbench.pipeline.fingerprint.reseeded import draws_from_seeds, reseeded
+from xttsbench.pipeline.fingerprint.shortened import shortened
+from xttsbench.pipeline.fingerprint.sketch import sketch_of
+from xttsbench.pipeline.graph.batching import Batching, batching
+from xttsbench.pipeline.graph.construction import SOURCE
+from xttsbench.pipeline.graph.read import inspect, read_graph
+from xttsbench.pipeline.purity.trace_time_effects import why_lost_in_graph
 from xttsbench.records.elements import Element, Elements, Epoch
 from xttsbench.records.pipeline import PipelineOp
 from xttsbench.records.trial import TrialSpec

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from xttsbench.pipeline.costs import read_costs
-from xttsbench.pipeline.python_costs import with_python_costs
-from xttsbench.pipeline.python_functions import classify
+from xttsbench.pipeline.cost.costs import read_costs
+from xttsbench.pipeline.cost.python_costs import with_python_costs
+from xttsbench.pipeline.cost.python_functions import classify
 from xttsbench.records.trial import TrialSpec
 from xttsbench.targets.load import Loaded
 from xttsbench.worker.bench import Bench, Step

@@ -16,8 +16,8 @@ import tensorflow as tf
 from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.graph import apply as rewrite
 from xttsbench.fixes.step.rewrite import OF_STEP
-from xttsbench.pipeline.graph import inspect, read_graph
-from xttsbench.pipeline.identity import identity
+from xttsbench.pipeline.fingerprint.identity import identity
+from xttsbench.pipeline.graph.read import inspect, read_graph
 from xttsbench.probes.environment import environment
 from xttsbench.records.elements import GraphIdentity
 from xttsbench.records.optimized import Optimized

@@ -15,8 +15,8 @@ import tensorflow as tf
 from tensorflow.python.platform import build_info
 
 from xttsbench.errors import TargetError, XttsbenchError
-from xttsbench.pipeline import construction
-from xttsbench.pipeline.source import locate
+from xttsbench.pipeline.graph import construction
+from xttsbench.pipeline.graph.source import locate
 from xttsbench.records.trial import Devices, TrialError, TrialSpec
 from xttsbench.step.keras_step import keras_step
 from xttsbench.step.modes import without_xla

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.prefetch.buffers import last_buffer
-from xttsbench.pipeline.graph import constant_input, dataset_nodes, read_graph
+from xttsbench.pipeline.graph.read import constant_input, dataset_nodes, read_graph
 
 
 def sizes(graph):

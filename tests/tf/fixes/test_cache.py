@@ -15,7 +15,7 @@ from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.cache.rewrite import cached, identity_of
 from xttsbench.fixes.graph.apply import from_graph
 from xttsbench.fixes.graph.splice import redirect
-from xttsbench.pipeline.graph import dataset_nodes, read_graph
+from xttsbench.pipeline.graph.read import dataset_nodes, read_graph
 
 pytestmark = pytest.mark.tf
 

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from xttsbench.fixes.graph.hazards import objections, random_ops
-from xttsbench.pipeline.graph import dataset_nodes, read_graph
+from xttsbench.pipeline.graph.read import dataset_nodes, read_graph
 
 pytestmark = pytest.mark.tf
 

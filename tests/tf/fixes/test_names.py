@@ -13,7 +13,7 @@ from xttsbench.fixes.graph.apply import FIXES, apply
 from xttsbench.fixes.mending import CURES
 from xttsbench.fixes.step import rewrite as of_step
 from xttsbench.fixes.words import WORDS
-from xttsbench.pipeline.graph import inspect
+from xttsbench.pipeline.graph.read import inspect
 from xttsbench.rules.input_proposals import BY_STRUCTURE
 
 USES = {"name": [""], "name[:n]": ["", ":3"], "name:n": [":3"], "name@op": ["@MapDataset/_4"]}

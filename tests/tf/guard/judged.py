@@ -10,18 +10,18 @@ import numpy as np
 import tensorflow as tf
 from pipelines import Plan, Truth
 
-from xttsbench.analysis.semantics import judge
 from xttsbench.errors import InvalidInputError
 from xttsbench.execution.collected import Collected
 from xttsbench.fixes.graph import apply as rewrite
-from xttsbench.pipeline import construction
-from xttsbench.pipeline.graph import read_graph
-from xttsbench.pipeline.nodes import dataset_nodes
+from xttsbench.pipeline.graph import construction
+from xttsbench.pipeline.graph.nodes import dataset_nodes
+from xttsbench.pipeline.graph.read import read_graph
 from xttsbench.records.elements import Elements
 from xttsbench.records.fix import Semantics
 from xttsbench.records.readings import Readings
 from xttsbench.records.row_memory import RowMemory
 from xttsbench.records.trial import TrialSpec
+from xttsbench.samedata.judge import judge
 from xttsbench.step.watch import Watch
 from xttsbench.targets.load import Loaded
 from xttsbench.worker.bench import Bench

@@ -15,8 +15,8 @@ import planted
 import tensorflow as tf
 from hypothesis import strategies as st
 
-from xttsbench.pipeline.python_state import called
-from xttsbench.pipeline.registry import lookup
+from xttsbench.pipeline.graph.registry import lookup
+from xttsbench.pipeline.purity.state import called
 
 ROWS = 48
 Truth = Literal["changes", "random", "harmless"]

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from judged import elements, judged
 from pipelines import Plan, plans
 
-from xttsbench.analysis.semantics import judge
-from xttsbench.pipeline.graph import dataset_nodes, read_graph
-from xttsbench.pipeline.python_state import python_state
+from xttsbench.pipeline.graph.read import dataset_nodes, read_graph
+from xttsbench.pipeline.purity.state import python_state
+from xttsbench.samedata.judge import judge
 
 FEW = settings(
     max_examples=6,

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from xttsbench.pipeline import construction
-from xttsbench.pipeline.graph import inspect
-from xttsbench.pipeline.source import locate
+from xttsbench.pipeline.graph import construction
+from xttsbench.pipeline.graph.read import inspect
+from xttsbench.pipeline.graph.source import locate
 from xttsbench.records.fix import Patch
 from xttsbench.targets.load import Loaded, load_target
 from xttsbench.targets.patch import propose

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from xttsbench.fixes.graph import apply as rewrite
-from xttsbench.pipeline import construction
+from xttsbench.pipeline.graph import construction
 from xttsbench.records.trial import TrialSpec
 from xttsbench.targets.load import Loaded
 from xttsbench.worker.elements import MOST_ROWS, run_elements

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from xttsbench.errors import TargetError
 from xttsbench.execution.collected import Collected
-from xttsbench.pipeline.graph import read_graph
+from xttsbench.pipeline.graph.read import read_graph
 from xttsbench.records.readings import Readings
 from xttsbench.records.trial import TrialRecord, TrialSpec
 from xttsbench.worker.live_optimize import LiveTarget, load_here

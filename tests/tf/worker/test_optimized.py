@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.pipeline.graph import inspect, read_graph
+from xttsbench.pipeline.graph.read import inspect, read_graph
 from xttsbench.probes.environment import environment
 from xttsbench.records.elements import GraphIdentity
 from xttsbench.records.optimized import Optimized

@@ -16,8 +16,8 @@ import pytest
 import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.pipeline.graph import inspect, read_graph
-from xttsbench.pipeline.parity import difference
+from xttsbench.pipeline.graph.read import inspect, read_graph
+from xttsbench.samedata.parity import difference
 from xttsbench.shipped import shipped
 from xttsbench.xtts.audio.features import log_mel
 from xttsbench.xtts.audio.wav import read_canonical_wav

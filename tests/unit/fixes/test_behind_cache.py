@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 from xttsbench.fixes.cache.behind import behind_cache
-from xttsbench.pipeline.threads import demand
 from xttsbench.records.pipeline import Pipeline, PipelineOp
+from xttsbench.throughput.threads import demand
 
 OPS = (
     PipelineOp(name="range", op="RangeDataset", cost_s=0.1),

@@ -9,9 +9,9 @@ from xttsbench.evidence.evidence import Evidence
 from xttsbench.evidence.ops import bytes_of, downstream, memory_bytes, upstream
 from xttsbench.findings.gain import Gain, finding, gain, is_main, pace_share
 from xttsbench.fixes.cache.places import shuffled_bytes
-from xttsbench.pipeline.orderings import chain_before
 from xttsbench.records.pipeline import Pipeline, PipelineOp, every_op, size
 from xttsbench.records.report import Finding
+from xttsbench.throughput.orderings import chain_before
 
 _EXPENSIVE: Final = 0.50
 """Share of the pace that the ops before a cache must have to be worth one where nothing says what it gives."""

@@ -14,9 +14,9 @@ from xttsbench.findings.pipeline import parallel as pipeline_parallel
 from xttsbench.findings.pipeline import prefetch as pipeline_buffers
 from xttsbench.findings.pipeline import python_function as pipeline_python
 from xttsbench.findings.pipeline import shuffle_fill as pipeline_shuffle
-from xttsbench.pipeline.limits import limiting_op
 from xttsbench.records.pipeline import place
 from xttsbench.records.report import Finding
+from xttsbench.throughput.limits import limiting_op
 
 
 def input_bound(evidence: Evidence) -> Iterator[Finding]:

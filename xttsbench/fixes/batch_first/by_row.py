@@ -20,8 +20,8 @@ from tensorflow.python.saved_model import function_deserialization
 
 from xttsbench.fixes.batch_first.conversions import NotVectorisedError, conversions
 from xttsbench.fixes.graph.inline import needed_nodes
-from xttsbench.pipeline.library import FunctionLibrary, called
-from xttsbench.pipeline.registry import PYTHON_OPS
+from xttsbench.pipeline.graph.library import FunctionLibrary, called
+from xttsbench.pipeline.graph.registry import PYTHON_OPS
 
 
 def by_row(

@@ -9,7 +9,7 @@ import tensorflow as tf
 from xttsbench.fixes.batch_first.conversions import NotVectorisedError
 from xttsbench.fixes.graph.edit import copied, data_inputs, does_not_apply, free_name, set_inputs
 from xttsbench.fixes.graph.splice import flat_spec, readers, redirect, source_of
-from xttsbench.pipeline.nodes import constant_input, dataset_nodes
+from xttsbench.pipeline.graph.nodes import constant_input, dataset_nodes
 
 _FIX: Final = "rebatch"
 BATCHES: Final = ("BatchDatasetV2", "ParallelBatchDataset")

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from xttsbench.fixes.graph.edit import copied, data_inputs, set_inputs
 from xttsbench.fixes.graph.splice import flat_spec, readers, redirect, set_spec, source_of
-from xttsbench.pipeline.library import FunctionLibrary
-from xttsbench.pipeline.nodes import node_inputs
+from xttsbench.pipeline.graph.library import FunctionLibrary
+from xttsbench.pipeline.graph.nodes import node_inputs
 
 _FIX: Final = "batch-first"
 MAPS: Final = ("MapDataset", "ParallelMapDataset", "ParallelMapDatasetV2")

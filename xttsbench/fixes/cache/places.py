@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from xttsbench.fixes.candidate import Candidate, each, with_upstream
-from xttsbench.pipeline.orderings import chain_before
-from xttsbench.pipeline.threads import consumers, elements_per_batch, inputs_of
 from xttsbench.records.pipeline import Pipeline, PipelineOp, every_op, size
+from xttsbench.throughput.orderings import chain_before
+from xttsbench.throughput.threads import consumers, elements_per_batch, inputs_of
 
 _SHARE: Final = 0.5
 """Share of the memory, or of what is free on the disk, that a cache may take."""

@@ -20,10 +20,10 @@ import tensorflow as tf
 from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.graph.edit import copied, data_inputs, does_not_apply, free_name, set_inputs
 from xttsbench.fixes.graph.splice import ending_at, flat_spec, readers, redirect, set_spec, source_of
-from xttsbench.pipeline.library import FunctionLibrary, called
-from xttsbench.pipeline.nodes import dataset_inputs, dataset_nodes, node_inputs, text_inputs
-from xttsbench.pipeline.orderings import chain_of
-from xttsbench.pipeline.registry import PYTHON_OPS, cells, lookup
+from xttsbench.pipeline.graph.library import FunctionLibrary, called
+from xttsbench.pipeline.graph.nodes import dataset_inputs, dataset_nodes, node_inputs, text_inputs
+from xttsbench.pipeline.graph.registry import PYTHON_OPS, cells, lookup
+from xttsbench.throughput.orderings import chain_of
 
 _FILE: Final = "elements"
 _OWNER: Final = "owner"

@@ -6,8 +6,8 @@ only for the elements that are kept.
 
 from __future__ import annotations
 
-from xttsbench.pipeline.threads import consumers, elements_per_batch, inputs_of
 from xttsbench.records.pipeline import Pipeline, PipelineOp
+from xttsbench.throughput.threads import consumers, elements_per_batch, inputs_of
 
 
 def filter_first(pipeline: Pipeline) -> Pipeline | None:

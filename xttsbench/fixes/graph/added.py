@@ -7,7 +7,7 @@ from typing import Any
 
 from xttsbench.fixes.graph.edit import constant, free_name, set_inputs
 from xttsbench.fixes.graph.splice import flat_spec, set_spec
-from xttsbench.pipeline.nodes import node_inputs
+from xttsbench.pipeline.graph.nodes import node_inputs
 
 
 def end(graph: Any) -> Any:

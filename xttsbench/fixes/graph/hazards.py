@@ -14,11 +14,11 @@ from functools import cached_property
 from typing import Any, Final
 
 from xttsbench.fixes.cache.rewrite import orderings_before
-from xttsbench.pipeline.graph import dataset_inputs, dataset_nodes, inspect
-from xttsbench.pipeline.library import FunctionLibrary, called
-from xttsbench.pipeline.nodes import constant_input
-from xttsbench.pipeline.python_state import PythonState, python_state
-from xttsbench.pipeline.registry import lookup
+from xttsbench.pipeline.graph.library import FunctionLibrary, called
+from xttsbench.pipeline.graph.nodes import constant_input
+from xttsbench.pipeline.graph.read import dataset_inputs, dataset_nodes, inspect
+from xttsbench.pipeline.graph.registry import lookup
+from xttsbench.pipeline.purity.state import PythonState, python_state
 from xttsbench.records.pipeline import PipelineOp
 
 _STATE: Final = re.compile(

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from xttsbench.pipeline.dataflow import callee, returned
-from xttsbench.pipeline.library import FunctionLibrary
+from xttsbench.pipeline.graph.dataflow import callee, returned
+from xttsbench.pipeline.graph.library import FunctionLibrary
 
 _DEEPEST: Final = 30
 """Calls inside calls that are written out; one that is deeper stays a call."""

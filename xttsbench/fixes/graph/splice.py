@@ -8,7 +8,7 @@ from typing import Any, Final
 import tensorflow as tf
 
 from xttsbench.fixes.graph.edit import copied, does_not_apply
-from xttsbench.pipeline.nodes import dataset_nodes, is_dataset, node_inputs
+from xttsbench.pipeline.graph.nodes import dataset_nodes, is_dataset, node_inputs
 
 _LINES: Final = (
     "TFRecordDataset",

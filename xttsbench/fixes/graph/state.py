@@ -13,8 +13,8 @@ from typing import Final
 
 from tensorflow.python.framework import op_def_registry
 
-from xttsbench.pipeline.library import FunctionLibrary
-from xttsbench.pipeline.registry import PYTHON_OPS
+from xttsbench.pipeline.graph.library import FunctionLibrary
+from xttsbench.pipeline.graph.registry import PYTHON_OPS
 
 _READS: Final = re.compile(
     r"LookupTable(Find|Size|Export)(V2)?|ReadVariableOp|ResourceGather(Nd)?|VarHandleOp|VarIsInitializedOp|\w*HashTable(V2)?"

@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from xttsbench.fixes.graph.edit import constant, copied, data_inputs, does_not_apply, set_inputs
-from xttsbench.pipeline.nodes import dataset_nodes
+from xttsbench.pipeline.graph.nodes import dataset_nodes
 
 
 def parallel_batch(graph: Any, *, calls: int = tf.data.AUTOTUNE) -> Any:

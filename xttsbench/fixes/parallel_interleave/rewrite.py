@@ -14,7 +14,7 @@ from typing import Any, Final
 import tensorflow as tf
 
 from xttsbench.fixes.graph.edit import constant, copied, data_inputs, does_not_apply, set_inputs
-from xttsbench.pipeline.nodes import constant_input, dataset_inputs, dataset_nodes
+from xttsbench.pipeline.graph.nodes import constant_input, dataset_inputs, dataset_nodes
 
 FILES_AHEAD: Final = 8
 """Files that are read at a time where one was, and no number was asked for: TensorFlow tunes calls, not these."""

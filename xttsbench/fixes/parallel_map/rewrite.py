@@ -7,7 +7,7 @@ from typing import Any, Final
 import tensorflow as tf
 
 from xttsbench.fixes.graph.edit import constant, copied, data_inputs, does_not_apply, set_inputs
-from xttsbench.pipeline.nodes import constant_input, dataset_nodes
+from xttsbench.pipeline.graph.nodes import constant_input, dataset_nodes
 
 _CALLS_ARE_LAST: Final = ("ParallelMapDataset", "ParallelMapDatasetV2")
 """Parallel maps; the number of calls is their last input."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from xttsbench.fixes.graph.edit import constant, copied, data_inputs, does_not_apply, set_inputs
-from xttsbench.pipeline.nodes import constant_input, dataset_nodes
+from xttsbench.pipeline.graph.nodes import constant_input, dataset_nodes
 
 
 def last_buffer(graph: Any, *, elements: int) -> Any:

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from xttsbench.fixes.graph.added import appended
 from xttsbench.fixes.graph.edit import copied, does_not_apply
-from xttsbench.pipeline.nodes import dataset_inputs, dataset_nodes
+from xttsbench.pipeline.graph.nodes import dataset_inputs, dataset_nodes
 
 
 def append_prefetch(graph: Any, *, elements: int = tf.data.AUTOTUNE) -> Any:

@@ -30,7 +30,7 @@ from tensorflow.python.types import core
 
 import xttsbench
 from xttsbench.fixes.processes import restored, seeds
-from xttsbench.pipeline.registry import cells
+from xttsbench.pipeline.graph.registry import cells
 
 _INSTALLED: Final = tuple(
     {str(Path(file).parent) + "/" for file in (np.__file__, tf.__file__, xttsbench.__file__)}

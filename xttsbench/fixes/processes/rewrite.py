@@ -19,9 +19,9 @@ from xttsbench.fixes.graph.apply import from_graph
 from xttsbench.fixes.processes.packing import objection, packed, user_files, without_tensorflow
 from xttsbench.fixes.processes.seeds import global_digest
 from xttsbench.fixes.processes.workers import Functions, WorkerPool
-from xttsbench.pipeline.graph import read_graph
-from xttsbench.pipeline.registry import PYTHON_OPS, Registered, lookup
-from xttsbench.pipeline.source import display_name, locate
+from xttsbench.pipeline.graph.read import read_graph
+from xttsbench.pipeline.graph.registry import PYTHON_OPS, Registered, lookup
+from xttsbench.pipeline.graph.source import display_name, locate
 
 _HELD: Final = "_xttsbench_pooled"
 """Attribute of the dataset that keeps the registered functions, and through them the pool."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xttsbench.pipeline.orderings import Chain, chain_before
-from xttsbench.pipeline.threads import consumers, inputs_of
 from xttsbench.records.pipeline import PipelineOp
 from xttsbench.targets.patch.arguments import with_argument
 from xttsbench.targets.patch.calls import Sources, kind, one_module, place
@@ -15,6 +13,8 @@ from xttsbench.targets.patch.found import Found
 from xttsbench.targets.patch.module import Link, Module
 from xttsbench.targets.patch.no_edit import NoEditError, NothingToDoError
 from xttsbench.targets.patch.spelling import autotune_or
+from xttsbench.throughput.orderings import Chain, chain_before
+from xttsbench.throughput.threads import consumers, inputs_of
 
 
 def prefetched(sources: Sources, count: int | None) -> Found:

@@ -70,7 +70,7 @@ class Watched:
 
     def install(self) -> None:
         """Begin to watch."""
-        from xttsbench.pipeline import construction
+        from xttsbench.pipeline.graph import construction
 
         construction.install()
         patch_tensorflow(self, self._patches)

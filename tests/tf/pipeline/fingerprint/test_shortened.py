@@ -1,0 +1,97 @@
+"""Sources that are cut: epochs end, the rest of the pipeline stays, and a fixed pipeline is cut in the same place."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from xttsbench.fixes.graph.apply import from_graph, parallel_map
+from xttsbench.pipeline.fingerprint.shortened import shortened
+from xttsbench.pipeline.graph.read import read_graph
+
+pytestmark = pytest.mark.tf
+
+
+def run(dataset, count, most=200, edit=lambda graph: graph):
+    graph = read_graph(dataset)
+    before = graph.SerializeToString()
+    cut = from_graph(shortened(edit(graph), count), dataset.element_spec, source=dataset)
+    assert graph.SerializeToString() == before
+    return [tf.nest.map_structure(lambda x: np.asarray(x.numpy()).tolist(), one) for one in itertools.islice(cut, most)]
+
+
+def test_a_source_ends_early_and_what_follows_stays():
+    numbers = tf.data.Dataset.range(10**9)
+    assert run(numbers.map(lambda x: x * 2).batch(2), 5) == [[0, 2], [4, 6], [8]]
+    assert run(numbers.repeat(), 2, most=9) == [0, 1, 0, 1]
+    assert run(numbers.repeat(3), 2, most=9) == [0, 1, 0, 1, 0, 1]
+    assert sorted(run(numbers.shuffle(100, seed=1), 4)) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_a_cache_on_disk_is_neither_written_nor_read(tmp_path, full):
+    kept = tmp_path / "kept"
+    dataset = tf.data.Dataset.range(6).map(lambda x: x + 1).cache(str(kept)).repeat(2)
+    if full:
+        assert len(list(dataset)) == 12
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert run(dataset, 2) == [1, 2, 1, 2]
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert [int(one) for one in dataset.as_numpy_iterator()] == [1, 2, 3, 4, 5, 6] * 2
+
+
+def test_every_source_is_cut():
+    numbers, words = tf.data.Dataset.range(10**6), tf.data.Dataset.from_tensor_slices(["a", "b", "c"])
+    assert run(tf.data.Dataset.zip(numbers, words), 2) == [(0, b"a"), (1, b"b")]
+    assert run(numbers.concatenate(numbers), 2) == [0, 1, 0, 1]
+    chosen = tf.data.Dataset.choose_from_datasets([numbers, numbers.map(lambda x: -x)], numbers.map(lambda x: x % 2))
+    assert run(chosen, 4) == [0, 0, 1, -1]
+
+
+def test_data_in_memory_and_structures():
+    data = {"x": np.arange(30, dtype=np.float32).reshape(10, 3), "s": [str(i) for i in range(10)]}
+    assert run(tf.data.Dataset.from_tensor_slices(data), 1) == [{"s": b"0", "x": [0.0, 1.0, 2.0]}]
+
+
+def test_a_generator_is_cut_and_closed():
+    closed = []
+
+    def count():
+        try:
+            yield from range(10**9)
+        finally:
+            closed.append(True)
+
+    dataset = tf.data.Dataset.from_generator(count, output_signature=tf.TensorSpec([], tf.int64))
+    assert run(dataset.batch(2), 3) == [[0, 1], [2]]
+    assert closed == [True]
+
+
+def test_files_share_the_elements(tmp_path):
+    files = []
+    for number in range(3):
+        files.append(str(tmp_path / f"{number}.tfrecord"))
+        with tf.io.TFRecordWriter(files[-1]) as writer:
+            for record in range(50):
+                writer.write(f"{number}/{record}".encode())
+    expected = [f"{file}/{record}".encode() for file in range(3) for record in range(2)]
+    assert run(tf.data.TFRecordDataset(files), 6) == expected
+    named = tf.data.Dataset.from_tensor_slices(files)
+    read = named.interleave(tf.data.TFRecordDataset, cycle_length=3, num_parallel_calls=2)
+    assert sorted(run(read, 6)) == expected
+    lines = tmp_path / "lines.txt"
+    lines.write_text("".join(f"{i}\n" for i in range(50)))
+    assert run(tf.data.TextLineDataset(str(lines)), 3) == [b"0", b"1", b"2"]
+
+
+def test_ranges_that_a_function_opens():
+    opened = tf.data.Dataset.range(2).flat_map(lambda x: tf.data.Dataset.range(10**9).map(lambda y: y + x * 100))
+    assert run(opened, 4) == [0, 1, 100, 101]
+
+
+def test_a_fixed_pipeline_is_cut_in_the_same_place():
+    dataset = tf.data.Dataset.range(10**6).map(lambda x: x + 1).batch(4)
+    assert run(dataset, 10, edit=parallel_map) == run(dataset, 10)

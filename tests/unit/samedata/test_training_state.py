@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xttsbench.records.elements import Elements
+from xttsbench.samedata.training_state import TOLERANCE, same_training
+
+
+def _of(losses: tuple[float, ...] = (1.0, 0.9), state: tuple[tuple[float, ...], ...] = ((0.5, 2.0),)) -> Elements:
+    return Elements(spec="TensorSpec", losses=losses, state=state)
+
+
+def test_the_same_numbers_are_identical() -> None:
+    found = same_training(_of(), _of(), _of())
+    assert (found.equivalent, found.how) == (True, "identical")
+
+
+def test_rounding_is_allowed_and_named() -> None:
+    found = same_training(_of(), _of(), _of(losses=(1.0 + 1e-5, 0.9)))
+    assert (found.equivalent, found.how) == (True, "rounding")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        _of(losses=(1.0, 0.91)),
+        _of(losses=(1.0,)),
+        _of(state=((0.5, 2.1),)),
+        _of(state=((0.5, 2.0), (1.0,))),
+        _of(state=((0.5,),)),
+    ],
+)
+def test_another_loss_or_variable_is_another_training(changed: Elements) -> None:
+    assert same_training(_of(), _of(), changed).equivalent is False
+
+
+def test_a_step_that_differs_from_itself_is_compared_at_its_own_noise() -> None:
+    original, again = _of(losses=(1.0, 0.900)), _of(losses=(1.0, 0.902))
+    assert same_training(original, again, _of(losses=(1.0, 0.904))).equivalent is True
+    assert same_training(original, again, _of(losses=(1.0, 0.950))).equivalent is False
+    wild = _of(losses=(1.0, 0.5))
+    assert same_training(original, wild, original).equivalent is None
+
+
+def test_without_a_loss_and_a_variable_nothing_is_known() -> None:
+    nothing = _of(losses=(), state=())
+    assert same_training(nothing, nothing, nothing).equivalent is None
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=6), st.integers(0, 5), st.floats(0.01, 10))
+def test_no_change_beyond_the_tolerance_passes(values: list[float], place: int, share: float) -> None:
+    scale = float(np.abs(values).max())
+    if scale == 0:
+        return
+    changed = list(values)
+    changed[place % len(values)] += share * scale
+    found = same_training(
+        _of(losses=tuple(values), state=()), _of(losses=tuple(values), state=()), _of(losses=tuple(changed), state=())
+    )
+    assert found.equivalent is not (share / (1 + share) > TOLERANCE)

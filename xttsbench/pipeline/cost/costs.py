@@ -1,0 +1,199 @@
+"""What each op of a pipeline costs, from two readings and a check.
+
+Each op is run by itself (:mod:`xttsbench.pipeline.cost.prefix`), then TensorFlow's own performance model is read while
+the whole runs, with fusion and the default rewrites off, so that every op keeps its name, and autotune on, without
+which there is no model. :mod:`xttsbench.pipeline.cost.cost_source` says which is believed, after a sequential run of
+the whole. The values that AUTOTUNE uses come from a run of their own (:mod:`xttsbench.pipeline.cost.tuned`). How fast
+the pipeline is as it really runs is measured elsewhere.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import tensorflow as tf
+
+from xttsbench.pipeline.cost import cost_source, model
+from xttsbench.pipeline.cost.drain import said
+from xttsbench.pipeline.cost.prefix import read_stages, sequential_run
+from xttsbench.pipeline.cost.sequential import TRANSPARENT
+from xttsbench.pipeline.cost.stage_cost import StageCost
+from xttsbench.pipeline.cost.tuned import Tuned, read_tuned
+from xttsbench.pipeline.cost.whole import Modelled, read_model
+from xttsbench.pipeline.graph.unserialisable import peel
+from xttsbench.records.pipeline import Pipeline, PipelineOp
+
+_FILL: Final = 1.5
+"""A first batch that takes this many times the time for the whole run is not waited for."""
+STAGES_S: Final = 6.0
+"""Time for running the ops by themselves, the check of their sum and the look at AUTOTUNE included."""
+
+
+def read_costs(dataset: Any, *, batches: int, max_s: float, graph: Any = None, stages_s: float = STAGES_S) -> Pipeline:
+    """Run a dataset for ``batches`` batches after the first, or ``max_s`` seconds, and describe it with its costs.
+
+    Before that, its ops are run one by one for up to ``stages_s`` seconds; 0 leaves it at TensorFlow's model. The
+    user's functions are called as in any run; an in-memory cache is filled by the run of the whole. Costs are per
+    batch of the whole pipeline, summed over parallel calls, waits included. A batch that takes longer than ``max_s``
+    is waited for. A pipeline is not run as a whole where an op by itself lets nothing through, since that might never
+    end, nor where its first batch alone would take far longer than ``max_s``.
+
+    Raises:
+        tf.errors.OpError: what the pipeline itself raises before its first batch.
+    """
+    notes: list[str] = []
+    pipeline, dataset, graph = peel(dataset, graph)
+    pipeline = pipeline.model_copy(update={"cpus": len(os.sched_getaffinity(0))})
+    if pipeline.unserialisable is not None and graph is not None:
+        notes.append("read without the last ops, which TensorFlow does not write into a graph")
+    stages: dict[str, StageCost] = {}
+    if graph is not None and stages_s > 0:
+        try:
+            stages = read_stages(graph, max_s=0.6 * stages_s)
+        except (tf.errors.OpError, ValueError, TypeError, KeyError) as error:
+            notes.append(f"the ops could not be run by themselves: {said(error)}")
+    elif graph is None:
+        notes.append(f"the ops could not be run by themselves: the graph cannot be read ({pipeline.unserialisable})")
+    blocked = _blocked(pipeline.ops, stages) or _too_long(pipeline, stages, max_s)
+    if blocked is not None:
+        notes.append(f"the pipeline was not run as a whole: {blocked}")
+        modelled = Modelled()
+    else:
+        modelled = read_model(dataset, pipeline.ops, batches, max_s)
+        notes.insert(0, modelled.said)
+    sequential_s = None
+    if stages and not _blocked(pipeline.ops, stages):
+        sequential_s, why_not = _sequential_s(graph, pipeline.ops, modelled, stages, 0.15 * stages_s)
+        if why_not:
+            notes.append(why_not)
+    tuned = None
+    if pipeline.autotune and blocked is None and stages_s > 0:
+        tuned_s = 0.25 * stages_s
+        if modelled.first_batch_s > tuned_s:
+            notes.append(f"AUTOTUNE was not looked at: a first batch takes {modelled.first_batch_s:.2g} s")
+        else:
+            tuned = read_tuned(dataset, pipeline.ops, least_s=min(0.5, 0.1 * stages_s), max_s=tuned_s)
+    return _filled(pipeline, modelled, stages, sequential_s, tuned, notes)
+
+
+def _filled(
+    pipeline: Pipeline,
+    modelled: Modelled,
+    stages: Mapping[str, StageCost],
+    sequential_s: float | None,
+    tuned: Tuned | None,
+    notes: list[str],
+) -> Pipeline:
+    chosen = cost_source.choose(pipeline.ops, modelled.costs, stages, sequential_s)
+    priced = [cost for cost in chosen.values() if cost.cost_s is not None]
+    if stages:
+        alone = sum(cost.cost_from == "prefix" for cost in priced)
+        notes.append(f"{alone} of {len(pipeline.ops)} ops have the cost of a run by themselves, uncontended")
+    if sequential_s is not None:
+        share = cost_source.explained(pipeline.ops, chosen, sequential_s)
+        notes.append(
+            f"run sequentially a batch takes {sequential_s * 1e3:.3g} ms, of which the costs explain {share:.0%}"
+        )
+    if len(priced) < len(pipeline.ops):
+        notes.append(f"{len(pipeline.ops) - len(priced)} ops have no cost")
+    text = "; ".join(note for note in notes if note)
+    if not any(cost.cost_s for cost in priced) and not text.startswith("no costs"):
+        text = f"no costs: {text}"
+    ops = tuple(
+        op.model_copy(
+            update=_numbers(op, chosen[op.name], modelled.costs.get(op.name), stages.get(op.name))
+            | _tuned_numbers(op, tuned)
+        )
+        for op in pipeline.ops
+    )
+    return pipeline.model_copy(
+        update={
+            "ops": ops,
+            "costs_from": text,
+            "injected_buffer_size": tuned.injected_buffer if tuned is not None else None,
+        }
+    )
+
+
+def _numbers(
+    op: PipelineOp, chosen: cost_source.Chosen, cost: model.OpCost | None, stage: StageCost | None
+) -> dict[str, Any]:
+    return {
+        "elements": cost.elements if cost is not None else stage.elements or None if stage is not None else None,
+        "cost_s": chosen.cost_s,
+        "cpu_s": chosen.cpu_s,
+        "cost_from": chosen.cost_from,
+        "elements_per_batch": chosen.elements_per_batch,
+        "element_bytes": stage.element_bytes if stage is not None else None,
+        "cardinality": stage.cardinality if stage is not None else op.cardinality,
+    }
+
+
+def _tuned_numbers(op: PipelineOp, tuned: Tuned | None) -> dict[str, Any]:
+    if tuned is None:
+        return {}
+    return {
+        "chosen_parallelism": tuned.parallelism.get(op.name),
+        "chosen_buffer_size": tuned.buffer_size.get(op.name),
+    }
+
+
+def _blocked(ops: Sequence[PipelineOp], stages: Mapping[str, StageCost]) -> str | None:
+    """Why running the whole might never end: an op let none of many elements through."""
+    for op in ops:
+        stage = stages.get(op.name)
+        if stage is not None and stage.why_not is not None and stage.why_not.endswith("elements passed"):
+            return f"at {op.name}, {stage.why_not}"
+    return None
+
+
+def _too_long(pipeline: Pipeline, stages: Mapping[str, StageCost], max_s: float) -> str | None:
+    """Why the first batch would take too long: full buffers of shuffles, or ops that take so long by themselves.
+
+    What runs in parallel is counted as if all its calls ran at once.
+    """
+    if not _all_ran(pipeline.ops, stages):
+        return None
+    alone = cost_source.choose(pipeline.ops, {}, stages)
+    before_s: dict[str, float] = {}
+    for op in pipeline.ops:
+        cost = alone[op.name]
+        calls = max(1, op.parallelism or 1) if op.parallelism != -1 else pipeline.cpus or 1
+        per_element_s = (cost.cost_s or 0.0) / cost.elements_per_batch / calls if cost.elements_per_batch else 0.0
+        for upstream in op.inputs:
+            ratio = (alone[upstream].elements_per_batch or 0.0) / (cost.elements_per_batch or 1.0)
+            per_element_s += before_s.get(upstream, 0.0) * ratio
+        before_s[op.name] = per_element_s
+        if op.op.startswith("Shuffle") and op.buffer_size and op.inputs[0] in stages:
+            here = stages[op.inputs[0]].cardinality
+            fill_s = per_element_s * (min(op.buffer_size, here) if here >= 0 else op.buffer_size)
+            if fill_s > _FILL * max_s:
+                return f"to fill the buffer of {op.name} takes some {fill_s:.2g} s"
+    whole_s = before_s.get(pipeline.ops[-1].name, 0.0) if pipeline.ops else 0.0
+    return f"a batch takes some {whole_s:.2g} s" if whole_s > max_s else None
+
+
+def _sequential_s(
+    graph: Any, ops: Sequence[PipelineOp], modelled: Modelled, stages: Mapping[str, StageCost], max_s: float
+) -> tuple[float | None, str | None]:
+    """Seconds of a batch of the whole without concurrency, or why that was not measured."""
+    if not _all_ran(ops, stages):
+        return None, None
+    expected = cost_source.choose(ops, modelled.costs, stages)
+    batch_s = sum(cost.cost_s for cost in expected.values() if cost.cost_s)
+    if batch_s > max_s:
+        return None, f"the sum was not checked: a sequential batch would take some {batch_s:.2g} s"
+    try:
+        ran = sequential_run(graph, max_s=max_s)
+    except (tf.errors.OpError, ValueError, TypeError, KeyError) as error:
+        return None, f"the sum was not checked: {said(error)}"
+    return (ran[0], None) if ran is not None else (None, "the sum was not checked: the sequential run yielded nothing")
+
+
+def _all_ran(ops: Sequence[PipelineOp], stages: Mapping[str, StageCost]) -> bool:
+    """Whether every op that does more than hand elements on was run by itself."""
+    return bool(stages) and all(
+        (stage := stages.get(op.name)) is None or stage.priced or TRANSPARENT.match(op.op) for op in ops
+    )

@@ -1,0 +1,224 @@
+"""Fingerprints of what a dataset yields: hashes that tell the same bits, and sketches that tell nearly the same floats.
+
+The data themselves never leave the process. A batch is taken apart into its rows, since rows are what ``shuffle``
+moves and what two pipelines that cut batches differently share; padding is taken off a row, since how much of it there
+is depends on the row's neighbours (the element's shapes say it, where the order is fixed).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from xttsbench.pipeline.fingerprint.sketch import Sketch, sketches
+from xttsbench.records.elements import Element, Row
+
+Array = npt.NDArray[Any]
+
+MOST_ROWS: Final = 1000
+"""Rows of a batch from which on it is one sample: a record holds a few thousand."""
+
+
+@dataclass
+class Fingerprinter:
+    """Turns elements into :class:`xttsbench.records.elements.Element`, all in the same way.
+
+    Args:
+        batched: whether elements are batches; see :func:`xttsbench.pipeline.graph.batching.batching`.
+        batch_size: rows of a batch at most, where it is known.
+        padding: what the rows of each component were filled up with, to be as long as the longest of their batch;
+            zeros and empty strings where there are fewer values than components; ``None`` where they were not.
+    """
+
+    batched: bool = False
+    batch_size: int | None = None
+    padding: tuple[Any, ...] | None = None
+    components: tuple[str, ...] = ()
+    """Path of each component, of the last element seen."""
+    unknown: dict[str, str] = field(default_factory=dict)
+    """Path of a component -> why it has no bits to compare."""
+
+    def element(self, value: Any) -> Element:
+        """The fingerprint of one element; a component without bits has an empty hash."""
+        leaves = list(leaves_of(value))
+        self.components = tuple(path for path, _ in leaves)
+        parts = [self._part(path, leaf) for path, leaf in leaves]
+        count = self._rows([part for part in parts if part is not None])
+        pads = self.padding if self.padding is not None and len(self.padding) == len(parts) else [None] * len(parts)
+        columns = [self._column(part, count, pad) for part, pad in zip(parts, pads, strict=True)]
+        rows = (
+            Row(hashes=tuple(column.hashes[i] for column in columns), sketches=tuple(c.sketches[i] for c in columns))
+            for i in range(1 if count is None else count)
+        )
+        return Element(shapes=tuple("unknown" if p is None else p.shape for p in parts), rows=tuple(rows))
+
+    def _part(self, path: str, leaf: Any) -> _Part | None:
+        try:
+            return _part(leaf)
+        except _NoBitsError as error:
+            self.unknown.setdefault(path or "element", str(error))
+            return None
+
+    def _rows(self, parts: Sequence[_Part]) -> int | None:
+        """How many rows the element is, or ``None`` where it is one sample."""
+        counts = {part.rows for part in parts}
+        if not self.batched or not parts or len(counts) != 1:
+            return None
+        (count,) = counts
+        if count is None or count > min(MOST_ROWS, self.batch_size or MOST_ROWS):
+            return None
+        return count
+
+    def _column(self, part: _Part | None, count: int | None, pad: Any) -> _Column:
+        if part is None:
+            return _Column([""] * (count or 1), [()] * (count or 1))
+        pieces = [part.whole()] if count is None else [part.row(i) for i in range(count)]
+        if self.padding is not None and count is not None:
+            pieces = [_unpadded(piece, pad) for piece in pieces]
+        return _Column([_hash(piece) for piece in pieces], sketches([piece[-1] for piece in pieces]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """One component over the rows of an element."""
+
+    hashes: list[str]
+    sketches: list[Sketch]
+
+
+def leaves_of(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Path such as ``features.mel`` or ``[0].text`` and value of each component, in the order of ``tf.nest``."""
+    if isinstance(value, Mapping):
+        for key in sorted(value):
+            yield from leaves_of(value[key], f"{path}.{key}" if path else str(key))
+    elif isinstance(value, tuple) and hasattr(value, "_fields"):
+        for key, item in zip(value._fields, value, strict=True):
+            yield from leaves_of(item, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, tuple | list):
+        for number, item in enumerate(value):
+            yield from leaves_of(item, f"{path}[{number}]")
+    elif not isinstance(value, tf.Tensor) and tf.nest.is_nested(value):  # attrs and data classes
+        for number, item in enumerate(tf.nest.flatten(value)):
+            yield from leaves_of(item, f"{path}[{number}]")
+    else:
+        yield path, value
+
+
+class _NoBitsError(TypeError):
+    """A component has no bits to compare."""
+
+
+Piece = tuple[Array, ...]
+"""What a row is hashed from; the values come last, what is before tells how they are laid out."""
+
+
+class _Part:
+    """A dense tensor."""
+
+    def __init__(self, array: Array) -> None:
+        self._array = array
+        self.rows: int | None = array.shape[0] if array.ndim else None
+        self.shape = _text(array.dtype, array.shape)
+
+    def whole(self) -> Piece:
+        return (self._array,)
+
+    def row(self, number: int) -> Piece:
+        return (np.asarray(self._array[number]),)
+
+
+class _Ragged(_Part):
+    """Lists of rows of unequal length: values, and for each level where its rows begin."""
+
+    def __init__(self, value: Any) -> None:
+        self._values = _array(value.flat_values)
+        self._splits: list[Array] = [np.asarray(splits.numpy()) for splits in value.nested_row_splits]
+        self.rows = len(self._splits[0]) - 1
+        self.shape = f"ragged {_text(self._values.dtype, (self.rows, *([None] * len(self._splits)), *self._inner))}"
+
+    @property
+    def _inner(self) -> tuple[int, ...]:
+        return self._values.shape[1:]
+
+    def whole(self) -> Piece:
+        return (*[np.diff(splits) for splits in self._splits], self._values)
+
+    def row(self, number: int) -> Piece:
+        low, high = int(self._splits[0][number]), int(self._splits[0][number + 1])
+        lengths = []
+        for splits in self._splits[1:]:
+            lengths.append(np.diff(splits[low : high + 1]))
+            low, high = int(splits[low]), int(splits[high])
+        return (*lengths, self._values[low:high])
+
+
+class _Sparse(_Part):
+    """Values at places."""
+
+    def __init__(self, value: Any) -> None:
+        self._indices, self._values = np.asarray(value.indices.numpy()), _array(value.values)
+        self._dense = np.asarray(value.dense_shape.numpy())
+        self.rows = int(self._dense[0]) if len(self._dense) else None
+        self.shape = f"sparse {_text(self._values.dtype, tuple(self._dense))}"
+
+    def whole(self) -> Piece:
+        return (self._dense, self._indices, self._values)
+
+    def row(self, number: int) -> Piece:
+        mine = self._indices[:, 0] == number
+        return (self._dense[1:], self._indices[mine, 1:], self._values[mine])
+
+
+def _part(leaf: Any) -> _Part:
+    if isinstance(leaf, tf.RaggedTensor):
+        return _Ragged(leaf)
+    if isinstance(leaf, tf.SparseTensor):
+        return _Sparse(leaf)
+    if leaf is None:
+        return _Part(np.zeros(0))
+    return _Part(_array(leaf))
+
+
+def _array(value: Any) -> Array:
+    if isinstance(value, np.ndarray | np.generic | int | float | bool | bytes | str):
+        return np.asarray(value)
+    if not isinstance(value, tf.Tensor):
+        raise _NoBitsError(f"a {type(value).__name__} has no bits to compare")
+    if value.dtype in (tf.variant, tf.resource):
+        raise _NoBitsError(f"a tensor of type {value.dtype.name} has no bits to compare")
+    return np.asarray(value.numpy())
+
+
+def _text(dtype: Any, shape: Sequence[int | None]) -> str:
+    name = "string" if dtype.kind == "O" else tf.as_dtype(dtype).name
+    return f"{name}[{','.join('?' if size is None else str(size) for size in shape)}]"
+
+
+def _hash(piece: Piece) -> str:
+    digest = hashlib.blake2b(digest_size=8)
+    for array in piece:
+        digest.update(f"{array.dtype.name}{array.shape}".encode())
+        if array.dtype.kind == "O":
+            for item in array.ravel():
+                data = item if isinstance(item, bytes) else str(item).encode()
+                digest.update(len(data).to_bytes(8, "little") + data)
+        else:
+            digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+def _unpadded(piece: Piece, pad: Any) -> Piece:
+    """A dense row without the padding at the end of each of its axes; zeros and empty strings where ``pad`` is None."""
+    if len(piece) != 1 or not piece[0].ndim or not piece[0].size:
+        return piece
+    array = piece[0]
+    if pad is None:
+        pad = b"" if array.dtype.kind == "O" else np.zeros((), array.dtype)
+    places = np.nonzero(np.asarray(array != pad))
+    return (array[tuple(slice(0, int(axis.max()) + 1 if axis.size else 0) for axis in places)],)

@@ -1,0 +1,206 @@
+"""What a pipeline is known again by in another process: its ops, functions and Python code, apart from what it reads.
+
+Names of nodes and functions count up within a process, tokens of Python functions too, and addresses and the seeds that
+TensorFlow draws are new in each; none of them counts here. A node is hashed by its op, its attributes and the hashes
+of its inputs, a function by its results; what is not reached from there does not change what is yielded.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import tensorflow as tf
+
+from xttsbench.pipeline.fingerprint.python_identity import PythonHasher, digest
+from xttsbench.pipeline.graph.library import FunctionLibrary
+from xttsbench.pipeline.graph.nodes import is_dataset, named_inputs
+from xttsbench.pipeline.graph.registry import PYTHON_OPS, lookup
+from xttsbench.records.elements import GraphIdentity
+
+_SMALL_BYTES: Final = 4096
+"""Constants up to this size are parameters, larger ones data."""
+_PASSING: Final = frozenset(
+    {"metadata", "token", "shared_name", "container", "debug_name", "allowed_devices", "_class"}
+)
+"""Attributes that name things, and say nothing about what is yielded."""
+_SEEDS: Final = ("seed", "seed2")
+_DRAWS: Final = 20_000
+"""Seeds that a process may have drawn before, at most."""
+
+
+def identity(dataset: Any, graph: Any) -> GraphIdentity:
+    """The identity of a dataset with this graph, while its Python functions are registered.
+
+    Contents of variables and tables are left out, and the seeds of random ops inside functions (TensorFlow fills in
+    numbers of its own there). A Python function counts with its code, its defaults, the plain values that it captures,
+    and the user's own functions that it calls by name; arrays that it captures are data.
+    """
+    del dataset  # what the graph refers to is registered as long as it lives
+    hasher = _Hasher(FunctionLibrary(graph.library.function))
+    by_name = {node.name: node for node in graph.node}
+    ends = [name for node in graph.node if node.op == "_Retval" for name in node.input]
+    hasher.outermost = by_name
+    found = [hasher.reference(name, by_name, {}) for name in ends]
+    return GraphIdentity(graph=digest(*found), data=digest(*sorted(hasher.data)))
+
+
+class _Hasher:
+    """Hashes nodes by what they are made of; what is data is set aside."""
+
+    def __init__(self, library: FunctionLibrary) -> None:
+        self.data: set[str] = set()
+        self.outermost: Mapping[str, Any] = {}
+        self._library = library
+        self._nodes: dict[tuple[int, str], str] = {}
+        self._tables: list[Mapping[str, Any]] = []
+        """Tables of nodes, kept because their addresses tell them apart."""
+        self._functions: dict[str, str] = {}
+        self._python = PythonHasher(self.data)
+
+    def reference(self, text: str, by_name: Mapping[str, Any], arguments: Mapping[str, int]) -> str:
+        """The hash of what an input refers to: an argument, or one output of a node."""
+        name, _, output = text.partition(":")
+        if name in arguments:
+            return f"argument {arguments[name]}"
+        node = by_name.get(name)
+        if node is None:
+            return "unknown"
+        return f"{self._node(node, by_name, arguments)}:{output or '0'}"
+
+    def _node(self, node: Any, by_name: Mapping[str, Any], arguments: Mapping[str, int]) -> str:
+        """The hash of one node, inputs first; chains may be longer than Python's stack."""
+        scope = id(by_name)
+        waiting = [node.name]
+        while waiting:
+            name = waiting[-1]
+            if (scope, name) in self._nodes:
+                waiting.pop()
+                continue
+            one = by_name[name]
+            before = [
+                i.split(":")[0]
+                for i in one.input
+                if not i.startswith("^") and i.split(":")[0] in by_name and i.split(":")[0] not in arguments
+            ]
+            missing = [i for i in before if (scope, i) not in self._nodes and i not in waiting]
+            if missing:
+                waiting.extend(missing)
+                continue
+            self._nodes[scope, name] = self._of(one, by_name, arguments)
+            waiting.pop()
+        return self._nodes[scope, node.name]
+
+    def _of(self, node: Any, by_name: Mapping[str, Any], arguments: Mapping[str, int]) -> str:
+        if node.op in ("Identity", "StopGradient"):
+            return self.reference(next(iter(node.input)), by_name, arguments)
+        parts = [node.op]
+        reads = is_dataset(node) and not any(
+            i.split(":")[0] in by_name and is_dataset(by_name[i.split(":")[0]]) for i in node.input
+        )
+        seeds = _seeds(node, by_name) if by_name is self.outermost else "seed: not told"
+        names = dict(enumerate(name for name, _ in named_inputs(node)))
+        for number, text in enumerate(i for i in node.input if not i.startswith("^")):
+            source = by_name.get(text.split(":")[0]) if text.split(":")[0] not in arguments else None
+            if names.get(number) in _SEEDS and seeds is not None:
+                parts.append(seeds)
+            elif reads and source is not None and source.op == "Const":
+                self.data.add(digest(node.op, names.get(number, ""), _constant_bits(source)))
+                parts.append(_signature(source))
+            else:
+                parts.append(self.reference(text, by_name, arguments))
+        drawn = any(key in node.attr for key in _SEEDS)
+        for key in sorted(node.attr):
+            if key in _PASSING or key.startswith("_") or (drawn and key in _SEEDS):
+                continue
+            parts.append(f"{key}={self._attribute(node, key)}")
+        if node.op in PYTHON_OPS:
+            found = lookup(node.attr["token"].s.decode())
+            parts.append("gone" if found is None else self._python.of(_called(found)))
+        return digest(*parts)
+
+    def _attribute(self, node: Any, key: str) -> str:
+        value = node.attr[key]
+        if node.op == "Const" and key == "value":
+            size = value.tensor.ByteSize()
+            if tf.as_dtype(value.tensor.dtype) in (tf.resource, tf.variant):
+                return _signature(node)
+            if size > _SMALL_BYTES:
+                self.data.add(digest(_constant_bits(node)))
+                return _signature(node)
+            return _constant_bits(node)
+        if value.HasField("func"):
+            return self.function(value.func.name)
+        if value.list.func:
+            return digest(*[self.function(one.name) for one in value.list.func])
+        return digest(value.SerializeToString(deterministic=True).hex())
+
+    def function(self, name: str) -> str:
+        """The hash of a function by its results, and by what it does besides."""
+        if name in self._functions:
+            return self._functions[name]
+        self._functions[name] = "recursion"
+        definition = self._library.get(name)
+        if definition is None:
+            return re.sub(r"\d+", "", name)
+        by_name = {node.name: node for node in definition.node_def}
+        self._tables.append(by_name)
+        arguments = {argument.name: number for number, argument in enumerate(definition.signature.input_arg)}
+        types_ = [str(argument.type) for argument in definition.signature.input_arg]
+        results = [self.reference(definition.ret[o.name], by_name, arguments) for o in definition.signature.output_arg]
+        effects = sorted(self.reference(one, by_name, arguments) for one in definition.control_ret.values())
+        called = [self.function(node.op) for node in definition.node_def if self._library.get(node.op) is not None]
+        self._functions[name] = digest(*types_, *results, *effects, *sorted(called))
+        return self._functions[name]
+
+
+def _called(found: Any) -> Any:
+    if found.kind == "generator":
+        return found.generator_state._generator if not found.helper else len
+    return found.entry._func if found.kind == "py_function" else found.entry
+
+
+def _seeds(node: Any, by_name: Mapping[str, Any]) -> str | None:
+    """What stands for the seeds of a dataset op: the user's number, or that there is none; ``None`` without seeds.
+
+    TensorFlow makes a pair of the process's seed and the op's own. Where an op has none, it draws one from Python's
+    generator, seeded with the process's seed, or writes two zeros where the process has none either.
+    """
+    found = {}
+    for argument, text in named_inputs(node):
+        source = by_name.get(text.split(":")[0])
+        if argument in _SEEDS and source is not None and source.op == "Const":
+            value = np.asarray(tf.make_ndarray(source.attr["value"].tensor))
+            found[argument] = int(value) if value.ndim == 0 and value.dtype.kind in "iu" else None
+    first, second = found.get("seed"), found.get("seed2")
+    if first is None or second is None:
+        return None
+    return "seed: none" if (first, second) == (0, 0) or second in _drawn(first) else f"seed: {second}"
+
+
+@functools.lru_cache(maxsize=16)
+def _drawn(seed: int) -> frozenset[int]:
+    """The seeds that TensorFlow draws for ops without one, under a process's seed."""
+    generator = random.Random(seed)
+    return frozenset(generator.randint(0, 2**31 - 1) for _ in range(_DRAWS))
+
+
+def _signature(node: Any) -> str:
+    tensor = node.attr["value"].tensor
+    return f"constant {tensor.dtype} of rank {len(tensor.tensor_shape.dim)}"
+
+
+def _constant_bits(node: Any) -> str:
+    """A hash of a constant's type, shape and values, whichever way they are written down."""
+    tensor = node.attr["value"].tensor
+    if tf.as_dtype(tensor.dtype) in (tf.resource, tf.variant):
+        return _signature(node)
+    if tf.as_dtype(tensor.dtype) == tf.string and tensor.tensor_content:  # which tf.make_ndarray does not read
+        return digest(str(tensor.dtype), str([one.size for one in tensor.tensor_shape.dim]), tensor.tensor_content)
+    array = np.asarray(tf.make_ndarray(tensor))
+    values: Sequence[Any] = list(array.ravel()) if array.dtype == object else [array.tobytes()]
+    return digest(str(tensor.dtype), str(array.shape), *values)

@@ -1,0 +1,176 @@
+"""Whether a fixed pipeline yields the data of the original: fingerprints of runs in, a judgement out.
+
+What is compared depends on what the original does by itself. Two runs with one seed and one with another tell: what is
+the same in all of them must be the same in the fixed one, at its place where the place is the same; what only moves
+must be there as often, and go on moving; what is drawn at random is compared in distribution, and must be drawn anew as
+often as before. An order that TensorFlow does not promise may change. Where too little was seen to tell, the answer is
+``None``, never ``True``; an objection from the code itself outweighs whatever was seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from xttsbench.records.elements import Elements
+from xttsbench.records.fix import Semantics
+from xttsbench.samedata.bags import cut_into_rounds, round_length, same_bags
+from xttsbench.samedata.case import Case, lost_components, many, told
+from xttsbench.samedata.moved import all_bags, judge_moved
+from xttsbench.samedata.order import InOrder, in_order
+from xttsbench.samedata.random import judge_random
+from xttsbench.samedata.rounding import rounded_anywhere, rounded_in_place
+from xttsbench.samedata.seen import Seen, seen
+from xttsbench.samedata.spec import spec_difference
+
+_NOTHING = InOrder(0, 0, None)
+
+
+def judge(originals: Sequence[Elements], fixed: Elements, *, allow_other_order: bool = False) -> Semantics:
+    """Judge whether a fix leaves the data alone.
+
+    Args:
+        originals: runs of the original: two with the same seed and one with another, in this order. With one alone,
+            what differs from it can only be called different where its length or its spec does.
+        fixed: a run with the fix, with the seed of the first original.
+        allow_other_order: whether a fix may give up an order that the original promises, because that was asked for.
+
+    Returns:
+        The judgement; ``elements`` and ``epochs`` count what was compared.
+
+    Raises:
+        ValueError: there is no original.
+    """
+    if not originals:
+        raise ValueError("a fix can only be judged against a run of the original; got none")
+    if fixed.objections:
+        return told(False, "different", "; ".join(fixed.objections))
+    if difference := spec_difference(originals[0].spec, fixed.spec):
+        return told(False, "different", difference)
+    if len({run.source_limit for run in (*originals, fixed)}) > 1:
+        return told(None, "unknown", "the sources of the runs were cut to different lengths: they cannot be compared")
+    try:
+        case = _case(originals, fixed, allow_other_order=allow_other_order)
+    except ValueError as error:
+        return told(False, "different", str(error))
+    if all(run.ordered for run in originals) and not fixed.ordered and not allow_other_order:
+        return case.different("the fixed pipeline gives up the order of the samples, which the original promises")
+    return _unless_lost(_too_little(case) or _judged(case), lost_components((*originals, fixed)))
+
+
+def _case(originals: Sequence[Elements], fixed: Elements, *, allow_other_order: bool) -> Case:
+    *before, after = seen((*originals, fixed))
+    lost = lost_components((*originals, fixed))
+    paths = next((run.components for run in (*originals, fixed) if run.components), ())
+    width = after.codes.shape[1]
+    names = tuple(
+        (paths[column] if column < len(paths) else "") or f"component {column + 1}" for column in range(width)
+    )
+    promised = all(run.ordered for run in originals)
+    return Case(
+        originals=tuple(before),
+        fixed=after,
+        columns=tuple(c for c in range(width) if not (c < len(paths) and (paths[c] or "element") in lost)),
+        names=names,
+        free=not promised or (allow_other_order and not fixed.ordered),
+        gives_up=promised and not fixed.ordered,
+        shuffles=any(run.random_ops for run in originals),
+        caches="cache" in (fixed.fix or "cache"),  # one without a name may be anything
+        compared=_NOTHING,
+    )
+
+
+def _too_little(case: Case) -> Semantics | None:
+    """What can be said where one side yielded nothing at all."""
+    theirs = any(part.sizes for part in case.fixed.passes)
+    ours = any(part.sizes for run in case.originals for part in run.passes)
+    ended = any(part.ended for part in case.fixed.passes)
+    all_end = all(any(part.ended for part in run.passes) for run in case.originals)
+    if not theirs and not ended:
+        return case.unknown("the run of the fixed pipeline was cut off before its first element")
+    if not ours and not all_end:
+        return case.unknown("the runs of the original were cut off before their first element")
+    if theirs and ours:
+        return None
+    if not theirs and not ours:
+        return told(True, "identical", "both pipelines end without an element", 0, len(case.fixed.passes))
+    return case.different("only the original yields elements" if ours else "only the fixed pipeline yields elements")
+
+
+def _judged(case: Case) -> Semantics:
+    first = case.originals[0]
+    runs = (first, *(rounded_in_place(first, run).seen for run in case.originals[1:]))
+    varies = any(in_order(first, run, case.columns).difference is not None for run in runs[1:])
+    for run in runs:
+        near = rounded_in_place(run, case.fixed)
+        compared = in_order(run, near.seen, case.columns)
+        if compared.difference is None:
+            same = replace(case, compared=compared)
+            return _same(same, rounded=near.any_in(case.columns), varies=varies)
+    near = rounded_in_place(first, case.fixed)
+    case = replace(case, compared=in_order(first, near.seen, case.columns))
+    if len(runs) < 2:
+        return _against_one(case, near.seen)
+    if not varies and not case.free:
+        return _other(case, near.seen)
+    return _varying(case, runs, near.seen, rounded=near.any_in(case.columns))
+
+
+def _same(case: Case, *, rounded: bool, varies: bool) -> Semantics:
+    compared = case.compared
+    if not compared.elements:
+        return case.unknown("nothing was seen of the same epoch in both")
+    if varies and case.caches and compared.epochs < 2 and round_length(case.originals, case.columns) is None:
+        return case.unknown(
+            "the original varies at random, and only one epoch was seen, so that frozen values would not have shown"
+        )
+    what = f"{many(compared.elements, 'element')} of {many(compared.epochs, 'epoch')} are the same"
+    if rounded:
+        return told(True, "rounding", f"{what}, but for the rounding of floats", compared.elements, compared.epochs)
+    return told(True, "identical", f"{what}, bit for bit", compared.elements, compared.epochs)
+
+
+def _against_one(case: Case, fixed: Seen) -> Semantics:
+    """How the original varies by itself is not known: only a length that is another can be held against the fix."""
+    found = case.compared.difference
+    if found is not None and found.kind in ("missing", "extra"):
+        return case.different(f"the data differ: {case.where(found)}")
+    if case.free and same_bags(case.originals[0], fixed, case.columns).same:
+        return judge_moved(case, case.originals, fixed, all_bags(case.originals, case.columns), rounded=False)
+    return case.unknown(f"the data differ ({case.where(found)}), and how the original varies by itself is not known")
+
+
+def _other(case: Case, fixed: Seen) -> Semantics:
+    """The original is the same each time, and the fixed one is not."""
+    bags = same_bags(case.originals[0], rounded_anywhere(case.originals, fixed).seen, case.columns)
+    found, where = case.compared.difference, case.where(case.compared.difference)
+    if bags.same and found is not None and found.kind == "value":
+        return case.different(f"the same samples come in another order, which this pipeline promises: first at {where}")
+    if bags.same and found is not None and found.kind == "size":
+        return case.different(f"the same samples are cut into other batches: first at {where}")
+    reason = f" ({bags.sentence})" if bags.same is False else ""
+    return case.different(f"the data differ: first at {where}{reason}")
+
+
+def _varying(case: Case, runs: Sequence[Seen], fixed: Seen, *, rounded: bool) -> Semantics:
+    """The original varies by itself, or promises no order."""
+    runs = (runs[0], *(rounded_anywhere(runs[:1], run).seen for run in runs[1:]))
+    near = rounded_anywhere(runs, fixed)
+    rounded = rounded or near.any_in(case.columns)
+    length = None if case.free else round_length(runs, case.columns)
+    if length is not None and all(len(run.passes) == 1 and not run.passes[0].ended for run in (*runs, fixed)):
+        rounds, now = [cut_into_rounds(run, length) for run in runs], cut_into_rounds(near.seen, length)
+        return judge_moved(case, rounds, now, all_bags(rounds, case.columns), rounded=rounded)
+    known = all_bags(runs, case.columns)
+    if known.same is not False:
+        return judge_moved(case, runs, near.seen, known, rounded=rounded)
+    return judge_random(case, runs, near.seen)
+
+
+def _unless_lost(found: Semantics, lost: dict[str, str]) -> Semantics:
+    """Components that could not be read leave a doubt, unless all else differs."""
+    if not found.equivalent or not lost:
+        return found
+    reasons = "; ".join(f"{path or 'element'}: {why}" for path, why in sorted(lost.items()))
+    sentence = f"what could be read is the same, but not all could be read ({reasons})"
+    return told(None, "unknown", sentence, found.elements, found.epochs)

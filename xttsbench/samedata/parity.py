@@ -1,0 +1,157 @@
+"""Where two batches or two losses differ, in one sentence: what must not, where configurations are compared for speed.
+
+:mod:`xttsbench.samedata.judge` asks for the same bits, which a fix to one pipeline must keep; two loaders that
+compute the same features by other routes agree to within rounding, and that is what is asked here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+TOLERANCE: Final = 1e-4
+"""Largest absolute difference of two floats that count as the same; on log-mels, 0.01 % of a magnitude."""
+
+Array = npt.NDArray[Any]
+
+
+def difference(first: Any, second: Any, *, tolerance: float = TOLERANCE, batch: int = 0) -> str | None:
+    """Say where two batches differ, or return ``None`` where they do not.
+
+    Structure, dtypes and shapes must be the same, and so must integers, strings and booleans. Floating-point and
+    complex values may be ``tolerance`` apart; NaN equals NaN, and an infinity the same infinity, in the same place.
+
+    Args:
+        first: dicts, tuples and lists of tensors, NumPy arrays or numbers, nested at will; ragged and sparse tensors
+            are compared part by part.
+        second: the same of the other side.
+        tolerance: largest absolute difference of two floats.
+        batch: number of the batch, for the sentence.
+
+    Returns:
+        One sentence: the batch, the key, and what differs. Of values it names the place of the largest difference
+        (the first, where values must be the same): row, the clip's id where the batch has a key ``id`` with one number
+        per row, frame and the rest of the index, both values, and how many differ.
+    """
+    ours, theirs = dict(_leaves(first)), dict(_leaves(second))
+    for path in [*ours, *theirs]:
+        if path not in ours or path not in theirs:
+            side = "second" if path in ours else "first"
+            return f"batch {batch}: the key {path or 'of the whole batch'} is missing from the {side}"
+    ids = _ids(ours)
+    # Ids first: where other clips are in the batch, everything else differs as well, and says less.
+    for path in sorted(ours, key=lambda path: _last(path) != "id"):
+        found = _of_arrays(ours[path], theirs[path], tolerance, ids)
+        if found is not None:
+            return f"batch {batch}, {path or 'value'}: {found}"
+    return None
+
+
+def loss_difference(ours: Sequence[float], theirs: Sequence[float], tolerance: float) -> tuple[float, str | None]:
+    """Compare the losses of the same steps.
+
+    Args:
+        ours: of the baseline, step by step.
+        theirs: of the other configuration, as many.
+        tolerance: largest difference, relative to the larger of the two magnitudes, that counts as none.
+
+    Returns:
+        The largest relative difference of all steps, at most 2, which is also what a loss gets that is no number on
+        one side alone; and the first step that is further apart than the tolerance with both losses, or ``None``.
+    """
+    apart = [_relative(first, second) for first, second in zip(ours, theirs, strict=True)]
+    for step, (first, second, found) in enumerate(zip(ours, theirs, apart, strict=True)):
+        if found > tolerance:
+            return max(apart), (
+                f"step {step}: the loss is {second:.6g}, and the baseline's {first:.6g}; "
+                f"{found:.2g} apart relative to them, and {tolerance:g} is allowed"
+            )
+    return max(apart, default=0.0), None
+
+
+def _relative(first: float, second: float) -> float:
+    if first == second or (math.isnan(first) and math.isnan(second)):
+        return 0.0
+    if not (math.isfinite(first) and math.isfinite(second)):
+        return 2.0
+    return abs(first - second) / max(abs(first), abs(second))
+
+
+def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Array]]:
+    """Yield a path such as ``mel`` or ``features.mel[1]`` and an array for every tensor."""
+    if isinstance(value, Mapping):
+        for key in value:
+            yield from _leaves(value[key], f"{path}.{key}" if path else str(key))
+    elif isinstance(value, tuple | list):
+        for number, item in enumerate(value):
+            yield from _leaves(item, f"{path}[{number}]")
+    elif (parts := _parts(value)) is not None:
+        for number, item in enumerate(parts):
+            yield f"{path}[part {number}]", np.asarray(item)
+    else:
+        yield path, np.asarray(value)
+
+
+def _parts(value: Any) -> tuple[Any, ...] | None:
+    """The dense tensors that a ragged or a sparse one is made of; ``None`` for any other value."""
+    if hasattr(value, "nested_row_splits"):
+        return (value.flat_values, *value.nested_row_splits)
+    return (value.indices, value.values, value.dense_shape) if hasattr(value, "dense_shape") else None
+
+
+def _last(path: str) -> str:
+    return path.rpartition(".")[2]
+
+
+def _ids(leaves: Mapping[str, Array]) -> Array | None:
+    """The number of each row's clip, where the batch says it."""
+    return next((array for path, array in leaves.items() if _last(path) == "id" and array.ndim == 1), None)
+
+
+def _of_arrays(ours: Array, theirs: Array, tolerance: float, ids: Array | None) -> str | None:
+    if ours.dtype != theirs.dtype:
+        return f"dtype {ours.dtype} against {theirs.dtype}"
+    if ours.shape != theirs.shape:
+        return f"shape {list(ours.shape)} against {list(theirs.shape)}"
+    floating, is_complex = "float" in ours.dtype.name, ours.dtype.kind == "c"  # bfloat16 is no float to NumPy
+    inexact = floating or is_complex
+    if inexact:
+        wide = np.complex128 if is_complex else np.float64
+        first, second = ours.astype(wide), theirs.astype(wide)
+        same = (first == second) | (np.isnan(first) & np.isnan(second))
+        with np.errstate(invalid="ignore"):  # infinity less infinity, which `same` has dealt with
+            apart = np.where(same, 0.0, np.abs(first - second))
+        apart[np.isnan(apart)] = np.inf  # NaN, or an infinity, on one side
+        unlike = apart > tolerance
+    else:
+        unlike = np.asarray(ours != theirs)
+        apart = unlike
+    if not unlike.any():
+        return None
+    place = np.unravel_index(int(np.argmax(apart)), apart.shape)
+    many = int(np.count_nonzero(unlike))
+    value, other = ours[place], theirs[place]
+    # Eight digits: two float32 that differ are not written alike.
+    values = f"{float(value):.8g} against {float(other):.8g}" if floating else f"{value!s} against {other!s}"
+    reason = f"; {many} of {ours.size} values are more than {tolerance:g} apart" if inexact else ""
+    reason = reason or (f"; {many} of {ours.size} values differ" if many > 1 else "")
+    return f"{_where(place, ids)}{values}{reason}"
+
+
+def _where(place: tuple[Any, ...], ids: Array | None) -> str:
+    """Name a place of ``[row, frame, ...]``; a scalar has none."""
+    if not place:
+        return ""
+    row = int(place[0])
+    clip = f" (clip {ids[row]})" if ids is not None and row < len(ids) else ""
+    words = [f"row {row}{clip}"]
+    if len(place) == 2:
+        words.append(f"position {place[1]}")
+    elif len(place) > 2:
+        words.append(f"frame {place[1]}")
+        words.append(f"band {place[2]}" if len(place) == 3 else f"index {[int(number) for number in place[2:]]}")
+    return ", ".join(words) + ": "
