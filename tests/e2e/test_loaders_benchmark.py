@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from xttsbench.workflows.prepare import prepare
+from xttsbench.workflows.bundled import prepare
 from xttsbench.xtts.data.make import make_data
 
 TARGET = "xttsbench.targets.bundled:make_workload"

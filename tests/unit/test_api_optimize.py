@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import xttsbench
-from xttsbench.api import optimizing
+from xttsbench import api as optimizing
 from xttsbench.errors import InvalidInputError, TargetError, XttsbenchError
 from xttsbench.records.optimized import Optimized
 from xttsbench.workflows.saved_plan import report_of, write_plan

@@ -9,15 +9,11 @@ from typing import Annotated
 import typer
 
 from xttsbench import __version__
-from xttsbench.cli.compare import compare
 from xttsbench.cli.data import app as data
-from xttsbench.cli.diagnose import diagnose
-from xttsbench.cli.optimize import optimize
-from xttsbench.cli.report import report
-from xttsbench.cli.run import run
-from xttsbench.cli.sweep import sweep
-from xttsbench.cli.synthesize import synthesize
-from xttsbench.cli.train import train, with_value_of_best
+from xttsbench.cli.diagnose import diagnose, optimize
+from xttsbench.cli.runs import compare, report
+from xttsbench.cli.scenarios import run, sweep
+from xttsbench.cli.train import synthesize, train, with_value_of_best
 from xttsbench.errors import XttsbenchError
 
 app = typer.Typer(

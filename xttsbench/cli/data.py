@@ -12,7 +12,7 @@ import typer
 from xttsbench.cli.data_cache import precompute, verify
 
 if TYPE_CHECKING:
-    from xttsbench.cli.progress import Watched
+    from xttsbench.cli.output import Watched
 
 app = typer.Typer(
     name="data",
@@ -147,8 +147,7 @@ app.command("verify")(verify)
 @contextmanager
 def _watched() -> Iterator[Watched]:
     """Show progress; and say, where the user breaks off, that nothing half-made is left."""
-    from xttsbench.cli.output import say
-    from xttsbench.cli.progress import Watched
+    from xttsbench.cli.output import Watched, say
 
     try:
         with Watched() as progress:

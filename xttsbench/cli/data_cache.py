@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 if TYPE_CHECKING:
-    from xttsbench.cli.progress import Watched
+    from xttsbench.cli.output import Watched
     from xttsbench.xtts.audio.features import FeatureSettings
     from xttsbench.xtts.data.precompute import Made
     from xttsbench.xtts.data.usable import Problem
@@ -150,8 +150,7 @@ def _fix_command(data: Path | None, recipe: str, out: Path | None) -> str:
 @contextmanager
 def _watched() -> Iterator[Watched]:
     """Show progress; and say, where the user breaks off, what becomes of the work."""
-    from xttsbench.cli.output import say
-    from xttsbench.cli.progress import Watched
+    from xttsbench.cli.output import Watched, say
 
     try:
         with Watched() as progress:

@@ -1,16 +1,22 @@
-"""``xttsbench train [RECIPE] [--best [PATH]]``: train the bundled model with the configuration that won."""
+"""``xttsbench train [RECIPE] [--best [PATH]]`` and ``xttsbench synthesize``: the bundled model learns, and speaks."""
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from xttsbench.cli.scenario_options import AsJson, Data, Debug, Out, end
+from xttsbench.cli.scenarios import AsJson, Data, Debug, Out, end
+
+if TYPE_CHECKING:
+    from xttsbench.records.train_history import Begun, Spoken, Watched
+    from xttsbench.records.training import Evaluated, Interval
+
 
 NEWEST: Final = "newest"
 """What ``--best`` stands for without a path."""
@@ -98,8 +104,7 @@ def train(
 
     Example:  xttsbench train tiny --best --out reports/first
     """
-    from xttsbench.cli.progress import Watched
-    from xttsbench.cli.train_lines import TrainLines
+    from xttsbench.cli.output import Watched
     from xttsbench.execution.accelerator import parse_accelerator
     from xttsbench.workflows.train import train as run
     from xttsbench.workflows.train_job import TrainRequest
@@ -164,3 +169,135 @@ def with_value_of_best(arguments: Sequence[str]) -> list[str]:
         if argument == "--best" and (following is None or following[:1] == "-" or following in available("training")):
             found[-1] = f"--best={NEWEST}"
     return found
+
+
+_PHASES: Final = {
+    "setup": "starting TensorFlow, reading the data, building the model",
+    "fit": "looking for the largest batch that fits into memory",
+    "listening": "letting the model speak",
+    "warm_up": "taking a step of each shape of batches, so that all is compiled",
+}
+
+
+class TrainLines:
+    """Draws what :class:`xttsbench.workflows.train_told.TrainProgress` says."""
+
+    def __init__(self) -> None:
+        self._terminal = sys.stderr.isatty()
+        self._told_time = False
+        self._learns = True
+
+    def phase(self, name: str) -> None:
+        """Say what takes its time now."""
+        if name in _PHASES:
+            self._write(f"{_PHASES[name]} ...", final=not self._terminal)
+
+    def begun(self, begun: Begun) -> None:
+        """The effective batch, and where the run stands."""
+        self._learns = begun.learns
+        clips, parts = begun.clips_per_update, begun.accumulation * begun.replicas
+        batch = (
+            f"effective batch: {_count(clips)} clips = {_count(clips / parts)} x {begun.accumulation} accumulated x "
+            f"{begun.replicas} replica{'' if begun.replicas == 1 else 's'}"
+        )
+        self._write(
+            f"{begun.parameters / 1e6:.2f} M parameters; {batch}; {begun.updates_per_epoch} updates an epoch of "
+            f"{begun.clips} clips",
+            final=True,
+        )
+        if begun.step:
+            self._write(f"going on after step {begun.step} of {begun.steps}", final=True)
+
+    def interval(self, interval: Interval, watched: Watched, steps: int, left_s: float) -> None:
+        """Step, loss, speed, waiting, time left."""
+        from xttsbench.reporting.units import duration
+
+        last = interval.first_step + interval.steps - 1
+        if not self._told_time and last < steps:
+            self._told_time = True
+            self._write(f"expected: the other {steps - last:,} steps in about {duration(left_s)}", final=True)
+        loss = "no step was applied" if interval.loss is None else f"loss {interval.loss:.4f}"
+        loss = loss if self._learns else "nothing is learnt"
+        rate, waits = watched.valid_frames / watched.wall_s, watched.wait_s / watched.wall_s
+        left = f", {duration(left_s)} left" if last < steps else ""
+        self._write(
+            f"step {last:,} of {steps:,}: {loss}, {rate:,.0f} valid frames/s, {waits:.1%} waiting{left}",
+            final=not self._terminal,
+        )
+
+    def evaluated(self, evaluated: Evaluated) -> None:
+        """The held-out loss."""
+        best = ", the lowest so far" if evaluated.best else ""
+        told = "".join(f", {name} {value:.3f}" for name, value in evaluated.metrics.items() if value is not None)
+        self._write(f"step {evaluated.step:,}: held-out loss {evaluated.loss:.4f}{best}{told}", final=True)
+
+    def spoken(self, spoken: Spoken) -> None:
+        """What was heard, a line for held-out and one for training texts."""
+        groups: dict[str, list[str]] = {}
+        for name, value in spoken.metrics.items():
+            group, _, what = name.rpartition("/")
+            if value is not None:
+                groups.setdefault(group, []).append(f"{what.replace('_', ' ')} {value:.3g}")
+        for group, told in groups.items():
+            self._write(f"speech of {group.replace('_', '-')} texts: {', '.join(told)}", final=True)
+
+    def say(self, sentence: str) -> None:
+        """A line of its own."""
+        self._write(sentence, final=True)
+
+    def close(self) -> None:
+        """Leave the last line standing."""
+        if self._terminal:
+            sys.stderr.write("\n")
+
+    def _write(self, text: str, *, final: bool) -> None:
+        printable = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+        if self._terminal and not final:
+            printable = printable[: shutil.get_terminal_size((100, 24)).columns - 1]
+        start = "\r\x1b[2K" if self._terminal else ""
+        sys.stderr.write(start + printable + ("\n" if final else ""))
+        sys.stderr.flush()
+
+
+def _count(number: float) -> str:
+    """Means of a token budget have a decimal, whole numbers none."""
+    return f"{number:g}" if float(number).is_integer() else f"{number:.1f}"
+
+
+def synthesize(
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What to say.")],
+    checkpoint: Annotated[
+        Path, typer.Option(metavar="DIR", help="A run of 'xttsbench train', its checkpoints/, or one of those.")
+    ],
+    speaker: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="A speaker of the run (default: the first).", show_default=False),
+    ] = None,
+    reference: Annotated[
+        Path | None,
+        typer.Option(metavar="WAV", help="The voice to speak with, in place of a speaker.", show_default=False),
+    ] = None,
+    out: Annotated[Path, typer.Option(metavar="WAV", help="The file to write.")] = Path("speech.wav"),
+    as_json: Annotated[bool, typer.Option("--json", help="The record as JSON on standard output.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+) -> None:
+    """Speak a text with a trained model, and write a WAV file (16 bits, through Griffin-Lim).
+
+    Example:  xttsbench synthesize "solifi momun fufon" --checkpoint reports/my-run --speaker low --out soli.wav
+    """
+    from xttsbench.cli.output import say
+    from xttsbench.workflows.synthesize import synthesise
+
+    found = synthesise(checkpoint, text, out=out, speaker=speaker, reference=reference)
+    if found.left_out:
+        say(f"Warning: left out of the text, for the model does not know them: {' '.join(map(repr, found.left_out))}")
+    for note in found.notes:
+        say(f"Warning: {note}")
+    if not found.stopped:
+        say("Warning: the model did not say where the speech ends, so it was cut off; train it longer")
+    if as_json:
+        typer.echo(found.model_dump_json(indent=2))
+        return
+    voice = f"speaker {found.speaker}" if found.speaker is not None else "the voice of the reference"
+    weights = "averaged weights" if found.averaged else "weights"
+    typer.echo(f"{out}: {found.seconds:.2f} s, {voice}, {weights} of step {found.step}")

@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from xttsbench.errors import UsageError, XttsbenchError
+from xttsbench.pytest_plugin.options import NOTES, saved_run
 from xttsbench.pytest_plugin.rounds import give_up, hand_in
-from xttsbench.pytest_plugin.saved import saved_run
-from xttsbench.pytest_plugin.summary import NOTES
 
 if TYPE_CHECKING:
-    from xttsbench.pytest_plugin.demands import Demands
-    from xttsbench.pytest_plugin.gates import Gate
+    from xttsbench.execution.helper import Helper
+    from xttsbench.pytest_plugin.gates import Demands, Gate
     from xttsbench.pytest_plugin.measuring import Asked, Measured
     from xttsbench.records.base import Estimate
     from xttsbench.records.report import Report, Severity
+
 
 _FEW_STEPS: Final = 3
 """Steps of a target that is run and not measured (``--benchmark-disable``)."""
@@ -93,7 +93,7 @@ class TargetBenchmark:
             min_utilization: 0..1, of what ``utilization_of`` in the record says.
             fail_on: fail where a limiting finding of the diagnosis is this severe or worse.
         """
-        from xttsbench.pytest_plugin.demands import Demands  # here and not above: every pytest run loads this module
+        from xttsbench.pytest_plugin.gates import Demands  # here and not above: every pytest run loads this module
 
         try:
             if self._used:
@@ -149,8 +149,8 @@ class TargetBenchmark:
         )
 
     def _run(self, asked: Asked, demands: Demands) -> Result:
-        from xttsbench.pytest_plugin.demands import judged, too_severe
-        from xttsbench.pytest_plugin.record import extra_info
+        from xttsbench.pytest_plugin.gates import judged, too_severe
+        from xttsbench.pytest_plugin.measuring import extra_info
 
         if self._benchmark.disabled:
             self._benchmark.pedantic(self._run_a_few_steps, args=(asked,))
@@ -172,7 +172,6 @@ class TargetBenchmark:
 
     def _measure(self, asked: Asked, *, shared: bool = False) -> Measured:
         from xttsbench.pytest_plugin.measuring import measure
-        from xttsbench.pytest_plugin.shared_helper import shared_helper
 
         # What pytest's setting `pythonpath` adds for the tests, the target's own processes need too.
         added = [str(path) for path in self._item.config.getini("pythonpath")]
@@ -208,3 +207,23 @@ def xttsbench_benchmark(
 ) -> TargetBenchmark:
     """Measure a training step or an input pipeline in fresh processes: ``xttsbench_benchmark(target, **options)``."""
     return TargetBenchmark(request.node, benchmark, tmp_path_factory)
+
+
+_HELPER: Final = pytest.StashKey["Helper"]()
+
+
+def shared_helper(config: pytest.Config) -> Helper:
+    """The helper, started at the first call and ended with the run.
+
+    Raises:
+        HelperError: TensorFlow cannot be started here.
+    """
+    if _HELPER not in config.stash:
+        from xttsbench.execution.helper import Helper
+
+        helper = Helper()
+        helper.__enter__()
+        config.add_cleanup(lambda: helper.__exit__(None, None, None))
+        helper.wait_ready()
+        config.stash[_HELPER] = helper
+    return config.stash[_HELPER]

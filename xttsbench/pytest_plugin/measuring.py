@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
+import xttsbench
 from xttsbench.analysis.evidence import LEAST_SCALE
 from xttsbench.comparison.figures import figures_of
 from xttsbench.comparison.runs import ArmRuns, GroupRuns, collect
@@ -23,6 +24,7 @@ from xttsbench.execution.accelerator import parse_accelerator
 from xttsbench.execution.helper import Helper
 from xttsbench.execution.run_directory import ENVIRONMENT, PLAN, make_run_directory, write_json
 from xttsbench.probes.environment import environment as read_environment
+from xttsbench.records.base import Estimate
 from xttsbench.records.plan import Comparison, PlannedArm, RunPlan
 from xttsbench.records.report import Report
 from xttsbench.targets.spec import parse_target
@@ -30,9 +32,8 @@ from xttsbench.workflows.diagnose.diagnose import VERDICT_S, diagnose
 from xttsbench.workflows.diagnose.diagnose import Request as Diagnosis
 from xttsbench.workflows.measure.arms import compare_arms
 from xttsbench.workflows.measure.session import Session
-from xttsbench.workflows.outcome import DONE, INCONCLUSIVE, INTERRUPTED, INVALID
+from xttsbench.workflows.outcome import DONE, INCONCLUSIVE, INTERRUPTED, INVALID, judge_run
 from xttsbench.workflows.run.report import assemble_run
-from xttsbench.workflows.run_outcome import judge_run
 
 _STALL_S: Final = 60.0
 PER_PROCESS: Final = ("throughput_per_s", "step_time_s", "utilization")
@@ -178,3 +179,58 @@ def _per_process(group: GroupRuns) -> dict[str, tuple[float, ...]]:
             if figures[name] is not None:
                 values.append(figures[name].estimate)
     return {name: tuple(values) for name, values in found.items()}
+
+
+_NOT_ASKED: Final = "the target was measured and not diagnosed; ask with diagnose=True"
+_OF_ARM: Final = ("throughput_per_s", "input_wait_fraction", "utilization", "utilization_of", "cv", "steps")
+_OF_VERDICT: Final = ("step_time_s", "step_time_median_s", "step_time_p95_s")
+
+
+def extra_info(asked: Asked, measured: Measured) -> dict[str, Any]:
+    """The record of a measurement; its intervals are the report's, over processes and blocks of steps.
+
+    ``unmeasured`` has a reason for each ``None``. ``per_process`` is what a later run is compared with.
+    """
+    report, arm = measured.report, measured.report.arms[0]
+    told = measured.diagnosis or report
+    found: dict[str, Any] = {
+        "xttsbench_version": xttsbench.__version__,
+        "run": str(measured.directory),
+        "target": asked.target,
+        "kwargs": dict(asked.kwargs),
+        "accelerator": {"kind": report.accelerator["kind"], "label": report.accelerator["label"]},
+        "fingerprint": report.environment.get("fingerprint"),
+        "verdict": {
+            "bottleneck": told.verdict.bottleneck,
+            "confidence": told.verdict.confidence,
+            "summary": told.verdict.summary,
+            "diagnosed": measured.diagnosis is not None,
+        },
+        **{name: _plain(getattr(report.verdict, name)) for name in _OF_VERDICT},
+        **{name: _plain(getattr(arm, name)) for name in _OF_ARM},
+        "processes": arm.blocks,
+        "warm_up_steps_cut": report.warm_up.steps_cut,
+        "steady_state": report.warm_up.steady_state,
+        "per_process": {name: list(values) or None for name, values in measured.per_process.items()},
+        "findings": None,
+        "gates": [],
+        "warnings": list(report.warnings),
+    }
+    reasons = {name: report.unmeasured.get(f"verdict.{name}") for name in _OF_VERDICT}
+    reasons |= {name: report.unmeasured.get(f"arms.0.{name}") for name in _OF_ARM}
+    reasons["utilization_of"] = reasons["utilization"]
+    if measured.diagnosis is None:
+        reasons["findings"] = _NOT_ASKED
+    else:
+        found["findings"] = [
+            finding.model_dump(include={"rule", "severity", "limiting", "title", "remedy"})
+            for finding in measured.diagnosis.findings
+        ]
+        found["warnings"] += measured.diagnosis.warnings
+    found["utilization_of"] = found["utilization_of"] or None
+    found["unmeasured"] = {name: reasons.get(name) or "not known" for name, value in found.items() if value is None}
+    return found
+
+
+def _plain(value: object) -> object:
+    return value.model_dump() if isinstance(value, Estimate) else value

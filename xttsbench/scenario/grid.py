@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.scenario.space import MOST_SWEEP_ARMS, Bounds, NamedRange, Range, Space
+from xttsbench.scenario.settings import MOST_SWEEP_ARMS, Bounds, NamedRange, Range, Space
 
 _LONGEST_ID: Final = 60
 _WORDS: Final = {True: "true", False: "false", None: "null"}

@@ -9,10 +9,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from xttsbench.errors import InvalidInputError, UsageError
-from xttsbench.scenario.arm_problems import ArgumentCheck, of_the_arms, unchecked
-from xttsbench.scenario.problems import Check, of_the_whole, of_types
-from xttsbench.scenario.settings import BUNDLED, Scenario
-from xttsbench.scenario.space import MOST_ARMS, Space
+from xttsbench.scenario.problems import ArgumentCheck, Check, of_the_arms, of_the_whole, of_types, unchecked
+from xttsbench.scenario.settings import BUNDLED, MOST_ARMS, Scenario, Space
 from xttsbench.scenario.yaml_file import Problem, YamlFile, read_yaml
 from xttsbench.shipped import available, shipped
 

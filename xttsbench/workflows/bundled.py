@@ -1,8 +1,12 @@
-"""What ``xttsbench diagnose`` does without a target: the job of ``scenarios/diagnose.yaml`` on the bundled workload."""
+"""The bundled workload: what it reads, made before it is measured, and the job of ``diagnose`` without a target.
+
+Data and features are made once and kept, in the parent and before the clock of a budget starts: a trial that had to
+make them would be measured making them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,8 +18,12 @@ from xttsbench.scenario.load import changed, load_scenario
 from xttsbench.shipped import shipped
 from xttsbench.targets.configuration import configuration_problems
 from xttsbench.targets.spec import parse_target
-from xttsbench.workflows.prepare import prepare
+from xttsbench.xtts.data.make import ensure_default_data
+from xttsbench.xtts.data.precompute import precompute
 from xttsbench.xtts.data.progress import Progress
+from xttsbench.xtts.data.speech_data import read_speech_data
+from xttsbench.xtts.loaders import CACHED
+from xttsbench.xtts.recipe import load_recipe
 
 
 @dataclass(frozen=True)
@@ -67,3 +75,30 @@ def bundled_job(
         kwargs |= {"with_step": False}
     prepare([kwargs, *(arm.kwargs for arm in comparison.arms)], progress)
     return BundledJob(comparison.target, kwargs, comparison)
+
+
+def prepare(configurations: Iterable[Mapping[str, Any]], progress: Progress | None = None) -> None:
+    """Make what these configurations of the bundled workload read, unless it is there.
+
+    Args:
+        configurations: keyword arguments of :func:`xttsbench.targets.bundled.make_workload`.
+        progress: whom to tell.
+
+    Raises:
+        InvalidInputError: the data set cannot be used, or the recipe is not one of ours.
+    """
+    wanted = {
+        (
+            config.get("data"),
+            config.get("recipe", "tiny"),
+            config.get("features"),
+            config.get("loader") in CACHED,
+        )
+        for config in configurations
+    }
+    for data, recipe, features, cached in sorted(wanted, key=str):
+        directory = Path(data) if data is not None else ensure_default_data(progress)
+        settings = load_recipe(shipped("training", recipe)).features
+        clips = read_speech_data(directory, sample_rate_hz=settings.sample_rate_hz, split="all")
+        if cached:
+            precompute(clips, settings, Path(features) if features is not None else None, progress=progress)

@@ -8,7 +8,7 @@ from xttsbench.errors import TargetError
 from xttsbench.records.report import Report
 from xttsbench.targets.spec import parse_target
 from xttsbench.workflows.diagnose.diagnose import Request, diagnose
-from xttsbench.workflows.measure.progress import Progress
+from xttsbench.workflows.measure.session import Progress
 from xttsbench.workflows.outcome import DONE, INCONCLUSIVE, Outcome
 
 __all__ = ["Request", "judge_fixes", "optimize"]

@@ -1,4 +1,4 @@
-"""How a run ended: its report, where it lies, and the exit code that says so."""
+"""How a run of any kind ended: its report, where it lies, and the exit code that says so."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from xttsbench.records.base import DECIDED
+from xttsbench.records.plan import Comparison
 from xttsbench.records.report import Report
 from xttsbench.records.trial import MAIN_RUNGS, TrialRecord
 
@@ -53,4 +55,57 @@ def judge(report: Report, trials: Sequence[TrialRecord]) -> tuple[int, str | Non
         )
     if report.verdict.bottleneck == "inconclusive":
         return INCONCLUSIVE, report.verdict.summary
+    return DONE, None
+
+
+def judge_run(report: Report, trials: Sequence[TrialRecord], comparison: Comparison) -> tuple[int, str | None]:
+    """Exit code and sentence of a scenario's run.
+
+    Other data and targets that cannot be used come first, since they are what the user can mend; then nothing measured;
+    then what is not decided. An arm that dies while it runs is a result; one that cannot be built, or a baseline that
+    raises, is invalid input.
+    """
+    if any(trial.status == "interrupted" for trial in trials):
+        return INTERRUPTED, "Interrupted; what was measured before is in the report."
+    differences = (report.parity or {}).get("differences") or {}
+    if differences:
+        places = "; ".join(f"{arm}: {where}" for arm, where in differences.items())
+        return INVALID, f"Refused, since the data are not those of {comparison.baseline.id}: {places}."
+    if (trial := unusable(trials, comparison)) is not None:
+        return INVALID, f"{trial.spec.arm}: {trial.cause}"
+    if not any(arm.step_time_s is not None for arm in report.arms):
+        return NOTHING, report.verdict.summary
+    undecided = [arm for arm in report.arms if arm.role == "candidate" and arm.decision not in (*DECIDED, "ended")]
+    if undecided:
+        return INCONCLUSIVE, f"Undecided: {' '.join(report.comparison)}"
+    return DONE, None
+
+
+def unusable(trials: Sequence[TrialRecord], comparison: Comparison) -> TrialRecord | None:
+    """The first trial whose arm cannot be built, or whose baseline raised."""
+    return next((trial for trial in trials if _cannot_be_used(trial, comparison)), None)
+
+
+def _cannot_be_used(trial: TrialRecord, comparison: Comparison) -> bool:
+    if trial.status != "raised":
+        return False
+    role = next((arm.role for arm in comparison.arms if arm.id == trial.spec.arm), "candidate")
+    return role != "candidate" or (trial.error is not None and trial.error.type == "TargetError")
+
+
+def judge_sweep(report: Report, trials: Sequence[TrialRecord], comparison: Comparison) -> tuple[int, str | None]:
+    """Exit code and sentence of a finished sweep.
+
+    A winner that is proven is a result, and so is a baseline that no arm beats. What could not be decided, for noise or
+    for want of time, is undecided. An arm that dies or feeds other data is out, and costs the others nothing.
+    """
+    if any(trial.status == "interrupted" for trial in trials):
+        return INTERRUPTED, "Interrupted; --resume goes on from here."
+    own = {arm.id for arm in comparison.arms if arm.role != "candidate"}
+    if (trial := unusable([trial for trial in trials if trial.spec.arm in own], comparison)) is not None:
+        return INVALID, f"{trial.spec.arm}: {trial.cause}"
+    if not any(arm.step_time_s is not None for arm in report.arms):
+        return NOTHING, report.verdict.summary
+    if report.best is None or not report.best.decided:
+        return INCONCLUSIVE, f"Undecided: {' '.join(report.comparison)}"
     return DONE, None

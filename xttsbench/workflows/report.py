@@ -13,12 +13,10 @@ from xttsbench.records.report import Report
 from xttsbench.records.trial import TrialRecord
 from xttsbench.workflows.diagnose.report import assemble
 from xttsbench.workflows.fixes import read_patch
-from xttsbench.workflows.outcome import Outcome, judge
+from xttsbench.workflows.outcome import Outcome, judge, judge_run, judge_sweep
 from xttsbench.workflows.run.report import assemble_run
-from xttsbench.workflows.run_outcome import judge_run
 from xttsbench.workflows.sweep.best import write_best
-from xttsbench.workflows.sweep.report import assemble_sweep
-from xttsbench.workflows.sweep_outcome import judge_sweep
+from xttsbench.workflows.sweep.sweep import assemble_sweep
 from xttsbench.workflows.train_outcome import judge_trained
 from xttsbench.workflows.train_report import assembled_train
 

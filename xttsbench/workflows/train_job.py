@@ -13,7 +13,7 @@ from xttsbench.records.train_history import TakenOver
 from xttsbench.records.training import TrainJob
 from xttsbench.shipped import available, shipped
 from xttsbench.targets.configuration import configuration_problems
-from xttsbench.workflows.take_best import TAKEN, find_best, sentences, taken_over
+from xttsbench.workflows.sweep.best import TAKEN, find_best, sentences, taken_over
 from xttsbench.xtts.data.make import ensure_default_data
 from xttsbench.xtts.data.precompute import precompute
 from xttsbench.xtts.data.progress import Progress

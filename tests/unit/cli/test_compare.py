@@ -18,7 +18,7 @@ import typer
 from click.testing import Result
 from typer.testing import CliRunner
 
-from xttsbench.cli.compare import compare, seconds, share
+from xttsbench.cli.runs import compare, seconds, share
 from xttsbench.errors import InvalidInputError, NothingMeasuredError, UsageError, XttsbenchError
 from xttsbench.execution import journal
 from xttsbench.execution.run_directory import ENVIRONMENT, PLAN, write_json
@@ -473,7 +473,7 @@ def test_help_has_an_example() -> None:
 
 def test_tensorflow_is_never_imported(before: Path, slower: Path) -> None:
     code = (
-        "import sys, typer\nfrom xttsbench.cli.compare import compare\napp = typer.Typer()\napp.command()(compare)\n"
+        "import sys, typer\nfrom xttsbench.cli.runs import compare\napp = typer.Typer()\napp.command()(compare)\n"
         "try:\n    app()\nfinally:\n    assert not {'tensorflow', 'keras', 'matplotlib'} & set(sys.modules)\n"
     )
     done = subprocess.run(

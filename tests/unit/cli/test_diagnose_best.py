@@ -25,7 +25,7 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
         asked.append(request)
         raise HelperError("far enough")
 
-    monkeypatch.setattr("xttsbench.workflows.diagnose.diagnose", diagnose)
+    monkeypatch.setattr("xttsbench.workflows.diagnose.diagnose.diagnose", diagnose)
 
     def run(*arguments: str) -> tuple[Any, str, list[Any]]:
         monkeypatch.setattr(sys, "argv", ["xttsbench", "diagnose", *arguments])

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from xttsbench.comparison.arms import sentence
 from xttsbench.comparison.runs import collect
-from xttsbench.comparison.sentence import sentence
 from xttsbench.records.base import Estimate
 from xttsbench.records.report import Arm
 

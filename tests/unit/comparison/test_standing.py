@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xttsbench.comparison.standing import standing
+from xttsbench.comparison.effects import standing
 
 
 def trials(build, blocks: int, **walls: float):

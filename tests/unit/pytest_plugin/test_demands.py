@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from xttsbench.errors import UsageError
-from xttsbench.pytest_plugin.demands import Demands, judged, too_severe
-from xttsbench.pytest_plugin.saved import Saved
+from xttsbench.pytest_plugin.gates import Demands, judged, too_severe
+from xttsbench.pytest_plugin.options import Saved
 from xttsbench.records.report import Finding
 
 

@@ -9,7 +9,7 @@ import pytest
 from xttsbench.errors import UsageError
 from xttsbench.scenario.grid import configurations
 from xttsbench.scenario.load import changed
-from xttsbench.scenario.space import MOST_ARMS, MOST_SWEEP_ARMS
+from xttsbench.scenario.settings import MOST_ARMS, MOST_SWEEP_ARMS
 from xttsbench.targets.configuration import configuration_problems
 
 BUNDLED = "name: mine\nworkload: xtts\n"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from xttsbench.errors import InvalidInputError
 from xttsbench.scenario.grid import baseline, combinations, configurations, meets, size, values
-from xttsbench.scenario.space import Range, Space
+from xttsbench.scenario.settings import Range, Space
 
 
 def space(**fields: Any) -> Space:

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from xttsbench.errors import InvalidInputError, UsageError
 from xttsbench.execution.accelerator import parse_accelerator
 from xttsbench.planning.arms import plan_comparison
-from xttsbench.scenario.arm_problems import unchecked
 from xttsbench.scenario.grid import configurations
 from xttsbench.scenario.load import changed, locate
+from xttsbench.scenario.problems import unchecked
 from xttsbench.scenario.settings import Scenario
 from xttsbench.shipped import available
 

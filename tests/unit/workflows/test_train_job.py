@@ -10,7 +10,8 @@ import pytest
 from xttsbench.errors import InvalidInputError, UsageError, XttsbenchError
 from xttsbench.records.best import Best, Fingerprint
 from xttsbench.records.plan import Accelerator, RunPlan
-from xttsbench.workflows import take_best, train_job
+from xttsbench.workflows import train_job
+from xttsbench.workflows.sweep import best as take_best
 from xttsbench.workflows.sweep.best import write_best
 from xttsbench.workflows.train_job import (
     TrainRequest,

@@ -28,8 +28,7 @@ from xttsbench.targets.spec import parse_target
 from xttsbench.workflows.diagnose.report import assemble
 from xttsbench.workflows.fixes import verify_fixes
 from xttsbench.workflows.measure.arms import compare_arms
-from xttsbench.workflows.measure.progress import Progress, Silent
-from xttsbench.workflows.measure.session import Session
+from xttsbench.workflows.measure.session import Progress, Session, Silent
 from xttsbench.workflows.outcome import Outcome, judge
 from xttsbench.workflows.saved_plan import write_plan
 

@@ -13,11 +13,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Protocol
 
+from xttsbench.comparison.effects import no_more_to_say
 from xttsbench.comparison.runs import ParityFound, parity_found, reading
-from xttsbench.comparison.standing import no_more_to_say
 from xttsbench.execution.limits import Limits
-from xttsbench.planning.order import Slot, block_order
-from xttsbench.planning.trials import arm_trial, expected_s, parity_arms, parity_trial, window_within
+from xttsbench.planning.trials import Slot, arm_trial, block_order, expected_s, parity_arms, parity_trial, window_within
 from xttsbench.records.plan import Accelerator, Comparison
 from xttsbench.records.trial import TrialRecord, TrialSpec
 from xttsbench.workflows.measure.turns import TURN_S, Enough, Rounds, SideBySide, Standing, take_rounds

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Final
+from typing import Final, Protocol
 
 import psutil
 
@@ -24,7 +24,6 @@ from xttsbench.probes.nvml import open_gpus
 from xttsbench.probes.quota import cpu_allowance, memory_available_bytes
 from xttsbench.records.trial import TrialRecord, TrialSpec, TrialStatus
 from xttsbench.worker.canary import canary_ns
-from xttsbench.workflows.measure.progress import Progress, Silent
 
 _GLANCE_S: Final = 0.5
 """How long is looked at a time whether others still compute."""
@@ -272,3 +271,35 @@ def _never_begun(spec: TrialSpec, status: TrialStatus, cause: str) -> TrialRecor
         started_utc=datetime.now(UTC).isoformat(timespec="milliseconds"),
         duration_s=0.0,
     )
+
+
+class Progress(Protocol):
+    """Called as a run goes on."""
+
+    def trial(self, name: str, spent_s: float, budget_s: float) -> None:
+        """A trial begins, so many seconds into the time for the verdict."""
+
+    def step(self, phase: str, steps: int) -> None:
+        """A trial is in this phase, with so many steps so far."""
+
+    def done(self, name: str, status: str, seconds: float) -> None:
+        """A trial ended."""
+
+    def standing(self, sentence: str) -> None:
+        """A block of a comparison ended: how its arms stand."""
+
+
+class Silent:
+    """Progress that nobody watches."""
+
+    def trial(self, name: str, spent_s: float, budget_s: float) -> None:
+        """Ignore it."""
+
+    def step(self, phase: str, steps: int) -> None:
+        """Ignore it."""
+
+    def done(self, name: str, status: str, seconds: float) -> None:
+        """Ignore it."""
+
+    def standing(self, sentence: str) -> None:
+        """Ignore it."""

@@ -31,13 +31,11 @@ from xttsbench.probes.environment import environment as read_environment_of_mach
 from xttsbench.records.plan import Comparison, Procedure, RunPlan
 from xttsbench.records.trial import TrialRecord
 from xttsbench.scenario.load import changed, load_scenario, locate
-from xttsbench.scenario.settings import Scenario
-from xttsbench.scenario.space import MOST_ARMS
+from xttsbench.scenario.settings import MOST_ARMS, Scenario
 from xttsbench.targets.configuration import configuration_problems
 from xttsbench.targets.spec import parse_target
 from xttsbench.workflows.identity import code_identity, data_identity
-from xttsbench.workflows.measure.progress import Progress
-from xttsbench.workflows.measure.session import Session
+from xttsbench.workflows.measure.session import Progress, Session
 from xttsbench.xtts.data.progress import Progress as DataProgress
 
 REPORT_S: Final = 5.0
@@ -161,7 +159,7 @@ def begin(
         check(scenario, comparison)
     if comparison.bundled:
         # Here and not above: reading speech data is the bundled workload's alone.
-        from xttsbench.workflows.prepare import prepare
+        from xttsbench.workflows.bundled import prepare
 
         prepare([arm.kwargs for arm in comparison.arms], data_progress)
     began, now = time.monotonic(), datetime.now(UTC)

@@ -5,19 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from xttsbench.comparison.effects import settled_arms
+from xttsbench.comparison.effects import settled_arms, standing
 from xttsbench.comparison.runs import collect, parity_found
-from xttsbench.comparison.standing import standing
 from xttsbench.comparison.sweep import LEAST_PROCESSES, ROUNDS
 from xttsbench.records.plan import Comparison
 from xttsbench.records.trial import TrialRecord
 from xttsbench.workflows.measure.arms import Trials, compare_arms
-from xttsbench.workflows.measure.progress import Progress, Silent
+from xttsbench.workflows.measure.session import Progress, Silent
 from xttsbench.workflows.measure.turns import Standing
-from xttsbench.workflows.outcome import Outcome
+from xttsbench.workflows.outcome import Outcome, judge_run
 from xttsbench.workflows.run.begin import REPORT_S, Request, begin, read_scenario
 from xttsbench.workflows.run.report import assemble_run
-from xttsbench.workflows.run_outcome import judge_run
 from xttsbench.xtts.data.progress import Progress as DataProgress
 
 

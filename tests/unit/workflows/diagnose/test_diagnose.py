@@ -6,7 +6,7 @@ import pytest
 
 from xttsbench.diagnosis.next_trial import IMPORT_S, Job
 from xttsbench.workflows.diagnose.diagnose import Request, _climb
-from xttsbench.workflows.measure.progress import Silent
+from xttsbench.workflows.measure.session import Silent
 
 JOB = Job(target="m:f", kwargs={}, emulated_ms=(5.0,), steps=100, window_s=2.0, seed=0)
 

@@ -16,9 +16,9 @@ from xttsbench.records.base import Estimate
 from xttsbench.records.plan import Accelerator, RunPlan
 from xttsbench.records.report import Attribution, Report
 from xttsbench.records.trial import Parity, TrialError
+from xttsbench.workflows.outcome import judge_run
 from xttsbench.workflows.report import rebuild
 from xttsbench.workflows.run.report import assemble_run
-from xttsbench.workflows.run_outcome import judge_run
 
 ENVIRONMENT_READ: dict[str, Any] = {"cpu": {"allowed_cpus": 2.0}, "gpus": [], "unmeasured": {}}
 KINDS = [

@@ -6,7 +6,7 @@ import pytest
 
 from xttsbench.comparison.arms import compare
 from xttsbench.records.plan import Accelerator
-from xttsbench.workflows.run.verdict import baseline_verdict
+from xttsbench.workflows.run.report import baseline_verdict
 
 
 def verdict(build, wall: float, *, devices=None, blocks: int = 2, **options):

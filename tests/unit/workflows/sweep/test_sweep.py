@@ -12,12 +12,10 @@ import pytest
 from xttsbench.execution import journal
 from xttsbench.records.plan import Procedure, RunPlan
 from xttsbench.records.trial import Parity, TrialRecord
-from xttsbench.workflows.measure.progress import Silent
-from xttsbench.workflows.measure.session import Session
+from xttsbench.workflows.measure.session import Session, Silent
+from xttsbench.workflows.outcome import judge_sweep
 from xttsbench.workflows.sweep.best import read_best, write_best
-from xttsbench.workflows.sweep.report import assemble_sweep
-from xttsbench.workflows.sweep.sweep import search
-from xttsbench.workflows.sweep_outcome import judge_sweep
+from xttsbench.workflows.sweep.sweep import assemble_sweep, search
 
 ENVIRONMENT: dict[str, Any] = {"cpu": {"model": "a CPU", "machine_cpus": 2}, "gpus": [], "fingerprint": "f"}
 PROCEDURE = Procedure(blocks=6)

@@ -1,14 +1,40 @@
-"""The saved run that a test is compared with: the one that ``--benchmark-compare`` loaded, or a file of its own."""
+"""What the plug-in's options mean: a share, a saved run to compare with; and the notes of the terminal summary."""
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+
+
+def share(value: float | str, name: str) -> float:
+    """The share as a number between 0 and 1, both left out.
+
+    Args:
+        value: a number, or text that may end with ``%``.
+        name: of the option, for the message.
+
+    Raises:
+        ValueError: it is none.
+    """
+    text = str(value).strip()
+    try:
+        number = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        number = math.nan
+    if not 0 < number < 1:
+        raise ValueError(f"{name}: a share between 0 and 1, such as 0.05 or 5%, is expected; got {value!r}")
+    return number
+
+
+NOTES: Final = pytest.StashKey[list[str]]()
+"""One line each, with the test's name in front."""
+
 
 _BASELINE_OPTION: Final = "--xttsbench-baseline"
 

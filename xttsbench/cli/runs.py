@@ -1,4 +1,4 @@
-"""``xttsbench compare A B``: two runs against one another, with an interval and an exit code."""
+"""What is done with runs that are there: ``xttsbench compare A B`` and ``xttsbench report DIR``."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from xttsbench.errors import UsageError
 
 if TYPE_CHECKING:
     from xttsbench.workflows.compare.compare import Compared
+
 
 _SECONDS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "": 1.0}
 _NUMBER: Final = re.compile(r"\s*([0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)\s*([a-zµ%]*)\s*")
@@ -165,3 +166,20 @@ def _show(compared: Compared, *, as_json: bool, as_markdown: bool) -> None:
     if compared.message:
         say(compared.message)
     raise typer.Exit(compared.exit_code)
+
+
+def report(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A run's directory, e.g. one under reports/.")],
+    as_json: Annotated[bool, typer.Option("--json", help="The report as JSON on standard output.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+) -> None:
+    """Build the report again from the raw samples, without TensorFlow.
+
+    Example:  xttsbench report reports/20261121T080000Z-diagnose-make
+    """
+    from xttsbench.cli.output import show
+    from xttsbench.workflows.report import rebuild
+
+    outcome = rebuild(directory)
+    show(outcome, as_json=as_json)
+    raise typer.Exit(outcome.exit_code)

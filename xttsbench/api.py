@@ -1,15 +1,109 @@
-"""``xttsbench.optimize(target) -> (dataset, Report)``: a search in fresh processes, with its result here; or a plan."""
+"""The Python doors: ``diagnose(target) -> Report`` and ``optimize(target) -> (dataset, Report)`` of ``xttsbench``."""
 
 from __future__ import annotations
 
+import functools
 import importlib
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from xttsbench.api.naming import described, importable_name
 from xttsbench.errors import TargetError, XttsbenchError
 from xttsbench.records.optimized import Optimized
 from xttsbench.records.report import Report
+
+
+def described(target: object) -> str:
+    """What was given, for a report; never its values."""
+    if isinstance(target, tuple | list):
+        return f"({', '.join(type(part).__name__ for part in target)})"
+    return f"a live {type(target).__name__}"
+
+
+def importable_name(target: Callable[..., Any]) -> str:
+    """``file.py:callable`` of a function that a fresh process can find again.
+
+    It has to be what its module holds under that name, so that a decorated function is looked for where it was
+    defined and not where its decorator was.
+
+    Raises:
+        TargetError: it is local to another function, a lambda, or has no source file.
+    """
+    name = getattr(target, "__qualname__", "")
+    module = sys.modules.get(getattr(target, "__module__", None) or "")
+    path = getattr(module, "__file__", None) or ""
+    found: object = module
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    if found is not target or not path.endswith(".py"):
+        raise TargetError(
+            f"{target!r} cannot be imported by a fresh process; pass a function of a module, or its 'module:name'."
+        )
+    return f"{path}:{name}"
+
+
+def diagnose(
+    target: Any,
+    *,
+    kwargs: dict[str, Any] | None = None,
+    accelerator: str = "real",
+    steps: int | None = None,
+    budget_s: float = 300.0,
+    out: str | Path | None = None,
+    verify: bool = True,
+) -> Report:
+    """Find out what limits the step of a target; the run's directory is written as by ``xttsbench diagnose``.
+
+    Args:
+        target: ``"module:callable"``, ``"file.py:callable"``, the name of a script, or a callable that a fresh process
+            can import by the module and the name it was defined with. A live ``tf.data.Dataset``, ``(dataset, step)``,
+            ``(dataset, model)`` or ``Workload`` is taken too: it is measured in this process only, and the report says
+            so.
+        kwargs: keyword arguments for the callable.
+        accelerator: ``"real"``, ``"emulated:MS"`` or ``"emulated:FILE"``.
+        steps: steps to measure at most.
+        budget_s: seconds for everything.
+        out: directory of the run.
+        verify: verify fixes in what is left of the budget after the verdict; never those of a live dataset.
+
+    Returns:
+        The report, whatever the verdict; an inconclusive one too.
+
+    Raises:
+        TargetError: the target cannot be rebuilt in a fresh process, or is wrong.
+        XttsbenchError: nothing was measured, or the target raised.
+    """
+    place = Path(out) if out is not None else None
+    if isinstance(target, str) or callable(target):
+        from xttsbench.workflows.diagnose.diagnose import Request
+        from xttsbench.workflows.diagnose.diagnose import diagnose as run
+
+        name = target if isinstance(target, str) else importable_name(target)
+        outcome = run(
+            Request(
+                target=name,
+                kwargs=kwargs or {},
+                accelerator=accelerator,
+                steps=steps,
+                budget_s=budget_s,
+                out=place,
+                verify=verify,
+                command=f"xttsbench.diagnose({name!r})",
+            )
+        )
+    elif kwargs:
+        raise TargetError(f"{described(target)} is there already, so it takes no arguments; received {sorted(kwargs)}.")
+    else:
+        from xttsbench.workflows.live import LiveRequest, diagnose_live
+
+        # By name: TensorFlow is in this process already, and nothing else of ours may bring it into a parent.
+        measure = importlib.import_module("xttsbench.worker.live").measure_live
+        outcome = diagnose_live(
+            LiveRequest(described(target), accelerator, steps, budget_s, place), functools.partial(measure, target)
+        )
+    _refuse(outcome.exit_code, outcome.message, "the diagnosis")
+    return outcome.report
 
 
 def optimize(
@@ -126,11 +220,12 @@ def _apply(target: Any, plan: str | Path | Optimized, kwargs: dict[str, Any] | N
     return fixed, report or report_of(found, name)
 
 
-def _refuse(exit_code: int, message: str | None) -> None:
+def _refuse(exit_code: int, message: str | None, what: str = "the search for fixes") -> None:
+    """Raise what an exit code stands for that is no answer."""
     from xttsbench.workflows.outcome import DONE, INCONCLUSIVE
 
     if exit_code not in (DONE, INCONCLUSIVE):
-        raise XttsbenchError(message or f"the search for fixes ended with code {exit_code}")
+        raise XttsbenchError(message or f"{what} ended with code {exit_code}")
 
 
 def _worker(name: str) -> Any:
