@@ -27,7 +27,7 @@ class Case:
         seen: for each entry, one of the rules joined by ``|`` has to be among the findings, limiting or not.
         not_limiting: rules that must not be limiting.
         accelerator_ms: milliseconds of the emulated accelerator's step; ``None`` where the step is the case's own.
-        fixes: what turns the original into the tuned one, in the words of ``records.prediction``; ``cache@`` stands
+        fixes: what turns the original into the tuned one, in the words of ``records.pipeline``; ``cache@`` stands
             for a cache at any op. Empty where the tuned one is another function.
         any_order: the tuned one yields the same rows, in another order or other batches.
         compare_with: arguments that make it comparable: without its randomness, or with an end.

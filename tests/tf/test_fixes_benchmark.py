@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from xttsbench.pipeline.graph.options import graph_options, set_options
+from xttsbench.pipeline.graph.nodes import graph_options, set_options
 from xttsbench.pipeline.graph.read import read_graph
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks" / "fixes"))

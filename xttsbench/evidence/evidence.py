@@ -11,8 +11,7 @@ from xttsbench.analysis.steady_state import SteadyState
 from xttsbench.analysis.steps import Steps
 from xttsbench.analysis.variance import Explanation
 from xttsbench.records.base import Estimate
-from xttsbench.records.pipeline import Pipeline
-from xttsbench.records.prediction import Prediction
+from xttsbench.records.pipeline import Pipeline, Prediction
 from xttsbench.records.report import Oscillation
 from xttsbench.records.script import ScriptRun
 from xttsbench.records.source_fact import SourceFact

@@ -18,7 +18,7 @@ class Candidate:
     """A fix by its name, and what it does to the record.
 
     Attributes:
-        name: in the grammar of :mod:`xttsbench.records.prediction`.
+        name: in the grammar of :mod:`xttsbench.records.pipeline`.
         edit: of the record; ``None`` where the model cannot judge it.
         why_not: why it may not be relied on, or needs asking for, or cannot be judged.
         proof: what must hold for it to leave the data alone, which running it beside the original shows.

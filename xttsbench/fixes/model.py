@@ -19,8 +19,7 @@ from xttsbench.evidence.ops import bytes_of
 from xttsbench.evidence.stages import consumer, pipeline_pace
 from xttsbench.fixes.candidates import Candidate, candidates, retuned, settled
 from xttsbench.records.base import Estimate
-from xttsbench.records.pipeline import Pipeline, PipelineOp
-from xttsbench.records.prediction import Prediction
+from xttsbench.records.pipeline import Pipeline, PipelineOp, Prediction
 from xttsbench.rules.proposal import WORTH
 from xttsbench.throughput.pace import Consumer
 

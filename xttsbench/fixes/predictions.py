@@ -13,8 +13,7 @@ from xttsbench.evidence.evidence import Evidence
 from xttsbench.evidence.stages import consumer, machine
 from xttsbench.fixes.model import modelled, per_s
 from xttsbench.records.base import Estimate
-from xttsbench.records.pipeline import Pipeline
-from xttsbench.records.prediction import Prediction
+from xttsbench.records.pipeline import Pipeline, Prediction
 from xttsbench.throughput.pace import Consumer, Stage, pace
 
 AS_IT_IS: Final = "as it is"

@@ -73,7 +73,7 @@ class FixResult(Record):
     """One fix, or several together, from proposal to verdict."""
 
     name: str
-    """As :mod:`xttsbench.records.prediction` names fixes; several joined by `` + ``."""
+    """As :mod:`xttsbench.records.pipeline` names fixes; several joined by `` + ``."""
     fixes: tuple[str, ...]
     what: str
     """For a person: what it does, in a few words."""

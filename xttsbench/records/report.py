@@ -10,7 +10,7 @@ from xttsbench.records.base import SCHEMA_VERSION, Estimate, Location, Record, W
 from xttsbench.records.best import Best
 from xttsbench.records.fix import FixResult
 from xttsbench.records.optimized import Optimized
-from xttsbench.records.prediction import Prediction
+from xttsbench.records.pipeline import Prediction
 from xttsbench.records.train_history import Training
 
 Bottleneck = Literal["input", "dispatch", "compute", "compile", "host", "transfer", "contention", "inconclusive"]

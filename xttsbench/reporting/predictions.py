@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xttsbench.records.prediction import Prediction
+from xttsbench.records.pipeline import Prediction
 from xttsbench.records.report import Report
 from xttsbench.reporting import units
 from xttsbench.reporting.absent import NOT_MEASURED

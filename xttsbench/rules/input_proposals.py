@@ -13,7 +13,7 @@ from xttsbench.fixes.cache.places import cache_places, first_pass_batches
 from xttsbench.fixes.candidates import Candidate, candidates
 from xttsbench.fixes.model import Modelled, predict, sized
 from xttsbench.fixes.words import places, said
-from xttsbench.records.prediction import Prediction
+from xttsbench.records.pipeline import Prediction
 from xttsbench.rules.proposal import WORTH, Option, Proposal
 
 _LONGEST_PASS_S: Final = 30.0

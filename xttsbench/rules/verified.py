@@ -21,7 +21,7 @@ from xttsbench.records.trial import TrialRecord
 from xttsbench.rules.fix_rounds import GUARD, LEAST_BLOCKS, ORIGINAL, PATCHED, ROUNDS, TOGETHER, planned
 from xttsbench.rules.proposals import Proposal
 from xttsbench.samedata.judge import judge
-from xttsbench.samedata.training_state import same_training
+from xttsbench.samedata.tolerance import same_training
 
 MARGIN: Final = 0.02
 """The smallest difference that matters, as a share."""

@@ -19,14 +19,11 @@ import tensorflow as tf
 from xttsbench.fixes.graph.apply import from_graph
 from xttsbench.fixes.graph.hazards import objections, random_ops
 from xttsbench.fixes.step.rewrite import GRAPH, XLA
-from xttsbench.pipeline.fingerprint.fingerprinter import Fingerprinter
+from xttsbench.pipeline.fingerprint.altered import draws_from_seeds, jittered, reseeded, shortened
+from xttsbench.pipeline.fingerprint.batching import Batching, batching
+from xttsbench.pipeline.fingerprint.fingerprinter import Fingerprinter, sketch_of
 from xttsbench.pipeline.fingerprint.identity import identity
-from xttsbench.pipeline.fingerprint.jitter import jittered
-from xttsbench.pipeline.fingerprint.reseeded import draws_from_seeds, reseeded
-from xttsbench.pipeline.fingerprint.shortened import shortened
-from xttsbench.pipeline.fingerprint.sketch import sketch_of
-from xttsbench.pipeline.graph.batching import Batching, batching
-from xttsbench.pipeline.graph.construction import SOURCE
+from xttsbench.pipeline.graph.places import SOURCE
 from xttsbench.pipeline.graph.read import inspect, read_graph
 from xttsbench.pipeline.purity.trace_time_effects import why_lost_in_graph
 from xttsbench.records.elements import Element, Elements, Epoch

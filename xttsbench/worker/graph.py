@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from xttsbench.pipeline.cost.cost_source import with_python_costs
 from xttsbench.pipeline.cost.costs import read_costs
-from xttsbench.pipeline.cost.python_costs import with_python_costs
 from xttsbench.pipeline.cost.python_functions import classify
 from xttsbench.records.trial import TrialSpec
 from xttsbench.targets.load import Loaded

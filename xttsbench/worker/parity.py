@@ -19,7 +19,7 @@ import tensorflow as tf
 
 from xttsbench.errors import TargetError
 from xttsbench.records.trial import Parity, TrialSpec
-from xttsbench.samedata.parity import TOLERANCE, difference, loss_difference
+from xttsbench.samedata.tolerance import TOLERANCE, difference, loss_difference
 from xttsbench.step.keras_step import keras_step
 from xttsbench.targets.load import Loaded, load_target
 from xttsbench.targets.spec import parse_target

@@ -15,7 +15,7 @@ import tensorflow as tf
 from tensorflow.python.platform import build_info
 
 from xttsbench.errors import TargetError, XttsbenchError
-from xttsbench.pipeline.graph import construction
+from xttsbench.pipeline.graph import places
 from xttsbench.pipeline.graph.source import locate
 from xttsbench.records.trial import Devices, TrialError, TrialSpec
 from xttsbench.step.keras_step import keras_step
@@ -75,7 +75,7 @@ def main(connection: socket.socket, rows: int) -> int:
 def _run(spec: TrialSpec, channel: Channel) -> None:
     channel.phase("setup")
     tf.keras.utils.set_random_seed(spec.seed)
-    construction.install()  # for good: the process is this trial's
+    places.install()  # for good: the process is this trial's
     began = time.perf_counter()
     target = parse_target(spec.target)
     variables: list[Any] = []

@@ -13,7 +13,7 @@ from pipelines import Plan, Truth
 from xttsbench.errors import InvalidInputError
 from xttsbench.execution.collected import Collected
 from xttsbench.fixes.graph import apply as rewrite
-from xttsbench.pipeline.graph import construction
+from xttsbench.pipeline.graph import places
 from xttsbench.pipeline.graph.nodes import dataset_nodes
 from xttsbench.pipeline.graph.read import read_graph
 from xttsbench.records.elements import Elements
@@ -83,7 +83,7 @@ def elements(plan: Plan, folder: Path, fix: str | None = None, *, seed: int = 0)
         jitter=fix is not None,
     )
     tf.keras.utils.set_random_seed(seed)
-    end = construction.install()
+    end = places.install()
     channel = Kept()
     try:
         dataset = plan.build(folder)

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.samedata.parity import difference
+from xttsbench.samedata.tolerance import difference
 from xttsbench.shipped import shipped
 from xttsbench.targets.bundled import make_workload
 from xttsbench.xtts.audio.features import log_mel

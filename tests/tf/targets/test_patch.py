@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from xttsbench.pipeline.graph import construction
+from xttsbench.pipeline.graph import places
 from xttsbench.pipeline.graph.read import inspect
 from xttsbench.pipeline.graph.source import locate
 from xttsbench.records.fix import Patch
@@ -57,7 +57,7 @@ def limited(value):
 @pytest.fixture(autouse=True)
 def _watched() -> Iterator[None]:
     before, path = set(sys.modules), list(sys.path)
-    end = construction.install()
+    end = places.install()
     yield
     end()
     sys.path[:] = path

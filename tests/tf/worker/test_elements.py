@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from xttsbench.fixes.graph import apply as rewrite
-from xttsbench.pipeline.graph import construction
+from xttsbench.pipeline.graph import places
 from xttsbench.records.trial import TrialSpec
 from xttsbench.targets.load import Loaded
 from xttsbench.worker.elements import MOST_ROWS, run_elements
@@ -28,7 +28,7 @@ def take(bench):
         fields = {"steps": 50, "epochs": 2, "window_s": 30.0} | fields
         spec = TrialSpec(trial_id="0", rung="elements", target="t:t", fix=fix, **fields)
         tf.keras.utils.set_random_seed(spec.seed)
-        ends.append(construction.install())
+        ends.append(places.install())
         dataset = make()
         fixed = dataset if fix is None else rewrite.apply(dataset, fix)
         loaded = Loaded("dataset" if step is None else "dataset+step", fixed, step)

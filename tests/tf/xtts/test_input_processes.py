@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from xttsbench.errors import InvalidInputError, XttsbenchError
-from xttsbench.samedata.parity import difference
+from xttsbench.samedata.tolerance import difference
 from xttsbench.shipped import shipped
 from xttsbench.xtts.audio.wav import write_wav
 from xttsbench.xtts.data.batches import Batch, plan

@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError
 from xttsbench.pipeline.graph.read import inspect, read_graph
-from xttsbench.samedata.parity import difference
+from xttsbench.samedata.tolerance import difference
 from xttsbench.shipped import shipped
 from xttsbench.xtts.audio.features import log_mel
 from xttsbench.xtts.audio.wav import read_canonical_wav

@@ -5,8 +5,7 @@ import pytest
 from xttsbench.evidence.evidence import Compared
 from xttsbench.evidence.ops import bytes_of, downstream, function_of, input_of, memory_bytes, upstream
 from xttsbench.findings.gain import finding, gain, is_main, pace_s, pace_share
-from xttsbench.records.pipeline import Pipeline, PipelineOp, PythonFunction, size
-from xttsbench.records.prediction import Prediction
+from xttsbench.records.pipeline import Pipeline, PipelineOp, Prediction, PythonFunction, size
 from xttsbench.records.trial import Batches
 
 

@@ -25,9 +25,8 @@ from xttsbench.records.comparison_result import (
 from xttsbench.records.elements import Element, Elements, Epoch, GraphIdentity, Row
 from xttsbench.records.fix import Edit, FixResult, Patch, Semantics
 from xttsbench.records.optimized import Optimized
-from xttsbench.records.pipeline import Pipeline, PipelineOp, PythonFunction
+from xttsbench.records.pipeline import Pipeline, PipelineOp, Prediction, PythonFunction
 from xttsbench.records.plan import Accelerator, Comparison, PlannedArm, Procedure, RunPlan
-from xttsbench.records.prediction import Prediction
 from xttsbench.records.readings import GpuReadings, HostReadings, Readings
 from xttsbench.records.report import (
     AA,

@@ -12,7 +12,7 @@ from tests.unit.evidence.made import make_evidence
 from tests.unit.rules.pipelines import BATCH, ENVIRONMENT, PYTHON, RANGE, pipeline, python
 from xttsbench.fixes.predictions import COSTS_NOTHING
 from xttsbench.records.base import Estimate
-from xttsbench.records.prediction import Prediction
+from xttsbench.records.pipeline import Prediction
 from xttsbench.rules.expected import expected, longer_buffer
 from xttsbench.rules.proposals import proposals
 

@@ -12,7 +12,7 @@ from xttsbench.analysis.attribution import StepFacts
 from xttsbench.evidence.evidence import Compared
 from xttsbench.fixes.predictions import COSTS_NOTHING
 from xttsbench.records.base import Estimate, Location
-from xttsbench.records.prediction import Prediction
+from xttsbench.records.pipeline import Prediction
 from xttsbench.rules.proposals import proposals
 
 WAITING = pipeline(RANGE, PYTHON | {"location": Location(file="data.py", line=7)}, BATCH,

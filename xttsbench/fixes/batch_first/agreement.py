@@ -12,8 +12,7 @@ import tensorflow as tf
 
 from xttsbench.fixes.graph.edit import data_inputs, free_name, set_inputs
 from xttsbench.fixes.graph.splice import ending_at, set_spec
-from xttsbench.pipeline.cost.cut import Cut, dataset
-from xttsbench.pipeline.cost.sequential import TRANSPARENT, bypassed, sequential
+from xttsbench.pipeline.cost.cut import TRANSPARENT, Cut, bypassed, dataset, sequential
 
 _ELEMENTS: Final = 5
 _BATCH: Final = 3

@@ -20,7 +20,7 @@ from xttsbench.fixes.batch_first.sink import sunk
 from xttsbench.fixes.graph.edit import copied, data_inputs, does_not_apply, set_inputs
 from xttsbench.fixes.graph.splice import flat_spec, redirect, set_spec
 from xttsbench.fixes.graph.state import state
-from xttsbench.pipeline.graph.effects import is_random
+from xttsbench.pipeline.graph.functions import is_random
 from xttsbench.pipeline.graph.library import FunctionLibrary
 from xttsbench.pipeline.graph.nodes import captured_inputs, dataset_nodes, node_inputs
 

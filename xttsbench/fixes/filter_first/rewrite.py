@@ -17,8 +17,7 @@ from xttsbench.fixes.graph.edit import copied, data_inputs, does_not_apply, set_
 from xttsbench.fixes.graph.inline import inlined, needed_nodes
 from xttsbench.fixes.graph.splice import flat_spec, readers, redirect, set_spec, source_of
 from xttsbench.fixes.graph.state import state
-from xttsbench.pipeline.graph.dataflow import passes, reads
-from xttsbench.pipeline.graph.effects import is_random
+from xttsbench.pipeline.graph.functions import is_random, passes, reads
 from xttsbench.pipeline.graph.library import FunctionLibrary
 from xttsbench.pipeline.graph.nodes import dataset_nodes, node_inputs
 

@@ -26,8 +26,8 @@ from xttsbench.fixes.parallel_map.rewrite import parallel_calls, parallel_map
 from xttsbench.fixes.prefetch.buffers import last_buffer
 from xttsbench.fixes.prefetch.rewrite import append_prefetch, drop_inner_prefetch, ends_in_prefetch, without_nodes
 from xttsbench.fixes.thread_pool.rewrite import thread_pool
-from xttsbench.pipeline.graph.construction import SOURCE
-from xttsbench.pipeline.graph.options import graph_options
+from xttsbench.pipeline.graph.nodes import graph_options
+from xttsbench.pipeline.graph.places import SOURCE
 from xttsbench.pipeline.graph.read import read_graph
 
 __all__ = ["FIXES", "Fix", "apply", "drop_inner_prefetch", "from_graph", "parallel_map", "without_nodes"]

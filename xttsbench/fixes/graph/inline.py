@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from xttsbench.pipeline.graph.dataflow import callee, returned
+from xttsbench.pipeline.graph.functions import callee, returned
 from xttsbench.pipeline.graph.library import FunctionLibrary
 
 _DEEPEST: Final = 30

@@ -8,7 +8,7 @@ from tensorflow.core.framework import dataset_options_pb2
 
 from xttsbench.fixes.graph.added import appended, end
 from xttsbench.fixes.graph.edit import copied, does_not_apply
-from xttsbench.pipeline.graph.options import graph_options
+from xttsbench.pipeline.graph.nodes import graph_options
 
 
 def thread_pool(graph: Any, *, threads: int) -> Any:

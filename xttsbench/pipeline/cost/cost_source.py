@@ -1,9 +1,12 @@
-"""Which of two readings of an op's cost to believe, TensorFlow's model or a run of the op by itself: pure.
+"""Which reading of an op's cost to believe: TensorFlow's model, a run of the op by itself, or its Python calls: pure.
 
 The model saw the whole pipeline run, more elements and rarer ones, but under contention: the calls of a parallel op
 wait for processors, locks and one another, and a wait may be booked on the op that waited. An op run by itself is
 uncontended, on fewer elements. So a sequential op whose two costs agree keeps the model's; a parallel op, or one whose
 costs disagree, has that of its own run, unless the sum of those explains a sequential run of the whole less well.
+
+Calls of Python functions are timed on their own thread, in a run of the whole. Where an op has no cost of its own (its
+graph cannot be read, or it was not reached), the calls are all that is known of it, and the least that it can have.
 """
 
 from __future__ import annotations
@@ -14,8 +17,29 @@ from dataclasses import dataclass
 from typing import Final
 
 from xttsbench.pipeline.cost.model import OpCost
-from xttsbench.pipeline.cost.stage_cost import StageCost
-from xttsbench.records.pipeline import CostSource, PipelineOp
+from xttsbench.records.pipeline import CostSource, Pipeline, PipelineOp, PythonFunction
+
+
+@dataclass(frozen=True, slots=True)
+class StageCost:
+    """One op over held elements. Figures are ``None`` where the op was not run; ``why_not`` then says why."""
+
+    cardinality: int
+    wall_s: float | None = None
+    """Seconds for one element that it yields, uncontended."""
+    cpu_s: float | None = None
+    elements: int = 0
+    """Elements of it that the figures come from."""
+    consumed: Mapping[str, float] | None = None
+    """Elements of each input for one of its own, where its input was run to the end."""
+    element_bytes: float | None = None
+    why_not: str | None = None
+
+    @property
+    def priced(self) -> bool:
+        """Whether the op was run and yielded elements."""
+        return self.wall_s is not None
+
 
 AGREE: Final = 0.25
 """Relative difference up to which two costs agree."""
@@ -137,3 +161,35 @@ def _parallel(op: PipelineOp) -> bool:
 
 def _left_out(op: PipelineOp) -> bool:
     return op.op.startswith(("Shuffle", *_ONE_FOR_ONE[4:]))
+
+
+def with_python_costs(pipeline: Pipeline) -> Pipeline:
+    """Fill the processor time and the cost of ops from their Python functions' calls, where they lack them."""
+    functions = {function.token: function for function in pipeline.python_functions}
+    ops = tuple(_with_calls(op, [functions[t] for t in op.python_functions if t in functions]) for op in pipeline.ops)
+    return pipeline.model_copy(update={"ops": ops})
+
+
+def _with_calls(op: PipelineOp, functions: list[PythonFunction]) -> PipelineOp:
+    cpu_s = _per_batch(op, [function.call_cpu_s for function in functions], functions)
+    if cpu_s is None:
+        return op
+    wall_s = _per_batch(op, [function.call_time_s for function in functions], functions)
+    return op.model_copy(
+        update={
+            "cpu_s": cpu_s if op.cpu_s is None else max(op.cpu_s, cpu_s),
+            "cost_s": wall_s if op.cost_s is None else op.cost_s,
+        }
+    )
+
+
+def _per_batch(op: PipelineOp, calls_s: list[float | None], functions: list[PythonFunction]) -> float | None:
+    """Seconds per batch; one call per element where the op's elements are known, since calls run ahead in buffers."""
+    total_s = 0.0
+    for call_s, function in zip(calls_s, functions, strict=True):
+        one_each = op.elements_per_batch is not None and op.op.startswith(("MapDataset", "ParallelMapDataset"))
+        calls = op.elements_per_batch if one_each else function.calls_per_batch
+        if call_s is None or calls is None:
+            return None
+        total_s += call_s * calls
+    return total_s if functions else None

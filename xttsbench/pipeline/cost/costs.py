@@ -3,7 +3,7 @@
 Each op is run by itself (:mod:`xttsbench.pipeline.cost.prefix`), then TensorFlow's own performance model is read while
 the whole runs, with fusion and the default rewrites off, so that every op keeps its name, and autotune on, without
 which there is no model. :mod:`xttsbench.pipeline.cost.cost_source` says which is believed, after a sequential run of
-the whole. The values that AUTOTUNE uses come from a run of their own (:mod:`xttsbench.pipeline.cost.tuned`). How fast
+the whole. The values that AUTOTUNE uses come from a run of their own (:mod:`xttsbench.pipeline.cost.whole`). How fast
 the pipeline is as it really runs is measured elsewhere.
 """
 
@@ -16,13 +16,12 @@ from typing import Any, Final
 import tensorflow as tf
 
 from xttsbench.pipeline.cost import cost_source, model
+from xttsbench.pipeline.cost.cost_source import StageCost
+from xttsbench.pipeline.cost.cut import TRANSPARENT
 from xttsbench.pipeline.cost.drain import said
 from xttsbench.pipeline.cost.prefix import read_stages, sequential_run
-from xttsbench.pipeline.cost.sequential import TRANSPARENT
-from xttsbench.pipeline.cost.stage_cost import StageCost
-from xttsbench.pipeline.cost.tuned import Tuned, read_tuned
-from xttsbench.pipeline.cost.whole import Modelled, read_model
-from xttsbench.pipeline.graph.unserialisable import peel
+from xttsbench.pipeline.cost.whole import Modelled, Tuned, read_model, read_tuned
+from xttsbench.pipeline.graph.read import strip_unserialisable_tail
 from xttsbench.records.pipeline import Pipeline, PipelineOp
 
 _FILL: Final = 1.5
@@ -44,7 +43,7 @@ def read_costs(dataset: Any, *, batches: int, max_s: float, graph: Any = None, s
         tf.errors.OpError: what the pipeline itself raises before its first batch.
     """
     notes: list[str] = []
-    pipeline, dataset, graph = peel(dataset, graph)
+    pipeline, dataset, graph = strip_unserialisable_tail(dataset, graph)
     pipeline = pipeline.model_copy(update={"cpus": len(os.sched_getaffinity(0))})
     if pipeline.unserialisable is not None and graph is not None:
         notes.append("read without the last ops, which TensorFlow does not write into a graph")

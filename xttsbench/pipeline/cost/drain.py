@@ -14,8 +14,8 @@ from typing import Any, Final, Self
 
 import tensorflow as tf
 
+from xttsbench.pipeline.cost.clocks import Clock, Timed, least_contended, queued_s, uncontended_s
 from xttsbench.pipeline.cost.cut import Spec, dataset, windowed
-from xttsbench.pipeline.cost.window_time import Clock, Timed, least_contended, queued_s, uncontended_s
 
 MOST_ELEMENTS: Final = 8192
 """Elements that a drain draws at most."""

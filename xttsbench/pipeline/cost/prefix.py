@@ -18,11 +18,10 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from xttsbench.pipeline.cost.cut import Cut, windowed
+from xttsbench.pipeline.cost.clocks import Clock
+from xttsbench.pipeline.cost.cost_source import StageCost
+from xttsbench.pipeline.cost.cut import TRANSPARENT, Cut, bypassed, sequential, windowed
 from xttsbench.pipeline.cost.drain import MOST_ELEMENTS, Drained, Held, drain, measure_handover, said
-from xttsbench.pipeline.cost.sequential import TRANSPARENT, bypassed, sequential
-from xttsbench.pipeline.cost.stage_cost import StageCost
-from xttsbench.pipeline.cost.window_time import Clock
 
 _LEAST_S: Final = 0.05
 """Time that an op gets even where the whole reading is short of it."""

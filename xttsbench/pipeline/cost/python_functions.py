@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from xttsbench.pipeline.cost.gil import measure_shares
+from xttsbench.pipeline.cost.clocks import measure_shares
 from xttsbench.pipeline.graph.registry import Registered, generator_start_token, lookup, recording
 from xttsbench.records.pipeline import GilClass, Pipeline, PythonFunction
 

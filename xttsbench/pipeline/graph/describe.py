@@ -10,10 +10,16 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from xttsbench.pipeline.graph.construction import Made
-from xttsbench.pipeline.graph.dataflow import passes, reads
-from xttsbench.pipeline.graph.effects import captures, has_side_effects, is_random, shuffles
-from xttsbench.pipeline.graph.file_bytes import byte_offset, header_bytes
+from xttsbench.pipeline.graph.functions import (
+    byte_offset,
+    captures,
+    has_side_effects,
+    header_bytes,
+    is_random,
+    passes,
+    reads,
+    shuffles,
+)
 from xttsbench.pipeline.graph.library import FunctionLibrary, called
 from xttsbench.pipeline.graph.nodes import (
     captured_inputs,
@@ -24,7 +30,7 @@ from xttsbench.pipeline.graph.nodes import (
     ordered,
     text_inputs,
 )
-from xttsbench.pipeline.graph.places import Places, user_place
+from xttsbench.pipeline.graph.places import Made, Places, user_place
 from xttsbench.pipeline.graph.source import locate, user_function
 from xttsbench.records.base import Location
 from xttsbench.records.pipeline import PipelineOp

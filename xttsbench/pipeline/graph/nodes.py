@@ -1,18 +1,17 @@
-"""Reading dataset nodes: which they are, in what order, what feeds them, and the constants that they are given.
-
-The same questions are asked of the nodes of a ``GraphDef`` and of those of a function in its library: datasets that a
-function makes (for ``interleave`` or ``flat_map``) are nodes of its body. There an input may be one of the function's
-arguments, which is no node: it is left out.
-"""
+"""Nodes of a ``GraphDef``: which are datasets, what their inputs are, which parameters and options they carry."""
 
 from __future__ import annotations
 
+import enum
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.core.framework import dataset_options_pb2
+from tensorflow.python.data.ops import options as options_lib
+from tensorflow.python.data.util import options as options_util
 from tensorflow.python.framework import op_def_registry
 
 _DATASET_OP: Final = re.compile(r"Dataset(V\d+)?$")
@@ -115,3 +114,48 @@ def named_inputs(node: Any) -> Iterator[tuple[str, str]]:
 def captured_inputs(node: Any) -> list[str]:
     """What a dataset node hands to its functions besides the element, in order."""
     return [name for argument, name in named_inputs(node) if argument.endswith(("other_arguments", "other_args"))]
+
+
+_ALWAYS_SET: Final = ("experimental_distribute.auto_shard_policy", "AUTO")
+"""What TensorFlow writes into the options of every pipeline."""
+
+
+def graph_options(graph: Any) -> Any:
+    """The options that hold at the end of the pipeline: later ones win, as TensorFlow merges them."""
+    merged = dataset_options_pb2.Options()
+    for node in dataset_nodes(graph):
+        if node.op == "OptionsDataset":
+            merged.MergeFromString(node.attr["serialized_options"].s)
+    return merged
+
+
+def option_fields(options: Any) -> dict[str, Any]:
+    """The option fields of a :class:`Pipeline`, with TensorFlow's defaults for what was not set."""
+
+    def value(message: Any, field: str, default: Any) -> Any:
+        return getattr(message, field) if message.WhichOneof(f"optional_{field}") else default
+
+    autotune = value(options.autotune_options, "enabled", True)
+    return {
+        "autotune": autotune,
+        "injects_prefetch": autotune and value(options.optimization_options, "inject_prefetch", True),
+        "threadpool_size": value(options.threading_options, "private_threadpool_size", None),
+        "deterministic": value(options, "deterministic", None),
+        "options": set_options(options),
+    }
+
+
+def set_options(options: Any) -> dict[str, str]:
+    """Dotted name, as on :class:`tf.data.Options`, of every option that was set -> its value as text."""
+    python = options_lib.Options()
+    python._from_proto(options)
+    found: dict[str, str] = {}
+    waiting: list[tuple[str, Any]] = [("", python)]
+    while waiting:
+        prefix, current = waiting.pop(0)
+        for name, value in sorted(current._options.items()):
+            if isinstance(value, options_util.OptionsBase):
+                waiting.append((f"{prefix}{name}.", value))
+            elif value is not None and (prefix + name, getattr(value, "name", None)) != _ALWAYS_SET:
+                found[prefix + name] = value.name if isinstance(value, enum.Enum) else str(value)
+    return found

@@ -1,24 +1,215 @@
-"""The user's line for each op of a graph: the Python datasets and the graph's nodes walked side by side, from the end.
+"""Where each dataset was made: the user's file and line, noted as it is constructed, and found again by its node.
 
-The two have the same shape, but some Python objects are only wrappers that share their input's tensor (readers of
-files, the compatibility classes of TensorFlow 1). Kinds are compared on the way; where they do not agree, everything
-above stays unknown rather than guessed.
+A graph does not say which line made it, and ``batch`` or ``prefetch`` leave nothing else behind. Every Python dataset
+runs one constructor, which is wrapped here: it looks up the stack for the innermost line of the user's own code
+(installed libraries count where there is none, TensorFlow and Keras never). A dataset made inside a function that is
+traced, for ``interleave`` or ``flat_map``, is gone once the trace is; there the place is noted with the traced graph.
+
+The Python datasets and the graph's nodes are then walked side by side, from the end. The two have the same shape, but
+some Python objects are only wrappers that share their input's tensor (readers of files, the compatibility classes of
+TensorFlow 1). Kinds are compared on the way; where they do not agree, everything above stays unknown.
 """
 
 from __future__ import annotations
 
+import functools
+import os
 import re
-from collections.abc import Iterator
+import sys
+import sysconfig
+import threading
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final, Literal
 
 import tensorflow as tf
-from tensorflow.python.data.ops import structured_function
+from tensorflow.python.data.ops import dataset_ops, structured_function
 
-from xttsbench.pipeline.graph.construction import SOURCE, Made, Place, made_in, place_of
+import xttsbench
 from xttsbench.pipeline.graph.nodes import dataset_inputs, node_inputs
 from xttsbench.pipeline.graph.registry import is_tensorflow
 from xttsbench.pipeline.graph.source import before_autograph, captured_datasets, traced_functions, walk
+
+Place = tuple[str, int]
+"""File and line as the frame had them: AutoGraph's generated file, where the code ran from one."""
+
+SOURCE: Final = "_xttsbench_source"
+"""Attribute of a dataset made from a graph that holds the dataset which the graph was read from."""
+_PLACE: Final = "_xttsbench_place"
+_MADE: Final = "_xttsbench_made"
+_OWN: Final = str(Path(xttsbench.__file__).parent) + os.sep
+_WORKLOAD: Final = tuple(_OWN + name + os.sep for name in ("xtts", "training"))
+"""Packages of ours that are measured like a user's code."""
+_TENSORFLOW: Final = str(Path(tf.__file__).parent) + os.sep
+_STANDARD: Final = sysconfig.get_paths()["stdlib"] + os.sep
+_INSTALLED: Final = ("site-packages", "dist-packages")
+_NEVER: Final = ("keras", "tf_keras")
+
+_lock = threading.Lock()
+_watchers: list[object] = []
+"""One per installation that has not ended."""
+_kinds: dict[str, Literal["user", "library", "internal"]] = {}
+
+
+@dataclass(slots=True)
+class Made:
+    """What was made while one function was traced."""
+
+    places: dict[str, Place] = field(default_factory=dict)
+    """Node name of each dataset -> where it was made."""
+    functions: dict[str, Made] = field(default_factory=dict)
+    """Name of each function of these datasets -> what was made while that one was traced."""
+    users: dict[str, Any] = field(default_factory=dict)
+    """Name of each function of these datasets -> the Python function that was traced."""
+    calls: list[tuple[str, Made]] = field(default_factory=list)
+    """Name of each graph traced inside this one (a ``tf.function`` that makes datasets), and what was made there."""
+
+
+def install() -> Callable[[], None]:
+    """Have every dataset made from now on remember its place; the returned function ends that.
+
+    Installing twice is counted; the constructor is restored when the last one ends, unless someone has wrapped it
+    since: then the wrapper stays in place and does nothing.
+    """
+    watcher = object()
+    with _lock:
+        if not _watchers:
+            if not hasattr(dataset_ops.DatasetV2.__init__, _PLACE):
+                dataset_ops.DatasetV2.__init__ = _remembering(dataset_ops.DatasetV2.__init__)
+            if not hasattr(dataset_ops.apply_rewrite, _PLACE):
+                dataset_ops.apply_rewrite = _keeping_source(dataset_ops.apply_rewrite)
+        _watchers.append(watcher)
+    return functools.partial(_uninstall, watcher)
+
+
+def place_of(dataset: Any) -> Place | None:
+    """Where a dataset object was made; ``None`` where it was made unobserved or outside of anybody's code."""
+    place: Place | None = getattr(dataset, _PLACE, None)
+    return place
+
+
+def made_in(function: Any) -> Made | None:
+    """What was made while a ``ConcreteFunction`` was traced, or ``None`` where that was not observed."""
+    made: Made | None = getattr(getattr(function, "graph", None), _MADE, None)
+    return made
+
+
+def _uninstall(watcher: object) -> None:
+    with _lock:
+        if watcher in _watchers:
+            _watchers.remove(watcher)
+        if not _watchers:
+            _restore(dataset_ops.DatasetV2, "__init__")
+            _restore(dataset_ops, "apply_rewrite")
+
+
+def _restore(owner: Any, name: str) -> None:
+    """Take our wrapper off, unless it lies under another one."""
+    current = getattr(owner, name)
+    original = getattr(current, "__wrapped__", None)
+    if original is not None and getattr(current, _PLACE, None) is current:
+        setattr(owner, name, original)
+
+
+def _remembering(original: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(original)
+    def construct(self: Any, *args: Any, **kwargs: Any) -> None:
+        original(self, *args, **kwargs)
+        if _watchers:
+            place = _user_place(sys._getframe(1))
+            if place is not None:
+                self.__dict__[_PLACE] = place
+                variant = self.__dict__.get("_variant_tensor_attr")
+                if not isinstance(variant, tf.__internal__.EagerTensor) and variant is not None:
+                    _note(self, variant, place)
+
+    setattr(construct, _PLACE, construct)
+    return construct
+
+
+def _keeping_source(original: Callable[..., Any]) -> Callable[..., Any]:
+    """TensorFlow copies some datasets (the selector of ``choose_from_datasets``); the copy names its original."""
+
+    @functools.wraps(original)
+    def apply_rewrite(dataset: Any, *args: Any, **kwargs: Any) -> Any:
+        copied = original(dataset, *args, **kwargs)
+        copied.__dict__[SOURCE] = dataset
+        return copied
+
+    setattr(apply_rewrite, _PLACE, apply_rewrite)
+    return apply_rewrite
+
+
+def _user_place(frame: FrameType | None) -> Place | None:
+    fallback: Place | None = None
+    while frame is not None:
+        file = frame.f_code.co_filename
+        kind = _kinds.get(file) or _kind(file)
+        if kind == "user":
+            return file, frame.f_lineno
+        if kind == "library" and fallback is None:
+            fallback = file, frame.f_lineno
+        frame = frame.f_back
+    return fallback
+
+
+def _kind(file: str) -> Literal["user", "library", "internal"]:
+    """Whose code a file is, remembered by its name."""
+    parts = Path(file).parts
+    at = max((parts.index(name) for name in _INSTALLED if name in parts), default=None)
+    kind: Literal["user", "library", "internal"]
+    if file.startswith("<") and not file.startswith(("<ipython", "<stdin", "<string")):
+        kind = "internal"
+    elif file.startswith(_WORKLOAD):
+        kind = "user"
+    elif file.startswith((_OWN, _TENSORFLOW)) or (at is not None and parts[at + 1 : at + 2] in [(n,) for n in _NEVER]):
+        kind = "internal"
+    elif at is not None:
+        kind = "library"
+    elif file.startswith(_STANDARD):
+        kind = "internal"
+    else:
+        kind = "user"
+    _kinds[file] = kind
+    return kind
+
+
+def _note(dataset: Any, variant: Any, place: Place) -> None:
+    """Keep the place with the graph that is being traced; the Python object does not outlive the trace."""
+    graph = getattr(variant, "graph", None)
+    if graph is None:
+        return
+    made = _made(graph)
+    made.places.setdefault(variant.op.name, place)  # the op's own dataset, not a wrapper made around it later
+    for value in list(vars(dataset).values()):
+        if isinstance(value, structured_function.StructuredFunctionWrapper):
+            function = value.function
+            name = _name(function)
+            if name is not None:
+                made.users[name] = value._func
+                inner = made_in(function)
+                if inner is not None:
+                    made.functions[name] = inner
+
+
+def _made(graph: Any) -> Made:
+    """What was made in a graph; the graph around it is told of it the first time."""
+    made: Made | None = getattr(graph, _MADE, None)
+    if made is None:
+        made = Made()
+        setattr(graph, _MADE, made)
+        outer = getattr(graph, "outer_graph", None)
+        if getattr(outer, "outer_graph", None) is not None:  # itself a function's graph
+            _made(outer).calls.append((str(graph.name), made))
+    return made
+
+
+def _name(function: Any) -> str | None:
+    name = getattr(function, "name", None)
+    return name.decode() if isinstance(name, bytes) else name
+
 
 _KIND: Final = re.compile(r"^_*(?:Experimental|Legacy|Parallel)*(\w+?)(?:Dataset)?(?:V\d+)?$")
 _SAME: Final = {"DenseToRagged": "DenseToRaggedBatch", "Choose": "DirectedInterleave", "RaggedBatch": "DenseToRagged"}
@@ -109,10 +300,10 @@ def _agree(dataset: Any, node: Any) -> bool:
     """Whether an object and a node are of one kind; a user's own class, or a bare variant, may be any node."""
     if not is_tensorflow(type(dataset)) or type(dataset).__name__ == "_VariantDataset":
         return True
-    ours, theirs = _kind(type(dataset).__name__), _kind(node.op)
+    ours, theirs = _dataset_kind(type(dataset).__name__), _dataset_kind(node.op)
     return ours.lower() == theirs.lower() or _SAME.get(ours) == theirs or _SAME.get(theirs) == ours
 
 
-def _kind(name: str) -> str:
+def _dataset_kind(name: str) -> str:
     found = _KIND.match(name)
     return found.group(1) if found is not None else name

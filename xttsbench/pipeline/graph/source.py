@@ -2,7 +2,7 @@
 
 A function in the graph carries the name of the traced function; the Python object of the dataset keeps that traced
 function beside the user's own, so the two are joined by name and nothing is guessed. The line that made an op is
-noted as it is made (see :mod:`xttsbench.pipeline.graph.construction`).
+noted as it is made (see :mod:`xttsbench.pipeline.graph.places`).
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ def call_site() -> tuple[str, int]:
 
 def made_at(dataset: Any) -> tuple[str, int] | None:
     """Where a dataset was made, where that is remembered; for a distributed one, where its original was."""
-    from xttsbench.pipeline.graph.construction import place_of
+    from xttsbench.pipeline.graph.places import place_of
 
     return place_of(original(dataset))
 

@@ -70,9 +70,9 @@ class Watched:
 
     def install(self) -> None:
         """Begin to watch."""
-        from xttsbench.pipeline.graph import construction
+        from xttsbench.pipeline.graph import places
 
-        construction.install()
+        places.install()
         patch_tensorflow(self, self._patches)
         self.watch.__enter__()
         os.register_at_fork(after_in_child=self._forked)

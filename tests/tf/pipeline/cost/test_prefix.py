@@ -8,9 +8,8 @@ import time
 import pytest
 import tensorflow as tf
 
-from xttsbench.pipeline.cost.cut import Cut
+from xttsbench.pipeline.cost.cut import Cut, bypassed, sequential, sequential_node
 from xttsbench.pipeline.cost.prefix import read_stages, sequential_run
-from xttsbench.pipeline.cost.sequential import bypassed, sequential, sequential_node
 from xttsbench.pipeline.graph.read import read_graph
 
 pytestmark = pytest.mark.measured

@@ -8,9 +8,8 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xttsbench.pipeline.fingerprint.fingerprinter import Fingerprinter, leaves_of
-from xttsbench.pipeline.fingerprint.sketch import PROJECTIONS, sketch_of, sketches
-from xttsbench.pipeline.graph.batching import Batching, batching
+from xttsbench.pipeline.fingerprint.batching import Batching, batching
+from xttsbench.pipeline.fingerprint.fingerprinter import PROJECTIONS, Fingerprinter, leaves_of, sketch_of, sketches
 from xttsbench.pipeline.graph.read import read_graph
 
 pytestmark = pytest.mark.tf

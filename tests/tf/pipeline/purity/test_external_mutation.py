@@ -72,7 +72,7 @@ class Lazy:
 
 
 def test_a_global_that_another_function_sets():
-    assert "reads 'SCALE', which set_scale() at test_python_elsewhere.py" in python_state(scaled).reads
+    assert "reads 'SCALE', which set_scale() at test_external_mutation.py" in python_state(scaled).reads
 
 
 def test_a_local_of_another_function_with_the_same_name_is_not_the_same_variable():

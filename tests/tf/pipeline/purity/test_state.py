@@ -215,8 +215,7 @@ def test_a_captured_generator_is_both():
 def test_the_sentence_names_function_line_and_object():
     line = appends.__code__.co_firstlineno + 1
     assert (
-        python_state(appends).state
-        == f"appends() at test_python_state.py:{line} calls append() of the captured list 'SEEN'"
+        python_state(appends).state == f"appends() at test_state.py:{line} calls append() of the captured list 'SEEN'"
     )
 
 

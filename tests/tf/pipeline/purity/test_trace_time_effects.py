@@ -77,4 +77,4 @@ def test_what_a_graph_would_do_once(step, words: str) -> None:
     why = why_lost_in_graph(step)
     assert why is not None
     assert words in why
-    assert "test_python_traced.py:" in why
+    assert "test_trace_time_effects.py:" in why

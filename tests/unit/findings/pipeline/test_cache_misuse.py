@@ -5,8 +5,7 @@ import pytest
 from xttsbench.evidence.evidence import Compared
 from xttsbench.findings.pipeline import cache_misuse as rules
 from xttsbench.records.base import Location
-from xttsbench.records.pipeline import Pipeline, PipelineOp
-from xttsbench.records.prediction import Prediction
+from xttsbench.records.pipeline import Pipeline, PipelineOp, Prediction
 
 
 def op(name: str, kind: str, *inputs: str, **fields) -> PipelineOp:

@@ -4,8 +4,7 @@ import pytest
 
 from xttsbench.evidence.evidence import Compared
 from xttsbench.findings.pipeline import cacheable as rules
-from xttsbench.records.pipeline import Pipeline, PipelineOp
-from xttsbench.records.prediction import Prediction
+from xttsbench.records.pipeline import Pipeline, PipelineOp, Prediction
 
 
 def op(name: str, kind: str, *inputs: str, **fields) -> PipelineOp:

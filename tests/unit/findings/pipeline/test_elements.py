@@ -5,8 +5,7 @@ import pytest
 from xttsbench.evidence.evidence import Compared
 from xttsbench.findings.pipeline import elements as rules
 from xttsbench.records.base import Location
-from xttsbench.records.pipeline import Pipeline, PipelineOp, PythonFunction
-from xttsbench.records.prediction import Prediction
+from xttsbench.records.pipeline import Pipeline, PipelineOp, Prediction, PythonFunction
 from xttsbench.records.source_fact import SourceFact
 
 

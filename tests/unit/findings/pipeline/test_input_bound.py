@@ -8,8 +8,7 @@ from xttsbench.evidence.evidence import Compared
 from xttsbench.findings.pipeline import batches
 from xttsbench.findings.pipeline import input_bound as pipeline
 from xttsbench.records.base import Estimate, Location
-from xttsbench.records.pipeline import Pipeline, PipelineOp, PythonFunction
-from xttsbench.records.prediction import Prediction
+from xttsbench.records.pipeline import Pipeline, PipelineOp, Prediction, PythonFunction
 from xttsbench.records.trial import Batches
 
 KINDS = (

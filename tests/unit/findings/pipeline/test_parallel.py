@@ -6,8 +6,7 @@ from xttsbench.analysis.attribution import StepFacts
 from xttsbench.evidence.evidence import Compared
 from xttsbench.findings.pipeline import parallel as rules
 from xttsbench.records.base import Location
-from xttsbench.records.pipeline import Pipeline, PipelineOp, PythonFunction
-from xttsbench.records.prediction import Prediction
+from xttsbench.records.pipeline import Pipeline, PipelineOp, Prediction, PythonFunction
 
 
 def op(name: str, kind: str, *inputs: str, **fields) -> PipelineOp:

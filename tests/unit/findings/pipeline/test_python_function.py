@@ -5,8 +5,7 @@ import pytest
 from xttsbench.evidence.evidence import Compared
 from xttsbench.findings.pipeline.python_function import python_function
 from xttsbench.records.base import Location
-from xttsbench.records.pipeline import Pipeline, PipelineOp, PythonFunction
-from xttsbench.records.prediction import Prediction
+from xttsbench.records.pipeline import Pipeline, PipelineOp, Prediction, PythonFunction
 
 
 def op(name: str, kind: str, *inputs: str, **fields) -> PipelineOp:

@@ -1,4 +1,4 @@
-"""Which reading of a cost is believed, and how many elements a batch takes of each op."""
+"""Which reading of an op's cost is believed, and what the calls of Python functions add."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xttsbench.pipeline.cost.cost_source import choose, elements_per_batch, explained
+from xttsbench.pipeline.cost.cost_source import StageCost, choose, elements_per_batch, explained, with_python_costs
 from xttsbench.pipeline.cost.model import OpCost
-from xttsbench.pipeline.cost.stage_cost import StageCost
-from xttsbench.records.pipeline import PipelineOp
+from xttsbench.records.pipeline import Pipeline, PipelineOp, PythonFunction
 
 
 def op(kind, *inputs, **fields):
@@ -83,3 +82,36 @@ def test_costs_of_ops_run_alone_scale_with_what_a_batch_takes(walls, batch_size)
     ops = (*ops, PipelineOp(name="end", op="BatchDatasetV2", inputs=(ops[-1].name,), batch_size=batch_size))
     found = choose(ops, {}, {str(number): alone(wall_s) for number, wall_s in enumerate(walls)})
     assert [found[str(n)].cost_s for n in range(len(walls))] == pytest.approx([w * batch_size for w in walls])
+
+
+def filled(op="MapDataset", calls=4.0, **fields):
+    function = PythonFunction(
+        token="pyfunc_1", kind="numpy_function", name="f", call_time_s=0.010, call_cpu_s=0.002, calls_per_batch=calls
+    )
+    pipeline = Pipeline(
+        ops=(PipelineOp(name="m", op=op, python_functions=("pyfunc_1",), **fields), PipelineOp(name="b", op="Batch")),
+        python_functions=(function,),
+    )
+    return with_python_costs(pipeline).ops
+
+
+def test_an_op_without_figures_gets_those_of_its_calls_and_others_stay():
+    mapped, batch = filled()
+    assert (mapped.cost_s, mapped.cpu_s) == (pytest.approx(0.040), pytest.approx(0.008))
+    assert batch.cost_s is None
+    assert batch.cpu_s is None
+
+
+def test_a_measured_cost_stays_and_processor_time_is_at_least_that_of_the_calls():
+    assert filled(cost_s=0.050, cpu_s=0.020)[0].cpu_s == 0.020
+    assert filled(cost_s=0.050, cpu_s=0.001)[0].cpu_s == pytest.approx(0.008)
+    assert filled(cost_s=0.050, cpu_s=0.001)[0].cost_s == 0.050
+
+
+def test_a_map_calls_once_per_element_though_buffers_made_it_call_more():
+    assert filled(calls=9.0, elements_per_batch=4.0)[0].cpu_s == pytest.approx(0.008)
+    assert filled("FlatMapDataset", calls=9.0, elements_per_batch=4.0)[0].cpu_s == pytest.approx(0.018)
+
+
+def test_calls_that_were_not_counted_say_nothing():
+    assert filled(calls=None)[0].cost_s is None

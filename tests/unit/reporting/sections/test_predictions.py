@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from xttsbench.records.base import Estimate
-from xttsbench.records.prediction import Prediction
+from xttsbench.records.pipeline import Prediction
 from xttsbench.reporting.predictions import predictions_table
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xttsbench.records.elements import Elements
-from xttsbench.samedata.training_state import TOLERANCE, same_training
+from xttsbench.samedata.tolerance import STATE_TOLERANCE, same_training
 
 
 def _of(losses: tuple[float, ...] = (1.0, 0.9), state: tuple[tuple[float, ...], ...] = ((0.5, 2.0),)) -> Elements:
@@ -60,4 +60,4 @@ def test_no_change_beyond_the_tolerance_passes(values: list[float], place: int, 
     found = same_training(
         _of(losses=tuple(values), state=()), _of(losses=tuple(values), state=()), _of(losses=tuple(changed), state=())
     )
-    assert found.equivalent is not (share / (1 + share) > TOLERANCE)
+    assert found.equivalent is not (share / (1 + share) > STATE_TOLERANCE)

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.samedata.elements import batched, fingerprints
-from xttsbench.samedata.bags import round_length, same_bags
-from xttsbench.samedata.seen import seen
+from xttsbench.samedata.epochs import round_length, same_bags
+from xttsbench.samedata.runs import seen
 
 
 def run(*epochs, ended=True, batch=3):

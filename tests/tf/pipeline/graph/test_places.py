@@ -13,7 +13,7 @@ import tensorflow as tf
 from tensorflow.python.data.ops import dataset_ops
 
 from xttsbench.fixes.graph.apply import apply, from_graph
-from xttsbench.pipeline.graph.construction import install, place_of
+from xttsbench.pipeline.graph.places import install, place_of
 from xttsbench.pipeline.graph.read import inspect, read_graph
 
 pytestmark = pytest.mark.tf

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from xttsbench.samedata.independent import Sample
+from xttsbench.samedata.drawn import Sample
 
 RNG = np.random.default_rng(0)
 

@@ -1,21 +1,36 @@
-"""A dataset whose sources end early, so that whole epochs can be seen, and more than one of them.
+"""A dataset as its fingerprints are taken: its sources end early, its random seeds are each epoch's, its calls jitter.
 
-The same cut is made in a pipeline and in its fixed copy: sources keep their names, and what is inside the functions
-that open files, ranges or generators is no fix's business. What comes after the sources (shuffle, cache) stays, but
-for a repetition without an end: it repeats twice, since samples that are never all seen cannot be told to be the same.
-A cache on disk is one in memory here: its file would be read later as if it held the whole.
+Sources end early so that whole epochs can be seen, and more than one of them. The same cut is made in a pipeline and in
+its fixed copy: sources keep their names, and what is inside the functions that open files, ranges or generators is no
+fix's business. What comes after the sources (shuffle, cache) stays, but for a repetition without an end: it repeats
+twice, since samples that are never all seen cannot be told to be the same. A cache on disk is one in memory here: its
+file would be read later as if it held the whole.
+
+A trial sets the seed of the whole process, so that two runs draw the same. TensorFlow then gives the random ops inside
+a function a fixed seed, and each new iterator begins their numbers anew: an epoch would repeat the one before, which a
+training without that seed does not see. So each pass has seeds of its own, as a run without a seed has them.
+
+Calls of Python functions are held up at random, so that parallel ones end in another order than they began. A function
+that keeps count, or draws its data from something shared, gives other data then; one that computes from its arguments
+alone does not. On a quiet machine parallel calls may keep their order by luck for a long while.
 """
 
 from __future__ import annotations
 
+import random
 import re
-from collections.abc import Mapping
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 import tensorflow as tf
+from tensorflow.python.framework import op_def_registry
 
 from xttsbench.pipeline.graph.library import FunctionLibrary, called
 from xttsbench.pipeline.graph.nodes import constant_input, dataset_inputs, dataset_nodes, node_inputs, text_inputs
+from xttsbench.pipeline.graph.registry import lookup, recording
 
 _OPENS: Final = re.compile(r"(FlatMap|Interleave|ParallelInterleave|LegacyParallelInterleave)Dataset(V\d+)?")
 """Ops whose function makes a dataset for each element."""
@@ -181,3 +196,87 @@ def _free(name: str, taken: set[str]) -> str:
     while (found := name if not number else f"{name}_{number}") in taken:
         number += 1
     return found
+
+
+_APART: Final = 1_000_003
+
+
+def draws_from_seeds(graph: Any) -> bool:
+    """Whether a function of the graph draws from seeds that begin anew with each iterator."""
+    return any(_seeded(node) for function in graph.library.function for node in function.node_def)
+
+
+def reseeded(graph: Any, epoch: int) -> Any:
+    """The graph with other seeds of the random ops in its functions: those of that epoch, the same in every run."""
+    edited = tf.compat.v1.GraphDef()
+    edited.CopyFrom(graph)
+    for function in edited.library.function:
+        for node in function.node_def:
+            if _seeded(node):
+                node.attr["seed"].i = (node.attr["seed"].i + epoch * _APART) % (2**31 - 1)
+    return edited
+
+
+def _seeded(node: Any) -> bool:
+    if "seed" not in node.attr or "seed2" not in node.attr or not (node.attr["seed"].i or node.attr["seed2"].i):
+        return False
+    definition = op_def_registry.get(node.op)
+    return definition is not None and bool(definition.is_stateful)
+
+
+MOST_S: Final = 0.004
+"""Longest that one call is held up."""
+TOTAL_S: Final = 1.5
+"""Longest that the calls of all functions are held up together; later ones are not."""
+
+
+@contextmanager
+def jittered(graph: Any, seed: int, *, most_s: float = MOST_S, total_s: float = TOTAL_S) -> Iterator[int]:
+    """While the block runs, hold the calls of the graph's Python functions up before their work.
+
+    Generators are left alone: their elements are asked for one after the other. What is registered for a token when
+    the block begins is what is held up, the front of a pool of processes as well.
+
+    Yields:
+        How many functions are held up.
+    """
+    tokens = list(_functions(FunctionLibrary(graph.library.function).all_tokens()))
+    delay = _Delay(seed, most_s, total_s)
+    with recording(dict.fromkeys(tokens, delay.before)):
+        yield len(tokens)
+
+
+def _functions(tokens: Iterable[str]) -> Iterator[str]:
+    for token in tokens:
+        found = lookup(token)
+        if found is not None and found.kind != "generator":
+            yield token
+
+
+class _Delay:
+    """Random delays from one seed, until they add up to the whole that may be spent."""
+
+    def __init__(self, seed: int, most_s: float, total_s: float) -> None:
+        self._random = random.Random(seed)
+        self._most_s = most_s
+        self._left_s = total_s
+        self._lock = threading.Lock()
+
+    def before(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """The function that waits and then does what the original does."""
+
+        def held_up(*arguments: Any) -> Any:
+            delay_s = self._next_s()
+            if delay_s > 0.0:
+                time.sleep(delay_s)
+            return original(*arguments)
+
+        return held_up
+
+    def _next_s(self) -> float:
+        with self._lock:
+            # Every second call at once and the others late: neighbours in time overtake one another.
+            delay_s = self._random.choice((0.0, self._random.uniform(0.25, 1.0) * self._most_s))
+            delay_s = min(delay_s, self._left_s)
+            self._left_s -= delay_s
+            return delay_s

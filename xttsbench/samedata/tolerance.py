@@ -1,20 +1,29 @@
-"""Where two batches or two losses differ, in one sentence: what must not, where configurations are compared for speed.
+"""Whether batches, losses and variables are the same within a tolerance, where other code computes the same.
 
-:mod:`xttsbench.samedata.judge` asks for the same bits, which a fix to one pipeline must keep; two loaders that
-compute the same features by other routes agree to within rounding, and that is what is asked here.
+:mod:`xttsbench.samedata.judge` asks for the same bits, or for the rounding of one computation, which is what a fix to
+one pipeline must keep. Two loaders that compute the same features by other routes, and a step that is compiled in
+another way, agree within a tolerance, and that is what is asked here.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from xttsbench.records.elements import Elements
+from xttsbench.records.fix import How, Semantics
+
 TOLERANCE: Final = 1e-4
 """Largest absolute difference of two floats that count as the same; on log-mels, 0.01 % of a magnitude."""
+
+STATE_TOLERANCE: Final = 1e-3
+"""Relative difference of two losses, or of two sketches of a variable, that counts as none: the order in which a
+compiler sums is its own."""
+_NOISE: Final = 3.0
+"""A step that differs from itself is compared at this many times that difference."""
 
 Array = npt.NDArray[Any]
 
@@ -63,7 +72,7 @@ def loss_difference(ours: Sequence[float], theirs: Sequence[float], tolerance: f
         The largest relative difference of all steps, at most 2, which is also what a loss gets that is no number on
         one side alone; and the first step that is further apart than the tolerance with both losses, or ``None``.
     """
-    apart = [_relative(first, second) for first, second in zip(ours, theirs, strict=True)]
+    apart = [min(_apart([first], [second]), 2.0) for first, second in zip(ours, theirs, strict=True)]
     for step, (first, second, found) in enumerate(zip(ours, theirs, apart, strict=True)):
         if found > tolerance:
             return max(apart), (
@@ -73,12 +82,41 @@ def loss_difference(ours: Sequence[float], theirs: Sequence[float], tolerance: f
     return max(apart, default=0.0), None
 
 
-def _relative(first: float, second: float) -> float:
-    if first == second or (math.isnan(first) and math.isnan(second)):
-        return 0.0
-    if not (math.isfinite(first) and math.isfinite(second)):
-        return 2.0
-    return abs(first - second) / max(abs(first), abs(second))
+def same_training(original: Elements, again: Elements, changed: Elements) -> Semantics:
+    """Compare what three runs trained: the original, the original anew, and the changed one, on the same batches.
+
+    Args:
+        original: losses of the first steps, and a sketch of every variable after them.
+        again: the same in another process; what these two differ by is nobody's change.
+        changed: with the other step.
+
+    Returns:
+        ``unknown`` where there is neither a loss nor a variable, or the original differs from itself by more than
+        ten times the tolerance.
+    """
+    steps = len(original.losses)
+    if not original.losses and not original.state:
+        return _said(None, "unknown", "the step returns no loss and the target made no variable: nothing to compare", 0)
+    if len(changed.losses) != steps or _shape(changed) != _shape(original):
+        return _said(False, "different", "the changed step returns other losses, or made other variables", steps)
+    noise = _furthest(original, again)
+    if noise > 10 * STATE_TOLERANCE:
+        return _said(
+            None, "unknown", f"the step as given differs from itself by {noise:.2g}, so nothing can be compared", steps
+        )
+    allowed = max(STATE_TOLERANCE, _NOISE * noise)
+    found = _furthest(original, changed)
+    what = f"losses of {steps} steps and {len(original.state)} variables after them"
+    if found > allowed:
+        return _said(
+            False,
+            "different",
+            f"{what} are up to {found:.2g} apart relative to them, and {allowed:.2g} is allowed",
+            steps,
+        )
+    return _said(
+        True, "rounding" if found else "identical", f"{what} are the same within {max(found, 1e-9):.1g}", steps
+    )
 
 
 def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Array]]:
@@ -155,3 +193,34 @@ def _where(place: tuple[Any, ...], ids: Array | None) -> str:
         words.append(f"frame {place[1]}")
         words.append(f"band {place[2]}" if len(place) == 3 else f"index {[int(number) for number in place[2:]]}")
     return ", ".join(words) + ": "
+
+
+def _said(equivalent: bool | None, how: How, sentence: str, steps: int) -> Semantics:
+    return Semantics(equivalent=equivalent, how=how, sentence=sentence, elements=steps)
+
+
+def _shape(elements: Elements) -> list[int]:
+    return [len(sketch) for sketch in elements.state]
+
+
+def _furthest(ours: Elements, theirs: Elements) -> float:
+    """Largest relative difference of losses and sketches."""
+    pairs = [(ours.losses, theirs.losses), *zip(ours.state, theirs.state, strict=False)]
+    return max((_apart(a, b) for a, b in pairs), default=0.0)
+
+
+def _apart(ours: Sequence[float], theirs: Sequence[float]) -> float:
+    """Largest difference of two vectors relative to their largest number, since small ones are sums that cancel.
+
+    Infinity where one side alone is no number, or missing.
+    """
+    if len(ours) != len(theirs):
+        return float("inf")
+    first, second = np.asarray(ours, dtype=np.float64), np.asarray(theirs, dtype=np.float64)
+    same = (first == second) | (np.isnan(first) & np.isnan(second))
+    if same.all():
+        return 0.0
+    if not (np.isfinite(first) & np.isfinite(second))[~same].all():
+        return float("inf")
+    scale = max(float(np.abs(first).max()), float(np.abs(second).max()))
+    return float(np.abs(first - second)[~same].max()) / scale

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from xttsbench.samedata.parity import difference, loss_difference
+from xttsbench.samedata.tolerance import difference, loss_difference
 
 
 def batch(**changes: Any) -> dict[str, Any]:
