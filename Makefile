@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install diagnose test test-unit test-all check lint types schema bench proof clean
+.PHONY: help install diagnose test test-unit test-all check lint types schema docs bench proof clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
@@ -54,6 +54,9 @@ types:
 
 schema: install ## write the JSON Schema of scenarios for editors
 	$(BIN)/python -m xttsbench.scenario.schema scenarios/scenario.schema.json
+
+docs: install ## write the reference page of the rules
+	$(BIN)/python -m xttsbench.findings.page docs/findings.md
 
 bench: install ## side-by-side comparisons, each script and package of benchmarks/ but proof, diagnosis, fixes and noise (two hours)
 	@set -e; for script in $(filter-out benchmarks/proof benchmarks/diagnosis benchmarks/fixes benchmarks/noise,$(sort $(wildcard benchmarks/*.py) $(patsubst %/__main__.py,%,$(wildcard benchmarks/*/__main__.py)))); do echo "== $$script"; $(BIN)/python $$script; done

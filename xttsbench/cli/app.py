@@ -11,6 +11,7 @@ import typer
 from xttsbench import __version__
 from xttsbench.cli.data import app as data
 from xttsbench.cli.diagnose import diagnose, optimize
+from xttsbench.cli.explain import explain
 from xttsbench.cli.runs import compare, report
 from xttsbench.cli.scenarios import run, sweep
 from xttsbench.cli.train import synthesize, train, with_value_of_best
@@ -42,6 +43,7 @@ def _options(
 
 app.command("compare")(compare)
 app.command("diagnose")(diagnose)
+app.command("explain")(explain)
 app.command("optimize")(optimize)
 app.command("report")(report)
 app.command("run")(run)

@@ -87,6 +87,11 @@ class Evidence:
     length_has_the_period: bool = False
     environment: Mapping[str, Any] = field(default_factory=dict)
 
+    def known(self, name: str) -> Mapping[str, Any]:
+        """What the environment says under a name: ``cpu``, ``memory``, ``variables``; empty where it says nothing."""
+        found = self.environment.get(name)
+        return found if isinstance(found, Mapping) else {}
+
     def share(self, part: str) -> float:
         """Share of the mean step that goes to a part of the attribution; 0 where there is none."""
         return self.parts.get(part, 0.0) / self.wall_s if self.wall_s else 0.0
@@ -102,6 +107,5 @@ class Evidence:
 
 def allowed_cpus(evidence: Evidence) -> int:
     """Processors that the process may use, at least one, affinity and quota considered."""
-    cpu = evidence.environment.get("cpu")
-    allowed = cpu.get("allowed_cpus") if isinstance(cpu, Mapping) else None
+    allowed = evidence.known("cpu").get("allowed_cpus")
     return max(round(float(allowed)), 1) if allowed else 1

@@ -12,6 +12,9 @@ from xttsbench.throughput.threads import inputs_of
 
 INFINITE: Final = -1
 """Cardinality of what never ends."""
+PREFETCH: Final = "Prefetch"
+MAPS: Final = ("MapDataset", "ParallelMapDataset")
+BATCHES: Final = ("PaddedBatchDataset", "BatchDataset", "ParallelBatchDataset", "RaggedBatchDataset")
 
 _FUNCTION: Final = re.compile(
     r"^__inference_(?:Dataset_|tf_data_experimental_)?"
@@ -61,11 +64,9 @@ def function_of(op: PipelineOp) -> str:
 
 def memory_bytes(evidence: Evidence) -> int | None:
     """Memory that the process may use: the machine's or the control group's limit, whichever is less."""
-    memory = evidence.environment.get("memory")
-    if not isinstance(memory, Mapping):
-        return None
+    memory = evidence.known("memory")
     known = [int(memory[key]) for key in ("total_bytes", "limit_bytes") if memory.get(key)]
-    return min(known) if known else None
+    return min(known, default=None)
 
 
 def bytes_of(evidence: Evidence, op: PipelineOp) -> float | None:
@@ -77,3 +78,15 @@ def bytes_of(evidence: Evidence, op: PipelineOp) -> float | None:
         return None
     same = all(other.op.startswith(_SAME_ELEMENTS) for other in downstream(pipeline, op))
     return batches.bytes / batches.cached if same else None
+
+
+def last_of(evidence: Evidence, kinds: tuple[str, ...]) -> PipelineOp | None:
+    """The last op of some kinds; of a data set that a function makes, the op that makes it."""
+    ops = evidence.pipeline.ops if evidence.pipeline is not None else ()
+    return next((op for op in reversed(ops) if op.op.startswith(kinds)), None)
+
+
+def buffered(op: PipelineOp) -> int:
+    """Elements that a prefetch holds: what was written or AUTOTUNE chose, and no more than there are."""
+    wanted = max(op.buffer_size or 0, op.chosen_buffer_size or 0, 0)
+    return min(wanted, op.cardinality) if op.cardinality is not None and op.cardinality >= 0 else wanted

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -30,8 +30,7 @@ def pipeline_pace(pipeline: Pipeline, step: Consumer, evidence: Evidence) -> Pac
 def machine(pipeline: Pipeline, evidence: Evidence) -> Machine:
     """Processors with the quota considered, which may leave a fraction of one, and the pipeline's pool."""
     cpus = allowed_cpus(evidence)
-    cpu = evidence.environment.get("cpu")
-    exact = cpu.get("allowed_cpus") if isinstance(cpu, Mapping) else None
+    exact = evidence.known("cpu").get("allowed_cpus")
     return Machine(float(exact) if exact else float(cpus), pool_size(pipeline, cpus))
 
 

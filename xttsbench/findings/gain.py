@@ -6,11 +6,12 @@ measured it or, where none did, in the model of the pipeline. A trial that measu
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from xttsbench.evidence.evidence import Evidence, allowed_cpus
+from xttsbench.findings.rule import Numbers, Rule
 from xttsbench.records.base import Estimate, Location
 from xttsbench.records.pipeline import PipelineOp, place
 from xttsbench.records.report import Finding, Severity
@@ -20,7 +21,6 @@ from xttsbench.throughput.threads import demand
 
 MAIN_SHARE: Final = 0.30
 """An op with this share of the pipeline's pace is a main cost."""
-Numbers = Mapping[str, float | int | str | bool | None]
 
 
 @dataclass(frozen=True)
@@ -119,12 +119,17 @@ def most_costly(evidence: Evidence, ops: Sequence[PipelineOp]) -> PipelineOp | N
     return max(ops, key=lambda op: pace_s(evidence, op) or 0.0, default=None)
 
 
+def blamed(evidence: Evidence, helps: Gain, *ops: PipelineOp) -> bool:
+    """Whether ops are what a fix helps: measured, or a main share of the pace where that is only predicted."""
+    return helps.processes > 0 or is_main(evidence, *ops)
+
+
 def finding(
-    rule: str,
+    rule: Rule,
     title: str,
     op: PipelineOp | None,
     numbers: Numbers,
-    remedy: str,
+    remedy: str | None = None,
     *,
     limits: Gain | None = None,
     severity: Severity = "info",
@@ -133,39 +138,31 @@ def finding(
     """A finding about an op.
 
     Args:
-        rule: its id.
+        rule: whose it is.
         title: one line for a person.
         op: where it is, unless ``location`` is given.
         numbers: the evidence.
-        remedy: what to do.
+        remedy: what to do, in place of the rule's own words.
         limits: the gain that makes it limiting; without one it limits nothing, and ``severity`` holds.
         severity: of a finding that limits nothing.
         location: in place of the op's.
     """
-    found = location if location is not None else place(op)
+    where = location if location is not None else place(op)
     if limits is None:
-        return Finding(
-            rule=rule,
-            severity=severity,
-            limiting=False,
-            title=title,
-            location=found,
-            evidence=dict(numbers),
-            remedy=remedy,
-        )
+        return rule.finding(title, numbers, remedy, severity=severity, location=where)
     how: Numbers = (
         {"measured_with": limits.name, "processes": limits.processes}
         if limits.processes
         else {"predicted_with": limits.name}
     )
     changes = limits.changes.strip().rstrip(".") if limits.changes else ""
-    return Finding(
-        rule=rule,
+    said = rule.remedy if remedy is None else remedy
+    return rule.finding(
+        title,
+        {**numbers, **how},
+        f"{said} Mind that {changes[0].lower()}{changes[1:]}." if changes else said,
         severity="critical" if limits.speedup.estimate >= 2 else "warning",
         limiting=True,
-        title=title,
-        location=found,
-        evidence={**numbers, **how},
-        remedy=f"{remedy} Mind that {changes[0].lower()}{changes[1:]}." if changes else remedy,
+        location=where,
         predicted_speedup=limits.speedup,
     )

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from xttsbench.evidence.evidence import Evidence
-from xttsbench.evidence.lines import heaviest_line, place_of, whole_step
 from xttsbench.evidence.stages import pipeline_pace
+from xttsbench.evidence.step import heaviest_line, place_of, whole_step
 from xttsbench.fixes.model import Model
 from xttsbench.records.base import Estimate, Location
 

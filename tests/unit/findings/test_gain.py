@@ -5,8 +5,11 @@ import pytest
 from xttsbench.evidence.evidence import Compared
 from xttsbench.evidence.ops import bytes_of, downstream, function_of, input_of, memory_bytes, upstream
 from xttsbench.findings.gain import finding, gain, is_main, pace_s, pace_share
+from xttsbench.findings.rule import Rule
 from xttsbench.records.pipeline import Pipeline, PipelineOp, Prediction, PythonFunction, size
 from xttsbench.records.trial import Batches
+
+RULE = Rule("r", "symptom", "numbers", "threshold", "remedy", "none known", lambda _: iter(()))
 
 
 def op(name: str, kind: str, *inputs: str, **fields) -> PipelineOp:
@@ -152,12 +155,12 @@ def test_sizes(number: float, text: str) -> None:
 
 
 def test_a_gain_makes_a_finding_limiting_and_says_what_would_change(evidence, build) -> None:
-    plain = finding("r", "t", None, {"a": 1}, "Do it.", severity="info")
+    plain = finding(RULE, "t", None, {"a": 1}, "Do it.", severity="info")
     assert (plain.limiting, plain.severity, plain.predicted_speedup) == (False, "info", None)
     helps = gain(evidence("input", predictions=predicted("any-order", 1.5, "It changes the order.")), "any-order")
-    found = finding("r", "t", None, {"a": 1}, "Do it.", limits=helps)
+    found = finding(RULE, "t", None, {"a": 1}, "Do it.", limits=helps)
     assert (found.limiting, found.severity, found.evidence["predicted_with"]) == (True, "warning", "any-order")
     assert found.remedy == "Do it. Mind that it changes the order."
     measured = gain(evidence("input", fixes=fixed(build, "prefetch", 2.5)), "prefetch")
-    found = finding("r", "t", None, {}, "Do it.", limits=measured)
+    found = finding(RULE, "t", None, {}, "Do it.", limits=measured)
     assert (found.severity, found.evidence) == ("critical", {"measured_with": "prefetch", "processes": 1})

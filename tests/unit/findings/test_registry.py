@@ -77,7 +77,7 @@ def ugly(evidence, build, bottleneck: str, **changes):
     return evidence(bottleneck, **(planted | changes))
 
 
-@pytest.mark.parametrize("rule", findings.RULES, ids=lambda rule: rule.__name__)
+@pytest.mark.parametrize("rule", findings.rules().values(), ids=lambda rule: rule.id)
 @pytest.mark.parametrize("bottleneck", ["compute", "inconclusive"])
 def test_nothing_is_limiting_where_the_step_loses_to_nothing(evidence, build, rule, bottleneck: str) -> None:
     assert not [found for found in rule(ugly(evidence, build, bottleneck)) if found.limiting]
@@ -194,5 +194,5 @@ def test_findings_are_ordered_by_what_the_fix_is_worth(evidence, build, monkeypa
     shuffled = [*ordered[5:], *ordered[:5]][::-1]
     shuffled.remove(ordered[4])
     shuffled.insert(shuffled.index(ordered[3]) + 1, ordered[4])  # equal ones stay in the order of the rules
-    monkeypatch.setattr(findings, "RULES", (lambda _: iter(shuffled),))
+    monkeypatch.setattr(findings, "rules", lambda: {"planted": lambda _: iter(shuffled)})
     assert [found.rule for found in findings.find(evidence())] == [found.rule for found in ordered]

@@ -1,16 +1,13 @@
-"""Rules about storage: whether what the steps read came from the page cache or from the disk.
-
-Measured on the data set's own files, by what the process's reads fetched from storage while its steps ran, not by a
-test file, which would be in the page cache.
-"""
+"""The rule `cold-storage`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from typing import Final
 
 from xttsbench.analysis.spans import Span, measured_span
 from xttsbench.evidence.evidence import Evidence
+from xttsbench.evidence.ops import memory_bytes
+from xttsbench.findings.rule import Findings, rule
 from xttsbench.records.report import Finding
 
 _MIN_BYTES: Final = 4 << 20
@@ -23,8 +20,18 @@ _WAITS_SHARE: Final = 0.5
 """Of the step's time that the input, or all of the process, may compute and still be said to wait for something."""
 
 
-def cold_storage(evidence: Evidence) -> Iterator[Finding]:
-    """Reads that storage had to answer; and, where the page cache answered all, that a cold pass was not measured."""
+@rule(
+    "cold-storage",
+    evidence="bytes a step read in all and from storage, bytes a second, page faults, and the processor time of the "
+    "input",
+    threshold="4 MiB read, 10 % of it from storage; limiting from 50 %, where the step waits for an input that "
+    "hardly computes",
+    remedy="Read more files at once, larger pieces (TFRecord or packed files), or copy the data to a local disk.",
+    false_alarms="storage behind another layer (a network file system with a cache of its own) looks like the page "
+    "cache",
+)
+def cold_storage(evidence: Evidence) -> Findings:
+    """Reads that storage had to answer; or, where the page cache answered all, a cold pass that was not measured."""
     for trial in evidence.ladder:
         span, host = measured_span(trial), trial.readings.host
         if span is None or host is None:
@@ -44,9 +51,6 @@ def cold_storage(evidence: Evidence) -> Iterator[Finding]:
         return
 
 
-RULES: Final = (cold_storage,)
-
-
 def _cold(evidence: Evidence, span: Span, stored: float, everything: float, faults: float | None) -> Finding:
     share = stored / everything
     busy_s = evidence.input_cpu_s.estimate if evidence.input_cpu_s is not None else None
@@ -57,12 +61,9 @@ def _cold(evidence: Evidence, span: Span, stored: float, everything: float, faul
     waits |= cores is not None and 0 < cores < _WAITS_SHARE
     limiting = share >= _COLD_SHARE and waits and evidence.limits("input")
     hidden = "" if evidence.limits("input") else "; the step does not wait for it"
-    return Finding(
-        rule="cold-storage",
-        severity="warning" if limiting else "info",
-        limiting=limiting,
-        title=f"{share:.0%} of what the steps read came from storage, {stored / span.seconds / 1e6:.3g} MB/s{hidden}",
-        evidence={
+    return cold_storage.finding(
+        f"{share:.0%} of what the steps read came from storage, {stored / span.seconds / 1e6:.3g} MB/s{hidden}",
+        {
             "storage_bytes_per_step": stored / span.steps,
             "read_bytes_per_step": everything / span.steps,
             "storage_share": share,
@@ -71,20 +72,22 @@ def _cold(evidence: Evidence, span: Span, stored: float, everything: float, faul
             "input_cpu_s_per_batch": busy_s,
             "cores_busy": cores,
         },
-        remedy="Read more files at once (interleave with num_parallel_calls), larger pieces (TFRecord or packed files "
+        "Read more files at once (interleave with num_parallel_calls), larger pieces (TFRecord or packed files "
         "instead of one small file a sample), or copy the data to a local disk; what fits in memory is faster from the "
         "second epoch on by itself."
         if limiting
         else "Nothing to mend now; the same run is faster once the files are in the page cache.",
+        severity="warning" if limiting else "info",
+        limiting=limiting,
         predicted_speedup=evidence.ceilings.get("input") if limiting else None,
     )
 
 
-def _warm(evidence: Evidence, span: Span, everything: float) -> Iterator[Finding]:
+def _warm(evidence: Evidence, span: Span, everything: float) -> Findings:
     """Everything came from the page cache: worth a word where that will not be so in training."""
     pass_steps = _pass_steps(evidence)
     pass_bytes = everything / span.steps * pass_steps if pass_steps else None
-    memory = _memory_bytes(evidence)
+    memory = memory_bytes(evidence)
     outgrows = pass_bytes is not None and memory is not None and pass_bytes > memory
     again = span.epochs > 1 or bool(pass_steps and span.steps >= 2 * pass_steps)
     if again and not outgrows:
@@ -96,18 +99,15 @@ def _warm(evidence: Evidence, span: Span, everything: float) -> Iterator[Finding
         )
     else:
         title = "all that the steps read came from the page cache: a cold first epoch will be slower; not measured"
-    yield Finding(
-        rule="cold-storage",
-        severity="info",
-        limiting=False,
-        title=title,
-        evidence={
+    yield cold_storage.finding(
+        title,
+        {
             "read_bytes_per_step": everything / span.steps,
             "storage_share": 0.0,
             "pass_bytes": pass_bytes,
             "memory_bytes": memory,
         },
-        remedy="To measure the first epoch, measure on a machine that has not read these files yet.",
+        "To measure the first epoch, measure on a machine that has not read these files yet.",
     )
 
 
@@ -125,10 +125,3 @@ def _pass_steps(evidence: Evidence) -> float | None:
         if op.cardinality is not None and op.cardinality > 0 and op.elements_per_batch
     ]
     return counts[-1] if counts else None
-
-
-def _memory_bytes(evidence: Evidence) -> float | None:
-    memory = evidence.environment.get("memory")
-    known = memory if isinstance(memory, Mapping) else {}
-    given = [float(known[name]) for name in ("total_bytes", "limit_bytes") if isinstance(known.get(name), int | float)]
-    return min(given, default=None)

@@ -1,17 +1,17 @@
-"""Rules about GPUs that TensorFlow sees: others that use them, and clocks that are held back."""
+"""The rules `gpu-shared` and `gpu-throttled`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from xttsbench.analysis.spans import measured_span
 from xttsbench.evidence.evidence import Evidence
+from xttsbench.findings.rule import Findings, rule
 from xttsbench.probes.clock_reasons import HEAT, POWER, SLOWED, throttle_reason_names
 from xttsbench.records.readings import GpuReadings
-from xttsbench.records.report import Finding
 
 _HELD_SHARE: Final = 0.05
 _HELD_BYTES: Final = 2 << 30
@@ -20,7 +20,14 @@ _SLOWED_SHARE: Final = 0.1
 _SLOW_CLOCK: Final = 0.9
 
 
-def gpu_shared(evidence: Evidence) -> Iterator[Finding]:
+@rule(
+    "gpu-shared",
+    evidence="other processes, and memory used before the run beside the total",
+    threshold="another process, or more than 2 GiB and 5 % of the memory taken before the run; never limiting",
+    remedy="End the others (nvidia-smi names them) or choose another GPU with CUDA_VISIBLE_DEVICES, and measure again.",
+    false_alarms="in a container the driver's process numbers are the host's, so that own ones may not be recognised",
+)
+def gpu_shared(evidence: Evidence) -> Findings:
     """Other processes hold memory or compute contexts of a GPU that the steps use."""
     before = _before(evidence)
     for trial in evidence.ladder[:1]:
@@ -36,23 +43,29 @@ def gpu_shared(evidence: Evidence) -> Iterator[Finding]:
                 continue
             who = f"{others} other process(es)" if others else "others"
             memory = f"; {held / 1e9:.3g} GB were taken before the run began" if held and much else ""
-            yield Finding(
-                rule="gpu-shared",
-                severity="warning",
-                limiting=False,
-                title=f"GPU {gpu.index} ({gpu.name}) is shared with {who}{memory}",
-                evidence={
+            yield gpu_shared.finding(
+                f"GPU {gpu.index} ({gpu.name}) is shared with {who}{memory}",
+                {
                     "gpu": gpu.index,
                     "other_processes": others,
                     "memory_used_before_bytes": held,
                     "memory_total_bytes": total,
                 },
-                remedy="Times on a shared GPU vary with what the others do. End them (nvidia-smi names them), choose "
+                "Times on a shared GPU vary with what the others do. End them (nvidia-smi names them), choose "
                 "another GPU with CUDA_VISIBLE_DEVICES, and measure again.",
+                severity="warning",
             )
 
 
-def gpu_throttled(evidence: Evidence) -> Iterator[Finding]:
+@rule(
+    "gpu-throttled",
+    evidence="share of the samples by reason, mean clock beside the highest, and power",
+    threshold="10 % of the samples; limiting for heat or a fault, in half of them, with clocks below 90 %, where "
+    "the step computes",
+    remedy="nvidia-smi -q -d PERFORMANCE,CLOCK shows what holds the clocks back.",
+    false_alarms="a GPU at full load reaches its power limit; that is for information",
+)
+def gpu_throttled(evidence: Evidence) -> Findings:
     """The GPU's clocks were held back by heat, power or a fault while the steps ran."""
     for trial in evidence.ladder[:1]:
         span = measured_span(trial)
@@ -74,13 +87,9 @@ def gpu_throttled(evidence: Evidence) -> Iterator[Finding]:
             faulty = bool(shares.keys() - POWER)
             slow = speed is not None and speed < _SLOW_CLOCK
             reasons = ", ".join(f"{name} {part:.0%}" for name, part in shares.items())
-            yield Finding(
-                rule="gpu-throttled",
-                # Power is what a GPU at full load is bounded by; heat and brakes are not meant to be.
-                severity="warning" if faulty or slow else "info",
-                limiting=faulty and slow and share >= 0.5 and evidence.bottleneck == "compute",
-                title=f"GPU {gpu.index}: clocks held back in {share:.0%} of the samples ({reasons})",
-                evidence={
+            yield gpu_throttled.finding(
+                f"GPU {gpu.index}: clocks held back in {share:.0%} of the samples ({reasons})",
+                {
                     "gpu": gpu.index,
                     "share": share,
                     **{f"share_{name}": part for name, part in shares.items()},
@@ -89,11 +98,11 @@ def gpu_throttled(evidence: Evidence) -> Iterator[Finding]:
                     "clock_share": speed,
                     "power_w": _mean([gpu.power_w[n] for n in where if n < len(gpu.power_w)]),
                 },
-                remedy=_remedy(shares),
+                _remedy(shares),
+                # Power is what a GPU at full load is bounded by; heat and brakes are not meant to be.
+                severity="warning" if faulty or slow else "info",
+                limiting=faulty and slow and share >= 0.5 and evidence.bottleneck == "compute",
             )
-
-
-RULES: Final = (gpu_shared, gpu_throttled)
 
 
 def _remedy(shares: Mapping[str, float]) -> str:
@@ -123,8 +132,7 @@ def _used(evidence: Evidence, gpus: Sequence[GpuReadings], own: set[int]) -> lis
     holding = [gpu for gpu in gpus if own & set(gpu.processes)]
     if holding:
         return holding
-    variables = evidence.environment.get("variables")
-    mask = variables.get("CUDA_VISIBLE_DEVICES") if isinstance(variables, Mapping) else None
+    mask = evidence.known("variables").get("CUDA_VISIBLE_DEVICES")
     if not isinstance(mask, str):
         return list(gpus)
     wanted = [one.strip() for one in mask.split(",")]

@@ -1,8 +1,7 @@
-"""Rules about memory: what grows from step to step and does not stop."""
+"""The rule `memory-leak`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,7 +10,7 @@ import numpy as np
 from xttsbench.analysis.spans import measured_span
 from xttsbench.analysis.trend import trend
 from xttsbench.evidence.evidence import Evidence
-from xttsbench.records.report import Finding
+from xttsbench.findings.rule import Findings, rule
 from xttsbench.records.trial import TrialRecord
 
 _MIN_SAMPLES: Final = 8
@@ -34,8 +33,18 @@ class _Growth:
     epochs: int
 
 
-def memory_leak(evidence: Evidence) -> Iterator[Finding]:
-    """Resident memory, that of child processes included, rises steadily to the end in every process of the ladder."""
+@rule(
+    "memory-leak",
+    evidence="bytes a step, bytes grown, resident bytes, and steps and seconds until the memory is full",
+    threshold="8 MiB and 1 % grown, still growing at the end, beyond what buffers and caches of the pipeline hold; "
+    "critical where it is full within an hour; never limiting",
+    remedy="Look for what each step leaves behind: losses kept in a list as tensors (keep float(loss) every so "
+    "many steps), functions, optimizers or datasets made inside the loop, a cache in memory that a later "
+    "repeat() never lets end.",
+    false_alarms="a buffer or cache whose size was not read still fills",
+)
+def memory_leak(evidence: Evidence) -> Findings:
+    """Memory that grows from step to step to the end in every process, and when it is full."""
     told = [_growth(trial) for trial in evidence.ladder]
     measured = [one for one in told if one is not None]
     growths = [one for one in measured if isinstance(one, _Growth)]
@@ -49,12 +58,9 @@ def memory_leak(evidence: Evidence) -> Iterator[Finding]:
     seconds_left = (room - growth.last_bytes) / growth.bytes_per_s if room else None
     retraced = sum(trace.reason != "first" for trace in evidence.traces)
     ends = f"; the {of} is full after {max(steps_left, 0):,.0f} more steps" if steps_left is not None else ""
-    yield Finding(
-        rule="memory-leak",
-        severity="critical" if seconds_left is not None and seconds_left < _SOON_S else "warning",
-        limiting=False,
-        title=f"memory grows by {growth.bytes_per_step / 1e6:.2g} MB a step and does not stop{ends}",
-        evidence={
+    yield memory_leak.finding(
+        f"memory grows by {growth.bytes_per_step / 1e6:.2g} MB a step and does not stop{ends}",
+        {
             "bytes_per_step": growth.bytes_per_step,
             "grown_bytes": growth.grown_bytes,
             "steps": growth.steps,
@@ -64,15 +70,13 @@ def memory_leak(evidence: Evidence) -> Iterator[Finding]:
             "seconds_left": seconds_left,
             "traces_again": retraced or None,
         },
-        remedy="Each trace of a tf.function is kept: pass tensors instead of Python values, and make the function once."
+        "Each trace of a tf.function is kept: pass tensors instead of Python values, and make the function once."
         if retraced >= growth.steps / 10
         else "Look for what each step leaves behind: losses kept in a list as tensors (keep float(loss) every so many "
         "steps), functions, optimizers or datasets made inside the loop, a cache in memory that a later repeat() "
         "never lets end.",
+        severity="critical" if seconds_left is not None and seconds_left < _SOON_S else "warning",
     )
-
-
-RULES: Final = (memory_leak,)
 
 
 def _growth(trial: TrialRecord) -> _Growth | bool | None:
@@ -121,8 +125,7 @@ def _fills(evidence: Evidence, growth: _Growth) -> bool:
 
 
 def _room_bytes(evidence: Evidence) -> tuple[float | None, str]:
-    memory = evidence.environment.get("memory")
-    known = memory if isinstance(memory, Mapping) else {}
+    known = evidence.known("memory")
     limit, total = known.get("limit_bytes"), known.get("total_bytes")
     if isinstance(limit, int | float) and (not isinstance(total, int | float) or limit < total):
         return float(limit), "control group's memory"

@@ -1,13 +1,13 @@
-"""The rule about caches that are there: those that keep the wrong thing, or nothing, or do not fit."""
+"""The rule `cache-misuse`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 from xttsbench.evidence.evidence import Evidence
 from xttsbench.evidence.ops import INFINITE, bytes_of, downstream, function_of, input_of, memory_bytes, upstream
 from xttsbench.findings.gain import finding, gain, pace_share
+from xttsbench.findings.rule import Findings, rule
 from xttsbench.records.pipeline import Pipeline, PipelineOp, every_op, size
 from xttsbench.records.report import Finding
 
@@ -15,8 +15,15 @@ _MEMORY_SHARE: Final = 0.50
 """Share of the memory that a cache may take: the training needs the rest."""
 
 
-def cache_misuse(evidence: Evidence) -> Iterator[Finding]:
-    """A cache that freezes what should be random, that is never filled, or that does not fit."""
+@rule(
+    "cache-misuse",
+    evidence="which fault, the op behind it and its line, elements and bytes",
+    threshold="random ops before it; an endless input; an end before the input's own; more than half of the memory",
+    remedy="Cache what is finite and not random, before shuffle and repeat, and let it be read to its end once.",
+    false_alarms="freezing the order can be meant, for the same batches in each epoch",
+)
+def cache_misuse(evidence: Evidence) -> Findings:
+    """A cache that freezes what should be random, is never filled, grows without end, or does not fit."""
     pipeline = evidence.pipeline
     for op in pipeline.ops if pipeline is not None else ():
         if pipeline is None or not op.op.startswith("CacheDataset"):
@@ -27,10 +34,7 @@ def cache_misuse(evidence: Evidence) -> Iterator[Finding]:
         yield from _too_large(evidence, op)
 
 
-RULES: Final = (cache_misuse,)
-
-
-def _frozen(pipeline: Pipeline, op: PipelineOp) -> Iterator[Finding]:
+def _frozen(pipeline: Pipeline, op: PipelineOp) -> Findings:
     drawn = [own for own in upstream(pipeline, op) if any(each.random for each in every_op((own,)))]
     if not drawn:
         return
@@ -45,7 +49,7 @@ def _frozen(pipeline: Pipeline, op: PipelineOp) -> Iterator[Finding]:
         "every epoch sees the same."
     )
     yield finding(
-        "cache-misuse",
+        cache_misuse,
         f"{op.name} keeps the {what} of the first epoch for all others ({first.name} is before it)",
         op,
         {"fault": "frozen", "random_op": first.name, "random_line": first.location.line, "only_order": only_order},
@@ -54,12 +58,12 @@ def _frozen(pipeline: Pipeline, op: PipelineOp) -> Iterator[Finding]:
     )
 
 
-def _endless(evidence: Evidence, op: PipelineOp, source: PipelineOp | None) -> Iterator[Finding]:
+def _endless(evidence: Evidence, op: PipelineOp, source: PipelineOp | None) -> Findings:
     if INFINITE not in (op.cardinality, source.cardinality if source is not None else None):
         return
     each = bytes_of(evidence, op)
     yield finding(
-        "cache-misuse",
+        cache_misuse,
         f"{op.name} caches a data set without an end: it grows with every element and is never read",
         op,
         {"fault": "endless", "element_bytes": each, "in_memory": op.filename == ""},
@@ -68,7 +72,7 @@ def _endless(evidence: Evidence, op: PipelineOp, source: PipelineOp | None) -> I
     )
 
 
-def _cut_short(evidence: Evidence, pipeline: Pipeline, op: PipelineOp) -> Iterator[Finding]:
+def _cut_short(evidence: Evidence, pipeline: Pipeline, op: PipelineOp) -> Findings:
     """What ends the iteration before the cache has seen the end of its input, so that it is thrown away.
 
     A cache is complete once its last element was read (tried on TensorFlow 2.21): ``take`` of exactly as many is fine.
@@ -95,7 +99,7 @@ def _thrown_away(evidence: Evidence, pipeline: Pipeline, op: PipelineOp, cut: Pi
     helps = gain(evidence, f"cache@{op.name}", *(f"cache@{name}" for name in (*op.inputs, cut.name)))
     waits = evidence.limits("input")
     return finding(
-        "cache-misuse",
+        cache_misuse,
         f"{op.name} is never filled: {cut.name} ends the epoch before the cache has read its input, so it is discarded",
         op,
         {
@@ -112,7 +116,7 @@ def _thrown_away(evidence: Evidence, pipeline: Pipeline, op: PipelineOp, cut: Pi
     )
 
 
-def _too_large(evidence: Evidence, op: PipelineOp) -> Iterator[Finding]:
+def _too_large(evidence: Evidence, op: PipelineOp) -> Findings:
     memory, each = memory_bytes(evidence), bytes_of(evidence, op)
     if memory is None or each is None or op.filename != "" or op.cardinality is None or op.cardinality < 0:
         return
@@ -120,7 +124,7 @@ def _too_large(evidence: Evidence, op: PipelineOp) -> Iterator[Finding]:
     if held <= _MEMORY_SHARE * memory:
         return
     yield finding(
-        "cache-misuse",
+        cache_misuse,
         f"{op.name} will hold {size(held)}; the process may use {size(memory)}",
         op,
         {"fault": "too large", "elements": op.cardinality, "element_bytes": each, "share_of_memory": held / memory},

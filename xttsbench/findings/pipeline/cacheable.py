@@ -1,16 +1,16 @@
-"""The rule about caches that are missing: work that could be kept from epoch to epoch."""
+"""The rule `cacheable`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from xttsbench.evidence.evidence import Evidence
 from xttsbench.evidence.ops import bytes_of, downstream, memory_bytes, upstream
 from xttsbench.findings.gain import Gain, finding, gain, is_main, pace_share
+from xttsbench.findings.rule import Findings, rule
 from xttsbench.fixes.cache.places import shuffled_bytes
 from xttsbench.records.pipeline import Pipeline, PipelineOp, every_op, size
-from xttsbench.records.report import Finding
 from xttsbench.throughput.orderings import chain_before
 
 _EXPENSIVE: Final = 0.50
@@ -25,8 +25,17 @@ _NO_PLACE: Final = ("Prefetch", "Repeat", "Cache", "Options", "Shuffle", "Model"
 """Ops after which a cache holds what one after their input would hold as well, or should not be."""
 
 
-def cacheable(evidence: Evidence) -> Iterator[Finding]:
-    """An expensive beginning of the pipeline that yields the same in every epoch, and where it would fit."""
+@rule(
+    "cacheable",
+    evidence="share of the pace, elements and bytes to keep, whether they fit into memory, seconds of an epoch, and "
+    "whether the data set is repeated",
+    threshold="a cache was measured or predicted to help; without either, 50 % of the pace in ops that draw nothing "
+    "at random",
+    remedy="Keep it with .cache() after this op, before anything random.",
+    false_alarms="one pass over the data gains nothing; a Python function may return something else each time",
+)
+def cacheable(evidence: Evidence) -> Findings:
+    """An expensive beginning of the pipeline that yields the same in every epoch and would fit in memory or on disk."""
     pipeline = evidence.pipeline
     if pipeline is None or not (evidence.limits("input") or evidence.limits("contention")):
         return
@@ -54,7 +63,7 @@ def cacheable(evidence: Evidence) -> Iterator[Finding]:
         else ""
     )
     yield finding(
-        "cacheable",
+        cacheable,
         f"what {op.name} yields is the same in every epoch: {size(held)}, {share:.0%} of the pipeline's work",
         op,
         {
@@ -70,9 +79,6 @@ def cacheable(evidence: Evidence) -> Iterator[Finding]:
         limits=helps,
         severity="warning" if again else "info",
     )
-
-
-RULES: Final = (cacheable,)
 
 
 def _best_place(evidence: Evidence, pipeline: Pipeline) -> tuple[PipelineOp, Gain | None] | None:

@@ -1,15 +1,14 @@
-"""The rule about Python inside the graph: what each function does to the interpreter lock, and so what helps."""
+"""The rule `python-function`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 from xttsbench.evidence.evidence import Evidence, allowed_cpus
 from xttsbench.evidence.ops import downstream
 from xttsbench.findings.gain import MAIN_SHARE, cost_share, gain, is_main, pace_share
+from xttsbench.findings.rule import Findings, rule
 from xttsbench.records.pipeline import PipelineOp, PythonFunction, every_op
-from xttsbench.records.report import Finding
 
 _WORDS: Final = {
     "holds": "holds the interpreter lock",
@@ -27,8 +26,18 @@ _MANY_CALLS: Final = 8
 """Calls per batch from which one call for the whole batch is worth a word."""
 
 
-def python_function(evidence: Evidence) -> Iterator[Finding]:
-    """Python inside the graph, with the user's file and line; limiting only where the step waits for its op."""
+@rule(
+    "python-function",
+    evidence="kind of function, class (`gil`), wall and processor time of a call, calls for a batch, shares of cost "
+    "and pace",
+    threshold="every one is reported; limiting where the step waits for data and its op has 30 % of the pace",
+    remedy="By class: TensorFlow ops or processes where it holds the lock, threads where it blocks, parallel calls "
+    "where it releases it; a cache for each; or leave it alone.",
+    false_alarms="most are harmless, and then the remedy says so; on busy cores a function that waits for its turn "
+    "looks as if it blocked",
+)
+def python_function(evidence: Evidence) -> Findings:
+    """Python inside the graph, by file and line: whether it holds the interpreter lock, blocks, or releases it."""
     if evidence.pipeline is None:
         return
     for function in evidence.pipeline.python_functions:
@@ -36,14 +45,10 @@ def python_function(evidence: Evidence) -> Iterator[Finding]:
         limiting = evidence.limits("input") and _is_waited_for(evidence, function, op)
         after = (op, *downstream(evidence.pipeline, op)) if op is not None else ()
         fixed = gain(evidence, *_FIXES[function.gil], *(f"cache@{own.name}" for own in after))
-        yield Finding(
-            rule="python-function",
-            severity="warning" if limiting else "info",
-            limiting=limiting,
-            title=f"{_called(function)} runs as {function.kind} in {function.location.op or 'the pipeline'} and "
+        yield python_function.finding(
+            f"{_called(function)} runs as {function.kind} in {function.location.op or 'the pipeline'} and "
             f"{_WORDS[function.gil]}",
-            location=function.location,
-            evidence={
+            {
                 "kind": function.kind,
                 "gil": function.gil,
                 "call_time_s": function.call_time_s,
@@ -53,14 +58,14 @@ def python_function(evidence: Evidence) -> Iterator[Finding]:
                 "pace_share": pace_share(evidence, op) if op is not None else None,
                 "helps": fixed.name if limiting and fixed is not None else None,
             },
-            remedy=_remedy(evidence, function, op) if limiting else _alone(evidence),
+            _remedy(evidence, function, op) if limiting else _alone(evidence),
+            severity="warning" if limiting else "info",
+            limiting=limiting,
+            location=function.location,
             predicted_speedup=(fixed.speedup if fixed is not None else evidence.ceilings.get("input"))
             if limiting
             else None,
         )
-
-
-RULES: Final = (python_function,)
 
 
 def _outer_op(evidence: Evidence, function: PythonFunction) -> PipelineOp | None:

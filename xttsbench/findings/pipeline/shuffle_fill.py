@@ -1,8 +1,7 @@
-"""The rule about shuffle buffers: full before the first element comes, which takes time and memory."""
+"""The rule `shuffle-fill`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
@@ -10,8 +9,8 @@ import numpy as np
 from xttsbench.evidence.evidence import Evidence
 from xttsbench.evidence.ops import bytes_of, function_of, input_of, memory_bytes, upstream
 from xttsbench.findings.gain import finding, is_main, most_costly, pace_s
+from xttsbench.findings.rule import Findings, rule
 from xttsbench.records.pipeline import PipelineOp, size
-from xttsbench.records.report import Finding
 
 _LARGE: Final = 0.10
 """Share of the memory, or of an epoch, from which a buffer is worth a word."""
@@ -21,8 +20,16 @@ _SLOW_FILL_S: Final = 2.0
 _VERY_SLOW_FILL_S: Final = 30.0
 
 
-def shuffle_fill(evidence: Evidence) -> Iterator[Finding]:
-    """A shuffle buffer that must be full before the first element comes: what that takes in time and in memory."""
+@rule(
+    "shuffle-fill",
+    evidence="elements in the buffer, seconds until it is full, its share of an epoch and of the memory",
+    threshold="2 s, or 10 % of an epoch or of the memory; a warning from 30 s or 25 %",
+    remedy="A smaller buffer, or shuffle names and numbers in place of data.",
+    false_alarms="before repeat() the buffer is filled anew in each epoch, after it only once; the run's own first "
+    "wait overrules the estimate",
+)
+def shuffle_fill(evidence: Evidence) -> Findings:
+    """A shuffle buffer that must be full before the first element comes: what that takes in time and memory."""
     pipeline = evidence.pipeline
     for op in pipeline.ops if pipeline is not None else ():
         if pipeline is None or not op.op.startswith("Shuffle") or not op.buffer_size or op.buffer_size < 0:
@@ -46,7 +53,7 @@ def shuffle_fill(evidence: Evidence) -> Iterator[Finding]:
         takes = [f"{fill_s:.2g} s" for _ in (1,) if slow and fill_s is not None]
         takes += [f"{size(held * each)}" for _ in (1,) if each is not None]
         yield finding(
-            "shuffle-fill",
+            shuffle_fill,
             f"{op.name} fills {held} elements before the first batch ({', '.join(takes)})",
             op,
             {
@@ -67,9 +74,6 @@ def shuffle_fill(evidence: Evidence) -> Iterator[Finding]:
             + " It is paid at the start of each epoch.",
             severity="warning" if bad else "info",
         )
-
-
-RULES: Final = (shuffle_fill,)
 
 
 def _fill_s(evidence: Evidence, op: PipelineOp, elements: int) -> float | None:

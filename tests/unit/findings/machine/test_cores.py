@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from xttsbench.findings.machine import cores as rules
+from xttsbench.findings.machine.cpu_quota import cpu_quota
+from xttsbench.findings.machine.gpu_invisible import gpu_invisible
 from xttsbench.records.readings import HostReadings, Readings
 from xttsbench.records.trial import Devices
 
@@ -20,11 +21,11 @@ def silent(rule, evidence) -> bool:
 
 def test_no_gpu_at_all_is_a_fact_and_not_a_fault(evidence) -> None:
     environment = {"gpus": [], "unmeasured": {"gpus": "no NVIDIA driver"}}
-    found = only(rules.gpu_invisible, evidence("compute", devices=Devices(), environment=environment))
+    found = only(gpu_invisible, evidence("compute", devices=Devices(), environment=environment))
     assert (found.rule, found.severity, found.limiting) == ("gpu-invisible", "info", False)
     assert found.evidence["reason"] == "no NVIDIA driver"
     assert "emulated:MS" in found.remedy
-    assert only(rules.gpu_invisible, evidence("compute", devices=Devices(), environment={})).severity == "info"
+    assert only(gpu_invisible, evidence("compute", devices=Devices(), environment={})).severity == "info"
 
 
 @pytest.mark.parametrize(
@@ -38,15 +39,15 @@ def test_no_gpu_at_all_is_a_fact_and_not_a_fault(evidence) -> None:
 )
 def test_a_gpu_that_tensorflow_does_not_see(evidence, cuda: bool, variables, cause: str, remedy: str) -> None:
     devices, environment = Devices(built_with_cuda=cuda), GPU | {"variables": variables}
-    found = only(rules.gpu_invisible, evidence("compute", devices=devices, environment=environment))
+    found = only(gpu_invisible, evidence("compute", devices=devices, environment=environment))
     assert (found.severity, found.limiting) == ("critical", False)
     assert cause in found.title
     assert remedy in found.remedy
 
 
 def test_a_gpu_that_it_sees(evidence) -> None:
-    assert silent(rules.gpu_invisible, evidence("compute", devices=Devices(gpus=("GPU:0",)), environment=GPU))
-    assert silent(rules.gpu_invisible, evidence("compute", environment=GPU)), "the devices are not known"
+    assert silent(gpu_invisible, evidence("compute", devices=Devices(gpus=("GPU:0",)), environment=GPU))
+    assert silent(gpu_invisible, evidence("compute", environment=GPU)), "the devices are not known"
 
 
 def cpu(quota: float | None, affinity: int = 16) -> dict:
@@ -58,15 +59,15 @@ def cpu(quota: float | None, affinity: int = 16) -> dict:
     [(None, 16), (Devices(), 16), (Devices(inter_op_threads=4, intra_op_threads=8), 8)],
 )
 def test_more_threads_than_the_quota(evidence, devices, threads: int) -> None:
-    found = only(rules.cpu_quota, evidence("contention", devices=devices, environment=cpu(2.0)))
+    found = only(cpu_quota, evidence("contention", devices=devices, environment=cpu(2.0)))
     assert (found.rule, found.severity, found.limiting) == ("cpu-quota", "warning", True)
     assert found.evidence == {"quota_cpus": 2.0, "visible_cpus": 16.0, "threads": threads}
     assert "set_intra_op_parallelism_threads(2)" in found.remedy
-    assert not only(rules.cpu_quota, evidence("compute", devices=devices, environment=cpu(2.0))).limiting
+    assert not only(cpu_quota, evidence("compute", devices=devices, environment=cpu(2.0))).limiting
 
 
 def test_half_a_processor_still_gets_one_thread(evidence) -> None:
-    assert "threads(1)" in only(rules.cpu_quota, evidence("compute", environment=cpu(0.5))).remedy
+    assert "threads(1)" in only(cpu_quota, evidence("compute", environment=cpu(0.5))).remedy
 
 
 @pytest.mark.parametrize(
@@ -81,7 +82,7 @@ def test_half_a_processor_still_gets_one_thread(evidence) -> None:
     ],
 )
 def test_no_quota_or_threads_within_it(evidence, environment, devices) -> None:
-    assert silent(rules.cpu_quota, evidence("contention", devices=devices, environment=environment))
+    assert silent(cpu_quota, evidence("contention", devices=devices, environment=environment))
 
 
 def stopped(build, share: float):
@@ -95,12 +96,12 @@ def stopped(build, share: float):
 
 
 def test_a_quota_that_stopped_threads_and_one_that_did_not(evidence, build) -> None:
-    found = only(rules.cpu_quota, evidence("compute", ladder=stopped(build, 0.4), environment=cpu(2.0)))
+    found = only(cpu_quota, evidence("compute", ladder=stopped(build, 0.4), environment=cpu(2.0)))
     assert (found.severity, found.limiting) == ("warning", False)
     assert found.evidence["stopped_s_per_s"] == pytest.approx(0.4)
     assert "stopped them for 40% of the time" in found.title
-    idle = only(rules.cpu_quota, evidence("compute", ladder=stopped(build, 0.0), environment=cpu(2.0)))
+    idle = only(cpu_quota, evidence("compute", ladder=stopped(build, 0.0), environment=cpu(2.0)))
     assert idle.severity == "info"
     few = Devices(inter_op_threads=2, intra_op_threads=2)
     within = evidence("compute", ladder=stopped(build, 0.4), environment=cpu(2.0), devices=few)
-    assert only(rules.cpu_quota, within).severity == "warning", "Python's own threads count too"
+    assert only(cpu_quota, within).severity == "warning", "Python's own threads count too"

@@ -3,7 +3,9 @@ from __future__ import annotations
 import pytest
 
 from xttsbench.analysis.variance import Explanation, LengthVariance, Stragglers
-from xttsbench.findings.pipeline import batches as rules
+from xttsbench.findings.pipeline.dynamic_shape import dynamic_shape
+from xttsbench.findings.pipeline.nan_batch import nan_batch
+from xttsbench.findings.pipeline.padding_waste import padding_waste
 from xttsbench.records.base import Location
 from xttsbench.records.pipeline import Pipeline, PipelineOp
 from xttsbench.records.trial import Batches, Trace
@@ -28,7 +30,7 @@ def batches(**fields) -> Batches:
 
 @pytest.mark.parametrize(("share", "severity"), [(0.29, None), (0.3, "info"), (0.5, "warning"), (None, None)])
 def test_padding(evidence, share, severity) -> None:
-    found = list(rules.padding_waste(evidence("input", batches=batches(padding_share=share, padding_component="mel"))))
+    found = list(padding_waste(evidence("input", batches=batches(padding_share=share, padding_component="mel"))))
     assert [one.severity for one in found] == ([severity] if severity else [])
     if found:
         assert found[0].evidence["padding_efficiency"] == pytest.approx(1 - share)
@@ -41,11 +43,11 @@ def test_padding_names_the_op_and_what_is_left_to_do(evidence) -> None:
     bucketed = op("Group/_3", "GroupByWindowDataset", location=Location(file="a.py", line=6))
     one = {"batches": batches(padding_share=0.6, padding_component="mel")}
     several = {"batches": batches(padding_share=0.6, padding_component="mel", shapes=("[(8, 9)]", "[(8, 7)]"))}
-    found = only(rules.padding_waste, evidence(pipeline=Pipeline(ops=(padded,)), **one))
+    found = only(padding_waste, evidence(pipeline=Pipeline(ops=(padded,)), **one))
     assert (found.location.op, found.location.line) == ("Pad/_2", 4)
     assert "padded to one length" in found.remedy
-    assert "similar length" in only(rules.padding_waste, evidence(pipeline=Pipeline(ops=(padded,)), **several)).remedy
-    wide = only(rules.padding_waste, evidence(pipeline=Pipeline(ops=(bucketed, padded)), **several))
+    assert "similar length" in only(padding_waste, evidence(pipeline=Pipeline(ops=(padded,)), **several)).remedy
+    wide = only(padding_waste, evidence(pipeline=Pipeline(ops=(bucketed, padded)), **several))
     assert (wide.location.line, "too wide" in wide.remedy) == (6, True)
 
 
@@ -62,9 +64,9 @@ def test_what_padding_costs_where_steps_grow_with_it(evidence, build) -> None:
             explanation=Explanation(length=length, stragglers=none),
         )
 
-    assert only(rules.padding_waste, told(1e-4, 1e-6)).evidence["step_s_that_goes_to_padding"] == pytest.approx(0.04)
-    assert only(rules.padding_waste, told(1e-4, 0.5)).evidence["step_s_that_goes_to_padding"] is None
-    assert only(rules.padding_waste, told(-1e-4, 1e-6)).evidence["step_s_that_goes_to_padding"] is None
+    assert only(padding_waste, told(1e-4, 1e-6)).evidence["step_s_that_goes_to_padding"] == pytest.approx(0.04)
+    assert only(padding_waste, told(1e-4, 0.5)).evidence["step_s_that_goes_to_padding"] is None
+    assert only(padding_waste, told(-1e-4, 1e-6)).evidence["step_s_that_goes_to_padding"] is None
 
 
 def shapes_and_steps(build, **columns):
@@ -77,13 +79,13 @@ def shapes_and_steps(build, **columns):
 
 
 def test_shapes_that_trace_or_compile_the_step_again(evidence, build) -> None:
-    found = only(rules.dynamic_shape, evidence("compile", **shapes_and_steps(build)))
+    found = only(dynamic_shape, evidence("compile", **shapes_and_steps(build)))
     assert (found.limiting, found.severity) == (True, "warning")
     assert found.evidence["shapes"] == 3
     assert found.evidence["traces_by_shape"] == 1
     assert "pad_to_bucket_boundary" in found.remedy
     xla = shapes_and_steps(build, traces=0, xla_compiles=[0, 1] * 5) | {"traces": ()}
-    assert only(rules.dynamic_shape, evidence("compile", **xla)).evidence["xla_compiles_in_steady_state"] == 5
+    assert only(dynamic_shape, evidence("compile", **xla)).evidence["xla_compiles_in_steady_state"] == 5
 
 
 @pytest.mark.parametrize(
@@ -96,23 +98,23 @@ def test_shapes_that_trace_or_compile_the_step_again(evidence, build) -> None:
 )
 def test_batches_of_another_size_want_another_remedy(evidence, build, shapes, count_only) -> None:
     facts = shapes_and_steps(build) | {"batches": batches(shapes=shapes)}
-    found = only(rules.dynamic_shape, evidence("compile", **facts))
+    found = only(dynamic_shape, evidence("compile", **facts))
     assert found.evidence["only_the_number_of_elements_differs"] is count_only
     assert ("Only the number" in found.remedy) is bool(count_only)
 
 
 def test_many_shapes_that_cost_nothing_are_none_of_its_business(evidence, build) -> None:
     facts = shapes_and_steps(build)
-    assert silent(rules.dynamic_shape, evidence("compute", **facts)), "no time goes into compilation"
-    assert silent(rules.dynamic_shape, evidence("compile", **facts, has_step=False))
-    assert silent(rules.dynamic_shape, evidence("compile", **(facts | {"batches": batches(shapes=("a", "b"))})))
-    assert silent(rules.dynamic_shape, evidence("compile", **(facts | {"traces": ()})))
-    assert silent(rules.dynamic_shape, evidence("compile"))
+    assert silent(dynamic_shape, evidence("compute", **facts)), "no time goes into compilation"
+    assert silent(dynamic_shape, evidence("compile", **facts, has_step=False))
+    assert silent(dynamic_shape, evidence("compile", **(facts | {"batches": batches(shapes=("a", "b"))})))
+    assert silent(dynamic_shape, evidence("compile", **(facts | {"traces": ()})))
+    assert silent(dynamic_shape, evidence("compile"))
 
 
 def test_nan_in_the_batches(evidence) -> None:
-    found = only(rules.nan_batch, evidence("compute", batches=batches(nonfinite=("mel", "text"))))
+    found = only(nan_batch, evidence("compute", batches=batches(nonfinite=("mel", "text"))))
     assert (found.severity, found.limiting) == ("critical", False)
     assert "(mel, text)" in found.title
-    assert silent(rules.nan_batch, evidence("compute", batches=batches()))
-    assert silent(rules.nan_batch, evidence("compute"))
+    assert silent(nan_batch, evidence("compute", batches=batches()))
+    assert silent(nan_batch, evidence("compute"))

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from xttsbench.evidence.evidence import Compared
-from xttsbench.findings.pipeline import cache_misuse as rules
+from xttsbench.findings.pipeline.cache_misuse import cache_misuse
 from xttsbench.records.base import Location
 from xttsbench.records.pipeline import Pipeline, PipelineOp, Prediction
 
@@ -50,7 +50,7 @@ def cached(*before: PipelineOp, after: tuple[PipelineOp, ...] = (), **fields) ->
 
 def test_a_cache_after_a_shuffle_keeps_its_order(evidence) -> None:
     frozen = cached(op("Shuffle/_2", "ShuffleDatasetV3", "Range/_1", random=True, location=Location(line=4)))
-    found = only(rules.cache_misuse, told(evidence, frozen, "compute"))
+    found = only(cache_misuse, told(evidence, frozen, "compute"))
     assert (found.rule, found.severity, found.limiting) == ("cache-misuse", "warning", False)
     assert (found.evidence["fault"], found.evidence["only_order"], found.evidence["random_line"]) == ("frozen", True, 4)
     assert found.remedy.startswith("Shuffle after .cache()")
@@ -58,7 +58,7 @@ def test_a_cache_after_a_shuffle_keeps_its_order(evidence) -> None:
 
 def test_a_cache_after_augmentation_keeps_its_numbers(evidence) -> None:
     frozen = cached(op("Map/_2", "MapDataset", "Range/_1", random=True, function="__inference_Dataset_map_flip_1"))
-    found = only(rules.cache_misuse, told(evidence, frozen))
+    found = only(cache_misuse, told(evidence, frozen))
     assert not found.evidence["only_order"]
     assert ".map(flip)" in found.remedy
 
@@ -81,8 +81,8 @@ def test_healthy_caches(evidence) -> None:
         cached(cardinality=None),
         Pipeline(),
     ):
-        assert silent(rules.cache_misuse, told(evidence, pipeline))
-    assert silent(rules.cache_misuse, evidence("input"))
+        assert silent(cache_misuse, told(evidence, pipeline))
+    assert silent(cache_misuse, evidence("input"))
 
 
 def test_a_cache_that_is_cut_short_before_it_is_full(evidence) -> None:
@@ -90,24 +90,24 @@ def test_a_cache_that_is_cut_short_before_it_is_full(evidence) -> None:
     batch = op("Batch/_6", "BatchDatasetV2", "Cache/_5", cardinality=25)
     late = op("Take/_7", "TakeDataset", "Batch/_6", cardinality=20)
     for after, taken in (((cut,), 60), ((batch, late), 20)):
-        found = only(rules.cache_misuse, told(evidence, cached(after=after), "compute"))
+        found = only(cache_misuse, told(evidence, cached(after=after), "compute"))
         assert (found.evidence["fault"], found.evidence["elements_taken"]) == ("cut short", taken)
         assert (found.limiting, found.severity) == (False, "info")
         assert "before .cache()" in found.remedy
-        assert only(rules.cache_misuse, told(evidence, cached(after=after))).severity == "warning"
+        assert only(cache_misuse, told(evidence, cached(after=after))).severity == "warning"
     pair = op("Zip/_7", "ZipDataset", "Cache/_5", "Other/_6", cardinality=40)
     zipped = cached(after=(op("Other/_6", "RangeDataset", cardinality=40), pair))
-    assert "zip()" in only(rules.cache_misuse, told(evidence, zipped)).remedy
+    assert "zip()" in only(cache_misuse, told(evidence, zipped)).remedy
 
 
 def test_it_limits_where_the_model_says_what_a_full_cache_gives(evidence) -> None:
     cut = op("Take/_6", "TakeDataset", "Cache/_5", cardinality=60)
     full = told(evidence, cached(after=(cut,)), predictions=predicted("cache@Cache/_5"))
-    assert only(rules.cache_misuse, full).limiting
+    assert only(cache_misuse, full).limiting
 
 
 def test_a_cache_of_what_never_ends(evidence) -> None:
-    found = only(rules.cache_misuse, told(evidence, cached(cardinality=-1), "compute"))
+    found = only(cache_misuse, told(evidence, cached(cardinality=-1), "compute"))
     assert (found.evidence["fault"], found.severity) == ("endless", "warning")
     assert "before .repeat()" in found.remedy
 
@@ -118,6 +118,6 @@ def test_a_cache_of_what_never_ends(evidence) -> None:
 )
 def test_a_cache_that_outgrows_the_memory(evidence, element_bytes: float, filename, severity) -> None:
     pipeline = cached(element_bytes=element_bytes, filename=filename)
-    found = list(rules.cache_misuse(told(evidence, pipeline)))
+    found = list(cache_misuse(told(evidence, pipeline)))
     assert [one.severity for one in found] == ([severity] if severity else [])
     assert not any(one.limiting for one in found)

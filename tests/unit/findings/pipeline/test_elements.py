@@ -3,7 +3,9 @@ from __future__ import annotations
 import pytest
 
 from xttsbench.evidence.evidence import Compared
-from xttsbench.findings.pipeline import elements as rules
+from xttsbench.findings.pipeline.late_filter import late_filter
+from xttsbench.findings.pipeline.per_element_overhead import per_element_overhead
+from xttsbench.findings.source import fixed_npy_header
 from xttsbench.records.base import Location
 from xttsbench.records.pipeline import Pipeline, PipelineOp, Prediction, PythonFunction
 from xttsbench.records.source_fact import SourceFact
@@ -50,14 +52,14 @@ def filtered(reads=(0,), passes=None, *, kept: float = 4.0, between=(), **fields
 
 
 def test_a_filter_that_does_not_look_at_what_was_made(evidence, build) -> None:
-    found = only(rules.late_filter, evidence("input", pipeline=filtered()))
+    found = only(late_filter, evidence("input", pipeline=filtered()))
     assert (found.rule, found.limiting, found.severity) == ("late-filter", False, "warning")
     assert found.location.op == "Filter/_3"
     assert found.evidence["share_kept"] == 0.5
     assert found.evidence["pace_share_thrown_away"] == pytest.approx(0.9 / 0.92 / 2)
     for told in ({"predictions": predicted("filter-first", 1.9)}, {"fixes": fixed(build, "filter-first", 1.9)}):
-        assert only(rules.late_filter, evidence("input", pipeline=filtered(), **told)).limiting
-        idle = only(rules.late_filter, evidence("compute", pipeline=filtered(), **told))
+        assert only(late_filter, evidence("input", pipeline=filtered(), **told)).limiting
+        idle = only(late_filter, evidence("compute", pipeline=filtered(), **told))
         assert (idle.limiting, idle.severity) == (False, "info")
         assert "Nothing waits for it now" in idle.remedy
 
@@ -86,7 +88,7 @@ def test_a_filter_that_does_not_look_at_what_was_made(evidence, build) -> None:
     ],
 )
 def test_filters_that_are_where_they_belong(evidence, pipeline: Pipeline) -> None:
-    assert silent(rules.late_filter, evidence("input", pipeline=pipeline))
+    assert silent(late_filter, evidence("input", pipeline=pipeline))
 
 
 def test_what_the_filter_reads_is_followed_through_maps(evidence) -> None:
@@ -94,23 +96,21 @@ def test_what_the_filter_reads_is_followed_through_maps(evidence) -> None:
         op("Map/_8", "ParallelMapDatasetV2", "Map/_2", passes={1: 0}, parallelism=2, cost_s=0.1),
         op("Prefetch/_9", "PrefetchDataset", "Map/_8"),
     )
-    found = only(rules.late_filter, evidence("input", pipeline=filtered(reads=(1,), between=between)))
+    found = only(late_filter, evidence("input", pipeline=filtered(reads=(1,), between=between)))
     assert found.evidence["work"] == "Map/_8, Map/_2"
     only_last = filtered(reads=(1,), passes={1: 1}, between=between)
-    assert only(rules.late_filter, evidence("input", pipeline=only_last)).evidence["work"] == "Map/_8"
+    assert only(late_filter, evidence("input", pipeline=only_last)).evidence["work"] == "Map/_8"
 
 
 def test_a_map_that_another_op_reads_as_well_stays(evidence) -> None:
     pipeline = filtered()
     both = Pipeline(ops=(*pipeline.ops, op("Other/_5", "BatchDatasetV2", "Map/_2")))
-    assert silent(rules.late_filter, evidence("input", pipeline=both))
+    assert silent(late_filter, evidence("input", pipeline=both))
 
 
 def test_a_filter_inside_an_interleave(evidence) -> None:
     outer = op("Interleave/_1", "InterleaveDataset", inner=filtered().ops)
-    found = only(
-        rules.late_filter, evidence("input", pipeline=Pipeline(ops=(outer,)), predictions=predicted("filter-first"))
-    )
+    found = only(late_filter, evidence("input", pipeline=Pipeline(ops=(outer,)), predictions=predicted("filter-first")))
     assert not found.limiting, "the model's fix is of the outer pipeline"
     assert found.evidence["pace_share_of_the_work"] is None
 
@@ -130,17 +130,15 @@ def tiny(cost_s: float = 0.02, elements: float = 512.0, **fields) -> Pipeline:
 
 
 def test_many_tiny_elements(evidence) -> None:
-    found = only(rules.per_element_overhead, evidence("input", pipeline=tiny()))
+    found = only(per_element_overhead, evidence("input", pipeline=tiny()))
     assert (found.rule, found.limiting, found.severity) == ("per-element-overhead", False, "warning")
     assert found.location.op == "Map/_2"
     assert found.evidence["cost_s_per_element"] == pytest.approx(0.021 / 512)
     assert ".batch(512).map(f)" in found.remedy
-    python = only(rules.per_element_overhead, evidence("input", pipeline=tiny(python_functions=("t",))))
+    python = only(per_element_overhead, evidence("input", pipeline=tiny(python_functions=("t",))))
     assert "let scale() take a whole batch" in python.remedy
-    assert only(rules.per_element_overhead, evidence("contention", pipeline=tiny())).severity == "info"
-    assert only(
-        rules.per_element_overhead, evidence("input", pipeline=tiny(), predictions=predicted("batch-first"))
-    ).limiting
+    assert only(per_element_overhead, evidence("contention", pipeline=tiny())).severity == "info"
+    assert only(per_element_overhead, evidence("input", pipeline=tiny(), predictions=predicted("batch-first"))).limiting
 
 
 @pytest.mark.parametrize(
@@ -160,30 +158,30 @@ def test_many_tiny_elements(evidence) -> None:
 def test_elements_that_are_worth_their_calls(evidence, pipeline: Pipeline) -> None:
     busy = op("Slow/_9", "MapDataset", "Batch/_3", cost_s=0.015, stateful=True, elements_per_batch=1.0)
     told = Pipeline(ops=(*pipeline.ops, busy)) if pipeline.ops and pipeline.ops[1].cost_s == 0.0001 else pipeline
-    assert silent(rules.per_element_overhead, evidence("input", pipeline=told))
-    assert silent(rules.per_element_overhead, evidence("compute", pipeline=tiny()))
+    assert silent(per_element_overhead, evidence("input", pipeline=told))
+    assert silent(per_element_overhead, evidence("compute", pipeline=tiny()))
 
 
 def test_on_busy_cores_the_processor_time_tells(evidence) -> None:
     waiting = tiny(0.1, cpu_s=0.02)  # 195 us an element, 39 us of them on a processor
-    assert not silent(rules.per_element_overhead, evidence("input", pipeline=waiting))
+    assert not silent(per_element_overhead, evidence("input", pipeline=waiting))
 
 
 def test_a_header_of_fixed_length(evidence) -> None:
     cutting = op("Map/_2", "MapDataset", byte_offset=128, location=Location(file="a.py", line=3))
-    found = only(rules.fixed_npy_header, evidence("compute", pipeline=Pipeline(ops=(cutting,))))
+    found = only(fixed_npy_header, evidence("compute", pipeline=Pipeline(ops=(cutting,))))
     assert (found.rule, found.severity, found.limiting) == ("fixed-npy-header", "warning", False)
     assert found.location.line == 3
     inside = op("Interleave/_1", "InterleaveDataset", inner=(cutting,))
-    assert not silent(rules.fixed_npy_header, evidence(pipeline=Pipeline(ops=(inside,))))
+    assert not silent(fixed_npy_header, evidence(pipeline=Pipeline(ops=(inside,))))
     wav = cutting.model_copy(update={"byte_offset": 44})
-    assert silent(rules.fixed_npy_header, evidence(pipeline=Pipeline(ops=(wav, op("a", "MapDataset")))))
-    assert silent(rules.fixed_npy_header, evidence())
+    assert silent(fixed_npy_header, evidence(pipeline=Pipeline(ops=(wav, op("a", "MapDataset")))))
+    assert silent(fixed_npy_header, evidence())
 
 
 def test_what_the_source_says_already_is_not_said_twice(evidence) -> None:
     cutting = op("Map/_2", "MapDataset", byte_offset=128, location=Location(file="a.py", line=3))
     fact = SourceFact(kind="fixed-npy-header", file="a.py", line=5, text="raw[128:]")
-    assert silent(rules.fixed_npy_header, evidence(pipeline=Pipeline(ops=(cutting,)), source=(fact,)))
+    assert only(fixed_npy_header, evidence(pipeline=Pipeline(ops=(cutting,)), source=(fact,))).location.line == 5
     other = fact.model_copy(update={"file": "b.py"})
-    assert not silent(rules.fixed_npy_header, evidence(pipeline=Pipeline(ops=(cutting,)), source=(other,)))
+    assert not silent(fixed_npy_header, evidence(pipeline=Pipeline(ops=(cutting,)), source=(other,)))

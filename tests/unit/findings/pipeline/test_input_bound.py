@@ -5,8 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xttsbench.evidence.evidence import Compared
-from xttsbench.findings.pipeline import batches
-from xttsbench.findings.pipeline import input_bound as pipeline
+from xttsbench.findings.pipeline.input_bound import input_bound
+from xttsbench.findings.registry import rules_about
+from xttsbench.findings.source import fixed_npy_header
 from xttsbench.records.base import Estimate, Location
 from xttsbench.records.pipeline import Pipeline, PipelineOp, Prediction, PythonFunction
 from xttsbench.records.trial import Batches
@@ -98,7 +99,7 @@ def gains() -> dict:
 )
 def test_no_pipeline_is_blamed_where_the_step_does_not_wait(evidence, ops, gil, pool, bottleneck: str) -> None:
     told = evidence(bottleneck, pipeline=chain(ops, gil, pool), **gains())
-    for rule in (*pipeline.RULES, batches.padding_waste):
+    for rule in (*rules_about("In the pipeline"), fixed_npy_header):
         for found in rule(told):
             assert not found.limiting, found.rule
             assert found.severity != "critical" or found.rule in ("oversized-prefetch", "cache-misuse"), found.rule
@@ -108,7 +109,7 @@ def test_no_pipeline_is_blamed_where_the_step_does_not_wait(evidence, ops, gil, 
 @given(st.lists(OPS, max_size=7), GILS, st.sampled_from([None, 1, 64]))
 def test_every_finding_has_a_remedy_a_title_of_one_line_and_numbers(evidence, ops, gil, pool) -> None:
     told = evidence("input", pipeline=chain(ops, gil, pool), **gains())
-    for rule in pipeline.RULES:
+    for rule in (*rules_about("In the pipeline"), fixed_npy_header):
         for found in rule(told):
             assert found.remedy
             assert found.title
@@ -121,11 +122,11 @@ def test_what_the_step_waits_for_is_named_with_its_line(evidence, build) -> None
     slow = PipelineOp(name="Map/_2", op="MapDataset", cost_s=0.3, stateful=True, location=Location(file="a.py", line=3))
     ops = (PipelineOp(name="Range/_1", op="RangeDataset", cost_s=0.1), slow)
     told = evidence("input", pipeline=Pipeline(ops=ops), input_alone_s=build.estimate(0.4))
-    (found,) = pipeline.input_bound(told)
+    (found,) = input_bound(told)
     assert (found.rule, found.limiting) == ("input-bound", True)
     assert (found.location.op, found.location.line) == ("Map/_2", 3)
     assert found.evidence["pace_share"] == pytest.approx(0.75)
     assert found.evidence["batch_s_without_a_step"] == pytest.approx(0.4)
     assert found.predicted_speedup.estimate == 2.0
-    assert "graph was not read" in next(iter(pipeline.input_bound(evidence("input")))).title
-    assert not list(pipeline.input_bound(evidence("compute", pipeline=Pipeline(ops=ops))))
+    assert "graph was not read" in next(iter(input_bound(evidence("input")))).title
+    assert not list(input_bound(evidence("compute", pipeline=Pipeline(ops=ops))))

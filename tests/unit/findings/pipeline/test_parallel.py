@@ -4,7 +4,10 @@ import pytest
 
 from xttsbench.analysis.attribution import StepFacts
 from xttsbench.evidence.evidence import Compared
-from xttsbench.findings.pipeline import parallel as rules
+from xttsbench.findings.pipeline.order_sensitive import order_sensitive
+from xttsbench.findings.pipeline.sequential_map import sequential_map
+from xttsbench.findings.pipeline.sequential_read import sequential_read
+from xttsbench.findings.pipeline.thread_pool import thread_pool
 from xttsbench.records.base import Location
 from xttsbench.records.pipeline import Pipeline, PipelineOp, Prediction, PythonFunction
 
@@ -58,10 +61,10 @@ ORDERED = Pipeline(
 STRUCTURAL = pytest.mark.parametrize(
     ("rule", "fix", "name", "pipeline"),
     [
-        (rules.sequential_map, "parallel-map", "sequential-map", MAPS),
-        (rules.sequential_read, "parallel-interleave", "sequential-read", FILES),
-        (rules.thread_pool, "thread-pool:32", "thread-pool", MAPS),
-        (rules.order_sensitive, "any-order", "order-sensitive", ORDERED),
+        (sequential_map, "parallel-map", "sequential-map", MAPS),
+        (sequential_read, "parallel-interleave", "sequential-read", FILES),
+        (thread_pool, "thread-pool:32", "thread-pool", MAPS),
+        (order_sensitive, "any-order", "order-sensitive", ORDERED),
     ],
 )
 
@@ -100,7 +103,7 @@ def test_and_nowhere_else(evidence, build, rule, fix, name, pipeline) -> None:
 
 
 def test_the_map_that_costs_most_is_named(evidence, build) -> None:
-    found = only(rules.sequential_map, evidence("input", pipeline=MAPS, fixes=fixed(build, "parallel-map")))
+    found = only(sequential_map, evidence("input", pipeline=MAPS, fixes=fixed(build, "parallel-map")))
     assert (found.location.op, found.location.line) == ("Map/_3", 2)
     assert found.evidence["cost_share"] == pytest.approx(0.3 / 0.411)
     assert found.evidence["sequential_maps"] == 2
@@ -110,16 +113,16 @@ def test_the_map_that_costs_most_is_named(evidence, build) -> None:
 def test_a_prediction_does_not_blame_a_cheap_map(evidence) -> None:
     cheap = (*MAPS.ops[:1], op("Map/_2", "MapDataset", "Range/_1", cost_s=0.001, stateful=True))
     told = evidence("input", pipeline=Pipeline(ops=cheap), predictions=predicted("parallel-map"))
-    assert silent(rules.sequential_map, told)
+    assert silent(sequential_map, told)
 
 
 def test_records_of_several_files(evidence, build) -> None:
-    found = only(rules.sequential_read, evidence("input", pipeline=FILES, fixes=fixed(build, "parallel-interleave")))
+    found = only(sequential_read, evidence("input", pipeline=FILES, fixes=fixed(build, "parallel-interleave")))
     assert found.location.op == "Flat/_2"
     assert "tf.data.TFRecordDataset(files, num_parallel_reads=tf.data.AUTOTUNE)" in found.remedy
     assert "another order" in found.remedy
     assert found.evidence["sources"] == 6
-    untried = only(rules.sequential_read, evidence("input", pipeline=FILES))
+    untried = only(sequential_read, evidence("input", pipeline=FILES))
     assert (untried.limiting, untried.severity) == (False, "warning")
     assert "neither tried nor predicted" in untried.remedy
 
@@ -134,7 +137,7 @@ def test_an_interleave_without_parallel_calls(evidence, build) -> None:
     mapped = sources(
         "InterleaveDataset", cycle_length=4, inner=(op("a", "TFRecordDataset"), op("b", "MapDataset", "a"))
     )
-    found = only(rules.sequential_read, evidence("input", pipeline=mapped, **told))
+    found = only(sequential_read, evidence("input", pipeline=mapped, **told))
     assert ".interleave(f, cycle_length=6, num_parallel_calls=tf.data.AUTOTUNE)" in found.remedy
     assert found.evidence["cycle_length"] == 4
 
@@ -152,7 +155,7 @@ def test_an_interleave_without_parallel_calls(evidence, build) -> None:
 )
 def test_what_only_looks_like_files_in_turn(evidence, build, pipeline: Pipeline) -> None:
     told = evidence("input", pipeline=pipeline, fixes=fixed(build, "parallel-interleave"))
-    assert silent(rules.sequential_read, told)
+    assert silent(sequential_read, told)
 
 
 def pooled(gil: str | None = None, size: int | None = None, **fields) -> Pipeline:
@@ -164,7 +167,7 @@ def pooled(gil: str | None = None, size: int | None = None, **fields) -> Pipelin
 
 def test_a_pool_that_helped_is_given_its_size(evidence, build) -> None:
     told = evidence("input", pipeline=pooled("blocks"), fixes=fixed(build, "thread-pool:64"))
-    found = only(rules.thread_pool, told)
+    found = only(thread_pool, told)
     assert "private_threadpool_size = 64" in found.remedy
     assert "one thread a core" in found.title
     assert found.location.line == 9
@@ -173,7 +176,7 @@ def test_a_pool_that_helped_is_given_its_size(evidence, build) -> None:
 
 def test_a_pool_of_one_thread_for_calls_that_compute(evidence) -> None:
     told = evidence("input", pipeline=pooled(size=1, cpu_s=0.9), predictions=predicted("thread-pool:2", 1.9))
-    found = only(rules.thread_pool, told)
+    found = only(thread_pool, told)
     assert "could use all cores share 1 thread" in found.title
     assert found.location.op == "Map/_2"
 
@@ -182,11 +185,9 @@ def test_a_pool_predicted_with_parallel_calls_must_beat_those_alone(evidence) ->
     both = predicted("parallel-map + thread-pool:32", 4.0)
     pipeline = pooled("blocks")
     better = (*predicted("parallel-map", 2.0), *both)
-    assert (
-        only(rules.thread_pool, evidence("input", pipeline=pipeline, predictions=better)).evidence["tried_size"] == 32
-    )
+    assert only(thread_pool, evidence("input", pipeline=pipeline, predictions=better)).evidence["tried_size"] == 32
     equal = (*predicted("parallel-map", 3.9), *both)
-    assert silent(rules.thread_pool, evidence("input", pipeline=pipeline, predictions=equal))
+    assert silent(thread_pool, evidence("input", pipeline=pipeline, predictions=equal))
 
 
 @pytest.mark.parametrize(
@@ -194,7 +195,7 @@ def test_a_pool_predicted_with_parallel_calls_must_beat_those_alone(evidence) ->
     [(17, None, True), (16, None, False), (64, "blocks", False), (64, "unknown", False), (None, None, False)],
 )
 def test_a_pool_far_larger_than_the_cores(evidence, size, gil, fires: bool) -> None:
-    found = list(rules.thread_pool(evidence("compute", pipeline=pooled(gil, size))))
+    found = list(thread_pool(evidence("compute", pipeline=pooled(gil, size))))
     assert bool(found) is fires
     if fires:
         assert (found[0].severity, found[0].limiting) == ("info", False)
@@ -203,14 +204,14 @@ def test_a_pool_far_larger_than_the_cores(evidence, size, gil, fires: bool) -> N
 
 def test_ops_that_wait_justify_a_large_pool_unless_they_wait_for_the_cores(evidence) -> None:
     waiting = pooled(size=64, cpu_s=0.1)
-    assert silent(rules.thread_pool, evidence("compute", pipeline=waiting))
+    assert silent(thread_pool, evidence("compute", pipeline=waiting))
     crowded = StepFacts(has_step=True, cores_busy=0.95)
-    assert not silent(rules.thread_pool, evidence("compute", pipeline=waiting, facts=crowded))
+    assert not silent(thread_pool, evidence("compute", pipeline=waiting, facts=crowded))
 
 
 def test_the_order_that_is_kept(evidence, build) -> None:
     told = {"fixes": fixed(build, "any-order", 1.6)}
-    found = only(rules.order_sensitive, evidence("input", pipeline=ORDERED, **told))
+    found = only(order_sensitive, evidence("input", pipeline=ORDERED, **told))
     assert found.location.op == "Map/_2"
     assert "another order" in found.remedy
     assert not found.evidence["order_is_random_anyway"]
@@ -218,24 +219,24 @@ def test_the_order_that_is_kept(evidence, build) -> None:
         op("Shuffle/_1", "ShuffleDatasetV3", random=True),
         ORDERED.ops[1].model_copy(update={"inputs": ("Shuffle/_1",)}),
     )
-    anyway = only(rules.order_sensitive, evidence("input", pipeline=Pipeline(ops=shuffled), **told))
+    anyway = only(order_sensitive, evidence("input", pipeline=Pipeline(ops=shuffled), **told))
     assert "Its input is shuffled" in anyway.remedy
     free = ORDERED.model_copy(update={"deterministic": False})
-    assert silent(rules.order_sensitive, evidence("input", pipeline=free, **told))
+    assert silent(order_sensitive, evidence("input", pipeline=free, **told))
     loose = (ORDERED.ops[0], ORDERED.ops[1].model_copy(update={"deterministic": "false"}))
-    assert silent(rules.order_sensitive, evidence("input", pipeline=Pipeline(ops=loose), **told))
+    assert silent(order_sensitive, evidence("input", pipeline=Pipeline(ops=loose), **told))
 
 
 def test_an_order_that_was_not_tried_is_suspect_where_waits_are_uneven(evidence, build) -> None:
     uneven = build.steps(wait_s=[0.01, 0.01, 0.01, 0.2] * 5, step_s=0.1)
-    found = only(rules.order_sensitive, evidence("input", pipeline=ORDERED, steps=uneven))
+    found = only(order_sensitive, evidence("input", pipeline=ORDERED, steps=uneven))
     assert (found.limiting, found.severity) == (False, "info")
     assert "not tried here" in found.remedy
     even = build.steps(wait_s=[0.05, 0.06] * 10, step_s=0.1)
-    assert silent(rules.order_sensitive, evidence("input", pipeline=ORDERED, steps=even))
-    assert silent(rules.order_sensitive, evidence("compute", pipeline=ORDERED, steps=uneven))
+    assert silent(order_sensitive, evidence("input", pipeline=ORDERED, steps=even))
+    assert silent(order_sensitive, evidence("compute", pipeline=ORDERED, steps=uneven))
     tried = fixed(build, "any-order", 1.0)
-    assert silent(rules.order_sensitive, evidence("input", pipeline=ORDERED, steps=uneven, fixes=tried))
+    assert silent(order_sensitive, evidence("input", pipeline=ORDERED, steps=uneven, fixes=tried))
 
 
 def test_parallel_calls_for_what_holds_the_lock_must_be_measured_to_help(evidence, build) -> None:
@@ -243,7 +244,7 @@ def test_parallel_calls_for_what_holds_the_lock_must_be_measured_to_help(evidenc
     busy = op("Map/_2", "MapDataset", "Range/_1", cost_s=0.3, stateful=True, python_functions=("t",))
     pipeline = Pipeline(ops=(op("Range/_1", "RangeDataset"), busy), python_functions=(held,))
     predictions = predicted("parallel-map", 1.5)
-    assert silent(rules.sequential_map, evidence("input", pipeline=pipeline, predictions=predictions))
-    assert not silent(rules.sequential_map, evidence("input", pipeline=pipeline, fixes=fixed(build, "parallel-map")))
+    assert silent(sequential_map, evidence("input", pipeline=pipeline, predictions=predictions))
+    assert not silent(sequential_map, evidence("input", pipeline=pipeline, fixes=fixed(build, "parallel-map")))
     waits = pipeline.model_copy(update={"python_functions": (held.model_copy(update={"gil": "blocks"}),)})
-    assert not silent(rules.sequential_map, evidence("input", pipeline=waits, predictions=predictions))
+    assert not silent(sequential_map, evidence("input", pipeline=waits, predictions=predictions))

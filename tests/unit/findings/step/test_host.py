@@ -4,13 +4,22 @@ import pytest
 
 from xttsbench.analysis.attribution import StepFacts
 from xttsbench.evidence.evidence import Compared
-from xttsbench.findings.step import host as rules
-from xttsbench.findings.step import modes as step_modes
-from xttsbench.findings.step import shapes as step_shapes
+from xttsbench.findings.step.eager_step import eager_step
+from xttsbench.findings.step.host_stall import host_stall
+from xttsbench.findings.step.host_sync import host_sync
+from xttsbench.findings.step.python_function_in_step import python_function_in_step
+from xttsbench.findings.step.retracing import retracing
+from xttsbench.findings.step.xla import xla_slower, xla_untried
+from xttsbench.findings.step.xla_recompilation import xla_recompilation
 from xttsbench.records.report import Oscillation
 from xttsbench.records.trial import Devices, StackLine, Trace
 
 EAGER = StepFacts(has_step=True, eager=True)
+
+
+def xla(evidence):
+    """What either rule about XLA finds."""
+    return [*xla_untried(evidence), *xla_slower(evidence)]
 
 
 def only(rule, evidence):
@@ -39,29 +48,27 @@ def trace(reason: str) -> Trace:
 def test_an_eager_step_that_loses_to_dispatch(evidence, build) -> None:
     anatomy = build.eager(lines=(line("python", 3), line("tensorflow", 12)))
     modes = mode(build, "graph", 5.0, fetches_removed=True)
-    found = only(rules.eager_step, evidence("dispatch", facts=EAGER, anatomy=anatomy, modes=modes))
+    found = only(eager_step, evidence("dispatch", facts=EAGER, anatomy=anatomy, modes=modes))
     assert (found.rule, found.limiting, found.severity) == ("eager-step", True, "critical")
     assert (found.location.file, found.location.line) == ("train.py", 12)
     assert found.evidence["eager_ops_per_step"] == 100
     assert found.evidence["host_reads_removed_to_trace"] is True
     # Compute and dispatch are the whole step, so Amdahl's law gives the step's own speed-up.
     assert found.predicted_speedup.estimate == pytest.approx(5.0)
-    unknown = only(rules.eager_step, evidence("dispatch", facts=EAGER, anatomy=anatomy))
+    unknown = only(eager_step, evidence("dispatch", facts=EAGER, anatomy=anatomy))
     assert unknown.predicted_speedup.estimate == 2.0, "the ceiling, where the graph was not measured"
 
 
 def test_amdahl_leaves_the_wait_as_it_is(evidence, build) -> None:
     # Half of the step waits for input: a step five times as fast makes the whole 1 / (0.5 + 0.1) times as fast.
-    found = only(
-        rules.eager_step, evidence("input", facts=EAGER, anatomy=build.eager(), modes=mode(build, "graph", 5.0))
-    )
+    found = only(eager_step, evidence("input", facts=EAGER, anatomy=build.eager(), modes=mode(build, "graph", 5.0)))
     assert found.predicted_speedup.estimate == pytest.approx(1 / 0.6)
     assert (found.limiting, found.severity) == (False, "info")
 
 
 def test_a_compiled_step_is_not_eager(evidence, build) -> None:
-    assert silent(rules.eager_step, evidence("compute", anatomy=build.compiled()))
-    assert silent(rules.eager_step, evidence("compute", facts=EAGER))
+    assert silent(eager_step, evidence("compute", anatomy=build.compiled()))
+    assert silent(eager_step, evidence("compute", facts=EAGER))
 
 
 @pytest.mark.parametrize(
@@ -77,7 +84,7 @@ def test_retracing_names_the_most_common_reason(evidence, build, reason: str, re
     rare = trace("other" if reason != "other" else "shape")
     traces = (trace("first"), trace("first"), trace("first"), rare, trace(reason), trace(reason))
     steps = build.steps(step_s=[0.1] * 8, traces=[0, 1] * 4)
-    found = only(step_shapes.retracing, evidence("compile", steps=steps, traces=traces))
+    found = only(retracing, evidence("compile", steps=steps, traces=traces))
     assert (found.limiting, found.severity) == (True, "critical")
     assert found.title == f"train_step is traced again after the first step: {reason}"
     assert remedy in found.remedy
@@ -88,21 +95,21 @@ def test_retracing_names_the_most_common_reason(evidence, build, reason: str, re
 
 def test_traces_of_the_beginning_are_no_retracing(evidence, build) -> None:
     steady, busy = build.steps(step_s=[0.1] * 8), build.steps(step_s=[0.1] * 8, traces=[0, 1] * 4)
-    assert silent(step_shapes.retracing, evidence("compile", steps=steady, traces=(trace("shape"),)))
-    assert silent(step_shapes.retracing, evidence("compile", steps=busy, traces=(trace("first"),)))
-    assert silent(step_shapes.retracing, evidence("compile"))
+    assert silent(retracing, evidence("compile", steps=steady, traces=(trace("shape"),)))
+    assert silent(retracing, evidence("compile", steps=busy, traces=(trace("first"),)))
+    assert silent(retracing, evidence("compile"))
 
 
 def test_xla_that_compiles_again(evidence, build) -> None:
     step = [0.1, 0.1, 0.1, 0.6, 0.1, 0.4]
     steps = build.steps(step_s=step, xla_compiles=[0, 0, 0, 1, 0, 2], shape_id=[0, 0, 0, 1, 0, 2])
-    found = only(step_shapes.xla_recompilation, evidence("compile", steps=steps))
+    found = only(xla_recompilation, evidence("compile", steps=steps))
     assert (found.limiting, found.severity) == (True, "critical")
     assert found.title == "XLA compiled 3 times in 6 steady steps"
     assert (found.evidence["shapes_compiled"], found.evidence["traces_in_the_same_steps"]) == (2, 0)
     assert found.evidence["compile_s_per_compile"] == pytest.approx((0.5 + 0.3) / 3)
-    assert silent(step_shapes.xla_recompilation, evidence("compile", steps=build.steps(step_s=step, traces=1)))
-    assert silent(step_shapes.xla_recompilation, evidence("compile"))
+    assert silent(xla_recompilation, evidence("compile", steps=build.steps(step_s=step, traces=1)))
+    assert silent(xla_recompilation, evidence("compile"))
 
 
 @pytest.mark.parametrize(
@@ -116,7 +123,7 @@ def test_xla_that_compiles_again(evidence, build) -> None:
     ],
 )
 def test_xla_beside_a_graph(evidence, build, speedup: float, rule, severity) -> None:
-    found = list(step_modes.xla(evidence("compute", modes=mode(build, "xla", speedup, compile_s=3.0))))
+    found = list(xla(evidence("compute", modes=mode(build, "xla", speedup, compile_s=3.0))))
     assert [(f.rule, f.severity, f.limiting) for f in found] == ([(rule, severity, False)] if rule else [])
     if rule == "xla-untried":
         assert found[0].predicted_speedup.estimate == pytest.approx(speedup)
@@ -124,39 +131,39 @@ def test_xla_beside_a_graph(evidence, build, speedup: float, rule, severity) -> 
 
 
 def test_a_speed_up_that_may_be_none_is_not_named(evidence, build) -> None:
-    assert silent(step_modes.xla, evidence("compute", modes=mode(build, "xla", 1.2, 0.2)))
-    assert silent(step_modes.xla, evidence("compute", modes=mode(build, "xla", None)))
-    assert silent(step_modes.xla, evidence("compute"))
+    assert silent(xla, evidence("compute", modes=mode(build, "xla", 1.2, 0.2)))
+    assert silent(xla, evidence("compute", modes=mode(build, "xla", None)))
+    assert silent(xla, evidence("compute"))
 
 
 def test_a_step_that_uses_xla_and_would_be_faster_without(evidence, build) -> None:
     modes = mode(build, "graph", 1.4)
-    found = only(step_modes.xla, evidence("compute", modes=modes, given_mode="xla"))
+    found = only(xla, evidence("compute", modes=modes, given_mode="xla"))
     assert (found.rule, found.severity) == ("xla-slower", "warning")
     assert "without XLA the step runs 1.40 times as fast" in found.title
-    assert silent(step_modes.xla, evidence("compute", modes=modes, given_mode="graph"))
-    assert silent(step_modes.xla, evidence("compute", modes=mode(build, "graph", 1.02), given_mode="xla"))
+    assert silent(xla, evidence("compute", modes=modes, given_mode="graph"))
+    assert silent(xla, evidence("compute", modes=mode(build, "graph", 1.02), given_mode="xla"))
 
 
 def test_fetching_values_every_step(evidence, build) -> None:
     steps = build.steps(step_s=[0.1] * 10, syncs=2, sync_s=0.03)
     anatomy = build.compiled(lines=(line("python", 3), line("sync", 21)))
-    found = only(rules.host_sync, evidence("host", steps=steps, anatomy=anatomy))
+    found = only(host_sync, evidence("host", steps=steps, anatomy=anatomy))
     assert (found.limiting, found.severity, found.location.line) == (True, "warning", 21)
     assert found.evidence["share"] == pytest.approx(0.3)
     assert found.evidence["fetches_per_step"] == 2
-    cheap = only(rules.host_sync, evidence("host", steps=build.steps(step_s=[0.1] * 10, syncs=1, sync_s=1e-4)))
+    cheap = only(host_sync, evidence("host", steps=build.steps(step_s=[0.1] * 10, syncs=1, sync_s=1e-4)))
     assert (cheap.limiting, cheap.severity) == (False, "info")
     assert "On this CPU" in cheap.remedy
     gpu = evidence("compute", steps=build.steps(step_s=[0.1] * 10, syncs=1), devices=Devices(gpus=("GPU:0",)))
-    assert only(rules.host_sync, gpu).severity == "warning"
-    assert "On this CPU" not in only(rules.host_sync, gpu).remedy
+    assert only(host_sync, gpu).severity == "warning"
+    assert "On this CPU" not in only(host_sync, gpu).remedy
 
 
 def test_fetching_every_hundredth_step_is_fine(evidence, build) -> None:
-    assert silent(rules.host_sync, evidence("host", steps=build.steps(step_s=[0.1] * 10, syncs=[1] + [0] * 9)))
-    assert silent(rules.host_sync, evidence("host"))
-    assert silent(rules.host_sync, evidence("input", has_step=False, steps=build.steps(wait_s=[0.1] * 3, syncs=1)))
+    assert silent(host_sync, evidence("host", steps=build.steps(step_s=[0.1] * 10, syncs=[1] + [0] * 9)))
+    assert silent(host_sync, evidence("host"))
+    assert silent(host_sync, evidence("input", has_step=False, steps=build.steps(wait_s=[0.1] * 3, syncs=1)))
 
 
 def test_host_work_names_the_line_and_how_often(evidence, build) -> None:
@@ -167,7 +174,7 @@ def test_host_work_names_the_line_and_how_often(evidence, build) -> None:
         steps=build.steps(step_s=[0.1] * 4, gc_s=0.01),
         oscillation=Oscillation(period_steps=10.0),
     )
-    found = only(rules.host_stall, made)
+    found = only(host_stall, made)
     assert (found.limiting, found.severity, found.location.line) == (True, "critical", 30)
     assert "50% of the step" in found.title
     assert found.title.endswith("about every 10 steps")
@@ -180,13 +187,13 @@ def test_in_an_opaque_step_the_line_that_few_steps_reach_is_the_stall(evidence, 
     lines = (line("python", 10, share=0.6), line("python", 20, share=0.3, steps_share=0.05))
     lines += (line("python", 30, share=0.01, steps_share=0.01),)
     made = evidence("host", anatomy=build.opaque(lines=lines), facts=StepFacts(has_step=True, opaque=True))
-    assert only(rules.host_stall, made).location.line == 20
+    assert only(host_stall, made).location.line == 20
 
 
 def test_no_host_stall_without_host_time(evidence, build) -> None:
     anatomy = build.compiled(lines=(line("python"),))
     for bottleneck in ("compute", "input", "dispatch", "inconclusive"):
-        assert silent(rules.host_stall, evidence(bottleneck, anatomy=anatomy))
+        assert silent(host_stall, evidence(bottleneck, anatomy=anatomy))
 
 
 @pytest.mark.parametrize(
@@ -199,11 +206,11 @@ def test_python_inside_the_compiled_step(evidence, build, bottleneck, share, lim
         kinds={"function": 1 - share, "python_function": share},
         lines=(line("python_function", 8),),
     )
-    found = only(rules.python_function_in_step, evidence(bottleneck, anatomy=anatomy))
+    found = only(python_function_in_step, evidence(bottleneck, anatomy=anatomy))
     assert (found.limiting, found.severity, found.location.line) == (limiting, severity, 8)
     assert found.title.endswith("log (train.py:8)")
 
 
 def test_no_python_inside(evidence, build) -> None:
-    assert silent(rules.python_function_in_step, evidence("compute", anatomy=build.compiled()))
-    assert silent(rules.python_function_in_step, evidence("compute"))
+    assert silent(python_function_in_step, evidence("compute", anatomy=build.compiled()))
+    assert silent(python_function_in_step, evidence("compute"))

@@ -10,8 +10,8 @@ from xttsbench.diagnosis.step_section import step_section
 from xttsbench.evidence.compared import modes
 from xttsbench.evidence.evidence import Compared
 from xttsbench.findings.step.cpu_placement import cpu_placement
-from xttsbench.findings.step.host import launch_bound
-from xttsbench.findings.step.modes import precision
+from xttsbench.findings.step.launch_bound import launch_bound
+from xttsbench.findings.step.precision import precision
 from xttsbench.records.conditions import HALF_BATCH, NOT_APPLICABLE
 from xttsbench.records.step_ops import OpLine, Placement, StepOps
 from xttsbench.records.trial import Devices

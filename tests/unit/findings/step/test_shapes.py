@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from xttsbench.findings.step.shapes import partial_batch, xla_recompilation
+from xttsbench.findings.step.partial_batch import partial_batch
+from xttsbench.findings.step.xla_recompilation import xla_recompilation
 from xttsbench.records.trial import TrialError
 
 SIZES = [8, 8, 8, 4] * 3

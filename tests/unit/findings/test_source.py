@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from xttsbench.findings.registry import find
-from xttsbench.findings.source import source as rules
+from xttsbench.findings.registry import find, rules_about
+from xttsbench.findings.source import autotune_arithmetic, late_runtime_config, memory_growth_conflict
 from xttsbench.records.base import Location
 from xttsbench.records.pipeline import Pipeline, PipelineOp
 from xttsbench.records.source_fact import SourceFact
@@ -49,30 +49,30 @@ def test_a_fact_becomes_one_finding_that_is_never_limiting(
 
 
 def test_no_fact_no_finding(evidence) -> None:
-    assert [finding for rule in rules.RULES for finding in rule(evidence("input"))] == []
+    assert [finding for rule in rules_about("In the source") for finding in rule(evidence("input"))] == []
 
 
 def test_a_log_level_that_comes_late_is_worth_little(evidence) -> None:
     late = fact("late-environment", text="os.environ['TF_CPP_MIN_LOG_LEVEL'] = '2'")
-    (found,) = rules.late_runtime_config(evidence("input", source=(late,)))
+    (found,) = late_runtime_config(evidence("input", source=(late,)))
     assert found.severity == "info"
 
 
 def test_the_threads_in_effect_stand_beside_those_wanted(evidence) -> None:
     devices = Devices(inter_op_threads=2, intra_op_threads=3)
-    (found,) = rules.late_runtime_config(evidence("input", source=(fact("late-threads"),), devices=devices))
+    (found,) = late_runtime_config(evidence("input", source=(fact("late-threads"),), devices=devices))
     assert (found.evidence["inter_op_threads"], found.evidence["intra_op_threads"]) == (2, 3)
 
 
 def test_how_to_measure_with_an_own_variable(evidence) -> None:
     told = fact("own-environment", detail="KERAS_BACKEND is set before TensorFlow is imported")
-    (found,) = rules.late_runtime_config(evidence("input", source=(told,)))
+    (found,) = late_runtime_config(evidence("input", source=(told,)))
     assert "KERAS_BACKEND=... xttsbench diagnose" in found.remedy
 
 
 def test_growth_beside_a_limit_harms_nobody_without_a_gpu(evidence) -> None:
     told = (fact("growth-with-limit"),)
-    assert [one.severity for one in rules.memory_growth_conflict(evidence("input", source=told))] == ["info"]
+    assert [one.severity for one in memory_growth_conflict(evidence("input", source=told))] == ["info"]
 
 
 def test_a_header_that_the_graph_shows_too_is_told_once(evidence) -> None:
@@ -83,6 +83,6 @@ def test_a_header_that_the_graph_shows_too_is_told_once(evidence) -> None:
 
 def test_from_text_to_finding(evidence) -> None:
     text = "import tensorflow as tf\nds = tf.data.Dataset.range(9)\nds = ds.prefetch(min(8, tf.data.AUTOTUNE))\n"
-    (found,) = rules.autotune_arithmetic(evidence("input", source=scan_text("a.py", text)))
+    (found,) = autotune_arithmetic(evidence("input", source=scan_text("a.py", text)))
     assert found.location.line == 3
     assert found.evidence["text"] == "ds = ds.prefetch(min(8, tf.data.AUTOTUNE))"

@@ -1,7 +1,8 @@
-"""What the rules of the step share: the user's line behind a loss, and what a faster step gives the whole."""
+"""Questions about the step: the user's line behind a loss, what a faster step gives the whole, the costliest shape."""
 
 from __future__ import annotations
 
+from xttsbench.analysis.shape_costs import ShapeCost, shape_costs
 from xttsbench.evidence.evidence import Evidence
 from xttsbench.records.base import Estimate, Location
 from xttsbench.records.trial import StackLine
@@ -30,3 +31,11 @@ def whole_step(evidence: Evidence, speedup: Estimate | None) -> Estimate | None:
         return 1.0 / max(1.0 - inside + inside / max(ratio, 1e-9), 1e-9)
 
     return Estimate(estimate=whole(speedup.estimate), low=whole(speedup.low), high=whole(speedup.high))
+
+
+def costliest_shape(evidence: Evidence) -> ShapeCost | None:
+    """The shape that tracing and compilation took most time for, over all that the main trial ran."""
+    trial = next(iter(evidence.ladder), None)
+    shapes = trial.batches.shapes if trial is not None and trial.batches is not None else ()
+    costs = [cost for cost in shape_costs(trial.segments, shapes) if cost.lost_s > 0] if trial is not None else []
+    return max(costs, key=lambda cost: cost.lost_s, default=None)

@@ -1,0 +1,35 @@
+"""Every name that a report may hold can be explained, and a mistyped one is helped."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+
+from xttsbench.errors import UsageError
+from xttsbench.findings.registry import rules
+from xttsbench.records.report import Bottleneck
+from xttsbench.workflows.explain import explain, explanations
+
+
+def test_every_rule_and_every_verdict_has_words() -> None:
+    found = {one.name: one for one in explanations()}
+    assert found.keys() == rules().keys() | set(get_args(Bottleneck))
+    for one in found.values():
+        assert one.summary.endswith(".")
+        assert all(text for text in one.parts.values())
+
+
+def test_undecided_is_what_the_record_calls_inconclusive() -> None:
+    assert explain("undecided").name == "inconclusive"
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("no-prefech", "no-prefetch"), ("dispach", "dispatch")])
+def test_a_mistyped_name_lists_close_ones(typed: str, meant: str) -> None:
+    with pytest.raises(UsageError, match=meant):
+        explain(typed)
+
+
+def test_a_name_like_nothing_lists_all() -> None:
+    with pytest.raises(UsageError, match="there are input, dispatch"):
+        explain("qqqqqqq")

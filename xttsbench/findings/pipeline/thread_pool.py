@@ -1,0 +1,81 @@
+"""The rule `thread-pool`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from xttsbench.evidence.evidence import Evidence, allowed_cpus
+from xttsbench.findings.gain import Gain, finding, gain, most_costly
+from xttsbench.findings.rule import Findings, rule
+from xttsbench.records.base import Location
+from xttsbench.records.pipeline import Pipeline, place
+
+_MANY_THREADS: Final = 8
+"""Threads for each core from which a pool is far larger than the cores."""
+_WAITING: Final = 0.5
+"""An op waits where less than this share of its cost is processor time, on cores that are not all busy."""
+_BUSY: Final = 0.8
+
+
+@rule(
+    "thread-pool",
+    evidence="threads in the pool, cores, and the number of threads that was tried",
+    threshold="a larger pool was measured or predicted to help; or 8 threads for each core, and nothing in it waits",
+    remedy="Set options.threading.private_threadpool_size, with num_parallel_calls to match.",
+    false_alarms="a pool that is too large costs memory and little else, so that it is never limiting",
+)
+def thread_pool(evidence: Evidence) -> Findings:
+    """A pool with fewer threads than the parallel calls need, or with far more than there are cores."""
+    pipeline = evidence.pipeline
+    if pipeline is None:
+        return
+    cores, size = allowed_cpus(evidence), pipeline.threadpool_size
+    helps = _pool_gain(evidence)
+    if helps is not None:
+        threads = next(int(n) for fix in helps.name.split(" + ") if (n := fix.partition(":")[2]).isdecimal())
+        blocking = [function for function in pipeline.python_functions if function.gil == "blocks"]
+        waiting = most_costly(evidence, [op for op in pipeline.ops if op.parallelism is not None and op.cost_s])
+        waits = bool(blocking) or not size or size >= cores
+        calls = "calls that wait share" if waits else "calls that could use all cores share"
+        yield finding(
+            thread_pool,
+            f"{calls} {size or 'one thread a core'}{' thread(s)' if size else ''}, so they wait in turn",
+            waiting,
+            {"threadpool_size": size, "cores": cores, "tried_size": threads},
+            f"options.threading.private_threadpool_size = {threads}, with num_parallel_calls to match.",
+            limits=helps,
+            location=blocking[0].location if blocking else place(waiting) if waiting else Location(),
+        )
+    elif size and size > _MANY_THREADS * cores and not _something_waits(evidence, pipeline):
+        yield finding(
+            thread_pool,
+            f"a private pool of {size} threads on {cores} cores, and nothing in it waits",
+            None,
+            {"threadpool_size": size, "cores": cores},
+            "Nothing is lost by it that was measured; threads beyond the cores only take turns. Leave "
+            "private_threadpool_size out, or set it to the number of cores.",
+        )
+
+
+def _pool_gain(evidence: Evidence) -> Gain | None:
+    """The gain of a larger pool; predicted together with parallel calls, it must beat those alone."""
+    alone = gain(evidence, "thread-pool")
+    if alone is not None:
+        return alone
+    both = gain(evidence, "thread-pool", "parallel-map", "parallel-interleave")
+    if both is None or "thread-pool:" not in both.name:
+        return None
+    calls = gain(evidence, "parallel-map", "parallel-interleave")
+    return both if calls is None or both.speedup.estimate >= 1.1 * calls.speedup.estimate else None
+
+
+def _something_waits(evidence: Evidence, pipeline: Pipeline) -> bool:
+    """Whether calls may leave their thread idle; on busy cores a call that waits for its turn looks the same."""
+    if any(function.gil in ("blocks", "unknown") for function in pipeline.python_functions):
+        return True
+    if (evidence.facts.cores_busy or 0.0) >= _BUSY:
+        return False
+    return any(
+        op.cost_s and op.cpu_s is not None and op.cpu_s < _WAITING * op.cost_s and op.parallelism is not None
+        for op in pipeline.ops
+    )

@@ -1,0 +1,152 @@
+"""The rules about the text of the user's source: places that never do what they say. None is limiting by itself."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from xttsbench.evidence.evidence import Evidence
+from xttsbench.findings.gain import finding
+from xttsbench.findings.rule import Findings, Rule, rule
+from xttsbench.records.base import Location
+from xttsbench.records.pipeline import every_op
+from xttsbench.records.report import Finding, Severity
+from xttsbench.records.source_fact import SourceFact
+
+_LINE: Final = "the text of the line"
+_EVERY_LINE: Final = "every such line of the target's source; never limiting"
+_NPY_OFFSET: Final = 128
+"""The header of most ``.npy`` files of format 1.0, which is padded to a multiple of 64 and grows with shape and type
+(NEP 1)."""
+
+
+@rule(
+    "autotune-arithmetic",
+    evidence=_LINE,
+    threshold=_EVERY_LINE,
+    remedy="Write tf.data.AUTOTUNE alone, or a number alone. To bound what is tuned, set options.autotune.cpu_budget "
+    "or ram_budget.",
+    false_alarms="none known",
+)
+def autotune_arithmetic(evidence: Evidence) -> Findings:
+    """`min`, `max` or other arithmetic with AUTOTUNE, which is -1."""
+    for fact in _facts(evidence, "autotune-arithmetic"):
+        yield _at(fact, autotune_arithmetic, f"arithmetic with AUTOTUNE: {fact.detail}")
+
+
+@rule(
+    "dead-option",
+    evidence=_LINE,
+    threshold=_EVERY_LINE,
+    remedy="Remove it, or use what took its place: it changes nothing here.",
+    false_alarms="options that a caller elsewhere applies",
+)
+def dead_option(evidence: Evidence) -> Findings:
+    """Options that this TensorFlow does not have, that are never applied, and results thrown away."""
+    for fact in _facts(evidence, "dead-option"):
+        if "is the old name" in fact.detail:
+            yield _at(fact, dead_option, fact.detail, "Use the new name.", severity="info")
+        else:
+            yield _at(fact, dead_option, fact.detail)
+    for fact in _facts(evidence, "option-never-applied"):
+        options = "with_options" in fact.detail
+        remedy = "dataset = dataset.with_options(options)." if options else "Assign it: dataset = dataset...."
+        yield _at(fact, dead_option, fact.detail, remedy)
+
+
+@rule(
+    "late-runtime-config",
+    evidence=f"{_LINE}, and the threads in effect",
+    threshold=_EVERY_LINE,
+    remedy="Set it before TensorFlow is imported, or in the shell that starts the training.",
+    false_alarms="a variable that only child processes read",
+)
+def late_runtime_config(evidence: Evidence) -> Findings:
+    """Environment variables and thread settings that come when TensorFlow has read them already."""
+    for fact in _facts(evidence, "late-environment"):
+        severity: Severity = "info" if "TF_CPP_" in fact.text else "warning"
+        yield _at(fact, late_runtime_config, f"a setting that comes too late: {fact.detail}", severity=severity)
+    for fact in _facts(evidence, "late-threads"):
+        devices = evidence.devices
+        yield _at(
+            fact,
+            late_runtime_config,
+            f"a setting that comes too late: {fact.detail}",
+            "Call it right after the import of TensorFlow, before anything is computed.",
+            inter_op_threads=devices.inter_op_threads if devices else None,
+            intra_op_threads=devices.intra_op_threads if devices else None,
+        )
+    for fact in _facts(evidence, "own-environment"):
+        name = fact.detail.partition(" ")[0]
+        yield _at(
+            fact,
+            late_runtime_config,
+            f"not measured with a variable that the target sets itself: {fact.detail}",
+            f"To measure with it, set it outside ({name}=... xttsbench diagnose ...), or measure the script.",
+            severity="info",
+        )
+
+
+@rule(
+    "fixed-npy-header",
+    evidence=f"{_LINE}, or the offset in the graph",
+    threshold=f"a slice at byte {_NPY_OFFSET}, in the source or in the graph; never limiting",
+    remedy="Read the header's length from bytes 8 and 9 (version 1; 8 to 11 from version 2 on) and cut 10 "
+    "(or 12) bytes more; or np.load the file; or keep the data in TFRecord or packed files.",
+    false_alarms="right for files that all have the usual header",
+)
+def fixed_npy_header(evidence: Evidence) -> Findings:
+    """Bytes of a `.npy` file cut at a constant 128, as if every header were that long."""
+    for fact in _facts(evidence, "fixed-npy-header"):
+        slices = "no dimension" in fact.detail
+        title = fact.detail if slices else f"a .npy file cut at a constant: {fact.detail}"
+        yield _at(fact, fixed_npy_header, title)
+    reported = {fact.file for fact in evidence.source if fact.kind == "fixed-npy-header"}
+    for op in every_op(evidence.pipeline.ops if evidence.pipeline is not None else ()):
+        if op.byte_offset != _NPY_OFFSET or op.location.file in reported:
+            continue
+        yield finding(
+            fixed_npy_header,
+            f"{op.name} cuts a file at byte {op.byte_offset}, as if every .npy header were that long",
+            op,
+            {"byte_offset": op.byte_offset},
+            "The header's length is in bytes 8 and 9 (little endian; the data begin at 10 + that), and it depends on "
+            "shape and type: read it from there, or store the arrays as TFRecord or raw bytes.",
+            severity="warning",
+        )
+
+
+@rule(
+    "memory-growth-conflict",
+    evidence=_LINE,
+    threshold="both in the target's source; a warning where there is a GPU; never limiting",
+    remedy="Keep one: growth where the GPU is shared, a limit where its share is fixed.",
+    false_alarms="settings for different GPUs",
+)
+def memory_growth_conflict(evidence: Evidence) -> Findings:
+    """Memory growth and a memory limit for the same GPU."""
+    severity: Severity = "warning" if evidence.devices and evidence.devices.gpus else "info"
+    for fact in _facts(evidence, "growth-with-limit"):
+        title = f"memory growth and a memory limit for the same GPU: {fact.detail}"
+        yield _at(fact, memory_growth_conflict, title, severity=severity)
+
+
+def _facts(evidence: Evidence, kind: str) -> list[SourceFact]:
+    """The facts of a kind, one a line."""
+    found: dict[tuple[str, int], SourceFact] = {}
+    for fact in evidence.source:
+        if fact.kind == kind:
+            found.setdefault((fact.file, fact.line), fact)
+    return list(found.values())
+
+
+def _at(
+    fact: SourceFact,
+    rule: Rule,
+    title: str,
+    remedy: str | None = None,
+    *,
+    severity: Severity = "warning",
+    **numbers: int | None,
+) -> Finding:
+    where = Location(file=fact.file, line=fact.line)
+    return rule.finding(title, {"text": fact.text, **numbers}, remedy, severity=severity, location=where)

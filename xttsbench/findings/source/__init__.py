@@ -1,1 +1,0 @@
-"""Rules from the text of the user's source."""
