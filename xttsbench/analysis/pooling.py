@@ -74,6 +74,13 @@ def interval_of(value: float, resamples: FloatArray, level: float = 0.95) -> Est
     return Estimate(estimate=value, low=min(float(low), value), high=max(float(high), value))
 
 
+def ratio(above: Pooled | None, below: Pooled | None) -> Estimate | None:
+    """One figure over another, of the same draws; ``None`` where either was not measured, or the second is 0."""
+    if above is None or below is None or below.value <= 0:
+        return None
+    return interval_of(above.value / below.value, above.resamples / np.maximum(below.resamples, 1e-12))
+
+
 def mean_of(name: str) -> Statistic:
     """The statistic that is the mean of a column."""
     return lambda columns: columns[name].mean(axis=1)

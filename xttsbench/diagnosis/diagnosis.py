@@ -11,7 +11,7 @@ import numpy as np
 from xttsbench.analysis.attribution import PARTS, Means, StepFacts, attribute, cores_wanted
 from xttsbench.analysis.disturbance import gate
 from xttsbench.analysis.oscillation import oscillation
-from xttsbench.analysis.pooling import Pooled, interval_of, mean_of, pool
+from xttsbench.analysis.pooling import Pooled, interval_of, mean_of, pool, ratio
 from xttsbench.analysis.readings import gpu_samples
 from xttsbench.analysis.steps import Steps, measured, steady
 from xttsbench.analysis.variance import Explanation, explain
@@ -99,7 +99,7 @@ def build_diagnosis(trials: Sequence[TrialRecord], environment: Mapping[str, Any
         bottleneck="inconclusive" if why else said.bottleneck,
         wall_s=wall.value,
         parts={name: float(parts[name][0]) for name in PARTS},
-        ceilings=_max_speedups(parts, drawn, wall),
+        max_speedups=_max_speedups(parts, drawn, wall),
         facts=facts,
         given_mode=given_mode(records, facts),
         input_alone_s=_estimate(figures, "input_alone_s"),
@@ -121,9 +121,9 @@ def build_diagnosis(trials: Sequence[TrialRecord], environment: Mapping[str, Any
         replace(evidence, predictions=model),
         probability=said.probability,
         figures=figures,
-        input_wait_fraction=_fraction(figures["wait_s"], wall),
-        accelerator_utilization=_fraction(emulated, wall) if base.emulated else _gpu_utilization(records, rng),
-        throughput_per_s=_fraction(figures["samples"], wall),
+        input_wait_fraction=ratio(figures["wait_s"], wall),
+        accelerator_utilization=ratio(emulated, wall) if base.emulated else _gpu_utilization(records, rng),
+        throughput_per_s=ratio(figures["samples"], wall),
         why_undecided=why,
         runner_up=said.runner_up,
         disturbed=bool(judged.disturbed),
@@ -229,12 +229,6 @@ def _gpu_utilization(records: Sequence[TrialRecord], rng: np.random.Generator) -
     """Mean of the driver's own utilisation samples while the target ran as it is; ``None`` without a GPU."""
     found = [{"wall_s": busy} for trial in records if len(busy := gpu_samples(trial))]
     return pool(found, {"mean": mean_of("wall_s")}, rng)["mean"].estimate() if found else None
-
-
-def _fraction(above: Pooled, below: Pooled) -> Estimate | None:
-    if below.value <= 0:
-        return None
-    return interval_of(above.value / below.value, above.resamples / np.maximum(below.resamples, 1e-12))
 
 
 def interim(said: Diagnosis) -> Interim:

@@ -1,7 +1,9 @@
-"""What limits a training run, from the steps of its sessions. Pure.
+"""What a training run's steps and history say: its verdict, its record, and why it waits for data. Pure.
 
 Time between two steps (reports, checkpoints) is the host's; evaluations are in no step's time. What only experiments
-can tell apart (how much slower a step is for the loader beside it, what launching its ops costs) is left unmeasured.
+can tell apart (how much slower a step is for the loader beside it, what launching its ops costs) is left unmeasured:
+while a run goes on there is no ladder of trials. But each way of making batches has its own known cost, so that a
+sentence about waiting names the first thing that should be changed.
 """
 
 from __future__ import annotations
@@ -12,13 +14,26 @@ from typing import Any, Final
 
 import numpy as np
 
-from xttsbench.analysis.attribution import Means, StepFacts, attribute, verdicts
+from xttsbench.analysis.attribution import THRESHOLD, Means, StepFacts, attribute, verdicts
 from xttsbench.analysis.oscillation import oscillation
-from xttsbench.analysis.pooling import Pooled, Statistic, interval_of, mean_of, pool
+from xttsbench.analysis.pooling import Pooled, Statistic, mean_of, pool, ratio
 from xttsbench.analysis.steady_state import SteadyState
 from xttsbench.analysis.steps import Steps, measured, steady
 from xttsbench.comparison.figures import PROCESSOR
-from xttsbench.records.report import Arm, Attribution, Bottleneck, Oscillation, Verdict
+from xttsbench.diagnosis.verdict import unmeasured_verdict
+from xttsbench.records.report import Arm, Attribution, Bottleneck, Finding, Oscillation, Verdict
+from xttsbench.records.train_history import (
+    Begun,
+    Fitted,
+    HistoryLine,
+    Spoken,
+    TakenOver,
+    TimedEvaluation,
+    Training,
+    Watched,
+    WatchedInterval,
+)
+from xttsbench.records.training import CheckpointEntry, Ended
 from xttsbench.records.trial import TrialRecord
 
 _NAMES: Final = ("wall_s", "wait_s", "step_s", "emulated_s", "compile_s", "outside_s")
@@ -93,7 +108,7 @@ def train_verdict(trials: Sequence[TrialRecord], arm: Arm | None, *, mode: str, 
         step_time_s=wall.estimate(),
         step_time_median_s=figures["median"].estimate(),
         step_time_p95_s=figures["p95"].estimate(),
-        input_wait_fraction=_fraction(figures["wait_s"], wall),
+        input_wait_fraction=ratio(figures["wait_s"], wall),
         accelerator_utilization=utilization,
         attribution_s=attribution,
     )
@@ -103,11 +118,9 @@ def train_verdict(trials: Sequence[TrialRecord], arm: Arm | None, *, mode: str, 
 def _nothing(trials: Sequence[TrialRecord]) -> TrainVerdict:
     cause = next((trial.cause for trial in reversed(trials) if trial.cause), None)
     why = f"no step ended ({cause.rstrip('. ')})" if cause else "no step ended"
-    names = ("step_time_s", "step_time_median_s", "step_time_p95_s", "input_wait_fraction", "accelerator_utilization")
-    empty: dict[str, Any] = dict.fromkeys((*names, "attribution_s"))
-    unmeasured = {f"verdict.{name}": why for name in empty}
+    said = unmeasured_verdict(f"Nothing was measured: {why}.")
+    unmeasured = {f"verdict.{name}": why for name, value in said if value is None}
     unmeasured |= {f"oscillation.{name}": why for name in Oscillation.model_fields}
-    said = Verdict(bottleneck="inconclusive", summary=f"Nothing was measured: {why}.", confidence=0.0, **empty)
     return TrainVerdict(said, unmeasured=unmeasured)
 
 
@@ -142,5 +155,155 @@ def _columns(steps: Steps) -> dict[str, np.ndarray[Any, Any]]:
     return {name: np.asarray(getattr(steps, name), dtype=np.float64) for name in _NAMES}
 
 
-def _fraction(above: Pooled, below: Pooled) -> Any:
-    return interval_of(above.value / below.value, above.resamples / np.maximum(below.resamples, 1e-12))
+def training_of(lines: Sequence[HistoryLine], recipe: str, taken_over: TakenOver | None = None) -> Training:
+    """What the lines say of the run.
+
+    A session that goes on from a checkpoint takes the steps after it once more, bit by bit the same; and where a loss
+    blew up the run goes back within a session, and writes the checkpoint that it went back to once more. So what was
+    told of later steps before is left out.
+    """
+    sessions: list[Begun] = []
+    intervals: list[WatchedInterval] = []
+    evaluations: list[TimedEvaluation] = []
+    checkpoints: list[CheckpointEntry] = []
+    ended: Ended | None = None
+    spoken: Spoken | None = None
+    fitted: Fitted | None = None
+    for line in lines:
+        spoken, fitted = line.spoken or spoken, line.fitted or fitted
+        if line.begun is not None:
+            sessions.append(line.begun)
+            ended = None
+            _forget(line.begun.step, intervals, evaluations, checkpoints)
+        if line.interval is not None:
+            before = line.interval.first_step - 1
+            intervals[:] = [one for one in intervals if _last_step(one) <= before]
+            intervals.append(_watched(line))
+        if line.evaluated is not None:
+            evaluations.append(TimedEvaluation(**line.evaluated.model_dump(), took_s=line.took_s))
+        if line.saved is not None:
+            _forget(line.saved.step, intervals, evaluations, checkpoints)
+            checkpoints.append(line.saved)
+        if line.ended is not None:
+            ended = line.ended
+    return Training(
+        recipe=recipe,
+        sessions=tuple(sessions),
+        intervals=tuple(intervals),
+        evaluations=tuple(evaluations),
+        checkpoints=tuple(checkpoints),
+        ended=ended,
+        spoken=spoken,
+        fitted=fitted,
+        taken_over=taken_over,
+    )
+
+
+def wait_fraction(watched: Watched) -> float | None:
+    """Share of an interval that was waiting for batches; ``None`` where it took no time."""
+    return watched.wait_s / watched.wall_s if watched.wall_s > 0 else None
+
+
+def valid_frames_per_s(watched: Watched) -> float | None:
+    """Frames without padding over the interval's time; ``None`` where it took none."""
+    return watched.valid_frames / watched.wall_s if watched.wall_s > 0 else None
+
+
+def _watched(line: HistoryLine) -> WatchedInterval:
+    assert line.interval is not None  # asked for by the caller
+    return WatchedInterval(
+        **line.interval.model_dump(),
+        session=line.session,
+        wait_fraction=wait_fraction(line.watched) if line.watched is not None else None,
+        valid_frames_per_s=valid_frames_per_s(line.watched) if line.watched is not None else None,
+    )
+
+
+def _last_step(interval: WatchedInterval) -> int:
+    return interval.first_step + interval.steps - 1
+
+
+def _forget(
+    step: int,
+    intervals: list[WatchedInterval],
+    evaluations: list[TimedEvaluation],
+    checkpoints: list[CheckpointEntry],
+) -> None:
+    """Drop what was told of steps after this one."""
+    intervals[:] = [one for one in intervals if _last_step(one) <= step]
+    evaluations[:] = [one for one in evaluations if one.step <= step]
+    checkpoints[:] = [one for one in checkpoints if one.step <= step]
+
+
+STARVING: Final = THRESHOLD
+"""Share of the time that is waiting for data, above which training starves: the threshold of a verdict."""
+_AGAIN_S: Final = 120.0
+"""Between two sentences on the same state."""
+_PACK: Final = "take the loader packed, whose features 'xttsbench data precompute' makes once"
+
+
+def explain(config: Mapping[str, Any], *, overlap: bool, input_workers: int, share: float) -> Finding:
+    """The finding that explains the waiting best.
+
+    Args:
+        config: keys of ``best.yaml``.
+        overlap: whether batches are made while a step runs.
+        input_workers: processes that make them.
+        share: of the time that is waiting for data, 0..1.
+    """
+    rule, cause, remedy = _cause(str(config.get("loader")), config, overlap, input_workers)
+    return Finding(
+        rule=rule,
+        severity="warning",
+        limiting=share >= STARVING,
+        title=f"{share:.0%} of the time is waiting for data: {cause}",
+        evidence={
+            "wait_share": share,
+            "loader": str(config.get("loader")),
+            "input_workers": input_workers,
+            **{key: config[key] for key in ("prefetch", "workers", "threads") if key in config},
+        },
+        remedy=f"{remedy[0].upper()}{remedy[1:]}.",
+    )
+
+
+def _cause(loader: str, config: Mapping[str, Any], overlap: bool, input_workers: int) -> tuple[str, str, str]:
+    """Rule, cause and remedy, the most certain first."""
+    if not overlap:
+        return "no-prefetch", "no batch is made while a step runs (--no-overlap)", "leave out --no-overlap"
+    if config.get("prefetch") == 0 and not config.get("device_prefetch"):
+        return "no-prefetch", "no batch is made ahead", "set prefetch to -1, where tf.data decides"
+    if loader.startswith("numpy_") and not input_workers:
+        cause = f"the loader {loader} makes batches in Python, which holds the interpreter's lock"
+        return "python-function", cause, f"{_PACK}, or give it processes of its own (--input-workers 2)"
+    if loader in ("numpy_wav", "tf_wav") and not config.get("cache"):
+        return "cacheable", f"the loader {loader} computes the features of each clip anew in every epoch", _PACK
+    if config.get("workers") == 0:
+        return "sequential-map", "one batch is made after the other", "set workers to -1, where tf.data decides"
+    if loader in ("numpy_cache", "tf_cache"):
+        return "per-element-overhead", f"the loader {loader} reads one file for each clip", _PACK
+    cause = "nothing in the configuration explains it: slow storage, or processors that others use"
+    return "input-bound", cause, "measure the input alone: 'xttsbench diagnose'"
+
+
+@dataclass(frozen=True, slots=True)
+class Starvation:
+    """Whether training starves, and when that was last said; seconds are on any one clock."""
+
+    said_s: float | None = None
+    """``None`` where it does not starve."""
+
+    def after(self, finding: Finding, share: float, now_s: float) -> tuple[Starvation, str | None]:
+        """The state after an interval, and a sentence where there is something new to say.
+
+        Args:
+            finding: that explains it.
+            share: of the interval that was waiting for data, 0..1.
+            now_s: at its end.
+        """
+        if share < STARVING:
+            over = f"Training waits no more: {share:.0%} of the last interval." if self.said_s is not None else None
+            return Starvation(), over
+        if self.said_s is not None and now_s - self.said_s < _AGAIN_S:
+            return self, None
+        return Starvation(now_s), f"Training starves: {finding.title} [{finding.rule}]. {finding.remedy}"

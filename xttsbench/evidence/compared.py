@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from xttsbench.analysis.attribution import StepFacts
-from xttsbench.analysis.pooling import Columns, Pooled, Sample, interval_of, mean_of, pool, pool_together
+from xttsbench.analysis.pooling import Columns, Pooled, Sample, mean_of, pool, pool_together, ratio
 from xttsbench.analysis.steps import Steps, measured, steady, steps_of
 from xttsbench.evidence.evidence import Compared
 from xttsbench.records.base import Estimate
@@ -102,7 +102,7 @@ def modes(
         before, after = _mean(given, rng), _mean(changed, rng)
         last, warm_up = own[-1], own[-1].segment("warm_up")
         inapplicable = reason_of(mode, last.notes)
-        speedup, as_given = _ratio(before, after), main or before
+        speedup, as_given = ratio(before, after), main or before
         found[mode] = Compared(
             name=mode,
             status=NOT_APPLICABLE if inapplicable else last.status,
@@ -144,7 +144,7 @@ def fixes(trials: Sequence[TrialRecord], as_is: Pooled, rng: np.random.Generator
             status=own[-1].status,
             cause=own[-1].cause,
             time_s=changed.estimate() if changed else None,
-            speedup=_ratio(as_is, changed),
+            speedup=ratio(as_is, changed),
             processes=len(walls),
         )
     return found
@@ -153,9 +153,3 @@ def fixes(trials: Sequence[TrialRecord], as_is: Pooled, rng: np.random.Generator
 def _over(time_s: float, speedup: Estimate) -> Estimate:
     """The time of what is so many times as fast."""
     return Estimate(estimate=time_s / speedup.estimate, low=time_s / speedup.high, high=time_s / speedup.low)
-
-
-def _ratio(given: Pooled | None, changed: Pooled | None) -> Estimate | None:
-    if given is None or changed is None or changed.value <= 0:
-        return None
-    return interval_of(given.value / changed.value, given.resamples / np.maximum(changed.resamples, 1e-12))

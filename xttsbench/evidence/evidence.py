@@ -45,7 +45,7 @@ class Evidence:
         ladder: trials of the main rung that gave steps, in order.
         steps: steady steps of the first of them, the series that oscillation and stragglers are told from.
         wall_s: mean step time, and with ``parts`` its attribution in seconds (the estimate).
-        ceilings: by part, the speed-up of the step if that part cost nothing, with its interval.
+        max_speedups: by part, the speed-up of the step if that part cost nothing, with its interval.
         facts: what the attribution took as known of the step.
         length_has_the_period: the period of the steps is gone once the length of their batches is considered.
         given_mode: how the step runs as given, see :func:`xttsbench.evidence.facts.given_mode`.
@@ -65,7 +65,7 @@ class Evidence:
     bottleneck: str = "inconclusive"
     wall_s: float | None = None
     parts: Mapping[str, float] = field(default_factory=dict)
-    ceilings: Mapping[str, Estimate] = field(default_factory=dict)
+    max_speedups: Mapping[str, Estimate] = field(default_factory=dict)
     facts: StepFacts = field(default_factory=lambda: StepFacts(has_step=False))
     given_mode: str = "none"
     input_alone_s: Estimate | None = None

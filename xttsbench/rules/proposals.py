@@ -78,7 +78,7 @@ def _of_step(evidence: Evidence, fix: StepFix) -> Option:
     why_not = fix.why_not
     if why_not is None and fix.speedup is not None and fix.speedup < WORTH:
         why_not = f"predicted {fix.speedup:.2f} times: less than 5 %"
-    ceiling = evidence.ceilings.get("dispatch")
+    ceiling = evidence.max_speedups.get("dispatch")
     where = (fix.place,) if fix.place.file else ()
     return Option(
         Proposal(fix.name, (fix.name,), fix.speedup, said((fix.name,)), where, why_not is None, why_not),

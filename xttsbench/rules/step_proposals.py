@@ -65,7 +65,7 @@ def step_fixes(evidence: Evidence, model: Model | None) -> Iterator[StepFix]:
     again = steps is not None and int(steps.xla_compiles.sum() + steps.traces.sum()) > 0
     varied = steps is not None and len(set(steps.shape_id.tolist())) > 1
     if again and (shapes or varied):
-        ceiling = evidence.ceilings.get("compile")
+        ceiling = evidence.max_speedups.get("compile")
         left = ceiling.estimate if ceiling is not None and lost > 0 else None
         why = None if left is not None else "compiling again takes no time that was seen"
         yield StepFix(BUCKETS, left, place_of(heaviest_line(evidence, ("function", "tensorflow"))), why)

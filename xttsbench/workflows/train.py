@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from xttsbench.diagnosis.starving import explain
+from xttsbench.diagnosis.training import explain
 from xttsbench.errors import UsageError
 from xttsbench.execution import history, journal
 from xttsbench.execution.run_directory import (

@@ -9,9 +9,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from xttsbench.comparison.arms import compare
-from xttsbench.diagnosis.starving import STARVING, explain
-from xttsbench.diagnosis.train_history import training_of
-from xttsbench.diagnosis.training import TrainVerdict, train_verdict
+from xttsbench.diagnosis.training import STARVING, TrainVerdict, explain, train_verdict, training_of
 from xttsbench.errors import JournalError
 from xttsbench.execution import history
 from xttsbench.records.plan import RunPlan

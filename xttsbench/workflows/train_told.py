@@ -7,8 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from xttsbench.diagnosis.starving import Starvation
-from xttsbench.diagnosis.train_history import wait_fraction
+from xttsbench.diagnosis.training import Starvation, wait_fraction
 from xttsbench.errors import JournalError
 from xttsbench.execution import history
 from xttsbench.records.report import Finding

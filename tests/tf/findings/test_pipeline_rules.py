@@ -54,7 +54,7 @@ def told(pipeline, bottleneck: str) -> Evidence:
         bottleneck=bottleneck,
         wall_s=0.05,
         parts=dict.fromkeys(PARTS, 0.0) | {"input": waits, "compute": 0.05 - waits},
-        ceilings={"input": Estimate(estimate=5.0, low=4.9, high=5.1)} if waits else {},
+        max_speedups={"input": Estimate(estimate=5.0, low=4.9, high=5.1)} if waits else {},
         facts=StepFacts(has_step=True, cores_busy=1.0),
         environment={"cpu": {"allowed_cpus": 2.0}, "memory": {"total_bytes": 16 * 10**9, "limit_bytes": None}},
         pipeline=pipeline,

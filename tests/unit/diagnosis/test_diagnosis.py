@@ -37,7 +37,7 @@ def test_input(build) -> None:
     assert shares(found)["input"] == pytest.approx(2 / 3, abs=0.02)
     assert found.input_wait_fraction.estimate == pytest.approx(2 / 3, abs=0.02)
     assert found.throughput_per_s.estimate == pytest.approx(8 / 0.03, rel=0.02)
-    assert found.evidence.ceilings["input"].estimate == pytest.approx(3, rel=0.05)
+    assert found.evidence.max_speedups["input"].estimate == pytest.approx(3, rel=0.05)
     assert found.accelerator_utilization is None
 
 
@@ -332,7 +332,7 @@ def test_the_same_seed_gives_the_identical_result(build) -> None:
     trials = [*eager_run(build), build.ladder(step=0.05, anatomy=build.eager(), block=1, number=2)]
     first, again, other = (told(trials, seed=seed) for seed in (5, 5, 6))
     assert np.array_equal(first.figures["p95"].resamples, again.figures["p95"].resamples)
-    assert first.evidence.ceilings == again.evidence.ceilings
+    assert first.evidence.max_speedups == again.evidence.max_speedups
     assert first.evidence.modes == again.evidence.modes
     assert first.probability == again.probability
     assert not np.array_equal(first.figures["wall_s"].resamples, other.figures["wall_s"].resamples)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from xttsbench.diagnosis.starving import Starvation, explain
+from xttsbench.diagnosis.training import Starvation, explain
 
 PACKED: dict[str, Any] = {"loader": "packed", "prefetch": -1, "workers": -1, "threads": 0, "cache": False}
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from xttsbench.diagnosis.train_history import training_of
+from xttsbench.diagnosis.training import training_of
 from xttsbench.records.train_history import Begun, HistoryLine, Watched
 from xttsbench.records.training import CheckpointEntry, Ended, Evaluated, Interval
 

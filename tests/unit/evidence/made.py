@@ -24,7 +24,7 @@ def make_evidence(bottleneck: str = "compute", **fields: Any) -> Evidence:
         "bottleneck": bottleneck,
         "wall_s": WALL_S,
         "parts": parts,
-        "ceilings": {bottleneck: two} if bottleneck in PARTS else {},
+        "max_speedups": {bottleneck: two} if bottleneck in PARTS else {},
         "facts": StepFacts(has_step=True),
         "given_mode": "graph",
         "environment": {"cpu": {"allowed_cpus": 2.0}},

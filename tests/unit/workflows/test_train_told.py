@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from xttsbench.diagnosis.starving import explain
+from xttsbench.diagnosis.training import explain
 from xttsbench.execution import history
 from xttsbench.records.train_history import Begun, Fitted, HistoryLine, Watched
 from xttsbench.records.training import Interval

@@ -79,7 +79,7 @@ def _cold(evidence: Evidence, span: Span, stored: float, everything: float, faul
         else "Nothing to mend now; the same run is faster once the files are in the page cache.",
         severity="warning" if limiting else "info",
         limiting=limiting,
-        predicted_speedup=evidence.ceilings.get("input") if limiting else None,
+        predicted_speedup=evidence.max_speedups.get("input") if limiting else None,
     )
 
 

@@ -32,5 +32,5 @@ def core_contention(evidence: Evidence) -> Findings:
         },
         severity="warning",
         limiting=True,
-        predicted_speedup=evidence.ceilings.get("contention"),
+        predicted_speedup=evidence.max_speedups.get("contention"),
     )

@@ -22,5 +22,5 @@ def device_copies(evidence: Evidence) -> Findings:
         {"transfer_s_per_step": evidence.parts.get("transfer")},
         severity="warning",
         limiting=True,
-        predicted_speedup=evidence.ceilings.get("transfer"),
+        predicted_speedup=evidence.max_speedups.get("transfer"),
     )

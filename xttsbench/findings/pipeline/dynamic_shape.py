@@ -46,7 +46,7 @@ def dynamic_shape(evidence: Evidence) -> Findings:
         severity="warning" if limiting else "info",
         limiting=limiting,
         location=place(last_of(evidence, ("GroupByWindowDataset",)) or last_of(evidence, BATCHES)),
-        predicted_speedup=evidence.ceilings.get("compile") if limiting else None,
+        predicted_speedup=evidence.max_speedups.get("compile") if limiting else None,
     )
 
 

@@ -38,5 +38,5 @@ def input_bound(evidence: Evidence) -> Findings:
         severity="warning",
         limiting=True,
         location=place(op),
-        predicted_speedup=evidence.ceilings.get("input") if evidence.has_step or evidence.emulated else None,
+        predicted_speedup=evidence.max_speedups.get("input") if evidence.has_step or evidence.emulated else None,
     )

@@ -62,7 +62,7 @@ def python_function(evidence: Evidence) -> Findings:
             severity="warning" if limiting else "info",
             limiting=limiting,
             location=function.location,
-            predicted_speedup=(fixed.speedup if fixed is not None else evidence.ceilings.get("input"))
+            predicted_speedup=(fixed.speedup if fixed is not None else evidence.max_speedups.get("input"))
             if limiting
             else None,
         )

@@ -8,7 +8,7 @@ from xttsbench.evidence.evidence import Evidence
 from xttsbench.findings.rule import Findings, rule
 from xttsbench.records.base import Location
 
-_WORTH: Final = 0.02
+_NAMED_FROM: Final = 0.02
 """Share of the time of the step's ops from which those on the CPU are named."""
 _ASKED: Final = "asked for"
 
@@ -29,7 +29,7 @@ def cpu_placement(evidence: Evidence) -> Findings:
     on_cpu = [placed for placed in ops.placements if placed.device.startswith("CPU")]
     share = sum(placed.share or 0.0 for placed in on_cpu)
     asked = [placed for placed in on_cpu if placed.why.startswith(_ASKED)]
-    if share < _WORTH and not (asked and all(placed.share is None for placed in asked)):
+    if share < _NAMED_FROM and not (asked and all(placed.share is None for placed in asked)):
         return
     heaviest = max(asked or on_cpu, key=lambda placed: (placed.share or 0.0, placed.count))
     line = next((line for line in ops.lines if line.device.startswith("CPU") and line.file), None)

@@ -36,5 +36,5 @@ def eager_step(evidence: Evidence) -> Findings:
         limiting=limiting,
         location=place_of(line),
         predicted_speedup=whole_step(evidence, graph.speedup if graph else None)
-        or (evidence.ceilings.get("dispatch") if limiting else None),
+        or (evidence.max_speedups.get("dispatch") if limiting else None),
     )

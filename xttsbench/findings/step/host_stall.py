@@ -61,5 +61,5 @@ def host_stall(evidence: Evidence) -> Findings:
         severity="critical",
         limiting=True,
         location=place_of(None if collects and line is None else line),
-        predicted_speedup=evidence.ceilings.get("host"),
+        predicted_speedup=evidence.max_speedups.get("host"),
     )

@@ -46,7 +46,7 @@ def launch_bound(evidence: Evidence) -> Findings:
             numbers,
             severity="warning",
             limiting=True,
-            predicted_speedup=evidence.ceilings.get("dispatch"),
+            predicted_speedup=evidence.max_speedups.get("dispatch"),
         )
     elif flat and small and ratio is not None:
         on_gpu = bool(evidence.devices and evidence.devices.gpus)

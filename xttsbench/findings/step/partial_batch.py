@@ -51,7 +51,7 @@ def partial_batch(evidence: Evidence) -> Findings:
         severity="critical" if limiting else "warning" if found.lost_s > 0.1 else "info",
         limiting=limiting,
         location=place_of(heaviest_line(evidence, ("function", "tensorflow"))),
-        predicted_speedup=evidence.ceilings.get("compile") if limiting else None,
+        predicted_speedup=evidence.max_speedups.get("compile") if limiting else None,
     )
 
 

@@ -37,5 +37,5 @@ def xla_recompilation(evidence: Evidence) -> Findings:
         severity="critical" if limiting else "warning",
         limiting=limiting,
         location=place_of(heaviest_line(evidence, ("function", "tensorflow"))),
-        predicted_speedup=evidence.ceilings.get("compile") if limiting else None,
+        predicted_speedup=evidence.max_speedups.get("compile") if limiting else None,
     )

@@ -53,7 +53,7 @@ _COUNTS: Final[Mapping[str, tuple[str, str]]] = {
 
 
 @dataclass(frozen=True)
-class Companion:
+class Correlate:
     """Something that goes with slow steps, in words, and what to do about it."""
 
     name: str
@@ -62,18 +62,18 @@ class Companion:
     location: Location = field(default_factory=Location)
 
 
-def with_the_period(evidence: Evidence, steps: Steps, period_steps: float) -> list[Companion]:
+def with_the_period(evidence: Evidence, steps: Steps, period_steps: float) -> list[Correlate]:
     """What has the period of the steps, the likest first: columns, epochs, lines of the code, buffers."""
     wall = _folded(steps.wall_s, period_steps)
     swing = float(np.ptp(wall))
-    found: list[Companion] = []
+    found: list[Correlate] = []
     for column, (name, remedy) in (*_TIMES.items(), *_COUNTS.items()):
         values = np.asarray(getattr(steps, column), dtype=np.float64)
         own = _folded(values, period_steps)
         enough = column in _COUNTS or float(np.ptp(own)) >= _AMOUNT * swing
         likeness = _likeness(wall, own)
         if enough and abs(likeness) >= _ALIKE and _is_periodic(values, period_steps):
-            found.append(Companion(name, remedy, abs(likeness)))
+            found.append(Correlate(name, remedy, abs(likeness)))
     return [
         *sorted(found, key=lambda one: -one.likeness),
         *_epochs(steps, period_steps),
@@ -82,7 +82,7 @@ def with_the_period(evidence: Evidence, steps: Steps, period_steps: float) -> li
     ]
 
 
-def in_slow_steps(steps: Steps, slow: IntArray, batches: Batches | None) -> list[Companion]:
+def in_slow_steps(steps: Steps, slow: IntArray, batches: Batches | None) -> list[Correlate]:
     """What most of the outlying steps share and few of the others do, the most telling first."""
     mask = np.isin(np.arange(len(steps)), slow)
     begins = np.zeros(len(steps), dtype=bool)
@@ -108,7 +108,7 @@ def in_slow_steps(steps: Steps, slow: IntArray, batches: Batches | None) -> list
     for name, remedy, has in signs:
         among, elsewhere = float(has[mask].mean()), float(has[~mask].mean()) if (~mask).any() else 0.0
         if among >= _MOST and elsewhere <= _CHANCE:
-            found.append(Companion(name, remedy, among - elsewhere))
+            found.append(Correlate(name, remedy, among - elsewhere))
     return sorted(found, key=lambda one: -one.likeness)
 
 
@@ -160,15 +160,15 @@ def _is_periodic(values: FloatArray, period_steps: float) -> bool:
     return float(_folded(values, period_steps).var()) / variance >= max(3 * bins / len(values), 0.2)
 
 
-def _epochs(steps: Steps, period_steps: float) -> list[Companion]:
+def _epochs(steps: Steps, period_steps: float) -> list[Correlate]:
     starts = np.flatnonzero(np.diff(steps.epoch) > 0)
     if len(starts) < 3 or abs(float(np.median(np.diff(starts))) / period_steps - 1) > _NEAR:
         return []
     remedy = "Keep the iterator over epochs: dataset.repeat() before prefetch, and count the steps of an epoch."
-    return [Companion("the epoch: a pass over the data set has as many steps", remedy, 1.0)]
+    return [Correlate("the epoch: a pass over the data set has as many steps", remedy, 1.0)]
 
 
-def _lines(evidence: Evidence, period_steps: float) -> list[Companion]:
+def _lines(evidence: Evidence, period_steps: float) -> list[Correlate]:
     """Lines of the step that are seen as seldom as the period says; every step has the others."""
     found = []
     for line in evidence.anatomy.lines if evidence.anatomy else ():
@@ -176,11 +176,11 @@ def _lines(evidence: Evidence, period_steps: float) -> list[Companion]:
             continue
         name = f"{line.function} ({line.file}:{line.line}), seen in every {1 / line.steps_share:.0f}th step"
         remedy = "Do it less often, or on another thread that the step does not wait for."
-        found.append(Companion(name, remedy, line.share, Location(file=line.file, line=line.line)))
+        found.append(Correlate(name, remedy, line.share, Location(file=line.file, line=line.line)))
     return sorted(found, key=lambda one: -one.likeness)
 
 
-def _buffers(evidence: Evidence, period_steps: float) -> list[Companion]:
+def _buffers(evidence: Evidence, period_steps: float) -> list[Correlate]:
     """Ops of the pipeline one of whose sizes comes to the period, in batches."""
     found = []
     for op in evidence.pipeline.ops if evidence.pipeline else ():
@@ -194,7 +194,7 @@ def _buffers(evidence: Evidence, period_steps: float) -> list[Companion]:
             if per_batch and size and size > 1 and abs(size / per_batch / period_steps - 1) <= _NEAR:
                 name = f"the {word} of {op.op}: {size:g} elements are {size / per_batch:.1f} batches"
                 found.append(
-                    Companion(name, "Another size of it moves the period; see whether it does.", 0.0, op.location)
+                    Correlate(name, "Another size of it moves the period; see whether it does.", 0.0, op.location)
                 )
     return found
 

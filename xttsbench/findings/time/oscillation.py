@@ -29,8 +29,8 @@ def oscillation(evidence: Evidence) -> Findings:
         return  # a real period of no consequence
     source = _source(evidence)
     limiting = source in ("input", "host") and evidence.limits(source)
-    companions = with_the_period(evidence, steps, found.period_steps)
-    shared = f", and so has {companions[0].name}" if companions else ""
+    correlates = with_the_period(evidence, steps, found.period_steps)
+    shared = f", and so has {correlates[0].name}" if correlates else ""
     yield oscillation.finding(
         f"step times repeat every {found.period_steps:.1f} steps; the {source} side has the period{shared}",
         {
@@ -40,18 +40,18 @@ def oscillation(evidence: Evidence) -> Findings:
             "p_value": found.p_value,
             "std_over_mean": spread,
             "side": source,
-            "same_period": "; ".join(one.name for one in companions) or None,
+            "same_period": "; ".join(one.name for one in correlates) or None,
         },
-        companions[0].remedy
-        if companions
+        correlates[0].remedy
+        if correlates
         else {
             "input": "Look for what happens every so many batches: a buffer that runs empty, a file boundary, a shard.",
             "host": "Look for what the training loop does every so many steps: logging, checkpoints, figures.",
         }.get(source, "Look for what changes every so many steps: the length of batches, accumulation, clocks."),
         severity="warning" if spread >= 0.2 else "info",
         limiting=limiting,
-        location=next((one.location for one in companions if one.location.line is not None), Location()),
-        predicted_speedup=evidence.ceilings.get(source) if limiting else None,
+        location=next((one.location for one in correlates if one.location.line is not None), Location()),
+        predicted_speedup=evidence.max_speedups.get(source) if limiting else None,
     )
 
 

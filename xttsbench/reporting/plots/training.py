@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from xttsbench.diagnosis.starving import STARVING
+from xttsbench.diagnosis.training import STARVING
 from xttsbench.records.train_history import Training
 from xttsbench.reporting.palette import PART_COLORS, SERIES_COLORS
 from xttsbench.reporting.plots.figure import SOFT, label, logarithmic_ticks, new, words

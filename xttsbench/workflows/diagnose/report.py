@@ -12,8 +12,7 @@ from xttsbench.analysis.disturbance import disturbance_of
 from xttsbench.comparison.arms import ARM_NUMBERS, ComparedArms, compare
 from xttsbench.diagnosis.diagnosis import Diagnosis, build_diagnosis, interim
 from xttsbench.diagnosis.next_trial import skipped
-from xttsbench.diagnosis.step_section import step_section
-from xttsbench.diagnosis.verdict import verdict
+from xttsbench.diagnosis.verdict import step_section, verdict
 from xttsbench.findings.registry import find
 from xttsbench.fixes.mending import mending, with_fixes
 from xttsbench.fixes.predictions import unmeasured as missing_predictions

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from xttsbench.analysis.attribution import StepFacts
-from xttsbench.diagnosis.step_section import step_section
+from xttsbench.diagnosis.verdict import step_section
 from xttsbench.evidence.compared import modes
 from xttsbench.evidence.evidence import Compared
 from xttsbench.findings.step.cpu_placement import cpu_placement
