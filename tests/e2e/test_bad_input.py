@@ -20,7 +20,7 @@ from xttsbench.cli import main
 from xttsbench.execution import journal
 from xttsbench.execution.helper import Helper
 from xttsbench.execution.limits import Limits
-from xttsbench.workflows.diagnose.diagnose import _limits
+from xttsbench.workflows.diagnose.diagnose import trial_limits
 
 BAD = Path(__file__).parents[1] / "targets" / "bad.py"
 PROGRESS = ("[", "Report: ", "Warning: ", "000-", "001-", "002-", "003-", "004-", "005-", "006-", "007-")
@@ -221,7 +221,7 @@ def test_a_trial_that_ends_badly_ends_the_run_in_words(diagnose, target, status,
 
 
 def test_a_step_that_hangs_ends_the_run_with_the_steps_before_it(diagnose, monkeypatch):
-    usual = _limits(10.0, 0.0, 5.0, first=True)
+    usual = trial_limits(10.0, 0.0, 5.0, first=True)
     assert (usual.time_s, usual.stall_s) <= (30.0, 15.0)
     monkeypatch.setattr("xttsbench.workflows.measure.session.at_pace", lambda *_: Limits(usual.time_s, 3.0))
     result = diagnose(f"{BAD}:hangs_in_the_step", "--steps", "500")

@@ -22,8 +22,7 @@ from xttsbench.comparison.runs import ArmRuns, GroupRuns, collect
 from xttsbench.errors import TargetError, UsageError, XttsbenchError
 from xttsbench.execution.accelerator import parse_accelerator
 from xttsbench.execution.helper import Helper
-from xttsbench.execution.run_directory import ENVIRONMENT, PLAN, make_run_directory, write_json
-from xttsbench.probes.environment import environment as read_environment
+from xttsbench.execution.run_directory import write_json
 from xttsbench.records.base import Estimate
 from xttsbench.records.plan import Comparison, PlannedArm, RunPlan
 from xttsbench.records.report import Report
@@ -33,6 +32,7 @@ from xttsbench.workflows.diagnose.diagnose import Request as Diagnosis
 from xttsbench.workflows.measure.arms import compare_arms
 from xttsbench.workflows.measure.session import Session
 from xttsbench.workflows.outcome import DONE, INCONCLUSIVE, INTERRUPTED, INVALID, judge_run
+from xttsbench.workflows.recorded import open_run
 from xttsbench.workflows.run.report import assemble_run
 
 _STALL_S: Final = 60.0
@@ -92,14 +92,11 @@ def measure(asked: Asked, directory: Path, helper: Helper | None = None) -> Meas
     left_s = max(asked.budget_s - (time.monotonic() - began), 1.0)
     comparison = _comparison(asked, left_s)
     plan = _plan(asked, comparison, left_s)
-    make_run_directory(directory, asked.name, datetime.now(UTC))
-    environment = read_environment(directory)
-    write_json(directory / PLAN, plan.model_dump(mode="json"))
-    write_json(directory / ENVIRONMENT, environment)
+    run = open_run(plan, directory, asked.name)
     block = None if helper is None else 0
     with Session(directory, helper=helper, block=block, budget_s=left_s) as session:
         trials = compare_arms(comparison, session, budget_s=left_s, seed=plan.seed)
-    report = assemble_run(plan, environment, trials)
+    report = assemble_run(plan, run.environment, trials)
     write_json(directory / "report.json", report.model_dump(mode="json"))
     if not trials:
         raise UsageError(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -17,16 +17,15 @@ from xttsbench.diagnosis.next_trial import Job, next_trial
 from xttsbench.execution import journal
 from xttsbench.execution.accelerator import parse_accelerator
 from xttsbench.execution.collected import Collected
-from xttsbench.execution.run_directory import ENVIRONMENT, PLAN, make_run_directory, write_json
-from xttsbench.probes.environment import environment as read_environment
 from xttsbench.records.plan import RunPlan
 from xttsbench.records.readings import Readings
 from xttsbench.records.report import Kind
 from xttsbench.records.row_memory import RowMemory
 from xttsbench.records.trial import Rung, TrialRecord, TrialSpec
 from xttsbench.workflows.diagnose.diagnose import STEPS, VERDICT_S, window_s
-from xttsbench.workflows.diagnose.report import assemble
-from xttsbench.workflows.outcome import Outcome, judge
+from xttsbench.workflows.outcome import Outcome
+from xttsbench.workflows.recorded import Recorded, open_run
+from xttsbench.workflows.report import finish
 
 Measure = Callable[[TrialSpec, Callable[[dict[str, Any]], None], RowMemory], None]
 """Runs one rung and hands over its messages and its rows."""
@@ -50,9 +49,7 @@ class LiveRequest:
     out: Path | None = None
 
 
-def begin_live(
-    request: LiveRequest, kind: Kind, *, reading_s: float, any_order: bool = False
-) -> tuple[RunPlan, dict[str, Any], Path, Job]:
+def begin_live(request: LiveRequest, kind: Kind, *, reading_s: float, any_order: bool = False) -> tuple[Recorded, Job]:
     """Make the run's directory with plan and environment in it, and the job of the trials that read the target.
 
     Args:
@@ -64,22 +61,17 @@ def begin_live(
     Raises:
         UsageError, InvalidInputError: the request is wrong.
     """
-    now = datetime.now(UTC)
     accelerator = parse_accelerator(request.accelerator)
-    directory = make_run_directory(request.out, f"{kind}-live", now)
     plan = RunPlan(
         kind=kind,
         command=f"xttsbench.{kind}({request.name})",
-        created_utc=now.isoformat(timespec="milliseconds"),
+        created_utc=datetime.now(UTC).isoformat(timespec="milliseconds"),
         target=request.name,
         accelerator=accelerator,
         steps=request.steps or STEPS,
         budget_s=request.budget_s,
         any_order=any_order,
     )
-    environment = read_environment(directory)
-    write_json(directory / PLAN, plan.model_dump(mode="json"))
-    write_json(directory / ENVIRONMENT, environment)
     job = Job(
         target=plan.target,
         kwargs={},
@@ -88,7 +80,7 @@ def begin_live(
         window_s=window_s(reading_s, request.steps is not None),
         seed=plan.seed,
     )
-    return plan, environment, directory, job
+    return open_run(plan, request.out, f"{kind}-live"), job
 
 
 def diagnose_live(request: LiveRequest, measure: Measure) -> Outcome:
@@ -99,20 +91,15 @@ def diagnose_live(request: LiveRequest, measure: Measure) -> Outcome:
     """
     began = time.monotonic()
     verdict_s = min(VERDICT_S, request.budget_s)
-    plan, environment, directory, job = begin_live(request, "diagnose", reading_s=verdict_s)
+    run, job = begin_live(request, "diagnose", reading_s=verdict_s)
     trials: list[TrialRecord] = []
     while True:
         spec = next_trial(job, trials, verdict_s - (time.monotonic() - began), only=READING_RUNGS)
         if spec is None or spec.block:  # another block is another process, which there is not
             break
         trials.append(_run(spec, measure))
-        journal.append(directory, trials[-1])
-    report = assemble(plan, environment, trials)
-    from xttsbench.reporting.write import write_run
-
-    warnings = write_run(directory, report, trials)
-    code, message = judge(report, trials)
-    return Outcome(report, directory, code, message, tuple(warnings or ()))
+        journal.append(run.directory, trials[-1])
+    return finish(replace(run, trials=trials))
 
 
 def _run(spec: TrialSpec, measure: Measure) -> TrialRecord:

@@ -8,22 +8,19 @@ memory, what else runs in it), so an interval from here says less than one over 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, Final
+from dataclasses import replace
+from typing import Final
 
 from xttsbench.diagnosis.diagnosis import build_diagnosis
 from xttsbench.diagnosis.next_trial import Job, next_trial
 from xttsbench.execution.limits import Limits
-from xttsbench.records.plan import RunPlan
 from xttsbench.rules.proposals import proposals
 from xttsbench.workflows.diagnose.diagnose import VERDICT_S
-from xttsbench.workflows.diagnose.report import assemble
 from xttsbench.workflows.live import READING_RUNGS, LiveRequest, begin_live
 from xttsbench.workflows.live_session import LiveSession, Measurable
-from xttsbench.workflows.optimize import judge_fixes
-from xttsbench.workflows.outcome import DONE, INCONCLUSIVE, Outcome, judge
-from xttsbench.workflows.saved_plan import write_plan
+from xttsbench.workflows.outcome import Outcome
+from xttsbench.workflows.recorded import Recorded
+from xttsbench.workflows.report import finish
 from xttsbench.workflows.verification import Verification
 from xttsbench.workflows.verify import verify
 
@@ -49,21 +46,12 @@ def optimize_live(request: LiveRequest, target: Measurable, *, any_order: bool =
     """
     began = time.monotonic()
     reading_s = min(VERDICT_S, request.budget_s * _READING)
-    plan, environment, directory, job = begin_live(request, "optimize", reading_s=reading_s, any_order=any_order)
-    session = LiveSession(directory, target, began, budget_s=request.budget_s)
+    run, job = begin_live(request, "optimize", reading_s=reading_s, any_order=any_order)
+    session = LiveSession(run.directory, target, began, budget_s=request.budget_s)
     _read(job, session, reading_s)
     if session.trials[0].status == "ok":
-        _verify(job, session, plan, environment, directory)
-    report = assemble(plan, environment, session.trials, directory=directory)
-    from xttsbench.reporting.write import write_run  # here: plots are drawn when no trial runs any more
-
-    warnings = write_run(directory, report, session.trials)
-    if report.optimized is not None:
-        write_plan(directory, report.optimized)
-    code, message = judge(report, session.trials)
-    if code in (DONE, INCONCLUSIVE):
-        code, message = judge_fixes(report)
-    return Outcome(report, directory, code, message, tuple(warnings or ()))
+        _verify(job, session, run)
+    return finish(replace(run, trials=session.trials))
 
 
 def _read(job: Job, session: LiveSession, until_s: float) -> None:
@@ -75,14 +63,15 @@ def _read(job: Job, session: LiveSession, until_s: float) -> None:
         session.run(spec, Limits(until_s, until_s))
 
 
-def _verify(job: Job, session: LiveSession, plan: RunPlan, environment: Mapping[str, Any], directory: Path) -> None:
-    evidence = build_diagnosis(session.trials, environment, seed=plan.seed).evidence
+def _verify(job: Job, session: LiveSession, run: Recorded) -> None:
+    plan = run.plan
+    evidence = build_diagnosis(session.trials, run.environment, seed=plan.seed).evidence
     wanted = Verification(
         job=job,
         accelerator=plan.accelerator,
         evidence=evidence,
         proposed=proposals(evidence, any_order=plan.any_order),
-        directory=directory,
+        directory=run.directory,
         until_s=plan.budget_s - _REPORT_S,
         patch=lambda _: None,  # where its source lies is not known of an object
     )

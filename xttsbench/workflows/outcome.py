@@ -58,6 +58,28 @@ def judge(report: Report, trials: Sequence[TrialRecord]) -> tuple[int, str | Non
     return DONE, None
 
 
+def judge_fixes(report: Report) -> tuple[int, str | None]:
+    """Exit code and sentence of a run that looked for fixes: what could not be decided is inconclusive."""
+    chosen = next((one for one in report.fixes if one.chosen), None)
+    if chosen is not None:
+        return DONE, None
+    tried = [one for one in report.fixes if one.decision is not None or one.semantics is not None]
+    open_ones = [one for one in tried if one.outcome == "not verified"]
+    if open_ones:
+        return INCONCLUSIVE, f"No fix was accepted: {open_ones[0].name}: {open_ones[0].why.rstrip('.')}."
+    if tried:
+        why = tried[0].why.rstrip(".")
+        return DONE, f"No fix was accepted, so the target stays as it is: {tried[0].name}: {why}."
+    if report.verdict.bottleneck == "inconclusive":
+        return INCONCLUSIVE, report.verdict.summary
+    if not report.fixes and report.pipeline is None and report.verdict.bottleneck == "input":
+        why = report.unmeasured.get("pipeline", "there was no time for it; --budget gives it more")
+        return INCONCLUSIVE, f"It waits for its input, of which no fix could be looked for: it was not read ({why})."
+    first = next((one for one in report.fixes), None)
+    why = f": {first.name}: {first.why}" if first is not None else ""
+    return DONE, f"There is nothing here that a fix would make faster{why}."
+
+
 def judge_run(report: Report, trials: Sequence[TrialRecord], comparison: Comparison) -> tuple[int, str | None]:
     """Exit code and sentence of a scenario's run.
 

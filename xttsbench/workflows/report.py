@@ -1,22 +1,21 @@
-"""``xttsbench report DIR``: the report again from the files of a run, without TensorFlow."""
+"""What a run leaves when its trials are over: its report, ``best.yaml`` or ``optimized.yaml``, and an exit code.
+
+All of it follows from the run's files, so that ``xttsbench report DIR`` does it again, without TensorFlow.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from xttsbench.execution import journal
-from xttsbench.execution.run_directory import read_environment, read_plan
-from xttsbench.records.plan import RunPlan
 from xttsbench.records.report import Report
-from xttsbench.records.trial import TrialRecord
 from xttsbench.workflows.diagnose.report import assemble
 from xttsbench.workflows.fixes import read_patch
-from xttsbench.workflows.outcome import Outcome, judge, judge_run, judge_sweep
+from xttsbench.workflows.outcome import DONE, INCONCLUSIVE, Outcome, judge, judge_fixes, judge_run, judge_sweep
+from xttsbench.workflows.recorded import Recorded, read_run
 from xttsbench.workflows.run.report import assemble_run
+from xttsbench.workflows.saved_plan import write_plan
 from xttsbench.workflows.sweep.best import write_best
-from xttsbench.workflows.sweep.sweep import assemble_sweep
+from xttsbench.workflows.sweep.report import assemble_sweep
 from xttsbench.workflows.train_outcome import judge_trained
 from xttsbench.workflows.train_report import assembled_train
 
@@ -27,35 +26,45 @@ def rebuild(directory: Path) -> Outcome:
     Raises:
         JournalError: a file is missing, torn in the middle, or of another schema version.
     """
-    plan, environment, trials = read_plan(directory), read_environment(directory), journal.read(directory)
-    report = assembled(plan, environment, trials, directory)
+    return finish(read_run(directory))
+
+
+def finish(run: Recorded) -> Outcome:
+    """Write the report of a run of any kind, with what else it leaves, and say how it ended."""
+    report = report_of(run)
+    # Here and not above: plots are drawn when no trial runs any more, so that the parent stays small until then.
     from xttsbench.reporting.write import write_run
 
-    warnings = write_run(directory, report, trials)
-    if plan.kind == "sweep":
-        write_best(directory, report.best)
-    code, message = _judged(plan, report, trials)
-    return Outcome(report, directory, code, message, tuple(warnings or ()))
+    warnings = write_run(run.directory, report, run.trials)
+    if run.plan.kind == "sweep":
+        write_best(run.directory, report.best)
+    if report.optimized is not None:
+        write_plan(run.directory, report.optimized)
+    return Outcome(report, run.directory, *_judged(run, report), tuple(warnings))
 
 
-def assembled(plan: RunPlan, environment: Mapping[str, Any], trials: Sequence[TrialRecord], directory: Path) -> Report:
+def report_of(run: Recorded) -> Report:
     """The report of a run of any kind, from its files."""
-    if plan.kind == "train":
-        return assembled_train(plan, environment, trials, directory)
-    if plan.kind == "sweep":
-        return assemble_sweep(plan, environment, trials, directory)
-    return (
-        assemble_run(plan, environment, trials)
-        if plan.kind == "run"
-        else assemble(plan, environment, trials, read_patch(directory), directory=directory)
-    )
+    files = run.plan, run.environment, run.trials
+    match run.plan.kind:
+        case "train":
+            return assembled_train(*files, run.directory)
+        case "sweep":
+            return assemble_sweep(*files, run.directory)
+        case "run":
+            return assemble_run(*files)
+    return assemble(*files, read_patch(run.directory), directory=run.directory)
 
 
-def _judged(plan: RunPlan, report: Report, trials: Sequence[TrialRecord]) -> tuple[int, str | None]:
-    if plan.kind == "train":
-        return judge_trained(report)
-    if plan.comparison is not None and plan.kind == "sweep":
-        return judge_sweep(report, trials, plan.comparison)
-    if plan.comparison is not None and plan.kind == "run":
-        return judge_run(report, trials, plan.comparison)
-    return judge(report, trials)
+def _judged(run: Recorded, report: Report) -> tuple[int, str | None]:
+    match run.plan.kind:
+        case "train":
+            return judge_trained(report)
+        case "sweep":
+            return judge_sweep(report, run.trials, run.comparison)
+        case "run":
+            return judge_run(report, run.trials, run.comparison)
+    code, message = judge(report, run.trials)
+    if run.plan.kind == "optimize" and code in (DONE, INCONCLUSIVE):
+        return judge_fixes(report)
+    return code, message

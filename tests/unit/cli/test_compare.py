@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -202,7 +203,8 @@ def test_arms_of_one_run_are_paired_by_block(make: Make) -> None:
 def test_rounds_that_others_disturbed_do_not_count(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     one = make({"a": 0.02, "b": 0.02}, seed=7)
     whole = record(f"{one}:a", f"{one}:b")["pairs"][0]
-    monkeypatch.setattr("xttsbench.workflows.compare.pairs.invalid_rounds", lambda _: frozenset({(2, 0), (5, 0)}))
+    disturbed = types.SimpleNamespace(invalid=frozenset({(2, 0), (5, 0)}))
+    monkeypatch.setattr("xttsbench.workflows.compare.pairs.gate", lambda _: disturbed)
     left = record(f"{one}:a", f"{one}:b")["pairs"][0]
     assert (whole["a"]["processes"], left["a"]["processes"], left["b"]["processes"]) == (8, 6, 6)
 

@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 
 from xttsbench.workflows.diagnose.report import assemble
-from xttsbench.workflows.optimize import judge_fixes
-from xttsbench.workflows.outcome import judge
+from xttsbench.workflows.outcome import judge, judge_fixes
 
 
 @pytest.mark.parametrize(

@@ -17,13 +17,14 @@ from pydantic import ValidationError
 
 from xttsbench.errors import InvalidInputError, NothingMeasuredError, UsageError
 from xttsbench.execution import journal
-from xttsbench.execution.run_directory import PLAN, read_environment, read_plan
+from xttsbench.execution.run_directory import PLAN
 from xttsbench.records.base import READABLE
 from xttsbench.records.plan import RunPlan
 from xttsbench.records.report import Arm, Report
 from xttsbench.records.trial import TrialRecord
 from xttsbench.workflows.diagnose.modes import GROUP as MODES
-from xttsbench.workflows.report import assembled
+from xttsbench.workflows.recorded import read_run
+from xttsbench.workflows.report import report_of
 
 REPORT: Final = "report.json"
 AS_GIVEN: Final = "as-given"
@@ -69,13 +70,10 @@ def read_side(given: str) -> Side:
     )
     if not whole:
         return Side(given, path, read_report(path), arm=arm, accelerator=accelerator)
-    if (directory / REPORT).exists():
-        report = read_report(directory / REPORT)
-        plan, trials = read_plan(directory), journal.read(directory)
-    else:  # a run that was killed before its report: everything is in the journal
-        plan, trials = read_plan(directory), journal.read(directory)
-        report = assembled(plan, read_environment(directory), trials, directory)
-    return Side(given, directory, report, plan, tuple(trials), arm, accelerator)
+    run = read_run(directory)
+    # A run that was killed before its report has everything in its journal.
+    report = read_report(directory / REPORT) if (directory / REPORT).exists() else report_of(run)
+    return Side(given, directory, report, run.plan, tuple(run.trials), arm, accelerator)
 
 
 def read_report(path: Path) -> Report:

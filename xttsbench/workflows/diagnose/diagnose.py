@@ -1,14 +1,15 @@
-"""``xttsbench diagnose`` and ``xttsbench optimize``: climb the ladder, say what limits the step, verify what mends it.
+"""``xttsbench diagnose`` and ``xttsbench optimize``: isolate what a step waits for, and verify what mends it.
 
-The two differ in how the time is shared out: a diagnosis takes what a verdict needs and verifies fixes in the rest,
-``optimize`` reads the pipeline once and keeps the time for its fixes.
+A run is opened, measured and finished; each stage is entered once. The two commands differ in how the time is shared
+out: a diagnosis takes what a verdict needs and verifies fixes in the rest, ``optimize`` reads the pipeline once and
+keeps the time for its fixes.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -19,18 +20,17 @@ from xttsbench.diagnosis.next_trial import IMPORT_S, MODES, Interim, Job, next_t
 from xttsbench.diagnosis.verdict import summary
 from xttsbench.execution.accelerator import parse_accelerator
 from xttsbench.execution.limits import Limits
-from xttsbench.execution.run_directory import ENVIRONMENT, PLAN, PROFILE, make_run_directory, write_json
-from xttsbench.probes.environment import environment as read_environment
+from xttsbench.execution.run_directory import PROFILE
 from xttsbench.records.plan import Comparison, RunPlan
 from xttsbench.records.report import Kind
-from xttsbench.records.trial import Rung, TrialRecord
+from xttsbench.records.trial import Rung, TrialRecord, TrialSpec
 from xttsbench.targets.spec import parse_target
-from xttsbench.workflows.diagnose.report import assemble
 from xttsbench.workflows.fixes import verify_fixes
 from xttsbench.workflows.measure.arms import compare_arms
 from xttsbench.workflows.measure.session import Progress, Session, Silent
-from xttsbench.workflows.outcome import Outcome, judge
-from xttsbench.workflows.saved_plan import write_plan
+from xttsbench.workflows.outcome import Outcome
+from xttsbench.workflows.recorded import Recorded, open_run
+from xttsbench.workflows.report import finish
 
 VERDICT_S: Final = 60.0
 STEPS: Final = 400
@@ -100,20 +100,16 @@ def diagnose(request: Request, *, progress: Progress | None = None) -> Outcome:
         UsageError, InvalidInputError: the request is wrong; nothing has been run.
         HelperError: TensorFlow cannot be started here.
     """
-    began = time.monotonic()
-    target = parse_target(request.target, scripts=True)
+    began, target = time.monotonic(), parse_target(request.target, scripts=True)
     script = target.kind == "script"
-    accelerator = parse_accelerator(request.accelerator)
-    now = datetime.now(UTC)
-    directory = make_run_directory(request.out, f"{request.kind}-{target.name}", now)
     plan = RunPlan(
         kind=request.kind,
         command=request.command,
-        created_utc=now.isoformat(timespec="milliseconds"),
+        created_utc=datetime.now(UTC).isoformat(timespec="milliseconds"),
         target=request.target,
         kwargs=dict(request.kwargs),
         arguments=request.arguments,
-        accelerator=accelerator,
+        accelerator=parse_accelerator(request.accelerator),
         steps=request.steps or STEPS,
         budget_s=request.budget_s,
         seed=request.seed,
@@ -122,95 +118,96 @@ def diagnose(request: Request, *, progress: Progress | None = None) -> Outcome:
         any_order=request.any_order,
         verified=request.verify and not script,
     )
-    environment = read_environment(directory)
-    write_json(directory / PLAN, plan.model_dump(mode="json"))
-    write_json(directory / ENVIRONMENT, environment)
-    optimizing = request.kind == "optimize"
-    verdict_s = min(_READ_S if optimizing else VERDICT_S, request.budget_s) - _REPORT_S
-    ladder = Job(
+    run = open_run(plan, request.out, f"{plan.kind}-{target.name}", began=began)
+    return finish(replace(run, trials=_measured(run, request, progress or Silent(), script=script)))
+
+
+def _measured(run: Recorded, request: Request, progress: Progress, *, script: bool) -> Sequence[TrialRecord]:
+    """All trials of a run: the experiments that isolate causes, then configurations, then fixes."""
+    plan, optimizing = run.plan, run.plan.kind == "optimize"
+    verdict_s = min(_READ_S if optimizing else VERDICT_S, plan.budget_s) - _REPORT_S
+    job = Job(
         target=plan.target,
         kwargs=plan.kwargs,
-        emulated_ms=accelerator.step_times_ms,
+        emulated_ms=plan.accelerator.step_times_ms,
         steps=plan.steps,
         window_s=_SCRIPT_SHARE * verdict_s if script else window_s(verdict_s, request.steps is not None),
         seed=plan.seed,
-        profile_dir=str(directory / PROFILE) if request.profile else None,
+        profile_dir=str(run.directory / PROFILE) if plan.profile else None,
         script=script,
-        arguments=request.arguments,
+        arguments=plan.arguments,
         repeat=request.repeat,
     )
-    told = progress or Silent()
-    with Session(
-        directory,
-        print_to_stderr=request.print_to_stderr,
-        progress=progress,
-        budget_s=request.budget_s,
-        began=began,
-        scripts=script,
-    ) as session:
-        _climb(ladder, request, session, environment, verdict_s, told, only=_READING if optimizing else None)
-        if request.comparison is not None:
-            until_s = min(session.spent_s + _MODES_S, request.budget_s - _REPORT_S)
+    isolation = Isolation(job, run.environment, plan.budget_s, verdict_s, _READING if optimizing else None)
+    with run.session(progress, print_to_stderr=request.print_to_stderr, scripts=script) as session:
+        isolate(isolation, session, progress)
+        if plan.comparison is not None:
+            due_s = min(session.spent_s + _MODES_S, plan.budget_s - _REPORT_S)
             for mode in MODES:
-                _climb(ladder, request, session, environment, until_s, told, only=(mode,))
-            _compare(request.comparison, request, session)
-        patch = None
+                isolate(replace(isolation, due_s=due_s, only=(mode,)), session, progress)
+            _compare(plan.comparison, plan, session)
         if plan.verified and not _interrupted(session):
-            until_s = request.budget_s - _FIXES_REPORT_S
-            patch = verify_fixes(plan, environment, ladder, session, directory, until_s=until_s)
-        trials = session.trials
-    report = assemble(plan, environment, trials, patch, directory=directory)
-    # Here and not above: plots are drawn when no trial runs any more, so that the parent stays small until then.
-    from xttsbench.reporting.write import write_run
-
-    warnings = write_run(directory, report, trials)
-    if report.optimized is not None:
-        write_plan(directory, report.optimized)
-    code, message = judge(report, trials)
-    return Outcome(report, directory, code, message, tuple(warnings or ()))
+            until_s = plan.budget_s - _FIXES_REPORT_S
+            verify_fixes(plan, run.environment, job, session, run.directory, until_s=until_s)
+        return session.trials
 
 
-def _climb(
-    job: Job,
-    request: Request,
-    session: Session,
-    environment: Mapping[str, Any],
-    verdict_s: float,
-    progress: Progress,
-    *,
-    only: Collection[Rung] | None = None,
-) -> None:
-    """Run trials, of these rungs alone where some are named, until none is left or the time is over."""
+@dataclass(frozen=True)
+class Isolation:
+    """The experiments that tell apart what a step waits for.
+
+    Attributes:
+        job: what their trials share.
+        environment: of the run.
+        budget_s: seconds of the session for everything.
+        due_s: seconds of the session at which the verdict is due.
+        only: the kinds of trial that may be run, where not all may.
+    """
+
+    job: Job
+    environment: Mapping[str, Any]
+    budget_s: float
+    due_s: float
+    only: Collection[Rung] | None = None
+
+    def next(self, trials: Sequence[TrialRecord], spent_s: float) -> tuple[TrialSpec | None, str | None]:
+        """The next trial, or ``None`` where none is left; and what may be said before it. Pure."""
+        found = build_diagnosis(trials, self.environment, seed=self.job.seed) if trials else None
+        said = found if found is not None and found.figures else None
+        known = interim(said) if said else Interim()
+        spec = next_trial(self.job, trials, self.due_s - spent_s, said=known, only=self.only)
+        if spec is not None and self.only is not None and spec.rung == "ladder" and spec.block:
+            spec = None  # the whole again in a fresh process makes a verdict surer, and no fix
+        told = said is not None and self.only is None and trials[-1].status == "ok"
+        return spec, _provisional(said) if told and said is not None else None
+
+    def limits(self, spent_s: float, *, first: bool) -> Limits:
+        """What ends the next trial; see :func:`trial_limits`."""
+        return trial_limits(self.budget_s, spent_s, self.due_s, first=first, script=self.job.script)
+
+    def after_the_first(self, record: TrialRecord, import_s: float) -> Isolation:
+        """The same with the time for the verdict that this target and this machine need."""
+        most_s = max(self.due_s, self.budget_s - _REPORT_S)
+        # Steps of many seconds: no verdict by the usual time, so the whole budget serves to reach one.
+        slow = record.duration_s > 0.5 * self.due_s
+        # TensorFlow read from a cold disk takes half a minute to start: that is not taken from the measuring.
+        late_s = max(import_s - IMPORT_S, 0.0)
+        return replace(self, due_s=most_s if slow else min(self.due_s + late_s, most_s))
+
+
+def isolate(wanted: Isolation, session: Session, progress: Progress) -> None:
+    """Run the experiments until none is left or the time is over; their trials are in the session."""
     before = None
     while not _interrupted(session):
-        said = _so_far(session.trials, environment, request.seed)
-        if only is None and said is not None and session.trials[-1].status == "ok":
-            sentence = _provisional(said)
-            if sentence != before:
-                progress.standing(f"[{session.spent_s:3.0f} s of {request.budget_s:.0f}] {sentence}")
-            before = sentence
-        spec = next_trial(
-            job, session.trials, verdict_s - session.spent_s, said=interim(said) if said else Interim(), only=only
-        )
-        if spec is None or (only is not None and spec.rung == "ladder" and spec.block):
-            break  # the whole again in a fresh process makes a verdict surer, and no fix
-        limits = _limits(request.budget_s, session.spent_s, verdict_s, first=not session.trials, script=job.script)
-        record = session.run(spec, limits)
+        spec, sentence = wanted.next(session.trials, session.spent_s)
+        if sentence is not None and sentence != before:
+            progress.standing(f"[{session.spent_s:3.0f} s of {wanted.budget_s:.0f}] {sentence}")
+        before = sentence or before
+        if spec is None:
+            return
+        record = session.run(spec, wanted.limits(session.spent_s, first=not session.trials))
         if len(session.trials) == 1:
-            most_s = max(verdict_s, request.budget_s - _REPORT_S)
-            # Steps of many seconds: no verdict by the usual time, so the whole budget serves to reach one.
-            slow = record.duration_s > 0.5 * verdict_s
-            # TensorFlow read from a cold disk takes half a minute to start: that is not taken from the measuring.
-            late_s = max(session.import_s - IMPORT_S, 0.0)
-            verdict_s = most_s if slow else min(verdict_s + late_s, most_s)
-
-
-def _so_far(trials: Sequence[TrialRecord], environment: Mapping[str, Any], seed: int) -> Diagnosis | None:
-    """The diagnosis of the trials so far; ``None`` before a step was measured."""
-    if not trials:
-        return None
-    found = build_diagnosis(trials, environment, seed=seed)
-    return found if found.figures else None
+            wanted = wanted.after_the_first(record, session.import_s)
 
 
 def _provisional(said: Diagnosis) -> str:
@@ -221,19 +218,18 @@ def _provisional(said: Diagnosis) -> str:
     return f"so far: {summary(said).rstrip('.')}{sure}"
 
 
-def _compare(comparison: Comparison, request: Request, session: Session) -> None:
-    """Measure the arms that the job names, in what is left of the budget, unless the ladder has failed."""
+def _compare(comparison: Comparison, plan: RunPlan, session: Session) -> None:
+    """Measure the configurations that the job names, unless the target itself could not be measured."""
     if _interrupted(session) or session.trials[0].status != "ok":
         return
-    left_s = request.budget_s - _REPORT_S - session.spent_s
     compare_arms(
         comparison,
         session,
         # The helper at hand, which has run the target before and nothing else.
         first_block=session.trials[-1].spec.block,
         rounds=_COMPARE_ROUNDS,
-        budget_s=min(_COMPARE_S, left_s),
-        seed=request.seed,
+        budget_s=min(_COMPARE_S, plan.budget_s - _REPORT_S - session.spent_s),
+        seed=plan.seed,
     )
 
 
@@ -246,7 +242,7 @@ def window_s(verdict_s: float, more_steps: bool) -> float:
     return max(min(verdict_s / 11, 5.0), 0.8) * (2 if more_steps else 1)
 
 
-def _limits(budget_s: float, spent_s: float, verdict_s: float, *, first: bool, script: bool = False) -> Limits:
+def trial_limits(budget_s: float, spent_s: float, verdict_s: float, *, first: bool, script: bool = False) -> Limits:
     """The first trial may use what the budget allows, compilation included; later ones what is left for the verdict.
 
     On a machine that is slow now they may go on to the end of the budget. A script may say nothing for long before its

@@ -7,7 +7,7 @@ since its trials would not be comparable with those that the journal holds.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -18,24 +18,21 @@ from xttsbench.errors import UsageError
 from xttsbench.execution import journal
 from xttsbench.execution.accelerator import parse_accelerator
 from xttsbench.execution.run_directory import (
-    ENVIRONMENT,
     PLAN,
     clear_unplanned,
-    make_run_directory,
     read_environment,
     read_plan,
     write_json,
 )
 from xttsbench.planning.arms import plan_comparison
-from xttsbench.probes.environment import environment as read_environment_of_machine
+from xttsbench.probes.environment import environment as read_machine
 from xttsbench.records.plan import Comparison, Procedure, RunPlan
-from xttsbench.records.trial import TrialRecord
 from xttsbench.scenario.load import changed, load_scenario, locate
 from xttsbench.scenario.settings import MOST_ARMS, Scenario
 from xttsbench.targets.configuration import configuration_problems
 from xttsbench.targets.spec import parse_target
 from xttsbench.workflows.identity import code_identity, data_identity
-from xttsbench.workflows.measure.session import Progress, Session
+from xttsbench.workflows.recorded import Recorded, open_run
 from xttsbench.xtts.data.progress import Progress as DataProgress
 
 REPORT_S: Final = 5.0
@@ -72,30 +69,6 @@ class Request:
     resume: bool = False
     print_to_stderr: bool = False
     command: str = "xttsbench run"
-
-
-@dataclass(frozen=True)
-class Begun:
-    """A run that may measure: its directory, its plan as written there, and the trials that it has had."""
-
-    directory: Path
-    plan: RunPlan
-    comparison: Comparison
-    environment: dict[str, Any]
-    earlier: Sequence[TrialRecord]
-    began: float
-    """``time.monotonic()`` at its start; what earlier trials took is counted as if it had just passed."""
-
-    def session(self, request: Request, progress: Progress | None) -> Session:
-        """What runs its trials."""
-        return Session(
-            self.directory,
-            earlier=self.earlier,
-            print_to_stderr=request.print_to_stderr,
-            progress=progress,
-            budget_s=self.plan.budget_s,
-            began=self.began,
-        )
 
 
 def read_scenario(request: Request, *, most_arms: int = MOST_ARMS) -> Scenario:
@@ -135,7 +108,7 @@ def begin(
     procedure: Procedure | None = None,
     check: Callable[[Scenario, Comparison], None] | None = None,
     data_progress: DataProgress | None = None,
-) -> Begun:
+) -> Recorded:
     """Plan a run, make what it reads, and open its directory.
 
     Args:
@@ -182,18 +155,13 @@ def begin(
         if (request.out / PLAN).exists():
             return _go_on(request.out, plan, began)
         clear_unplanned(request.out)
-    directory = make_run_directory(request.out, scenario.name, now)
-    machine = read_environment_of_machine(directory)
-    # The plan comes last: with it the directory is a run's.
-    write_json(directory / ENVIRONMENT, machine)
-    write_json(directory / PLAN, plan.model_dump(mode="json"))
-    return Begun(directory, plan, comparison, machine, (), began)
+    return open_run(plan, request.out, scenario.name, began=began)
 
 
-def _go_on(directory: Path, plan: RunPlan, began: float) -> Begun:
+def _go_on(directory: Path, plan: RunPlan, began: float) -> Recorded:
     before, machine = read_plan(directory), read_environment(directory)
     reasons = differences(before, plan)
-    if machine.get("fingerprint") != read_environment_of_machine(directory)["fingerprint"]:
+    if machine.get("fingerprint") != read_machine(directory)["fingerprint"]:
         reasons.append("the machine or the version of TensorFlow is another one (environment.json)")
     if reasons:
         raise UsageError(
@@ -204,9 +172,7 @@ def _go_on(directory: Path, plan: RunPlan, began: float) -> Begun:
     if kept != before:
         write_json(directory / PLAN, kept.model_dump(mode="json"))
     trials = journal.read(directory) if (directory / journal.NAME).exists() else []
-    spent_s = sum(trial.duration_s for trial in trials)
-    assert kept.comparison is not None  # or it would differ from the plan at hand
-    return Begun(directory, kept, kept.comparison, machine, trials, began - spent_s)
+    return Recorded(directory, kept, machine, trials, began - sum(trial.duration_s for trial in trials))
 
 
 def differences(before: RunPlan, now: RunPlan) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from xttsbench.comparison.effects import settled_arms, standing
 from xttsbench.comparison.runs import collect, parity_found
@@ -13,9 +14,9 @@ from xttsbench.records.trial import TrialRecord
 from xttsbench.workflows.measure.arms import Trials, compare_arms
 from xttsbench.workflows.measure.session import Progress, Silent
 from xttsbench.workflows.measure.turns import Standing
-from xttsbench.workflows.outcome import Outcome, judge_run
+from xttsbench.workflows.outcome import Outcome
+from xttsbench.workflows.report import finish
 from xttsbench.workflows.run.begin import REPORT_S, Request, begin, read_scenario
-from xttsbench.workflows.run.report import assemble_run
 from xttsbench.xtts.data.progress import Progress as DataProgress
 
 
@@ -29,23 +30,15 @@ def run(request: Request, *, progress: Progress | None = None, data_progress: Da
         HelperError: TensorFlow cannot be started here.
     """
     begun = begin(request, read_scenario(request), "run", data_progress=data_progress)
-    plan, comparison = begun.plan, begun.comparison
-    with begun.session(request, progress) as session:
-        told = progress or Silent()
+    plan, comparison, told = begun.plan, begun.comparison, progress or Silent()
 
-        def tell(done: int, rounds: int, trials: Sequence[TrialRecord]) -> None:
-            told.standing(f"round {done} of {rounds} at most is done: {standing(comparison, trials)}")
+    def tell(done: int, rounds: int, trials: Sequence[TrialRecord]) -> None:
+        told.standing(f"round {done} of {rounds} at most is done: {standing(comparison, trials)}")
 
+    with begun.session(progress, print_to_stderr=request.print_to_stderr) as session:
         until_s = max(plan.budget_s - REPORT_S, session.spent_s + 1.0)
         measure(comparison, session, until_s=until_s, seed=plan.seed, standing=tell)
-        trials = session.trials
-    report = assemble_run(plan, begun.environment, trials)
-    # Here and not above: plots are drawn when no trial runs any more, so that the parent stays small until then.
-    from xttsbench.reporting.write import write_run
-
-    warnings = write_run(begun.directory, report, trials)
-    code, message = judge_run(report, trials, comparison)
-    return Outcome(report, begun.directory, code, message, tuple(warnings or ()))
+    return finish(replace(begun, trials=session.trials))
 
 
 def measure(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from xttsbench.diagnosis.next_trial import IMPORT_S, Job
-from xttsbench.workflows.diagnose.diagnose import Request, _climb
+from xttsbench.workflows.diagnose.diagnose import Isolation, isolate
 from xttsbench.workflows.measure.session import Silent
 
 JOB = Job(target="m:f", kwargs={}, emulated_ms=(5.0,), steps=100, window_s=2.0, seed=0)
@@ -35,6 +35,5 @@ class Fake:
 )
 def test_the_pipeline_is_read_though_tensorflow_took_its_time_to_start(build, start_s, budget_s, read) -> None:
     session = Fake(build, start_s)
-    request = Request(target="m:f", budget_s=budget_s)
-    _climb(JOB, request, session, {}, 40.0, Silent(), only=("ladder", "pipeline"))
+    isolate(Isolation(JOB, {}, budget_s, 40.0, ("ladder", "pipeline")), session, Silent())
     assert ("pipeline" in [trial.spec.rung for trial in session.trials]) is read

@@ -12,8 +12,10 @@ from xttsbench.errors import InvalidInputError, UsageError
 from xttsbench.execution import journal
 from xttsbench.execution.run_directory import read_plan
 from xttsbench.records.plan import Procedure
+from xttsbench.workflows import recorded
+from xttsbench.workflows.recorded import Recorded
 from xttsbench.workflows.run import begin as module
-from xttsbench.workflows.run.begin import Begun, Request, begin, read_scenario
+from xttsbench.workflows.run.begin import Request, begin, read_scenario
 
 TEXT = "name: mine\ntarget: data.py:make\ngrid: {ms: [1, 2, 3]}\nbudget_s: 60\n"
 
@@ -23,10 +25,13 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """``start(text, **request)`` begins a run of that scenario in ``out``."""
     monkeypatch.chdir(tmp_path)
     machine = {"fingerprint": "f", "cpu": {}}
-    monkeypatch.setattr(module, "read_environment_of_machine", lambda _: dict(machine))
+    for place in (module, recorded):
+        monkeypatch.setattr(place, "read_machine", lambda _: dict(machine))
     (tmp_path / "data.py").write_text("def make(): ...\n")
 
-    def begun(text: str = TEXT, *, kind: str = "run", procedure: Any = None, check: Any = None, **fields: Any) -> Begun:
+    def begun(
+        text: str = TEXT, *, kind: str = "run", procedure: Any = None, check: Any = None, **fields: Any
+    ) -> Recorded:
         (tmp_path / "mine.yaml").write_text(text)
         request = Request(scenario="mine.yaml", **({"out": tmp_path / "out"} | fields))
         scenario = read_scenario(request)
@@ -43,7 +48,7 @@ def test_the_plan_is_on_disk_before_anything_is_measured(start: Any) -> None:
     assert begun.plan.data is None
     assert [arm.id for arm in begun.comparison.arms] == ["ms=1", "ms=2", "ms=3", "ms=1:again"]
     assert json.loads((begun.directory / "environment.json").read_text())["fingerprint"] == "f"
-    assert begun.earlier == ()
+    assert begun.trials == ()
 
 
 def test_a_run_goes_on_with_its_own_plan_and_trials(start: Any, build: Any) -> None:
@@ -52,9 +57,9 @@ def test_a_run_goes_on_with_its_own_plan_and_trials(start: Any, build: Any) -> N
     journal.append(first.directory, trial)
     again = start(resume=True, command="xttsbench run mine.yaml --resume", budget_s=600.0)
     assert again.plan == first.plan.model_copy(update={"budget_s": 600.0}) == read_plan(first.directory)
-    assert list(again.earlier) == [trial]
+    assert list(again.trials) == [trial]
     assert again.began < first.began + 60  # what the trial took is behind it
-    with again.session(Request(scenario="mine.yaml"), None) as session:
+    with again.session(None) as session:
         assert session.spent_s >= trial.duration_s
 
 

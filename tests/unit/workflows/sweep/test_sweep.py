@@ -15,7 +15,8 @@ from xttsbench.records.trial import Parity, TrialRecord
 from xttsbench.workflows.measure.session import Session, Silent
 from xttsbench.workflows.outcome import judge_sweep
 from xttsbench.workflows.sweep.best import read_best, write_best
-from xttsbench.workflows.sweep.sweep import assemble_sweep, search
+from xttsbench.workflows.sweep.report import assemble_sweep
+from xttsbench.workflows.sweep.sweep import search
 
 ENVIRONMENT: dict[str, Any] = {"cpu": {"model": "a CPU", "machine_cpus": 2}, "gpus": [], "fingerprint": "f"}
 PROCEDURE = Procedure(blocks=6)
