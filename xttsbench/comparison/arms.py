@@ -131,7 +131,7 @@ def _allowed(runs: ArmRuns, effect: Effect | None, group: GroupRuns, data: Parit
         why = f"whether it yields the baseline's data is not known: {why}"
     elif group.ended is not None:
         why = f"the baseline ended ({group.ended})"
-    return effect if why is None else Effect(effect.found, "undecided", why)
+    return effect if why is None else effect.withheld(why)
 
 
 def _arm(

@@ -1,30 +1,43 @@
-"""Each arm's speed against its group's baseline, from paired rounds on matched batches, and what may be said of it.
+"""How much faster one side is than another, from what both were measured in, and whether that is decided.
 
-The measure is samples per second, so that arms with batches of another size compare too. A round is one turn of each
+The measure is samples per second, so that batches of another size compare too. Within a run a round is one turn of each
 side, in one pair of processes: its rows are those with the same block and round. The two are compared on the batches
 that both had, where both know which these were: utterances differ in length more than loaders in speed. The logarithms
-of the ratios are the evidence (:mod:`xttsbench.analysis.evidence`), also of how a comparison stands as it runs. Pure.
+of the ratios are the evidence (:mod:`xttsbench.analysis.evidence`), also of how a comparison stands as it runs.
+
+Two runs are two sessions, and nothing pairs them. Their blocks may have the same numbers, seeds and batches, but block
+3 of one was not run beside block 3 of the other: pairing them would take the batches' variance out of the interval and
+leave in what changed on the machine in between. Each process of either gives the logarithm of its rate, and the two
+means are compared unpaired. That alone is not enough: simulated with 2 % noise between processes, all runs of A before
+all runs of B call 45 % of equal pairs different where 5 % are allowed, since no number of processes within a session
+shows what sessions differ by. That is about what a standard deviation of 2 % between sessions gives, so that much
+(:data:`SESSION_NOISE`) is added to the variance of each side unless the user knows better. Pure.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+from scipy import special
 
 from xttsbench.analysis.disturbance import gate
 from xttsbench.analysis.evidence import (
     DECIDES,
+    LEAST_SCALE,
     Evidence,
     Sample,
     decide,
+    interval,
     noise_scale,
     paired,
     smallest_visible,
+    unpaired,
 )
 from xttsbench.analysis.steps import Steps
 from xttsbench.comparison.runs import ArmRuns, GroupRuns, Turn, collect
@@ -34,22 +47,146 @@ from xttsbench.records.trial import TrialRecord
 
 NOISY: Final = 0.05
 """Rounds of equal configurations that differ by more are a noisy session's."""
+SESSION_NOISE: Final = 0.02
+"""Standard deviation of the speed of one session about that of the machine, as a share."""
+MIN_PROCESSES: Final = 2
+"""Of each side, for a decision on two runs and for a gate: one says nothing of the next."""
+FINAL: Final = ("clearly_faster", "clearly_slower", "no_difference")
+"""Words that stay; one that is faster may yet be clearly so."""
+RATE: Final = operator.attrgetter("rate_per_s")
+"""Samples per second of some steps; steps per second where the elements have no batch dimension."""
 _COMMON: Final = 0.5
 """Of the slower side's rows: where fewer have batches that the other has too, all rows are compared."""
 
 
 @dataclass(frozen=True)
 class Effect:
-    """What the paired rounds say of one arm; ``why`` is why nothing was decided, where it was not."""
+    """What is known of one side's speed over another's.
 
+    Attributes:
+        sample: logarithms of the ratios; ``None`` where the two have nothing in common.
+        noise_scale: what rounds of equal configurations differ by, as a standard deviation.
+        found: what the sample is evidence for; ``None`` without one.
+        word: what may be said.
+        sure: whether the interval tells of processes to come, so that a gate may rest on it.
+        why: why nothing was decided, where it was not.
+        candidates: how many were compared beside one another.
+    """
+
+    sample: Sample | None = None
+    noise_scale: float = LEAST_SCALE
     found: Evidence | None = None
     word: Word = "undecided"
+    sure: bool = False
     why: str | None = None
+    candidates: int = 1
 
     @property
     def ratio(self) -> Estimate | None:
-        """Speed against the baseline."""
-        return self.found.ratio if self.found else None
+        """The speed as a ratio, with the 95 % interval that is shown."""
+        return None if self.sample is None else self.interval(0.95)
+
+    @property
+    def evidence(self) -> float | None:
+        """The e-value that the two differ."""
+        return None if self.found is None else self.found.value
+
+    @property
+    def smallest_visible_effect(self) -> float | None:
+        """What would have been decided, as a share; ``None`` where nothing would."""
+        if self.sample is None:
+            return None
+        return smallest_visible(self.sample, self.noise_scale, candidates=self.candidates)
+
+    def interval(self, level: float) -> Estimate:
+        """The ratio with its interval at another level; only where there is a sample."""
+        if self.sample is None:
+            raise ValueError("there is nothing to make an interval of")
+        return interval(self.sample, self.noise_scale, level=level)
+
+    def withheld(self, why: str) -> Effect:
+        """The effect without its word, and no ground for a gate."""
+        return replace(self, word="undecided", sure=False, why=why)
+
+
+def effect_of(
+    sample: Sample,
+    s0: float,
+    *,
+    candidates: int,
+    margin: float,
+    undisturbed: bool = True,
+    round_s: float | None = None,
+) -> Effect:
+    """What a sample says; for the arguments see :func:`xttsbench.analysis.evidence.decide`.
+
+    ``round_s`` is what another round takes, in seconds, where that is known.
+    """
+    found = decide(sample, s0, candidates=candidates, margin=margin, undisturbed=undisturbed)
+    why = None if found.decided else _undecided(found, candidates, round_s)
+    return Effect(sample, s0, found, found.word, found.processes >= MIN_PROCESSES, why, candidates)
+
+
+def _undecided(evidence: Evidence, candidates: int, round_s: float | None) -> str:
+    """What would decide it: evidence, rounds, and seconds where it is known what a round takes."""
+    said = f"evidence {evidence.value:.3g}, and {DECIDES * candidates:g} decides"
+    more = evidence.more_rounds
+    if more is None:
+        return f"{said}; a thousand rounds like these would not"
+    took = f" ({more * round_s:.0f} s)" if round_s else ""
+    return f"{said}; about {more} more {'round' if more == 1 else 'rounds'} like these would{took}"
+
+
+def decide_paired(samples: Mapping[str, Sample], *, margin: float) -> dict[str, Effect]:
+    """Decide on pairs of arms of one run, by their paired rounds.
+
+    Args:
+        samples: pair -> log ratios of B's speed over A's.
+        margin: the smallest difference that matters, as a share.
+    """
+    return _decided(samples, noise_scale(None, samples.values()), margin)
+
+
+def decide_apart(samples: Mapping[str, Sample], *, margin: float, session_noise: float) -> dict[str, Effect]:
+    """Decide on pairs of arms of two sessions.
+
+    Args:
+        samples: pair -> B's mean log rate less A's, unpaired.
+        margin: the smallest difference that matters, as a share.
+        session_noise: standard deviation of a session's speed, as a share; known, so it costs no degrees of freedom.
+    """
+    s0 = noise_scale(None, samples.values())
+    between = 2 * math.log1p(session_noise) ** 2
+    return _decided({name: own.widened(s0, between) for name, own in samples.items()}, s0, margin)
+
+
+def _decided(samples: Mapping[str, Sample], s0: float, margin: float) -> dict[str, Effect]:
+    effects = {name: effect_of(own, s0, candidates=len(samples), margin=margin) for name, own in samples.items()}
+    few = "{} process of each; a decision takes " + str(MIN_PROCESSES)
+    return {
+        name: one if one.sure else one.withheld(few.format(samples[name].processes)) for name, one in effects.items()
+    }
+
+
+def reported(ours: Estimate, our_processes: int, theirs: Estimate, their_processes: int) -> Sample:
+    """The unpaired difference of two reported rates, where the processes themselves are not at hand.
+
+    Raises:
+        ValueError: there is no process on a side, or an interval is not positive.
+    """
+    counts = (our_processes, their_processes)
+    if min(counts) < 1 or not all(0 < own.low <= own.estimate <= own.high for own in (ours, theirs)):
+        raise ValueError(f"positive intervals over a process at least are needed; got {ours}, {theirs}, {counts}")
+    error = math.hypot(*(_error(own, count) for own, count in zip((ours, theirs), counts, strict=True)))
+    shape = unpaired([0.0] * our_processes, [0.0] * their_processes)
+    # As large as the squares of processes are that have this standard error.
+    squares = (error**2 * shape.weight) * (3 + shape.freedom) - 3 * LEAST_SCALE**2
+    return replace(shape, mean=math.log(theirs.estimate / ours.estimate), squares=max(squares, 0.0))
+
+
+def _error(rate: Estimate, processes: int) -> float:
+    """Standard error of a logarithm, from the interval that :func:`xttsbench.analysis.evidence.interval` makes."""
+    return math.log(rate.high / rate.low) / (2 * float(special.stdtrit(3 + processes - 1, 0.975)))
 
 
 @dataclass(frozen=True)
@@ -96,19 +233,19 @@ def weigh(group: GroupRuns, margin: float, *, candidates: int | None = None) -> 
     samples = {
         runs.arm.id: sample
         for runs in group.candidates
-        if runs.ended is None and (sample := sample_of(baseline, runs)) is not None
+        if runs.ended is None and (sample := sample_of(baseline.turns, runs.turns)) is not None
     }
-    again = sample_of(baseline, group.again) if group.again is not None else None
+    again = sample_of(baseline.turns, group.again.turns) if group.again is not None else None
     s0 = noise_scale(again, samples.values(), mostly_invalid=judged.widened)
     count = candidates or max(len(group.candidates), 1)
     found = {}
     for runs in group.candidates:
         name = runs.arm.id
         if name in samples:
-            clean = bool(baseline.turns.keys() & runs.turns.keys() - judged.disturbed)
-            evidence = decide(samples[name], s0, candidates=count, margin=margin, undisturbed=clean)
-            why = None if evidence.decided else undecided(evidence, count, _round_s(group, runs))
-            found[name] = Effect(evidence, evidence.word, why)
+            clean, round_s = bool(baseline.turns.keys() & runs.turns.keys() - judged.disturbed), _round_s(group, runs)
+            found[name] = effect_of(
+                samples[name], s0, candidates=count, margin=margin, undisturbed=clean, round_s=round_s
+            )
         elif runs.ended is None and runs.steps:
             found[name] = Effect(why="no round has both it and the baseline")
     visible = [smallest_visible(sample, s0, candidates=count) for sample in (*samples.values(), again) if sample]
@@ -137,24 +274,17 @@ def settled_arms(comparison: Comparison, trials: Sequence[TrialRecord], processe
     return found - open_
 
 
-def sample_of(baseline: ArmRuns, other: ArmRuns) -> Sample | None:
-    """The log ratios of the other's speed over the baseline's, those of one pair of processes pooled; or ``None``."""
-    ratios = log_ratios(baseline, other)
-    return paired(list(ratios.values()), [block for block, _ in ratios]) if ratios else None
+def sample_of(
+    ours: Mapping[Turn, Steps], theirs: Mapping[Turn, Steps], rate: Callable[[Steps], float] = RATE
+) -> Sample | None:
+    """Log ratios of their speed over ours in the turns that both had, those of one pair of processes pooled.
 
-
-def log_ratios(baseline: ArmRuns, other: ArmRuns) -> dict[Turn, float]:
-    """Block and round that both have -> logarithm of the other's samples per second over the baseline's."""
-    return {
-        turn: log_ratio(baseline.turns[turn], other.turns[turn])
-        for turn in sorted(baseline.turns.keys() & other.turns.keys())
-    }
-
-
-def log_ratio(one: Steps, other: Steps) -> float:
-    """Logarithm of the other's speed over that of the one, on the batches that both had."""
-    mine, theirs = matched(one, other)
-    return math.log(theirs.rate_per_s / mine.rate_per_s)
+    ``None`` where they had none. ``rate`` is what a speed is: samples per second without it.
+    """
+    both = sorted(ours.keys() & theirs.keys())
+    pairs = [matched(ours[turn], theirs[turn]) for turn in both]
+    ratios = [math.log(rate(other) / rate(one)) for one, other in pairs]
+    return paired(ratios, [block for block, _ in both]) if both else None
 
 
 def matched(one: Steps, other: Steps) -> tuple[Steps, Steps]:
@@ -185,16 +315,6 @@ def _occurrences(batches: npt.NDArray[np.int64]) -> dict[tuple[int, int], int]:
     return found
 
 
-def undecided(evidence: Evidence, candidates: int, round_s: float | None = None) -> str:
-    """What would decide it: evidence, rounds, and seconds where it is known what a round takes."""
-    said = f"evidence {evidence.value:.3g}, and {DECIDES * candidates:g} decides"
-    more = evidence.more_rounds
-    if more is None:
-        return f"{said}; a thousand rounds like these would not"
-    took = f" ({more * round_s:.0f} s)" if round_s else ""
-    return f"{said}; about {more} more {'round' if more == 1 else 'rounds'} like these would{took}"
-
-
 def _round_s(group: GroupRuns, runs: ArmRuns) -> float | None:
     """Seconds that a round of an arm and the baseline takes: their turns, or their processes where each has one."""
     sides: Sequence[ArmRuns] = (group.baseline, runs)
@@ -203,10 +323,6 @@ def _round_s(group: GroupRuns, runs: ArmRuns) -> float | None:
     else:
         walls = [trial.duration_s for side in sides for trial in side.trials.values()]
     return 2 * sum(walls) / len(walls) if walls else None
-
-
-FINAL: Final = ("clearly_faster", "clearly_slower", "no_difference")
-"""Words that stay; one that is faster may yet be clearly so."""
 
 
 @dataclass(frozen=True, slots=True)

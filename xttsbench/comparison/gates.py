@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from xttsbench.comparison.regression import Effect
+from xttsbench.comparison.effects import Effect
 from xttsbench.records.base import Estimate
 from xttsbench.records.comparison_result import ComparedPair, Figures, Gate, Limit, Outcome
 

@@ -34,11 +34,7 @@ class ArmRuns:
     @cached_property
     def turns(self) -> dict[Turn, Steps]:
         """The same steps, by block and round."""
-        return {
-            (block, int(number)): steps[steps.round == number]
-            for block, steps in sorted(self.steps.items())
-            for number in np.unique(steps.round)
-        }
+        return turns_of(self.steps)
 
     @cached_property
     def has_step(self) -> bool:
@@ -145,6 +141,15 @@ def collect(
         )
         for accelerator in comparison.accelerators
     )
+
+
+def turns_of(steps: Mapping[int, Steps]) -> dict[Turn, Steps]:
+    """Steps of each block, by block and round."""
+    return {
+        (block, int(number)): own[own.round == number]
+        for block, own in sorted(steps.items())
+        for number in np.unique(own.round)
+    }
 
 
 def settled(trial: TrialRecord) -> Steps | None:

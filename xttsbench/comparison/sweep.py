@@ -102,9 +102,10 @@ def seen_in(comparison: Comparison, trials: Sequence[TrialRecord]) -> Seen:
         if runs.ended is not None:
             gone.setdefault(runs.arm.id, runs.ended)
     arms = {runs.arm.id: runs for runs in group.without(judged.invalid).arms}
+    turns = {name: runs.turns for name, runs in arms.items()}
     measured = [trial.spec.block for trial in own if trial.spec.rung == "arm"]
     return Seen(
-        lambda over, under: sample_of(arms[under], arms[over]) if over in arms and under in arms else None,
+        lambda over, under: sample_of(turns[under], turns[over]) if over in turns and under in turns else None,
         gone,
         {name: len(runs.steps) for name, runs in arms.items()},
         max(measured, default=-1) + 1,

@@ -2,7 +2,7 @@
 
 The process is the unit of replication, so every interval here is over processes, one number for each, and on the log
 scale, with what processes differ by known beforehand (:mod:`xttsbench.analysis.evidence`); against a saved run the
-noise between sessions is added (:mod:`xttsbench.comparison.regression`). A gate fails only where the whole interval is
+noise between sessions is added (:mod:`xttsbench.comparison.effects`). A gate fails only where the whole interval is
 beyond its limit, and passes only where none of it is. Pure.
 """
 
@@ -16,8 +16,8 @@ from typing import Any, Final, Literal, get_args
 import numpy as np
 
 from xttsbench.analysis.evidence import LEAST_SCALE, interval, unpaired
+from xttsbench.comparison.effects import MIN_PROCESSES, SESSION_NOISE, decide_apart
 from xttsbench.comparison.gates import place
-from xttsbench.comparison.regression import MIN_PROCESSES, SESSION_NOISE, decide_apart
 from xttsbench.errors import UsageError
 from xttsbench.pytest_plugin.options import Saved, share
 from xttsbench.records.base import Estimate

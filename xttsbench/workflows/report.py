@@ -40,7 +40,7 @@ def finish(run: Recorded) -> Outcome:
         write_best(run.directory, report.best)
     if report.optimized is not None:
         write_plan(run.directory, report.optimized)
-    return Outcome(report, run.directory, *_judged(run, report), tuple(warnings))
+    return Outcome(report, run.directory, *_judged(run, report), tuple(warnings or ()))
 
 
 def report_of(run: Recorded) -> Report:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from xttsbench.analysis.evidence import Sample, paired
+from xttsbench.comparison.effects import Effect
 from xttsbench.comparison.gates import Limits, judge_gates
-from xttsbench.comparison.regression import Effect
 from xttsbench.records.base import Estimate
 from xttsbench.records.comparison_result import ComparedPair, Figures
 

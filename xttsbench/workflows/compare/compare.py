@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final, get_args
 
 from xttsbench.comparison.comparable import differences
+from xttsbench.comparison.effects import SESSION_NOISE
 from xttsbench.comparison.gates import Limits, judge_gates
-from xttsbench.comparison.regression import SESSION_NOISE
 from xttsbench.errors import InvalidInputError, UsageError
 from xttsbench.execution.run_directory import make_run_directory
 from xttsbench.records.base import DECIDED, Word

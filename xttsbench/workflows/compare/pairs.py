@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Literal
 
 import numpy as np
 
 from xttsbench.analysis.disturbance import gate
-from xttsbench.analysis.evidence import Sample, paired, unpaired
+from xttsbench.analysis.evidence import Sample, unpaired
 from xttsbench.analysis.steps import Steps
 from xttsbench.comparison.comparable import Measured
-from xttsbench.comparison.effects import matched
-from xttsbench.comparison.regression import Effect, decide_apart, decide_paired, reported, withheld
-from xttsbench.comparison.runs import settled
+from xttsbench.comparison.effects import Effect, decide_apart, decide_paired, reported, sample_of
+from xttsbench.comparison.runs import settled, turns_of
 from xttsbench.records.base import Estimate
 from xttsbench.records.comparison_result import ComparedPair, Figures, Method
 from xttsbench.records.plan import Comparison, RunPlan
@@ -51,15 +51,6 @@ class Runs:
     def rates(self, unit: Unit) -> dict[int, float]:
         """Samples or steps per second of each process, by block."""
         return {block: _rate(steps, unit) for block, steps in self.steps.items()}
-
-    @property
-    def turns(self) -> dict[tuple[int, int], Steps]:
-        """The steady steps by block and round."""
-        return {
-            (block, int(number)): steps[steps.round == number]
-            for block, steps in self.steps.items()
-            for number in np.unique(steps.round)
-        }
 
 
 def _rate(steps: Steps, unit: Unit) -> float:
@@ -145,9 +136,9 @@ def compare_pairs(
         if effect is None:
             method, effect = "not measured", Effect(why=_absent(a, b))
         elif not effect.sure:
-            method, effect = "one process", withheld(effect, _too_few(a, b))
+            method, effect = "one process", effect.withheld(_too_few(a, b))
         elif (doubt := _doubt(a, b, same_run=same_run)) is not None:
-            effect = withheld(effect, doubt)
+            effect = effect.withheld(doubt)
         effects[name] = effect
         found.append(
             ComparedPair(
@@ -168,11 +159,7 @@ def compare_pairs(
 
 def _paired(a: Runs, b: Runs, unit: Unit) -> Sample | None:
     """Log ratios of the rounds that both were measured in, on the batches that both had."""
-    ours, theirs = a.turns, b.turns
-    both = sorted(ours.keys() & theirs.keys())
-    rows = [matched(ours[turn], theirs[turn]) for turn in both]
-    ratios = [math.log(_rate(other, unit) / _rate(one, unit)) for one, other in rows]
-    return paired(ratios, [block for block, _ in both]) if both else None
+    return sample_of(turns_of(a.steps), turns_of(b.steps), partial(_rate, unit=unit))
 
 
 def _apart(a: Runs, b: Runs, unit: Unit) -> Sample | None:

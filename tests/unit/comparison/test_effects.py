@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xttsbench.analysis.evidence import LEAST_SCALE, interval, paired, unpaired
-from xttsbench.comparison.regression import SESSION_NOISE, decide_apart, decide_paired, reported, withheld
+from xttsbench.comparison.effects import SESSION_NOISE, decide_apart, decide_paired, reported
 from xttsbench.records.base import FASTER, SLOWER, Estimate
 
 RATES = st.lists(st.floats(10, 1000), min_size=2, max_size=9)
@@ -114,6 +114,6 @@ def test_paired_rounds_decide_from_two_processes_on() -> None:
 
 def test_a_withheld_effect_keeps_its_interval_and_proves_nothing() -> None:
     effect = decide_paired({"x": paired([0.1, 0.11, 0.1, 0.09, 0.1, 0.1])}, margin=0.02)["x"]
-    kept = withheld(effect, "it died")
+    kept = effect.withheld("it died")
     assert effect.word == "clearly_faster"
     assert (kept.word, kept.sure, kept.why, kept.ratio) == ("undecided", False, "it died", effect.ratio)
