@@ -12,6 +12,7 @@ from xttsbench import __version__
 from xttsbench.cli.data import app as data
 from xttsbench.cli.diagnose import diagnose, optimize
 from xttsbench.cli.explain import explain
+from xttsbench.cli.output import say
 from xttsbench.cli.runs import compare, report
 from xttsbench.cli.scenarios import run, sweep
 from xttsbench.cli.train import synthesize, train, with_value_of_best
@@ -62,13 +63,9 @@ def main() -> None:
     except XttsbenchError as error:
         if debug:
             traceback.print_exc()
-        from xttsbench.cli.output import say
-
         say(f"Error: {error}")
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
-        from xttsbench.cli.output import say
-
         say("Interrupted. Trials that ended are in the run's journal: 'xttsbench report DIR' writes their report.")
         sys.exit(130)
     except BrokenPipeError:

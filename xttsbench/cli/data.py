@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import shlex
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from xttsbench.cli.data_cache import precompute, verify
+from xttsbench.cli.options import AsJson, Debug, Workers
+from xttsbench.cli.output import Watched, say
 
 if TYPE_CHECKING:
-    from xttsbench.cli.output import Watched
+    from xttsbench.xtts.audio.features import FeatureSettings
+    from xttsbench.xtts.data.precompute import Made
+    from xttsbench.xtts.data.usable import Problem
+    from xttsbench.xtts.data.verify import Verification
 
 app = typer.Typer(
     name="data",
@@ -20,11 +26,21 @@ app = typer.Typer(
     help="Data sets in LJSpeech format, and their feature caches.",
 )
 
-Json = Annotated[bool, typer.Option("--json", help="The record as JSON on standard output.")]
-Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks.")]
-Workers = Annotated[
-    int | None, typer.Option(min=1, max=256, help="Processes (default: the allowed cores).", show_default=False)
+DataSet = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="The data set (default: the set made by 'data make').", show_default=False),
 ]
+Recipe = Annotated[
+    str, typer.Option(metavar="NAME", help="Training recipe whose feature settings hold: a name, or a YAML file.")
+]
+Caches = Annotated[
+    Path | None,
+    typer.Option(metavar="ROOT", help="Where caches are kept (default: the user's cache).", show_default=False),
+]
+
+GATE: Final = 1
+UNUSABLE: Final = 5
+_KEPT: Final = "what was made is kept, and the same command goes on from there."
 
 
 @app.command("make")
@@ -41,7 +57,7 @@ def make(
     seed: Annotated[int, typer.Option(help="Seed; the same one gives the same bytes.")] = 0,
     speakers: Annotated[int, typer.Option(help="Speakers who take turns.")] = 4,
     workers: Workers = None,
-    as_json: Json = False,
+    as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
     """Make formant-synthesised speech of several speakers: real WAV files, without a download.
@@ -54,7 +70,7 @@ def make(
     from xttsbench.xtts.data.make import make_data
 
     directory = made_data(utterances, seed, min_s, max_s, speakers) if out is None else out
-    with _watched() as progress:
+    with _watched("nothing half-made was left behind.") as progress:
         record = make_data(
             directory, utterances, seed, min_s, max_s, speakers=speakers, workers=workers, progress=progress
         )
@@ -95,7 +111,7 @@ def import_(
         bool, typer.Option("--skip-unreadable", help="Leave out what cannot be used, and list it.")
     ] = False,
     workers: Workers = None,
-    as_json: Json = False,
+    as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
     """Bring another data set into canonical form: LJSpeech's layout, mono, 16-bit PCM, one rate.
@@ -109,7 +125,7 @@ def import_(
     """
     from xttsbench.xtts.data.importing import import_data
 
-    with _watched() as progress:
+    with _watched("nothing half-made was left behind.") as progress:
         record = import_data(
             source,
             out,
@@ -140,32 +156,190 @@ def import_(
     _show(out, record.model_dump(), lines, as_json=as_json)
 
 
-app.command("precompute")(precompute)
-app.command("verify")(verify)
+@app.command("precompute")
+def precompute(
+    data: DataSet = None,
+    recipe: Recipe = "tiny",
+    out: Caches = None,
+    workers: Workers = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Make the feature cache of a data set: log-mels of every clip, one by one and packed; keeps what is good.
+
+    Example:  xttsbench data precompute --data speech
+    """
+    features = _features(recipe)
+    with _watched(_KEPT) as progress:
+        from xttsbench.xtts.data.precompute import make_cache
+        from xttsbench.xtts.data.speech_data import read_speech_data
+
+        directory = _directory(data, progress)
+        clips = read_speech_data(directory, sample_rate_hz=features.sample_rate_hz, split="all")
+        started_s = time.monotonic()
+        made = make_cache(clips, features, out, workers=workers, progress=progress)
+        duration_s = time.monotonic() - started_s
+    if as_json:
+        _print_json(_made(made) | {"data": str(directory.resolve()), "duration_s": round(duration_s, 3)})
+        return
+    frames = int(made.cache.frames.sum())
+    minutes = frames * features.hop_samples / features.sample_rate_hz / 60
+    _print(str(made.cache.directory))
+    _print(
+        f"{made.made} of {len(clips)} clips made in {duration_s:.1f} s, {made.kept} kept; "
+        f"{minutes:,.1f} min of sound, {_size(2 * 4 * features.n_mels * frames)}"
+    )
+
+
+@app.command("verify")
+def verify(
+    data: DataSet = None,
+    recipe: Recipe = "tiny",
+    out: Caches = None,
+    fix: Annotated[
+        bool, typer.Option("--fix", help="Make again what is wrong in the cache; never touches WAV files or metadata.")
+    ] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Make the features of all clips again and compare, not of a sample of 64.")
+    ] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Decides which clips are in the sample.")] = 0,
+    workers: Workers = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Check a data set and its feature cache, and list what is wrong with which clip, and what to do about it.
+
+    Exit code 0 where nothing is wrong (or all of it was mended), 1 where problems remain, 5 where no clip can be used.
+
+    Example:  xttsbench data verify --data speech --fix
+    """
+    features = _features(recipe)
+    with _watched(_KEPT) as progress:
+        from xttsbench.xtts.data.verify import mend
+        from xttsbench.xtts.data.verify import verify as look
+
+        directory = _directory(data, progress)
+
+        def looked() -> Verification:
+            return look(
+                directory,
+                features,
+                out,
+                everything=everything,
+                seed=seed,
+                workers=workers,
+                progress=progress,
+                remedy=f"run '{_fix_command(data, recipe, out)}'",
+            )
+
+        found = looked()
+        made = mend(found, features, out, workers=workers, progress=progress) if fix else None
+        left = looked() if made else found
+    fixed = [problem for problem in found.problems if problem not in left.problems]
+    code = UNUSABLE if left.data is None else GATE if left.problems else 0
+    if as_json:
+        _print_json(_verified(left, fixed, made))
+    else:
+        _print_verification(left, fixed, made)
+    raise typer.Exit(code)
+
+
+def _features(recipe: str) -> FeatureSettings:
+    from xttsbench.shipped import shipped
+    from xttsbench.xtts.recipe import load_recipe
+
+    is_file = "/" in recipe or recipe.endswith((".yaml", ".yml"))
+    return load_recipe(Path(recipe) if is_file else shipped("training", recipe)).features
+
+
+def _directory(data: Path | None, progress: Watched) -> Path:
+    from xttsbench.xtts.data.make import ensure_default_data
+
+    return ensure_default_data(progress) if data is None else data
+
+
+def _fix_command(data: Path | None, recipe: str, out: Path | None) -> str:
+    words = ["xttsbench", "data", "verify", "--fix"]
+    words += [] if data is None else ["--data", str(data)]
+    words += [] if recipe == "tiny" else ["--recipe", recipe]
+    words += [] if out is None else ["--out", str(out)]
+    return shlex.join(words)
+
+
+def _print_verification(left: Verification, fixed: list[Problem], made: Made | None) -> None:
+    good = 0 if left.data is None else len(left.data)
+    _print(f"{left.directory}: {good} of {_count(left.clips, 'clip')} can be used")
+    _print(f"{left.cache}: {_count(left.compared, 'clip')} compared with features made again")
+    if made is not None:
+        _print(f"mended, {len(fixed)}: {_count(made.made, 'clip')} made again, {made.kept} kept")
+        for problem in fixed:
+            _print(f"  {problem.rule}: {_line(problem)}")
+    remedies: dict[tuple[str, str], list[Problem]] = {}
+    for problem in left.problems:
+        remedies.setdefault((problem.rule, problem.remedy), []).append(problem)
+    for (rule, remedy), problems in remedies.items():
+        _print(f"{rule}, {len(problems)}: {remedy}")
+        for problem in problems:
+            _print(f"  {_line(problem)}")
+    _print(_count(len(left.problems), "problem") if left.problems else "nothing is wrong")
+
+
+def _line(problem: Problem) -> str:
+    return f"{problem.clip}: {problem.what}" if problem.clip else problem.what
+
+
+def _verified(left: Verification, fixed: list[Problem], made: Made | None) -> dict[str, Any]:
+    return {
+        "data": str(left.directory.resolve()),
+        "cache": str(left.cache),
+        "clips": left.clips,
+        "usable": 0 if left.data is None else len(left.data),
+        "compared": left.compared,
+        "made_again": None if made is None else made.made,
+        "fixed": [problem.model_dump() for problem in fixed],
+        "problems": [problem.model_dump() for problem in left.problems],
+    }
+
+
+def _made(made: Made) -> dict[str, Any]:
+    return {
+        "cache": str(made.cache.directory),
+        "clips": made.made + made.kept,
+        "made": made.made,
+        "kept": made.kept,
+        "frames": int(made.cache.frames.sum()),
+        "features": made.cache.features.model_dump(),
+    }
 
 
 @contextmanager
-def _watched() -> Iterator[Watched]:
-    """Show progress; and say, where the user breaks off, that nothing half-made is left."""
-    from xttsbench.cli.output import Watched, say
-
+def _watched(kept: str) -> Iterator[Watched]:
+    """Show progress; and say, where the user breaks off, what becomes of the work."""
     try:
         with Watched() as progress:
             yield progress
     except KeyboardInterrupt:
-        say("Interrupted; nothing half-made was left behind.")
+        say(f"Interrupted; {kept}")
         raise typer.Exit(130) from None
 
 
 def _show(directory: Path, record: dict[str, Any], lines: list[str], *, as_json: bool) -> None:
     """Print the directory and what is in it, or both as JSON."""
-    import json
-
     if as_json:
-        typer.echo(json.dumps({"directory": str(directory.resolve()), **record}, indent=2, ensure_ascii=False))
+        _print_json({"directory": str(directory.resolve()), **record})
         return
     for line in (str(directory), *lines):
-        typer.echo("".join(c if c.isprintable() else repr(c)[1:-1] for c in line))
+        _print(line)
+
+
+def _print_json(record: dict[str, Any]) -> None:
+    import json
+
+    typer.echo(json.dumps(record, indent=2, ensure_ascii=False))
+
+
+def _print(line: str) -> None:
+    typer.echo("".join(c if c.isprintable() else repr(c)[1:-1] for c in line))
 
 
 def _count(number: int, what: str) -> str:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from xttsbench.cli.options import Accelerator, AsJson, Data, Debug, Out, Settings, Steps, arguments_of, typed
+from xttsbench.cli.output import Lines, Watched, end, say
 from xttsbench.errors import UsageError
 
 
@@ -32,28 +34,16 @@ def diagnose(
     arguments: Annotated[
         list[str] | None, typer.Argument(metavar="[-- ARGS]", help="Arguments of a script.", show_default=False)
     ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A keyword argument of the target; repeatable."),
-    ] = None,
-    accelerator: Annotated[
-        str, typer.Option(help="real, emulated:MS (milliseconds a step) or emulated:FILE (recorded step times).")
-    ] = "real",
-    steps: Annotated[
-        int | None, typer.Option(min=4, help="Steps to measure where time allows (default 400).", show_default=False)
-    ] = None,
+    settings: Settings = None,
+    accelerator: Accelerator = "real",
+    steps: Steps = None,
     budget: Annotated[float, typer.Option(min=10, help="Seconds for everything; a verdict comes by 60.")] = 300.0,
-    data: Annotated[
-        Path | None, typer.Option(help="Data directory of the bundled workload.", show_default=False)
-    ] = None,
+    data: Data = None,
     best: Annotated[
         Path | None,
         typer.Option(help="A sweep's best.yaml or directory: diagnose what it chose.", show_default=False),
     ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="The run's own directory (default reports/<UTC time>-<name>/).", show_default=False),
-    ] = None,
+    out: Out = None,
     profile: Annotated[bool, typer.Option("--profile", help="Keep a TensorFlow profile of steady steps.")] = False,
     seed: Annotated[int, typer.Option(help="Seed of TensorFlow, NumPy and the bootstrap.")] = 0,
     fail_on: Annotated[
@@ -66,8 +56,8 @@ def diagnose(
     repeat: Annotated[
         bool, typer.Option("--repeat", help="A script may be run a second time (callables always are).")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="The report as JSON on standard output.")] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+    as_json: AsJson = False,
+    debug: Debug = False,
 ) -> None:
     """Find why a training step takes as long as it does: the cause, the evidence, and what removing it would give.
 
@@ -75,11 +65,9 @@ def diagnose(
 
     Example:  xttsbench diagnose data.py:make --set batch_size=16 --out reports/first
     """
-    from xttsbench.cli.output import Lines, say, show
-    from xttsbench.targets.spec import parse_setting
     from xttsbench.workflows.diagnose.diagnose import Request
     from xttsbench.workflows.diagnose.diagnose import diagnose as run
-    from xttsbench.workflows.outcome import GATE
+    from xttsbench.workflows.outcome import DONE, GATE
 
     script = target is not None and target.endswith(".py")
     if arguments and not script:
@@ -89,12 +77,11 @@ def diagnose(
         )
     if settings and script:
         raise UsageError(f"--set is for a callable's arguments; give {target} its own after --.")
-    kwargs: Mapping[str, object] = dict(parse_setting(text) for text in settings or [])
+    kwargs: Mapping[str, object] = arguments_of(settings)
     if best is not None:
         target, kwargs = _chosen(best, target, kwargs)
     comparison = None
     if target is None:
-        from xttsbench.cli.output import Watched
         from xttsbench.workflows.bundled import bundled_job
 
         with Watched() as making:
@@ -112,30 +99,25 @@ def diagnose(
         profile=profile,
         seed=seed,
         print_to_stderr=as_json,
-        command=" ".join(["xttsbench", *sys.argv[1:]]),
+        command=typed(),
         comparison=comparison,
         arguments=tuple(arguments or ()),
         repeat=repeat,
         verify=not no_verify,
     )
     outcome = run(request, progress=Lines())
-    show(outcome, as_json=as_json)
-    if debug and (error := outcome.report.target.get("error")):
-        say_traceback(str(error.get("traceback", "")))
-    if outcome.exit_code == 0 and fail_on is not None:
+    if outcome.exit_code == DONE and fail_on is not None:
         order = list(Level)
-        bad = [
-            f for f in outcome.report.findings if f.limiting and order.index(Level(f.severity)) >= order.index(fail_on)
-        ]
+        least = order.index(fail_on)
+        bad = [one for one in outcome.report.findings if one.limiting and order.index(Level(one.severity)) >= least]
         if bad:
-            say(f"--fail-on {fail_on}: {bad[0].rule}: {bad[0].title}")
-            raise typer.Exit(GATE)
-    raise typer.Exit(outcome.exit_code)
+            message = f"--fail-on {fail_on}: {bad[0].rule}: {bad[0].title}"
+            outcome = replace(outcome, exit_code=GATE, message=message)
+    end(outcome, as_json=as_json, debug=debug)
 
 
 def _chosen(path: Path, target: str | None, settings: Mapping[str, object]) -> tuple[str | None, Mapping[str, object]]:
     """Target and arguments that a sweep chose, under those of the command line; what is other here is said."""
-    from xttsbench.cli.output import say
     from xttsbench.workflows.sweep.best import differences_here, read_best
 
     best = read_best(path)
@@ -148,35 +130,20 @@ def _chosen(path: Path, target: str | None, settings: Mapping[str, object]) -> t
     return best.target, best.config | dict(settings)
 
 
-def say_traceback(text: str) -> None:
-    """Print the traceback of the target on standard error."""
-    sys.stderr.write(text)
-
-
 def optimize(
     target: Annotated[str, typer.Argument(help="module:callable or file.py:callable.")],
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A keyword argument of the target; repeatable."),
-    ] = None,
-    accelerator: Annotated[
-        str, typer.Option(help="real, emulated:MS (milliseconds a step) or emulated:FILE (recorded step times).")
-    ] = "real",
-    steps: Annotated[
-        int | None, typer.Option(min=4, help="Steps to measure where time allows (default 400).", show_default=False)
-    ] = None,
+    settings: Settings = None,
+    accelerator: Accelerator = "real",
+    steps: Steps = None,
     budget: Annotated[float, typer.Option(min=60, help="Seconds for everything.")] = 300.0,
     any_order: Annotated[
         bool,
         typer.Option("--any-order", help="Fixes may give up the order of the elements (other batches)."),
     ] = False,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="The run's own directory (default reports/<UTC time>-<name>/).", show_default=False),
-    ] = None,
+    out: Out = None,
     seed: Annotated[int, typer.Option(help="Seed of TensorFlow, NumPy and the order of trials.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="The record on standard output.")] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Tracebacks with errors.")] = False,
+    as_json: AsJson = False,
+    debug: Debug = False,
 ) -> None:
     """Apply fixes to a target, prove what each is worth and that it leaves the data as they are.
 
@@ -187,14 +154,12 @@ def optimize(
 
     Example:  xttsbench optimize my_project/data.py:make_dataset --accelerator emulated:10
     """
-    from xttsbench.cli.output import Lines, show
-    from xttsbench.targets.spec import parse_setting
     from xttsbench.workflows.optimize import Request
     from xttsbench.workflows.optimize import optimize as run
 
     request = Request(
         target=target,
-        kwargs=dict(parse_setting(text) for text in settings or []),
+        kwargs=arguments_of(settings),
         accelerator=accelerator,
         steps=steps,
         budget_s=budget,
@@ -202,10 +167,6 @@ def optimize(
         seed=seed,
         any_order=any_order,
         print_to_stderr=as_json,
-        command=" ".join(["xttsbench", *sys.argv[1:]]),
+        command=typed(),
     )
-    outcome = run(request, progress=Lines())
-    show(outcome, as_json=as_json)
-    if debug and (error := outcome.report.target.get("error")):
-        sys.stderr.write(str(error.get("traceback", "")))
-    raise typer.Exit(outcome.exit_code)
+    end(run(request, progress=Lines()), as_json=as_json, debug=debug)

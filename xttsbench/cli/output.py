@@ -10,7 +10,9 @@ import os
 import sys
 import time
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, NoReturn, Self
+
+import typer
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
@@ -51,6 +53,14 @@ def show(outcome: Outcome, *, as_json: bool) -> None:
     say(f"Report: {outcome.directory}/report.html (and report.json, report.md, plots/)")
     if outcome.message:
         say(outcome.message)
+
+
+def end(outcome: Outcome, *, as_json: bool, debug: bool) -> NoReturn:
+    """Print what came of it, with the target's traceback where it is asked for, and leave with the exit code."""
+    show(outcome, as_json=as_json)
+    if debug and (error := outcome.report.target.get("error")):
+        sys.stderr.write(str(error.get("traceback", "")))
+    raise typer.Exit(outcome.exit_code)
 
 
 class Lines:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from xttsbench.cli.options import AsJson, Debug, typed
+from xttsbench.cli.output import end, page, say
 from xttsbench.errors import UsageError
 
 if TYPE_CHECKING:
@@ -59,8 +61,8 @@ def compare(
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write report.json and report.md there.", show_default=False)
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The record as JSON on standard output.")] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+    as_json: AsJson = False,
+    debug: Debug = False,
 ) -> None:
     """Compare two runs: how fast B is against A, with an interval, a decision and gates for CI.
 
@@ -92,7 +94,7 @@ def compare(
         out=out,
         markdown=Path(markdown) if markdown not in (None, _STDOUT) else None,
         junit=junit,
-        command=" ".join(["xttsbench", *sys.argv[1:]]),
+        command=typed(),
     )
     _show(compare_runs(request), as_json=as_json, as_markdown=markdown == _STDOUT)
 
@@ -145,7 +147,6 @@ def _positive(option: str, value: float | None) -> float | None:
 
 def _show(compared: Compared, *, as_json: bool, as_markdown: bool) -> None:
     """Print the record, the comment or the table, then what is for standard error; and end with the exit code."""
-    from xttsbench.cli.output import page, say
     from xttsbench.reporting import compare_console, compare_markdown
     from xttsbench.reporting.write import to_json
 
@@ -170,16 +171,13 @@ def _show(compared: Compared, *, as_json: bool, as_markdown: bool) -> None:
 
 def report(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A run's directory, e.g. one under reports/.")],
-    as_json: Annotated[bool, typer.Option("--json", help="The report as JSON on standard output.")] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+    as_json: AsJson = False,
+    debug: Debug = False,
 ) -> None:
     """Build the report again from the raw samples, without TensorFlow.
 
     Example:  xttsbench report reports/20261121T080000Z-diagnose-make
     """
-    from xttsbench.cli.output import show
     from xttsbench.workflows.report import rebuild
 
-    outcome = rebuild(directory)
-    show(outcome, as_json=as_json)
-    raise typer.Exit(outcome.exit_code)
+    end(rebuild(directory), as_json=as_json, debug=debug)

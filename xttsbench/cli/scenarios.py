@@ -2,50 +2,24 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import Annotated
 
 import typer
 
-if TYPE_CHECKING:
-    from xttsbench.workflows.outcome import Outcome
-
-
-Settings = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="A keyword argument for all arms; repeatable."),
-]
-Steps = Annotated[
-    int | None,
-    typer.Option(min=4, max=5000, help="Steps to measure in a trial, where its window allows.", show_default=False),
-]
-Budget = Annotated[
-    float | None,
-    typer.Option(min=10, help="Seconds for everything; no block begins that would not end.", show_default=False),
-]
-Data = Annotated[Path | None, typer.Option(help="Data directory of the bundled workload.", show_default=False)]
-Out = Annotated[
-    Path | None,
-    typer.Option(help="The run's own directory (default reports/<UTC time>-<name>/).", show_default=False),
-]
-Seed = Annotated[
-    int | None, typer.Option(min=0, help="Seed of the order, the trials and the bootstrap.", show_default=False)
-]
-Resume = Annotated[bool, typer.Option("--resume", help="Go on with the run that --out names.")]
-AsJson = Annotated[bool, typer.Option("--json", help="The report as JSON on standard output.")]
-Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks.")]
-
-
-def end(outcome: Outcome, *, as_json: bool, debug: bool) -> NoReturn:
-    """Print what came of it, and leave with its exit code."""
-    from xttsbench.cli.diagnose import say_traceback
-    from xttsbench.cli.output import show
-
-    show(outcome, as_json=as_json)
-    if debug and (error := outcome.report.target.get("error")):
-        say_traceback(str(error.get("traceback", "")))
-    raise typer.Exit(outcome.exit_code)
+from xttsbench.cli.options import (
+    AsJson,
+    Budget,
+    Data,
+    Debug,
+    Out,
+    Resume,
+    Seed,
+    Settings,
+    TrialSteps,
+    arguments_of,
+    typed,
+)
+from xttsbench.cli.output import Lines, Watched, end
 
 
 def run(
@@ -62,7 +36,7 @@ def run(
         int | None,
         typer.Option(min=1, max=100, help="Rounds of each configuration, at most.", show_default=False),
     ] = None,
-    steps: Steps = None,
+    steps: TrialSteps = None,
     budget: Budget = None,
     data: Data = None,
     out: Out = None,
@@ -77,8 +51,6 @@ def run(
 
     Example:  xttsbench run loader --blocks 8 --out reports/loaders
     """
-    from xttsbench.cli.output import Lines, Watched
-    from xttsbench.targets.spec import parse_setting
     from xttsbench.workflows.run.begin import Request
     from xttsbench.workflows.run.run import run as run_scenario
 
@@ -90,11 +62,11 @@ def run(
         budget_s=budget,
         accelerators=tuple(accelerator or ()),
         data=data,
-        settings=dict(parse_setting(text) for text in settings or []),
+        settings=arguments_of(settings),
         out=out,
         resume=resume,
         print_to_stderr=as_json,
-        command=" ".join(["xttsbench", *sys.argv[1:]]),
+        command=typed(),
     )
     with Watched() as watched:
         outcome = run_scenario(request, progress=Lines(), data_progress=watched)
@@ -114,7 +86,7 @@ def sweep(
         int | None,
         typer.Option(min=2, max=100, help="Processes of each configuration, at most.", show_default=False),
     ] = None,
-    steps: Steps = None,
+    steps: TrialSteps = None,
     budget: Budget = None,
     data: Data = None,
     out: Out = None,
@@ -129,8 +101,6 @@ def sweep(
 
     Example:  xttsbench sweep --grid prefetch --out reports/prefetch
     """
-    from xttsbench.cli.output import Lines, Watched
-    from xttsbench.targets.spec import parse_setting
     from xttsbench.workflows.run.begin import Request
     from xttsbench.workflows.sweep.sweep import sweep as run_sweep
 
@@ -142,11 +112,11 @@ def sweep(
         budget_s=budget,
         accelerators=(accelerator,) if accelerator else (),
         data=data,
-        settings=dict(parse_setting(text) for text in settings or []),
+        settings=arguments_of(settings),
         out=out,
         resume=resume,
         print_to_stderr=as_json,
-        command=" ".join(["xttsbench", *sys.argv[1:]]),
+        command=typed(),
     )
     with Watched() as watched:
         outcome = run_sweep(request, progress=Lines(), data_progress=watched)

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from xttsbench.cli.scenarios import AsJson, Data, Debug, Out, end
+from xttsbench.cli.options import AsJson, Data, Debug, Out, typed
+from xttsbench.cli.output import Watched as DataWatched
+from xttsbench.cli.output import end, say
 
 if TYPE_CHECKING:
     from xttsbench.records.train_history import Begun, Spoken, Watched
@@ -104,7 +106,6 @@ def train(
 
     Example:  xttsbench train tiny --best --out reports/first
     """
-    from xttsbench.cli.output import Watched
     from xttsbench.execution.accelerator import parse_accelerator
     from xttsbench.workflows.train import train as run
     from xttsbench.workflows.train_job import TrainRequest
@@ -135,10 +136,10 @@ def train(
         xla=not no_xla,
         bucketing=not no_bucketing,
         print_to_stderr=as_json,
-        command=" ".join(["xttsbench", *sys.argv[1:]]),
+        command=typed(),
     )
     lines = TrainLines()
-    with Watched() as making:
+    with DataWatched() as making:
         outcome = run(request, progress=lines, data_progress=making)
     lines.close()
     end(outcome, as_json=as_json, debug=debug)
@@ -278,14 +279,13 @@ def synthesize(
         typer.Option(metavar="WAV", help="The voice to speak with, in place of a speaker.", show_default=False),
     ] = None,
     out: Annotated[Path, typer.Option(metavar="WAV", help="The file to write.")] = Path("speech.wav"),
-    as_json: Annotated[bool, typer.Option("--json", help="The record as JSON on standard output.")] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+    as_json: AsJson = False,
+    debug: Debug = False,
 ) -> None:
     """Speak a text with a trained model, and write a WAV file (16 bits, through Griffin-Lim).
 
     Example:  xttsbench synthesize "solifi momun fufon" --checkpoint reports/my-run --speaker low --out soli.wav
     """
-    from xttsbench.cli.output import say
     from xttsbench.workflows.synthesize import synthesise
 
     found = synthesise(checkpoint, text, out=out, speaker=speaker, reference=reference)

@@ -11,7 +11,7 @@ import typer
 from click.testing import Result
 from typer.testing import CliRunner
 
-from xttsbench.cli.data_cache import precompute, verify
+from xttsbench.cli.data import precompute, verify
 from xttsbench.errors import InvalidInputError
 from xttsbench.xtts.audio.wav import write_wav
 

@@ -1,0 +1,58 @@
+"""Options that several commands have, and what they mean: each is written once."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="A keyword argument of the target; repeatable."),
+]
+Accelerator = Annotated[
+    str, typer.Option(help="real, emulated:MS (milliseconds a step) or emulated:FILE (recorded step times).")
+]
+Steps = Annotated[
+    int | None, typer.Option(min=4, help="Steps to measure where time allows (default 400).", show_default=False)
+]
+TrialSteps = Annotated[
+    int | None,
+    typer.Option(min=4, max=5000, help="Steps to measure in a trial, where its window allows.", show_default=False),
+]
+Budget = Annotated[
+    float | None,
+    typer.Option(min=10, help="Seconds for everything; no block begins that would not end.", show_default=False),
+]
+Data = Annotated[Path | None, typer.Option(help="Data directory of the bundled workload.", show_default=False)]
+Out = Annotated[
+    Path | None,
+    typer.Option(help="The run's own directory (default reports/<UTC time>-<name>/).", show_default=False),
+]
+Seed = Annotated[
+    int | None, typer.Option(min=0, help="Seed of the order, the trials and the bootstrap.", show_default=False)
+]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on with the run that --out names.")]
+Workers = Annotated[
+    int | None, typer.Option(min=1, max=256, help="Processes (default: the allowed cores).", show_default=False)
+]
+AsJson = Annotated[bool, typer.Option("--json", help="The record as JSON on standard output.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks.")]
+
+
+def typed() -> str:
+    """The command line as it was typed, for the report."""
+    return " ".join(["xttsbench", *sys.argv[1:]])
+
+
+def arguments_of(settings: list[str] | None) -> dict[str, object]:
+    """Keyword arguments of a target, from ``--set``.
+
+    Raises:
+        UsageError: one is not ``KEY=VALUE``.
+    """
+    from xttsbench.targets.spec import parse_setting
+
+    return dict(parse_setting(text) for text in settings or [])
