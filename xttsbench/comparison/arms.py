@@ -15,6 +15,7 @@ from xttsbench.comparison.figures import figures_of
 from xttsbench.comparison.runs import ArmRuns, GroupRuns, ParityFound, collect, parity_found
 from xttsbench.planning.trials import parity_arms
 from xttsbench.records.base import DECIDED, FASTER, SLOWER, Estimate, Word
+from xttsbench.records.missing import Missing, nulls
 from xttsbench.records.plan import Comparison
 from xttsbench.records.report import AA, Arm
 from xttsbench.records.trial import TrialRecord
@@ -141,9 +142,11 @@ def _arm(
     group = weighed.group
     status, why_absent = _status(runs, group, data)
     refused = data.differences.get(runs.arm.id)
-    evidence, reasons = _against(runs, effect, weighed, refused)
+    found = _against(runs, effect, weighed, refused)
+    evidence = None if isinstance(found, Missing) else found
     ratio = evidence.ratio if evidence else None
     figures = figures_of(runs, group, weighed.noise_scale, ratio.estimate if ratio else None)
+    missing = {name: value.reason for name, value in figures.items() if isinstance(value, Missing)}
     decision: Word | Literal["ended"] | None = None
     if runs.arm.role == "candidate":
         ended = runs.ended is not None or refused is not None
@@ -158,18 +161,19 @@ def _arm(
         group=comparison.name,
         accelerator=group.accelerator.label,
         steps=sum(len(steps) for steps in runs.steps.values()),
-        **figures.fields,
+        **{name: value for name, value in figures.items() if name not in missing},
         effect=ratio,
         processes=evidence.processes if evidence else 0,
         rounds=evidence.rounds if evidence else 0,
         evidence=evidence.value if evidence else None,
     )
-    reasons |= figures.reasons
+    if isinstance(found, Missing):
+        missing |= dict.fromkeys(("effect", "evidence"), found.reason)
     default = why_absent or _NO_FRAMES
-    missing = {name: reasons.get(name, default) for name in ARM_NUMBERS if getattr(arm, name) is None}
+    reasons = {name: missing.get(name, default) for name in ARM_NUMBERS if getattr(arm, name) is None}
     if decision is not None and decision != "ended" and decision not in DECIDED:
-        missing["decision"] = why_absent or (effect.why if effect else None) or "nothing was compared"
-    return arm, missing
+        reasons["decision"] = why_absent or (effect.why if effect else None) or "nothing was compared"
+    return arm, reasons
 
 
 def _status(runs: ArmRuns, group: GroupRuns, data: ParityFound) -> tuple[str, str | None]:
@@ -186,18 +190,15 @@ def _status(runs: ArmRuns, group: GroupRuns, data: ParityFound) -> tuple[str, st
     return f"not run: {why}", why
 
 
-def _against(
-    runs: ArmRuns, effect: Effect | None, weighed: Weighed, refused: str | None
-) -> tuple[Evidence | None, dict[str, str]]:
-    """What its rounds beside the baseline's show, and why that is missing."""
+def _against(runs: ArmRuns, effect: Effect | None, weighed: Weighed, refused: str | None) -> Evidence | Missing:
+    """What its rounds beside the baseline's show."""
     if runs.arm.role == "baseline":
-        return None, dict.fromkeys(("effect", "evidence"), "it is the baseline that the others are compared with")
+        return Missing("it is the baseline that the others are compared with")
     if runs.arm.role == "aa":
-        return weighed.again, dict.fromkeys(("effect", "evidence"), weighed.why or "not compared")
+        return weighed.again or Missing(weighed.why or "not compared")
     if effect is None or refused:
-        why = "refused, so not measured" if refused else runs.ended or "not measured"
-        return None, dict.fromkeys(("effect", "evidence"), why)
-    return effect.found, dict.fromkeys(("effect", "evidence"), effect.why or "not compared")
+        return Missing("refused, so not measured" if refused else runs.ended or "not measured")
+    return effect.found or Missing(effect.why or "not compared")
 
 
 def _remarks(weighed: Weighed, *, labelled: bool) -> list[str]:
@@ -218,7 +219,7 @@ def _aa(weighed: Weighed) -> tuple[AA, dict[str, str]]:
         smallest_visible_effect=weighed.smallest_visible_effect,
     )
     why = weighed.why or "too few rounds for any effect to be decided"
-    return found, {f"aa.{name}": why for name, value in found if value is None}
+    return found, dict(nulls("aa", found, why))
 
 
 def _parity(comparison: Comparison, data: ParityFound) -> tuple[dict[str, Any] | None, str | None]:

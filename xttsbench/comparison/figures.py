@@ -7,8 +7,8 @@ pooled times of an arm that was measured in other rounds, or on longer utterance
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -20,20 +20,13 @@ from xttsbench.analysis.steps import Steps
 from xttsbench.comparison.effects import matched
 from xttsbench.comparison.runs import ArmRuns, GroupRuns
 from xttsbench.records.base import Estimate
+from xttsbench.records.missing import Missing
 
 EMULATED: Final = "emulated accelerator"
 GPU: Final = "GPU (driver)"
 PROCESSOR: Final = "processor: share of the wall time inside the step"
 _LEAST: Final = 1e-6
 """A share of 0, such as a wait that never was, has no logarithm."""
-
-
-@dataclass(frozen=True)
-class Figures:
-    """Fields of :class:`xttsbench.records.report.Arm`; ``reasons`` says why one is missing, where that is its own."""
-
-    fields: Mapping[str, Any] = field(default_factory=dict)
-    reasons: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -49,8 +42,10 @@ class _Rates:
         return self.samples_per_step / self.samples
 
 
-def figures_of(runs: ArmRuns, group: GroupRuns, noise_scale: float, ratio: float | None = None) -> Figures:
-    """The figures of an arm; without a process that ended well there are none.
+def figures_of(runs: ArmRuns, group: GroupRuns, noise_scale: float, ratio: float | None = None) -> dict[str, Any]:
+    """Fields of :class:`xttsbench.records.report.Arm`; without a process that ended well there are none.
+
+    One is :class:`xttsbench.records.missing.Missing` where it has a reason of its own.
 
     Args:
         runs: of the arm.
@@ -59,7 +54,7 @@ def figures_of(runs: ArmRuns, group: GroupRuns, noise_scale: float, ratio: float
         ratio: its speed against the baseline; ``None`` where it is the baseline, or was not paired with it.
     """
     if not runs.steps:
-        return Figures()
+        return {}
     rates = _rates(list(runs.steps.values()))
     if ratio is not None:
         rates = _beside(runs, group.baseline, ratio)
@@ -73,9 +68,9 @@ def figures_of(runs: ArmRuns, group: GroupRuns, noise_scale: float, ratio: float
             estimate=value, low=value / high if inverse else value * low, high=value / low if inverse else value * high
         )
 
-    utilization, of, why = _utilization(runs, group, rates.step_time_s, noise_scale)
+    utilization, of = _utilization(runs, group, rates.step_time_s, noise_scale)
     series = list(runs.steps.values())
-    fields: dict[str, Any] = {
+    return {
         "step_time_s": rate(rates.step_time_s, inverse=True),
         "throughput_per_s": rate(rates.samples),
         "valid_frames_per_s": rate(rates.frames) if rates.frames else None,
@@ -86,7 +81,6 @@ def figures_of(runs: ArmRuns, group: GroupRuns, noise_scale: float, ratio: float
         "cv": float(np.mean([robust_cv(steps.wall_s) for steps in series])),
         "std_over_mean": float(np.mean([_std_over_mean(steps) for steps in series])),
     }
-    return Figures(fields, {"utilization": why} if why else {})
 
 
 def _rates(series: Sequence[Steps]) -> _Rates:
@@ -137,24 +131,24 @@ def _clipped(share: float) -> float:
 
 def _utilization(
     runs: ArmRuns, group: GroupRuns, step_time_s: float, noise_scale: float
-) -> tuple[Estimate | None, str, str | None]:
-    """How busy the accelerator was, of what that is, and why it is not known where it is not.
+) -> tuple[Estimate | Missing, str]:
+    """How busy the accelerator was, and of what that is.
 
     Emulated: its time over the wall time, first step excluded (MLPerf Storage). A GPU: the driver's own samples.
     Without either the processor is the device, and the share of the time inside the step stands for it.
     """
     if group.accelerator.step_times_ms:
         busy_s = float(np.concatenate([steps.emulated_s for steps in runs.steps.values()]).mean())
-        return _share(runs, "emulated_s", noise_scale, min(busy_s / step_time_s, 1.0)), EMULATED, None
+        return _share(runs, "emulated_s", noise_scale, min(busy_s / step_time_s, 1.0)), EMULATED
     if any(trial.devices is not None and trial.devices.gpus for trial in runs.trials.values()):
         busy = {block: samples for block, trial in runs.trials.items() if len(samples := gpu_samples(trial))}
         if not busy:
-            return None, GPU, "the driver gave no utilization samples during the steps"
+            return Missing("the driver gave no utilization samples during the steps"), GPU
         parts = [float(samples.mean()) for samples in busy.values()]
-        return share_interval(float(np.mean(parts)), parts, list(busy), noise_scale), GPU, None
+        return share_interval(float(np.mean(parts)), parts, list(busy), noise_scale), GPU
     if not runs.has_step:
-        return None, "", "there is no step, so nothing that could be busy"
-    return _share(runs, "step_s", noise_scale), PROCESSOR, None
+        return Missing("there is no step, so nothing that could be busy"), ""
+    return _share(runs, "step_s", noise_scale), PROCESSOR
 
 
 def _padding_efficiency(series: Sequence[Steps]) -> float | None:

@@ -171,9 +171,9 @@ def _per_process(group: GroupRuns) -> dict[str, tuple[float, ...]]:
     runs, found = group.baseline, dict[str, list[float]]((name, []) for name in PER_PROCESS)
     for block, trial in sorted(runs.trials.items()):
         alone = ArmRuns(runs.arm, {block: trial}, {block: runs.steps[block]}, None)
-        figures = figures_of(alone, GroupRuns(group.accelerator, (alone,)), LEAST_SCALE).fields
+        figures = figures_of(alone, GroupRuns(group.accelerator, (alone,)), LEAST_SCALE)
         for name, values in found.items():
-            if figures[name] is not None:
+            if isinstance(figures[name], Estimate):
                 values.append(figures[name].estimate)
     return {name: tuple(values) for name, values in found.items()}
 

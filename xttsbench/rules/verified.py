@@ -227,7 +227,7 @@ def _measured(trials: Sequence[TrialRecord], accelerator: Accelerator) -> dict[s
         effect = weighed.effects.get(arm.arm.id)
         ratio = effect.ratio.estimate if effect and effect.ratio else None
         figures = figures_of(arm, weighed.group, weighed.noise_scale, ratio)
-        found[arm.arm.id] = Measured(effect, figures.fields.get("step_time_s"), arm.ended)
+        found[arm.arm.id] = Measured(effect, figures.get("step_time_s"), arm.ended)
     return found
 
 

@@ -16,6 +16,7 @@ from xttsbench.errors import InvalidInputError, UsageError
 from xttsbench.execution.run_directory import make_run_directory
 from xttsbench.records.base import DECIDED, Word
 from xttsbench.records.comparison_result import ComparedPair, ComparedRun, ComparisonReport, Difference, Gate
+from xttsbench.records.missing import nulls
 from xttsbench.records.report import Arm, Report
 from xttsbench.reporting.compare_markdown import serialize
 from xttsbench.reporting.junit import to_junit
@@ -207,16 +208,13 @@ def _report(
 
 def _reasons(index: int, left: Runs, right: Runs, pair: ComparedPair) -> dict[str, str]:
     """A reason for every figure that is missing, that of the run's own report where it has one."""
-    found = {}
+    found: dict[str, str] = {}
     for offset, (side, runs, figures) in enumerate((("a", left, pair.a), ("b", right, pair.b))):
         source = _reasons_of(runs.side.report, runs.arm)
         default = "the run does not record it" if runs.side.trials else "a report alone does not hold it"
-        for name, value in figures:
-            if value is None:
-                found[f"pairs.{index}.{side}.{name}"] = source.get(name, default)
-        for name in Arm.model_fields:
-            if getattr(runs.arm, name) is None and name not in ("effect", "decision", "evidence"):
-                found[f"arms.{2 * index + offset}.{name}"] = source.get(name, default)
+        found |= dict(nulls(f"pairs.{index}.{side}", figures, source, default=default))
+        path, but = f"arms.{2 * index + offset}", ("effect", "decision", "evidence")
+        found |= dict(nulls(path, runs.arm, source, but=but, default=default))
     for name in ("effect", "decision", "evidence"):
         found[f"arms.{2 * index}.{name}"] = "it is what the other is compared with"
     for name in ("effect", "evidence", "smallest_visible_effect"):

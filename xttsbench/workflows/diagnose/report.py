@@ -19,6 +19,7 @@ from xttsbench.fixes.predictions import unmeasured as missing_predictions
 from xttsbench.records.base import Estimate
 from xttsbench.records.conditions import RUNG_OF
 from xttsbench.records.fix import Patch
+from xttsbench.records.missing import nulls
 from xttsbench.records.plan import RunPlan
 from xttsbench.records.report import AA, Arm, Finding, Report, Rung, WarmUp
 from xttsbench.records.trial import TrialRecord
@@ -202,40 +203,26 @@ def reasons(record: Report, diagnosis: Diagnosis, plan: RunPlan, trials: Sequenc
     """A reason for every null that could have been a number."""
     found = dict(diagnosis.unmeasured)
     why = diagnosis.why_undecided or "not measured"
-    for name in ("step_time_s", "step_time_median_s", "step_time_p95_s", "input_wait_fraction", "attribution_s"):
-        if getattr(record.verdict, name) is None:
-            found[f"verdict.{name}"] = why
-    if record.verdict.accelerator_utilization is None:
-        gpus = record.environment.get("gpus")
-        found["verdict.accelerator_utilization"] = (
-            why
-            if plan.accelerator.kind == "emulated"
-            else "the driver gave no utilization samples during the steps"
-            if gpus
-            else "no accelerator: the processor is the device; --accelerator emulated:MS shows the input side of one"
-        )
+    verdict_why = {"accelerator_utilization": why if plan.accelerator.kind == "emulated" else _no_utilization(record)}
+    found |= dict(nulls("verdict", record.verdict, verdict_why, default=why))
     for index, finding in enumerate(record.findings):
-        if finding.predicted_speedup is None:
-            found[f"findings.{index}.predicted_speedup"] = "the fix was not tried in this run"
-        if finding.verified_speedup is None:
-            found[f"findings.{index}.verified_speedup"] = _unverified(finding, record, plan)
-        if finding.equivalent is None:
-            found[f"findings.{index}.equivalent"] = _unverified(finding, record, plan)
+        unverified = _unverified(finding, record, plan)
+        speeds = {"predicted_speedup": "the fix was not tried in this run"}
+        names = ("predicted_speedup", "verified_speedup", "equivalent")
+        found |= dict(nulls(f"findings.{index}", finding, speeds, only=names, default=unverified))
     for index, arm in enumerate(record.arms):
-        if arm.decision is None and arm.role == "candidate":
-            found[f"arms.{index}.decision"] = "it was not compared in rounds of its own"
-        for name in ARM_NUMBERS:
-            if getattr(arm, name) is None and not (arm.role == "baseline" and name == "effect"):
-                found[f"arms.{index}.{name}"] = arm.status if arm.status != "ok" else "not part of this comparison"
-    for name, value in record.aa:
-        if value is None:
-            found[f"aa.{name}"] = "the verdict has no A/A arm; its uncertainty is the spread over processes and steps"
-    for name, value in record.oscillation:
-        if value is None:
-            found.setdefault(f"oscillation.{name}", why if not diagnosis.figures else "no period at 1 %")
-    for name, value in record.warm_up:
-        if value is None and name != "reason":
-            found[f"warm_up.{name}"] = "there is no step to trace or compile" if diagnosis.figures else why
+        if arm.role == "candidate":
+            why_not = "it was not compared in rounds of its own"
+            found |= dict(nulls(f"arms.{index}", arm, why_not, only=("decision",)))
+        own = ("effect",) if arm.role == "baseline" else ()
+        absent = arm.status if arm.status != "ok" else "not part of this comparison"
+        found |= dict(nulls(f"arms.{index}", arm, absent, only=ARM_NUMBERS, but=own))
+    found |= dict(
+        nulls("aa", record.aa, "the verdict has no A/A arm; its uncertainty is the spread over processes and steps")
+    )
+    found = dict(nulls("oscillation", record.oscillation, why if not diagnosis.figures else "no period at 1 %")) | found
+    no_trace = "there is no step to trace or compile" if diagnosis.figures else why
+    found |= dict(nulls("warm_up", record.warm_up, no_trace, but=("reason",)))
     if record.pipeline is None:
         found["pipeline"] = "the trial that reads the graph was not run or failed"
     for index, op in enumerate((record.pipeline or {}).get("ops", ())):
@@ -256,27 +243,28 @@ def reasons(record: Report, diagnosis: Diagnosis, plan: RunPlan, trials: Sequenc
     return found
 
 
+def _no_utilization(record: Report) -> str:
+    if record.environment.get("gpus"):
+        return "the driver gave no utilization samples during the steps"
+    return "no accelerator: the processor is the device; --accelerator emulated:MS shows the input side of one"
+
+
 def _of_fixes(record: Report) -> dict[str, str]:
     """A reason for every null of a fix's result: the outcome says why it was not verified."""
-    found = {}
+    found: dict[str, str] = {}
     for index, fix in enumerate(record.fixes):
-        if fix.predicted_speedup is None:
-            found[f"fixes.{index}.predicted_speedup"] = "the model says nothing of it"
-        for name in ("verified_speedup", "step_time_s", "decision", "evidence", "semantics"):
-            if getattr(fix, name) is None:
-                found[f"fixes.{index}.{name}"] = fix.why
+        path, why = f"fixes.{index}", {"predicted_speedup": "the model says nothing of it"}
+        why["patch"] = "a patch is written for what is proposed in the end"
+        names = ("predicted_speedup", "verified_speedup", "step_time_s", "decision", "evidence", "semantics", "patch")
+        found |= dict(nulls(path, fix, why, only=names, default=fix.why))
         if fix.semantics is not None and fix.semantics.equivalent is None:
-            found[f"fixes.{index}.semantics.equivalent"] = fix.semantics.sentence
-        if fix.patch is None:
-            found[f"fixes.{index}.patch"] = "a patch is written for what is proposed in the end"
-        else:
-            for name in ("equivalent", "verified_speedup", "why_not"):
-                if getattr(fix.patch, name) is None:
-                    found[f"fixes.{index}.patch.{name}"] = fix.patch.why_not or "the patched source was run"
+            found[f"{path}.semantics.equivalent"] = fix.semantics.sentence
+        if fix.patch is not None:
+            ran = fix.patch.why_not or "the patched source was run"
+            found |= dict(nulls(f"{path}.patch", fix.patch, ran, only=("equivalent", "verified_speedup", "why_not")))
     if record.optimized is not None:
-        for name, value in record.optimized:
-            if value is None:
-                found[f"optimized.{name}"] = "no cache on disk" if name == "cache_directory" else "no fix was accepted"
+        none = {"cache_directory": "no cache on disk"}
+        found |= dict(nulls("optimized", record.optimized, none, default="no fix was accepted"))
     elif record.kind in ("diagnose", "optimize"):
         found["optimized"] = "no fix was to be verified"
     return found

@@ -19,7 +19,8 @@ from xttsbench.execution.limits import Limits
 from xttsbench.planning.trials import Slot, arm_trial, block_order, expected_s, parity_arms, parity_trial, window_within
 from xttsbench.records.plan import Accelerator, Comparison
 from xttsbench.records.trial import TrialRecord, TrialSpec
-from xttsbench.workflows.measure.turns import TURN_S, Enough, Rounds, SideBySide, Standing, take_rounds
+from xttsbench.workflows.measure.session import Session
+from xttsbench.workflows.measure.turns import TURN_S, Enough, Rounds, Standing, take_rounds
 
 _OPEN_S: Final = 1.0
 """Of a process that takes turns, besides building the target: fork and warm-up, at the least."""
@@ -41,7 +42,7 @@ class Trials(Protocol):
         """The block whose trials need no new helper."""
 
     @property
-    def side_by_side(self) -> SideBySide | str:
+    def side_by_side(self) -> Session | str:
         """What opens processes that live side by side; or why there can be none."""
 
     def run(self, spec: TrialSpec, limits: Limits, label: str | None = None, *, note: str | None = None) -> TrialRecord:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from xttsbench.execution.turns import LiveTrial
 from xttsbench.planning.trials import Slot, arm_trial, block_order
 from xttsbench.records.plan import Comparison
 from xttsbench.records.trial import TrialRecord, TrialSpec, Turn
+from xttsbench.workflows.measure.session import Session
 
 TURN_S: Final = 1.0
 """Seconds that the slowest arm's turn should take: a neighbour's burst is longer, and hits all turns of a round."""
@@ -48,49 +49,6 @@ Enough = Callable[[Sequence[TrialRecord]], Collection[str]]
 """From the trials so far, of processes that live as well, to the candidates that need no more rounds."""
 Standing = Callable[[int, int, Sequence[TrialRecord]], None]
 """Called after each round with how many are done, of how many, and the trials so far."""
-
-
-class SideBySide(Protocol):
-    """What lets processes live side by side; see :class:`xttsbench.workflows.measure.session.Session`."""
-
-    trials: list[TrialRecord]
-    earlier: dict[str, TrialRecord]
-
-    @property
-    def spent_s(self) -> float:
-        """Seconds since the run began."""
-
-    def run(self, spec: TrialSpec, limits: Limits, label: str | None = None) -> TrialRecord:
-        """Run one trial by itself, or give the one that a run before had."""
-
-    def start(self, spec: TrialSpec, label: str) -> LiveTrial:
-        """Start a process that builds its arm and warms up."""
-
-    def close(self, live: LiveTrial, label: str) -> TrialRecord:
-        """End a process, keep its record and write it down."""
-
-    def drop(self, live: LiveTrial) -> None:
-        """End a process that has measured nothing."""
-
-    def never_begun(self, spec: TrialSpec) -> TrialRecord:
-        """Keep that the user ended the run before a trial began."""
-
-    def announce(self, label: str) -> None:
-        """Say what begins."""
-
-    @property
-    def available_bytes(self) -> int:
-        """Memory that more processes may take."""
-
-    def at_pace(self, limits: Limits, live: Sequence[TrialRecord]) -> Limits:
-        """Limits at the pace of the machine, by the trials so far and those of live processes."""
-
-    @property
-    def processors(self) -> int:
-        """How many processes may compute at once."""
-
-    def wait_for_quiet(self, share: float, most_s: float) -> float:
-        """Wait until others take at most that share of the processors; gives the seconds that it took."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +86,7 @@ class Rounds:
         return trial.model_copy(update={"turns": True})
 
 
-def take_rounds(wanted: Rounds, session: SideBySide) -> str | None:
+def take_rounds(wanted: Rounds, session: Session) -> str | None:
     """Measure arms in turns; their trials are in the session and in the journal when all have ended.
 
     Returns:
@@ -142,7 +100,7 @@ class _Group:
     """The live processes of some arms, by id of the arm."""
 
     wanted: Rounds
-    session: SideBySide
+    session: Session
     lives: dict[str, LiveTrial] = field(default_factory=dict)
     pace_s: dict[str, float] = field(default_factory=dict)
     until_s: float = math.inf

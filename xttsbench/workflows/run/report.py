@@ -26,6 +26,7 @@ from xttsbench.comparison.runs import ArmRuns
 from xttsbench.diagnosis.classify import Classified, why_undecided
 from xttsbench.errors import JournalError
 from xttsbench.records.base import DECIDED, Estimate
+from xttsbench.records.missing import nulls
 from xttsbench.records.plan import Comparison, RunPlan
 from xttsbench.records.report import Arm, Attribution, Bottleneck, Oscillation, Report, Verdict, WarmUp
 from xttsbench.records.trial import TrialRecord
@@ -88,10 +89,7 @@ def _unmeasured(record: Report, compared: ComparedArms, told: BaselineVerdict) -
     """A reason for every null that could have been a number."""
     found = {**told.unmeasured, **compared.unmeasured}
     why = "there is no step to trace or compile" if told.trial is not None else record.verdict.summary
-    for name, value in record.warm_up:
-        if value is None and name != "reason":
-            found[f"warm_up.{name}"] = why
-    found |= unread(record.disturbance)
+    found |= dict(nulls("warm_up", record.warm_up, why, but=("reason",))) | unread(record.disturbance)
     if record.verdict_after_s is None:
         found["verdict_after_s"] = "no trial was run"
     return found | {"pipeline": _DIAGNOSED, "overhead": _DIAGNOSED, "profile": _DIAGNOSED}
