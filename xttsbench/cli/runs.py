@@ -27,7 +27,7 @@ def compare(
     a: Annotated[
         str, typer.Argument(metavar="A", help="A run's directory or report.json, before: PATH[:ARM[@DEVICE]].")
     ],
-    b: Annotated[str, typer.Argument(metavar="B", help="The same, after. Both may be arms of one run.")],
+    b: Annotated[str, typer.Argument(metavar="B", help="The same, after. Both may be configurations of one run.")],
     max_regression: Annotated[
         str | None, typer.Option(metavar="SHARE", help="Speed that B may lose: 10% or 0.1.", show_default=False)
     ] = None,

@@ -28,7 +28,7 @@ def run(
     accelerator: Annotated[
         list[str] | None,
         typer.Option(
-            help="real, emulated:MS or emulated:FILE in place of the scenario's; repeatable, a group of arms for each.",
+            help="real, emulated:MS or emulated:FILE in place of the scenario's; repeatable, a group for each.",
             show_default=False,
         ),
     ] = None,
@@ -45,9 +45,9 @@ def run(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Measure the arms of a scenario against its baseline: what each is worth, with an interval and a word for it.
+    """Measure the configurations of a scenario against its baseline: what each is worth, with an interval.
 
-    Exit code 0: every arm is decided; 3: one is not; 5: an arm changes the data.
+    Exit code 0: every configuration is decided; 3: one is not; 5: one changes the data.
 
     Example:  xttsbench run loader --blocks 8 --out reports/loaders
     """

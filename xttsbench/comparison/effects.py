@@ -344,7 +344,7 @@ class Standing:
     word: Word = "undecided"
 
     def __str__(self) -> str:
-        said = f"{self.alive} of {self.arms} arms alive"
+        said = f"{self.alive} of {self.arms} configurations alive"
         if self.leader is None or self.ratio is None:
             return said
         ratio = f"{self.ratio.estimate:.2f}x ({self.ratio.low:.2f} to {self.ratio.high:.2f})"

@@ -97,7 +97,7 @@ def _regression(limit: float, pair: ComparedPair, effect: Effect, arms: int) -> 
     outcome = place(effect.ratio, floor, at_least=True)
     why = _said("max-regression", effect.ratio, floor, outcome)
     if outcome == "failed" and effect.interval(1 - 0.05 / arms).high >= floor:
-        outcome, why = "undecided", f"{why}, but not when {arms} arms are tried"
+        outcome, why = "undecided", f"{why}, but not when {arms} configurations are tried"
     return Gate(limit="max-regression", pair=pair.name, threshold=limit, value=effect.ratio, outcome=outcome, why=why)
 
 

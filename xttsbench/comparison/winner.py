@@ -113,7 +113,7 @@ def _none_won(comparison: Comparison, state: State) -> Choice:
         return _kept(comparison, state, why, decided=False)
     if not state.open:
         same = tuple(name for name, one in state.found.items() if one.word == "no_difference")
-        of = f"of {len(state.found)} arms none is faster by {comparison.margin:.0%} or more"
+        of = f"of {len(state.found)} configurations none is faster by {comparison.margin:.0%} or more"
         return _kept(comparison, state, of, decided=True, tied_with=same)
     best = max(state.open, key=lambda name: _estimate(state, name))
     found = state.found.get(best)

@@ -43,7 +43,9 @@ def configurations(space: Space) -> dict[str, dict[str, Any]]:
     found = found or {"baseline": {}}
     first = baseline(space, found)
     if first is None:
-        raise InvalidInputError(f"No arm is the baseline {space.baseline!r}; the first arms are {list(found)[:5]}.")
+        raise InvalidInputError(
+            f"No configuration is the baseline {space.baseline!r}; the first configurations are {list(found)[:5]}."
+        )
     return {first: found[first]} | found
 
 
@@ -64,7 +66,9 @@ def combinations(space: Space) -> Iterator[dict[str, Any]]:
         InvalidInputError: there are too many, or the lists of ``zip`` differ in length.
     """
     if size(space) > MOST_SWEEP_ARMS:
-        raise InvalidInputError(f"The grid makes {size(space)} arms, and {MOST_SWEEP_ARMS} are the most of a sweep.")
+        raise InvalidInputError(
+            f"The grid makes {size(space)} configurations, and {MOST_SWEEP_ARMS} are the most of a sweep."
+        )
     grid = {key: values(space, written) for key, written in (space.grid or {}).items()}
     together = {key: values(space, written) for key, written in (space.zip or {}).items()}
     if len({len(column) for column in together.values()}) > 1:

@@ -88,7 +88,9 @@ def changed(
     own = {key for arm in scenario.arms or [] for key in arm.config} | {*(scenario.grid or {}), *(scenario.zip or {})}
     taken = next((key for key in base if key in own), None)
     if taken is not None:
-        raise UsageError(f"--set {taken}={base[taken]}: the arms of {scenario.name!r} set {taken!r} themselves.")
+        raise UsageError(
+            f"--set {taken}={base[taken]}: the configurations of {scenario.name!r} set {taken!r} themselves."
+        )
     if changes.get("data") is not None and not scenario.bundled:
         raise UsageError("--data is for the bundled workload; give your target its data with --set KEY=VALUE.")
     wanted = {key: value for key, value in changes.items() if value is not None}

@@ -184,14 +184,17 @@ def of_the_arms(
     together = {**(space.grid or {}), **(space.zip or {})}
     where = "grid" if space.grid else "zip"
     if size(space) > MOST_SWEEP_ARMS:
-        yield (where,), f"it makes {_about(size(space))} arms, and {MOST_SWEEP_ARMS} are the most that a sweep takes"
+        yield (
+            (where,),
+            f"it makes {_about(size(space))} configurations, and {MOST_SWEEP_ARMS} are the most that a sweep takes",
+        )
         return
     keys = {*space.base, *together, *(key for arm in space.arms or () for key in arm.config)}
     if together:  # without a grid no condition means anything
         yield from _of_the_conditions(space, sorted(keys))
     for index, key in enumerate(cost):
         if key not in keys:
-            yield ("sweep", "cost", index), f"no arm sets {key!r}{meant(key, sorted(keys))}"
+            yield ("sweep", "cost", index), f"no configuration sets {key!r}{meant(key, sorted(keys))}"
         elif key in cost[:index]:
             yield ("sweep", "cost", index), f"{key!r} is there already"
     if together and all(skipped(space, config) for config in combinations(space)):
@@ -201,7 +204,7 @@ def of_the_arms(
     if len(named) > most:
         remedy = f"; leave some out with skip, or search them with sweep, which takes {MOST_SWEEP_ARMS}"
         place = where if together else "arms"
-        yield (place,), f"it makes {len(named)} arms, and {most} are the most that one run measures{remedy}"
+        yield (place,), f"it makes {len(named)} configurations, and {most} are the most that one run measures{remedy}"
     yield from _of_the_baseline(space, named, sorted(keys))
     yield from _of_the_arguments(space, named, arguments)
 
@@ -254,18 +257,18 @@ def _of_the_baseline(space: Space, named: Mapping[str, Mapping[str, Any]], keys:
     if wanted is None or baseline(space, named) is not None:
         return
     if isinstance(wanted, str):
-        yield ("baseline",), f"no arm has the id {wanted!r}{meant(wanted, list(named)[:12])}"
+        yield ("baseline",), f"no configuration has the id {wanted!r}{meant(wanted, list(named)[:12])}"
         return
     for key, value in wanted.items():
         taken = [arm[key] for config in named.values() if key in (arm := space.base | dict(config))]
         if key not in keys:
-            yield ("baseline", key), f"no arm sets it{meant(key, keys)}"
+            yield ("baseline", key), f"no configuration sets it{meant(key, keys)}"
         elif not among(value, taken):
-            yield ("baseline", key), f"no arm has {shown(value)}{meant(value, _texts(taken))}"
+            yield ("baseline", key), f"no configuration has {shown(value)}{meant(value, _texts(taken))}"
     if all(
         any(meets({key: [value]}, space.base | dict(arm)) for arm in named.values()) for key, value in wanted.items()
     ):
-        yield ("baseline",), "no arm has all of these values together"
+        yield ("baseline",), "no configuration has all of these values together"
 
 
 def _of_the_arguments(space: Space, named: Mapping[str, Mapping[str, Any]], check: ArgumentCheck) -> Iterator[Problem]:

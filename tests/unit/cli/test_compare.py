@@ -171,7 +171,7 @@ def test_the_record_is_a_report(before: Path, slower: Path) -> None:
         ("a", "candidate", "clearly_slower"),
     ]
     assert found.arms[1].effect == found.pairs[0].effect
-    assert found.verdict.summary.startswith("Of 2 arms B is: 1 clearly slower, 1 undecided")
+    assert found.verdict.summary.startswith("Of 2 configurations B is: 1 clearly slower, 1 undecided")
     for index, pair in enumerate(found.pairs):
         for side in ("a", "b"):
             missing = [name for name, value in getattr(pair, side) if value is None]
@@ -366,7 +366,10 @@ def test_a_diagnosis_is_compared_by_its_target_as_given(build, tmp_path: Path) -
 
 @pytest.mark.parametrize(
     ("kind", "text"),
-    [(UsageError, "no such arm; the arms are a, b, a:again"), (UsageError, "no arm ran on 'emulated'")],
+    [
+        (UsageError, "no such configuration; the configurations are a, b, a:again"),
+        (UsageError, "no configuration ran on 'emulated'"),
+    ],
 )
 def test_arms_that_do_not_exist(kind: type[XttsbenchError], text: str, before: Path, slower: Path) -> None:
     arm = "nope" if "such" in text else "@emulated"
@@ -378,7 +381,7 @@ def test_one_run_twice_is_refused(before: Path, tmp_path: Path) -> None:
     shutil.copytree(before, copy)
     for other in (before, copy, before / "report.json"):
         assert "are the same run" in error(UsageError, before, other)
-    assert "same arm of the same run" in error(UsageError, f"{before}:a", f"{copy}:a")
+    assert "same configuration of the same run" in error(UsageError, f"{before}:a", f"{copy}:a")
     assert record(f"{before}:a", f"{copy}:b")["pairs"][0]["method"] == "paired blocks"
 
 
@@ -431,7 +434,7 @@ def test_files_that_are_written(before: Path, slower: Path, tmp_path: Path) -> N
     assert result.exit_code == 1
     assert ComparisonReport.model_validate_json((out / "report.json").read_text()).gates[0].outcome == "failed"
     assert (out / "report.md").read_text() == comment.read_text()
-    assert comment.read_text().startswith("### Of 2 arms B is: 1 clearly slower, 1 undecided")
+    assert comment.read_text().startswith("### Of 2 configurations B is: 1 clearly slower, 1 undecided")
     root = ElementTree.parse(junit).getroot()
     assert (root.get("tests"), root.get("failures"), root.get("errors")) == ("2", "1", "0")
     assert "holds 'report" in error(UsageError, before, slower, "--out", out)

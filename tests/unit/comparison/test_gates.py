@@ -62,7 +62,7 @@ def test_one_of_many_arms_fails_only_beyond_the_corrected_interval() -> None:
     first, *others = judge_gates(Limits(max_regression=0.05), pairs, effects)
     assert outcome(Limits(max_regression=0.05), pairs[0], barely) == "failed"
     assert (first.outcome, {gate.outcome for gate in others}) == ("undecided", {"passed"})
-    assert "but not when 10 arms are tried" in first.why
+    assert "but not when 10 configurations are tried" in first.why
 
 
 def test_what_is_not_sure_neither_passes_nor_fails() -> None:

@@ -18,7 +18,7 @@ def test_the_fastest_candidate_leads_from_the_first_round_on(build) -> None:
         assert (found.alive, found.arms, found.leader, found.word) == (3, 3, "c", word)
         assert found.ratio.estimate == pytest.approx(2, rel=0.02)
         assert found.ratio.low < 2 < found.ratio.high
-    assert str(found).startswith("3 of 3 arms alive; c leads, 2.0")
+    assert str(found).startswith("3 of 3 configurations alive; c leads, 2.0")
     assert str(found).endswith(" the baseline: clearly faster")
 
 
@@ -32,4 +32,4 @@ def test_before_a_block_has_both_nobody_leads(build) -> None:
     comparison = build.comparison(*"ab")
     for some in ([], trials(build, 1, b=0.01), trials(build, 1, a=0.02)):
         found = standing(comparison, some)
-        assert (found.alive, found.leader, str(found)) == (2, None, "2 of 2 arms alive")
+        assert (found.alive, found.leader, str(found)) == (2, None, "2 of 2 configurations alive")

@@ -84,7 +84,9 @@ def test_no_gain_that_matters_leaves_the_baseline(build) -> None:
     found = chosen(build.comparison(*truth), truth, blocks=16)
     assert (found.winner, found.proven, found.effect, found.decided) == ("a", False, None, True)
     assert found.tied_with == ("b", "c")
-    assert found.why.startswith("a is kept: of 3 arms none is faster by 2% or more; the smallest effect that ")
+    assert found.why.startswith(
+        "a is kept: of 3 configurations none is faster by 2% or more; the smallest effect that "
+    )
 
 
 @pytest.mark.parametrize(

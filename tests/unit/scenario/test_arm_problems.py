@@ -100,14 +100,17 @@ def test_a_target_of_somebody_else_takes_anything(scenario) -> None:
         ("grid: {a: [0, 1]}\nskip: {a: 1}\n", "skip: a list is expected"),
         ("grid: {a: [0, 1]}\nskip: [{a: {min: 0}}]\n", "skip: it leaves none of the 2 combinations"),
         # baseline
-        ("arms: [{id: new}, {id: old}]\nbaseline: odl\n", "baseline: no arm has the id 'odl'; did you mean 'old'?"),
+        (
+            "arms: [{id: new}, {id: old}]\nbaseline: odl\n",
+            "baseline: no configuration has the id 'odl'; did you mean 'old'?",
+        ),
         ("arms: [{id: new}]\nbaseline: 3\n", "baseline: text is expected"),
-        ("grid: {abc: [0, 1]}\nbaseline: {abd: 1}\n", "baseline.abd: no arm sets it; did you mean 'abc'?"),
-        ("grid: {a: [0, 1]}\nbaseline: {a: 2}\n", "baseline.a: no arm has '2'; known are 0, 1"),
+        ("grid: {abc: [0, 1]}\nbaseline: {abd: 1}\n", "baseline.abd: no configuration sets it; did you mean 'abc'?"),
+        ("grid: {a: [0, 1]}\nbaseline: {a: 2}\n", "baseline.a: no configuration has '2'; known are 0, 1"),
         ("grid: {a: [0, 1]}\nbaseline: {}\n", "baseline: it is empty"),
         (
             "grid: {a: [0, 1], b: [0, 1]}\nskip: [{a: 1, b: 1}]\nbaseline: {a: 1, b: 1}\n",
-            "baseline: no arm has all of these values together",
+            "baseline: no configuration has all of these values together",
         ),
         # sweep
         ("sweep: {block: 8}\n", "sweep.block: unknown key; did you mean 'blocks'?"),
@@ -115,7 +118,7 @@ def test_a_target_of_somebody_else_takes_anything(scenario) -> None:
         ("sweep: {cost: prefetch}\n", "sweep.cost: a list is expected"),
         (
             "grid: {prefetch: [1]}\nsweep: {cost: [prefech]}\n",
-            "sweep.cost.0: no arm sets 'prefech'; did you mean 'pref",
+            "sweep.cost.0: no configuration sets 'prefech'; did you mean 'pref",
         ),
         ("base: {a: 1}\nsweep: {cost: [a, a]}\n", "sweep.cost.1: 'a' is there already"),
         ("loss_tolerance: 0\n", "loss_tolerance: input should be greater than 0"),
@@ -152,7 +155,7 @@ def test_errors_of_the_arms_stand_beside_all_others(problems) -> None:
         ),
         (
             f"zip: {{z: [1, 2]}}\ngrid: {{a: {[*range(1000)]}, b: {[*range(500)]}}}\n",
-            "grid: it makes 1000000 arms, and",
+            "grid: it makes 1000000 configurations, and",
         ),
         ("grid: {a: {from: 1, to: 1000000000000}}\n", "grid.a: it has more than 1024 values"),
         ("grid: {a: {from: 1e-300, to: 1e300, factor: 1.0000001}}\n", "grid.a: it has more than 1024 values"),
@@ -169,19 +172,24 @@ def test_a_huge_grid_is_refused_without_being_expanded(problems, text: str, word
 def test_run_and_sweep_have_limits_of_their_own(scenario, problems) -> None:
     grid = "grid: {a: {from: 1, to: 13}, b: {from: 1, to: 5}}\n"
     assert MOST_ARMS == 64
-    assert "grid: it makes 65 arms, and 64 are the most that one run measures; leave some out" in problems(grid)[0]
+    assert (
+        "grid: it makes 65 configurations, and 64 are the most that one run measures; leave some out"
+        in problems(grid)[0]
+    )
     assert len(configurations(scenario(grid, most_arms=MOST_SWEEP_ARMS))) == 65
     many = scenario(grid, most_arms=MOST_SWEEP_ARMS)
     assert changed(many, {"seed": 1}, {}).seed == 1
     assert changed(many, {}, {"c": 1}, most_arms=MOST_SWEEP_ARMS).base == {"c": 1}
-    with pytest.raises(UsageError, match=r"^--set c=1: grid: it makes 65 arms"):
+    with pytest.raises(UsageError, match=r"^--set c=1: grid: it makes 65 configurations"):
         changed(many, {}, {"c": 1})
     assert len(configurations(scenario(grid + "skip: [{a: 13, b: 5}]\n"))) == 64
     arms = "arms:\n" + "- {}\n" * 65
-    assert "arms: it makes 65 arms" in problems(arms)[0]
+    assert "arms: it makes 65 configurations" in problems(arms)[0]
     assert len(configurations(scenario(arms, most_arms=MOST_SWEEP_ARMS))) == 65
     too_many = "grid: {a: {from: 1, to: 1024}, b: [1, 2]}\nskip: [{b: 2}]\n"
-    assert "makes 2048 arms, and 1024 are the most that a sweep takes" in problems(too_many, most_arms=9999)[0]
+    assert (
+        "makes 2048 configurations, and 1024 are the most that a sweep takes" in problems(too_many, most_arms=9999)[0]
+    )
 
 
 def test_what_the_command_line_sets_is_checked_with_the_arms(scenario) -> None:

@@ -113,7 +113,7 @@ def test_the_baseline_comes_first_and_the_others_keep_their_order() -> None:
     assert next(iter(configurations(space(base={"c": 5}, grid=grid, baseline={"c": 5, "a": 2})))) == "a=2,b=0"
     arms = [{"id": "new", "config": {"v": 2}}, {"id": "old"}]
     assert [*configurations(space(arms=arms, baseline="old"))] == ["old", "new"]
-    with pytest.raises(InvalidInputError, match="No arm is the baseline 'lost'"):
+    with pytest.raises(InvalidInputError, match="No configuration is the baseline 'lost'"):
         configurations(space(arms=arms, baseline="lost"))
     assert baseline(space(arms=arms, baseline={"v": True}), {"a": {"v": 1}}) is None  # true is not 1
 
@@ -141,7 +141,10 @@ def test_ids_of_long_configurations_depend_on_them_alone() -> None:
 
 def test_what_cannot_be_expanded_is_refused_here_too() -> None:
     for fields, words in [
-        ({"grid": {"a": {"from": 1, "to": 40}, "b": {"from": 1, "to": 40}}}, "makes 1600 arms, and 1024 are the most"),
+        (
+            {"grid": {"a": {"from": 1, "to": 40}, "b": {"from": 1, "to": 40}}},
+            "makes 1600 configurations, and 1024 are the most",
+        ),
         ({"zip": {"a": [1, 2], "b": [1]}}, "advance together"),
         ({"grid": {"a": [1]}, "skip": [{"a": 1}]}, "skip leaves no combination"),
     ]:

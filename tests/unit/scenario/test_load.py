@@ -114,7 +114,10 @@ def test_all_errors_come_at_once_in_the_order_of_the_file(problems) -> None:
         ("grid: {prefetch: []}\n", "grid.prefetch: it is empty"),
         ("grid: {prefetch: 2}\n", "grid.prefetch: a list is expected"),
         ("grid: {prefetch: [1, 2, 1]}\n", "grid.prefetch: a value is there twice"),
-        ("grid: {a: [1,2,3,4,5,6,7,8,9], b: [1,2,3,4,5,6,7,8]}\n", "grid: it makes 72 arms, and 64 are the most"),
+        (
+            "grid: {a: [1,2,3,4,5,6,7,8,9], b: [1,2,3,4,5,6,7,8]}\n",
+            "grid: it makes 72 configurations, and 64 are the most",
+        ),
         ("arms: [{id: a}]\ngrid: {b: [1]}\n", "grid: give arms or a grid, not both"),
         ("arms: [{id: 'a b'}]\n", "arms.0.id: letters, digits"),
         ("arms: [{id: ../x}]\n", "arms.0.id: letters, digits"),

@@ -83,7 +83,7 @@ def compare(request: Request) -> Compared:
     own = same_run(a, b)
     if own and not (a.trials and b.trials):
         raise InvalidInputError(
-            f"{request.a} and {request.b} are arms of one report, which does not hold their blocks; "
+            f"{request.a} and {request.b} are configurations of one report, which does not hold their blocks; "
             "name the run's directory."
         )
     named, alone = pair_arms(a, b)
@@ -147,7 +147,7 @@ def _warnings(alone: Sequence[str], differing: Sequence[Difference], noise: floa
     if noise:
         found.append(
             f"two sessions: the interval allows for a standard deviation of {percent(noise)} between them, for what "
-            "changes on a machine (--session-noise); arms of one run need no such allowance"
+            "changes on a machine (--session-noise); configurations of one run need no such allowance"
         )
     elif noise is not None:
         found.append(
@@ -182,7 +182,7 @@ def _report(
     for prefix, side in (("", b), ("a.", a), ("b.", b)):
         unmeasured |= {f"{prefix}{path}": why for path, why in unread(side.report.disturbance).items()}
     if noise is None:
-        unmeasured["session_noise"] = "arms of one run share its session"
+        unmeasured["session_noise"] = "configurations of one run share its session"
     return ComparisonReport(
         command=_readable(request.command),
         created_utc=datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -256,7 +256,7 @@ def _sentence(pairs: Sequence[ComparedPair]) -> str:
         return _line(pairs[0])
     counted = Counter(pair.decision for pair in pairs)
     words = [f"{counted[name]} {spoken(name)}" for name in get_args(Word) if counted[name]]
-    return f"Of {len(pairs)} arms B is: {', '.join(words)}."
+    return f"Of {len(pairs)} configurations B is: {', '.join(words)}."
 
 
 def _line(pair: ComparedPair) -> str:

@@ -203,7 +203,7 @@ def _doubt(a: Runs, b: Runs, *, same_run: bool) -> str | None:
     """Why nothing may be decided although there are numbers."""
     for name, runs in (("A", a), ("B", b)):
         if runs.arm.status != "ok":
-            return f"the arm of {name} did not end well: {runs.arm.status}"
+            return f"the configuration of {name} did not end well: {runs.arm.status}"
     failed = (a.side.report.parity or {}).get("failed") or {}
     if same_run and (unknown := next((arm for arm in (a.arm.id, b.arm.id) if arm in failed), None)):
         return f"whether {unknown} yields the baseline's data is not known: {failed[unknown]}"

@@ -129,7 +129,7 @@ def pair_arms(a: Side, b: Side) -> tuple[tuple[tuple[str, Arm, Arm], ...], tuple
     chosen = a.arm is not None or b.arm is not None or a.accelerator is not None or b.accelerator is not None
     if same_run(a, b) and not chosen:
         raise UsageError(
-            f"{a.given} and {b.given} are the same run; name two runs, or two arms of this one: "
+            f"{a.given} and {b.given} are the same run; name two runs, or two configurations of this one: "
             f"{a.given}:ARM, with ARM one of {_names(a.report.arms)}."
         )
     if not chosen and "diagnose" not in (a.report.kind, b.report.kind):
@@ -153,7 +153,8 @@ def pair_arms(a: Side, b: Side) -> tuple[tuple[tuple[str, Arm, Arm], ...], tuple
         right = _pick(b, accelerator_of(a, left))
     if same_run(a, b) and (left.id, left.accelerator, left.group) == (right.id, right.accelerator, right.group):
         raise UsageError(
-            f"{a.given} and {b.given} are the same arm of the same run; name another of {_names(a.report.arms)}."
+            f"{a.given} and {b.given} are the same configuration of the same run; "
+            f"name another of {_names(a.report.arms)}."
         )
     return ((left.id if left.id == right.id else f"{left.id} vs {right.id}", left, right),), ()
 
@@ -209,8 +210,8 @@ def _split(given: str) -> tuple[Path, str]:
         if end and os.path.exists(given[:end]):  # os.path: a name with NUL is no file, not an error
             return Path(given[:end]), given[end + 1 :]
     raise InvalidInputError(
-        f"{given!r} does not exist; name a run's directory (one under reports/) or a report.json, with an arm after a "
-        "colon where one is meant."
+        f"{given!r} does not exist; name a run's directory (one under reports/) or a report.json, with a configuration "
+        "after a colon where one is meant."
     )
 
 
@@ -238,17 +239,19 @@ def _pick(side: Side, accelerator: str | None) -> Arm:
         if side.accelerator is None:
             asked = [arm for arm in found if arm.accelerator == accelerator] or found
         if not asked:
-            raise UsageError(f"{side.given}: no arm ran on {side.accelerator!r}; the arms are {_names(arms)}.")
+            raise UsageError(
+                f"{side.given}: no configuration ran on {side.accelerator!r}; the configurations are {_names(arms)}."
+            )
         return asked[0]
     named = [arm for arm in arms if arm.id == side.arm and _is_of(arm, side.accelerator)]
     if not named:  # an id may hold an @ of its own
         named = [arm for arm in arms if arm.id == f"{side.arm}@{side.accelerator}"]
     if not named:
-        raise UsageError(f"{side.given}: there is no such arm; the arms are {_names(arms)}.")
+        raise UsageError(f"{side.given}: there is no such configuration; the configurations are {_names(arms)}.")
     if len({arm.accelerator for arm in named}) > 1:
         named = [arm for arm in named if arm.accelerator == accelerator] or named
     if len({arm.accelerator for arm in named}) > 1:
-        raise UsageError(f"{side.given}: the arm ran on several accelerators; say which: {_names(named)}.")
+        raise UsageError(f"{side.given}: the configuration ran on several accelerators; say which: {_names(named)}.")
     return named[-1]
 
 

@@ -245,7 +245,7 @@ def _compare_data(comparison: Comparison, session: Trials, block: int, limits: L
         spec = parity_trial(comparison, pending, number=len(session.trials), block=block, seed=seed)
         # One trial builds all of them, and XLA compiles in each whose step it is.
         longer = Limits(limits.time_s * (1 + len(pending)), limits.stall_s)
-        record = session.run(spec, longer, f"comparing the data of {len(pending) + 1} arms")
+        record = session.run(spec, longer, f"comparing the data of {len(pending) + 1} configurations")
         last = reading(record)
         if last is None or record.status == "interrupted":
             break

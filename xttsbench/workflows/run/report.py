@@ -32,7 +32,7 @@ from xttsbench.records.report import Arm, Attribution, Bottleneck, Oscillation, 
 from xttsbench.records.trial import TrialRecord
 from xttsbench.workflows.sections import accelerator, readings_beside, rows_of, target, unread, verdict_after_s, warm_up
 
-_DIAGNOSED = "a trial of an arm costs what it measures, and nothing more; 'xttsbench diagnose' reads it"
+_DIAGNOSED = "a trial of a configuration costs what it measures, and nothing more; 'xttsbench diagnose' reads it"
 
 
 def assemble_run(plan: RunPlan, environment: Mapping[str, Any], trials: Sequence[TrialRecord]) -> Report:
@@ -43,7 +43,9 @@ def assemble_run(plan: RunPlan, environment: Mapping[str, Any], trials: Sequence
     """
     comparison = plan.comparison
     if comparison is None:
-        raise JournalError("plan.json is of a run that compares arms, and names none; run the scenario again.")
+        raise JournalError(
+            "plan.json is of a run that compares configurations, and names none; run the scenario again."
+        )
     return assemble_compared(plan, environment, trials, comparison=comparison, compared=compare(comparison, trials))
 
 
@@ -208,9 +210,9 @@ def baseline_verdict(compared: ComparedArms) -> BaselineVerdict:
 def _nothing(compared: ComparedArms) -> BaselineVerdict:
     baseline = compared.groups[0].baseline
     ended = compared.groups[0].ended or compared.failed
-    why = f"the baseline {baseline.arm.id} ended ({ended})" if ended else "no arm was measured to its end"
+    why = f"the baseline {baseline.arm.id} ended ({ended})" if ended else "no configuration was measured to its end"
     if compared.refused and not ended:
-        why = "the arms do not feed the baseline's data, so none was measured"
+        why = "the configurations do not feed the baseline's data, so none was measured"
     names = ("step_time_s", "step_time_median_s", "step_time_p95_s", "input_wait_fraction", "accelerator_utilization")
     empty: dict[str, Any] = dict.fromkeys((*names, "attribution_s"))
     unmeasured = {f"verdict.{name}": why for name in empty}

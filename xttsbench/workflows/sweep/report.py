@@ -32,7 +32,7 @@ def assemble_sweep(
     """
     comparison, procedure = plan.comparison, plan.procedure
     if comparison is None or procedure is None:
-        raise JournalError("plan.json is of a sweep, and names no arms or no procedure; run the sweep again.")
+        raise JournalError("plan.json is of a sweep, and names no configurations or no procedure; run the sweep again.")
     comparison = comparison.model_copy(
         update={"arms": _with_again(comparison), "accelerators": comparison.accelerators[:1]}
     )

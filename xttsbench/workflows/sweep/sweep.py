@@ -136,6 +136,7 @@ def _fits(scenario: Scenario, comparison: Comparison) -> None:
     least_s = (arms + 3) * trial_s + LEAST_PROCESSES * IMPORT_S + REPORT_S + _PARITY_S
     if least_s > scenario.budget_s:
         raise UsageError(
-            f"--budget {scenario.budget_s:g}: a sweep of {scenario.name!r} with {arms} arms takes {least_s:.0f} s at "
-            f"least, with {trial_s:.1f} s for a trial; give more seconds, fewer arms, or a shorter window_s."
+            f"--budget {scenario.budget_s:g}: a sweep of {scenario.name!r} with {arms} configurations takes "
+            f"{least_s:.0f} s at least, with {trial_s:.1f} s for a trial; give more seconds, fewer configurations, or "
+            "a shorter window_s."
         )

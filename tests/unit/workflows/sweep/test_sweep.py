@@ -251,7 +251,7 @@ def test_how_the_arms_stand_is_told_after_each_block(world, build) -> None:
     trials = world.go(build.comparison(*"abc"))
     told = world.progress.told
     assert len(told) == len({trial.spec.block for trial in trials if trial.spec.rung == "arm"}) > 1
-    assert told[0].startswith("1 round done: 3 of 3 arms alive; c leads, 1.2")
+    assert told[0].startswith("1 round done: 3 of 3 configurations alive; c leads, 1.2")
     assert told[0].endswith(" left")
     assert told[-1].startswith(f"{len(told)} rounds done")
 
