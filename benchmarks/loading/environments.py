@@ -15,7 +15,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from xttsbench.xtts.data.directories import cache_directory
+from xttsbench.xtts.data.make import cache_directory
 
 PEERS = Path(__file__).resolve().parent / "peers"
 NAMES = ("torch", "grain")

@@ -80,7 +80,7 @@ def batch() -> dict[str, Any]:
 
 def main(mode: str, seconds: float) -> None:
     """Time the step of a mode and print the result."""
-    from xttsbench.training.one_device import OneDeviceStep
+    from xttsbench.training.step import OneDeviceStep
 
     element = batch()
     step = OneDeviceStep(recipe(), mode=mode)

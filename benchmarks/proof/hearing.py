@@ -8,9 +8,8 @@ from typing import Any
 
 from xttsbench.training.trained import find_checkpoint, generator_of
 from xttsbench.xtts.data.speech_data import Split, read_speech_data
-from xttsbench.xtts.evaluation.clips import Clips, as_reference, choose, mel_of, reference_clips
+from xttsbench.xtts.evaluation.clips import Clips, as_reference, choose, letters_of, made_of, mel_of, reference_clips
 from xttsbench.xtts.evaluation.evaluate import Listener
-from xttsbench.xtts.evaluation.made_letters import letters_of, made_of
 from xttsbench.xtts.evaluation.templates import learn
 from xttsbench.xtts.recipe import Recipe
 

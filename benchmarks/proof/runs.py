@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xttsbench.execution import history
-from xttsbench.records.train_history import HistoryLine, TrainSetup
+from xttsbench.records.training import HistoryLine, TrainSetup
 from xttsbench.xtts.recipe import Recipe
 
 RECIPE = "tiny"

@@ -21,7 +21,7 @@ import keras
 import tensorflow as tf
 
 from xttsbench.records.training import TrainJob
-from xttsbench.training.position import Position
+from xttsbench.training.order import Position
 from xttsbench.training.strategy import Replicas, make_strategy
 from xttsbench.training.stream import BatchStream, Loading
 from xttsbench.worker import devices

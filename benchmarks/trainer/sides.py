@@ -17,8 +17,7 @@ from xttsbench.execution.training import run_training
 from xttsbench.execution.training_environment import training_environment
 from xttsbench.probes.monitor import Monitor
 from xttsbench.probes.nvml import open_gpus
-from xttsbench.records.train_history import HistoryLine, Watched
-from xttsbench.records.training import TrainJob
+from xttsbench.records.training import HistoryLine, TrainJob, Watched
 from xttsbench.records.trial import TrialSpec
 
 BARE = Path(__file__).resolve().with_name("bare.py")

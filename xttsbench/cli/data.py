@@ -17,7 +17,7 @@ from xttsbench.cli.output import Watched, say
 if TYPE_CHECKING:
     from xttsbench.xtts.audio.features import FeatureSettings
     from xttsbench.xtts.data.precompute import Made
-    from xttsbench.xtts.data.usable import Problem
+    from xttsbench.xtts.data.speech_data import Problem
     from xttsbench.xtts.data.verify import Verification
 
 app = typer.Typer(
@@ -66,8 +66,7 @@ def make(
 
     Example:  xttsbench data make --utterances 64 --max-s 4 --seed 1 --out speech
     """
-    from xttsbench.xtts.data.directories import made_data
-    from xttsbench.xtts.data.make import make_data
+    from xttsbench.xtts.data.make import made_data, make_data
 
     directory = made_data(utterances, seed, min_s, max_s, speakers) if out is None else out
     with _watched("nothing half-made was left behind.") as progress:
@@ -354,6 +353,6 @@ def _duration(seconds: float) -> str:
 
 
 def _size(size_bytes: int) -> str:
-    from xttsbench.xtts.data.drafts import megabytes
+    from xttsbench.files import megabytes
 
     return megabytes(size_bytes)

@@ -101,7 +101,7 @@ class Lines:
 
 
 class Watched:
-    """Draws what :class:`xttsbench.xtts.data.progress.Progress` says, within a ``with`` block."""
+    """Draws what :class:`xttsbench.xtts.data.pool.Progress` says, within a ``with`` block."""
 
     def __init__(self) -> None:
         self._terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"

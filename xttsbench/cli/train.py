@@ -16,8 +16,7 @@ from xttsbench.cli.output import Watched as DataWatched
 from xttsbench.cli.output import end, say
 
 if TYPE_CHECKING:
-    from xttsbench.records.train_history import Begun, Spoken, Watched
-    from xttsbench.records.training import Evaluated, Interval
+    from xttsbench.records.training import Begun, Evaluated, Interval, Spoken, Watched
 
 
 NEWEST: Final = "newest"
@@ -107,8 +106,8 @@ def train(
     Example:  xttsbench train tiny --best --out reports/first
     """
     from xttsbench.execution.accelerator import parse_accelerator
-    from xttsbench.workflows.train import train as run
-    from xttsbench.workflows.train_job import TrainRequest
+    from xttsbench.workflows.train.job import TrainRequest
+    from xttsbench.workflows.train.train import train as run
 
     request = TrainRequest(
         recipe=recipe,
@@ -181,7 +180,7 @@ _PHASES: Final = {
 
 
 class TrainLines:
-    """Draws what :class:`xttsbench.workflows.train_told.TrainProgress` says."""
+    """Draws what :class:`xttsbench.workflows.train.progress.TrainProgress` says."""
 
     def __init__(self) -> None:
         self._terminal = sys.stderr.isatty()

@@ -22,8 +22,10 @@ from xttsbench.analysis.steps import Steps, measured, steady
 from xttsbench.comparison.figures import PROCESSOR
 from xttsbench.diagnosis.verdict import unmeasured_verdict
 from xttsbench.records.report import Arm, Attribution, Bottleneck, Finding, Oscillation, Verdict
-from xttsbench.records.train_history import (
+from xttsbench.records.training import (
     Begun,
+    CheckpointEntry,
+    Ended,
     Fitted,
     HistoryLine,
     Spoken,
@@ -33,7 +35,6 @@ from xttsbench.records.train_history import (
     Watched,
     WatchedInterval,
 )
-from xttsbench.records.training import CheckpointEntry, Ended
 from xttsbench.records.trial import TrialRecord
 
 _NAMES: Final = ("wall_s", "wait_s", "step_s", "emulated_s", "compile_s", "outside_s")

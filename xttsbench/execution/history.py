@@ -9,7 +9,7 @@ from typing import Final
 from pydantic import ValidationError
 
 from xttsbench.errors import JournalError
-from xttsbench.records.train_history import HistoryLine
+from xttsbench.records.training import HistoryLine
 
 NAME: Final = "history.jsonl"
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import tempfile
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
@@ -13,6 +11,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from xttsbench.errors import JournalError, UsageError
+from xttsbench.files import DRAFT_PREFIX, atomic_write
 from xttsbench.records.base import READABLE
 from xttsbench.records.plan import RunPlan
 
@@ -55,28 +54,13 @@ def clear_unplanned(directory: Path) -> None:
     if (directory / PLAN).exists() or not directory.is_dir():
         return
     for path in directory.iterdir():
-        if path.name == ENVIRONMENT or path.name.startswith((f".{ENVIRONMENT}.", f".{PLAN}.")):
+        if path.name == ENVIRONMENT or path.name.startswith(DRAFT_PREFIX):
             path.unlink(missing_ok=True)
 
 
 def write_json(path: Path, value: Any) -> None:
     """Write JSON atomically: a reader sees the old file or the new one, whole."""
-    make_whole(path, (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode())
-
-
-def make_whole(path: Path, content: bytes) -> None:
-    """Write a file atomically: a reader sees the old one or the new one, whole."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).chmod(0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    atomic_write(path, (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode())
 
 
 def read_plan(directory: Path) -> RunPlan:

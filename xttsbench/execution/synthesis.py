@@ -9,7 +9,7 @@ import sys
 
 from xttsbench.errors import HelperError, InvalidInputError
 from xttsbench.execution.child_environment import child_environment
-from xttsbench.records.synthesis import Synthesised, SynthesisJob
+from xttsbench.records.training import Synthesised, SynthesisJob
 
 
 def run_synthesis(job: SynthesisJob, *, has_gpu: bool = False) -> Synthesised:

@@ -29,8 +29,7 @@ from xttsbench.execution.shared_rows import SharedRows
 from xttsbench.execution.trial import Monitor
 from xttsbench.records.readings import Readings
 from xttsbench.records.row_memory import RowMemory
-from xttsbench.records.train_history import HistoryLine
-from xttsbench.records.training import TrainJob
+from xttsbench.records.training import HistoryLine, TrainJob
 from xttsbench.records.trial import TrialRecord, TrialSpec
 
 ROWS: Final = 5000

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from xttsbench.records.report import Report
-from xttsbench.records.train_history import TakenOver, Training, WatchedInterval
+from xttsbench.records.training import TakenOver, Training, WatchedInterval
 from xttsbench.reporting import units
 from xttsbench.reporting.absent import NOT_MEASURED
 from xttsbench.reporting.rows import Table

@@ -5,10 +5,10 @@ A plot or a page that cannot be made costs a warning, never the record.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from xttsbench.files import atomic_write
 from xttsbench.records.report import Report
 from xttsbench.records.trial import TrialRecord
 from xttsbench.reporting import html, markdown
@@ -25,7 +25,7 @@ def write_run(directory: Path, report: Report, trials: Sequence[TrialRecord]) ->
         OSError: the directory cannot be written; whatever stood there before is whole.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    write_atomically(directory / "report.json", to_json(report).encode())
+    atomic_write(directory / "report.json", to_json(report).encode())
     images, warnings = _write_plots(directory / "plots", report, trials)
     pages: dict[str, Callable[[], str]] = {
         "report.md": lambda: markdown.serialize(report, plots=tuple(images)),
@@ -37,26 +37,13 @@ def write_run(directory: Path, report: Report, trials: Sequence[TrialRecord]) ->
         except Exception as error:  # whatever is wrong with a page, the record stands
             warnings.append(f"{name} was not written: {type(error).__name__}: {error}")
         else:
-            write_atomically(directory / name, page)
+            atomic_write(directory / name, page)
     return tuple(warnings)
 
 
 def to_json(report: Report) -> str:
     """``report.json``: the record in its own order, indented, with a newline at the end."""
     return report.model_dump_json(indent=2) + "\n"
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Replace ``path`` by ``content``: a reader, or a crash, sees the old file or the new one."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _write_plots(folder: Path, report: Report, trials: Sequence[TrialRecord]) -> tuple[dict[str, bytes], list[str]]:
@@ -76,7 +63,7 @@ def _write_plots(folder: Path, report: Report, trials: Sequence[TrialRecord]) ->
         except Exception as error:  # Matplotlib raises what it likes; one plot must not cost the others
             warnings.append(f"plots/{name} was not drawn: {type(error).__name__}: {error}")
             continue
-        write_atomically(folder / f"{name}.png", plot.png)
-        write_atomically(folder / f"{name}.svg", plot.svg)
+        atomic_write(folder / f"{name}.png", plot.png)
+        atomic_write(folder / f"{name}.svg", plot.svg)
         images[name] = plot.svg
     return images, warnings

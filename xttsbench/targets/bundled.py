@@ -170,7 +170,7 @@ def _check_memory(data: speech_data.SpeechData, recipe: Recipe) -> None:
 
 def _make_step(recipe: Recipe, chosen: Configuration) -> Any:
     # A dataset alone does not need Keras, whose import and model cost a second.
-    from xttsbench.training.one_device import OneDeviceStep
+    from xttsbench.training.step import OneDeviceStep
 
     return OneDeviceStep(recipe, mode=chosen.mode, precision=chosen.precision, seed=chosen.seed)
 

@@ -1,4 +1,4 @@
-"""Adam with clipping by the norm of all gradients, and an average of the weights, on one replica's own variables.
+"""Adam with clipping by the norm of all gradients, averages of the weights and a loss scale, on one replica.
 
 Keras's optimizers clip before replicas have added their gradients up, look for numbers that are not finite on the
 first replica alone, and update a distributed variable by leaving the replica's trace, which XLA cannot compile. Here
@@ -9,12 +9,40 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import tensorflow as tf
 
-from xttsbench.training.loss_scale import LossScale
 from xttsbench.xtts.model import squared_norm
 from xttsbench.xtts.recipe import OptimizerSettings
+
+FIRST_SCALE: Final = 2.0**15
+GROWTH_STEPS: Final = 2000
+"""Finite steps in a row after which the scale is doubled."""
+
+
+class LossScale:
+    """One replica's scale and the finite steps since it last changed.
+
+    Attributes:
+        scale: a float32 variable.
+        good_steps: an int64 variable.
+    """
+
+    def __init__(self, scale: tf.Variable, good_steps: tf.Variable) -> None:
+        self.scale, self.good_steps = scale, good_steps
+
+    def follow(self, is_finite: tf.Tensor, learn: tf.Tensor) -> None:
+        """Double the scale after enough finite steps, halve it after one that was not; where ``learn`` is false, stay.
+
+        It never falls below 1: a gradient that is not finite without a scale is not the scale's fault.
+        """
+        scale, good = tf.identity(self.scale), self.good_steps + 1
+        is_grown = good >= GROWTH_STEPS
+        followed = tf.where(is_finite, tf.where(is_grown, scale * 2, scale), tf.maximum(scale / 2, 1))
+        counted = tf.where(is_finite & ~is_grown, good, 0)
+        self.scale.assign(tf.where(learn, followed, scale))
+        self.good_steps.assign(tf.where(learn, counted, good - 1))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

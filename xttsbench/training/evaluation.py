@@ -10,25 +10,67 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError
+from xttsbench.records.training import Ended, Evaluated, Interval
+from xttsbench.training.loop import Action
 from xttsbench.training.state import TrainingState
-from xttsbench.training.tensorboard import TensorBoard
+from xttsbench.xtts.data.batches import LossCounts, held_out_batches, loss_counts
 from xttsbench.xtts.data.feature_cache import FeatureCache
-from xttsbench.xtts.data.loss_counts import LossCounts, loss_counts
 from xttsbench.xtts.data.speech_data import SpeechData
-from xttsbench.xtts.evaluation.clips import as_reference, choose, mel_of, reference_clips
-from xttsbench.xtts.evaluation.evaluate import Listener
-from xttsbench.xtts.evaluation.held_out import held_out_batches
-from xttsbench.xtts.evaluation.made_letters import letters_of, made_of
-from xttsbench.xtts.evaluation.results import RECOGNISED, Evaluation
+from xttsbench.xtts.evaluation.clips import as_reference, choose, letters_of, made_of, mel_of, reference_clips
+from xttsbench.xtts.evaluation.evaluate import Listener, examples
 from xttsbench.xtts.evaluation.templates import Templates, learn
-from xttsbench.xtts.evaluation.written import examples, write_evaluation, write_references
-from xttsbench.xtts.loaders.failures import explained
-from xttsbench.xtts.loaders.loader import make_dataset
+from xttsbench.xtts.evaluation.written import RECOGNISED, Evaluation, Example, write_evaluation, write_references
+from xttsbench.xtts.loaders.loader import explained, make_dataset
 from xttsbench.xtts.model import losses, open_spec
 from xttsbench.xtts.recipe import Recipe
+
+TENSORBOARD: Final = "tensorboard"
+"""Directory within that of a run."""
+
+_OF_INTERVAL: Final = ("loss", "mel", "stop", "guided", "gradient_norm", "learning_rate", "loss_scale")
+_OF_EVALUATED: Final = ("loss", "mel", "stop", "guided")
+
+
+class TensorBoard(Action):
+    """Writes what an interval and an evaluation tell; each step of a run that goes on is written by its number."""
+
+    def __init__(self, directory: Path) -> None:
+        """Open a new file of events in a run's directory, beside those of earlier sessions."""
+        self._writer = tf.summary.create_file_writer(str(directory / TENSORBOARD))
+
+    def interval(self, interval: Interval) -> None:
+        """Write the means of an interval at its last step."""
+        values = {f"training/{name}": getattr(interval, name) for name in _OF_INTERVAL}
+        self._scalars(values, interval.first_step + interval.steps - 1)
+
+    def evaluated(self, evaluated: Evaluated) -> None:
+        """Write the held-out loss."""
+        self._scalars({f"held_out/{name}": getattr(evaluated, name) for name in _OF_EVALUATED}, evaluated.step)
+
+    def spoken(self, found: Evaluation, shown: list[Example], sample_rate_hz: int) -> None:
+        """Write what was heard of the model's speech, and the sound and picture of some of it."""
+        self._scalars(found.metrics(), found.step)
+        with self._writer.as_default(step=found.step):
+            for example in shown:
+                tf.summary.audio(example.name, example.samples[None, :, None], sample_rate_hz)
+                tf.summary.image(example.name, tf.io.decode_png(example.picture, 3)[None])
+        self._writer.flush()
+
+    def ended(self, ended: Ended) -> None:
+        """Flush; what is written after the run's end is flushed with it."""
+        self._writer.flush()
+
+    def _scalars(self, values: dict[str, float | None], step: int) -> None:
+        with self._writer.as_default(step=step):
+            for name, value in values.items():
+                if value is not None:
+                    tf.summary.scalar(name, np.float32(value))
+        self._writer.flush()
+
 
 Batch = dict[str, tf.Tensor]
 
@@ -45,7 +87,7 @@ class HeldOut(NamedTuple):
     guided: float
     clips: int
     metrics: Mapping[str, float | None] = {}
-    """Those of :class:`~xttsbench.xtts.evaluation.results.Evaluation`, where the model was let speak."""
+    """Those of :class:`~xttsbench.xtts.evaluation.written.Evaluation`, where the model was let speak."""
 
 
 class HeldOutLoss:

@@ -8,25 +8,91 @@ that is killed at any moment and run again takes the steps of one that is not.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from xttsbench.errors import InvalidInputError, XttsbenchError
 from xttsbench.records.training import Ended, Evaluated
-from xttsbench.training import health
-from xttsbench.training.checkpoints import Checkpoint, RunState, digest
-from xttsbench.training.health import HealthState
-from xttsbench.training.origin import differences
-from xttsbench.training.position import Position
-from xttsbench.training.run import HeldOut, Run
-from xttsbench.training.samples import NONE, consumed
-from xttsbench.training.schedule import learning_rate
-from xttsbench.training.stopping import StoppingState
-from xttsbench.training.sums import Sums
-from xttsbench.training.window import Window
+from xttsbench.training.checkpoints import Checkpoint, Checkpoints, RunState, digest
+from xttsbench.training.course import HealthState, StoppingState, blown_up, learning_rate, skipping
+from xttsbench.training.interval import Sums, Window
+from xttsbench.training.order import NONE, Origin, Position, consumed, differences
+from xttsbench.xtts.recipe import Recipe
 
 if TYPE_CHECKING:
+    from xttsbench.records.training import CheckpointEntry, Ended, Evaluated, Interval
+    from xttsbench.training.state import TrainingState
+    from xttsbench.training.step import StepResult, TrainingStep
+    from xttsbench.training.strategy import Workers
     from xttsbench.training.stream import Fetched
+
+
+class Action:
+    """Does nothing; a subclass overrides what it is there for. Calls come in the order of the methods.
+
+    ``fetching``, ``fetched`` and ``stepped`` are called for each step and must take microseconds: they may look at the
+    clock and at shapes, and never fetch a value from the device.
+    """
+
+    def begun(self, step: int) -> None:
+        """The first batch will be asked for next; all shapes are compiled. ``step`` steps ended in earlier sessions."""
+
+    def fetching(self) -> None:
+        """A batch is asked for next."""
+
+    def fetched(self, batch: Fetched) -> None:
+        """It is there."""
+
+    def stepped(self, result: StepResult) -> None:
+        """The call of the step has returned; on a GPU its work may be going on."""
+
+    def interval(self, interval: Interval) -> None:
+        """``log_every`` steps ended and their losses were fetched, so all their work is done."""
+
+    def evaluated(self, evaluated: Evaluated) -> None:
+        """The held-out loss is known."""
+
+    def saved(self, entry: CheckpointEntry) -> None:
+        """A checkpoint is whole and in the manifest."""
+
+    def warned(self, sentence: str) -> None:
+        """Something went wrong that the run outlives: a step left out, a roll-back, a checkpoint not written."""
+
+    def ended(self, ended: Ended) -> None:
+        """The last call, however the run ended but for an exception."""
+
+
+class HeldOut(Protocol):
+    """What an evaluation gives."""
+
+    loss: float
+    mel: float
+    stop: float
+    guided: float
+    clips: int
+    metrics: Mapping[str, float | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """What a run is made of."""
+
+    recipe: Recipe
+    origin: Origin
+    """What a checkpoint must be of to be gone on with."""
+    state: TrainingState
+    step: TrainingStep
+    batches: Callable[[Position], Iterator[Fetched]]
+    """Makes the stream from a position on; asked again where the run goes back."""
+    checkpoints: Checkpoints
+    workers: Workers
+    evaluate: Callable[[], HeldOut] | None = None
+    """Asked for the held-out loss; ``None`` where nothing is held out."""
+    actions: Sequence[Action] = ()
+    stop: Callable[[], bool] = lambda: False
+    """Looked at after each step, or at the end of each interval where several processes have to agree."""
+
 
 Reason = Literal["steps", "early_stopping", "terminated"]
 
@@ -142,7 +208,7 @@ class _Loop:
         self._fetch()
         step, sums = self.position.step, self.window.sums
         self.sound_step = step - sums.steps
-        seen = health.skipping(self.health, self.settings.health)
+        seen = skipping(self.health, self.settings.health)
         self.health = self.health.judged()
         if not ends_interval:
             return seen
@@ -160,7 +226,7 @@ class _Loop:
             )
         for action in self.run.actions:
             action.interval(interval)
-        seen = seen or health.blown_up(self.health, self.settings.health, interval.loss)
+        seen = seen or blown_up(self.health, self.settings.health, interval.loss)
         self.health = self.health.after_interval(interval.loss)
         return seen
 

@@ -16,8 +16,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.training.adam import ReplicaVariables
-from xttsbench.training.loss_scale import FIRST_SCALE, LossScale
+from xttsbench.training.adam import FIRST_SCALE, LossScale, ReplicaVariables
 from xttsbench.xtts import text
 from xttsbench.xtts.model import build, use_precision
 from xttsbench.xtts.recipe import Recipe

@@ -15,12 +15,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from xttsbench.training import strategy
 from xttsbench.training.adam import update
 from xttsbench.training.state import TrainingState
-from xttsbench.training.strategy import Replicas
-from xttsbench.xtts.data.loss_counts import LossCounts
-from xttsbench.xtts.model import CompiledGradients, Losses, losses_and_gradients, open_spec
+from xttsbench.training.strategy import Replicas, make_strategy, place
+from xttsbench.xtts.data.batches import LossCounts
+from xttsbench.xtts.model import CompiledGradients, Losses, batch_counts, losses_and_gradients, open_spec
 from xttsbench.xtts.recipe import Recipe
 
 Batch = dict[str, tf.Tensor]
@@ -53,7 +52,7 @@ class TrainingStep:
 
     ``eager`` dispatches operation by operation. ``graph`` is one trace for all shapes. ``xla`` is a graph too, whose
     arithmetic is compiled: the decoder for each shape, the conditioning for each number of rows, the update once.
-    Under ``mixed_float16`` the loss is scaled (see :mod:`xttsbench.training.loss_scale`).
+    Under ``mixed_float16`` the loss is scaled (see :mod:`xttsbench.training.adam`).
 
     Attributes:
         function: the compiled step, a ``tf.function``, or None in eager mode.
@@ -102,7 +101,7 @@ class TrainingStep:
         Args:
             micro_batches: ``[accumulation][local replicas]`` equal parts of it, each as
                 :func:`xttsbench.xtts.model.open_spec` describes a batch, on the device of its replica.
-            counts: of the global batch, from :func:`xttsbench.xtts.data.loss_counts.loss_counts`.
+            counts: of the global batch, from :func:`xttsbench.xtts.data.batches.loss_counts`.
             number: steps that ended before, those left out included; with the seed it decides the dropout.
             learning_rate: of this step.
             learn: if not, all is computed and nothing is changed.
@@ -132,8 +131,8 @@ class TrainingStep:
     def _replica_step(
         self, parts: Sequence[Sequence[Batch]], floats: tf.Tensor, integers: tf.Tensor
     ) -> tuple[tf.Tensor, ...]:
-        place = strategy.place()
-        local = place - self.replicas.first_local
+        own = place()
+        local = own - self.replicas.first_local
         *counts, learning_rate = tf.unstack(floats)
         number, learn = tf.unstack(integers)
         seed = tf.stack([tf.constant(self.seed, tf.int32), number])
@@ -144,7 +143,7 @@ class TrainingStep:
         for micro, batches in enumerate(parts):
             # One after the other: side by side they would need the memory of all.
             with tf.control_dependencies(sums):
-                bits = self.state.model.draw_dropout(batches[local], seed, micro * self.replicas.count + place)
+                bits = self.state.model.draw_dropout(batches[local], seed, micro * self.replicas.count + own)
                 found, gradients = self._gradients(batches[local], bits, scale, LossCounts(*counts))
                 added = [tf.stack(found), *gradients]
                 sums = [one + other for one, other in zip(sums, added, strict=True)] if sums else added
@@ -174,3 +173,50 @@ class TrainingStep:
         }
         with tf.device(device):
             return {key: tf.constant(array) for key, array in arrays.items()}
+
+
+class OneDeviceStep:
+    """``step(batch)`` trains a new model on a batch and returns its loss, a scalar tensor that nobody waits for.
+
+    It calls :class:`~xttsbench.training.step.TrainingStep`. What the trainer's loop tells that one from the host (the
+    batch's counts, the number of the step, the learning rate) is computed on the device, from the batch and from the
+    state: the step keeps nothing in Python, so that others can trace it as a part of theirs. The learning rate is the
+    recipe's highest, and each batch makes an update of its own, whatever the recipe accumulates.
+
+    Attributes:
+        state: what is trained. Its count of updates numbers the steps.
+        function: the compiled step, a ``tf.function``, or None in eager mode.
+    """
+
+    def __init__(self, recipe: Recipe, *, mode: str, precision: str = "float32", seed: int = 0) -> None:
+        """Make a new model and its step on the first device.
+
+        Args:
+            recipe: model, loss and optimizer.
+            mode: ``eager``, ``graph`` or ``xla``.
+            precision: one of :data:`xttsbench.xtts.model.PRECISIONS`, which may set TF32 for the whole process.
+            seed: of the weights and of dropout, below 2**31.
+        """
+        alone = recipe.training.model_copy(update={"accumulation": 1})
+        self._recipe = recipe.model_copy(update={"training": alone})
+        strategy = make_strategy("one")
+        self.state = TrainingState(self._recipe, strategy, precision, seed)
+        self._step = TrainingStep(self.state, self._recipe, Replicas(strategy), mode=mode, seed=seed)
+        self._spec = open_spec(recipe.features.n_mels)
+        self.function: Any = None
+        if mode != "eager":
+            self.function = tf.function(self._take, input_signature=[self._spec], autograph=False)
+
+    def __call__(self, batch: Batch) -> tf.Tensor:
+        """Train on a batch; :func:`xttsbench.xtts.model.open_spec` says what it must hold."""
+        needed = {key: batch[key] for key in self._spec}
+        return self._take(needed) if self.function is None else self.function(needed)
+
+    @tf.autograph.experimental.do_not_convert
+    def _take(self, batch: Batch) -> tf.Tensor:
+        return self._step(
+            [[batch]],
+            batch_counts(batch, self._recipe.model),
+            number=tf.cast(self.state.replicas[0].updates, tf.int32),
+            learning_rate=self._recipe.optimizer.learning_rate,
+        ).total

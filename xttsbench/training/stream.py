@@ -8,23 +8,62 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
-from typing import Final, Protocol
+from typing import Final, Generic, Protocol, TypeVar
 
 import tensorflow as tf
 
-from xttsbench.training.order import clip_frames, planned_epoch, planned_from
-from xttsbench.training.origin import with_parts
-from xttsbench.training.position import Position
+from xttsbench.training.order import Position, clip_frames, planned_epoch, planned_from, with_parts
 from xttsbench.training.step import Shape
-from xttsbench.xtts.data.batches import Batch, split
+from xttsbench.xtts.data.batches import Batch, LossCounts, loss_counts, split
 from xttsbench.xtts.data.feature_cache import FeatureCache
-from xttsbench.xtts.data.loss_counts import LossCounts, loss_counts
 from xttsbench.xtts.data.speech_data import SpeechData
-from xttsbench.xtts.loaders.failures import explained
-from xttsbench.xtts.loaders.loader import make_dataset
+from xttsbench.xtts.loaders.loader import explained, make_dataset
 from xttsbench.xtts.recipe import Recipe
+
+Item = TypeVar("Item")
+
+
+class Ahead(Iterator[Item], Generic[Item]):
+    """An iterator whose next item is asked for, by a thread of its own, as soon as the one before it was taken.
+
+    A pipeline that has the batch ready still takes up to a millisecond to hand it over after the processor has idled,
+    which is a tenth of a short step. The order is the source's, and what it raises is raised where its item is due.
+    """
+
+    def __init__(self, source: Iterator[Item], count: int) -> None:
+        """Ask for the first item.
+
+        Args:
+            source: used by the thread alone from now on.
+            count: items to take from it; after them it is asked for no more.
+        """
+        self._source, self._left = source, count
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="next-batch")
+        self._next: Future[Item] | None = self._asked()
+
+    def __next__(self) -> Item:
+        """Wait for the item that was asked for, and ask for the one after it."""
+        if self._next is None:
+            raise StopIteration
+        try:
+            item = self._next.result()
+        except BaseException:
+            self._left = 0
+            self._next = self._asked()
+            raise
+        self._next = self._asked()
+        return item
+
+    def _asked(self) -> Future[Item] | None:
+        if not self._left:
+            self._thread.shutdown(wait=False)
+            return None
+        self._left -= 1
+        return self._thread.submit(next, self._source)
+
 
 _STRETCH_ROWS: Final = 2**18
 """Clips that pipelines are made for at once, some megabytes of numbers: at the end of such a stretch, hours apart, new

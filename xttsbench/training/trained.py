@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from xttsbench.errors import InvalidInputError
 from xttsbench.records.training import CHECKPOINTS, MANIFEST
-from xttsbench.training.checkpoints import Checkpoint, Checkpoints
-from xttsbench.training.manifest import name_of
+from xttsbench.training.checkpoints import Checkpoint, Checkpoints, name_of
 
 if TYPE_CHECKING:
     from xttsbench.xtts.model.generate import Generator

@@ -8,15 +8,14 @@ import time
 from pathlib import Path
 
 from xttsbench.errors import InvalidInputError, XttsbenchError
-from xttsbench.records.synthesis import Synthesised, SynthesisJob
+from xttsbench.records.training import Synthesised, SynthesisJob
 from xttsbench.training.trained import find_checkpoint, generator_of
 from xttsbench.worker.channel import Channel
 from xttsbench.worker.parent import answer, closed, die_with_parent, quiet_unless_it_fails
 from xttsbench.xtts import text
 from xttsbench.xtts.audio.features import FeatureSettings, Floats, log_mel
 from xttsbench.xtts.audio.griffin_lim import griffin_lim
-from xttsbench.xtts.audio.resample import resample
-from xttsbench.xtts.audio.wav import read_wav
+from xttsbench.xtts.audio.wav import read_wav, resample
 from xttsbench.xtts.evaluation.clips import as_reference
 from xttsbench.xtts.evaluation.written import read_references, write_sound
 

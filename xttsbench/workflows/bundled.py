@@ -19,8 +19,8 @@ from xttsbench.shipped import shipped
 from xttsbench.targets.configuration import configuration_problems
 from xttsbench.targets.spec import parse_target
 from xttsbench.xtts.data.make import ensure_default_data
+from xttsbench.xtts.data.pool import Progress
 from xttsbench.xtts.data.precompute import precompute
-from xttsbench.xtts.data.progress import Progress
 from xttsbench.xtts.data.speech_data import read_speech_data
 from xttsbench.xtts.loaders import CACHED
 from xttsbench.xtts.recipe import load_recipe

@@ -14,7 +14,8 @@ from xttsbench import __version__
 from xttsbench.diagnosis.diagnosis import Diagnosis, build_diagnosis
 from xttsbench.diagnosis.next_trial import Job
 from xttsbench.errors import JournalError
-from xttsbench.execution.run_directory import make_whole, write_json
+from xttsbench.execution.run_directory import write_json
+from xttsbench.files import atomic_write
 from xttsbench.records.base import Location
 from xttsbench.records.fix import FixResult, Patch
 from xttsbench.records.optimized import Optimized
@@ -67,7 +68,7 @@ def verify_fixes(
     if patch is not None:
         write_json(directory / PATCH, patch.model_dump(mode="json"))
         if patch.diff:
-            make_whole(directory / DIFF, patch.diff.encode())
+            atomic_write(directory / DIFF, patch.diff.encode())
     return patch
 
 

@@ -16,8 +16,7 @@ from xttsbench.workflows.run.report import assemble_run
 from xttsbench.workflows.saved_plan import write_plan
 from xttsbench.workflows.sweep.best import write_best
 from xttsbench.workflows.sweep.report import assemble_sweep
-from xttsbench.workflows.train_outcome import judge_trained
-from xttsbench.workflows.train_report import assembled_train
+from xttsbench.workflows.train.report import assembled_train, judge_trained
 
 
 def rebuild(directory: Path) -> Outcome:

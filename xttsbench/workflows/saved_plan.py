@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from xttsbench.diagnosis.verdict import unmeasured_verdict
 from xttsbench.errors import InvalidInputError
-from xttsbench.execution.run_directory import make_whole
+from xttsbench.files import atomic_write
 from xttsbench.probes.environment import environment
 from xttsbench.records.base import READABLE
 from xttsbench.records.optimized import Optimized
@@ -35,7 +35,7 @@ def write_plan(directory: Path, optimized: Optimized) -> Path:
     path = directory / NAME
     # Escaped beyond ASCII: PyYAML writes some characters as they are that it reads as the end of a line.
     text = yaml.safe_dump(optimized.model_dump(mode="json"), sort_keys=False, allow_unicode=False, width=100)
-    make_whole(path, (_head(path, optimized) + text).encode())
+    atomic_write(path, (_head(path, optimized) + text).encode())
     return path
 
 

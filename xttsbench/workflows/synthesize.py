@@ -7,7 +7,7 @@ from pathlib import Path
 from xttsbench.errors import InvalidInputError, UsageError
 from xttsbench.execution.synthesis import run_synthesis
 from xttsbench.probes.nvml import open_gpus
-from xttsbench.records.synthesis import Synthesised, SynthesisJob
+from xttsbench.records.training import Synthesised, SynthesisJob
 from xttsbench.xtts import text as texts
 
 

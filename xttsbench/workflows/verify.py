@@ -12,7 +12,7 @@ from typing import Final
 
 from xttsbench.analysis.steps import Steps, measured, steady
 from xttsbench.execution.limits import Limits
-from xttsbench.execution.run_directory import make_whole
+from xttsbench.files import atomic_write
 from xttsbench.records.fix import Patch
 from xttsbench.records.plan import Comparison, PlannedArm
 from xttsbench.rules.expected import expected, longer_buffer
@@ -286,7 +286,7 @@ def _copies(directory: Path, patch: Patch) -> dict[str, str]:
     found = {}
     for number, (file, text) in enumerate(sorted(patch.files.items())):
         copy = folder / f"{number}-{Path(file).name}"
-        make_whole(copy, text.encode())  # bytes: line ends stay what they are
+        atomic_write(copy, text.encode())  # bytes: line ends stay what they are
         found[file] = str(copy)
     return found
 

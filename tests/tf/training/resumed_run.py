@@ -17,19 +17,15 @@ from typing import Any
 import tensorflow as tf
 
 from xttsbench.shipped import shipped
-from xttsbench.training.actions import Action
 from xttsbench.training.checkpoints import Checkpoints
-from xttsbench.training.loop import train
-from xttsbench.training.origin import Origin
-from xttsbench.training.run import Run
+from xttsbench.training.loop import Action, Run, train
+from xttsbench.training.order import Origin
 from xttsbench.training.state import TrainingState
 from xttsbench.training.step import TrainingStep
-from xttsbench.training.strategy import Replicas, make_strategy
+from xttsbench.training.strategy import Replicas, Workers, make_strategy
 from xttsbench.training.stream import BatchStream, Loading
-from xttsbench.training.workers import Workers
 from xttsbench.xtts.data.speech_data import read_speech_data
-from xttsbench.xtts.recipe import Recipe, load_recipe
-from xttsbench.xtts.training_settings import ScheduleSettings, TrainingSettings
+from xttsbench.xtts.recipe import Recipe, ScheduleSettings, TrainingSettings, load_recipe
 
 SEED = 3
 STEPS = 14

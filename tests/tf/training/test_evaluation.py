@@ -14,17 +14,15 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from xttsbench.errors import InvalidInputError
 from xttsbench.records.training import Ended, Evaluated, Interval
 from xttsbench.shipped import shipped
-from xttsbench.training.evaluation import Hearing, HeldOutLoss
+from xttsbench.training.evaluation import Hearing, HeldOutLoss, TensorBoard
 from xttsbench.training.state import TrainingState
 from xttsbench.training.strategy import make_strategy
-from xttsbench.training.tensorboard import TensorBoard
 from xttsbench.xtts import model
 from xttsbench.xtts.audio.wav import read_canonical_wav
 from xttsbench.xtts.data.batches import plan
 from xttsbench.xtts.data.make import make_data
 from xttsbench.xtts.data.speech_data import SpeechData, read_speech_data
-from xttsbench.xtts.evaluation.results import RECOGNISED, Evaluation
-from xttsbench.xtts.evaluation.written import read_references
+from xttsbench.xtts.evaluation.written import RECOGNISED, Evaluation, read_references
 from xttsbench.xtts.loaders.loader import make_dataset
 from xttsbench.xtts.recipe import Recipe, load_recipe
 

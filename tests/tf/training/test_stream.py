@@ -14,15 +14,12 @@ import pytest
 
 from xttsbench.errors import InvalidInputError
 from xttsbench.shipped import shipped
-from xttsbench.training.origin import with_parts
-from xttsbench.training.position import Position
+from xttsbench.training.order import Position, with_parts
 from xttsbench.training.stream import BatchStream, Loading, shapes
-from xttsbench.xtts.data.batches import plan
-from xttsbench.xtts.data.loss_counts import loss_counts
+from xttsbench.xtts.data.batches import loss_counts, plan
 from xttsbench.xtts.data.make import make_data
 from xttsbench.xtts.data.speech_data import SpeechData, read_speech_data
-from xttsbench.xtts.recipe import Recipe, load_recipe
-from xttsbench.xtts.training_settings import TrainingSettings
+from xttsbench.xtts.recipe import Recipe, TrainingSettings, load_recipe
 
 TINY = load_recipe(shipped("training", "tiny"))
 

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.records.synthesis import SynthesisJob
+from xttsbench.records.training import SynthesisJob
 from xttsbench.shipped import shipped
 from xttsbench.training.checkpoints import Checkpoints, RunState
-from xttsbench.training.origin import Origin
-from xttsbench.training.position import Position
+from xttsbench.training.order import Origin, Position
 from xttsbench.training.state import TrainingState
 from xttsbench.training.strategy import make_strategy
 from xttsbench.training.trained import find_checkpoint, generator_of

@@ -11,14 +11,13 @@ import pytest
 
 from xttsbench.execution.shared_rows import SharedRows
 from xttsbench.records.training import TrainJob
-from xttsbench.training.position import Position
+from xttsbench.training.order import Position
 from xttsbench.training.stream import Fetched
 from xttsbench.worker.training import session
 from xttsbench.worker.training.emulated import EmulatedStep
 from xttsbench.worker.training.overhead import measure_overhead
 from xttsbench.worker.training.stop import Stop
-from xttsbench.xtts.data.batches import Batch
-from xttsbench.xtts.data.loss_counts import LossCounts
+from xttsbench.xtts.data.batches import Batch, LossCounts
 
 
 @pytest.fixture

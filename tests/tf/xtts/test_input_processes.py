@@ -20,9 +20,8 @@ from xttsbench.shipped import shipped
 from xttsbench.xtts.audio.wav import write_wav
 from xttsbench.xtts.data.batches import Batch, plan
 from xttsbench.xtts.data.speech_data import SpeechData, read_speech_data
-from xttsbench.xtts.loaders.failures import explained
-from xttsbench.xtts.loaders.loader import make_dataset
-from xttsbench.xtts.loaders.numpy_batches import Arrays
+from xttsbench.xtts.loaders.loader import explained, make_dataset
+from xttsbench.xtts.loaders.numpy_loaders import Arrays
 from xttsbench.xtts.loaders.processes import InputProcesses
 from xttsbench.xtts.recipe import BatchSettings, load_recipe
 

@@ -27,9 +27,8 @@ from xttsbench.xtts.data.make import make_data
 from xttsbench.xtts.data.precompute import precompute
 from xttsbench.xtts.data.speech_data import SpeechData, read_speech_data
 from xttsbench.xtts.loaders import CACHED, LOADERS, tf_wav
-from xttsbench.xtts.loaders.buffers import BufferPool
-from xttsbench.xtts.loaders.failures import explained
-from xttsbench.xtts.loaders.loader import make_dataset
+from xttsbench.xtts.loaders.loader import explained, make_dataset
+from xttsbench.xtts.loaders.numpy_loaders import BufferPool
 from xttsbench.xtts.recipe import BatchSettings, load_recipe
 
 FEATURES = load_recipe(shipped("training", "tiny")).features

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from xttsbench.shipped import shipped
 from xttsbench.targets import configuration
-from xttsbench.training.one_device import OneDeviceStep
+from xttsbench.training.step import OneDeviceStep
 from xttsbench.xtts import model
 from xttsbench.xtts.recipe import Recipe, load_recipe
 from xttsbench.xtts.text import VOCABULARY

@@ -12,8 +12,7 @@ import pytest
 import runs
 import speech
 
-from xttsbench.records.train_history import HistoryLine
-from xttsbench.records.training import Interval
+from xttsbench.records.training import HistoryLine, Interval
 from xttsbench.xtts.data.speech_data import read_speech_data
 
 GOOD = {

@@ -10,7 +10,7 @@ import waiting
 import work
 from blocks import Timed
 
-from xttsbench.records.train_history import Begun, HistoryLine, Watched
+from xttsbench.records.training import Begun, HistoryLine, Watched
 
 ARMS = ["bare", "trainer", "eager"]
 

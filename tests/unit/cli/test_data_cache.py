@@ -113,11 +113,11 @@ def test_what_is_no_data_set_or_recipe_is_one_error(call, speech: Path) -> None:
 
 
 def test_without_data_the_default_set_is_made_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from xttsbench.xtts.data import directories
+    from xttsbench.xtts.data import make
 
     monkeypatch.setenv("XTTSBENCH_CACHE", str(tmp_path / "user"))
-    monkeypatch.setattr(directories, "DEFAULT_CLIPS", 4)
-    monkeypatch.setattr(directories, "DEFAULT_MAX_S", 1.2)
+    monkeypatch.setattr(make, "DEFAULT_CLIPS", 4)
+    monkeypatch.setattr(make, "DEFAULT_MAX_S", 1.2)
     result = CliRunner().invoke(app, ["precompute", "--json"])
     record = json.loads(result.stdout)
     assert record["made"] == 4

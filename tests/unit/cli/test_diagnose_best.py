@@ -10,7 +10,7 @@ import pytest
 
 from xttsbench.cli import main
 from xttsbench.errors import HelperError
-from xttsbench.records.best import Best, Fingerprint
+from xttsbench.records.report import Best, Fingerprint
 from xttsbench.workflows.sweep.best import write_best
 
 

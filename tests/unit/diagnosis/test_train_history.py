@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from xttsbench.diagnosis.training import training_of
-from xttsbench.records.train_history import Begun, HistoryLine, Watched
-from xttsbench.records.training import CheckpointEntry, Ended, Evaluated, Interval
+from xttsbench.records.training import Begun, CheckpointEntry, Ended, Evaluated, HistoryLine, Interval, Watched
 
 
 def begun(step: int, session: int = 0) -> HistoryLine:

@@ -8,7 +8,7 @@ import pytest
 
 from xttsbench.errors import JournalError
 from xttsbench.execution import history
-from xttsbench.records.train_history import HistoryLine
+from xttsbench.records.training import HistoryLine
 
 
 def warned(text: str) -> HistoryLine:

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import errno
 import json
-import os
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -82,22 +80,6 @@ def test_json_is_written_whole_and_readable_by_others(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "a.json").read_text(encoding="utf-8")) == {"text": "größe", "list": [1, 2.5, None]}
     assert (tmp_path / "a.json").read_text(encoding="utf-8").endswith("}\n")
     assert (tmp_path / "a.json").stat().st_mode & 0o777 == 0o644
-
-
-@pytest.mark.parametrize("fault", ["fsync", "replace"])
-def test_a_fault_leaves_the_old_file_and_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
-) -> None:
-    write_json(tmp_path / "a.json", {"old": True})
-
-    def fail(*_: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(os, fault, fail)
-    with pytest.raises(OSError, match="No space"):
-        write_json(tmp_path / "a.json", {"new": True})
-    assert json.loads((tmp_path / "a.json").read_text()) == {"old": True}
-    assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
 
 
 def test_a_value_that_is_not_json_leaves_the_old_file_too(tmp_path: Path) -> None:

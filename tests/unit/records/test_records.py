@@ -13,7 +13,6 @@ from pydantic import ValidationError
 
 from xttsbench import records
 from xttsbench.records.base import SCHEMA_VERSION, Estimate, Location, Record
-from xttsbench.records.best import Best, Fingerprint
 from xttsbench.records.comparison_result import (
     ComparedPair,
     ComparedRun,
@@ -32,8 +31,10 @@ from xttsbench.records.report import (
     AA,
     Arm,
     Attribution,
+    Best,
     Disturbance,
     Finding,
+    Fingerprint,
     Oscillation,
     Report,
     Rung,
@@ -44,20 +45,26 @@ from xttsbench.records.script import ScriptRun
 from xttsbench.records.source_fact import SourceFact
 from xttsbench.records.step_ops import OpLine, Placement, StepOps
 from xttsbench.records.step_row import COLUMNS
-from xttsbench.records.synthesis import Synthesised, SynthesisJob
-from xttsbench.records.train_history import (
+from xttsbench.records.training import (
     Begun,
+    CheckpointEntry,
+    Ended,
+    Evaluated,
     Fitted,
     HistoryLine,
+    Interval,
+    Manifest,
     Spoken,
+    Synthesised,
+    SynthesisJob,
     TakenOver,
     TimedEvaluation,
     Training,
+    TrainJob,
     TrainSetup,
     Watched,
     WatchedInterval,
 )
-from xttsbench.records.training import CheckpointEntry, Ended, Evaluated, Interval, Manifest, TrainJob
 from xttsbench.records.trial import (
     Anatomy,
     Batches,

@@ -80,22 +80,6 @@ def test_a_page_that_fails_costs_a_warning_only(tmp_path: Path, empty, monkeypat
     assert {"report.json", "report.md"} <= set(files(tmp_path))
 
 
-@pytest.mark.parametrize("fault", ["fsync", "replace"])
-def test_a_fault_while_writing_leaves_the_old_file_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
-) -> None:
-    path = tmp_path / "report.json"
-    write.write_atomically(path, b"old")
-
-    def fail(*_: object) -> None:
-        raise OSError("disk full")
-
-    monkeypatch.setattr(write.os if fault == "fsync" else Path, fault, fail)
-    with pytest.raises(OSError, match="disk full"):
-        write.write_atomically(path, b"new")
-    assert files(tmp_path) == {"report.json": b"old"}
-
-
 def test_importing_the_exporters_imports_neither_matplotlib_nor_tensorflow() -> None:
     code = (
         "import sys, xttsbench.reporting.write, xttsbench.reporting.console; "

@@ -15,15 +15,11 @@ import numpy as np
 import pytest
 
 from xttsbench.shipped import shipped
-from xttsbench.training.actions import Action
 from xttsbench.training.checkpoints import Checkpoints
-from xttsbench.training.loop import train
-from xttsbench.training.origin import Origin
-from xttsbench.training.position import Position
-from xttsbench.training.run import Run
-from xttsbench.xtts.recipe import load_recipe
+from xttsbench.training.loop import Action, Run, train
+from xttsbench.training.order import Origin, Position
+from xttsbench.xtts.recipe import TrainingSettings, load_recipe
 from xttsbench.xtts.text import VOCABULARY
-from xttsbench.xtts.training_settings import TrainingSettings
 
 TINY = load_recipe(shipped("training", "tiny"))
 BATCHES_AN_EPOCH = 5

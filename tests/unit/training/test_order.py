@@ -1,21 +1,30 @@
-"""The order of a run's batches: from any position on it is the same, and origins name what would change it."""
+"""The order of a run's batches, and hashes of what it consumed."""
 
 from __future__ import annotations
 
+import hashlib
+from functools import reduce
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from xttsbench.shipped import shipped
-from xttsbench.training.order import planned_from
-from xttsbench.training.origin import Origin, differences, with_parts
-from xttsbench.training.position import Position
+from xttsbench.training.order import (
+    NONE,
+    Origin,
+    Position,
+    consumed,
+    data_sha256,
+    differences,
+    planned_from,
+    with_parts,
+)
 from xttsbench.xtts.data.make import make_data
 from xttsbench.xtts.data.speech_data import SpeechData, read_speech_data
-from xttsbench.xtts.recipe import Recipe, load_recipe
-from xttsbench.xtts.training_settings import TrainingSettings
+from xttsbench.xtts.recipe import Recipe, TrainingSettings, load_recipe
 
 TINY = load_recipe(shipped("training", "tiny"))
 
@@ -77,3 +86,34 @@ def test_origins_differ_in_what_changes_a_run_and_in_nothing_else(data: SpeechDa
         "seed: 1 there, 0 here",
         "data: another set, or its metadata changed",
     ]
+
+
+def test_the_running_hash_is_a_chain() -> None:
+    expected = hashlib.sha256(f"{NONE}\0a\0b".encode()).hexdigest()
+    assert consumed(NONE, ["a", "b"]) == expected
+    assert hashlib.sha256(b"").hexdigest() == NONE
+
+
+def test_it_tells_order_batches_and_ids_apart() -> None:
+    orders: list[Any] = [[["a", "b"]], [["b", "a"]], [["a"], ["b"]], [["ab"]], [["a", "b"], []], []]
+    assert len({reduce(consumed, batches, NONE) for batches in orders}) == len(orders)
+
+
+@pytest.fixture(scope="module")
+def small_data(tmp_path_factory: pytest.TempPathFactory) -> SpeechData:
+    directory = tmp_path_factory.mktemp("small_data") / "set"
+    make_data(directory, 5, seed=3, min_s=0.3, max_s=0.5)
+    return read_speech_data(directory, sample_rate_hz=22_050, split="all")
+
+
+def test_a_moved_data_set_is_the_same_and_another_text_or_clip_is_not(small_data: SpeechData, tmp_path: Path) -> None:
+    moved = small_data.directory.rename(tmp_path / "moved")
+    again = read_speech_data(moved, sample_rate_hz=22_050, split="all")
+    assert data_sha256(again) == data_sha256(small_data)
+    others = [again.subset(np.array(clips)) for clips in ([0, 1, 2, 3], [1, 0, 2, 3, 4])]
+    metadata = moved / "metadata.csv"
+    before, _, last = metadata.read_text().rpartition("|")
+    metadata.write_text(f"{before}|so {last}")
+    others.append(read_speech_data(moved, sample_rate_hz=22_050, split="all"))
+    assert len({data_sha256(small_data), *map(data_sha256, others)}) == 4
+    moved.rename(small_data.directory)

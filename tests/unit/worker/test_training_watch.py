@@ -10,8 +10,7 @@ import pytest
 from xttsbench.execution.collected import Collected
 from xttsbench.records.readings import Readings
 from xttsbench.records.row_memory import RowMemory
-from xttsbench.records.train_history import Begun, HistoryLine
-from xttsbench.records.training import CheckpointEntry, Ended, Evaluated, Interval
+from xttsbench.records.training import Begun, CheckpointEntry, Ended, Evaluated, HistoryLine, Interval
 from xttsbench.records.trial import Segment, TrialSpec
 from xttsbench.worker.channel import Channel
 from xttsbench.worker.training.watch import Watch

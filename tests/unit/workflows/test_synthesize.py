@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from xttsbench.errors import InvalidInputError, UsageError, XttsbenchError
-from xttsbench.records.synthesis import Synthesised, SynthesisJob
+from xttsbench.records.training import Synthesised, SynthesisJob
 from xttsbench.workflows import synthesize
 from xttsbench.workflows.synthesize import synthesise
 

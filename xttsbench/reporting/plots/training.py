@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from xttsbench.diagnosis.training import STARVING
-from xttsbench.records.train_history import Training
+from xttsbench.records.training import Training
 from xttsbench.reporting.palette import PART_COLORS, SERIES_COLORS
 from xttsbench.reporting.plots.figure import SOFT, label, logarithmic_ticks, new, words
 from xttsbench.reporting.plots.scene import Scene

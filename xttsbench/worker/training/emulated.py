@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from xttsbench.training.step import StepResult
 from xttsbench.worker.accelerator import EmulatedAccelerator
-from xttsbench.xtts.data.loss_counts import LossCounts
+from xttsbench.xtts.data.batches import LossCounts
 
 
 class EmulatedStep:

@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import cast
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.records.train_history import HistoryLine, Spoken
-from xttsbench.records.training import TrainJob
-from xttsbench.training.evaluation import Hearing, HeldOutLoss
-from xttsbench.training.run import HeldOut
+from xttsbench.records.training import HistoryLine, Spoken, TrainJob
+from xttsbench.training.evaluation import Hearing, HeldOutLoss, TensorBoard
+from xttsbench.training.loop import HeldOut
 from xttsbench.training.state import TrainingState
-from xttsbench.training.tensorboard import TensorBoard
 from xttsbench.xtts.data import feature_cache
 from xttsbench.xtts.data.speech_data import SpeechData, read_speech_data
 from xttsbench.xtts.loaders import CACHED

@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from xttsbench.records.train_history import Fitted
-from xttsbench.records.training import TrainJob
+from xttsbench.records.training import Fitted, TrainJob
 from xttsbench.training.memory import ends
 from xttsbench.training.memory_probe import Plan, fit_tokens
 from xttsbench.training.order import clip_frames, planned_epoch

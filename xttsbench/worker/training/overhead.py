@@ -8,8 +8,7 @@ from typing import Any, Final
 import tensorflow as tf
 
 from xttsbench.records.row_memory import RowMemory
-from xttsbench.records.train_history import Begun
-from xttsbench.records.training import Interval
+from xttsbench.records.training import Begun, Interval
 from xttsbench.records.trial import MeasurementOverhead
 from xttsbench.training.stream import Fetched
 from xttsbench.worker.channel import Channel

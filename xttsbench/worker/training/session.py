@@ -9,21 +9,15 @@ from pathlib import Path
 from typing import cast
 
 from xttsbench.errors import XttsbenchError
-from xttsbench.records.train_history import Begun, HistoryLine
-from xttsbench.records.training import CHECKPOINTS, TrainJob
-from xttsbench.training.ahead import Ahead
+from xttsbench.records.training import CHECKPOINTS, Begun, HistoryLine, TrainJob
 from xttsbench.training.checkpoints import Checkpoints
-from xttsbench.training.loop import train
-from xttsbench.training.order import clip_frames, planned_epoch
-from xttsbench.training.origin import Origin, with_parts
-from xttsbench.training.position import Position
-from xttsbench.training.run import Run
+from xttsbench.training.evaluation import TensorBoard
+from xttsbench.training.loop import Run, train
+from xttsbench.training.order import Origin, Position, clip_frames, planned_epoch, with_parts
 from xttsbench.training.state import TrainingState
 from xttsbench.training.step import TrainingStep
-from xttsbench.training.strategy import Replicas, make_strategy
-from xttsbench.training.stream import BatchStream, Fetched, Loading, shapes
-from xttsbench.training.tensorboard import TensorBoard
-from xttsbench.training.workers import Workers
+from xttsbench.training.strategy import Replicas, Workers, make_strategy
+from xttsbench.training.stream import Ahead, BatchStream, Fetched, Loading, shapes
 from xttsbench.worker import devices
 from xttsbench.worker.channel import Channel, shared_rows
 from xttsbench.worker.training.emulated import EmulatedStep
@@ -33,7 +27,7 @@ from xttsbench.worker.training.overhead import measure_overhead
 from xttsbench.worker.training.watch import Watch
 from xttsbench.worker.trial import devices_seen, failure
 from xttsbench.xtts.data import feature_cache, speech_data
-from xttsbench.xtts.data.loss_counts import loss_counts
+from xttsbench.xtts.data.batches import loss_counts
 from xttsbench.xtts.loaders import CACHED
 from xttsbench.xtts.recipe import Recipe
 

@@ -12,9 +12,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from xttsbench.records.step_row import StepRow
-from xttsbench.records.train_history import Begun, HistoryLine, Watched
-from xttsbench.records.training import CheckpointEntry, Ended, Evaluated, Interval
-from xttsbench.training.actions import Action
+from xttsbench.records.training import Begun, CheckpointEntry, Ended, Evaluated, HistoryLine, Interval, Watched
+from xttsbench.training.loop import Action
 from xttsbench.worker.channel import Channel
 from xttsbench.worker.children import ChildrenCpu
 

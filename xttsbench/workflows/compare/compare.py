@@ -14,6 +14,7 @@ from xttsbench.comparison.effects import SESSION_NOISE
 from xttsbench.comparison.gates import Limits, judge_gates
 from xttsbench.errors import InvalidInputError, UsageError
 from xttsbench.execution.run_directory import make_run_directory
+from xttsbench.files import atomic_write
 from xttsbench.records.base import DECIDED, Word
 from xttsbench.records.comparison_result import ComparedPair, ComparedRun, ComparisonReport, Difference, Gate
 from xttsbench.records.missing import nulls
@@ -22,7 +23,7 @@ from xttsbench.reporting.compare_markdown import serialize
 from xttsbench.reporting.junit import to_junit
 from xttsbench.reporting.sections.arms import spoken
 from xttsbench.reporting.units import percent, ratio_interval
-from xttsbench.reporting.write import to_json, write_atomically
+from xttsbench.reporting.write import to_json
 from xttsbench.workflows.compare.pairs import Runs, compare_pairs, measured_of, runs_of
 from xttsbench.workflows.compare.sides import Side, pair_arms, read_side, same_run
 from xttsbench.workflows.outcome import DONE, GATE, INCONCLUSIVE, NOTHING
@@ -278,7 +279,7 @@ def _write(request: Request, report: ComparisonReport) -> Path | None:
     for path, content in files:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(path, content.encode())
+            atomic_write(path, content.encode())
         except OSError as error:
             raise UsageError(f"{path} cannot be written ({error.strerror or error}); name another file.") from error
     return directory

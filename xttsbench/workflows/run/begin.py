@@ -33,7 +33,7 @@ from xttsbench.targets.configuration import configuration_problems
 from xttsbench.targets.spec import parse_target
 from xttsbench.workflows.identity import code_identity, data_identity
 from xttsbench.workflows.recorded import Recorded, open_run
-from xttsbench.xtts.data.progress import Progress as DataProgress
+from xttsbench.xtts.data.pool import Progress as DataProgress
 
 REPORT_S: Final = 5.0
 """Kept for the report and its plots."""

@@ -17,7 +17,7 @@ from xttsbench.workflows.measure.turns import Standing
 from xttsbench.workflows.outcome import Outcome
 from xttsbench.workflows.report import finish
 from xttsbench.workflows.run.begin import REPORT_S, Request, begin, read_scenario
-from xttsbench.xtts.data.progress import Progress as DataProgress
+from xttsbench.xtts.data.pool import Progress as DataProgress
 
 
 def run(request: Request, *, progress: Progress | None = None, data_progress: DataProgress | None = None) -> Outcome:

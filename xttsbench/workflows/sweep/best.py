@@ -14,11 +14,11 @@ import yaml
 from pydantic import ValidationError
 
 from xttsbench.errors import InvalidInputError, UsageError
-from xttsbench.execution.run_directory import make_whole
+from xttsbench.files import atomic_write
 from xttsbench.probes.environment import environment
 from xttsbench.records.base import READABLE
-from xttsbench.records.best import Best, Fingerprint
-from xttsbench.records.train_history import TakenOver
+from xttsbench.records.report import Best, Fingerprint
+from xttsbench.records.training import TakenOver
 from xttsbench.scenario.settings import BUNDLED
 from xttsbench.workflows.identity import code_identity, data_identity
 
@@ -58,7 +58,7 @@ def write_best(directory: Path, best: Best | None) -> Path | None:
         path.unlink(missing_ok=True)  # a report that is built again must not leave an older answer
         return None
     text = yaml.safe_dump(best.model_dump(mode="json"), sort_keys=False, allow_unicode=True, width=100)
-    make_whole(path, (_HEAD + text).encode())
+    atomic_write(path, (_HEAD + text).encode())
     return path
 
 

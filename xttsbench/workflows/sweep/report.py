@@ -12,9 +12,8 @@ from xttsbench.comparison.arms import compare
 from xttsbench.comparison.sweep import again, baseline_gone, seen_in
 from xttsbench.comparison.winner import Choice, choose
 from xttsbench.errors import JournalError
-from xttsbench.records.best import Best
 from xttsbench.records.plan import Comparison, PlannedArm, RunPlan
-from xttsbench.records.report import Report
+from xttsbench.records.report import Best, Report
 from xttsbench.records.trial import TrialRecord
 from xttsbench.workflows.run.report import assemble_compared
 from xttsbench.workflows.sweep.best import fingerprint_of

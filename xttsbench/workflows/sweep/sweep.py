@@ -30,7 +30,7 @@ from xttsbench.workflows.measure.session import Progress, Session, Silent
 from xttsbench.workflows.outcome import Outcome
 from xttsbench.workflows.report import finish
 from xttsbench.workflows.run.begin import REPORT_S, Request, begin, read_scenario
-from xttsbench.xtts.data.progress import Progress as DataProgress
+from xttsbench.xtts.data.pool import Progress as DataProgress
 
 _PARITY_S: Final = 15.0
 """Kept for comparing the data before the first round."""

@@ -54,6 +54,11 @@ class FeatureSettings(Record):
         """Return the number of frames of a clip of so many samples: one per whole hop."""
         return samples // self.hop_samples
 
+    @property
+    def fewest_samples(self) -> int:
+        """Length of the shortest clip that has features: a frame, and what is reflected at its ends."""
+        return max((self.n_fft - self.hop_samples) // 2 + 1, self.hop_samples)
+
 
 def log_mel(samples: npt.NDArray[np.floating[Any]], settings: FeatureSettings) -> Floats:
     """Return the natural logarithm of the mel magnitudes, ``[frames, n_mels]``, floored at ``log_floor``.

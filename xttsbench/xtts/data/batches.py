@@ -1,20 +1,20 @@
-"""Which clips form a batch, to what it is padded, and which references go with it: pure functions of data and seed.
+"""Which clips form a batch, to what it is padded, which references go with it, and what its loss is divided by.
 
-A resumed run needs no state of an input pipeline but the epoch and the number of the batch. Everything is NumPy over
-all clips at once, so that the plan of an epoch of 13,100 clips takes milliseconds.
+Pure functions of data and seed: a resumed run needs no state of an input pipeline but the epoch and the number of the
+batch. Everything is NumPy over all clips at once, so that the plan of an epoch of 13,100 clips takes milliseconds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.xtts.recipe import BatchSettings
+from xttsbench.xtts.recipe import BatchSettings, ModelSettings
 
 Ints = npt.NDArray[np.int32]
 
@@ -208,3 +208,80 @@ def _references(
     references = by_speaker[begin + (place + np.where(size > 1, steps, 0)) % size].astype(np.int32)
     spare = np.maximum(frames[references] - reference_frames, 0)
     return references, (rng.random(len(clips)) * (spare + 1)).astype(np.int32)
+
+
+class LossCounts(NamedTuple):
+    """The denominators of :func:`xttsbench.xtts.model.losses`: numbers here, scalar tensors within a step."""
+
+    mel: float
+    """Frames that are predicted: real ones that the reference does not show; at least 1."""
+    stop: float
+    """Real steps of the decoder."""
+    guided: float
+    """Pairs of a real step and a character of the same clip, for one head."""
+
+
+def loss_counts(
+    batch: Batch,
+    frames: npt.NDArray[np.integer[Any]],
+    text_lengths: npt.NDArray[np.integer[Any]],
+    settings: ModelSettings,
+) -> LossCounts:
+    """Return the counts of a planned batch, in microseconds.
+
+    Args:
+        batch: of :func:`xttsbench.xtts.data.batches.plan`; of several parts, if the loss is to be the sum of theirs.
+        frames: ``[n]`` mel frames of each clip of the data set.
+        text_lengths: ``[n]`` characters of each clip's text.
+        settings: the model's, for its ``frames_per_step``.
+    """
+    lengths = frames[batch.clips].astype(np.int64)
+    shown = np.clip(lengths - batch.reference_starts, 0, batch.reference_frames)
+    hidden = np.where(batch.references == batch.clips, shown, 0)
+    steps = -(-lengths // settings.frames_per_step)
+    return LossCounts(
+        mel=float(max(int((lengths - hidden).sum()), 1)),
+        stop=float(steps.sum()),
+        guided=float((steps * text_lengths[batch.clips]).sum()),
+    )
+
+
+def held_out_batches(
+    frames: npt.NDArray[np.integer[Any]],
+    text_lengths: npt.NDArray[np.integer[Any]],
+    speakers: npt.NDArray[np.integer[Any]],
+    settings: BatchSettings,
+    *,
+    seed: int,
+) -> list[Batch]:
+    """Return the same batches at each call, of at most as many rows as one replica trains on.
+
+    Args:
+        frames: ``[n]`` mel frames of each clip.
+        text_lengths: ``[n]`` characters of each clip's text.
+        speakers: ``[n]`` a number for each clip's speaker.
+        settings: edges, size of a batch, and what becomes of clips that are too long.
+        seed: decides the references.
+
+    Raises:
+        InvalidInputError: a clip is longer than the last edge and ``settings.too_long`` is ``refuse``, or none is left.
+    """
+    single = settings.model_copy(update={"batch_size": 1, "tokens_per_batch": None, "parts": 1})
+    by_shape: dict[tuple[int, int], list[Batch]] = {}
+    for batch in plan(frames, text_lengths, speakers, single, seed=seed, epoch=0):
+        by_shape.setdefault((batch.frames, batch.characters), []).append(batch)
+    part = settings.model_copy(update={"parts": 1})
+    return [
+        _joined(batches[start : start + part.rows(edge)])
+        for (edge, _), batches in sorted(by_shape.items())
+        for start in range(0, len(batches), part.rows(edge))
+    ]
+
+
+def _joined(batches: list[Batch]) -> Batch:
+    clips, references, starts = (
+        np.concatenate([getattr(batch, column) for batch in batches])
+        for column in ("clips", "references", "reference_starts")
+    )
+    first = batches[0]
+    return Batch(clips, references, starts, first.frames, first.characters, first.reference_frames)

@@ -20,11 +20,12 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import ValidationError
 
+from xttsbench.files import atomic_write
 from xttsbench.records.base import Record
 from xttsbench.xtts.audio.features import FeatureSettings
-from xttsbench.xtts.data.npy_cache import CacheFileError, atomic_file, unreadable
+from xttsbench.xtts.data.feature_files import CacheFileError, unreadable
+from xttsbench.xtts.data.metadata import Strings, StringsBuilder
 from xttsbench.xtts.data.speech_data import SpeechData
-from xttsbench.xtts.data.strings import Strings, StringsBuilder
 
 CACHE_VERSION: Final = 1
 """Version of the features' definition and of the files. History: 1, the first, with a float64 transform."""
@@ -152,8 +153,7 @@ def write_index(path: Path, index: Index, features: FeatureSettings) -> str:
         starts=index.ids.starts,
         entries=index.entries,
     )
-    with atomic_file(path) as file:
-        file.write(content.getbuffer())
+    atomic_write(path, content.getbuffer())
     return _hash(content.getbuffer())
 
 
@@ -207,8 +207,7 @@ def write_manifest(directory: Path, index: Index, features: FeatureSettings, ind
         frames=int(index.entries["frames"].sum()),
         index_blake2b=index_hash,
     )
-    with atomic_file(directory / MANIFEST) as file:
-        file.write(manifest.model_dump_json(indent=2).encode() + b"\n")
+    atomic_write(directory / MANIFEST, manifest.model_dump_json(indent=2).encode() + b"\n")
 
 
 def read_manifest(directory: Path, features: FeatureSettings) -> Manifest:

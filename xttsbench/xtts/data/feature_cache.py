@@ -3,8 +3,8 @@
 A directory holds ``npy/<id>.npy`` for each clip, ``packed.npy`` with all of them one below the other, ``index.npz``
 (what is known of each clip) and ``manifest.json``. Checked on opening, without reading features: manifest, index (by
 its hash), header and size of the packed file, size of every ``.npy`` file, headers of some of them, and that no WAV
-file changed. Checked on reading (:func:`xttsbench.xtts.data.npy_cache.read_npy`): every header. Features are compared
-with freshly made ones by :mod:`xttsbench.xtts.data.verify`.
+file changed. Checked on reading (:func:`~xttsbench.xtts.data.feature_files.read_npy`): every header. Features are
+compared with freshly made ones by :mod:`xttsbench.xtts.data.verify`.
 """
 
 from __future__ import annotations
@@ -36,9 +36,16 @@ from xttsbench.xtts.data.cache_index import (
     read_manifest,
     settings_key,
 )
-from xttsbench.xtts.data.directories import cache_directory
-from xttsbench.xtts.data.npy_cache import CacheFileError, Floats, npy_bytes, npy_frames
-from xttsbench.xtts.data.packed import PACKED, check_packed, open_packed
+from xttsbench.xtts.data.feature_files import (
+    PACKED,
+    CacheFileError,
+    Floats,
+    check_packed,
+    npy_bytes,
+    npy_frames,
+    open_packed,
+)
+from xttsbench.xtts.data.make import cache_directory
 from xttsbench.xtts.data.speech_data import SpeechData
 
 __all__ = ["CACHED_LOADERS", "CACHE_VERSION", "FeatureCache", "cache_path", "open_cache"]

@@ -19,17 +19,22 @@ from typing import Final
 import numpy as np
 
 from xttsbench.errors import InvalidInputError, UsageError
+from xttsbench.files import Draft, check_not_a_mount, draft, not_written, require_space, sync, write_lines
 from xttsbench.records.base import Record
-from xttsbench.xtts.audio.resample import MAX_RATE_HZ, MIN_RATE_HZ, resample
-from xttsbench.xtts.audio.wav import WavError, WavHeader, read_wav, read_wav_header, wav_bytes, write_wav
-from xttsbench.xtts.data.drafts import Draft, check_not_a_mount, draft, not_written, require_space, sync, write_lines
-from xttsbench.xtts.data.ids import why_not_an_id
-from xttsbench.xtts.data.listing import Entry, find_listings, read_listing
-from xttsbench.xtts.data.metadata import EVAL_METADATA, METADATA, ONE_SPEAKER, SPEAKERS
-from xttsbench.xtts.data.pool import allowed_workers, in_processes
-from xttsbench.xtts.data.problems import Problems
-from xttsbench.xtts.data.progress import Progress, Silent
-from xttsbench.xtts.data.sound_folder import SoundFolder
+from xttsbench.xtts.audio.wav import (
+    MAX_RATE_HZ,
+    MIN_RATE_HZ,
+    WavError,
+    WavHeader,
+    read_wav,
+    read_wav_header,
+    resample,
+    wav_bytes,
+    write_wav,
+)
+from xttsbench.xtts.data.listing import Entry, SoundFolder, find_listings, read_listing
+from xttsbench.xtts.data.metadata import EVAL_METADATA, METADATA, ONE_SPEAKER, SPEAKERS, Problems, why_not_an_id
+from xttsbench.xtts.data.pool import Progress, Silent, allowed_workers, in_processes
 from xttsbench.xtts.data.speech_data import MIN_CLIP_S
 from xttsbench.xtts.text import SYMBOLS, encoded_length
 

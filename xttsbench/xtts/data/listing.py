@@ -1,4 +1,4 @@
-"""Listings of other people's data sets: which sound files there are, what is said in them and by whom.
+"""Listings of other people's data sets: which sound files there are, what is said in them, by whom, and where they lie.
 
 Three forms are read. LJSpeech's: ``id|text|normalised text``. Coqui's: ``audio_file|text|speaker_name``, with that
 header, or without it where the first field ends as a sound file does. And tables with commas, semicolons or tabs, whose
@@ -8,6 +8,7 @@ header names the columns (:data:`AUDIO`, :data:`TEXT`, :data:`NORMALISED`, :data
 from __future__ import annotations
 
 import csv
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -15,8 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.xtts.data.metadata import EVAL_METADATA, METADATA, SPEAKERS, lines_of
-from xttsbench.xtts.data.problems import Problems
+from xttsbench.xtts.data.metadata import EVAL_METADATA, METADATA, SPEAKERS, Problems, lines_of
 
 AUDIO: Final = ("audio_file", "audio", "audio_path", "file", "file_name", "filename", "path", "wav", "wav_path", "id")
 TEXT: Final = ("text", "transcript", "transcription", "sentence")
@@ -176,3 +176,78 @@ def _named(source: Path, path: Path) -> Path:
         if candidate.is_file():
             return candidate
     raise InvalidInputError(f"{path}: there is no such file here nor in {source}; name the listing of the clips")
+
+
+_FOLDERS: Final = ("wavs", "clips")
+"""Where data sets keep their sound without saying so in each line: LJSpeech and Common Voice."""
+
+
+class SoundFolder:
+    """Finds sound files in a directory, and nowhere else."""
+
+    def __init__(self, source: Path) -> None:
+        self.root = os.path.abspath(source)
+        self._real_root = os.path.realpath(source)
+        self._real: dict[str, str] = {}
+        self._beside, self._beside_root = source, self.root
+
+    def find(self, audio: str, beside: Path) -> tuple[str, str] | str:
+        """Return a clip's id and file, or why there is none.
+
+        Args:
+            audio: an id or a path, as listed: relative to the directory, its ``wavs/`` or ``clips/``, or the listing's
+                directory. Where WAV and another format are there, it is the WAV file.
+            beside: the listing's directory.
+        """
+        if not audio.isprintable():
+            return f"the name {audio!r} holds control characters"
+        if "\\" in audio and "/" not in audio:
+            audio = audio.replace("\\", "/")  # listed under Windows
+        if beside != self._beside:
+            self._beside, self._beside_root = beside, os.path.abspath(beside)
+        bases = [os.path.join(self.root, folder) for folder in _FOLDERS]
+        bases.insert(0 if "/" in audio else len(bases), self.root)  # a path most likely begins at the root
+        if _is_inside(self._beside_root, self.root):
+            bases.append(self._beside_root)
+        stem, ending = os.path.splitext(audio)
+        if ending.lower() not in SOUND_SUFFIXES:  # a dot in an id, or none
+            stem, ending = audio, ""
+        # What is listed as another format may have been converted since.
+        candidates = [audio] if ending.lower() == ".wav" else [f"{stem}.wav", f"{stem}.WAV", audio]
+        outside = False
+        for base in bases:
+            for name in candidates:
+                path = os.path.normpath(os.path.join(base, name))
+                if not _is_inside(path, self.root):
+                    outside = True
+                elif os.path.isfile(path):
+                    if not _is_inside(self._realpath(path), self._real_root):
+                        return f"{audio!r} leads out of the directory, through a link"
+                    return self._id(path), path
+        if outside:
+            return f"{audio!r} leads out of the directory"
+        for base in bases:
+            for suffix in SOUND_SUFFIXES:
+                if os.path.isfile(os.path.normpath(os.path.join(base, stem + suffix))):
+                    return f"there is no WAV file for {audio!r}, but a {suffix} file; convert it to WAV"
+        return f"there is no file {audio!r}" + ("" if candidates == [audio] else f" nor {candidates[0]!r}")
+
+    def _realpath(self, path: str) -> str:
+        """Resolve links; of a directory once, since a data set has many files in few."""
+        if os.path.islink(path):
+            return os.path.realpath(path)
+        parent, name = os.path.split(path)
+        if parent not in self._real:
+            self._real[parent] = os.path.realpath(parent)
+        return os.path.join(self._real[parent], name)
+
+    def _id(self, path: str) -> str:
+        """Return the path inside the directory as an id: ``wavs/anna/01.wav`` becomes ``anna-01``."""
+        relative = os.path.splitext(path[len(os.path.join(self.root, "")) :])[0]
+        for folder in _FOLDERS:
+            relative = relative.removeprefix(f"{folder}/")
+        return relative.replace("/", "-").replace("|", "-").strip()
+
+
+def _is_inside(path: str, root: str) -> bool:
+    return path.startswith(os.path.join(root, ""))

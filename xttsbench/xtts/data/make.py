@@ -1,6 +1,7 @@
 """Data sets of formant-synthesised speech: seeded, written whole or not at all, made once.
 
 ``made.json`` beside the clips says what a set was made from, so that the same call finds it and another one is refused.
+Sets are kept in one place per user, the default set among them.
 """
 
 from __future__ import annotations
@@ -12,18 +13,43 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
+import platformdirs
 from pydantic import ValidationError
 
 from xttsbench.errors import InvalidInputError, UsageError
+from xttsbench.files import Draft, check_not_a_mount, draft, not_written, require_space, sync, write_lines
 from xttsbench.records.base import Record
 from xttsbench.xtts.audio import synthesis
 from xttsbench.xtts.audio.wav import wav_bytes, write_wav
-from xttsbench.xtts.data import directories
-from xttsbench.xtts.data.drafts import Draft, check_not_a_mount, draft, not_written, require_space, sync, write_lines
 from xttsbench.xtts.data.metadata import METADATA, SPEAKERS
-from xttsbench.xtts.data.pool import allowed_workers, in_processes
-from xttsbench.xtts.data.progress import Progress, Silent
+from xttsbench.xtts.data.pool import Progress, Silent, allowed_workers, in_processes
 from xttsbench.xtts.data.speech_data import MADE
+
+MAKER_VERSION: Final = 3
+"""Version of the bytes that :mod:`xttsbench.xtts.data.make` writes; part of a set's name, so that old sets are left."""
+
+DEFAULT_CLIPS: Final = 256
+DEFAULT_MIN_S: Final = 1.0
+DEFAULT_MAX_S: Final = 10.0
+DEFAULT_SEED: Final = 0
+DEFAULT_SPEAKERS: Final = 4
+
+
+def cache_directory() -> Path:
+    """Return where made data are kept, as an absolute path: ``XTTSBENCH_CACHE``, else the user's cache directory."""
+    return Path(os.environ.get("XTTSBENCH_CACHE") or platformdirs.user_cache_dir("xttsbench")).absolute()
+
+
+def made_data(clips: int, seed: int, min_s: float, max_s: float, speakers: int = DEFAULT_SPEAKERS) -> Path:
+    """Return where the set that these arguments make is kept; it need not be there yet."""
+    fewer = "" if speakers == DEFAULT_SPEAKERS else f"-{speakers}speakers"
+    return cache_directory() / f"speech-v{MAKER_VERSION}-{clips}x{min_s:g}-{max_s:g}s-seed{seed}{fewer}"
+
+
+def default_data() -> Path:
+    """Return where the set that every command without ``--data`` uses is kept; it need not be there yet."""
+    return made_data(DEFAULT_CLIPS, DEFAULT_SEED, DEFAULT_MIN_S, DEFAULT_MAX_S)
+
 
 MAX_CLIPS: Final = 1_000_000
 MIN_S: Final = 0.3
@@ -68,13 +94,13 @@ def ensure_default_data(progress: Progress | None = None) -> Path:
     Raises:
         XttsbenchError: as :func:`make_data`.
     """
-    directory = directories.default_data()
+    directory = default_data()
     make_data(
         directory,
-        directories.DEFAULT_CLIPS,
-        directories.DEFAULT_SEED,
-        directories.DEFAULT_MIN_S,
-        directories.DEFAULT_MAX_S,
+        DEFAULT_CLIPS,
+        DEFAULT_SEED,
+        DEFAULT_MIN_S,
+        DEFAULT_MAX_S,
         progress=progress,
     )
     return directory
@@ -118,7 +144,7 @@ def make_data(
     if not 1 <= speakers <= len(synthesis.SPEAKERS):
         raise UsageError(f"1 <= speakers <= {len(synthesis.SPEAKERS)} must hold; got {speakers}")
     directory = directory.resolve()
-    wanted = (directories.MAKER_VERSION, count, seed, float(min_s), float(max_s), min(count, speakers))
+    wanted = (MAKER_VERSION, count, seed, float(min_s), float(max_s), min(count, speakers))
     if found := _existing(directory, wanted):
         return found
     seconds = count * (min_s + max_s) / 2

@@ -1,13 +1,17 @@
-"""Metadata of a data set in LJSpeech's form: ``id|text|normalised text``, one clip a line.
+"""Metadata of a data set in LJSpeech's form: ``id|text|normalised text``, one clip a line, and ``speakers.csv``.
 
 A pipe always separates, for LJSpeech has no quoting: the id is what stands before the first, and the text is the third
 field, or the second where the third is missing or blank. Further fields are ignored, and quotes are part of the text.
+Everything is held in columns: a million Python objects would take a hundred megabytes more than their letters.
 """
 
 from __future__ import annotations
 
+import hashlib
+import re
 from array import array
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -16,10 +20,139 @@ import numpy as np
 import numpy.typing as npt
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.xtts.data.ids import key_maker, why_not_an_id
-from xttsbench.xtts.data.problems import Problems
-from xttsbench.xtts.data.strings import Strings, StringsBuilder
 from xttsbench.xtts.text import SYMBOLS, encoded_length
+
+SHOWN: Final = 5
+"""Problems that an error names; the others are counted."""
+
+
+class Problems:
+    """Gathers what is wrong with clips, so that a user mends a data set once and not clip by clip."""
+
+    def __init__(self) -> None:
+        self.kinds: Counter[str] = Counter()
+        self.shown: list[str] = []
+
+    def __len__(self) -> int:
+        return self.kinds.total()
+
+    def add(self, kind: str, where: str, what: str) -> None:
+        """Note a problem.
+
+        Args:
+            kind: what it is one of, in words that follow a number: ``"without a WAV file"``.
+            where: file and line, or file.
+            what: what is wrong there.
+        """
+        self.kinds[kind] += 1
+        if len(self.shown) < SHOWN:
+            self.shown.append(f"{where}: {what}")
+
+    def error(self, where: str, checked: int, remedy: str) -> InvalidInputError:
+        """Return the error that says all of it.
+
+        Args:
+            where: the data set.
+            checked: clips that were looked at, good ones included.
+            remedy: what to do next.
+        """
+        count = len(self)
+        kinds = ", ".join(f"{number} {kind}" for kind, number in self.kinds.most_common())
+        first = "" if count <= SHOWN else f", the first {SHOWN}"
+        return InvalidInputError(
+            f"{where}: {count} of {checked} clip{'s' * (checked != 1)} cannot be used ({kinds}){first}: "
+            f"{'; '.join(self.shown)}. {remedy}"
+        )
+
+
+MAX_ID_BYTES: Final = 240
+"""Longest id in UTF-8: file systems allow 255 bytes for a name, and an ending and a draft's prefix are added."""
+
+HELD_OUT: Final = 16
+"""One clip in so many is held out where a data set does not say itself which."""
+
+_PLAIN_ID: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,200}").fullmatch
+
+
+def why_not_an_id(clip_id: str) -> str | None:
+    """Return why a clip's id cannot be the name of a file in its data set's directory, or None where it can.
+
+    Ids come from files that others wrote; one like ``../x`` or ``/etc/x`` must not lead out of the directory.
+    """
+    if _PLAIN_ID(clip_id):
+        return None
+    if not clip_id:
+        return "the id is empty"
+    if "/" in clip_id or "\\" in clip_id:
+        return f"the id {clip_id!r} is a path; an id is the name of a file in wavs/ without '.wav'"
+    if "|" in clip_id:
+        return f"the id {clip_id!r} holds a pipe"
+    if clip_id in (".", ".."):
+        return f"the id {clip_id!r} names a directory"
+    if not clip_id.isprintable():
+        return f"the id {clip_id!r} holds control characters"
+    if len(clip_id.encode()) > MAX_ID_BYTES:
+        return f"the id {clip_id[:40]!r}... is longer than {MAX_ID_BYTES} bytes"
+    return None
+
+
+def key_maker(seed: int) -> Callable[[bytes], int]:
+    """Return the function that hashes an id (UTF-8) with the seed to 64 bits; the same in every process and version."""
+    base = hashlib.blake2b(f"{seed}|".encode(), digest_size=8)
+
+    def key(clip_id: bytes) -> int:
+        own = base.copy()
+        own.update(clip_id)
+        return int.from_bytes(own.digest(), "little")
+
+    return key
+
+
+def held_out(keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+    """Return which clips are held out, ``[n]``: those whose key (:func:`key_maker`) is in the lowest sixteenth.
+
+    A clip's side depends on its own id and the seed, so that clips added later move no other; save that of two or more
+    clips at least one is on each side.
+    """
+    out = keys < np.uint64(2**64 // HELD_OUT)
+    if len(keys) > 1 and not out.any():
+        out[np.argmin(keys)] = True
+    elif len(keys) > 1 and out.all():
+        out[np.argmax(keys)] = False
+    return out
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Strings:
+    """A column of strings: UTF-8 one after the other, and where each begins."""
+
+    buffer: bytes | bytearray
+    starts: npt.NDArray[np.int64]
+    """``[n + 1]`` first byte of each; the last is the length of the buffer."""
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def __getitem__(self, row: int) -> str:
+        return self.buffer[self.starts[row] : self.starts[row + 1]].decode("utf-8")
+
+
+class StringsBuilder:
+    """Gathers a column, string by string."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        self._starts = array("q", [0])
+
+    def append(self, value: bytes) -> None:
+        """Add a string, already in UTF-8."""
+        self._buffer += value
+        self._starts.append(len(self._buffer))
+
+    def build(self) -> Strings:
+        """Return the column; the builder is used up."""
+        return Strings(self._buffer, np.frombuffer(self._starts, np.int64))
+
 
 METADATA: Final = "metadata.csv"
 EVAL_METADATA: Final = "metadata_eval.csv"
@@ -40,7 +173,7 @@ class Metadata:
     text_lengths: npt.NDArray[np.int32]
     """``[n]`` ids of each text (:func:`xttsbench.xtts.text.encode`)."""
     keys: npt.NDArray[np.uint64]
-    """``[n]`` seeded hash of each id (:func:`xttsbench.xtts.data.ids.key_maker`)."""
+    """``[n]`` seeded hash of each id (:func:`xttsbench.xtts.data.metadata.key_maker`)."""
     lines: npt.NDArray[np.int32]
     """``[n]`` line of each clip in its file, from 1."""
     held_out_from: int | None

@@ -1,4 +1,4 @@
-"""Work on many clips in several processes: results in order, and no process that outlives its parent.
+"""Work on many clips in several processes: results in order, progress, and no process that outlives its parent.
 
 The processes are spawned, not forked, for the parent may hold threads of TensorFlow's.
 """
@@ -16,9 +16,24 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from types import ModuleType
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from xttsbench.errors import XttsbenchError
+
+
+class Progress(Protocol):
+    """Called as work goes on."""
+
+    def update(self, what: str, done: int, total: int) -> None:
+        """So many of ``total`` parts of ``what`` (e.g. ``"clips made"``) are done; a total of 0 is not known."""
+
+
+class Silent:
+    """Progress that nobody watches."""
+
+    def update(self, what: str, done: int, total: int) -> None:
+        """Ignore it."""
+
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")

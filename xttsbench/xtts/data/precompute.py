@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from xttsbench.errors import InvalidInputError, UsageError
+from xttsbench.files import DRAFT_PREFIX, free_bytes, locked, megabytes, sync
 from xttsbench.xtts.audio.features import FeatureSettings, log_mel
 from xttsbench.xtts.audio.wav import read_canonical_wav
 from xttsbench.xtts.data.cache_index import (
@@ -38,14 +39,18 @@ from xttsbench.xtts.data.cache_index import (
     write_index,
     write_manifest,
 )
-from xttsbench.xtts.data.cache_lock import locked
-from xttsbench.xtts.data.drafts import free_bytes, megabytes, sync
 from xttsbench.xtts.data.feature_cache import NPY, FeatureCache, Survey, cache_path, opened, read_cache, wav_hash
-from xttsbench.xtts.data.ids import why_not_an_id
-from xttsbench.xtts.data.npy_cache import DRAFT_PREFIX, CacheFileError, Floats, npy_frames, read_npy, write_npy
-from xttsbench.xtts.data.packed import PACKED, write_packed
-from xttsbench.xtts.data.pool import allowed_workers, in_processes
-from xttsbench.xtts.data.progress import Progress, Silent
+from xttsbench.xtts.data.feature_files import (
+    PACKED,
+    CacheFileError,
+    Floats,
+    npy_frames,
+    read_npy,
+    write_npy,
+    write_packed,
+)
+from xttsbench.xtts.data.metadata import why_not_an_id
+from xttsbench.xtts.data.pool import Progress, Silent, allowed_workers, in_processes
 from xttsbench.xtts.data.speech_data import SpeechData
 
 PARTS: Final = "parts"
@@ -100,7 +105,7 @@ def make_cache(
     Args:
         data: the clips.
         features: what determines their features.
-        root: where all caches are; by default :func:`xttsbench.xtts.data.directories.cache_directory`.
+        root: where all caches are; by default :func:`xttsbench.xtts.data.make.cache_directory`.
         workers: processes; by default the allowed cores, and this process alone where the work is small.
         progress: whom to tell.
         again: clips to make again although they look right.
@@ -117,17 +122,12 @@ def make_cache(
     if found and not touched:
         return Made(found, 0, len(data))
     try:
-        with locked(directory, progress):
+        with locked(directory, lambda: progress.update("waiting for another process that makes this cache", 0, 0)):
             return _Maker(data, features, directory, progress).make(workers, again)
     except OSError as error:
         if found:
             return Made(found, 0, len(data))  # only the times of change in it are old, and it cannot be written
         raise _not_written(error, directory) from error
-
-
-def fewest_samples(features: FeatureSettings) -> int:
-    """Return the length of the shortest clip that has features: a frame, and what is reflected at its ends."""
-    return max((features.n_fft - features.hop_samples) // 2 + 1, features.hop_samples)
 
 
 class _Maker:
@@ -349,7 +349,7 @@ def _check_clips(data: SpeechData, features: FeatureSettings) -> None:
             f"{data.directory}: its clips were read at {data.sample_rate_hz} Hz, and the features are of "
             f"{features.sample_rate_hz} Hz; read the data set at the recipe's rate"
         )
-    fewest = fewest_samples(features)
+    fewest = features.fewest_samples
     short = np.flatnonzero(data.samples < fewest)
     if short.size:
         clip = int(short[0])

@@ -19,13 +19,10 @@ from xttsbench.xtts.audio.features import FeatureSettings, log_mel
 from xttsbench.xtts.audio.wav import read_canonical_wav
 from xttsbench.xtts.data.cache_index import INDEX, MANIFEST, Index, read_index
 from xttsbench.xtts.data.feature_cache import NPY, Survey, cache_path, read_cache, wav_hash, why_no_cache
-from xttsbench.xtts.data.npy_cache import CacheFileError, Floats, read_npy
-from xttsbench.xtts.data.packed import PACKED, open_packed
-from xttsbench.xtts.data.pool import allowed_workers, in_processes
+from xttsbench.xtts.data.feature_files import PACKED, CacheFileError, Floats, open_packed, read_npy
+from xttsbench.xtts.data.pool import Progress, Silent, allowed_workers, in_processes
 from xttsbench.xtts.data.precompute import Made, make_cache
-from xttsbench.xtts.data.progress import Progress, Silent
-from xttsbench.xtts.data.speech_data import SpeechData
-from xttsbench.xtts.data.usable import Problem, ProblemRule, usable
+from xttsbench.xtts.data.speech_data import Problem, ProblemRule, SpeechData, usable
 
 TOLERANCE: Final = 1e-4
 """Largest difference between two log-mels that are called the same, as between loaders."""
@@ -82,7 +79,7 @@ def verify(
     Args:
         directory: the data set's directory.
         features: the settings that the cache is to be of.
-        root: where all caches are; by default :func:`xttsbench.xtts.data.directories.cache_directory`.
+        root: where all caches are; by default :func:`xttsbench.xtts.data.make.cache_directory`.
         everything: compare all clips, not :data:`SAMPLE_CLIPS` of them.
         seed: decides which clips are compared.
         workers: processes; by default the allowed cores, and this process alone where the work is small.

@@ -1,17 +1,22 @@
-"""The clips that a model is evaluated on, their features, and the references of speakers: chosen, not drawn."""
+"""The clips that a model is evaluated on, their features and letters, and speakers' references: chosen, not drawn."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import ValidationError
 
+from xttsbench.errors import InvalidInputError
 from xttsbench.xtts.audio.features import FeatureSettings, Floats, log_mel
+from xttsbench.xtts.audio.synthesis import letters_at
 from xttsbench.xtts.audio.wav import read_canonical_wav
-from xttsbench.xtts.data.speech_data import SpeechData
+from xttsbench.xtts.data.make import MadeData
+from xttsbench.xtts.data.speech_data import MADE, SpeechData
 from xttsbench.xtts.recipe import BatchSettings
 
 CLIPS: Final = 16
@@ -99,3 +104,28 @@ def as_reference(mel: Floats, features: FeatureSettings, frames: int) -> Floats:
     """Return the beginning of log-mels as a reference, ``[frames, n_mels]``, padded with silence as the loaders do."""
     padding = ((0, max(0, frames - len(mel))), (0, 0))
     return np.pad(mel[:frames], padding, constant_values=np.log(np.float32(features.log_floor)))
+
+
+def made_of(directory: Path) -> MadeData | None:
+    """Return what a made set was made from; None for any other data set, whose phones are not known.
+
+    Raises:
+        InvalidInputError: its record cannot be read.
+    """
+    path = directory / MADE
+    if not path.exists():
+        return None
+    try:
+        return MadeData.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError) as error:
+        raise InvalidInputError(
+            f"{path} cannot be read; delete the directory and run 'xttsbench data make' again"
+        ) from error
+
+
+def letters_of(data: SpeechData, clip: int, made: MadeData, features: FeatureSettings) -> npt.NDArray[np.str_]:
+    """Return the letter that is said in the middle of each frame of a clip's features, ``[frames]``."""
+    centres = (np.arange(features.frames(int(data.samples[clip])), dtype=np.float64) + 0.5) * features.hop_samples
+    index = int(data.id(clip).rpartition("-")[2])
+    numbers = letters_at(centres, index, made.seed, made.min_s, made.max_s, made.speakers)
+    return np.array(list(data.text(clip)))[numbers]

@@ -16,9 +16,8 @@ import tensorflow as tf
 from xttsbench.xtts.audio.features import FeatureSettings, Floats, log_mel
 from xttsbench.xtts.audio.griffin_lim import griffin_lim
 from xttsbench.xtts.evaluation.clips import Clips
-from xttsbench.xtts.evaluation.error_rate import phone_error_rate
-from xttsbench.xtts.evaluation.results import Heard
-from xttsbench.xtts.evaluation.templates import Templates
+from xttsbench.xtts.evaluation.templates import Templates, phone_error_rate
+from xttsbench.xtts.evaluation.written import SHOWN, Example, Heard, picture
 from xttsbench.xtts.model import SpeechModel, losses, open_spec
 from xttsbench.xtts.model.generate import Generated, Generator
 from xttsbench.xtts.recipe import Recipe
@@ -158,3 +157,26 @@ def diagonality(attention: Sequence[Floats]) -> float:
         distance = np.abs(np.arange(characters) / characters - (np.arange(steps) / steps)[:, None])
         shares.append(weights[distance <= BAND].sum() / weights.sum())
     return float(np.mean(shares))
+
+
+def examples(spoken: Mapping[str, Spoken], recipe: Recipe) -> list[Example]:
+    """Return the first clips of each side, named after both."""
+    return [example for side, one in spoken.items() for example in _of_side(side, one, recipe)]
+
+
+def _of_side(side: str, spoken: Spoken, recipe: Recipe) -> list[Example]:
+    clips, made, frame_s = spoken.clips, spoken.generated, recipe.features.hop_samples / recipe.features.sample_rate_hz
+    return [
+        Example(
+            f"{side}-{clips.ids[row]}",
+            spoken.sounds[row],
+            picture(
+                clips.texts[row],
+                clips.mels[row],
+                made.mels[row],
+                made.attention[row] if made.attention else None,
+                frame_s,
+            ),
+        )
+        for row in range(min(SHOWN, len(clips.ids)))
+    ]

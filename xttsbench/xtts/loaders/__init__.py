@@ -6,11 +6,11 @@ Their names stand here, free of TensorFlow, for whoever prepares what they read.
 from typing import Final
 
 LOADERS: Final = {
-    "numpy_wav": "xttsbench.xtts.loaders.numpy_wav:loader",
+    "numpy_wav": "xttsbench.xtts.loaders.numpy_loaders:numpy_wav",
     "tf_wav": "xttsbench.xtts.loaders.tf_wav:loader",
-    "numpy_cache": "xttsbench.xtts.loaders.numpy_cache:loader",
+    "numpy_cache": "xttsbench.xtts.loaders.numpy_loaders:numpy_cache",
     "tf_cache": "xttsbench.xtts.loaders.tf_cache:loader",
-    "packed": "xttsbench.xtts.loaders.packed:loader",
+    "packed": "xttsbench.xtts.loaders.numpy_loaders:packed",
 }
 """Name of a loader to the function that makes it, imported when it is used."""
 IN_PYTHON: Final = ("numpy_wav", "numpy_cache", "packed")

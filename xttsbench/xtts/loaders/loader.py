@@ -13,23 +13,25 @@ An element is a dict of one batch of ``b`` rows:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from typing import Final
 
 import tensorflow as tf
 
-from xttsbench.errors import InvalidInputError
+from xttsbench.errors import InvalidInputError, XttsbenchError
 from xttsbench.xtts.audio.features import FeatureSettings
 from xttsbench.xtts.data.batches import Batch
 from xttsbench.xtts.data.feature_cache import FeatureCache
 from xttsbench.xtts.data.speech_data import SpeechData
 from xttsbench.xtts.loaders import CACHED, IN_PYTHON, KEEPING, LOADERS
-from xttsbench.xtts.loaders.numpy_batches import in_this_process
-from xttsbench.xtts.loaders.numpy_function import numpy_batches
+from xttsbench.xtts.loaders.numpy_loaders import Arrays, MakeBatch, in_this_process
 from xttsbench.xtts.loaders.planned import Planned, planned
 from xttsbench.xtts.loaders.processes import InputProcesses, Source, check_processes, weakly
+from xttsbench.xtts.loaders.tf_batches import signature
 
 _AHEAD_OF_PROCESSES: Final = 2
 """Batches that are held beside those that processes make: one for the step to take, and one while it is taken."""
@@ -176,3 +178,70 @@ def _check_cache(name: str, data: SpeechData, cache: FeatureCache | None, featur
         raise InvalidInputError(
             f"the feature cache {cache.directory} is of other settings or other clips; open the cache of this data set"
         )
+
+
+def numpy_batches(planned: Planned, make: MakeBatch) -> Callable[[tf.Tensor], dict[str, tf.Tensor]]:
+    """Return the function that gives a batch from its number, an int64 scalar, made by ``make`` inside tf.data.
+
+    One ``tf.numpy_function`` for the whole batch: a call costs some 0.2 ms for the way into Python and back, so a call
+    per clip would cost more than some loaders' work.
+    """
+    specs = signature(planned)
+
+    def load_batch(number: int) -> Arrays:
+        """Make a batch; runs in Python, inside tf.data."""
+        return make(int(number))
+
+    def batch(number: tf.Tensor) -> dict[str, tf.Tensor]:
+        mel, reference, numbers = tf.numpy_function(load_batch, [number], [tf.float32, tf.float32, tf.int32])
+        numbers.set_shape([None])
+        size = tf.shape(mel)[0]
+        ids, text_length, mel_length, start, text = tf.split(numbers, tf.stack([size] * 4 + [-1]), num=5)
+        made = {
+            "id": ids,
+            "text": tf.reshape(text, tf.stack([size, -1])),
+            "text_length": text_length,
+            "mel": mel,
+            "mel_length": mel_length,
+            "reference": reference,
+            "reference_start": start,
+        }
+        for key, spec in specs.items():
+            made[key].set_shape(spec.shape)
+        return made
+
+    return batch
+
+
+# The three ways in which a loader's sentence comes: from Python, from an assertion among the ops, and from `ReadFile`,
+# which names the file and nothing more.
+_RAISED: Final = re.compile(r"(CacheFileError|WavError|InvalidInputError|XttsbenchError): (.*?)\nTraceback", re.DOTALL)
+_ASSERTED: Final = re.compile(r"assertion failed: \[(.*?)\]\n", re.DOTALL)
+_UNREADABLE: Final = re.compile(r": ([^:\n]*\.(npy|wav)); (.*?)(?:\n|$)")
+_REMEDIES: Final = {"npy": "run 'xttsbench data precompute'", "wav": "put the file back, or take its line out"}
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Say what a loader found wrong in its own sentence; to be held where batches are taken from a loader's dataset.
+
+    Raises:
+        InvalidInputError: a clip or a feature cache cannot be read any more; its text names the file and what to do.
+        XttsbenchError: a process that makes batches died, for which the data cannot be blamed.
+    """
+    try:
+        yield
+    except tf.errors.OpError as error:
+        if (sentence := _sentence(error.message)) is None:
+            raise
+        raise sentence from error
+
+
+def _sentence(message: str) -> XttsbenchError | None:
+    if found := _RAISED.search(message):
+        return (XttsbenchError if found[1] == "XttsbenchError" else InvalidInputError)(found[2])
+    if found := _ASSERTED.search(message):
+        return InvalidInputError(found[1].replace("\\'", "'").replace('\\"', '"'))
+    if found := _UNREADABLE.search(message):
+        return InvalidInputError(f"{found[1]}: cannot be read ({found[3]}); {_REMEDIES[found[2]]}")
+    return None

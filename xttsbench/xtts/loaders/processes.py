@@ -26,7 +26,7 @@ from xttsbench.xtts.data.feature_cache import FeatureCache
 from xttsbench.xtts.data.pool import end_with_parent, spawning
 from xttsbench.xtts.data.speech_data import SpeechData
 from xttsbench.xtts.loaders import IN_PYTHON, LOADERS
-from xttsbench.xtts.loaders.numpy_batches import Arrays, BatchMemory, Fill, Floats, MakeBatch, fill_batch
+from xttsbench.xtts.loaders.numpy_loaders import Arrays, BatchMemory, Fill, Floats, MakeBatch, fill_batch
 from xttsbench.xtts.loaders.planned import Ints, Planned
 
 _MOST: Final = 256

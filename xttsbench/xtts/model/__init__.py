@@ -1,10 +1,24 @@
 """The speech model: latents of a reference, text and mel frames in one sequence, and its loss and gradients."""
 
-from xttsbench.xtts.model.gradients import CompiledGradients, losses_and_gradients, squared_norm
 from xttsbench.xtts.model.layers import positions
-from xttsbench.xtts.model.loss import Losses, batch_counts, losses
-from xttsbench.xtts.model.precision import PRECISIONS, use_precision
-from xttsbench.xtts.model.speech_model import Prediction, SpeechModel, build, open_spec, scale_mel, unscale_mel
+from xttsbench.xtts.model.loss import (
+    CompiledGradients,
+    Losses,
+    batch_counts,
+    losses,
+    losses_and_gradients,
+    squared_norm,
+)
+from xttsbench.xtts.model.speech_model import (
+    PRECISIONS,
+    Prediction,
+    SpeechModel,
+    build,
+    open_spec,
+    scale_mel,
+    unscale_mel,
+    use_precision,
+)
 
 __all__ = [
     "PRECISIONS",

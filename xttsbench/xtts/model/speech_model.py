@@ -14,9 +14,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from xttsbench.xtts.model.conditioning import Conditioning
-from xttsbench.xtts.model.decoder import DecoderBlock, Embedding, Heads, Prenet, make_masks
 from xttsbench.xtts.model.layers import attached, positions, size
+from xttsbench.xtts.model.parts import Conditioning, DecoderBlock, Embedding, Heads, Prenet, make_masks
 from xttsbench.xtts.recipe import ModelSettings
 
 Batch = dict[str, tf.Tensor]
@@ -244,3 +243,18 @@ def open_spec(n_mels: int) -> dict[str, tf.TensorSpec]:
         "reference": mels,
         "reference_start": length,
     }
+
+
+PRECISIONS: Final = ("float32", "tf32", "mixed_bfloat16", "mixed_float16")
+"""Its variables are float32 in all of them. ``tf32`` is float32 but for the factors of a product on a GPU since Ampere,
+which have ten bits for their digits; the others are Keras's dtype policies."""
+
+
+def use_precision(precision: str) -> str:
+    """Set what a precision needs for the whole process, and return the name of the model's dtype policy.
+
+    TensorFlow has TF32 on unless it is told otherwise, and a process has it for all of its models or for none: the one
+    that was made last decides, also for graphs that were traced before. XLA decides when it compiles.
+    """
+    tf.config.experimental.enable_tensor_float_32_execution(precision != "float32")
+    return "float32" if precision == "tf32" else precision

@@ -14,7 +14,7 @@ from xttsbench.shipped import shipped
 from xttsbench.training.state import TrainingState
 from xttsbench.training.step import Shape, TrainingStep
 from xttsbench.training.strategy import Replicas, make_strategy
-from xttsbench.xtts.data.loss_counts import LossCounts
+from xttsbench.xtts.data.batches import LossCounts
 from xttsbench.xtts.recipe import Recipe, load_recipe
 from xttsbench.xtts.text import VOCABULARY
 

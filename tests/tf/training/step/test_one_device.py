@@ -12,7 +12,7 @@ import tensorflow as tf
 from xttsbench.step.modes import in_mode
 from xttsbench.step.xla_metrics import XlaMetrics
 from xttsbench.targets.configuration import MODES
-from xttsbench.training.one_device import OneDeviceStep
+from xttsbench.training.step import OneDeviceStep
 from xttsbench.xtts.model import batch_counts
 
 SEED = 7

@@ -9,7 +9,7 @@ import yaml
 
 from xttsbench.errors import InvalidInputError
 from xttsbench.records.base import Estimate
-from xttsbench.records.best import Best, Fingerprint
+from xttsbench.records.report import Best, Fingerprint
 from xttsbench.workflows.identity import code_identity
 from xttsbench.workflows.sweep import best as module
 from xttsbench.workflows.sweep.best import (

@@ -1,4 +1,4 @@
-"""The plan of batches: every clip at most once, in a bucket that holds it, the same for the same seed and epoch."""
+"""Planned batches: shapes, order, references, parts, and the counts of their losses."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.xtts.data.batches import Batch, padding_efficiency, plan, split
-from xttsbench.xtts.recipe import BatchSettings
+from xttsbench.shipped import shipped
+from xttsbench.xtts.data.batches import Batch, LossCounts, loss_counts, padding_efficiency, plan, split
+from xttsbench.xtts.recipe import BatchSettings, load_recipe
 
 EDGES, TEXT_EDGES = (256, 384, 512), (16, 32, 64)
 TINY_EDGES = (256, 384, 512, 640, 768, 896)
@@ -219,3 +220,45 @@ def test_a_batch_is_not_split_into_unequal_parts() -> None:
     (batch,) = make([100] * 4, settings())
     with pytest.raises(InvalidInputError, match=r"a batch of 4 clips cannot be split into 3 equal parts; .* parts=3"):
         split(batch, 3)
+
+
+MODEL = load_recipe(shipped("training", "tiny")).model
+
+
+def batch(clips: list[int], references: list[int], starts: list[int], reference_frames: int = 8) -> Batch:
+    columns = [np.array(column, np.int32) for column in (clips, references, starts)]
+    return Batch(columns[0], columns[1], columns[2], 32, 16, reference_frames)
+
+
+def test_only_a_reference_of_the_clip_itself_hides_frames() -> None:
+    frames, characters = np.array([18, 13, 20]), np.array([7, 4, 9])
+    # The first shows another clip, the second its own frames 2 to 9, the third its own from 15 on, of which 5 are real.
+    found = loss_counts(batch([0, 1, 2], [1, 1, 2], [2, 2, 15]), frames, characters, MODEL)
+    assert found == LossCounts(mel=18 + (13 - 8) + (20 - 5), stop=5 + 4 + 5, guided=5 * 7 + 4 * 4 + 5 * 9)
+
+
+def test_a_batch_that_its_references_show_whole_counts_one_frame() -> None:
+    assert loss_counts(batch([0], [0], [0]), np.array([6]), np.array([3]), MODEL) == LossCounts(1.0, 2.0, 6.0)
+
+
+@st.composite
+def planned(draw: st.DrawFn) -> tuple[Batch, np.ndarray, np.ndarray]:
+    clips = draw(st.integers(2, 12))
+    frames = np.array(draw(st.lists(st.integers(1, 32), min_size=clips, max_size=clips)))
+    characters = np.array(draw(st.lists(st.integers(1, 16), min_size=clips, max_size=clips)))
+    references = [clip if draw(st.booleans()) else (clip + 1) % clips for clip in range(clips)]
+    starts = [draw(st.integers(0, max(int(frames[reference]) - 8, 0))) for reference in references]
+    return batch(list(range(clips)), references, starts), frames, characters
+
+
+@given(planned())
+def test_each_frame_and_pair_is_counted_once(given_batch: tuple[Batch, np.ndarray, np.ndarray]) -> None:
+    rows, frames, characters = given_batch
+    target = steps = pairs = 0
+    for clip, reference, start in zip(rows.clips, rows.references, rows.reference_starts, strict=True):
+        hidden = range(start, start + 8) if clip == reference else range(0)
+        target += sum(frame not in hidden for frame in range(frames[clip]))
+        own = len(range(0, frames[clip], MODEL.frames_per_step))
+        steps += own
+        pairs += own * characters[clip]
+    assert loss_counts(rows, frames, characters, MODEL) == LossCounts(max(target, 1), steps, pairs)

@@ -27,7 +27,7 @@ from xttsbench.xtts.data.cache_index import (
     write_manifest,
 )
 from xttsbench.xtts.data.feature_cache import CACHE_VERSION, cache_path, open_cache
-from xttsbench.xtts.data.npy_cache import CacheFileError, read_npy
+from xttsbench.xtts.data.feature_files import CacheFileError, read_npy
 from xttsbench.xtts.data.precompute import precompute
 from xttsbench.xtts.data.speech_data import SpeechData
 

@@ -9,7 +9,7 @@ import pytest
 
 from xttsbench.errors import InvalidInputError
 from xttsbench.xtts.data.listing import find_listings, read_listing
-from xttsbench.xtts.data.problems import Problems
+from xttsbench.xtts.data.metadata import Problems
 
 LayOut = Callable[[Path, dict[str, str | bytes]], Path]
 

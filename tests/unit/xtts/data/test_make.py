@@ -17,7 +17,7 @@ import pytest
 from xttsbench.errors import InvalidInputError, UsageError
 from xttsbench.xtts.audio import synthesis
 from xttsbench.xtts.audio.wav import read_canonical_wav
-from xttsbench.xtts.data import directories, make
+from xttsbench.xtts.data import make
 from xttsbench.xtts.data.make import ensure_default_data, make_data
 from xttsbench.xtts.data.speech_data import read_speech_data
 
@@ -170,11 +170,11 @@ def test_another_process_that_made_something_else_is_not(tmp_path: Path, monkeyp
 
 def test_the_default_set_is_made_once_in_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XTTSBENCH_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(directories, "DEFAULT_CLIPS", 3)
-    monkeypatch.setattr(directories, "DEFAULT_MAX_S", 1.1)
+    monkeypatch.setattr(make, "DEFAULT_CLIPS", 3)
+    monkeypatch.setattr(make, "DEFAULT_MAX_S", 1.1)
     progress = Noted()
     directory = ensure_default_data(progress)
-    assert directory == directories.default_data()
+    assert directory == make.default_data()
     assert directory == tmp_path / "cache" / "speech-v3-3x1-1.1s-seed0"
     assert progress.said[-1] == ("clips made", 3, 3)
     assert json.loads((directory / "made.json").read_text())["clips"] == 3
@@ -183,19 +183,19 @@ def test_the_default_set_is_made_once_in_the_cache(tmp_path: Path, monkeypatch: 
 
 
 def test_the_contracts_default() -> None:
-    assert directories.default_data().name == "speech-v3-256x1-10s-seed0"
+    assert make.default_data().name == "speech-v3-256x1-10s-seed0"
 
 
 def test_a_relative_cache_is_the_same_for_processes_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XTTSBENCH_CACHE", "here")
-    assert directories.cache_directory() == tmp_path / "here"
+    assert make.cache_directory() == tmp_path / "here"
 
 
 def test_without_the_variable_the_cache_is_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XTTSBENCH_CACHE", "")
     monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
-    assert directories.cache_directory() == Path("/somewhere/xttsbench")
+    assert make.cache_directory() == Path("/somewhere/xttsbench")
 
 
 @pytest.fixture
@@ -248,7 +248,7 @@ def test_a_set_of_fewer_speakers_is_another_set(tmp_path: Path) -> None:
     assert make_data(tmp_path / "two", 4, 0, 0.3, 0.4, speakers=2) == made
     with pytest.raises(UsageError, match="--speakers 2; name another directory"):
         make_data(tmp_path / "two", 4, 0, 0.3, 0.4)
-    assert directories.made_data(4, 0, 0.3, 0.4, 2) != directories.made_data(4, 0, 0.3, 0.4)
+    assert make.made_data(4, 0, 0.3, 0.4, 2) != make.made_data(4, 0, 0.3, 0.4)
 
 
 @pytest.mark.parametrize("speakers", [0, 5])

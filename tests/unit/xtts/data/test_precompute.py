@@ -19,7 +19,7 @@ from xttsbench.xtts.audio.wav import write_wav
 from xttsbench.xtts.data import precompute as module
 from xttsbench.xtts.data.cache_index import read_index
 from xttsbench.xtts.data.feature_cache import FeatureCache, cache_path, open_cache
-from xttsbench.xtts.data.npy_cache import CacheFileError, read_npy
+from xttsbench.xtts.data.feature_files import CacheFileError, read_npy
 from xttsbench.xtts.data.precompute import Made, make_cache, precompute
 from xttsbench.xtts.data.speech_data import SpeechData
 

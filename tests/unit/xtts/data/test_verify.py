@@ -16,8 +16,7 @@ from xttsbench.xtts.audio.wav import write_wav
 from xttsbench.xtts.data import verify as module
 from xttsbench.xtts.data.feature_cache import cache_path
 from xttsbench.xtts.data.precompute import make_cache
-from xttsbench.xtts.data.speech_data import SpeechData
-from xttsbench.xtts.data.usable import usable
+from xttsbench.xtts.data.speech_data import SpeechData, usable
 from xttsbench.xtts.data.verify import Verification, mend, verify
 
 Read = Callable[[Path], SpeechData]

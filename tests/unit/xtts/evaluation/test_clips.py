@@ -8,13 +8,11 @@ import numpy as np
 import pytest
 
 from xttsbench.shipped import shipped
-from xttsbench.xtts.data.batches import Batch
+from xttsbench.xtts.data.batches import Batch, held_out_batches
 from xttsbench.xtts.data.make import make_data
 from xttsbench.xtts.data.speech_data import SpeechData, read_speech_data
 from xttsbench.xtts.evaluation.clips import as_reference, choose, mel_of, reference_clips
-from xttsbench.xtts.evaluation.held_out import held_out_batches
-from xttsbench.xtts.evaluation.results import Evaluation, Heard
-from xttsbench.xtts.evaluation.written import read_references, write_references
+from xttsbench.xtts.evaluation.written import Evaluation, Heard, read_references, write_references
 from xttsbench.xtts.recipe import BatchSettings, load_recipe
 
 TINY = load_recipe(shipped("training", "tiny"))

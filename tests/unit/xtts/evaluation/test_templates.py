@@ -1,4 +1,4 @@
-"""Recognition: hand-built spectra, and real made speech whose letters are known."""
+"""The recogniser: what it reads, and how many letters were missed."""
 
 from __future__ import annotations
 
@@ -14,10 +14,15 @@ from xttsbench.xtts.audio.griffin_lim import griffin_lim
 from xttsbench.xtts.audio.synthesis import PHONES, utterance
 from xttsbench.xtts.data.make import make_data
 from xttsbench.xtts.data.speech_data import SpeechData, read_speech_data
-from xttsbench.xtts.evaluation.clips import mel_of
-from xttsbench.xtts.evaluation.error_rate import phone_error_rate
-from xttsbench.xtts.evaluation.made_letters import letters_of, made_of
-from xttsbench.xtts.evaluation.templates import CHANGE_COST, Templates, learn, nearest_path
+from xttsbench.xtts.evaluation.clips import letters_of, made_of, mel_of
+from xttsbench.xtts.evaluation.templates import (
+    CHANGE_COST,
+    Templates,
+    edit_distance,
+    learn,
+    nearest_path,
+    phone_error_rate,
+)
 from xttsbench.xtts.recipe import load_recipe
 
 FEATURES = load_recipe(shipped("training", "tiny")).features
@@ -122,3 +127,33 @@ def test_fewer_speakers_take_turns() -> None:
     assert [utterance(n, 0, 0.3, 0.4, 2).id.split("-")[0] for n in range(4)] == ["low", "middle", "low", "middle"]
     with pytest.raises(ValueError, match="speakers"):
         utterance(0, 0, 0.3, 0.4, 5)
+
+
+@pytest.mark.parametrize(
+    ("said", "heard", "edits"),
+    [
+        ("", "", 0),
+        ("sol", "sol", 0),
+        ("sol", "", 3),
+        ("", "sol", 3),
+        ("sol", "sul", 1),
+        ("sol", "sl", 1),
+        ("sol", "sool", 1),
+        ("kitten", "sitting", 3),
+        ("abcdef", "fabcde", 2),
+    ],
+)
+def test_edit_distance_is_the_fewest_edits(said: str, heard: str, edits: int) -> None:
+    assert edit_distance(said, heard) == edits
+    assert edit_distance(heard, said) == edits
+
+
+def test_errors_are_counted_over_all_letters_and_blanks_are_none() -> None:
+    assert phone_error_rate([("so li", "soli"), ("fu", "fa")]) == pytest.approx(1 / 6)
+    assert phone_error_rate([("fu", "fumumu")]) == pytest.approx(2)
+
+
+@pytest.mark.parametrize("pairs", [[], [(" ", "s")]])
+def test_a_rate_of_nothing_is_refused(pairs: list[tuple[str, str]]) -> None:
+    with pytest.raises(ValueError, match="none"):
+        phone_error_rate(pairs)

@@ -1,0 +1,129 @@
+"""Whether a run is on course: learning rates, steps left out, blow-ups, and the end of improvement."""
+
+from __future__ import annotations
+
+import math
+from itertools import accumulate
+
+import pytest
+
+from xttsbench.training.course import HealthState, StoppingState, blown_up, learning_rate, skipping
+from xttsbench.xtts.recipe import EarlyStoppingSettings, HealthSettings, ScheduleSettings
+
+
+def rates(steps: int = 20, highest: float = 2.0, **settings: object) -> list[float]:
+    chosen = ScheduleSettings.model_validate(settings)
+    return [learning_rate(chosen, highest, step, steps) for step in range(steps)]
+
+
+@pytest.mark.parametrize("kind", ["constant", "noam", "cosine"])
+def test_the_warm_up_is_a_line_to_the_highest_rate(kind: str) -> None:
+    assert rates(kind=kind, warmup_steps=8)[:8] == pytest.approx([2.0 * n / 8 for n in range(1, 9)])
+
+
+def test_without_a_schedule_the_rate_is_the_same_in_all_steps() -> None:
+    assert rates(kind="constant") == [2.0] * 20
+    assert rates(kind="constant", warmup_steps=3)[3:] == [2.0] * 17
+
+
+def test_noam_falls_with_the_root_of_the_step() -> None:
+    assert rates(kind="noam", warmup_steps=4) == pytest.approx(
+        [2.0 * min(n / 4, math.sqrt(4 / n)) for n in range(1, 21)]
+    )
+
+
+@pytest.mark.parametrize("final_share", [0.0, 0.1, 1.0])
+def test_the_cosine_goes_from_the_highest_rate_to_the_final_one(final_share: float) -> None:
+    found = rates(kind="cosine", warmup_steps=4, final_share=final_share)
+    assert found[3] == found[4] == 2.0
+    assert found[12] == pytest.approx(2.0 * (1 + final_share) / 2)  # half of the 16 steps after the warm-up
+    assert found[19] == pytest.approx(2.0 * (final_share + (1 - final_share) * (1 + math.cos(math.pi * 15 / 16)) / 2))
+    assert found[4:] == sorted(found[4:], reverse=True)
+
+
+def test_beyond_the_last_step_the_cosine_stays_at_its_end() -> None:
+    settings = ScheduleSettings(kind="cosine", final_share=0.25)
+    assert [learning_rate(settings, 2.0, step, 20) for step in (20, 1000)] == pytest.approx([0.5, 0.5])
+
+
+def test_a_run_that_ends_with_its_warm_up_has_a_rate_in_each_step() -> None:
+    assert rates(steps=4, kind="cosine", warmup_steps=4) == [0.5, 1.0, 1.5, 2.0]
+
+
+SETTINGS = HealthSettings(skipped_in_a_row=3, blow_up=4, rate_factor=0.5, rollbacks=2)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "is_too_many"),
+    [
+        (["1001"], False),
+        (["10001"], True),
+        (["0", "00"], True),
+        (["00", "", "0"], True),
+        (["00", "10", "01"], False),
+        (["1", "0001111"], True),
+    ],
+)
+def test_steps_left_out_count_in_a_row_however_they_are_fetched(pieces: list[str], is_too_many: bool) -> None:
+    state = HealthState()
+    for piece in pieces:
+        state = state.after_steps([step == "1" for step in piece])
+    assert (skipping(state, SETTINGS) is not None) == is_too_many
+    assert skipping(state.judged(), SETTINGS) is None, "what was judged is not judged again"
+
+
+def test_a_row_goes_on_after_it_was_judged() -> None:
+    state = HealthState().after_steps([False, False]).judged().after_steps([False])
+    assert skipping(state, SETTINGS) == "3 steps in a row had a gradient or a loss that was not finite"
+
+
+def test_a_loss_is_compared_with_the_lowest_before_it() -> None:
+    state = HealthState()
+    assert blown_up(state, SETTINGS, 1e9) is None
+    for loss in (3.0, 2.0, None, 5.0):
+        assert blown_up(state, SETTINGS, loss) is None
+        state = state.after_interval(loss)
+    assert state.lowest == 2.0
+    assert blown_up(state, SETTINGS, 8.0) is None
+    assert blown_up(state, SETTINGS, None) is None
+    assert blown_up(state, SETTINGS, 8.1) == "the mean loss rose to 8.1, more than 4 times the lowest so far, 2"
+
+
+def test_going_back_lowers_the_rate_and_keeps_what_the_checkpoint_knew() -> None:
+    then = HealthState(skipped_in_a_row=2, longest_skipped=2, lowest=1.5)
+    now = HealthState(skipped_in_a_row=9, lowest=1.0, rollbacks=1)
+    assert then.rolled_back(now) == HealthState(lowest=1.5, rollbacks=2)
+    assert [HealthState(rollbacks=count).rate(SETTINGS) for count in (0, 1, 2)] == [1, 0.5, 0.25]
+
+
+@pytest.mark.parametrize(
+    ("losses", "least", "without"),
+    [
+        ([3, 2, 1], 0, [0, 0, 0]),
+        ([3, 3, 4, 2], 0, [0, 1, 2, 0]),
+        ([3, 2.9, 2.8, 2.7], 0.25, [0, 1, 2, 0]),  # small falls are one improvement where they add up to it
+        ([3, math.nan, math.inf, 2], 0, [0, 1, 2, 0]),
+        ([math.nan, 3, 5], 0.5, [1, 0, 1]),
+    ],
+)
+def test_evaluations_without_improvement(losses: list[float], least: float, without: list[int]) -> None:
+    settings = EarlyStoppingSettings(patience=2, min_improvement=least)
+    states = list(accumulate(losses, lambda state, loss: state.after(loss, settings), initial=StoppingState()))
+    assert [state.without_improvement for state in states[1:]] == without
+    assert [state.is_over(settings) for state in states[1:]] == [count >= 2 for count in without]
+    assert states[-1].lowest == min(loss for loss in losses if math.isfinite(loss))
+
+
+def test_the_best_is_the_lowest_also_where_the_fall_is_no_improvement() -> None:
+    settings = EarlyStoppingSettings(patience=9, min_improvement=1)
+    state = StoppingState().after(3, settings).after(2.5, settings)
+    assert (state.lowest, state.improved_to, state.without_improvement) == (2.5, 3, 1)
+    assert state.is_best(2.4)
+    assert not state.is_best(2.5)
+    assert not state.is_best(math.nan)
+
+
+def test_without_settings_a_run_is_never_over() -> None:
+    state = StoppingState().after(1, None).after(2, None)
+    assert state.without_improvement == 1
+    assert not state.is_over(None)

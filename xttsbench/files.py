@@ -1,0 +1,272 @@
+"""Files and directories that appear whole or not at all: written under another name beside their place, then renamed.
+
+A directory's draft is locked by its maker for as long as that lives, however it dies, so that the next one can tell
+what was left by the dead from what another process is making. (A process id in the name would not tell: ids are reused,
+and are counted apart in each container that shares the disk.)
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from xttsbench.errors import InvalidInputError, UsageError
+
+DRAFT_PREFIX: Final = ".draft-"
+"""How the names of files that are being written begin; one that is left was broken off and can be deleted."""
+
+_LOCK: Final = "lock"
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+@contextmanager
+def atomic_file(path: Path) -> Iterator[BinaryIO]:
+    """Open a draft beside ``path`` that takes its name when the block ends well, and is deleted when it does not.
+
+    The content reaches the disk before the name does, so that a power cut leaves no empty file of that name either.
+    """
+    draft = path.with_name(f"{DRAFT_PREFIX}{os.getpid()}-{secrets.token_hex(6)}")
+    try:
+        with draft.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+
+
+def atomic_write(path: Path, content: bytes | memoryview) -> None:
+    """Write a file whole or not at all: a reader, or a crash, sees the old content or the new one.
+
+    Raises:
+        OSError: the file cannot be written; nothing of it is left.
+    """
+    with atomic_file(path) as file:
+        file.write(content)
+
+
+class Draft:
+    """A directory in the making.
+
+    Attributes:
+        directory: where to write; empty at first.
+        target: the name that it will have.
+    """
+
+    def __init__(self, directory: Path, target: Path) -> None:
+        self.directory, self.target = directory, target
+        self.published = False
+
+    def publish(self) -> bool:
+        """Give the draft its name; False where something that is not empty has that name by now.
+
+        Whoever writes files in it has flushed them to the disk (:func:`sync`); the directories are flushed here.
+
+        Raises:
+            OSError: the draft cannot be renamed.
+        """
+        for folder, _, _ in os.walk(self.directory):
+            sync(Path(folder))
+        try:
+            self.directory.rename(self.target)
+        except OSError as error:
+            if error.errno in (errno.EEXIST, errno.ENOTEMPTY):
+                return False
+            raise
+        self.published = True
+        sync(self.target.parent)
+        return True
+
+
+@contextmanager
+def draft(target: Path) -> Iterator[Draft]:
+    """Give a draft of a directory, and remove it unless it was published; removes what dead processes left, too.
+
+    Args:
+        target: an absolute path; its parents are made where they are missing, and removed again on failure.
+
+    Raises:
+        UsageError: the draft cannot be made there.
+    """
+    made_parents: list[Path] = []
+    directory, lock = None, -1
+    try:
+        try:
+            _make_parents(target.parent, made_parents)
+            _remove_dead(target)
+            directory, lock = _locked_directory(target)
+        except OSError as error:
+            raise UsageError(
+                f"{target} cannot be made ({error.strerror or error}); name another directory"
+                " (XTTSBENCH_CACHE for the default data)"
+            ) from error
+        made = Draft(directory, target)
+        yield made
+        if made.published:
+            directory, made_parents = None, []
+    finally:
+        if directory is not None:
+            shutil.rmtree(directory, ignore_errors=True)
+        for parent in reversed(made_parents):
+            with suppress(OSError):
+                parent.rmdir()
+        if lock >= 0:
+            os.close(lock)
+
+
+def sync(path: Path) -> None:
+    """Flush a file or a directory to the disk, so that a rename after it cannot be the first to get there."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    """Write a file in UTF-8, of lines that bring their own ends, and flush it to the disk."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        file.writelines(lines)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def check_not_a_mount(target: Path) -> None:
+    """Raise :class:`UsageError` where nothing can be renamed to a directory, since another disk is mounted there."""
+    if target.is_mount():
+        raise UsageError(f"{target} is a mount point, which nothing can be renamed to; name a directory below it")
+
+
+def require_space(target: Path, needed_bytes: int) -> None:
+    """Raise :class:`InvalidInputError` where the disk has too little room, before work is spent."""
+    if needed_bytes > (free := free_bytes(target)):
+        raise InvalidInputError(
+            f"{target}: the disk is too full: about {megabytes(needed_bytes)} are needed, {megabytes(free)} are free "
+            "there; make room, or name another directory (XTTSBENCH_CACHE for the default data)"
+        )
+
+
+def not_written(error: OSError, target: Path, needed_bytes: int) -> InvalidInputError:
+    """Return the error that says why a directory could not be written, and how much room it needs."""
+    if error.errno in _FULL:
+        free = megabytes(free_bytes(target))
+        why = f"the disk or a limit is full: about {megabytes(needed_bytes)} are needed, {free} are free there"
+    else:
+        why = f"cannot be written ({error.strerror or error})"
+    return InvalidInputError(
+        f"{target}: {why}; nothing was left behind; make room, or name another directory "
+        "(XTTSBENCH_CACHE for the default data)"
+    )
+
+
+def free_bytes(target: Path) -> int:
+    """Return the room that the disk has where a directory is or would be."""
+    there = target
+    while not there.exists() and there != there.parent:
+        there = there.parent
+    return shutil.disk_usage(there).free
+
+
+def megabytes(size_bytes: int) -> str:
+    """Return a size for people."""
+    return f"{size_bytes / 1e6:,.1f} MB" if size_bytes < 1e9 else f"{size_bytes / 1e9:,.2f} GB"
+
+
+def _make_parents(parent: Path, made: list[Path]) -> None:
+    missing = []
+    while not parent.exists():
+        missing.append(parent)
+        parent = parent.parent
+    for folder in reversed(missing):
+        with suppress(FileExistsError):  # another process makes it at the same time
+            folder.mkdir()
+            made.append(folder)
+
+
+def _prefix(target: Path) -> str:
+    return f".{target.name[:40]}.draft-"
+
+
+def _locked_directory(target: Path) -> tuple[Path, int]:
+    while True:
+        # Not tempfile.mkdtemp, whose directories are closed to others: this one becomes the user's own.
+        directory = target.parent / f"{_prefix(target)}{secrets.token_hex(6)}"
+        directory.mkdir()
+        lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        with suppress(OSError):  # a file system without locks: then nobody can take ours for dead either
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        if directory.exists():
+            return directory, lock
+        os.close(lock)  # another process took it for dead between the two calls
+
+
+def _remove_dead(target: Path) -> None:
+    prefix = _prefix(target)
+    for entry in os.scandir(target.parent):
+        if not entry.name.startswith(prefix) or not entry.is_dir(follow_symlinks=False):
+            continue
+        try:
+            lock = os.open(entry.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            continue
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(entry.path, ignore_errors=True)
+        except OSError:
+            pass  # alive, or locks are not to be had here
+        finally:
+            os.close(lock)
+
+
+@contextmanager
+def locked(directory: Path, waits: Callable[[], object]) -> Iterator[None]:
+    """Hold the lock of a directory, made where it is missing; the kernel releases it however its holder dies.
+
+    Args:
+        directory: what is locked.
+        waits: called once where another process holds the lock, which is then waited for.
+
+    Raises:
+        OSError: the directory cannot be made or written.
+        UsageError: its file system has no locks.
+    """
+    while True:
+        directory.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            _lock(descriptor, directory, waits)
+            # Whoever held the lock may have removed the directory, and our file with it.
+            if _is_at(descriptor, directory / _LOCK):
+                yield
+                return
+        finally:
+            os.close(descriptor)
+
+
+def _lock(descriptor: int, directory: Path, waits: Callable[[], object]) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        waits()
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    except OSError as error:
+        raise UsageError(
+            f"{directory} cannot be locked ({error.strerror or error}), so two processes might write it at once; "
+            "name a place on a local disk (--out ROOT, or XTTSBENCH_CACHE)"
+        ) from error
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False

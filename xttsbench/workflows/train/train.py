@@ -1,0 +1,240 @@
+"""``xttsbench train``: a session of training in a process of its own, watched, journalled and reported."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from xttsbench.diagnosis.training import explain
+from xttsbench.errors import UsageError
+from xttsbench.execution import history, journal
+from xttsbench.execution.run_directory import (
+    ENVIRONMENT,
+    PLAN,
+    clear_unplanned,
+    make_run_directory,
+    read_plan,
+    write_json,
+)
+from xttsbench.execution.run_lock import held
+from xttsbench.execution.training import run_training
+from xttsbench.execution.training_environment import training_environment
+from xttsbench.probes.environment import environment
+from xttsbench.probes.monitor import Monitor
+from xttsbench.probes.nvml import open_gpus
+from xttsbench.records.plan import Accelerator, Comparison, PlannedArm, RunPlan
+from xttsbench.records.training import CHECKPOINTS, MANIFEST, TrainJob, TrainSetup
+from xttsbench.records.trial import TrialSpec
+from xttsbench.scenario.settings import BUNDLED
+from xttsbench.workflows.identity import code_identity, data_identity
+from xttsbench.workflows.outcome import Outcome
+from xttsbench.workflows.train.job import Prepared, TrainRequest, prepare_training, refuse_another, refuse_other_data
+from xttsbench.workflows.train.progress import Silent, Told, TrainProgress
+from xttsbench.workflows.train.report import ARM, GROUP, SETUP, assemble_train, judge_training, read_setup
+from xttsbench.xtts.data.pool import Progress as DataProgress
+
+_READINGS_S: Final = 1.0
+"""Between two readings beside the process; a run may take days."""
+_UNLIMITED_S: Final = 1e9
+"""Where a plan asks for a limit in seconds, and training has none."""
+
+
+def train(
+    request: TrainRequest, *, progress: TrainProgress | None = None, data_progress: DataProgress | None = None
+) -> Outcome:
+    """Train, or go on with the run in ``request.out``, and write its report however that ends.
+
+    Raises:
+        UsageError, InvalidInputError: the request, the recipe, the winner or the data cannot be used, or the directory
+            holds something else; nothing has been run.
+        HelperError: the process that trains could not be started.
+    """
+    told = progress or Silent()
+    number = worker_number(os.environ.get("TF_CONFIG")) if request.strategy == "multi_worker" else 0
+    request, leader = follower(request, number) if number else (request, None)
+    goes_on = _goes_on(request)
+    machine = environment()
+    tokens = _fitted(request.out) if goes_on and request.fit_memory and request.out is not None else None
+    prepared = prepare_training(request, machine, Path.cwd() / "reports", data_progress, tokens=tokens)
+    for sentence in prepared.said:
+        told.say(sentence)
+    now = datetime.now(UTC)
+    plan = _plan(request, prepared, now)
+    if goes_on and request.out is not None:
+        directory = request.out
+        before = read_plan(directory)
+        plan = plan.model_copy(update={"created_utc": before.created_utc})
+    else:
+        directory = make_run_directory(request.out, f"train-{prepared.recipe.name}", now)
+    job = prepared.job(request, directory, None if leader is None else leader / CHECKPOINTS)
+    setup = TrainSetup(job=job, taken_over=prepared.taken, said=prepared.said)
+    with held(directory):
+        if goes_on and (directory / CHECKPOINTS / MANIFEST).exists():
+            refuse_another(read_setup(directory).job, job)
+            refuse_other_data(read_plan(directory), plan, directory)
+        write_json(directory / ENVIRONMENT, machine)
+        write_json(directory / PLAN, plan.model_dump(mode="json"))
+        write_json(directory / SETUP, setup.model_dump(mode="json"))
+        return _session(request, plan, machine, setup, directory, told)
+
+
+def _goes_on(request: TrainRequest) -> bool:
+    """Whether the directory holds a run of training that is to be gone on with."""
+    if request.out is None or not (request.out / PLAN).exists():
+        if request.out is not None and request.resume:
+            clear_unplanned(request.out)
+        return False
+    if not request.resume:
+        return False  # a directory that holds something is refused when it is to be made
+    kind = read_plan(request.out).kind
+    if kind != "train":
+        raise UsageError(
+            f"--out {str(request.out)!r} holds a run of 'xttsbench {kind}', not of training; name another directory."
+        )
+    return True
+
+
+def _fitted(directory: Path) -> int | None:
+    """The size of a batch that an earlier session chose: the run goes on with it, whatever is free now."""
+    return next((line.fitted.tokens_per_batch for line in history.read(directory) if line.fitted is not None), None)
+
+
+def _plan(request: TrainRequest, prepared: Prepared, now: datetime) -> RunPlan:
+    recipe, accelerator = prepared.recipe, request.accelerator
+    kwargs: dict[str, Any] = {
+        **prepared.config,
+        "recipe": recipe.name,
+        "data": str(prepared.data),
+        "strategy": request.strategy,
+        "accumulation": recipe.training.accumulation,
+        "input_workers": request.input_workers,
+    }
+    comparison = Comparison(
+        name=GROUP,
+        description=recipe.description,
+        target=recipe.name,
+        bundled=True,
+        arms=(PlannedArm(id=ARM, role="baseline", config=prepared.config, kwargs=kwargs),),
+        accelerators=(accelerator,),
+        blocks=1,
+        steps=recipe.training.steps,
+        window_s=_UNLIMITED_S,
+        trial_s=_UNLIMITED_S,
+        stall_s=_UNLIMITED_S,
+    )
+    return RunPlan(
+        kind="train",
+        command=request.command,
+        created_utc=now.isoformat(timespec="milliseconds"),
+        target=recipe.name,
+        kwargs=kwargs,
+        accelerator=accelerator,
+        steps=recipe.training.steps,
+        budget_s=_UNLIMITED_S,
+        seed=request.seed,
+        comparison=comparison,
+        code=code_identity(BUNDLED, bundled=True),
+        data=data_identity([str(prepared.data)]),
+    )
+
+
+def _session(
+    request: TrainRequest,
+    plan: RunPlan,
+    machine: dict[str, Any],
+    setup: TrainSetup,
+    directory: Path,
+    progress: TrainProgress,
+) -> Outcome:
+    """Train, keep what came of it, and report on all sessions of the run."""
+    earlier = journal.read(directory) if (directory / journal.NAME).exists() else []
+    before = history.read(directory)
+    number = 1 + max([*(trial.spec.block for trial in earlier), *(line.session for line in before)], default=-1)
+    job = setup.job
+    why = partial(explain, job.config, overlap=job.overlap, input_workers=job.input_workers)
+    told = Told(directory, number, progress, lambda share: why(share=share))
+    gpus = open_gpus()
+    variables = training_environment(job, has_gpu=gpus[0] is not None)
+    try:
+        trained = run_training(
+            job,
+            _spec(job, plan, number, request.accelerator),
+            told,
+            variables={name: value for name, value in variables.items() if name not in os.environ},
+            monitor=lambda pid: Monitor(pid, gpus=gpus, interval_s=_READINGS_S),
+            print_to_stderr=request.print_to_stderr,
+            has_gpu=gpus[0] is not None,
+        )
+    finally:
+        if gpus[0] is not None:
+            gpus[0].close()
+    journal.append(directory, trained.record)
+    trials, lines = [*earlier, trained.record], [*before, *told.lines]
+    report = assemble_train(plan, machine, trials, lines, setup)
+    # Here and not above: plots are drawn when no training runs any more, so that the parent stays small until then.
+    from xttsbench.reporting.write import write_run
+
+    warnings = write_run(directory, report, trials)
+    code, message = judge_training(trained, report)
+    return Outcome(report, directory, code, message, tuple(warnings))
+
+
+def _spec(job: TrainJob, plan: RunPlan, number: int, accelerator: Accelerator) -> TrialSpec:
+    """What the journal says of the session."""
+    return TrialSpec(
+        trial_id=f"{number:03d}-{ARM}",
+        block=number,
+        rung="arm",
+        target=plan.target,
+        kwargs=plan.kwargs,
+        emulated_ms=accelerator.step_times_ms,
+        steps=plan.steps,
+        window_s=_UNLIMITED_S,
+        seed=job.seed,
+        arm=ARM,
+        group=GROUP,
+    )
+
+
+def worker_number(cluster: str | None) -> int:
+    """Return the number of this process among the workers; 0 is the one that writes checkpoints.
+
+    Args:
+        cluster: the content of ``TF_CONFIG``, or ``None`` where it is not set.
+
+    Raises:
+        UsageError: it names no worker.
+    """
+    try:
+        task = json.loads(cluster or "")["task"]
+        number = int(task["index"])
+        if task["type"] != "worker" or number < 0:
+            raise ValueError(task)
+    except (ValueError, KeyError, TypeError) as error:
+        raise UsageError(
+            f"--strategy multi_worker reads TF_CONFIG, and it is {cluster!r}; set it to "
+            '{"cluster": {"worker": ["host:port", ...]}, "task": {"type": "worker", "index": 0}}, each process with '
+            "its own index."
+        ) from error
+    return number
+
+
+def follower(request: TrainRequest, number: int) -> tuple[TrainRequest, Path]:
+    """Return the request of a worker that does not write checkpoints, and the run that does.
+
+    Its own journal and report lie beside that run, in a directory of their own: two processes never write one file.
+
+    Raises:
+        UsageError: the run is not named.
+    """
+    if request.out is None:
+        raise UsageError(
+            f"worker {number} needs --out, the same directory for all processes and on storage that they share: it "
+            "holds the checkpoints."
+        )
+    return replace(request, out=request.out.with_name(f"{request.out.name}.worker-{number}")), request.out
