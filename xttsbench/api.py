@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from xttsbench.errors import TargetError, XttsbenchError
+from xttsbench.records.fix_set import FixSet
 from xttsbench.records.optimized import Optimized
 from xttsbench.records.report import Report
 
@@ -203,7 +204,7 @@ def _live(
     found = outcome.report.optimized
     if found is None or not found.fixes:
         return live.dataset, outcome.report
-    return live.with_fix(" + ".join(found.fixes), found.cache_directory), outcome.report
+    return live.with_fix(FixSet.of(found.fixes), found.cache_directory), outcome.report
 
 
 def _apply(target: Any, plan: str | Path | Optimized, kwargs: dict[str, Any] | None) -> tuple[Any, Report]:

@@ -79,7 +79,7 @@ def timed(case: Case, folder: Path, *, tuned: bool, seconds: float) -> dict[str,
 def trip(case: Case, folder: Path, count: int) -> dict[str, Any]:
     """Whether graph and back, and the tuned version, yield the same elements; ``None`` where it cannot be told."""
     from tests.tf.equality import same_elements
-    from xttsbench.fixes.graph.apply import from_graph
+    from xttsbench.fixes.graph.edit import from_graph
     from xttsbench.pipeline.graph.read import read_graph
 
     original = load(case, folder, comparable=True).dataset

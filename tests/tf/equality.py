@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from xttsbench.fixes.graph.apply import from_graph, without_nodes
+from xttsbench.fixes.graph.edit import from_graph, without_nodes
 from xttsbench.pipeline.graph.read import dataset_nodes, read_graph
 
 

@@ -18,7 +18,8 @@ import numpy as np
 from xttsbench.analysis.steps import steps_of
 from xttsbench.diagnosis.classify import SURE
 from xttsbench.evidence.facts import ALWAYS, is_eager, is_opaque
-from xttsbench.fixes.parallel_candidates import BLOCKING_POOL
+from xttsbench.fixes.calls import BLOCKING_POOL
+from xttsbench.records.fix_set import Fix, FixSet
 from xttsbench.records.pipeline import Pipeline
 from xttsbench.records.trial import MAIN_RUNGS, Rung, TrialRecord, TrialSpec
 
@@ -225,21 +226,21 @@ def _fixes(pipeline: Pipeline | None) -> list[str]:
     """Rewrites that could help this pipeline; whether they do is measured."""
     if pipeline is None or pipeline.unserialisable:
         return []
-    fixes = []
+    fixes: list[FixSet] = []
     ops = pipeline.ops
     blocking = any(function.gil in ("blocks", "unknown") for function in pipeline.python_functions)
     sequential = any(op.op == "MapDataset" for op in ops)
     parallel = [op.parallelism for op in ops if op.parallelism]  # -1 is AUTOTUNE
-    pool = f"thread-pool:{max([BLOCKING_POOL, *parallel])}" if blocking and not pipeline.threadpool_size else ""
+    pool = max([BLOCKING_POOL, *parallel]) if blocking and not pipeline.threadpool_size else None
     if sequential:
         # Calls that wait gain little without threads to wait in, so that is the better guess.
-        calls = pool.rpartition(":")[2]
-        fixes += [f"parallel-map:{calls} + {pool}", f"parallel-map:{calls}"] if pool else ["parallel-map"]
+        calls = Fix.of("parallel-map", pool)
+        fixes += [FixSet((calls, Fix.of("thread-pool", pool))), FixSet((calls,))] if pool else [FixSet((calls,))]
     if pool and parallel:
-        fixes.append(pool)
+        fixes.append(FixSet((Fix.of("thread-pool", pool),)))
     if ops and not ops[-1].op.startswith("PrefetchDataset") and not pipeline.injects_prefetch:
-        fixes.append("prefetch")
-    return fixes
+        fixes.append(FixSet((Fix("prefetch"),)))
+    return [str(one) for one in fixes]
 
 
 def _prefetches(pipeline: Pipeline | None) -> int:

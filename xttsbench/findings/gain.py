@@ -12,10 +12,11 @@ from typing import Final
 
 from xttsbench.evidence.evidence import Evidence, allowed_cpus
 from xttsbench.findings.rule import Numbers, Rule
+from xttsbench.fixes.spec import WORTH, WORTH_UNSURE
 from xttsbench.records.base import Estimate, Location
+from xttsbench.records.fix_set import FixSet
 from xttsbench.records.pipeline import PipelineOp, place
 from xttsbench.records.report import Finding, Severity
-from xttsbench.rules.proposal import WORTH, WORTH_UNSURE
 from xttsbench.throughput.limits import effective_parallelism
 from xttsbench.throughput.threads import demand
 
@@ -75,7 +76,7 @@ def _bar(processes: int) -> float:
 
 
 def _of_kinds(name: str, kinds: Sequence[str]) -> bool:
-    return all(fix in kinds or fix.partition(":")[0] in kinds for fix in name.split(" + "))
+    return all(str(fix) in kinds or fix.kind in kinds for fix in FixSet.parse(name))
 
 
 def cost_share(evidence: Evidence, op: PipelineOp | None) -> float | None:

@@ -2,33 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
-from xttsbench.records.fix import FixResult, is_of_step, kind_of
+from xttsbench.fixes.registry import SPECS
+from xttsbench.records.fix import FixResult
+from xttsbench.records.fix_set import Fix, FixSet
 from xttsbench.records.report import Finding
 
-CURES: Final[Mapping[str, tuple[str, ...]]] = {
-    "sequential-map": ("parallel-map",),
-    "sequential-read": ("parallel-interleave",),
-    "no-prefetch": ("prefetch",),
-    "redundant-prefetch": ("drop-prefetch",),
-    "oversized-prefetch": ("buffer",),
-    "thread-pool": ("thread-pool",),
-    "cacheable": ("cache", "cache-file"),
-    "cache-misuse": ("cache", "cache-file"),
-    "late-filter": ("filter-first",),
-    "per-element-overhead": ("batch-first", "rebatch"),
-    "order-sensitive": ("any-order",),
-    "eager-step": ("step:graph", "step:xla"),
-    "retracing": ("step:graph", "step:buckets"),
-    "xla-recompilation": ("step:buckets", "step:graph"),
-    "xla-untried": ("step:xla",),
-    "dynamic-shape": ("step:buckets",),
-    "python-function": ("processes", "thread-pool", "parallel-map", "cache", "cache-file"),
-    "input-bound": (),
-}
-"""Rule -> kinds of fixes that mend what it sees; of ``input-bound`` that is every fix of the dataset."""
+_INPUT: Final = "input-bound"
+"""The rule whose finding every fix of the dataset mends."""
 
 
 def with_fixes(findings: Sequence[Finding], results: Sequence[FixResult]) -> tuple[Finding, ...]:
@@ -44,18 +27,14 @@ def mending(finding: Finding, results: Sequence[FixResult]) -> FixResult | None:
 
     The last two tell by ``why`` what became of them; ``None`` where no fix is for the finding.
     """
-    kinds = CURES.get(finding.rule)
-    if kinds is None:
-        return None
-    own = [one for one in results if _mends(one, kinds)]
+    own = [one for one in results if any(_mends(fix, finding.rule) for fix in FixSet.of(one.fixes))]
     accepted = [one for one in own if one.outcome == "accepted"]
     tried = [one for one in own if one.semantics is not None]
     return next(iter((*accepted, *tried, *own)), None)
 
 
-def _mends(result: FixResult, kinds: Sequence[str]) -> bool:
-    found = {kind_of(part) for part in result.fixes}
-    return bool(found & set(kinds)) if kinds else any(not is_of_step(kind) for kind in found)
+def _mends(fix: Fix, rule: str) -> bool:
+    return not fix.is_of_step if rule == _INPUT else fix.kind in SPECS and rule in SPECS[fix.kind].mends
 
 
 def _with(finding: Finding, fix: FixResult | None) -> Finding:

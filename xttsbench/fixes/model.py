@@ -17,10 +17,12 @@ from xttsbench.evidence.bursts import Bursts, bursts, lost_to_bursts_s
 from xttsbench.evidence.evidence import Evidence, allowed_cpus
 from xttsbench.evidence.ops import bytes_of
 from xttsbench.evidence.stages import consumer, pipeline_pace
-from xttsbench.fixes.candidates import Candidate, candidates, retuned, settled
+from xttsbench.fixes.calls import retuned, settled
+from xttsbench.fixes.registry import candidates
+from xttsbench.fixes.spec import WORTH, Candidate, Setting
 from xttsbench.records.base import Estimate
+from xttsbench.records.fix_set import FixSet
 from xttsbench.records.pipeline import Pipeline, PipelineOp, Prediction
-from xttsbench.rules.proposal import WORTH
 from xttsbench.throughput.pace import Consumer
 
 _FAR: Final = 2.0
@@ -106,7 +108,7 @@ def modelled(
     period_s = given.period_s + _restart_s(evidence, ()) + lost_to_bursts_s(uneven, pipeline, cpus)
     model = Model(evidence, step, period_s, given.limited_by, uneven)
     goal_s = step.alone_s or None
-    known = candidates(pipeline, cpus, evidence.environment, goal_s=goal_s, buffer=uneven.enough if uneven else None)
+    known = candidates(Setting(pipeline, cpus, evidence.environment, goal_s, uneven.enough if uneven else None))
     rows = {one.name: predict(model, (one,)) for one in known}
     best = _best_cache([one for one in known if one.kind == "cache"], rows)
     known = tuple(one for one in known if one.kind != "cache" or one is best)
@@ -116,7 +118,7 @@ def modelled(
 
 def predict(model: Model, fixes: Sequence[Candidate]) -> Prediction:
     """What some fixes give together, in the order in which they are given."""
-    name = " + ".join(fix.name for fix in fixes)
+    name = str(FixSet.of(fix.name for fix in fixes))
     why_not = next((fix.why_not for fix in fixes if fix.why_not), None)
     proof = next((fix.proof for fix in fixes if fix.proof), None)
     measured = _measured(model.evidence, name)
@@ -211,7 +213,7 @@ def _restart_s(evidence: Evidence, fixes: Sequence[str]) -> float:
     Stages have rates, and know nothing of an epoch's end; what fills up again then comes from memory after a cache.
     """
     steps = evidence.steps
-    if steps is None or not len(steps) or any(fix.startswith("cache@") for fix in fixes):
+    if steps is None or not len(steps) or "cache" in FixSet.of(fixes):
         return 0.0
     first = np.diff(steps.epoch, prepend=steps.epoch[0]) > 0
     if not first.any() or first.all():

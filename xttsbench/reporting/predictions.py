@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from xttsbench.fixes.spec import WORTH
 from xttsbench.records.pipeline import Prediction
 from xttsbench.records.report import Report
 from xttsbench.reporting import units
 from xttsbench.reporting.absent import NOT_MEASURED
 from xttsbench.reporting.rows import Table
 from xttsbench.reporting.text import plain
-from xttsbench.rules.proposal import WORTH
 
 TITLE = "What the model predicts"
 NOT_PREDICTED = "not predicted"

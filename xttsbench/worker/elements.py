@@ -16,9 +16,9 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
-from xttsbench.fixes.graph.apply import from_graph
-from xttsbench.fixes.graph.hazards import objections, random_ops
-from xttsbench.fixes.step.rewrite import GRAPH, XLA
+from xttsbench.fixes.graph.edit import from_graph
+from xttsbench.fixes.graph.hazards import hazards, random_ops
+from xttsbench.fixes.step.spec import STEP_GRAPH, STEP_XLA
 from xttsbench.pipeline.fingerprint.altered import draws_from_seeds, jittered, reseeded, shortened
 from xttsbench.pipeline.fingerprint.batching import Batching, batching
 from xttsbench.pipeline.fingerprint.fingerprinter import Fingerprinter, sketch_of
@@ -27,6 +27,7 @@ from xttsbench.pipeline.graph.places import SOURCE
 from xttsbench.pipeline.graph.read import inspect, read_graph
 from xttsbench.pipeline.purity.trace_time_effects import why_lost_in_graph
 from xttsbench.records.elements import Element, Elements, Epoch
+from xttsbench.records.fix_set import FixSet
 from xttsbench.records.pipeline import PipelineOp
 from xttsbench.records.trial import TrialSpec
 from xttsbench.targets.load import Loaded
@@ -88,7 +89,6 @@ def run_elements(
     if not epochs[0].elements:
         raise ExhaustedError("the dataset yields no element: next() ended at once")
     bench.channel.phase("reading the code")
-    fixes = () if spec.fix is None else (spec.fix,)
     losses, state = _stepped(spec, step, told.kept, variables, unknown, bench)
     bench.channel.part(
         "elements",
@@ -101,7 +101,10 @@ def run_elements(
             source_limit=limit,
             ordered=after is None or _ordered(loaded.dataset, after),
             random_ops=() if after is None else random_ops(loaded.dataset, after),
-            objections=(*(() if before is None else objections(original, before, fixes)), *_of_step(spec, loaded)),
+            objections=(
+                *(() if before is None else hazards(original, before, FixSet.parse(spec.fix))),
+                *_of_step(spec, loaded),
+            ),
             jittered=jitter,
             identity=None if before is None else identity(original, before),
             losses=losses,
@@ -263,9 +266,10 @@ def _stepped(
 
 def _of_step(spec: TrialSpec, loaded: Loaded) -> tuple[str, ...]:
     """Why one graph of the step may not do what the step does, whatever its first losses are."""
-    parts = spec.fix.split(" + ") if spec.fix else []
+    fixes = FixSet.parse(spec.fix)
     step = loaded.step  # as the target returned it: the fix is on the one that is run
-    if not {GRAPH, XLA} & set(parts) or step is None or isinstance(step, tf.types.experimental.PolymorphicFunction):
+    compiled = any(one.name in fixes for one in (STEP_GRAPH, STEP_XLA))
+    if not compiled or step is None or isinstance(step, tf.types.experimental.PolymorphicFunction):
         return ()
     why = why_lost_in_graph(step)
     return () if why is None else (f"one graph of the step runs its Python once, while it is traced: {why}",)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.fixes.graph import apply as rewrite
-from xttsbench.fixes.step.rewrite import OF_STEP, fixed_step
+from xttsbench.fixes.graph.apply import apply
+from xttsbench.fixes.step.rewrite import fixed_step
+from xttsbench.records.fix_set import FixSet
 from xttsbench.records.trial import TrialSpec
 from xttsbench.targets.load import Loaded
 from xttsbench.worker.bench import Bench, Step
@@ -20,14 +21,12 @@ def fixed(loaded: Loaded, step: Step | None, spec: TrialSpec) -> tuple[Loaded, S
     Raises:
         InvalidInputError: a part of the fix does not exist or does not apply, with the reason.
     """
-    names = spec.fix.split(" + ") if spec.fix else []
-    of_dataset = [name for name in names if not name.startswith(OF_STEP)]
-    if of_dataset:
-        dataset = rewrite.apply(loaded.dataset, " + ".join(of_dataset), cache_dir=spec.cache_dir)
+    fixes = FixSet.parse(spec.fix)
+    if fixes.of_dataset:
+        dataset = apply(loaded.dataset, fixes.of_dataset, cache_dir=spec.cache_dir)
         loaded = replace(loaded, dataset=dataset)
-    for name in names:
-        if name.startswith(OF_STEP):
-            step = fixed_step(step, name, loaded.model)
+    for fix in fixes.of_step:
+        step = fixed_step(step, fix, loaded.model)
     return loaded, step
 
 

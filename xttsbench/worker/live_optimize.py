@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from xttsbench.records.fix_set import FixSet
 from xttsbench.records.row_memory import RowMemory
 from xttsbench.records.trial import TrialSpec
 from xttsbench.targets.load import Loaded, classify, load_target
@@ -43,22 +44,22 @@ class LiveTarget:
     def __init__(self, target: Any, name: str) -> None:
         self._loaded = classify(target, name)
         self._step = step_of(self._loaded)
-        self._fixed: dict[str, Any] = {}
+        self._fixed: dict[FixSet, Any] = {}
 
     @property
     def dataset(self) -> Any:
         """The dataset as it was given: this object itself."""
         return self._loaded.dataset
 
-    def with_fix(self, fix: str, cache_dir: str | None) -> Any:
-        """The dataset with a fix of the dataset, or several joined by `` + ``.
+    def with_fix(self, fixes: FixSet, cache_dir: str | None) -> Any:
+        """The dataset with some fixes of the dataset; the same object each time.
 
         Raises:
             InvalidInputError: there is no such fix, or it does not apply.
         """
-        if fix not in self._fixed:
-            self._fixed[fix] = rewritten(self.dataset, fix, cache_dir)
-        return self._fixed[fix]
+        if fixes not in self._fixed:
+            self._fixed[fixes] = rewritten(self.dataset, fixes, cache_dir)
+        return self._fixed[fixes]
 
     def measure(self, spec: TrialSpec, take: Take, rows: RowMemory) -> None:
         """Run one trial in this process and thread; whatever it raises is told as its end.
@@ -85,17 +86,17 @@ class LiveTarget:
             # Applied afresh: a cache that these shortened passes fill must not be the one that is timed, or kept.
             if spec.fix is not None:
                 apart = str(Path(spec.cache_dir) / spec.trial_id) if spec.cache_dir else None
-                loaded = replace(loaded, dataset=rewritten(self.dataset, spec.fix, apart))
+                loaded = replace(loaded, dataset=rewritten(self.dataset, FixSet.parse(spec.fix), apart))
             return loaded, None, self._run_elements
         if spec.fix is not None:
-            loaded = replace(loaded, dataset=self.with_fix(spec.fix, spec.cache_dir))
+            loaded = replace(loaded, dataset=self.with_fix(FixSet.parse(spec.fix), spec.cache_dir))
         return loaded, self._step, _run_arm if spec.rung == "arm" else None
 
     def _run_elements(self, spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) -> None:
         """Take the fingerprints, then fill the cache of the dataset that is timed, so that no timed trial does it."""
         run_elements(spec, loaded, step, bench, original=self.dataset)
         if spec.fix is not None:
-            kept = replace(self._loaded, dataset=self.with_fix(spec.fix, spec.cache_dir))
+            kept = replace(self._loaded, dataset=self.with_fix(FixSet.parse(spec.fix), spec.cache_dir))
             fill_caches(spec.model_copy(update={"window_s": spec.window_s * _FILLING}), kept, bench)
 
 

@@ -7,24 +7,21 @@ is no configuration that is tried anyway: the reader is told what differs, and t
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.fixes.graph import apply as rewrite
-from xttsbench.fixes.step.rewrite import OF_STEP
+from xttsbench.fixes.graph.apply import apply
 from xttsbench.pipeline.fingerprint.identity import identity
 from xttsbench.pipeline.graph.read import inspect, read_graph
 from xttsbench.probes.environment import environment
 from xttsbench.records.elements import GraphIdentity
+from xttsbench.records.fix_set import FixSet
 from xttsbench.records.optimized import Optimized
 from xttsbench.records.pipeline import Pipeline
 from xttsbench.worker.plan_fit import changed_ops
-
-_ON_DISK: Final = "cache-file@"
 
 
 class PlanError(InvalidInputError):
@@ -50,30 +47,31 @@ def apply_plan(dataset: Any, plan: Optimized, *, before: Pipeline | None = None)
         PlanError: the pipeline is not the plan's, or its data are not those of a cache on disk.
         InvalidInputError: a fix does not apply.
     """
-    fixes = dataset_fixes(plan.fixes)
-    for text in _left_out(plan.fixes):
-        _warn(text)
+    given = FixSet.of(plan.fixes)
+    fixes = given.of_dataset
+    if given.of_step:
+        _warn(f"not applied, since it is of the training step and not of the dataset: {', '.join(given.of_step.names)}")
     if not fixes:
         return dataset
     _check_identity(dataset, plan, fixes, before)
     for text in (*_elsewhere(plan), *_kept(plan, fixes)):
         _warn(text)
-    return rewritten(dataset, " + ".join(fixes), plan.cache_directory)
+    return rewritten(dataset, fixes, plan.cache_directory)
 
 
-def rewritten(dataset: Any, fix: str, directory: str | None) -> Any:
-    """The dataset with a fix, or several joined by `` + ``.
+def rewritten(dataset: Any, fixes: FixSet, directory: str | None) -> Any:
+    """The dataset with some fixes.
 
     Args:
         dataset: without it.
-        fix: of the dataset.
-        directory: where a cache on disk is kept; it is made where there is none, and only where the fix needs it.
+        fixes: of the dataset.
+        directory: where a cache on disk is kept; it is made where there is none, and only where a fix needs it.
 
     Raises:
         InvalidInputError: the directory cannot be made, or the fix does not apply.
     """
-    if _ON_DISK not in fix or directory is None:
-        return rewrite.apply(dataset, fix)
+    if not fixes.keeps_files or directory is None:
+        return apply(dataset, fixes)
     try:
         Path(directory).mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -81,12 +79,7 @@ def rewritten(dataset: Any, fix: str, directory: str | None) -> Any:
             f"The directory of the cache on disk, {directory!r}, cannot be made: {error.strerror or error}. "
             "Make it, or optimize again."
         ) from error
-    return rewrite.apply(dataset, fix, cache_dir=directory)
-
-
-def dataset_fixes(fixes: Sequence[str]) -> tuple[str, ...]:
-    """The fixes of the dataset among those of a plan, in their order."""
-    return tuple(fix for fix in fixes if not fix.startswith(OF_STEP))
+    return apply(dataset, fixes, cache_dir=directory)
 
 
 def identity_of(dataset: Any) -> GraphIdentity | None:
@@ -97,7 +90,7 @@ def identity_of(dataset: Any) -> GraphIdentity | None:
         return None
 
 
-def _check_identity(dataset: Any, plan: Optimized, fixes: Sequence[str], before: Pipeline | None) -> None:
+def _check_identity(dataset: Any, plan: Optimized, fixes: FixSet, before: Pipeline | None) -> None:
     here = identity_of(dataset)
     if plan.identity is None:
         if here is not None:
@@ -120,7 +113,7 @@ def _check_identity(dataset: Any, plan: Optimized, fixes: Sequence[str], before:
             "Give the dataset as the target makes it, without the plan's fixes, or optimize again."
         )
     if here.data != plan.identity.data:
-        kept = next((fix for fix in fixes if fix.startswith(_ON_DISK)), None)
+        kept = next((str(fix) for fix in fixes if fix.kind == "cache-file"), None)
         if kept is not None:
             raise PlanError(
                 f"The pipeline is the plan's, but its data are others (data {here.data}, the plan's are "
@@ -128,13 +121,6 @@ def _check_identity(dataset: Any, plan: Optimized, fixes: Sequence[str], before:
                 "Optimize again for these data."
             )
         _warn("the pipeline is the plan's, its data are others: what the fixes gain here was not measured")
-
-
-def _left_out(fixes: Sequence[str]) -> tuple[str, ...]:
-    others = [fix for fix in fixes if fix.startswith(OF_STEP)]
-    if not others:
-        return ()
-    return (f"not applied, since it is of the training step and not of the dataset: {', '.join(others)}",)
 
 
 def _elsewhere(plan: Optimized) -> tuple[str, ...]:
@@ -151,10 +137,10 @@ def _elsewhere(plan: Optimized) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _kept(plan: Optimized, fixes: Sequence[str]) -> tuple[str, ...]:
+def _kept(plan: Optimized, fixes: FixSet) -> tuple[str, ...]:
     """That elements are read which were kept earlier: a changed content of the files they were made of is not seen."""
     directory = Path(plan.cache_directory or "")
-    if not any(fix.startswith(_ON_DISK) for fix in fixes) or not plan.cache_directory or not any(directory.glob("*")):
+    if not fixes.keeps_files or not plan.cache_directory or not any(directory.glob("*")):
         return ()
     return (
         f"elements that were kept in {directory} may be read; remove it if the files they were made of have changed",

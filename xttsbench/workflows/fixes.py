@@ -16,15 +16,15 @@ from xttsbench.diagnosis.next_trial import Job
 from xttsbench.errors import JournalError
 from xttsbench.execution.run_directory import write_json
 from xttsbench.files import atomic_write
+from xttsbench.fixes.proposals import Proposal, expected, proposals
+from xttsbench.fixes.rounds import PATCHED
+from xttsbench.fixes.verified import Verified, results, verified
 from xttsbench.records.base import Location
 from xttsbench.records.fix import FixResult, Patch
+from xttsbench.records.fix_set import FixSet
 from xttsbench.records.optimized import Optimized
 from xttsbench.records.plan import RunPlan
 from xttsbench.records.trial import TrialRecord
-from xttsbench.rules.expected import expected
-from xttsbench.rules.fix_rounds import PATCHED
-from xttsbench.rules.proposals import Proposal, proposals
-from xttsbench.rules.verified import Verified, results, verified
 from xttsbench.workflows.measure.session import Session
 from xttsbench.workflows.patching import patch_of
 from xttsbench.workflows.verification import Verification
@@ -60,7 +60,7 @@ def verify_fixes(
         proposed=proposals(evidence, any_order=plan.any_order),
         directory=directory,
         until_s=until_s,
-        patch=lambda fixes: patch_of(fixes, pipeline, directory, step_place=_step_place(session.trials)),
+        patch=lambda fixes: patch_of(FixSet.parse(fixes), pipeline, directory, step_place=_step_place(session.trials)),
     )
     patch = verify(wanted, session)
     if (directory / "cache").exists():
@@ -78,7 +78,7 @@ def _step_place(trials: Sequence[TrialRecord]) -> Location | None:
 
 def _clear(directory: Path, chosen: str | None) -> None:
     """Remove what fixes kept on disk, but for the cache of what is proposed."""
-    kept = chosen is not None and "cache-file@" in chosen
+    kept = FixSet.parse(chosen).keeps_files
     for path in (directory / "cache").glob("*") if kept else [directory / "cache"]:
         if not kept or path.name.isdecimal():  # those of the guard hold a part only
             shutil.rmtree(path, ignore_errors=True)
@@ -161,7 +161,7 @@ def _optimized(
         return None  # nothing was to be verified, or nothing was
     chosen = next((row for row in rows if row.chosen), None)
     fixes = chosen.fixes if chosen else ()
-    keeps_files = any(fix.startswith("cache-file@") for fix in fixes)
+    keeps_files = FixSet.of(fixes).keeps_files
     return Optimized(
         run=str(directory) if directory else "",
         target=plan.target,

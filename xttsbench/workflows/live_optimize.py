@@ -14,7 +14,7 @@ from typing import Final
 from xttsbench.diagnosis.diagnosis import build_diagnosis
 from xttsbench.diagnosis.next_trial import Job, next_trial
 from xttsbench.execution.limits import Limits
-from xttsbench.rules.proposals import proposals
+from xttsbench.fixes.proposals import proposals
 from xttsbench.workflows.diagnose.diagnose import VERDICT_S
 from xttsbench.workflows.live import READING_RUNGS, LiveRequest, begin_live
 from xttsbench.workflows.live_session import LiveSession, Measurable

@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 from xttsbench.execution import journal
 from xttsbench.execution.collected import Collected
 from xttsbench.execution.limits import Limits
-from xttsbench.records.fix import is_of_step
+from xttsbench.records.fix_set import FixSet
 from xttsbench.records.readings import Readings
 from xttsbench.records.row_memory import RowMemory
 from xttsbench.records.trial import TrialRecord, TrialSpec
@@ -102,7 +102,7 @@ class LiveSession:
 
     def _why_not(self, spec: TrialSpec) -> str | None:
         """Why a trial can tell nothing here, or must not be run."""
-        if any(is_of_step(part) for part in (spec.fix or "").split(" + ")):
+        if FixSet.parse(spec.fix).of_step:
             return _STEP
         if spec.rung != "elements":
             return None

@@ -10,13 +10,14 @@ from pathlib import Path
 
 from xttsbench.records.base import Location
 from xttsbench.records.fix import Patch
+from xttsbench.records.fix_set import FixSet
 from xttsbench.records.pipeline import Pipeline
 
 
 def patch_of(
-    fixes: str, pipeline: Pipeline | None, directory: Path, *, step_place: Location | None = None
+    fixes: FixSet, pipeline: Pipeline | None, directory: Path, *, step_place: Location | None = None
 ) -> Patch | None:
-    """The patch of fixes joined by `` + ``; ``None`` where no pipeline was read.
+    """The patch of some fixes; ``None`` where no pipeline was read.
 
     Args:
         fixes: as they were verified.
@@ -31,7 +32,7 @@ def patch_of(
     def cache_file(op: str) -> str:
         return str(directory / "cache" / re.sub(r"\W+", "-", op))
 
-    patch = propose(fixes.split(" + "), pipeline, _read, own=_is_own, step_place=step_place, cache_file=cache_file)
+    patch = propose(fixes.names, pipeline, _read, own=_is_own, step_place=step_place, cache_file=cache_file)
     return patch.model_copy(update={"diff": _from_here(patch.diff, patch.files)})
 
 

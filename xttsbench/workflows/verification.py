@@ -12,11 +12,12 @@ from typing import Final, Protocol
 
 from xttsbench.diagnosis.next_trial import Job
 from xttsbench.evidence.evidence import Evidence
+from xttsbench.fixes.proposals import Proposal
+from xttsbench.fixes.rounds import LEAST_BLOCKS, ORIGINAL, PATCHED
 from xttsbench.records.fix import Patch
+from xttsbench.records.fix_set import FixSet
 from xttsbench.records.plan import Accelerator, PlannedArm
 from xttsbench.records.trial import TrialRecord
-from xttsbench.rules.fix_rounds import LEAST_BLOCKS, ORIGINAL, PATCHED
-from xttsbench.rules.proposals import Proposal
 from xttsbench.workflows.measure.arms import Trials
 
 WINDOW_S: Final = 2.0
@@ -70,7 +71,7 @@ class Verification:
         """Seconds until the cache of an arm is full, at the pace of the original; 0 where it has none that is known."""
         passes = {one.name: one.first_pass_s for one in self.proposed}
         whole = passes.get(arm)
-        return whole if whole is not None else max(passes.get(part) or 0.0 for part in arm.split(" + "))
+        return whole if whole is not None else max(passes.get(name) or 0.0 for name in FixSet.parse(arm).names)
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,7 @@ class Clock:
 
     def _fills_anew(self, arm: str) -> bool:
         """Whether each trial does: a cache on disk is full for the second one."""
-        return self.session.fills_anew and "cache-file@" not in arm
+        return self.session.fills_anew and not FixSet.parse(arm).keeps_files
 
 
 def _measured_s(trial: TrialRecord) -> float:

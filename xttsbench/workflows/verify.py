@@ -1,6 +1,6 @@
 """Fixes verified: the data first, then each alone and the good ones together, beside the original, until decided.
 
-What they come to is told by :func:`xttsbench.rules.verified.verified`, from the trials alone and after each block. A
+What they come to is told by :func:`xttsbench.fixes.verified.verified`, from the trials alone and after each block. A
 fix that is decided is not measured further, and what was measured counts, whichever round it was measured in.
 """
 
@@ -13,10 +13,8 @@ from typing import Final
 from xttsbench.analysis.steps import Steps, measured, steady
 from xttsbench.execution.limits import Limits
 from xttsbench.files import atomic_write
-from xttsbench.records.fix import Patch
-from xttsbench.records.plan import Comparison, PlannedArm
-from xttsbench.rules.expected import expected, longer_buffer
-from xttsbench.rules.fix_rounds import (
+from xttsbench.fixes.proposals import expected, longer_buffer
+from xttsbench.fixes.rounds import (
     ALONE,
     LEAST_BLOCKS,
     ORIGINAL,
@@ -30,8 +28,11 @@ from xttsbench.rules.fix_rounds import (
     guard_trial,
     together,
 )
-from xttsbench.rules.proposal import WORTH
-from xttsbench.rules.verified import Verified, data_of, verified
+from xttsbench.fixes.spec import WORTH
+from xttsbench.fixes.verified import Verified, data_of, verified
+from xttsbench.records.fix import Patch
+from xttsbench.records.fix_set import FixSet
+from xttsbench.records.plan import Comparison, PlannedArm
 from xttsbench.workflows.measure.arms import compare_arms
 from xttsbench.workflows.verification import LEAST_WINDOW_S, WINDOW_S, Clock, Timed, Verification, timed_as
 
@@ -144,11 +145,11 @@ def _final(wanted: Verification, session: Timed, good: Sequence[str]) -> list[st
     best, every = good[0], together(good)
     finalists = [best]
     steps = _steps(session, best)
-    buffer = longer_buffer(wanted.evidence, best.split(" + "), steps) if steps is not None else None
+    buffer = longer_buffer(wanted.evidence, FixSet.parse(best), steps) if steps is not None else None
     if buffer is not None:
-        finalists.insert(0, together([best, buffer]))
+        finalists.insert(0, together([best, str(buffer)]))
     if every != best:
-        both, alone = (expected(wanted.evidence, name.split(" + ")) for name in (every, best))
+        both, alone = (expected(wanted.evidence, FixSet.parse(name)) for name in (every, best))
         # Where the best one is expected to leave nothing to the others, they come after it.
         no_more = both is not None and alone is not None and both < WORTH * alone
         finalists.insert(len(finalists) if no_more else 0, every)

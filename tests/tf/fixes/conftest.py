@@ -29,6 +29,6 @@ def yielded():
 @pytest.fixture
 def built():
     """A function from an edited graph and its original dataset to the dataset that it describes."""
-    from xttsbench.fixes.graph.apply import from_graph
+    from xttsbench.fixes.graph.edit import from_graph
 
     return lambda graph, dataset: from_graph(graph, dataset.element_spec, source=dataset)

@@ -12,7 +12,8 @@ import tensorflow as tf
 
 from tests.tf.equality import same_elements
 from xttsbench.errors import InvalidInputError
-from xttsbench.fixes.graph.apply import apply, from_graph
+from xttsbench.fixes.graph.apply import apply
+from xttsbench.fixes.graph.edit import from_graph
 from xttsbench.pipeline.graph.read import inspect, read_graph
 
 pytestmark = pytest.mark.tf

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.batch_first.rewrite import batch_first
-from xttsbench.fixes.graph.apply import from_graph
+from xttsbench.fixes.graph.edit import from_graph
 from xttsbench.pipeline.graph.read import dataset_nodes, inspect, read_graph
 
 pytestmark = pytest.mark.tf

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.fixes.prefetch.buffers import last_buffer
+from xttsbench.fixes.prefetch.rewrite import last_buffer
 from xttsbench.pipeline.graph.read import constant_input, dataset_nodes, read_graph
 
 

@@ -13,8 +13,7 @@ from tensorflow.python.data.ops import readers
 
 from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.cache.rewrite import cached, identity_of
-from xttsbench.fixes.graph.apply import from_graph
-from xttsbench.fixes.graph.splice import redirect
+from xttsbench.fixes.graph.edit import from_graph, redirect
 from xttsbench.pipeline.graph.read import dataset_nodes, read_graph
 
 pytestmark = pytest.mark.tf

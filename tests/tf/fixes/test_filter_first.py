@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.filter_first.rewrite import filter_first
-from xttsbench.fixes.graph.apply import from_graph
-from xttsbench.fixes.graph.splice import redirect
+from xttsbench.fixes.graph.edit import from_graph, redirect
 from xttsbench.pipeline.graph.read import dataset_nodes, read_graph
 
 pytestmark = pytest.mark.tf

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from xttsbench.fixes.graph.hazards import objections, random_ops
+from xttsbench.fixes.graph.hazards import hazards, random_ops
 from xttsbench.pipeline.graph.read import dataset_nodes, read_graph
+from xttsbench.records.fix_set import FixSet
 
 pytestmark = pytest.mark.tf
 
@@ -36,7 +37,7 @@ def python(function, **how):
 
 
 def ask(dataset, *fixes):
-    return objections(dataset, read_graph(dataset), fixes)
+    return hazards(dataset, read_graph(dataset), FixSet.parse(" + ".join(fixes)))
 
 
 def node(dataset, op):
@@ -46,7 +47,7 @@ def node(dataset, op):
 def test_state_in_python_speaks_against_what_calls_in_another_way():
     dataset = python(counting).batch(4)
     (told,) = ask(dataset, "parallel-map")
-    assert told.startswith("parallel-map: calls that run at once would share state: counting() at test_objections.py:")
+    assert told.startswith("parallel-map: calls that run at once would share state: counting() at test_hazards.py:")
     assert told.endswith("calls append() of the captured list 'SEEN'")
     for fix in ("processes:2", "batch-first", f"cache@{node(dataset, 'MapDataset')}", "parallel-map:4 + prefetch"):
         assert len(ask(dataset, fix)) == 1, fix
@@ -166,7 +167,7 @@ def test_functions_inside_functions_that_autograph_has_rewritten():
         return tf.numpy_function(read, [i], tf.int64)
 
     (told,) = ask(tf.data.Dataset.range(9).map(load), "parallel-map")
-    assert "read() at test_objections.py:" in told
+    assert "read() at test_hazards.py:" in told
     assert "append() of the captured list 'SEEN'" in told
     assert ask(tf.data.Dataset.range(9).map(load_plainly), "parallel-map") == ()
 

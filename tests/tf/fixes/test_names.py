@@ -1,22 +1,16 @@
-"""The names of fixes: what may follow them, in which order several are made, and what each refusal says."""
+"""Fixes by their names: in which order several are made, and what each refusal says."""
 
 from __future__ import annotations
 
 import pytest
 import tensorflow as tf
-from hypothesis import given
-from hypothesis import strategies as st
 
 from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.graph import apply as rewrite
-from xttsbench.fixes.graph.apply import FIXES, apply
-from xttsbench.fixes.mending import CURES
-from xttsbench.fixes.step import rewrite as of_step
-from xttsbench.fixes.words import WORDS
+from xttsbench.fixes.graph.apply import apply, loaded
+from xttsbench.fixes.parallel_map.rewrite import parallel_map
+from xttsbench.fixes.registry import SPECS
 from xttsbench.pipeline.graph.read import inspect
-from xttsbench.rules.input_proposals import BY_STRUCTURE
-
-USES = {"name": [""], "name[:n]": ["", ":3"], "name:n": [":3"], "name@op": ["@MapDataset/_4"]}
 
 
 def plus(x):
@@ -36,40 +30,17 @@ def values(dataset):
     return [batch.numpy().tolist() for batch in dataset]
 
 
-def test_what_is_proposed_or_worded_is_implemented_and_the_other_way_round():
-    implemented = {*FIXES, of_step.GRAPH, of_step.XLA, of_step.BUCKETS}
-    assert set(WORDS) == implemented
-    assert {*BY_STRUCTURE, *(kind for kinds in CURES.values() for kind in kinds)} <= implemented
-
-
-@pytest.mark.parametrize("name", [stem + tail for stem, fix in FIXES.items() for tail in USES[fix.form]])
-def test_every_name_is_understood(name):
-    fix, value = rewrite._parsed(name)
-    assert fix is FIXES[name.partition("@")[0].partition(":")[0]]
-    assert value == ("MapDataset/_4" if "@" in name else 3 if ":" in name else None)
-
-
-@given(st.text(max_size=20))
-def test_any_text_is_a_fix_or_refused_in_a_sentence(text):
-    try:
-        fix, _ = rewrite._parsed(text)
-    except InvalidInputError as error:
-        sentence = str(error)
-    else:
-        sentence = "."
-        assert fix in FIXES.values()
-    assert sentence.endswith(".")
-
-
-@given(st.integers(1, 2**31 - 1), st.sampled_from([stem for stem, fix in FIXES.items() if ":n" in fix.form]))
-def test_a_number_is_read_as_it_is_written(number, stem):
-    assert rewrite._parsed(f"{stem}:{number}") == (FIXES[stem], number)
+@pytest.mark.parametrize(
+    "place", [place for spec in SPECS.values() for place in (spec.rewrite, spec.on_dataset, spec.hazards) if place]
+)
+def test_what_the_registry_names_is_there(place):
+    assert callable(loaded(place))
 
 
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("faster", r"no fix named 'faster'\. Use one of parallel-map\[:<n>\], calls:<n>,"),
+        ("faster", r"no fix named 'faster'\. Use one of filter-first, rebatch, parallel-map\[:<n>\],"),
         ("", "no fix named ''"),
         ("parallel-map + ", "no fix named ''"),
         ("parallel-map:0", "positive whole number up to 2147483647; received '0'"),
@@ -161,19 +132,19 @@ def test_a_name_of_the_original_graph_holds_wherever_it_stands_among_fixes():
 
 
 def test_an_edit_that_tensorflow_refuses_is_told_in_its_first_line(monkeypatch):
-    def broken(graph, _n, _):
-        edited = rewrite.parallel_map(graph)
+    def broken(graph):
+        edited = parallel_map(graph)
         next(node for node in edited.node if node.op == "ParallelMapDatasetV2").input[-1] = edited.node[-2].name
         for node in edited.node:
             if node.name.endswith("num_parallel_calls"):
                 node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(-7, tf.int64))
         return edited
 
-    monkeypatch.setattr(rewrite, "FIXES", {"broken": rewrite.Fix("name", broken)})
+    monkeypatch.setattr(rewrite, "loaded", lambda _place: broken)
     with pytest.raises(
-        InvalidInputError, match=r"TensorFlow refuses what the fix 'broken' makes of the dataset: "
+        InvalidInputError, match=r"TensorFlow refuses what the fix 'any-order' makes of the dataset: "
     ) as e:
-        apply(pipeline(), "broken")
+        apply(pipeline(), "any-order")
     assert "\n" not in str(e.value)
     assert "function_node" not in str(e.value)
     assert str(e.value).endswith("Leave the fix out.")

@@ -7,7 +7,8 @@ import pytest
 import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.fixes.step.rewrite import BUCKETS, GRAPH, XLA, bucket_edge, fixed_step, padded
+from xttsbench.fixes.step.rewrite import bucket_edge, fixed_step, padded
+from xttsbench.records.fix_set import Fix
 from xttsbench.step.keras_step import keras_step
 
 
@@ -19,10 +20,10 @@ def _step(weights: tf.Variable) -> Any:
     return step
 
 
-@pytest.mark.parametrize("name", [GRAPH, XLA])
+@pytest.mark.parametrize("name", ["step:graph", "step:xla"])
 def test_a_compiled_step_trains_as_before_and_is_one_call(name: str) -> None:
     ours, theirs = tf.Variable(tf.ones([4])), tf.Variable(tf.ones([4]))
-    given, changed = _step(ours), fixed_step(_step(theirs), name)
+    given, changed = _step(ours), fixed_step(_step(theirs), Fix(name))
     for number in range(3):
         batch = tf.fill([2, 4], float(number))
         assert float(given(batch)) == pytest.approx(float(changed(batch)), rel=1e-6)
@@ -42,7 +43,7 @@ def test_a_keras_model_leaves_eager_mode() -> None:
     model.train_step = watched
     batch = (tf.ones([2, 4]), tf.zeros([2, 1]))
     keras_step(model)(batch)
-    fixed_step(keras_step(model), GRAPH, model)(batch)
+    fixed_step(keras_step(model), Fix("step:graph"), model)(batch)
     assert eager == [True, False]
 
 
@@ -70,7 +71,7 @@ def test_padding_adds_zeros_behind_what_was_there() -> None:
 
 def test_a_padded_step_sees_few_shapes() -> None:
     shapes = set()
-    step = fixed_step(lambda batch: shapes.add(tuple(batch.shape)), BUCKETS)
+    step = fixed_step(lambda batch: shapes.add(tuple(batch.shape)), Fix("step:buckets"))
     for length in range(64, 129):
         step(tf.zeros([2, length]))
     assert {shape[1] for shape in shapes} == {64, 80, 96, 112, 128}
@@ -78,6 +79,6 @@ def test_a_padded_step_sees_few_shapes() -> None:
 
 def test_without_a_step_or_a_name_it_says_so() -> None:
     with pytest.raises(InvalidInputError, match="has no step"):
-        fixed_step(None, GRAPH)
+        fixed_step(None, Fix("step:graph"))
     with pytest.raises(InvalidInputError, match="no fix named 'step:faster'"):
-        fixed_step(lambda batch: batch, "step:faster")
+        fixed_step(lambda batch: batch, Fix("step:faster"))

@@ -15,7 +15,7 @@ from xttsbench.pipeline.graph.read import inspect, read_graph
 from xttsbench.probes.environment import environment
 from xttsbench.records.elements import GraphIdentity
 from xttsbench.records.optimized import Optimized
-from xttsbench.worker.optimized import PlanError, PlanWarning, apply_plan, dataset_fixes, identity_of
+from xttsbench.worker.optimized import PlanError, PlanWarning, apply_plan, identity_of
 
 
 def pipeline(
@@ -145,7 +145,6 @@ def test_another_machine_and_what_was_not_proven_are_told() -> None:
 
 
 def test_a_fix_of_the_step_is_left_out_and_said() -> None:
-    assert dataset_fixes(("prefetch", "step:xla")) == ("prefetch",)
     with pytest.warns(PlanWarning, match="of the training step and not of the dataset: step:xla"):
         fixed = apply_plan(pipeline(), plan_for(pipeline(), "prefetch", "step:xla"))
     assert "PrefetchDataset" in ops(fixed)

@@ -7,10 +7,10 @@ import pytest
 
 from tests.unit.analysis.test_bursts import every_sixteenth, simulated
 from tests.unit.evidence.made import make_evidence
-from tests.unit.rules.pipelines import ENVIRONMENT, pipeline, python
+from tests.unit.fixes.pipelines import ENVIRONMENT, pipeline, python
 from xttsbench.fixes.predictions import predictions
+from xttsbench.fixes.proposals import proposals
 from xttsbench.records.base import Estimate
-from xttsbench.rules.proposals import proposals
 
 STEP_S = 0.008
 PRODUCED = np.tile(every_sixteenth(), 4)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.rules.pipelines import BATCH, DECODE, ENVIRONMENT, PYTHON, RANGE, pipeline, python
-from xttsbench.fixes.cache.places import cache_places, caches, elements_in_a_pass, is_read_to_its_end
+from tests.unit.fixes.pipelines import BATCH, DECODE, ENVIRONMENT, PYTHON, RANGE, pipeline, python
+from xttsbench.fixes.cache.spec import cache_places, candidates, elements_in_a_pass, is_read_to_its_end
+from xttsbench.fixes.spec import Setting
 
 CACHE = {"op": "CacheDatasetV2", "cost_s": 0.0, "cardinality": 1000, "elements_per_batch": 8.0, "filename": ""}
 TAKE = {"op": "TakeDataset", "cost_s": 0.0, "cardinality": 500, "element_bytes": 1000.0, "elements_per_batch": 8.0}
@@ -17,7 +18,7 @@ def names(given, environment=ENVIRONMENT):
 
 def test_a_cache_of_what_is_cheap_does_not_stand_in_the_way_of_one_of_what_is_not():
     early = pipeline(RANGE, CACHE, DECODE, BATCH)
-    assert [one.name for one in caches(early, ENVIRONMENT)] == ["cache@2"]
+    assert [one.name for one in candidates(Setting(early, 2, ENVIRONMENT))] == ["cache@2"]
 
 
 def test_what_a_full_cache_spares_already_is_not_spared_again():
@@ -37,9 +38,9 @@ def test_a_cache_that_is_never_filled_is_replaced_by_one_after_what_ends_the_epo
 def test_a_place_that_holds_less_is_kept_beside_one_that_spares_more():
     wide = DECODE | {"cost_s": 0.02, "element_bytes": 50_000.0}
     given = pipeline(RANGE, DECODE, wide, BATCH)
-    assert [one.name for one in caches(given, ENVIRONMENT)] == ["cache@2", "cache@1"]
+    assert [one.name for one in candidates(Setting(given, 2, ENVIRONMENT))] == ["cache@2", "cache@1"]
     only_wider = pipeline(RANGE, DECODE, wide | {"cost_s": 1e-4}, BATCH)
-    assert [one.name for one in caches(only_wider, ENVIRONMENT)] == ["cache@1"]
+    assert [one.name for one in candidates(Setting(only_wider, 2, ENVIRONMENT))] == ["cache@1"]
 
 
 def test_what_has_no_room_in_memory_may_have_it_on_disk_or_says_how_much_is_missing():
@@ -57,7 +58,7 @@ def test_what_has_no_room_in_memory_may_have_it_on_disk_or_says_how_much_is_miss
 
 def test_nothing_is_predicted_of_a_cache_on_disk_whose_rate_nobody_measured():
     large = pipeline(RANGE, DECODE | {"element_bytes": 5e6})
-    (found,) = caches(large, ENVIRONMENT | {"storage": {"free_bytes": 50e9}})
+    (found,) = candidates(Setting(large, 2, ENVIRONMENT | {"storage": {"free_bytes": 50e9}}))
     assert found.edit is None
     assert "measured" in found.why_not
 
@@ -96,7 +97,7 @@ def test_a_shuffle_or_a_repeat_before_a_map_comes_after_its_cache(orderings):
     assert (place.op.op, place.why_not) == ("MapDataset", None)
     assert (place.held_bytes, place.spared_s) == (1e6, pytest.approx(0.08))
     assert elements_in_a_pass(place.op, given) == 1000
-    (fix,) = caches(given, ENVIRONMENT)
+    (fix,) = candidates(Setting(given, 2, ENVIRONMENT))
     left = {op.name: op.cost_s for op in fix.edit(given).ops}
     assert left[place.op.name] == 0
     assert all(left[op.name] == op.cost_s for op in given.ops if op.op in ("ShuffleDatasetV3", "RepeatDataset"))

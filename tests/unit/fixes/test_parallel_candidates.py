@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.rules.pipelines import BATCH, DECODE, ENVIRONMENT, PYTHON, RANGE, pipeline, python
-from xttsbench.fixes.candidates import candidates
+from tests.unit.fixes.pipelines import BATCH, DECODE, ENVIRONMENT, PYTHON, RANGE, pipeline, python
+from xttsbench.fixes.registry import candidates
+from xttsbench.fixes.spec import Setting
 
 READS = pipeline({"op": "TFRecordDataset"}).ops
 PARALLEL = PYTHON | {"op": "ParallelMapDatasetV2"}
 
 
 def found(given, cpus=2, **fields):
-    return {one.name: one for one in candidates(given, cpus, ENVIRONMENT, **fields)}
+    return {one.name: one for one in candidates(Setting(given, cpus, ENVIRONMENT, **fields))}
 
 
 @pytest.mark.parametrize(("goal_s", "calls"), [(None, 32), (0.02, 32), (0.002, 64), (1e-4, 128)])

@@ -8,8 +8,9 @@ import pytest
 from tests.unit.evidence.made import make_evidence
 from xttsbench.analysis.attribution import StepFacts
 from xttsbench.evidence.evidence import Compared
-from xttsbench.fixes.candidates import candidates
 from xttsbench.fixes.predictions import predictions, unmeasured
+from xttsbench.fixes.registry import candidates
+from xttsbench.fixes.spec import Setting
 from xttsbench.records.base import Estimate
 from xttsbench.records.pipeline import Pipeline, PipelineOp, PythonFunction
 
@@ -122,7 +123,7 @@ DECODE = {"op": "MapDataset", "cost_s": 0.08, "cpu_s": 0.08, "cardinality": 1000
 
 def cache_of(*ops, environment=ENVIRONMENT, **fields):
     given = pipeline(RANGE | {"cardinality": 1000}, *ops, autotune=False, **fields)
-    return [one for one in candidates(given, 2, environment) if one.name.startswith("cache@")]
+    return [one for one in candidates(Setting(given, 2, environment)) if one.name.startswith("cache@")]
 
 
 def test_a_cache_goes_after_the_last_op_that_yields_the_same_in_every_pass():
@@ -216,7 +217,7 @@ def test_an_interleave_that_autotune_leaves_at_one_call_can_be_told_how_many(cho
         "cost_s": 0.1,
     }
     given = pipeline(RANGE, interleave, BATCH)
-    found = {one.name: one for one in candidates(given, 2, ENVIRONMENT)}
+    found = {one.name: one for one in candidates(Setting(given, 2, ENVIRONMENT))}
     assert any(name.startswith("parallel-interleave") for name in found) is (calls is not None)
     if calls is not None:
         assert found[f"parallel-interleave:{calls}"].edit(given).ops[1].parallelism == calls

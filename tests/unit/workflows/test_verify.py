@@ -10,12 +10,13 @@ import pytest
 
 from xttsbench.diagnosis.next_trial import Job
 from xttsbench.evidence.evidence import Evidence
+from xttsbench.fixes.proposals import Proposal
+from xttsbench.fixes.rounds import ALONE, GUARD, LEAST_BLOCKS, ORIGINAL, PATCHED, SCREEN, TOGETHER
+from xttsbench.fixes.verified import results, verified
 from xttsbench.records.elements import Element, Elements, Epoch, Row
 from xttsbench.records.fix import Edit, Patch
+from xttsbench.records.fix_set import Fix
 from xttsbench.records.plan import Accelerator
-from xttsbench.rules.fix_rounds import ALONE, GUARD, LEAST_BLOCKS, ORIGINAL, PATCHED, SCREEN, TOGETHER
-from xttsbench.rules.proposals import Proposal
-from xttsbench.rules.verified import results, verified
 from xttsbench.workflows.verification import Verification
 from xttsbench.workflows.verify import verify
 
@@ -289,13 +290,13 @@ def test_bursts_that_a_fix_leaves_over_are_met_by_a_longer_buffer_in_the_last_ro
     asked = []
 
     def longer(_, fixes, steps):
-        asked.append((fixes, float(steps.wall_s.mean())))
-        return "buffer:32"
+        asked.append((fixes.names, float(steps.wall_s.mean())))
+        return Fix.of("buffer", 32)
 
     monkeypatch.setattr("xttsbench.workflows.verify.longer_buffer", longer)
     both = "parallel-map:32 + buffer:32 + thread-pool:32"
     session, _ = verifying("parallel-map:32 + thread-pool:32", walls={both: buffered_s})
-    assert asked == [(["parallel-map:32", "thread-pool:32"], pytest.approx(0.02, rel=0.05))]
+    assert asked == [(("parallel-map:32", "thread-pool:32"), pytest.approx(0.02, rel=0.05))]
     assert set(session.of(TOGETHER)) == {ORIGINAL, AGAIN, both, "parallel-map:32 + thread-pool:32"}
     chosen = verified(session.trials, Accelerator()).chosen
     assert chosen == (both if buffered_s == 0.01 else "parallel-map:32 + thread-pool:32")

@@ -9,7 +9,8 @@ from xttsbench.evidence.evidence import Evidence
 from xttsbench.evidence.ops import bytes_of, downstream, memory_bytes, upstream
 from xttsbench.findings.gain import Gain, finding, gain, is_main, pace_share
 from xttsbench.findings.rule import Findings, rule
-from xttsbench.fixes.cache.places import shuffled_bytes
+from xttsbench.fixes.cache.spec import shuffled_bytes
+from xttsbench.records.fix_set import FixSet
 from xttsbench.records.pipeline import Pipeline, PipelineOp, every_op, size
 from xttsbench.throughput.orderings import chain_before
 
@@ -120,8 +121,8 @@ def _repeats(evidence: Evidence, pipeline: Pipeline, op: PipelineOp) -> bool:
 
 def _is_judged(evidence: Evidence) -> bool:
     """Whether a cache somewhere was measured, or the model says what one gives."""
-    measured = any(name.startswith("cache@") and fix.speedup is not None for name, fix in evidence.fixes.items())
-    return measured or any(found.name.startswith("cache@") and found.speedup for found in evidence.predictions)
+    measured = any("cache" in FixSet.parse(name) and fix.speedup is not None for name, fix in evidence.fixes.items())
+    return measured or any("cache" in FixSet.parse(found.name) and found.speedup for found in evidence.predictions)
 
 
 def _is_seen_again(evidence: Evidence, pipeline: Pipeline, op: PipelineOp, helps: Gain) -> bool:

@@ -6,8 +6,8 @@ from xttsbench.evidence.evidence import Evidence
 from xttsbench.evidence.ops import PREFETCH
 from xttsbench.findings.gain import Gain, finding, gain
 from xttsbench.findings.rule import Findings, rule
+from xttsbench.fixes.spec import WORTH_UNSURE
 from xttsbench.records.base import Estimate
-from xttsbench.rules.proposal import WORTH_UNSURE
 
 
 @rule(

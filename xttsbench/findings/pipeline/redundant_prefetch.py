@@ -6,8 +6,8 @@ from xttsbench.evidence.evidence import Evidence
 from xttsbench.evidence.ops import PREFETCH, buffered, bytes_of
 from xttsbench.findings.gain import finding
 from xttsbench.findings.rule import Findings, rule
+from xttsbench.fixes.spec import WORTH
 from xttsbench.records.pipeline import Pipeline, PipelineOp
-from xttsbench.rules.proposal import WORTH
 
 
 @rule(

@@ -8,7 +8,7 @@ from xttsbench.evidence.evidence import Evidence
 from xttsbench.evidence.ops import function_of, input_of
 from xttsbench.findings.gain import blamed, cost_share, finding, gain, is_main, most_costly, pace_share
 from xttsbench.findings.rule import Findings, rule
-from xttsbench.fixes.candidates import stays_at_one_call
+from xttsbench.fixes.calls import stays_at_one_call
 from xttsbench.records.pipeline import Pipeline, PipelineOp, every_op
 
 READERS: Final = ("TFRecordDataset", "TextLineDataset", "FixedLengthRecordDataset")

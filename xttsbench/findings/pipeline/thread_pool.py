@@ -8,6 +8,7 @@ from xttsbench.evidence.evidence import Evidence, allowed_cpus
 from xttsbench.findings.gain import Gain, finding, gain, most_costly
 from xttsbench.findings.rule import Findings, rule
 from xttsbench.records.base import Location
+from xttsbench.records.fix_set import FixSet
 from xttsbench.records.pipeline import Pipeline, place
 
 _MANY_THREADS: Final = 8
@@ -32,7 +33,7 @@ def thread_pool(evidence: Evidence) -> Findings:
     cores, size = allowed_cpus(evidence), pipeline.threadpool_size
     helps = _pool_gain(evidence)
     if helps is not None:
-        threads = next(int(n) for fix in helps.name.split(" + ") if (n := fix.partition(":")[2]).isdecimal())
+        threads = next(fix.number for fix in FixSet.parse(helps.name) if fix.number)
         blocking = [function for function in pipeline.python_functions if function.gil == "blocks"]
         waiting = most_costly(evidence, [op for op in pipeline.ops if op.parallelism is not None and op.cost_s])
         waits = bool(blocking) or not size or size >= cores
@@ -63,7 +64,7 @@ def _pool_gain(evidence: Evidence) -> Gain | None:
     if alone is not None:
         return alone
     both = gain(evidence, "thread-pool", "parallel-map", "parallel-interleave")
-    if both is None or "thread-pool:" not in both.name:
+    if both is None or "thread-pool" not in FixSet.parse(both.name):
         return None
     calls = gain(evidence, "parallel-map", "parallel-interleave")
     return both if calls is None or both.speedup.estimate >= 1.1 * calls.speedup.estimate else None

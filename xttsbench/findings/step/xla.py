@@ -5,7 +5,7 @@ from __future__ import annotations
 from xttsbench.evidence.evidence import Evidence
 from xttsbench.evidence.step import whole_step
 from xttsbench.findings.rule import Findings, rule
-from xttsbench.rules.proposal import WORTH
+from xttsbench.fixes.spec import WORTH
 
 
 @rule(

@@ -1,1 +1,1 @@
-"""Work on whole batches in place of single elements: ``batch-first`` and ``rebatch``."""
+"""Work on whole batches in place of single elements."""

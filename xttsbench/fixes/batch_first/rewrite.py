@@ -1,30 +1,57 @@
 """Batches made before the maps above them, whose functions then run once for a batch instead of once for an element.
 
 ``map(f).batch(n)`` becomes ``batch(n).map(f for each row)``: :mod:`xttsbench.fixes.batch_first.by_row` makes that
-function. ``repeat``, ``take``, ``prefetch`` and ``shuffle`` may stand in between: they do not look at elements.
-``unbatch().batch(n)`` becomes one op that cuts the batches anew without taking them apart, or nothing where they have
-the size already.
+function, and it is run on a few elements to see that it yields the same. ``repeat``, ``take``, ``prefetch`` and
+``shuffle`` may stand in between: they do not look at elements. ``unbatch().batch(n)`` becomes one op that cuts the
+batches anew without taking them apart, or nothing where they have the size already.
 """
 
 from __future__ import annotations
 
+import itertools
+import re
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+import numpy as np
 import tensorflow as tf
 
-from xttsbench.fixes.batch_first.agreement import agree
-from xttsbench.fixes.batch_first.by_row import by_row
-from xttsbench.fixes.batch_first.conversions import NotVectorisedError
-from xttsbench.fixes.batch_first.rebatch import BATCHES, rebatched
-from xttsbench.fixes.batch_first.sink import sunk
-from xttsbench.fixes.graph.edit import copied, data_inputs, does_not_apply, set_inputs
-from xttsbench.fixes.graph.splice import flat_spec, redirect, set_spec
-from xttsbench.fixes.graph.state import state
+from xttsbench.fixes.batch_first.by_row import NotVectorisedError, by_row
+from xttsbench.fixes.graph.edit import (
+    copied,
+    data_inputs,
+    does_not_apply,
+    ending_at,
+    flat_spec,
+    free_name,
+    readers,
+    redirect,
+    set_inputs,
+    set_spec,
+    source_of,
+)
+from xttsbench.fixes.graph.functions import state
+from xttsbench.fixes.graph.hazards import Reader
+from xttsbench.pipeline.cost.cut import TRANSPARENT, Cut, bypassed, dataset, sequential
 from xttsbench.pipeline.graph.functions import is_random
 from xttsbench.pipeline.graph.library import FunctionLibrary
-from xttsbench.pipeline.graph.nodes import captured_inputs, dataset_nodes, node_inputs
+from xttsbench.pipeline.graph.nodes import captured_inputs, constant_input, dataset_nodes, node_inputs
+from xttsbench.records.fix_set import Fix, FixSet
 
+BATCHES: Final = ("BatchDatasetV2", "ParallelBatchDataset")
+"""Ops that put elements together as they are, without padding."""
+MAPS: Final = ("MapDataset", "ParallelMapDataset", "ParallelMapDatasetV2")
 _FIX: Final = "batch-first"
+_HANDING_ON: Final = ("PrefetchDataset", "RepeatDataset", "TakeDataset")
+_SHUFFLES: Final = ("ShuffleDataset", "ShuffleDatasetV2", "ShuffleDatasetV3")
+"""Passed by functions without Python only: they would be called in another order."""
+_ELEMENTS: Final = 5
+_BATCH: Final = 3
+"""Elements of a batch: there is a whole one and a smaller one after it, whatever the pipeline's own size."""
+_LEFT_OUT: Final = re.compile(f"{TRANSPARENT.pattern}|^Shuffle")
+_RELATIVE: Final = 1e-3
+_ABSOLUTE: Final = 1e-5
+"""Floats may differ by so much: what is summed in another order is rounded otherwise. The caller compares exactly."""
 
 
 def batch_first(graph: Any) -> Any:
@@ -52,6 +79,32 @@ def batch_first(graph: Any) -> Any:
     if not done:
         raise does_not_apply(_FIX, "; ".join(why) if why else "the dataset makes no batches")
     return edited
+
+
+def rebatch(graph: Any) -> Any:
+    """The graph with every ``unbatch`` and the batch after it as one op; the batches, their types and order stay.
+
+    Raises:
+        InvalidInputError: there is no such pair, or none that can be one op, and why.
+    """
+    edited, why, done = graph, list[str](), False
+    for name in [node.name for node in dataset_nodes(graph) if node.op in BATCHES]:
+        try:
+            again = rebatched(edited, name)
+        except NotVectorisedError as error:
+            why.append(str(error))
+            continue
+        done, edited = done or again is not None, edited if again is None else again
+    if not done:
+        raise does_not_apply("rebatch", "; ".join(why) if why else "no batch comes right after an unbatch")
+    return edited
+
+
+def hazards(reader: Reader, _fix: Fix, _every: FixSet) -> Iterator[str]:
+    """State of the functions that would be called on whole batches."""
+    for node in reader.maps_above(reader.batches):
+        for told in reader.state(node):
+            yield f"calls on whole batches would change its state: {told}"
 
 
 def _swapped(graph: Any, name: str) -> Any:
@@ -126,3 +179,154 @@ def _with_batch_before(graph: Any, mapped_name: str, batch_name: str, definition
         [tf.TensorSpec(tf.TensorShape([size]).concatenate(one.shape), one.dtype) for one in flat_spec(above, _FIX)],
     )
     return edited
+
+
+def rebatched(graph: Any, name: str) -> Any | None:
+    """The graph with ``unbatch`` and the batch after it as one op; ``None`` where the named batch reads none.
+
+    Where the batches before have the same size already, as their static shapes say, both ops are left out.
+
+    Raises:
+        NotVectorisedError: the pair is there and cannot be one op.
+    """
+    by_name = {node.name: node for node in graph.node}
+    batch = by_name[name]
+    unbatch = source_of(batch, by_name)
+    if unbatch is None or unbatch.op != "UnbatchDataset":
+        return None
+    whole = source_of(unbatch, by_name)
+    if whole is None or len(readers(graph, unbatch.name)) != 1:
+        raise NotVectorisedError(f"{unbatch.name} is read by other ops as well")
+    spec = flat_spec(whole, "rebatch")
+    if any(one.dtype in (tf.variant, tf.resource) for one in spec):
+        raise NotVectorisedError(f"{whole.name} yields ragged, sparse or nested components")
+    edited = copied(graph)
+    size = constant_input(batch, "batch_size", by_name)
+    sizes = {one.shape[0] if one.shape.rank else None for one in spec}
+    if size is not None and sizes == {size}:
+        redirect(edited, name, whole.name)
+        return edited
+    node = next(one for one in edited.node if one.name == name)
+    inputs = data_inputs(node)
+    options = inputs[3] if node.op == "ParallelBatchDataset" else inputs[2]
+    sizes_name = free_name(edited, f"{name}/batch_sizes")
+    _add_vector_of(edited, sizes_name, inputs[1])
+    node.op = "RebatchDatasetV2"
+    set_inputs(node, [whole.name, sizes_name, options])
+    for key in ("parallel_copy", "deterministic"):
+        node.attr.pop(key, None)
+    return edited
+
+
+def _add_vector_of(graph: Any, name: str, scalar: str) -> None:
+    """A vector of one entry, the value of a scalar node."""
+    axis = graph.node.add(name=free_name(graph, f"{name}/axis"), op="Const")
+    axis.attr["dtype"].type = tf.int32.as_datatype_enum
+    axis.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(0, tf.int32))
+    node = graph.node.add(name=name, op="ExpandDims", input=[scalar, axis.name])
+    node.attr["T"].type = tf.int64.as_datatype_enum
+    node.attr["Tdim"].type = tf.int32.as_datatype_enum
+
+
+def sunk(graph: Any, name: str) -> Any | None:
+    """The graph with the nearest map above the named op right before it; the same where it stands there.
+
+    ``None`` where something else comes in between, or where an op on the way is read by others too. The map's function
+    must hold no state: it is called as often as before, on the same elements.
+    """
+    by_name = {node.name: node for node in graph.node}
+    between: list[str] = []
+    here = source_of(by_name[name], by_name)
+    while here is not None and here.op in (*_HANDING_ON, *_SHUFFLES) and len(readers(graph, here.name)) == 1:
+        between.append(here.name)
+        here = source_of(here, by_name)
+    if here is None or here.op not in MAPS or source_of(here, by_name) is None or len(readers(graph, here.name)) != 1:
+        return None
+    if not between:
+        return graph
+    tokens = FunctionLibrary(graph.library.function).python_tokens([here.attr["f"].func.name])
+    if tokens and any(by_name[one].op in _SHUFFLES for one in between):
+        return None
+    edited = copied(graph)
+    new = {node.name: node for node in edited.node}
+    above, result = new[node_inputs(here)[0]], flat_spec(here, _FIX)
+    redirect(edited, here.name, above.name)
+    redirect(edited, between[0], here.name)
+    mapped = new[here.name]
+    set_inputs(mapped, [between[0], *data_inputs(mapped)[1:]])
+    for one in between:
+        set_spec(new[one], flat_spec(above, _FIX))
+    set_spec(mapped, result)
+    return edited
+
+
+def agree(graph: Any, edited: Any, source: str, mapped: str, batch: str) -> bool:
+    """Whether map and batch yield the same in both orders, on the first elements that come to them.
+
+    Caches, shuffles and the like before them are left out, so that none is filled by this.
+
+    Args:
+        graph: with the map before the batch.
+        edited: the same with the batch before the map.
+        source: name of the op that the first of the two reads.
+        mapped: name of the map.
+        batch: name of the batch.
+
+    Returns:
+        ``True`` also where no elements come, so that there is nothing to compare.
+
+    Raises:
+        tf.errors.OpError, ValueError: the pipeline fails on these elements, or cannot be taken apart.
+    """
+    before = Cut(sequential(bypassed(ending_at(graph, mapped), _LEFT_OUT)))
+    (reached,) = before.inputs(mapped)
+    elements = list(itertools.islice(dataset(before.variant(reached), before.spec(reached)), _ELEMENTS))
+    if not elements:
+        return True
+    held = tf.data.Dataset.from_tensor_slices(tuple(tf.stack(parts) for parts in zip(*elements, strict=True)))
+    old = _batches(graph, source, (mapped, batch), batch, held)
+    new = _batches(edited, source, (batch, mapped), batch, held)
+    return len(old) == len(new) and all(
+        _close(one, other) for pair in zip(old, new, strict=True) for one, other in zip(*pair, strict=True)
+    )
+
+
+def _batches(graph: Any, source: str, order: Sequence[str], batch: str, held: Any) -> list[list[Any]]:
+    cut = Cut(_in_threes(ending_at(graph, order[-1]), batch))
+    variant, name = held._variant_tensor, source
+    for following in order:
+        variant, name = cut.over(following, {name: variant}), following
+    spec = tuple(tf.TensorSpec(None, part.dtype) for part in cut.spec(name))
+    return [[part.numpy() for part in element] for element in dataset(variant, spec)]
+
+
+def _in_threes(graph: Any, name: str) -> Any:
+    """The graph, edited in place, in which the named batch has three elements and the last may have fewer."""
+    node = next(one for one in graph.node if one.name == name)
+    spec = [
+        tf.TensorSpec(tf.TensorShape([None]).concatenate(tf.TensorShape(shape)[1:]), tf.as_dtype(kind))
+        for kind, shape in zip(node.attr["output_types"].list.type, node.attr["output_shapes"].list.shape, strict=True)
+    ]
+    set_spec(node, spec)
+    inputs = data_inputs(node)
+    inputs[1] = _constant(graph, f"{name}/three", _BATCH, tf.int64)
+    inputs[3 if node.op == "ParallelBatchDataset" else 2] = _constant(graph, f"{name}/whole", False, tf.bool)
+    set_inputs(node, inputs)
+    return graph
+
+
+def _constant(graph: Any, name: str, value: Any, kind: tf.DType) -> str:
+    node = graph.node.add(name=free_name(graph, name), op="Const")
+    node.attr["dtype"].type = kind.as_datatype_enum
+    node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value, kind))
+    return str(node.name)
+
+
+def _close(old: Any, new: Any) -> bool:
+    old, new = np.asarray(old), np.asarray(new)
+    if old.shape != new.shape or old.dtype != new.dtype:
+        return False
+    if old.dtype.kind in "fcV":  # bfloat16 is of kind V
+        first, second = old.astype(np.complex128), new.astype(np.complex128)
+        return bool(np.allclose(first, second, rtol=_RELATIVE, atol=_ABSOLUTE, equal_nan=True))
+    return bool(np.array_equal(old, new))

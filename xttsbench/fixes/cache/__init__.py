@@ -1,1 +1,1 @@
-"""Elements kept from pass to pass, in memory (``cache``) or on disk (``cache-file``)."""
+"""Elements kept from pass to pass."""

@@ -11,6 +11,7 @@ import hashlib
 import os
 import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from types import CodeType
 from typing import Any, Final
@@ -18,11 +19,24 @@ from typing import Any, Final
 import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.fixes.graph.edit import copied, data_inputs, does_not_apply, free_name, set_inputs
-from xttsbench.fixes.graph.splice import ending_at, flat_spec, readers, redirect, set_spec, source_of
+from xttsbench.fixes.graph.edit import (
+    copied,
+    data_inputs,
+    does_not_apply,
+    ending_at,
+    flat_spec,
+    free_name,
+    readers,
+    redirect,
+    set_inputs,
+    set_spec,
+    source_of,
+)
+from xttsbench.fixes.graph.hazards import Reader
 from xttsbench.pipeline.graph.library import FunctionLibrary, called
 from xttsbench.pipeline.graph.nodes import dataset_inputs, dataset_nodes, node_inputs, text_inputs
 from xttsbench.pipeline.graph.registry import PYTHON_OPS, cells, lookup
+from xttsbench.records.fix_set import Fix, FixSet
 from xttsbench.throughput.orderings import chain_of
 
 _FILE: Final = "elements"
@@ -80,6 +94,42 @@ def cached(graph: Any, op: str, *, directory: str | None) -> Any:
     node.input.extend([op, text.name, store.name])
     set_spec(node, spec)
     return edited
+
+
+def in_memory(graph: Any, op: str, *, directory: str | None) -> Any:
+    """As :func:`cached`, in memory, whatever directory there is."""
+    del directory
+    return cached(graph, op, directory=None)
+
+
+def on_disk(graph: Any, op: str, *, directory: str | None) -> Any:
+    """As :func:`cached`, in a directory.
+
+    Raises:
+        InvalidInputError: as there, or none is given.
+    """
+    if directory is None:
+        raise InvalidInputError(f"The fix 'cache-file@{op}' needs a directory for the file; received none. Name one.")
+    return cached(graph, op, directory=directory)
+
+
+def hazards(reader: Reader, fix: Fix, every: FixSet) -> Iterator[str]:
+    """What differs from pass to pass before the cache, or would no longer happen, in words."""
+    op = fix.op or ""
+    # A filter that is moved before the map stands between it and what orders its elements.
+    moved = () if "filter-first" in every else orderings_before(reader.graph, op)
+    for name in reader.above(op) if op in reader.nodes else list(reader.nodes):
+        if name in moved:
+            continue
+        for told in reader.random(name):
+            yield f"a cache would repeat the first pass: {told}"
+        for told in reader.state(name, ("function", "generator")):
+            yield f"a cache would leave out calls that change state: {told}"
+        for told in reader.reads(name):
+            yield f"a cache would keep what was read in the first pass: {told}"
+        described = reader.ops.get(name)
+        if described is not None and "variable" in described.captures:
+            yield f"a cache would keep what {name} read of a variable in the first pass"
 
 
 def orderings_before(graph: Any, op: str) -> tuple[str, ...]:

@@ -2,24 +2,34 @@
 
 A filter may go before a map where all that it looks at is handed through untouched. It then takes the components that
 the map was given: its function is written anew for them, under a name of its own, since TensorFlow keeps one function
-of a name in a process. :mod:`xttsbench.fixes.filter_first.record` does the same to a pipeline's record.
+of a name in a process. ``spec`` does the same to a pipeline's record.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import tensorflow as tf
 
-from xttsbench.fixes.graph.edit import copied, data_inputs, does_not_apply, set_inputs
-from xttsbench.fixes.graph.inline import inlined, needed_nodes
-from xttsbench.fixes.graph.splice import flat_spec, readers, redirect, set_spec, source_of
-from xttsbench.fixes.graph.state import state
+from xttsbench.fixes.graph.edit import (
+    copied,
+    data_inputs,
+    does_not_apply,
+    flat_spec,
+    readers,
+    redirect,
+    set_inputs,
+    set_spec,
+    source_of,
+)
+from xttsbench.fixes.graph.functions import inlined, needed_nodes, state
+from xttsbench.fixes.graph.hazards import Reader
 from xttsbench.pipeline.graph.functions import is_random, passes, reads
 from xttsbench.pipeline.graph.library import FunctionLibrary
 from xttsbench.pipeline.graph.nodes import dataset_nodes, node_inputs
+from xttsbench.records.fix_set import Fix, FixSet
 
 _FIX: Final = "filter-first"
 _FILTERS: Final = ("FilterDataset", "ParallelFilterDataset")
@@ -47,6 +57,14 @@ def filter_first(graph: Any) -> Any:
             return _moved(graph, library, node, passed, components)
         why = why_not
     raise does_not_apply(_FIX, why)
+
+
+def hazards(reader: Reader, _fix: Fix, _every: FixSet) -> Iterator[str]:
+    """State of the filters and of the maps that they would go before."""
+    filters = [name for name, node in reader.nodes.items() if node.op.endswith("FilterDataset")]
+    for node in (*filters, *reader.maps_above(filters)):
+        for told in reader.state(node):
+            yield f"fewer calls, in another order would change its state: {told}"
 
 
 def _passed(graph: Any, library: FunctionLibrary, node: Any) -> tuple[list[Any], dict[int, int], str]:

@@ -1,4 +1,4 @@
-"""What every rewrite does to a graph: copy it, add a constant under a free name, give a node other inputs, or refuse.
+"""What every rewrite does to a graph: copy it, ask what flows where, add and move ops, make a dataset of it, refuse.
 
 Only the outer pipeline is edited, never the functions of the graph: TensorFlow keeps one function of a name in a
 process, so that an edited one would need another name wherever it is called.
@@ -6,12 +6,43 @@ process, so that an edited one would need another name wherever it is called.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
 
 import tensorflow as tf
+from tensorflow.python.data.ops import dataset_ops
+from tensorflow.python.data.ops import options as options_lib
 
 from xttsbench.errors import InvalidInputError
+from xttsbench.pipeline.graph.nodes import dataset_inputs, dataset_nodes, graph_options, is_dataset, node_inputs
+from xttsbench.pipeline.graph.places import SOURCE
+
+_LINES: Final = (
+    "TFRecordDataset",
+    "TFRecordDatasetV2",
+    "TextLineDataset",
+    "FixedLengthRecordDataset",
+    "FixedLengthRecordDatasetV2",
+)
+"""Ops whose elements are scalar strings, and that therefore say nothing of their type in an attribute."""
+
+
+def from_graph(graph: Any, element_spec: Any, *, source: Any = None) -> Any:
+    """A dataset from a graph; ``element_spec`` is that of the original.
+
+    ``source`` is the original dataset. It is kept alive by the new one, and with it the Python functions, tables and
+    caches that the graph only refers to; the options in the graph are set again, for Python code that reads
+    ``options()``.
+    """
+    variant = tf.raw_ops.DatasetFromGraph(graph_def=graph.SerializeToString())
+    dataset = dataset_ops._VariantDataset(variant, element_spec)
+    if source is not None:
+        setattr(dataset, SOURCE, source)
+        options = options_lib.Options()
+        options._from_proto(graph_options(graph))
+        dataset = dataset.with_options(options)
+        setattr(dataset, SOURCE, source)
+    return dataset
 
 
 def copied(graph: Any) -> Any:
@@ -55,3 +86,118 @@ def set_inputs(node: Any, names: Sequence[str]) -> None:
     control = [name for name in node.input if name.startswith("^")]
     del node.input[:]
     node.input.extend([*names, *control])
+
+
+def flat_spec(node: Any, fix: str) -> tuple[tf.TensorSpec, ...]:
+    """The element of a dataset node, flat: a ragged, sparse or nested component is a variant.
+
+    Raises:
+        InvalidInputError: the graph does not say what the node's elements are; ``fix`` is named in the message.
+    """
+    if node.op in _LINES:
+        return (tf.TensorSpec([], tf.string),)
+    types = next((node.attr[key].list.type for key in ("output_types", "Toutput_types") if key in node.attr), None)
+    if types is None or "output_shapes" not in node.attr:
+        raise does_not_apply(fix, f"the graph does not say what the elements of {node.name} are")
+    shapes = node.attr["output_shapes"].list.shape
+    return tuple(
+        tf.TensorSpec(tf.TensorShape(shape), tf.as_dtype(kind)) for kind, shape in zip(types, shapes, strict=True)
+    )
+
+
+def set_spec(node: Any, spec: Sequence[tf.TensorSpec]) -> None:
+    """Say of a dataset node that its elements are of that specification, in place."""
+    for key in ("output_types", "output_shapes"):
+        node.attr[key].list.Clear()
+    node.attr["output_types"].list.SetInParent()
+    node.attr["output_shapes"].list.SetInParent()
+    node.attr["output_types"].list.type.extend(one.dtype.as_datatype_enum for one in spec)
+    node.attr["output_shapes"].list.shape.extend(one.shape.as_proto() for one in spec)
+
+
+def readers(graph: Any, name: str) -> list[Any]:
+    """The nodes that read the named one, among those that lead to the result; one that reads twice is there twice."""
+    leading = {node.name for node in dataset_nodes(graph)}
+    found = []
+    for node in graph.node:
+        if node.name in leading or node.op == "_Retval":
+            found.extend([node] * node_inputs(node).count(name))
+    return found
+
+
+def redirect(graph: Any, old: str, new: str, *, but: str | None = None) -> None:
+    """Let every node that reads ``old`` read ``new`` instead, in place, but for the one of that name."""
+    for node in graph.node:
+        for number, name in enumerate(node.input):
+            if node.name != but and name.split(":")[0] == old:
+                node.input[number] = new
+
+
+def source_of(node: Any, by_name: Mapping[str, Any]) -> Any | None:
+    """The dataset node that a node reads first; ``None`` where its first input is no dataset."""
+    inputs = node_inputs(node)
+    source = by_name.get(inputs[0]) if inputs else None
+    return source if source is not None and is_dataset(source) else None
+
+
+def ending_at(graph: Any, name: str) -> Any:
+    """A copy of a graph whose result is the dataset that ends at the named node."""
+    edited = copied(graph)
+    for node in edited.node:
+        if node.op == "_Retval":
+            node.input[0] = name
+    return edited
+
+
+def end(graph: Any) -> Any:
+    """The dataset node whose elements the graph yields."""
+    last = node_inputs(_result(graph))[0]
+    return next(node for node in graph.node if node.name == last)
+
+
+def appended(
+    graph: Any, op: str, *, fix: str, inputs: Mapping[str, int] | None = None, within_options: bool = False
+) -> Any:
+    """Put a dataset op at a graph's end, in place; the new node, whose elements are those of the op before.
+
+    Args:
+        graph: the graph to edit.
+        op: a dataset op of one input, with the attributes ``output_types`` and ``output_shapes``.
+        fix: whose work this is, for the message of an error.
+        inputs: further inputs of the op, int64 scalars in order, by the name that they get.
+        within_options: put the op before the options that end the graph, if some do, so that they stay the last.
+
+    Raises:
+        InvalidInputError: the op at the end does not say what its elements are.
+    """
+    by_name = {node.name: node for node in graph.node}
+    reader, last = _result(graph), end(graph)
+    while within_options and last.op == "OptionsDataset":
+        reader, last = last, by_name[node_inputs(last)[0]]
+    node = graph.node.add(name=free_name(graph, f"{op}/added"), op=op)
+    node.input.append(last.name)
+    node.input.extend(constant(graph, f"{node.name}/{name}", value) for name, value in (inputs or {}).items())
+    set_spec(node, flat_spec(last, fix))
+    set_inputs(reader, [node.name])
+    return node
+
+
+def _result(graph: Any) -> Any:
+    return next(node for node in graph.node if node.op == "_Retval")
+
+
+def without_nodes(graph: Any, names: Iterable[str]) -> Any:
+    """A graph without the named dataset nodes; what read them reads their input instead."""
+    edited = copied(graph)
+    by_name = {node.name: node for node in edited.node}
+    bypass = {name: dataset_inputs(by_name[name], by_name)[0] for name in names}
+    for node in edited.node:
+        for number, name in enumerate(node.input):
+            node.input[number] = _past(name, bypass)
+    return edited
+
+
+def _past(name: str, bypass: Mapping[str, str]) -> str:
+    while name in bypass:
+        name = bypass[name]
+    return name

@@ -8,17 +8,19 @@ them in a cache is one.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from xttsbench.fixes.cache.rewrite import orderings_before
+from xttsbench.fixes.graph.apply import loaded
+from xttsbench.fixes.registry import SPECS
 from xttsbench.pipeline.graph.library import FunctionLibrary, called
 from xttsbench.pipeline.graph.nodes import constant_input
 from xttsbench.pipeline.graph.read import dataset_inputs, dataset_nodes, inspect
 from xttsbench.pipeline.graph.registry import lookup
 from xttsbench.pipeline.purity.state import PythonState, python_state
+from xttsbench.records.fix_set import FixSet
 from xttsbench.records.pipeline import PipelineOp
 
 _STATE: Final = re.compile(
@@ -27,18 +29,15 @@ _STATE: Final = re.compile(
     r"|OptionalGetValue|TensorArray\w*V1|Stack(Push|Pop)\w*|WriteFile|DeleteFile|RenameFile|SaveV2"
 )
 """TensorFlow ops through which one call of a function is felt by another, or by somebody outside."""
-_MAPS: Final = re.compile(r"(Experimental)?(Parallel)?Map(AndBatch)?Dataset(V\d+)?")
+MAPS: Final = re.compile(r"(Experimental)?(Parallel)?Map(AndBatch)?Dataset(V\d+)?")
 _BATCHES: Final = re.compile(r"(Parallel|Padded)?BatchDataset(V\d+)?")
-_OPENS: Final = re.compile(r"(FlatMap|Interleave|ParallelInterleave|LegacyParallelInterleave)Dataset(V\d+)?")
 _STOPS: Final = re.compile(r"\w*(Take|Zip|DirectedInterleave)\w*Dataset(V\d+)?")
 """Ops that may end before what they read does."""
 _ENDLESS: Final = 2**62
-_AHEAD: Final = ("parallel-map", "parallel-interleave", "parallel-batch", "prefetch", "calls", "buffer", "processes")
-"""Fixes that run functions earlier than the step asks for their results."""
 
 
 @dataclass(frozen=True)
-class _Reader:
+class Reader:
     """What there is to be asked of one pipeline."""
 
     dataset: Any
@@ -47,18 +46,22 @@ class _Reader:
 
     @cached_property
     def ops(self) -> Mapping[str, PipelineOp]:
+        """The record of each op by its name."""
         return {op.name: op for op in inspect(self.dataset, self.graph).ops}
 
     @cached_property
     def nodes(self) -> Mapping[str, Any]:
+        """The dataset nodes of the outer pipeline by their names, sources first."""
         return {node.name: node for node in dataset_nodes(self.graph)}
 
     @cached_property
     def constants(self) -> Mapping[str, Any]:
+        """All nodes of the graph by their names."""
         return {node.name: node for node in self.graph.node}
 
     @cached_property
     def library(self) -> FunctionLibrary:
+        """The functions of the graph."""
         return FunctionLibrary(self.graph.library.function)
 
     def above(self, name: str) -> list[str]:
@@ -121,116 +124,68 @@ class _Reader:
             if state.random is not None:
                 yield state.random
 
+    def changed_meanwhile(self) -> Iterator[str]:
+        """What functions read that a step may change, so that running ahead of it finds something else, in words."""
+        for op in self.ops.values():
+            if "variable" in op.captures:
+                yield f"{op.name} reads a variable, and running ahead of the step changes what it finds there"
+        for name in self.nodes:
+            for told in self.reads(name):
+                yield f"running ahead of the step changes what is found there: {told}"
 
-def objections(
-    dataset: Any,
-    graph: Any,
-    fixes: Sequence[str],
-    *,
-    state_of: Callable[[Any], PythonState] = python_state,
+    def shared_state(self, names: Iterable[str], kinds: Sequence[str] = ("function",)) -> Iterator[str]:
+        """The state that calls of the named nodes would share if several ran at once, in words."""
+        for name in names:
+            for told in self.state(name, kinds):
+                yield f"calls that run at once would share state: {told}"
+
+    def named(self, pattern: re.Pattern[str]) -> list[str]:
+        """Nodes of the outer pipeline whose op is of that name."""
+        return [name for name, node in self.nodes.items() if pattern.fullmatch(node.op)]
+
+    @property
+    def batches(self) -> list[str]:
+        """Nodes that put elements together."""
+        return self.named(_BATCHES)
+
+    def maps_above(self, names: Iterable[str]) -> list[str]:
+        """The maps right above the named nodes, one or several in a row."""
+        found = []
+        for name in names:
+            inputs = dataset_inputs(self.nodes[name], self.nodes)
+            while len(inputs) == 1 and MAPS.fullmatch(self.nodes[inputs[0]].op):
+                found.append(inputs[0])
+                inputs = dataset_inputs(self.nodes[inputs[0]], self.nodes)
+        return found
+
+
+def hazards(
+    dataset: Any, graph: Any, fixes: FixSet, *, state_of: Callable[[Any], PythonState] = python_state
 ) -> tuple[str, ...]:
     """Why fixes may change what a dataset yields, one sentence each; empty where nothing speaks against them.
 
     Args:
         dataset: the original, before any fix.
         graph: its graph.
-        fixes: names of fixes, each alone or several joined by `` + ``.
+        fixes: that are put on it together.
         state_of: what a Python function does; exchanged in tests.
     """
-    reader = _Reader(dataset, graph, state_of)
-    found: list[str] = []
-    parts = [one.strip() for text in fixes for one in text.split("+")]
-    for fix in parts:
-        name = re.split(r"[:@]", fix, maxsplit=1)[0]
-        for reason in _of(reader, name, fix, parts):
-            sentence = f"{fix}: {reason}"
-            if sentence not in found:
-                found.append(sentence)
-    return tuple(found)
-
-
-def _of(reader: _Reader, name: str, fix: str, parts: Sequence[str]) -> Iterator[str]:
-    if name in ("cache", "cache-file"):
-        op = fix.partition("@")[2]
-        # A filter that is moved before the map stands between it and what orders its elements.
-        moved = () if "filter-first" in parts else orderings_before(reader.graph, op)
-        yield from _cached(reader, op, moved)
-    elif name == "processes":
-        for node in reader.nodes:
-            for state in reader.python(node, ("function",)):
-                if state.state is not None:
-                    yield f"each process would have state of its own: {state.state}"
-                if state.reads is not None:
-                    yield f"each process would have a copy of its own: {state.reads}"
-    elif name in ("parallel-map", "calls", "parallel-interleave"):
-        for node in _touched(reader, name):
-            kinds = ("function", "generator") if name == "parallel-interleave" else ("function",)
-            for told in reader.state(node, kinds):
-                yield f"calls that run at once would share state: {told}"
-    elif name in ("filter-first", "batch-first"):
-        words = "fewer calls, in another order" if name == "filter-first" else "calls on whole batches"
-        for node in _touched(reader, name):
-            for told in reader.state(node):
-                yield f"{words} would change its state: {told}"
-    if name in _AHEAD:
-        yield from _variables(reader)
-
-
-def _cached(reader: _Reader, op: str, moved: Sequence[str]) -> Iterator[str]:
-    """Why a cache after an op may change the data, if the named ops come after it."""
-    names = reader.above(op) if op in reader.nodes else list(reader.nodes)
-    for name in names:
-        if name in moved:
+    reader = Reader(dataset, graph, state_of)
+    found: dict[str, None] = {}
+    for fix in fixes:
+        spec = SPECS.get(fix.kind)
+        if spec is None:
             continue
-        for told in reader.random(name):
-            yield f"a cache would repeat the first pass: {told}"
-        for told in reader.state(name, ("function", "generator")):
-            yield f"a cache would leave out calls that change state: {told}"
-        for told in reader.reads(name):
-            yield f"a cache would keep what was read in the first pass: {told}"
-        described = reader.ops.get(name)
-        if described is not None and "variable" in described.captures:
-            yield f"a cache would keep what {name} read of a variable in the first pass"
-
-
-def _variables(reader: _Reader) -> Iterator[str]:
-    for op in reader.ops.values():
-        if "variable" in op.captures:
-            yield f"{op.name} reads a variable, and running ahead of the step changes what it finds there"
-    for name in reader.nodes:
-        for told in reader.reads(name):
-            yield f"running ahead of the step changes what is found there: {told}"
-
-
-def _touched(reader: _Reader, name: str) -> list[str]:
-    """Nodes of the outer pipeline whose functions a fix runs in another way."""
-    nodes = reader.nodes
-    if name == "parallel-map":
-        return [one for one, node in nodes.items() if node.op == "MapDataset"]
-    if name == "calls":
-        return [one for one, node in nodes.items() if _MAPS.fullmatch(node.op)]
-    if name == "parallel-interleave":
-        return [one for one, node in nodes.items() if _OPENS.fullmatch(node.op)]
-    if name == "filter-first":
-        filters = [one for one, node in nodes.items() if node.op.endswith("FilterDataset")]
-        return [*filters, *_maps_above(reader, filters)]
-    return _maps_above(reader, [one for one, node in nodes.items() if _BATCHES.fullmatch(node.op)])
-
-
-def _maps_above(reader: _Reader, names: Sequence[str]) -> list[str]:
-    """The maps right above the named nodes, one or several in a row."""
-    found = []
-    for name in names:
-        inputs = dataset_inputs(reader.nodes[name], reader.nodes)
-        while len(inputs) == 1 and _MAPS.fullmatch(reader.nodes[inputs[0]].op):
-            found.append(inputs[0])
-            inputs = dataset_inputs(reader.nodes[inputs[0]], reader.nodes)
-    return found
+        reasons = [*(loaded(spec.hazards)(reader, fix, fixes) if spec.hazards else ())]
+        if spec.runs_ahead:
+            reasons += reader.changed_meanwhile()
+        found |= dict.fromkeys(f"{fix}: {reason}" for reason in reasons)
+    return tuple(found)
 
 
 def random_ops(dataset: Any, graph: Any, *, state_of: Callable[[Any], PythonState] = python_state) -> tuple[str, ...]:
     """What shuffles or draws random numbers in a pipeline, Python functions among it, in words."""
-    reader = _Reader(dataset, graph, state_of)
+    reader = Reader(dataset, graph, state_of)
     return tuple(dict.fromkeys(told for name in reader.nodes for told in reader.random(name)))
 
 

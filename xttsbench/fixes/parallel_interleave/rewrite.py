@@ -8,13 +8,17 @@ the order of ``flat_map``. The gain ends where the buffer does: what a file has 
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from math import prod
 from typing import Any, Final
 
 import tensorflow as tf
 
 from xttsbench.fixes.graph.edit import constant, copied, data_inputs, does_not_apply, set_inputs
+from xttsbench.fixes.graph.hazards import Reader
 from xttsbench.pipeline.graph.nodes import constant_input, dataset_inputs, dataset_nodes
+from xttsbench.records.fix_set import Fix, FixSet
 
 FILES_AHEAD: Final = 8
 """Files that are read at a time where one was, and no number was asked for: TensorFlow tunes calls, not these."""
@@ -23,6 +27,7 @@ BUFFERED_BYTES: Final = 256 << 20
 _UNKNOWN_BYTES: Final = 64 << 10
 """What an element is taken to hold whose shape is not known before it is there."""
 _MOST_ELEMENTS: Final = 4096
+_OPENS: Final = re.compile(r"(FlatMap|Interleave|ParallelInterleave|LegacyParallelInterleave)Dataset(V\d+)?")
 _PARALLEL: Final = ("ParallelInterleaveDatasetV3", "ParallelInterleaveDatasetV4")
 
 
@@ -54,6 +59,11 @@ def parallel_interleave(graph: Any, *, calls: int = tf.data.AUTOTUNE) -> Any:
             "the dataset has no interleave or flat_map that reads one input at a time, or fewer than that",
         )
     return edited
+
+
+def hazards(reader: Reader, _fix: Fix, _every: FixSet) -> Iterator[str]:
+    """State of what opens the sources, generators among it."""
+    return reader.shared_state(reader.named(_OPENS), ("function", "generator"))
 
 
 def _in_memory(node: Any, by_name: Any, functions: Any) -> bool:

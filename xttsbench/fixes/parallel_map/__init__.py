@@ -1,1 +1,1 @@
-"""Maps that call their function several times at once: ``parallel-map`` and ``calls``."""
+"""Maps that call their function several times at once."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 import tensorflow as tf
 
 from xttsbench.fixes.graph.edit import constant, copied, data_inputs, does_not_apply, set_inputs
+from xttsbench.fixes.graph.hazards import MAPS, Reader
 from xttsbench.pipeline.graph.nodes import constant_input, dataset_nodes
+from xttsbench.records.fix_set import Fix, FixSet
 
 _CALLS_ARE_LAST: Final = ("ParallelMapDataset", "ParallelMapDatasetV2")
 """Parallel maps; the number of calls is their last input."""
@@ -57,3 +60,9 @@ def parallel_calls(graph: Any, *, calls: int) -> Any:
         number = constant(edited, f"{node.name}/num_parallel_calls", calls)
         set_inputs(node, [*data_inputs(node)[:-1], number])
     return edited
+
+
+def hazards(reader: Reader, fix: Fix, _every: FixSet) -> Iterator[str]:
+    """State of the maps that would be called several times at once."""
+    sequential = [name for name, node in reader.nodes.items() if node.op == "MapDataset"]
+    return reader.shared_state(sequential if fix.kind == "parallel-map" else reader.named(MAPS))

@@ -1,15 +1,33 @@
-"""Prefetches: one more at the end, or fewer in the middle."""
+"""Prefetches in a graph: one more at the end, fewer in the middle, and how much the last one holds."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from typing import Any
 
 import tensorflow as tf
 
-from xttsbench.fixes.graph.added import appended
-from xttsbench.fixes.graph.edit import copied, does_not_apply
-from xttsbench.pipeline.graph.nodes import dataset_inputs, dataset_nodes
+from xttsbench.fixes.graph.edit import (
+    appended,
+    constant,
+    copied,
+    data_inputs,
+    does_not_apply,
+    set_inputs,
+    without_nodes,
+)
+from xttsbench.pipeline.graph.nodes import constant_input, dataset_nodes
+from xttsbench.pipeline.graph.read import read_graph
+
+
+def prefetched(dataset: Any, *, elements: int = tf.data.AUTOTUNE) -> Any:
+    """A prefetch at the end, which needs no graph, so that it also works where that cannot be read."""
+    try:
+        there = ends_in_prefetch(read_graph(dataset))
+    except tf.errors.OpError:
+        there = False
+    if there:
+        raise does_not_apply("prefetch", "the dataset ends in a prefetch already")
+    return dataset.prefetch(elements)
 
 
 def append_prefetch(graph: Any, *, elements: int = tf.data.AUTOTUNE) -> Any:
@@ -45,18 +63,20 @@ def drop_inner_prefetch(graph: Any) -> Any:
     return without_nodes(graph, prefetches[:-1])
 
 
-def without_nodes(graph: Any, names: Iterable[str]) -> Any:
-    """A graph without the named dataset nodes; what read them reads their input instead."""
+def last_buffer(graph: Any, *, elements: int) -> Any:
+    """The last prefetch of the outer pipeline made to hold ``elements`` elements, neither more nor fewer.
+
+    Raises:
+        InvalidInputError: there is no prefetch, or the last one holds this number already.
+    """
+    fix = f"buffer:{elements}"
     edited = copied(graph)
-    by_name = {node.name: node for node in edited.node}
-    bypass = {name: dataset_inputs(by_name[name], by_name)[0] for name in names}
-    for node in edited.node:
-        for number, name in enumerate(node.input):
-            node.input[number] = _past(name, bypass)
+    prefetches = [node for node in dataset_nodes(edited) if node.op == "PrefetchDataset"]
+    if not prefetches:
+        raise does_not_apply(fix, f"the dataset has no prefetch (prefetch:{elements} appends one)")
+    last = prefetches[-1]
+    if constant_input(last, "buffer_size", {node.name: node for node in edited.node}) == elements:
+        raise does_not_apply(fix, f"the last prefetch holds {elements} elements already")
+    size = constant(edited, f"{last.name}/buffer_size", elements)
+    set_inputs(last, [data_inputs(last)[0], size])
     return edited
-
-
-def _past(name: str, bypass: Mapping[str, str]) -> str:
-    while name in bypass:
-        name = bypass[name]
-    return name

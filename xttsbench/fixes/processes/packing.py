@@ -29,7 +29,7 @@ import tensorflow as tf
 from tensorflow.python.types import core
 
 import xttsbench
-from xttsbench.fixes.processes import restored, seeds
+from xttsbench.fixes.processes import restored
 from xttsbench.pipeline.graph.registry import cells
 
 _INSTALLED: Final = tuple(
@@ -185,11 +185,11 @@ def _generator(obj: Any) -> Any:
     if obj is getattr(np.random.mtrand, "_rand", None):
         return getattr, (np.random.mtrand, "_rand")
     if type(obj) is random.Random:
-        return seeds.restored_generator, ("Random", seeds.digest(obj.getstate()))
+        return restored.restored_generator, ("Random", restored.digest(obj.getstate()))
     if type(obj) is np.random.RandomState:
-        return seeds.restored_generator, ("RandomState", seeds.digest(obj.get_state()))
+        return restored.restored_generator, ("RandomState", restored.digest(obj.get_state()))
     if type(obj) is np.random.Generator and hasattr(np.random, type(obj.bit_generator).__name__):
-        return seeds.restored_generator, (type(obj.bit_generator).__name__, seeds.digest(obj.bit_generator.state))
+        return restored.restored_generator, (type(obj.bit_generator).__name__, restored.digest(obj.bit_generator.state))
     return NotImplemented
 
 

@@ -15,13 +15,15 @@ import tensorflow as tf
 from tensorflow.python.ops import script_ops
 
 from xttsbench.errors import InvalidInputError, XttsbenchError
-from xttsbench.fixes.graph.apply import from_graph
+from xttsbench.fixes.graph.edit import from_graph
+from xttsbench.fixes.graph.hazards import Reader
 from xttsbench.fixes.processes.packing import objection, packed, user_files, without_tensorflow
-from xttsbench.fixes.processes.seeds import global_digest
+from xttsbench.fixes.processes.restored import global_digest
 from xttsbench.fixes.processes.workers import Functions, WorkerPool
 from xttsbench.pipeline.graph.read import read_graph
 from xttsbench.pipeline.graph.registry import PYTHON_OPS, Registered, lookup
 from xttsbench.pipeline.graph.source import display_name, locate
+from xttsbench.records.fix_set import Fix, FixSet
 
 _HELD: Final = "_xttsbench_pooled"
 """Attribute of the dataset that keeps the registered functions, and through them the pool."""
@@ -96,6 +98,16 @@ class _EagerCall:
 
     def __call__(self, *tensors: Any) -> Any:
         return self._call(*(tensor.numpy() for tensor in tensors))
+
+
+def hazards(reader: Reader, _fix: Fix, _every: FixSet) -> Iterator[str]:
+    """What Python functions keep from call to call, or read and others change."""
+    for node in reader.nodes:
+        for found in reader.python(node, ("function",)):
+            if found.state is not None:
+                yield f"each process would have state of its own: {found.state}"
+            if found.reads is not None:
+                yield f"each process would have a copy of its own: {found.reads}"
 
 
 def _functions(graph: Any, count: int) -> dict[str, Registered]:

@@ -25,8 +25,7 @@ import cloudpickle  # type: ignore[import-untyped]  # it brings no types
 import numpy as np
 
 from xttsbench.fixes.processes.channel import Channel
-from xttsbench.fixes.processes.restored import FilesByName
-from xttsbench.fixes.processes.seeds import seed_worker
+from xttsbench.fixes.processes.restored import FilesByName, seed_worker
 
 _PR_SET_PDEATHSIG: Final = 1
 _AS_THEY_ARE: Final = (np.ndarray, np.generic, bytes, str, int, float, complex, bool, list)

@@ -1,1 +1,1 @@
-"""Fixes of the training step: ``step:graph``, ``step:xla`` and ``step:buckets``."""
+"""Fixes of the training step."""

@@ -10,34 +10,35 @@ import keras
 import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError
+from xttsbench.fixes.step.spec import STEP_BUCKETS, STEP_GRAPH, STEP_XLA
+from xttsbench.records.fix_set import Fix
 from xttsbench.step.keras_step import keras_step
 
 Step = Callable[[Any], Any]
-OF_STEP: Final = "step:"
-"""How the name of a fix begins that changes the step and not the dataset."""
-GRAPH, XLA, BUCKETS = "step:graph", "step:xla", "step:buckets"
+_NAMES: Final = (STEP_GRAPH.name, STEP_XLA.name, STEP_BUCKETS.name)
 _EDGES_PER_OCTAVE: Final = 4
 """Bucket edges between a length and its double: a batch grows by a quarter at most, and by a tenth on average."""
 
 
-def fixed_step(step: Step | None, name: str, model: keras.Model | None = None) -> Step:
+def fixed_step(step: Step | None, fix: Fix, model: keras.Model | None = None) -> Step:
     """A step with one fix; that of a Keras model is built anew from the model with the setting changed.
 
     Raises:
         InvalidInputError: there is no step, or no such fix.
     """
     if step is None:
-        raise InvalidInputError(f"The fix {name!r} does not apply: the target has no step.")
-    if name not in (GRAPH, XLA, BUCKETS):
-        raise InvalidInputError(f"There is no fix named {name!r}. Use one of {GRAPH}, {XLA}, {BUCKETS}.")
-    if name == BUCKETS:
+        raise InvalidInputError(f"The fix {str(fix)!r} does not apply: the target has no step.")
+    if fix.kind not in _NAMES:
+        raise InvalidInputError(f"There is no fix named {str(fix)!r}. Use one of {', '.join(_NAMES)}.")
+    xla = fix.kind == STEP_XLA.name
+    if fix.kind == STEP_BUCKETS.name:
         inner = step
         return lambda batch: inner(padded(batch))
     if model is not None:
         model.run_eagerly = False
-        model.jit_compile = name == XLA
+        model.jit_compile = xla
         return keras_step(model)
-    return tf.function(step, jit_compile=True if name == XLA else None, reduce_retracing=name == GRAPH)
+    return tf.function(step, jit_compile=True if xla else None, reduce_retracing=not xla)
 
 
 def padded(batch: Any) -> Any:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import tensorflow as tf
 from tensorflow.core.framework import dataset_options_pb2
 
-from xttsbench.fixes.graph.added import appended, end
-from xttsbench.fixes.graph.edit import copied, does_not_apply
+from xttsbench.fixes.graph.edit import appended, copied, does_not_apply, end
 from xttsbench.pipeline.graph.nodes import graph_options
 
 
@@ -22,6 +22,19 @@ def thread_pool(graph: Any, *, threads: int) -> Any:
     options = dataset_options_pb2.Options()
     options.threading_options.private_threadpool_size = threads
     return with_options(graph, options, fix=f"thread-pool:{threads}")
+
+
+def with_pool(dataset: Any, *, threads: int) -> Any:
+    """The dataset with a private pool, by its options alone.
+
+    Raises:
+        InvalidInputError: it has a pool of this size already.
+    """
+    if dataset.options().threading.private_threadpool_size == threads:
+        raise does_not_apply(f"thread-pool:{threads}", f"the dataset has a private pool of {threads} threads already")
+    options = tf.data.Options()
+    options.threading.private_threadpool_size = threads
+    return dataset.with_options(options)
 
 
 def with_options(graph: Any, options: Any, *, fix: str) -> Any:

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from xttsbench.fixes.graph.apply import from_graph, parallel_map
+from xttsbench.fixes.graph.edit import from_graph
+from xttsbench.fixes.parallel_map.rewrite import parallel_map
 from xttsbench.pipeline.fingerprint.altered import jittered, shortened
 from xttsbench.pipeline.graph.read import read_graph
 

@@ -12,7 +12,8 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.data.ops import dataset_ops
 
-from xttsbench.fixes.graph.apply import apply, from_graph
+from xttsbench.fixes.graph.apply import apply
+from xttsbench.fixes.graph.edit import from_graph
 from xttsbench.pipeline.graph.places import install, place_of
 from xttsbench.pipeline.graph.read import inspect, read_graph
 

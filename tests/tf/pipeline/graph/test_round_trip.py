@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.tf.equality import same_elements
-from xttsbench.fixes.graph.apply import from_graph
+from xttsbench.fixes.graph.edit import from_graph
 from xttsbench.pipeline.graph.read import inspect, read_graph
 
 pytestmark = pytest.mark.tf

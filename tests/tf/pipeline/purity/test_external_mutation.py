@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from xttsbench.fixes.graph.hazards import objections
+from xttsbench.fixes.graph.hazards import hazards
 from xttsbench.pipeline.graph.read import read_graph
 from xttsbench.pipeline.purity.state import python_state
+from xttsbench.records.fix_set import FixSet
 
 pytestmark = pytest.mark.tf
 
@@ -115,12 +116,12 @@ def test_copies_and_caches_of_it_are_objected_to():
     graph = read_graph(dataset)
     op = next(node.name for node in graph.node if node.op == "MapDataset")
     for fix in (f"cache@{op}", "processes:2", "parallel-map"):
-        found = objections(dataset, graph, [fix])
+        found = hazards(dataset, graph, FixSet.of([fix]))
         assert found
         assert all("on_epoch_end" in one for one in found)
-    assert objections(dataset, graph, ["thread-pool:4"]) == ()
+    assert hazards(dataset, graph, FixSet.of(["thread-pool:4"])) == ()
     above = next(node.name for node in graph.node if node.op == "RangeDataset")
-    assert objections(dataset, graph, [f"cache@{above}"]) == ()
+    assert hazards(dataset, graph, FixSet.of([f"cache@{above}"])) == ()
 
 
 def test_a_cache_that_is_never_full_keeps_nothing():
@@ -137,4 +138,4 @@ def test_a_cache_that_is_never_full_keeps_nothing():
     ):
         graph = read_graph(dataset)
         last = [node.name for node in graph.node if node.op == "MapDataset"][-1]
-        assert (objections(dataset, graph, [f"cache@{last}"]) == ()) is kept
+        assert (hazards(dataset, graph, FixSet.of([f"cache@{last}"])) == ()) is kept

@@ -8,7 +8,7 @@ import difflib
 import pytest
 
 from tests.unit.targets.patch.fake_datasets import FILE, built, kinds, patch_of, pipeline_of
-from xttsbench.fixes.words import WORDS
+from xttsbench.fixes.registry import SPECS
 from xttsbench.targets.patch import propose
 
 ONE_LINE = """import tensorflow as tf
@@ -113,7 +113,7 @@ def test_every_fix_in_every_layout_makes_the_ops_that_it_names(layout: str, fix:
         assert file == ("MapDataset-_2.cache" if "file" in fix else "")
 
 
-@pytest.mark.parametrize("kind", sorted(WORDS))
+@pytest.mark.parametrize("kind", sorted(SPECS))
 def test_every_kind_of_fix_has_an_edit_or_words_for_the_hand(kind: str) -> None:
     fix = {"calls": "calls:2", "processes": "processes:2", "buffer": "buffer:3", "thread-pool": "thread-pool:8"}.get(
         kind, f"{kind}@MapDataset/_1" if "cache" in kind else kind

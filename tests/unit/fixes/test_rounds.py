@@ -6,12 +6,7 @@ from hypothesis import strategies as st
 
 from xttsbench.diagnosis.next_trial import Job
 from xttsbench.evidence.evidence import Evidence
-from xttsbench.records.base import Estimate
-from xttsbench.records.fix import kind_of
-from xttsbench.records.pipeline import Pipeline, PipelineOp
-from xttsbench.records.plan import Accelerator
-from xttsbench.records.trial import TrialRecord, TrialSpec
-from xttsbench.rules.fix_rounds import (
+from xttsbench.fixes.rounds import (
     ALONE,
     LEAST_BLOCKS,
     ORIGINAL,
@@ -24,6 +19,11 @@ from xttsbench.rules.fix_rounds import (
     slug,
     together,
 )
+from xttsbench.records.base import Estimate
+from xttsbench.records.fix import kind_of
+from xttsbench.records.pipeline import Pipeline, PipelineOp
+from xttsbench.records.plan import Accelerator
+from xttsbench.records.trial import TrialRecord, TrialSpec
 
 JOB = Job(target="m:f", kwargs={"a": 1}, emulated_ms=(5.0,), steps=100, window_s=2.0, seed=7)
 DEVICE = Accelerator(kind="emulated", label="emulated accelerator, 5 ms a step", step_times_ms=(5.0,))

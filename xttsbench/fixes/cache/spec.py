@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from xttsbench.fixes.candidate import Candidate, each, with_upstream
+from xttsbench.fixes.spec import Candidate, Setting, Spec, each, with_upstream
+from xttsbench.records.fix_set import Fix
 from xttsbench.records.pipeline import Pipeline, PipelineOp, every_op, size
 from xttsbench.throughput.orderings import chain_before
 from xttsbench.throughput.threads import consumers, elements_per_batch, inputs_of
@@ -56,7 +57,7 @@ class CachePlace:
     @property
     def name(self) -> str:
         """Of the fix."""
-        return f"cache-file@{self.op.name}" if self.fits == "disk" else f"cache@{self.op.name}"
+        return str(Fix("cache-file" if self.fits == "disk" else "cache", "@", self.op.name))
 
 
 def cache_places(pipeline: Pipeline, environment: Mapping[str, Any]) -> tuple[CachePlace, ...]:
@@ -87,8 +88,9 @@ def cache_places(pipeline: Pipeline, environment: Mapping[str, Any]) -> tuple[Ca
     return tuple(found)
 
 
-def caches(pipeline: Pipeline, environment: Mapping[str, Any]) -> Iterator[Candidate]:
+def candidates(setting: Setting) -> Iterator[Candidate]:
     """A candidate for each place that is worth comparing and has room."""
+    pipeline, environment = setting.pipeline, setting.environment
     kept = _kept_already(pipeline)
     whole = sum(0.0 if op.name in kept else op.cost_s or 0.0 for op in pipeline.ops)
     known = [place for place in cache_places(pipeline, environment) if place.held_bytes is None or place.fits]
@@ -267,3 +269,38 @@ def _disk_bytes(environment: Mapping[str, Any]) -> float | None:
     storage = environment.get("storage")
     free = storage.get("free_bytes") if isinstance(storage, Mapping) else None
     return float(free) if free else None
+
+
+def behind_cache(pipeline: Pipeline) -> Pipeline:
+    """The pipeline with every op marked whose elements came from a cache as the steps were measured; not the cache."""
+    caches = [op for op in pipeline.ops if op.op.startswith("CacheDataset")]
+    behind = {name for op in caches for name in with_upstream(op, pipeline) - {op.name}}
+    return each(pipeline, lambda op: {"cached": True} if op.name in behind else {})
+
+
+CACHE: Final = Spec(
+    name="cache",
+    form="name@op",
+    words="a cache in memory",
+    does=(
+        "a cache in memory after the op; a shuffle or `repeat()` before a map comes after its cache, so that each "
+        "epoch still has an order of its own (the very first batch waits until the shuffle's buffer is full of what "
+        "the map yields); caches that it makes useless are taken out"
+    ),
+    mends=("cacheable", "cache-misuse", "python-function"),
+    candidates=candidates,
+    rank=4,
+    rewrite="xttsbench.fixes.cache.rewrite:in_memory",
+    hazards="xttsbench.fixes.cache.rewrite:hazards",
+)
+CACHE_FILE: Final = Spec(
+    name="cache-file",
+    form="name@op",
+    words="a cache on disk",
+    does="as `cache`, on disk, under the run's directory: for what has no room in memory",
+    mends=("cacheable", "cache-misuse", "python-function"),
+    rank=4,
+    tried_unpriced=True,
+    rewrite="xttsbench.fixes.cache.rewrite:on_disk",
+    hazards="xttsbench.fixes.cache.rewrite:hazards",
+)

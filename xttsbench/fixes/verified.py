@@ -12,14 +12,16 @@ from xttsbench.analysis.evidence import Evidence
 from xttsbench.comparison.effects import Effect, weigh
 from xttsbench.comparison.figures import figures_of
 from xttsbench.comparison.runs import collect
-from xttsbench.fixes.words import said
+from xttsbench.fixes.any_order.spec import ANY_ORDER
+from xttsbench.fixes.proposals import Proposal
+from xttsbench.fixes.registry import said
+from xttsbench.fixes.rounds import GUARD, LEAST_BLOCKS, ORIGINAL, PATCHED, ROUNDS, TOGETHER, planned
 from xttsbench.records.base import FASTER, SLOWER, Estimate
 from xttsbench.records.elements import Elements, GraphIdentity
-from xttsbench.records.fix import FixResult, Outcome, Patch, Semantics, is_of_step
+from xttsbench.records.fix import FixResult, Outcome, Patch, Semantics
+from xttsbench.records.fix_set import FixSet
 from xttsbench.records.plan import Accelerator
 from xttsbench.records.trial import TrialRecord
-from xttsbench.rules.fix_rounds import GUARD, LEAST_BLOCKS, ORIGINAL, PATCHED, ROUNDS, TOGETHER, planned
-from xttsbench.rules.proposals import Proposal
 from xttsbench.samedata.judge import judge
 from xttsbench.samedata.tolerance import same_training
 
@@ -27,7 +29,6 @@ MARGIN: Final = 0.02
 """The smallest difference that matters, as a share."""
 _ALIKE: Final = float(np.log(1.1))
 """Speeds that one short round cannot tell apart, as a logarithm."""
-_ANY_ORDER: Final = "any-order"
 
 
 @dataclass(frozen=True)
@@ -140,14 +141,14 @@ class Verified:
         last = [name for name in self.best_first if name in self.last] or self.best_first
         if not last:
             return None
-        parts, speed = set(last[0].split(" + ")), self._rank(last[0])[0]
-        as_good = (name for name in self.best_first if set(name.split(" + ")) < parts and self._rank(name)[0] <= speed)
+        parts, speed = FixSet.parse(last[0]), self._rank(last[0])[0]
+        as_good = (name for name in self.best_first if FixSet.parse(name) < parts and self._rank(name)[0] <= speed)
         return next(as_good, last[0])
 
     def _rank(self, name: str) -> tuple[float, int, str]:
         speed = _ratio(self.measured.get(name)) or 0.0
         # Within the margin fewer parts are better: there is less to understand, and less to keep.
-        return -round(np.log(max(speed, 1e-9)) / np.log1p(2 * MARGIN)), name.count(" + "), name
+        return -round(np.log(max(speed, 1e-9)) / np.log1p(2 * MARGIN)), len(FixSet.parse(name)), name
 
 
 def verified(trials: Sequence[TrialRecord], accelerator: Accelerator) -> Verified:
@@ -207,9 +208,9 @@ def _semantics(
 
 def _compared(trial: TrialRecord, changed: Elements, originals: Sequence[Elements]) -> Semantics:
     """The data first; where the step was changed, what it trains too."""
-    parts = (trial.spec.fix or "").split(" + ")
-    data = judge(originals, changed, allow_other_order=_ANY_ORDER in parts)
-    if not any(is_of_step(part) for part in parts) or data.equivalent is not True:
+    fixes = FixSet.parse(trial.spec.fix)
+    data = judge(originals, changed, allow_other_order=ANY_ORDER.name in fixes)
+    if not fixes.of_step or data.equivalent is not True:
         return data
     again = originals[1] if len(originals) > 1 else originals[0]
     training = same_training(originals[0], again, changed)
@@ -236,7 +237,7 @@ def results(
     found: Verified,
     patch: Patch | None,
     *,
-    expected: Callable[[Sequence[str]], float | None] = lambda _: None,
+    expected: Callable[[FixSet], float | None] = lambda _: None,
     why_stopped: str | None = None,
 ) -> tuple[FixResult, ...]:
     """A result for each proposal, and for what was put together of them; what is proposed in the end comes first.
@@ -251,7 +252,7 @@ def results(
     names = {one.name for one in proposed}
     made = [name for name in found.measured if name not in names | {PATCHED}]
     what = {part: one.what for one in proposed for part in one.fixes if len(one.fixes) == 1}
-    extra = [_made_of(name, proposed, what, expected(name.split(" + "))) for name in dict.fromkeys(made)]
+    extra = [_made_of(name, proposed, what, expected(FixSet.parse(name))) for name in dict.fromkeys(made)]
     every = [_result(one, found, patch, why_stopped) for one in (*extra, *proposed)]
     order: dict[Outcome, int] = {"accepted": 0, "rejected": 1, "not verified": 2}
     return tuple(sorted(every, key=lambda one: (not one.chosen, order[one.outcome], -_speed(one))))
@@ -261,13 +262,13 @@ def _made_of(
     name: str, proposed: Sequence[Proposal], what: Mapping[str, str], predicted_speedup: float | None
 ) -> Proposal:
     """What was put together of several proposals."""
-    fixes = tuple(name.split(" + "))
+    fixes = FixSet.parse(name)
     return Proposal(
         name=name,
-        fixes=fixes,
+        fixes=fixes.names,
         predicted_speedup=predicted_speedup,
-        what="; ".join(what.get(part) or said((part,)) for part in fixes),
-        places=tuple(dict.fromkeys(p for one in proposed if set(one.fixes) <= set(fixes) for p in one.places)),
+        what="; ".join(what.get(str(fix)) or said((fix,)) for fix in fixes),
+        places=tuple(dict.fromkeys(p for one in proposed if set(one.fixes) <= set(fixes.names) for p in one.places)),
         worth=True,
         why_not=None,
     )
@@ -307,7 +308,7 @@ def _result(one: Proposal, found: Verified, patch: Patch | None, why_stopped: st
 def _outcome(one: Proposal, found: Verified, why_stopped: str | None) -> tuple[Outcome, str]:
     measured, data = found.measured.get(one.name), found.semantics.get(one.name)
     if data is not None and data.equivalent is False:
-        what = "the data, or what is learnt from them" if any(is_of_step(fix) for fix in one.fixes) else "the data"
+        what = "the data, or what is learnt from them" if FixSet.of(one.fixes).of_step else "the data"
         return "rejected", f"it changes {what}: {data.sentence}"
     if data is not None and data.equivalent is None:
         return "rejected", f"whether it leaves the data as they are could not be told: {data.sentence}"

@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.evidence.made import make_evidence
-from tests.unit.rules.pipelines import BATCH, DECODE, ENVIRONMENT, PYTHON, RANGE, pipeline, python
+from tests.unit.fixes.pipelines import BATCH, DECODE, ENVIRONMENT, PYTHON, RANGE, pipeline, python
 from xttsbench.analysis.attribution import StepFacts
 from xttsbench.evidence.evidence import Compared
 from xttsbench.fixes.predictions import COSTS_NOTHING
+from xttsbench.fixes.proposals import proposals
 from xttsbench.records.base import Estimate, Location
 from xttsbench.records.pipeline import Prediction
-from xttsbench.rules.proposals import proposals
 
 WAITING = pipeline(RANGE, PYTHON | {"location": Location(file="data.py", line=7)}, BATCH,
                    python_functions=(python("blocks", location=Location(file="data.py", line=3)),))  # fmt: skip

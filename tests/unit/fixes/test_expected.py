@@ -9,12 +9,12 @@ import pytest
 
 from tests.unit.analysis.test_bursts import every_sixteenth, simulated
 from tests.unit.evidence.made import make_evidence
-from tests.unit.rules.pipelines import BATCH, ENVIRONMENT, PYTHON, RANGE, pipeline, python
+from tests.unit.fixes.pipelines import BATCH, ENVIRONMENT, PYTHON, RANGE, pipeline, python
 from xttsbench.fixes.predictions import COSTS_NOTHING
+from xttsbench.fixes.proposals import expected, longer_buffer, proposals
 from xttsbench.records.base import Estimate
+from xttsbench.records.fix_set import FixSet
 from xttsbench.records.pipeline import Prediction
-from xttsbench.rules.expected import expected, longer_buffer
-from xttsbench.rules.proposals import proposals
 
 STEP_S = 0.02
 BOTH = ["parallel-map:32", "thread-pool:32"]
@@ -41,22 +41,23 @@ def late(build, ahead):
 def test_what_is_expected_of_any_fixes_together_is_what_the_model_says() -> None:
     evidence = waiting()
     alone = {one.name: one.predicted_speedup for one in proposals(evidence)}
-    assert expected(evidence, BOTH) == pytest.approx(4)
-    assert expected(evidence, BOTH[:1]) == alone[BOTH[0]]
-    assert expected(evidence, [BOTH[0], "step:graph"]) is None
-    assert expected(replace(evidence, wall_s=1.0), BOTH) is None  # the model is far off
+    assert expected(evidence, FixSet.of(BOTH)) == pytest.approx(4)
+    assert expected(evidence, FixSet.of(BOTH[:1])) == alone[BOTH[0]]
+    assert expected(evidence, FixSet.of((BOTH[0], "step:graph"))) is None
+    assert expected(replace(evidence, wall_s=1.0), FixSet.of(BOTH)) is None  # the model is far off
 
 
 @pytest.mark.parametrize(("last", "kind"), [((), "prefetch"), ((LAST,), "buffer")])
 def test_what_still_comes_in_bursts_beside_a_fix_calls_for_a_longer_buffer(build, last, kind) -> None:
-    found = longer_buffer(waiting(*last), BOTH, late(build, 4 if not last else 6))
+    found = longer_buffer(waiting(*last), FixSet.of(BOTH), late(build, 4 if not last else 6))
     assert found is not None
-    assert found.partition(":")[0] == kind
-    assert int(found.partition(":")[2]) >= 16
+    assert found.kind == kind
+    assert found.number is not None
+    assert found.number >= 16
 
 
 def test_even_steps_and_a_buffer_that_is_there_already_call_for_none(build) -> None:
     even = build.steps(wait_s=np.full(64, 0.0005), step_s=STEP_S)
-    assert longer_buffer(waiting(LAST), BOTH, even) is None
-    assert longer_buffer(waiting(LAST), [*BOTH, "buffer:64"], late(build, 6)) is None
-    assert longer_buffer(replace(waiting(LAST), wall_s=1.0), BOTH, late(build, 6)) is None
+    assert longer_buffer(waiting(LAST), FixSet.of(BOTH), even) is None
+    assert longer_buffer(waiting(LAST), FixSet.of((*BOTH, "buffer:64")), late(build, 6)) is None
+    assert longer_buffer(replace(waiting(LAST), wall_s=1.0), FixSet.of(BOTH), late(build, 6)) is None

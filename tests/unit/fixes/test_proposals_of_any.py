@@ -6,13 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.evidence.made import make_evidence
-from tests.unit.rules.pipelines import ENVIRONMENT, pipeline, python
+from tests.unit.fixes.pipelines import ENVIRONMENT, pipeline, python
 from xttsbench.analysis.attribution import StepFacts
 from xttsbench.evidence.evidence import Compared
-from xttsbench.fixes.words import WORDS
+from xttsbench.fixes.proposals import proposals
+from xttsbench.fixes.registry import SPECS
 from xttsbench.records.base import Estimate
-from xttsbench.records.fix import kind_of
-from xttsbench.rules.proposals import proposals
+from xttsbench.records.fix_set import FixSet
 
 NUMBERS = st.none() | st.sampled_from([0.0, 1e-6, 1e-3, 0.05, 2.0])
 OPS = st.fixed_dictionaries(
@@ -66,7 +66,7 @@ def test_whatever_the_pipeline(ops, gil, bottleneck, has_step, modes, any_order,
     names = [one.name for one in found]
     assert len(names) == len(set(names))
     assert all(one.name == " + ".join(one.fixes) and one.what for one in found)
-    assert {kind_of(fix) for one in found for fix in one.fixes} <= set(WORDS)
+    assert {fix.kind for one in found for fix in FixSet.of(one.fixes)} <= set(SPECS)
     assert all((one.why_not is None) == one.worth for one in found)
     worth = [one.worth for one in found]
     assert worth == sorted(worth, reverse=True)

@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from xttsbench.fixes.processes import seeds
+from xttsbench.fixes.processes import restored
 
 
 @pytest.fixture(autouse=True)
@@ -16,16 +16,16 @@ def undisturbed():
     yield
     np.random.set_state(numpy_state)
     random.setstate(python_state)
-    seeds._worker.clear()
+    restored._worker.clear()
 
 
 def draws(number, words):
-    seeds.seed_worker(number, words)
+    restored.seed_worker(number, words)
     return np.random.randint(2**31), random.getrandbits(32)
 
 
 def test_each_process_draws_other_numbers_and_the_same_again():
-    words = seeds.global_digest()
+    words = restored.global_digest()
     first, second = draws(0, words), draws(1, words)
     assert len({*first, *second}) == 4
     assert draws(0, words) == first
@@ -33,17 +33,17 @@ def test_each_process_draws_other_numbers_and_the_same_again():
 
 def test_the_words_follow_the_state_and_leave_it_as_it_is():
     np.random.seed(1)
-    before = seeds.global_digest()
-    assert seeds.global_digest() == before
+    before = restored.global_digest()
+    assert restored.global_digest() == before
     np.random.random()
-    assert seeds.global_digest() != before
+    assert restored.global_digest() != before
 
 
 @pytest.mark.parametrize("kind", ["Random", "RandomState", "PCG64", "MT19937", "Philox", "SFC64"])
 def test_a_generator_in_each_process_has_a_stream_of_its_own(kind):
     def first_draw(number, state):
-        seeds.seed_worker(number, seeds.digest(0))
-        generator = seeds.restored_generator(kind, seeds.digest(state))
+        restored.seed_worker(number, restored.digest(0))
+        generator = restored.restored_generator(kind, restored.digest(state))
         return float(generator.random_sample() if kind == "RandomState" else generator.random())
 
     assert first_draw(0, 5) == first_draw(0, 5)

@@ -9,28 +9,16 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 from xttsbench.evidence.evidence import Evidence, allowed_cpus
-from xttsbench.fixes.cache.places import cache_places, first_pass_batches
-from xttsbench.fixes.candidates import Candidate, candidates
+from xttsbench.fixes.cache.spec import cache_places, first_pass_batches
 from xttsbench.fixes.model import Modelled, predict, sized
-from xttsbench.fixes.words import places, said
+from xttsbench.fixes.proposal import Option, Proposal, places
+from xttsbench.fixes.registry import BY_STRUCTURE, SPECS, candidates, said
+from xttsbench.fixes.spec import WORTH, Candidate, Setting
+from xttsbench.records.fix_set import Fix, FixSet
 from xttsbench.records.pipeline import Prediction
-from xttsbench.rules.proposal import WORTH, Option, Proposal
 
 _LONGEST_PASS_S: Final = 30.0
 """A first pass that takes longer leaves no time to see what a cache gives after it."""
-BY_STRUCTURE: Final = (
-    "parallel-map",
-    "parallel-interleave",
-    "calls",
-    "processes",
-    "cache",
-    "prefetch",
-    "batch-first",
-    "rebatch",
-    "filter-first",
-    "thread-pool",
-)
-"""Kinds that are tried where nothing is predicted, those that help most often first."""
 
 
 def of_input(evidence: Evidence, said_of: Modelled | None, idle: str | None, *, any_order: bool) -> Iterator[Option]:
@@ -39,7 +27,7 @@ def of_input(evidence: Evidence, said_of: Modelled | None, idle: str | None, *, 
     if pipeline is None:
         return
     if said_of is None:
-        known = candidates(sized(evidence), allowed_cpus(evidence), evidence.environment)
+        known = candidates(Setting(sized(evidence), allowed_cpus(evidence), evidence.environment))
         rows: list[Prediction | None] = [None] * len(known)
         groups = [*((one,) for one in known), *_needed_together(known)]
         rows += [None] * (len(groups) - len(rows))
@@ -65,7 +53,9 @@ def without_room(evidence: Evidence) -> Iterator[Option]:
     for place in cache_places(sized(evidence), evidence.environment):
         if place.held_bytes is not None and place.fits is None:
             where = places((place.op.name,), evidence.pipeline)
-            found = Proposal(place.name, (place.name,), None, said((place.name,)), where, False, place.why_not)
+            found = Proposal(
+                place.name, (place.name,), None, said(FixSet.of((place.name,))), where, False, place.why_not
+            )
             yield Option(found, 1.0)
             return
 
@@ -73,10 +63,11 @@ def without_room(evidence: Evidence) -> Iterator[Option]:
 def forbidden(fixes: Sequence[Candidate], *, any_order: bool) -> str | None:
     """Why the data, or what is not known, forbid a fix that nobody asked for."""
     for fix in fixes:
-        if fix.kind == "any-order":
+        spec = SPECS[Fix.parse(fix.name).kind]
+        if spec.asked_for is not None:
             if not any_order:
-                return "elements in another order have to be asked for"
-        elif fix.why_not and fix.kind not in ("batch-first", "rebatch") and not fix.name.startswith("cache-file@"):
+                return spec.asked_for
+        elif fix.why_not and not spec.tried_unpriced:
             return fix.why_not
     return None
 
@@ -116,7 +107,7 @@ def option(
         wanted: fixes that are part of a combination.
         any_order: whether another order of the elements was asked for.
     """
-    pipeline, name = evidence.pipeline, " + ".join(fix.name for fix in fixes)
+    pipeline, name = evidence.pipeline, str(FixSet.of(fix.name for fix in fixes))
     raw = row.speedup if row is not None else None
     speedup = raw if off is None else None
     pass_s = first_pass_s(evidence, fixes)
@@ -132,7 +123,7 @@ def option(
         name=name,
         fixes=tuple(fix.name for fix in fixes),
         predicted_speedup=speedup,
-        what=said(fix.name for fix in fixes),
+        what=said(FixSet.of(fix.name for fix in fixes)),
         places=places((op for fix in fixes for op in fix.ops), pipeline) if pipeline is not None else (),
         worth=why_not is None,
         why_not=why_not,
@@ -156,7 +147,7 @@ def _guess(fixes: Sequence[Candidate]) -> float:
 def _cannot(evidence: Evidence, fixes: Sequence[Candidate]) -> str | None:
     """Why there is nothing to rewrite."""
     unread = evidence.pipeline.unserialisable if evidence.pipeline is not None else None
-    if not unread or all(fix.kind in ("prefetch", "thread-pool") for fix in fixes):
+    if not unread or not any(SPECS[Fix.parse(fix.name).kind].needs_graph for fix in fixes):
         return None
     return f"its graph cannot be rewritten: {unread}"
 

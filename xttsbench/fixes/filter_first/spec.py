@@ -1,20 +1,34 @@
-"""A filter moved before the work that it does not need: an edit of the pipeline's record, for the model.
+"""``filter-first``: a filter moved before the work that it does not need.
 
-Pure. A filter may go before a map where all that it looks at is handed through by the map untouched; the map then runs
-only for the elements that are kept.
+A filter may go before a map where all that it looks at is handed through by the map untouched; the map then runs only
+for the elements that are kept.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Final
+
+from xttsbench.fixes.spec import Candidate, Setting, Spec
 from xttsbench.records.pipeline import Pipeline, PipelineOp
 from xttsbench.throughput.threads import consumers, elements_per_batch, inputs_of
 
+_FILTERS: Final = ("FilterDataset", "ParallelFilterDataset")
 
-def filter_first(pipeline: Pipeline) -> Pipeline | None:
+
+def candidates(setting: Setting) -> Iterator[Candidate]:
+    """The first filter that can be moved and drops something."""
+    pipeline = setting.pipeline
+    if moved_first(pipeline) is not None:
+        moved = next(op for op in pipeline.ops if op.op.startswith(_FILTERS) and passed_maps(op, pipeline))
+        yield Candidate("filter-first", lambda given: moved_first(given) or given, ops=(moved.name,))
+
+
+def moved_first(pipeline: Pipeline) -> Pipeline | None:
     """The pipeline with its first such filter moved; ``None`` where none can be, or none drops anything."""
     taken = elements_per_batch(pipeline)
     for op in pipeline.ops:
-        if op.op.startswith(("FilterDataset", "ParallelFilterDataset")):
+        if op.op.startswith(_FILTERS):
             passed = passed_maps(op, pipeline)
             if passed:
                 kept = taken[op.name] / max(taken[passed[0].name], 1e-9)
@@ -73,3 +87,15 @@ def _moved(pipeline: Pipeline, op: PipelineOp, passed: list[PipelineOp], kept: f
     first = min(number for number, one in enumerate(ops) if one.name in names)
     ops.insert(first, moved)
     return pipeline.model_copy(update={"ops": tuple(ops), "python_functions": functions})
+
+
+FILTER_FIRST: Final = Spec(
+    name="filter-first",
+    words="the filter before the work that it does not need",
+    does="a filter goes before the maps whose results it does not look at",
+    mends=("late-filter",),
+    candidates=candidates,
+    rank=8,
+    rewrite="xttsbench.fixes.filter_first.rewrite:filter_first",
+    hazards="xttsbench.fixes.filter_first.rewrite:hazards",
+)

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from xttsbench.fixes.spec import WORTH
 from xttsbench.records.base import Location
+from xttsbench.records.pipeline import Pipeline, PipelineOp, place
 
-WORTH: Final = 1.05
-"""The smallest speed-up that is worth a change: expected, a fix is verified from it on; measured in several processes,
-the low end of its interval has to be above it; two fixes that differ by less are alike, and the simpler one wins."""
-WORTH_UNSURE: Final = 1.10
-"""The same where one process alone measured it, or a model alone says it."""
 _MOST: Final = 6
 """Fixes that are worth verifying at most."""
 
@@ -66,3 +63,16 @@ def ranked(options: Sequence[Option]) -> tuple[Proposal, ...]:
         replace(one.proposal, worth=False, why_not=f"{_MOST} others are expected to give more") for one in worth[_MOST:]
     ]
     return (*(one.proposal for one in worth[:_MOST]), *late, *(one.proposal for one in others))
+
+
+def places(names: Iterable[str], pipeline: Pipeline) -> tuple[Location, ...]:
+    """The user's lines that made the named ops, with those of the Python functions that they run, each once."""
+    wanted = set(names)
+    ops = [op for op in pipeline.ops if op.name in wanted]
+    found = [location for op in ops for location in _of(op, pipeline)]
+    return tuple(dict.fromkeys(location for location in found if location.file))
+
+
+def _of(op: PipelineOp, pipeline: Pipeline) -> list[Location]:
+    own = [one.location for one in pipeline.python_functions if one.token in op.python_functions]
+    return [place(op), *(location.model_copy(update={"op": op.name}) for location in own)]

@@ -12,9 +12,9 @@ from typing import Final
 
 from xttsbench.diagnosis.next_trial import Job
 from xttsbench.evidence.evidence import Evidence
-from xttsbench.fixes.words import WORDS
+from xttsbench.fixes.registry import combined
 from xttsbench.planning.arms import AGAIN
-from xttsbench.records.fix import kind_of
+from xttsbench.records.fix_set import FixSet
 from xttsbench.records.plan import Accelerator, Comparison, PlannedArm
 from xttsbench.records.trial import TrialRecord, TrialSpec
 
@@ -189,13 +189,5 @@ def planned(trials: Sequence[TrialRecord], accelerator: Accelerator) -> Comparis
 
 
 def together(names: Sequence[str]) -> str:
-    """All parts of some fixes as one, the faster first given: of two of one kind the first one's number is taken."""
-    parts: dict[str, str] = {}
-    for name in names:
-        for part in name.split(" + "):
-            parts.setdefault(kind_of(part) if "cache" not in part else part, part)
-    caches = [part for part in parts.values() if part.startswith(("cache@", "cache-file@"))]
-    # The fastest one's cache alone: what another would hold as well comes out of this one already, or fills it.
-    kept = [part for part in parts.values() if part not in caches[1:]]
-    order = {kind: number for number, kind in enumerate(WORDS)}
-    return " + ".join(sorted(kept, key=lambda part: order.get(kind_of(part), len(order))))
+    """All parts of some fixes as one, the faster first given."""
+    return str(combined([FixSet.parse(name) for name in names]))

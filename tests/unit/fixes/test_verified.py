@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from xttsbench.fixes.proposals import Proposal
+from xttsbench.fixes.rounds import ALONE, GUARD, ORIGINAL, PATCHED, SCREEN, TOGETHER
+from xttsbench.fixes.verified import Verified, results, verified
 from xttsbench.records.base import Location
 from xttsbench.records.elements import Element, Elements, Epoch, GraphIdentity, Row
 from xttsbench.records.fix import FixResult, Patch
 from xttsbench.records.plan import Accelerator
 from xttsbench.records.trial import TrialRecord
-from xttsbench.rules.fix_rounds import ALONE, GUARD, ORIGINAL, PATCHED, SCREEN, TOGETHER
-from xttsbench.rules.proposals import Proposal
-from xttsbench.rules.verified import Verified, results, verified
 
 DEVICE = Accelerator()
 AGAIN = f"{ORIGINAL}:again"

@@ -1,0 +1,74 @@
+"""The registry of fixes: what may follow each name, which order they have together, and what is said of each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xttsbench.errors import InvalidInputError
+from xttsbench.fixes.registry import BY_STRUCTURE, SPECS, checked, combined, explained, reference, said
+from xttsbench.records.fix_set import Fix, FixSet
+
+USES = {"name": [""], "name[:n]": ["", ":3"], "name:n": [":3"], "name@op": ["@MapDataset/_4"]}
+OF_DATASET = {name: spec for name, spec in SPECS.items() if not name.startswith("step:")}
+
+
+@pytest.mark.parametrize("name", [name + tail for name, spec in OF_DATASET.items() for tail in USES[spec.form]])
+def test_every_name_is_understood(name: str) -> None:
+    (fix,) = checked(name)
+    assert fix.kind in SPECS
+    assert str(fix) == name
+    assert (fix.number, fix.op) == (3 if ":" in name else None, "MapDataset/_4" if "@" in name else None)
+
+
+@given(st.text(max_size=20))
+def test_any_text_is_a_fix_or_refused_in_a_sentence(text: str) -> None:
+    try:
+        kinds, sentence = {fix.kind for fix in checked(text)}, "."
+    except InvalidInputError as error:
+        kinds, sentence = set(), str(error)
+    assert kinds <= SPECS.keys()
+    assert sentence.endswith(".")
+
+
+@given(st.integers(1, 2**31 - 1), st.sampled_from([name for name, spec in SPECS.items() if ":n" in spec.form]))
+def test_a_number_is_read_as_it_is_written(number: int, name: str) -> None:
+    assert checked(f"{name}:{number}") == FixSet((Fix.of(name, number),))
+
+
+def test_of_two_of_a_kind_the_first_counts_and_of_caches_too() -> None:
+    sets = [FixSet.parse(text) for text in ("prefetch + cache@a", "thread-pool:8 + cache-file@b", "prefetch:4")]
+    assert str(combined(sets)) == "cache@a + prefetch + thread-pool:8"
+    assert str(combined([FixSet.parse("step:xla"), FixSet.parse("parallel-map:2")])) == "parallel-map:2 + step:xla"
+
+
+def test_what_fixes_do_is_said_with_their_numbers_and_places() -> None:
+    fixes = FixSet.parse("parallel-map:32 + cache@MapDataset/_4 + prefetch + step:xla")
+    assert said(fixes) == (
+        "maps in parallel (32 calls), a cache in memory after MapDataset/_4, a prefetch at the end, "
+        "the step through XLA"
+    )
+
+
+def test_kinds_that_are_tried_unpredicted_stand_in_the_order_of_their_ranks() -> None:
+    assert BY_STRUCTURE[:3] == ("parallel-map", "parallel-interleave", "calls")
+    assert BY_STRUCTURE[-1] == "thread-pool"
+
+
+def test_a_fix_is_explained_by_its_name_with_or_without_what_follows() -> None:
+    found = explained("parallel-map:8")
+    assert found is not None
+    assert (found.name, found.usage, found.mends) == (
+        "parallel-map",
+        "parallel-map[:<n>]",
+        ("sequential-map", "python-function"),
+    )
+    assert explained("faster") is None
+
+
+def test_the_documentation_lists_what_there_is() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "fixes.md").read_text(encoding="utf-8")
+    assert reference() in text

@@ -1,0 +1,79 @@
+"""Work on whole batches in place of single elements: ``batch-first`` and ``rebatch``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from xttsbench.fixes.spec import Candidate, Setting, Spec
+from xttsbench.records.pipeline import PipelineOp
+from xttsbench.throughput.threads import consumers, elements_per_batch, inputs_of
+
+_TINY_S: Final = 100e-6
+"""An element that takes less is mostly the cost of calling a function for it."""
+_TINY_PYTHON_S: Final = 300e-6
+"""The same for a Python function, which costs more to call."""
+_MANY: Final = 8
+_SHARE: Final = 0.1
+"""Share of the pipeline's cost from which calls for single elements, or taking batches apart, are worth another way."""
+
+
+def cut_anew(setting: Setting) -> Iterator[Candidate]:
+    """Batches taken apart only to be put together again."""
+    pipeline = setting.pipeline
+    by_name = {op.name: op for op in pipeline.ops}
+    whole = sum(op.cost_s or 0.0 for op in pipeline.ops)
+    for op in pipeline.ops:
+        before = [by_name[name] for name in inputs_of(op, pipeline) if name in by_name]
+        if not op.op.startswith(("BatchDataset", "ParallelBatchDataset")) or len(before) != 1:
+            continue
+        apart = before[0]
+        spent = (op.cost_s or 0.0) + (apart.cost_s or 0.0)
+        if apart.op.startswith("Unbatch") and spent >= _SHARE * whole:
+            why = "what cutting whole batches to another size costs was not measured"
+            yield Candidate("rebatch", None, why, ops=(apart.name, op.name))
+            return
+
+
+def whole_batches(setting: Setting) -> Iterator[Candidate]:
+    """Maps that are called for each of many small elements."""
+    pipeline = setting.pipeline
+    taken, readers = elements_per_batch(pipeline), consumers(pipeline)
+    kinds = {one.token: one.kind for one in pipeline.python_functions}
+
+    def is_tiny(op: PipelineOp) -> bool:
+        python = [kinds.get(token) for token in op.python_functions]
+        limit_s = _TINY_PYTHON_S if python else _TINY_S
+        small = op.cost_s is not None and op.cost_s / max(taken[op.name], 1.0) < limit_s
+        whole_batches = not op.random and all(kind == "numpy_function" for kind in python)
+        return small and whole_batches and taken[op.name] >= _MANY and op.op.startswith(("Map", "ParallelMap"))
+
+    tiny = [op for op in pipeline.ops if is_tiny(op)]
+    spent = sum(op.cost_s or 0.0 for op in tiny)
+    ends = [op for op in tiny if any("Batch" in reader.op for reader in readers[op.name])]
+    if ends and spent >= _SHARE * sum(op.cost_s or 0.0 for op in pipeline.ops):
+        why = "how much of the time for an element is the call itself was not measured"
+        yield Candidate("batch-first", None, why, ops=tuple(op.name for op in tiny))
+
+
+REBATCH: Final = Spec(
+    name="rebatch",
+    words="whole batches cut to size, in place of taking them apart",
+    does="`unbatch().batch(n)` becomes one op that cuts whole batches to size, without taking them apart",
+    mends=("per-element-overhead",),
+    candidates=cut_anew,
+    rank=7,
+    tried_unpriced=True,
+    rewrite="xttsbench.fixes.batch_first.rewrite:rebatch",
+)
+BATCH_FIRST: Final = Spec(
+    name="batch-first",
+    words="batches before the map, which is called once for each",
+    does="the function of a map runs on whole batches; a Python function is called row by row within one call",
+    mends=("per-element-overhead",),
+    candidates=whole_batches,
+    rank=6,
+    tried_unpriced=True,
+    rewrite="xttsbench.fixes.batch_first.rewrite:batch_first",
+    hazards="xttsbench.fixes.batch_first.rewrite:hazards",
+)

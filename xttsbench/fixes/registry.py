@@ -1,0 +1,137 @@
+"""Every fix there is, in the order in which fixes are applied: none takes away what a later one changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from xttsbench.errors import InvalidInputError
+from xttsbench.fixes.any_order.spec import ANY_ORDER
+from xttsbench.fixes.batch_first.spec import BATCH_FIRST, REBATCH
+from xttsbench.fixes.cache.spec import CACHE, CACHE_FILE
+from xttsbench.fixes.filter_first.spec import FILTER_FIRST
+from xttsbench.fixes.parallel_batch.spec import PARALLEL_BATCH
+from xttsbench.fixes.parallel_interleave.spec import PARALLEL_INTERLEAVE
+from xttsbench.fixes.parallel_map.spec import CALLS, PARALLEL_MAP
+from xttsbench.fixes.prefetch.spec import BUFFER, DROP_PREFETCH, PREFETCH
+from xttsbench.fixes.processes.spec import PROCESSES
+from xttsbench.fixes.spec import Candidate, Setting, Spec
+from xttsbench.fixes.step.spec import STEP_BUCKETS, STEP_GRAPH, STEP_XLA
+from xttsbench.fixes.thread_pool.spec import THREAD_POOL
+from xttsbench.records.fix_set import Fix, FixSet
+
+SPECS: Final[Mapping[str, Spec]] = {
+    spec.name: spec
+    for spec in (
+        FILTER_FIRST,
+        REBATCH,
+        PARALLEL_MAP,
+        PARALLEL_INTERLEAVE,
+        PARALLEL_BATCH,
+        CALLS,
+        PROCESSES,
+        CACHE,
+        CACHE_FILE,
+        BATCH_FIRST,
+        ANY_ORDER,
+        DROP_PREFETCH,
+        BUFFER,
+        PREFETCH,
+        THREAD_POOL,
+        STEP_GRAPH,
+        STEP_XLA,
+        STEP_BUCKETS,
+    )
+}
+"""Name -> fix."""
+BY_STRUCTURE: Final = tuple(
+    spec.name for spec in sorted(SPECS.values(), key=lambda one: one.rank or 0) if spec.rank is not None
+)
+"""Kinds that are tried where nothing is predicted, those that help most often first."""
+_MOST: Final = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Explained:
+    """A fix for a person.
+
+    Attributes:
+        name: without what follows it.
+        usage: how it is written.
+        words: what it does, in a few words.
+        does: the same in a sentence; Markdown.
+        mends: rules whose findings it mends.
+        note: what has to be asked for; ``None`` where nothing has.
+    """
+
+    name: str
+    usage: str
+    words: str
+    does: str
+    mends: tuple[str, ...]
+    note: str | None
+
+
+def explained(name: str) -> Explained | None:
+    """What there is to say of a fix, by its name with or without what follows it; ``None`` where there is none."""
+    spec = SPECS.get(Fix.parse(name).kind)
+    return spec and Explained(spec.name, spec.usage, spec.words, spec.does, spec.mends, spec.asked_for)
+
+
+def reference() -> str:
+    """The table of all fixes for the documentation, as Markdown."""
+    rows = [
+        f"| `{spec.usage}` | {spec.does} | {', '.join(f'`{one}`' for one in spec.mends)} |" for spec in SPECS.values()
+    ]
+    return "\n".join(["| fix | what it does | findings that it mends |", "|---|---|---|", *rows])
+
+
+def candidates(setting: Setting) -> tuple[Candidate, ...]:
+    """The fixes that would change a pipeline, in the order in which they are applied."""
+    return tuple(one for spec in SPECS.values() if spec.candidates for one in spec.candidates(setting))
+
+
+def said(fixes: Iterable[Fix]) -> str:
+    """What some fixes do: ``maps in parallel (32 calls), a private thread pool (32 threads)``."""
+    return ", ".join(SPECS[fix.kind].said(fix) if fix.kind in SPECS else str(fix) for fix in fixes)
+
+
+def combined(sets: Sequence[FixSet]) -> FixSet:
+    """All parts of some fixes as one, the faster first given: of two of one kind the first one's number is taken."""
+    parts: dict[str, Fix] = {}
+    for fix in (fix for one in sets for fix in one):
+        parts.setdefault("cache" if fix.is_cache else fix.kind, fix)  # of several caches the fastest one's alone
+    order = {kind: number for number, kind in enumerate(SPECS)}
+    return FixSet(tuple(sorted(parts.values(), key=lambda fix: order.get(fix.kind, len(order)))))
+
+
+def checked(text: str) -> FixSet:
+    """The fixes of the dataset that a text names, in the order in which it does.
+
+    Raises:
+        InvalidInputError: there is no such fix of the dataset, or what follows its name is missing or wrong.
+    """
+    found = FixSet.parse(text)
+    for fix in found:
+        _check(fix)
+    return found
+
+
+def _check(fix: Fix) -> None:
+    spec = SPECS.get(fix.kind)
+    if fix.is_of_step or fix.kind == "step":
+        raise InvalidInputError(
+            f"The fix {str(fix)!r} is one of the training step, not of the dataset. Leave it out here."
+        )
+    if spec is None:
+        forms = ", ".join(known.usage for known in SPECS.values() if not known.name.startswith("step:"))
+        raise InvalidInputError(f"There is no fix named {str(fix)!r}. Use one of {forms}.")
+    if fix.mark == "@" or spec.form == "name@op":
+        if spec.form != "name@op" or not fix.op:
+            raise InvalidInputError(f"A fix is written {spec.usage}; received {str(fix)!r}.")
+    elif spec.form == "name":
+        if fix.mark:
+            raise InvalidInputError(f"The fix {spec.name!r} takes no number; received {str(fix)!r}. Write {spec.name}.")
+    elif (fix.mark or spec.form == "name:n") and not 1 <= (fix.number or 0) <= _MOST:
+        raise InvalidInputError(f"{spec.name}:<n> needs a positive whole number up to {_MOST}; received {fix.value!r}.")

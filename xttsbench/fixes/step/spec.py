@@ -1,0 +1,31 @@
+"""Fixes of the training step: ``step:graph``, ``step:xla`` and ``step:buckets``."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from xttsbench.fixes.spec import Spec
+
+_FIXED: Final = "xttsbench.fixes.step.rewrite:fixed_step"
+
+STEP_GRAPH: Final = Spec(
+    name="step:graph",
+    words="the step as one graph",
+    does="the training step as one graph (`tf.function`)",
+    mends=("eager-step", "retracing", "xla-recompilation"),
+    rewrite=_FIXED,
+)
+STEP_XLA: Final = Spec(
+    name="step:xla",
+    words="the step through XLA",
+    does="the training step compiled by XLA",
+    mends=("eager-step", "xla-untried"),
+    rewrite=_FIXED,
+)
+STEP_BUCKETS: Final = Spec(
+    name="step:buckets",
+    words="batches padded to a few lengths",
+    does="batches are padded to a few lengths, so that a step is not traced or compiled for each",
+    mends=("retracing", "xla-recompilation", "dynamic-shape"),
+    rewrite=_FIXED,
+)

@@ -1,1 +1,0 @@
-"""From evidence to findings and verdict: pure functions, one module per family of rules."""
