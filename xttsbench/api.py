@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from xttsbench.errors import TargetError, XttsbenchError
+from xttsbench.records.fix import Optimized
 from xttsbench.records.fix_set import FixSet
-from xttsbench.records.optimized import Optimized
 from xttsbench.records.report import Report
 
 

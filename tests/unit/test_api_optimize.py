@@ -11,7 +11,7 @@ import pytest
 import xttsbench
 from xttsbench import api as optimizing
 from xttsbench.errors import InvalidInputError, TargetError, XttsbenchError
-from xttsbench.records.optimized import Optimized
+from xttsbench.records.fix import Optimized
 from xttsbench.workflows.saved_plan import report_of, write_plan
 
 PLAN = Optimized(

@@ -1,4 +1,4 @@
-"""What became of each fix that a run proposed: what it was expected to give, what it gave, and what it does to data."""
+"""What became of each fix that a run proposed: what it was expected to give, what it gave, what is applied again."""
 
 from __future__ import annotations
 
@@ -6,7 +6,15 @@ from typing import Any, Literal
 
 from pydantic import model_validator
 
-from xttsbench.records.base import Estimate, Location, Record, Word, evidence_of_version_1
+from xttsbench.records.base import (
+    SCHEMA_VERSION,
+    Estimate,
+    Location,
+    Record,
+    Word,
+    evidence_of_version_1,
+)
+from xttsbench.records.elements import GraphIdentity
 
 How = Literal["identical", "rounding", "other order", "distribution", "different", "unknown"]
 """``identical``: the same bits in the same order; ``rounding``: floats closer than the tolerance; ``other order``: the
@@ -14,16 +22,6 @@ same samples in an order that nobody was promised; ``distribution``: random valu
 distribution; ``different``: other data; ``unknown``: it could not be told."""
 
 Outcome = Literal["accepted", "rejected", "not verified"]
-
-
-def is_of_step(fix: str) -> bool:
-    """Whether a fix changes the step, not its input: ``step:graph``."""
-    return fix.startswith("step:")
-
-
-def kind_of(fix: str) -> str:
-    """A fix without its number or op: ``parallel-map:32`` is a ``parallel-map``; each of the step is its own kind."""
-    return fix if is_of_step(fix) else fix.partition("@")[0].partition(":")[0]
 
 
 class Semantics(Record):
@@ -100,3 +98,31 @@ class FixResult(Record):
     @classmethod
     def _version_1(cls, found: Any) -> Any:
         return evidence_of_version_1(found)
+
+
+class Optimized(Record):
+    """``optimized.yaml``: fixes that a run of ``xttsbench optimize`` verified, to be applied again without looking."""
+
+    schema_version: int = SCHEMA_VERSION
+    run: str
+    """Directory of the run."""
+    target: str
+    kwargs: dict[str, Any] = {}
+    fixes: tuple[str, ...]
+    """In the order in which they are applied; empty where nothing was better than the original."""
+    identity: GraphIdentity | None
+    """Of the pipeline as it was, and must be again."""
+    speedup: Estimate | None
+    """Verified, against the original."""
+    equivalent: bool | None
+    data: str
+    """What was found about the data, in a sentence."""
+    proven: bool
+    """True only where the interval clears 1 and the data are the same."""
+    blocks: int = 0
+    accelerator: str = "real device"
+    cache_directory: str | None = None
+    """Where a cache on disk is kept."""
+    fingerprint: str = ""
+    """Of the machine and the versions that it was measured on."""
+    xttsbench_version: str = ""

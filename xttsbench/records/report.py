@@ -7,8 +7,7 @@ from typing import Any, Literal
 from pydantic import AliasChoices, Field, model_validator
 
 from xttsbench.records.base import SCHEMA_VERSION, Estimate, Location, Record, Word, evidence_of_version_1
-from xttsbench.records.fix import FixResult
-from xttsbench.records.optimized import Optimized
+from xttsbench.records.fix import FixResult, Optimized
 from xttsbench.records.pipeline import Prediction
 from xttsbench.records.training import Training
 

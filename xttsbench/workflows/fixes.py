@@ -20,9 +20,8 @@ from xttsbench.fixes.proposals import Proposal, expected, proposals
 from xttsbench.fixes.rounds import PATCHED
 from xttsbench.fixes.verified import Verified, results, verified
 from xttsbench.records.base import Location
-from xttsbench.records.fix import FixResult, Patch
+from xttsbench.records.fix import FixResult, Optimized, Patch
 from xttsbench.records.fix_set import FixSet
-from xttsbench.records.optimized import Optimized
 from xttsbench.records.plan import RunPlan
 from xttsbench.records.trial import TrialRecord
 from xttsbench.workflows.measure.session import Session

@@ -18,7 +18,7 @@ from xttsbench.errors import InvalidInputError
 from xttsbench.files import atomic_write
 from xttsbench.probes.environment import environment
 from xttsbench.records.base import READABLE
-from xttsbench.records.optimized import Optimized
+from xttsbench.records.fix import Optimized
 from xttsbench.records.report import Report
 
 NAME: Final = "optimized.yaml"

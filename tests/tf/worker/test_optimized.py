@@ -14,7 +14,7 @@ from xttsbench.errors import InvalidInputError
 from xttsbench.pipeline.graph.read import inspect, read_graph
 from xttsbench.probes.environment import environment
 from xttsbench.records.elements import GraphIdentity
-from xttsbench.records.optimized import Optimized
+from xttsbench.records.fix import Optimized
 from xttsbench.worker.optimized import PlanError, PlanWarning, apply_plan, identity_of
 
 

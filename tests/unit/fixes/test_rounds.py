@@ -20,7 +20,7 @@ from xttsbench.fixes.rounds import (
     together,
 )
 from xttsbench.records.base import Estimate
-from xttsbench.records.fix import kind_of
+from xttsbench.records.fix_set import FixSet
 from xttsbench.records.pipeline import Pipeline, PipelineOp
 from xttsbench.records.plan import Accelerator
 from xttsbench.records.trial import TrialRecord, TrialSpec
@@ -121,9 +121,9 @@ _PARTS = ["parallel-map:4", "parallel-map", "prefetch", "cache@A", "cache@B", "t
 
 @given(st.lists(st.sampled_from(_PARTS), min_size=1, max_size=6))
 def test_together_has_every_kind_once(names: list[str]) -> None:
-    parts = together(names).split(" + ")
-    assert sorted({kind_of(part) for part in names}) == sorted(kind_of(part) for part in parts)
-    assert together(parts) == " + ".join(parts)
+    parts = FixSet.parse(together(names))
+    assert sorted({fix.kind for fix in FixSet.of(names)}) == sorted(fix.kind for fix in parts)
+    assert together(parts.names) == str(parts)
 
 
 def test_a_name_becomes_a_file_name() -> None:

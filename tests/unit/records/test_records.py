@@ -22,8 +22,7 @@ from xttsbench.records.comparison_result import (
     Gate,
 )
 from xttsbench.records.elements import Element, Elements, Epoch, GraphIdentity, Row
-from xttsbench.records.fix import Edit, FixResult, Patch, Semantics
-from xttsbench.records.optimized import Optimized
+from xttsbench.records.fix import Edit, FixResult, Optimized, Patch, Semantics
 from xttsbench.records.pipeline import Pipeline, PipelineOp, Prediction, PythonFunction
 from xttsbench.records.plan import Accelerator, Comparison, PlannedArm, Procedure, RunPlan
 from xttsbench.records.readings import GpuReadings, HostReadings, Readings

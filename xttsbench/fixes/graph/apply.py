@@ -1,8 +1,8 @@
 """A dataset with one fix or several, by their names.
 
 A fix is an edit of the dataset's graph; several are made on one reading of it. Reading a graph, and making a dataset of
-it, copies the data embedded in it (see :mod:`xttsbench.pipeline.graph.read`), so fixes that only append to the pipeline do
-without. Options come along; an in-memory cache and the seeds of ``shuffle`` are shared with the original dataset, so
+it, copies the data embedded in it (see :mod:`xttsbench.pipeline.graph.read`), so fixes that only append to the pipeline
+do without. Options come along; an in-memory cache and the seeds of ``shuffle`` are shared with the original dataset, so
 the two are run in processes of their own; variables and ``tf.random.Generator`` objects are copied with the value that
 they have, tables with their contents.
 """

@@ -8,8 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from xttsbench.records.fix import FixResult, Patch, Semantics
-from xttsbench.records.optimized import Optimized
+from xttsbench.records.fix import FixResult, Optimized, Patch, Semantics
 from xttsbench.records.report import Report
 from xttsbench.reporting import units
 from xttsbench.reporting.absent import NOT_MEASURED

@@ -9,8 +9,7 @@ from markdown_it import MarkdownIt
 from rich.cells import cell_len
 
 from tests.unit.reporting.conftest import HOSTILE, estimate, starving_run
-from xttsbench.records.fix import Edit, FixResult, Patch, Semantics
-from xttsbench.records.optimized import Optimized
+from xttsbench.records.fix import Edit, FixResult, Optimized, Patch, Semantics
 from xttsbench.records.report import Report
 from xttsbench.reporting import console, html, markdown
 from xttsbench.reporting.sections.fixes import fixes_text
