@@ -96,7 +96,7 @@ def diagnose(
     elif kwargs:
         raise TargetError(f"{described(target)} is there already, so it takes no arguments; received {sorted(kwargs)}.")
     else:
-        from xttsbench.workflows.live import LiveRequest, diagnose_live
+        from xttsbench.workflows.diagnose.live import LiveRequest, diagnose_live
 
         # By name: TensorFlow is in this process already, and nothing else of ours may bring it into a parent.
         measure = importlib.import_module("xttsbench.worker.live").measure_live
@@ -168,8 +168,8 @@ def _searched(
     any_order: bool,
 ) -> tuple[Any, Report]:
     """Searched for in fresh processes; the target is loaded here only when they have ended."""
-    from xttsbench.workflows.optimize import Request
-    from xttsbench.workflows.optimize import optimize as run
+    from xttsbench.workflows.optimize.optimize import Request
+    from xttsbench.workflows.optimize.optimize import optimize as run
 
     name = target if isinstance(target, str) else importable_name(target)
     outcome = run(
@@ -193,8 +193,8 @@ def _searched(
 def _live(
     target: Any, accelerator: str, steps: int | None, budget_s: float, out: Path | None, any_order: bool
 ) -> tuple[Any, Report]:
-    from xttsbench.workflows.live import LiveRequest
-    from xttsbench.workflows.live_optimize import optimize_live
+    from xttsbench.workflows.diagnose.live import LiveRequest
+    from xttsbench.workflows.optimize.live import optimize_live
 
     name = described(target)
     live = _worker("live_optimize").LiveTarget(target, name)
@@ -209,7 +209,7 @@ def _live(
 
 def _apply(target: Any, plan: str | Path | Optimized, kwargs: dict[str, Any] | None) -> tuple[Any, Report]:
     from xttsbench.records.pipeline import Pipeline
-    from xttsbench.workflows.saved_plan import read_plan, read_report, report_of
+    from xttsbench.workflows.optimize.plan import read_plan, read_report, report_of
 
     path = None if isinstance(plan, Optimized) else Path(plan)
     found = plan if isinstance(plan, Optimized) else read_plan(Path(plan))

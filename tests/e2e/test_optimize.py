@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from xttsbench.execution import journal
-from xttsbench.workflows.saved_plan import read_plan
+from xttsbench.workflows.optimize.plan import read_plan
 
 pytestmark = pytest.mark.measured
 

@@ -14,7 +14,7 @@ import xttsbench
 from xttsbench.errors import TargetError, XttsbenchError
 from xttsbench.execution import journal
 from xttsbench.workflows.report import rebuild
-from xttsbench.workflows.saved_plan import read_plan
+from xttsbench.workflows.optimize.plan import read_plan
 
 pytestmark = pytest.mark.measured
 

@@ -154,8 +154,8 @@ def optimize(
 
     Example:  xttsbench optimize my_project/data.py:make_dataset --accelerator emulated:10
     """
-    from xttsbench.workflows.optimize import Request
-    from xttsbench.workflows.optimize import optimize as run
+    from xttsbench.workflows.optimize.optimize import Request
+    from xttsbench.workflows.optimize.optimize import optimize as run
 
     request = Request(
         target=target,

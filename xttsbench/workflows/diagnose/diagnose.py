@@ -25,7 +25,7 @@ from xttsbench.records.plan import Comparison, RunPlan
 from xttsbench.records.report import Kind
 from xttsbench.records.trial import Rung, TrialRecord, TrialSpec
 from xttsbench.targets.spec import parse_target
-from xttsbench.workflows.fixes import verify_fixes
+from xttsbench.workflows.optimize.fixes import verify_fixes
 from xttsbench.workflows.measure.arms import compare_arms
 from xttsbench.workflows.measure.session import Progress, Session, Silent
 from xttsbench.workflows.outcome import Outcome

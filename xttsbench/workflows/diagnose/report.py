@@ -24,7 +24,7 @@ from xttsbench.records.plan import RunPlan
 from xttsbench.records.report import AA, Arm, Finding, Report, Rung, WarmUp
 from xttsbench.records.trial import TrialRecord
 from xttsbench.workflows.diagnose.modes import mode_arms
-from xttsbench.workflows.fixes import fix_section
+from xttsbench.workflows.optimize.fixes import fix_section
 from xttsbench.workflows.sections import accelerator, readings_beside, rows_of, target, unread, verdict_after_s, warm_up
 
 _OVERHEAD_S: Final = 50e-6

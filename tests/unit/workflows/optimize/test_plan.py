@@ -15,7 +15,7 @@ from xttsbench.records.base import Estimate
 from xttsbench.records.elements import GraphIdentity
 from xttsbench.records.fix import Optimized
 from xttsbench.records.report import Report
-from xttsbench.workflows.saved_plan import read_plan, read_report, report_of, write_plan
+from xttsbench.workflows.optimize.plan import read_plan, read_report, report_of, write_plan
 
 
 def plan(**changes: object) -> Optimized:

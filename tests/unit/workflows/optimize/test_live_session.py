@@ -14,7 +14,7 @@ from xttsbench.execution.limits import Limits
 from xttsbench.records.elements import Element, Elements, Epoch, Row
 from xttsbench.records.row_memory import RowMemory
 from xttsbench.records.trial import TrialSpec
-from xttsbench.workflows.live_session import LiveSession
+from xttsbench.workflows.optimize.live import LiveSession
 
 LIMITS = Limits(10.0, 10.0)
 
