@@ -13,8 +13,8 @@ import tensorflow as tf
 import xttsbench
 from xttsbench.errors import TargetError, XttsbenchError
 from xttsbench.execution import journal
-from xttsbench.workflows.report import rebuild
 from xttsbench.workflows.optimize.plan import read_plan
+from xttsbench.workflows.report import rebuild
 
 pytestmark = pytest.mark.measured
 

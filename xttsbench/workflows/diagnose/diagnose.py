@@ -25,9 +25,9 @@ from xttsbench.records.plan import Comparison, RunPlan
 from xttsbench.records.report import Kind
 from xttsbench.records.trial import Rung, TrialRecord, TrialSpec
 from xttsbench.targets.spec import parse_target
-from xttsbench.workflows.optimize.fixes import verify_fixes
 from xttsbench.workflows.measure.arms import compare_arms
 from xttsbench.workflows.measure.session import Progress, Session, Silent
+from xttsbench.workflows.optimize.fixes import verify_fixes
 from xttsbench.workflows.outcome import Outcome
 from xttsbench.workflows.recorded import Recorded, open_run
 from xttsbench.workflows.report import finish

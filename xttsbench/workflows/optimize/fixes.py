@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
-from collections.abc import Mapping, Sequence
+import sys
+import sysconfig
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,21 +25,11 @@ from xttsbench.fixes.verified import Verified, results, verified
 from xttsbench.records.base import Location
 from xttsbench.records.fix import FixResult, Optimized, Patch
 from xttsbench.records.fix_set import FixSet
+from xttsbench.records.pipeline import Pipeline
 from xttsbench.records.plan import RunPlan
 from xttsbench.records.trial import TrialRecord
 from xttsbench.workflows.measure.session import Session
-from xttsbench.workflows.optimize.verify import Verification
-from xttsbench.workflows.optimize.verify import verify
-import re
-import sys
-import sysconfig
-from collections.abc import Iterable
-from pathlib import Path
-
-from xttsbench.records.base import Location
-from xttsbench.records.fix import Patch
-from xttsbench.records.fix_set import FixSet
-from xttsbench.records.pipeline import Pipeline
+from xttsbench.workflows.optimize.verify import Verification, verify
 
 PATCH: Final = "patch.json"
 DIFF: Final = "patch.diff"

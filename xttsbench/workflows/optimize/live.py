@@ -11,37 +11,30 @@ report says so.
 
 from __future__ import annotations
 
-from typing import Final
-
-from xttsbench.records.elements import Elements
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from xttsbench.diagnosis.diagnosis import build_diagnosis
+from xttsbench.diagnosis.next_trial import Job, next_trial
 from xttsbench.execution import journal
 from xttsbench.execution.collected import Collected
 from xttsbench.execution.limits import Limits
+from xttsbench.fixes.proposals import proposals
+from xttsbench.records.elements import Elements
 from xttsbench.records.fix_set import FixSet
 from xttsbench.records.readings import Readings
 from xttsbench.records.row_memory import RowMemory
 from xttsbench.records.trial import TrialRecord, TrialSpec
-import time
-from dataclasses import replace
-from typing import Final
-
-from xttsbench.diagnosis.diagnosis import build_diagnosis
-from xttsbench.diagnosis.next_trial import Job, next_trial
-from xttsbench.execution.limits import Limits
-from xttsbench.fixes.proposals import proposals
 from xttsbench.workflows.diagnose.diagnose import VERDICT_S
 from xttsbench.workflows.diagnose.live import READING_RUNGS, LiveRequest, begin_live
+from xttsbench.workflows.optimize.verify import Verification, verify
 from xttsbench.workflows.outcome import Outcome
 from xttsbench.workflows.recorded import Recorded
 from xttsbench.workflows.report import finish
-from xttsbench.workflows.optimize.verify import Verification
-from xttsbench.workflows.optimize.verify import verify
 
 _SAID: Final = (
     "it changes between two passes of its own although nothing in its graph is random, so it keeps something from pass "

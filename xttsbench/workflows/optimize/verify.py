@@ -7,28 +7,17 @@ that is measured needs two processes at least, and a cache in memory is filled a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
+from xttsbench.analysis.steps import Steps, measured, steady
 from xttsbench.diagnosis.next_trial import Job
 from xttsbench.evidence.evidence import Evidence
-from xttsbench.fixes.proposals import Proposal
-from xttsbench.fixes.rounds import LEAST_BLOCKS, ORIGINAL, PATCHED
-from xttsbench.records.fix import Patch
-from xttsbench.records.fix_set import FixSet
-from xttsbench.records.plan import Accelerator, PlannedArm
-from xttsbench.records.trial import TrialRecord
-from xttsbench.workflows.measure.arms import Trials
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Final
-
-from xttsbench.analysis.steps import Steps, measured, steady
 from xttsbench.execution.limits import Limits
 from xttsbench.files import atomic_write
-from xttsbench.fixes.proposals import expected, longer_buffer
+from xttsbench.fixes.proposals import Proposal, expected, longer_buffer
 from xttsbench.fixes.rounds import (
     ALONE,
     LEAST_BLOCKS,
@@ -47,8 +36,9 @@ from xttsbench.fixes.spec import WORTH
 from xttsbench.fixes.verified import Verified, data_of, verified
 from xttsbench.records.fix import Patch
 from xttsbench.records.fix_set import FixSet
-from xttsbench.records.plan import Comparison, PlannedArm
-from xttsbench.workflows.measure.arms import compare_arms
+from xttsbench.records.plan import Accelerator, Comparison, PlannedArm
+from xttsbench.records.trial import TrialRecord
+from xttsbench.workflows.measure.arms import Trials, compare_arms
 
 WINDOW_S: Final = 2.0
 LEAST_WINDOW_S: Final = 0.8

@@ -17,8 +17,7 @@ from xttsbench.records.elements import Element, Elements, Epoch, Row
 from xttsbench.records.fix import Edit, Patch
 from xttsbench.records.fix_set import Fix
 from xttsbench.records.plan import Accelerator
-from xttsbench.workflows.optimize.verify import Verification
-from xttsbench.workflows.optimize.verify import verify
+from xttsbench.workflows.optimize.verify import Verification, verify
 
 AGAIN = f"{ORIGINAL}:again"
 JOB = Job(target="data.py:make", kwargs={"size": 4}, emulated_ms=(), steps=100, window_s=2.0, seed=5)
@@ -276,7 +275,9 @@ def test_what_together_changes_the_data_gives_way_to_the_next_best(verifying) ->
 def test_where_all_together_promise_no_more_the_best_alone_is_what_is_patched(
     verifying, monkeypatch, tmp_path, both
 ) -> None:
-    monkeypatch.setattr("xttsbench.workflows.optimize.verify.expected", lambda _, fixes: both if len(fixes) > 1 else 2.0)
+    monkeypatch.setattr(
+        "xttsbench.workflows.optimize.verify.expected", lambda _, fixes: both if len(fixes) > 1 else 2.0
+    )
     session, _ = verifying("prefetch", "parallel-map", walls={"parallel-map": 0.015}, patches=True)
     first = "parallel-map" if both == 2.0 else "parallel-map + prefetch"
     assert (tmp_path / "patched" / "0-data.py").read_text() == f"# {first}\n"
