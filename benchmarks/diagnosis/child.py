@@ -34,7 +34,7 @@ def load(case: Case, folder: Path, *, tuned: bool = False, comparable: bool = Fa
 
 def emulated(milliseconds: float) -> Callable[[], Any]:
     """The wait of the toolkit's emulated accelerator."""
-    from xttsbench.worker.accelerator import EmulatedAccelerator
+    from xttsbench.probes.clock import EmulatedAccelerator
 
     return EmulatedAccelerator([milliseconds]).compute
 

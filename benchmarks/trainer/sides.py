@@ -12,7 +12,7 @@ from pathlib import Path
 
 from blocks import Timed
 
-from xttsbench.execution.child_environment import child_environment
+from xttsbench.execution.child import child_environment
 from xttsbench.execution.training import run_training
 from xttsbench.execution.training_environment import training_environment
 from xttsbench.probes.monitor import Monitor

@@ -14,7 +14,7 @@ from xttsbench.analysis.steps import Steps, steps_of
 from xttsbench.evidence.evidence import Evidence
 from xttsbench.records.base import Estimate
 from xttsbench.records.plan import Accelerator, Comparison, PlannedArm
-from xttsbench.records.step_row import COLUMNS
+from xttsbench.records.rows import COLUMNS
 from xttsbench.records.trial import Anatomy, Parity, Segment, TrialRecord, TrialSpec
 
 

@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from xttsbench.analysis.spans import Span, turns_of
+from xttsbench.analysis.readings import Span, turns_of
 from xttsbench.records.readings import MACHINE_COLUMNS, HostReadings
 from xttsbench.records.report import Disturbance
 from xttsbench.records.trial import TrialRecord

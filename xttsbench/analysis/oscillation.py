@@ -11,9 +11,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from xttsbench.analysis.autocorrelation import autocorrelation, effective_size, ljung_box, varies
-from xttsbench.analysis.period import MIN_STEPS as MIN_PERIOD_STEPS
-from xttsbench.analysis.period import find_period
+from xttsbench.analysis.rhythm import MIN_STEPS as MIN_PERIOD_STEPS
+from xttsbench.analysis.rhythm import autocorrelation, effective_size, find_period, ljung_box, varies
 from xttsbench.analysis.variance import stragglers
 from xttsbench.records.report import Oscillation
 

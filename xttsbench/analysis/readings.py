@@ -1,17 +1,100 @@
-"""Readings beside the steps, cut to the steps and summed up: pure."""
+"""The stretches of time in which a trial measured, and what readings beside the steps say of them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import reduce
+from itertools import pairwise
 from operator import or_
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from xttsbench.analysis.spans import Span, measured_span
 from xttsbench.records.readings import MACHINE_COLUMNS, GpuReadings, HostReadings, Readings
-from xttsbench.records.trial import TrialRecord
+from xttsbench.records.trial import Segment, TrialRecord
+
+_SEEN_SHARE: Final = 0.5
+"""Of a stretch that samples must cover before its counters are said to have been read."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """Measured steps, on the clock of the readings.
+
+    Attributes:
+        start_ns, end_ns: from the first measured step's start to the last one's end.
+        steps: how many there are.
+        epochs: passes over the data set that were begun in it, the one under way at its start included.
+    """
+
+    start_ns: int
+    end_ns: int
+    steps: int = 0
+    epochs: int = 1
+
+    @property
+    def seconds(self) -> float:
+        """How long it is."""
+        return (self.end_ns - self.start_ns) / 1e9
+
+    def inside(self, t_ns: Sequence[int]) -> npt.NDArray[np.intp]:
+        """Positions of the samples that were taken in it."""
+        times = np.asarray(t_ns, dtype=np.int64)
+        return np.flatnonzero((times >= self.start_ns) & (times <= self.end_ns))
+
+    def growth(self, host: HostReadings, name: str) -> float | None:
+        """What a cumulative column rose by in it, in a straight line between samples and beyond the outer ones.
+
+        ``None`` where the column was not read, or its samples cover less than half of the span.
+        """
+        values = getattr(host, name)
+        if len(values) != len(host.t_ns) or len(values) < 2 or self.end_ns <= self.start_ns:
+            return None
+        start_ns, end_ns = max(self.start_ns, host.t_ns[0]), min(self.end_ns, host.t_ns[-1])
+        seen = (end_ns - start_ns) / (self.end_ns - self.start_ns)
+        if seen < _SEEN_SHARE:
+            return None
+        # Counters since the machine's start are large: differences first, or they drown in rounding.
+        times = np.asarray(host.t_ns, dtype=np.int64) - start_ns
+        risen = np.asarray(values, dtype=np.float64) - values[0]
+        low, high = np.interp([0, end_ns - start_ns], times, risen)
+        return float(high - low) / seen
+
+
+def spans_of(segment: Segment) -> tuple[Span, ...]:
+    """The measured rows of a segment, its own warm-up left out: a span for each round, since others ran in between."""
+    rounds = np.asarray(segment.columns.get("round", (0,) * segment.steps))[segment.warmup_steps :]
+    edges = [0, *(np.flatnonzero(np.diff(rounds)) + 1), len(rounds)] if len(rounds) else []
+    return tuple(
+        _rows(segment, segment.warmup_steps + int(begin), segment.warmup_steps + int(end))
+        for begin, end in pairwise(edges)
+    )
+
+
+def measured_span(trial: TrialRecord, name: str = "as_is") -> Span | None:
+    """From the first measured step of a segment to its last, whatever ran in between; ``None`` where there is none."""
+    segment = trial.segment(name)
+    if segment is None or segment.steps <= segment.warmup_steps:
+        return None
+    return _rows(segment, segment.warmup_steps, segment.steps)
+
+
+def _rows(segment: Segment, begin: int, end: int) -> Span:
+    columns = segment.columns
+    end_ns = columns["start_ns"][end - 1] + columns["wait_ns"][end - 1] + columns["step_ns"][end - 1]
+    epochs = columns.get("epoch", (0,) * end)[begin:end]
+    return Span(columns["start_ns"][begin], end_ns, end - begin, max(epochs) - min(epochs) + 1)
+
+
+def turns_of(trial: TrialRecord) -> tuple[Span, ...]:
+    """When the trial measured: its turns where it took some, else the rows of the target as it is, else all rows."""
+    if trial.rounds:
+        return tuple(Span(mark.start_ns, mark.end_ns) for mark in trial.rounds)
+    segment = trial.segment("as_is")
+    segments = trial.segments if segment is None or not spans_of(segment) else (segment,)
+    return tuple(span for segment in segments for span in spans_of(segment))
 
 
 def summarise(readings: Readings, span: Span) -> dict[str, Any]:
@@ -85,3 +168,55 @@ def _gpu(gpu: GpuReadings, span: Span) -> dict[str, Any]:
 
 def _mean(values: list[float]) -> float | None:
     return float(np.mean(values)) if values else None
+
+
+FloatArray = npt.NDArray[np.float64]
+
+
+def accelerator_utilization(compute_s: npt.ArrayLike, wall_s: npt.ArrayLike) -> float:
+    """Compute time over wall time, 0..1 (MLPerf Storage rules, "accelerator utilization").
+
+    Both are seconds per step, shape ``(n,)``, or totals. The first step is the caller's to leave out.
+
+    Raises:
+        ValueError: there is no wall time.
+    """
+    total_s = float(np.sum(np.asarray(wall_s, dtype=np.float64)))
+    if total_s <= 0:
+        raise ValueError(f"accelerator utilization needs a positive wall time; got {total_s} s")
+    return float(np.sum(np.asarray(compute_s, dtype=np.float64))) / total_s
+
+
+def trace(end_s: npt.ArrayLike, compute_s: npt.ArrayLike, *, window_s: float) -> tuple[FloatArray, FloatArray]:
+    """Utilization in windows, from the start of the first step's compute to the end of the last.
+
+    Args:
+        end_s: when each step ended, seconds on any clock, ascending, shape ``(n,)``.
+        compute_s: how long the accelerator computed in it, up to its end, shape ``(n,)``.
+        window_s: width of a window.
+
+    Returns:
+        The middle of each window on the same clock, and the share of it spent computing (0..1). The last window is as
+        wide as what is left. Both are empty where there are no steps.
+
+    Raises:
+        ValueError: the width is not positive.
+    """
+    if window_s <= 0:
+        raise ValueError(f"a utilization trace needs a positive window; got {window_s} s")
+    ends = np.asarray(end_s, dtype=np.float64)
+    computes = np.asarray(compute_s, dtype=np.float64)
+    if ends.size == 0:
+        return np.empty(0), np.empty(0)
+    # Total compute time up to any moment rises only between the start and the end of each step's compute.
+    begins = np.maximum(ends - computes, np.concatenate([ends[:1] - computes[:1], ends[:-1]]))
+    knots_s = np.column_stack([begins, ends]).ravel()
+    busy = np.cumsum(ends - begins)
+    busy_s = np.column_stack([np.concatenate([[0.0], busy[:-1]]), busy]).ravel()
+    # A remainder of a billionth of a window is rounding, not a window.
+    windows = max(1, int(np.ceil((knots_s[-1] - knots_s[0]) / window_s - 1e-9)))
+    edges = np.append(knots_s[0] + window_s * np.arange(windows), knots_s[-1])
+    widths = np.diff(edges)
+    busy_in = np.diff(np.interp(edges, knots_s, busy_s))
+    share = np.divide(busy_in, widths, out=np.zeros_like(widths), where=widths > 0)
+    return (edges[:-1] + edges[1:]) / 2, np.clip(share, 0, 1)

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from xttsbench.analysis.autocorrelation import autocorrelation, effective_size, varies
+from xttsbench.analysis.rhythm import autocorrelation, effective_size, varies
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -17,8 +17,7 @@ import numpy as np
 from xttsbench.analysis.attribution import THRESHOLD, Means, StepFacts, attribute, verdicts
 from xttsbench.analysis.oscillation import oscillation
 from xttsbench.analysis.pooling import Pooled, Statistic, mean_of, pool, ratio
-from xttsbench.analysis.steady_state import SteadyState
-from xttsbench.analysis.steps import Steps, measured, steady
+from xttsbench.analysis.steps import SteadyState, Steps, measured, steady
 from xttsbench.comparison.figures import PROCESSOR
 from xttsbench.diagnosis.verdict import unmeasured_verdict
 from xttsbench.records.report import Arm, Attribution, Bottleneck, Finding, Oscillation, Verdict

@@ -9,9 +9,9 @@ from typing import Final
 
 import numpy as np
 
-from xttsbench.analysis.bursts import FloatArray, period_s, production_times_s
 from xttsbench.evidence.evidence import Evidence, allowed_cpus
 from xttsbench.records.pipeline import Pipeline
+from xttsbench.throughput.bursts import FloatArray, period_s, production_times_s
 from xttsbench.throughput.threads import Thread, threads
 
 _FEW: Final = 40

@@ -7,16 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from xttsbench.analysis.attribution import StepFacts
-from xttsbench.analysis.steady_state import SteadyState
-from xttsbench.analysis.steps import Steps
+from xttsbench.analysis.steps import SteadyState, Steps
 from xttsbench.analysis.variance import Explanation
 from xttsbench.records.base import Estimate
 from xttsbench.records.pipeline import Pipeline, Prediction
 from xttsbench.records.report import Oscillation
-from xttsbench.records.script import ScriptRun
 from xttsbench.records.source_fact import SourceFact
 from xttsbench.records.step_ops import StepOps
-from xttsbench.records.trial import Anatomy, Batches, Devices, Trace, TrialRecord
+from xttsbench.records.trial import Anatomy, Batches, Devices, ScriptRun, Trace, TrialRecord
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import numpy as np
 
 from xttsbench.analysis.attribution import StepFacts
 from xttsbench.analysis.disturbance import Gate, shares
-from xttsbench.analysis.spans import spans_of
+from xttsbench.analysis.readings import spans_of
 from xttsbench.analysis.steps import Steps
 from xttsbench.analysis.variance import explain
 from xttsbench.records.pipeline import Pipeline

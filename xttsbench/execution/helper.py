@@ -16,8 +16,7 @@ from types import TracebackType
 from typing import Any, Final
 
 from xttsbench.errors import HelperError
-from xttsbench.execution.child_environment import child_environment
-from xttsbench.execution.shared_rows import SharedRows
+from xttsbench.execution.child import SharedRows, child_environment
 
 _START_S = 180.0
 """Importing TensorFlow takes 4-7 s on two cores; a cold disk can take much longer."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from xttsbench.analysis.disturbance import shares
-from xttsbench.analysis.spans import turns_of
+from xttsbench.analysis.readings import turns_of
 from xttsbench.planning.trials import IMPORT_S
 from xttsbench.records.trial import TrialRecord
 

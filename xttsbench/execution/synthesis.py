@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 from xttsbench.errors import HelperError, InvalidInputError
-from xttsbench.execution.child_environment import child_environment
+from xttsbench.execution.child import child_environment
 from xttsbench.records.training import Synthesised, SynthesisJob
 
 

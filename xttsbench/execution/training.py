@@ -23,12 +23,10 @@ from types import FrameType
 from typing import Any, Final, Protocol
 
 from xttsbench.errors import HelperError
-from xttsbench.execution.child_environment import child_environment
-from xttsbench.execution.collected import Collected
-from xttsbench.execution.shared_rows import SharedRows
+from xttsbench.execution.child import Collected, SharedRows, child_environment
 from xttsbench.execution.trial import Monitor
 from xttsbench.records.readings import Readings
-from xttsbench.records.row_memory import RowMemory
+from xttsbench.records.rows import RowMemory
 from xttsbench.records.training import HistoryLine, TrainJob
 from xttsbench.records.trial import TrialRecord, TrialSpec
 

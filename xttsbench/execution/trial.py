@@ -14,10 +14,9 @@ from typing import Any, Final, Protocol
 
 import psutil
 
-from xttsbench.execution.collected import Collected
+from xttsbench.execution.child import Collected, SharedRows
 from xttsbench.execution.helper import Helper, kill_group
 from xttsbench.execution.limits import Limits
-from xttsbench.execution.shared_rows import SharedRows
 from xttsbench.probes.quota import memory_limit_bytes
 from xttsbench.records.readings import Readings
 from xttsbench.records.trial import RoundMark, TrialRecord, TrialSpec

@@ -1,16 +1,24 @@
-"""Waiting that is exact to a fraction of a millisecond and uses next to no processor: the emulated accelerator's step.
+"""Things that take a known time: the emulated accelerator's wait, and the canary's piece of work.
 
 A real accelerator leaves the processors to the input pipeline while it works, so its stand-in must sleep, and a plain
 sleep ends 0.06 ms (the kernel's timer slack) to a millisecond late. Here the slack is taken away where the kernel
 allows that, the lateness that is left is measured and slept less, and the last bit is spun.
+
+The canary is run before and after each turn of a process. It gets slower with the processor's clock, a busy sibling
+thread of the core, or a crowded cache and memory, none of which the kernel's counters of time show.
 """
 
 from __future__ import annotations
 
 import ctypes
+import functools
+import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
+
+import numpy as np
+import numpy.typing as npt
 
 MAX_SPIN_NS: Final = 200_000
 MAX_SPIN_SHARE: Final = 0.02
@@ -77,3 +85,46 @@ def _end_timer_slack() -> None:
     prctl = getattr(ctypes.CDLL(None), "prctl", None)
     if prctl is not None:
         prctl(_PR_SET_TIMERSLACK, ctypes.c_ulong(1), 0, 0, 0)
+
+
+class EmulatedAccelerator:
+    """Replays step times in milliseconds, in their order, round and round."""
+
+    def __init__(self, step_times_ms: Sequence[float]) -> None:
+        self._waiter = Waiter()
+        self._waiter.calibrate()
+        self._times_ns = itertools.cycle([round(ms * 1e6) for ms in step_times_ms])
+
+    def compute(self) -> int:
+        """Wait for the next recorded step time; returns the nanoseconds that really went by."""
+        began = time.perf_counter_ns()
+        self._waiter.wait_until(began + next(self._times_ns))
+        return time.perf_counter_ns() - began
+
+
+_PASSES: Final = 5
+_STREAM: Final = 1 << 20
+"""Numbers of eight bytes that are streamed in each pass: 8 MiB, more than most cores' own cache holds."""
+_SORTED: Final = 1 << 15
+"""Numbers that are sorted in each pass: computing that fits into a core's own cache."""
+
+
+def canary_ns() -> int:
+    """Nanoseconds of the fastest of five passes, each half a millisecond or so of streaming and sorting.
+
+    The fastest, since a pass during which the thread lost its processor tells of the neighbours what the counters tell
+    already, and better. The first call of a process is dearer and slower, so that one is worth throwing away.
+    """
+    stream, mixed = _data()
+    taken = []
+    for _ in range(_PASSES):
+        began_ns = time.perf_counter_ns()
+        np.add(stream, 1, out=stream)
+        np.sort(mixed)
+        taken.append(time.perf_counter_ns() - began_ns)
+    return min(taken)
+
+
+@functools.cache
+def _data() -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    return np.zeros(_STREAM, dtype=np.int64), np.random.default_rng(0).random(_SORTED)

@@ -10,9 +10,30 @@ from xttsbench.records.base import SCHEMA_VERSION, Location, Record
 from xttsbench.records.elements import Elements
 from xttsbench.records.pipeline import Pipeline
 from xttsbench.records.readings import Readings
-from xttsbench.records.script import ScriptRun
 from xttsbench.records.source_fact import SourceFact
 from xttsbench.records.step_ops import StepOps
+
+Ending = Literal["returned", "exited", "raised", "stopped", "killed"]
+
+
+class ScriptRun(Record):
+    """What was seen of a script besides its steps."""
+
+    ended: Ending | None = None
+    """``stopped``: by us, once enough steps were measured; ``exited``: by ``sys.exit``; ``None``: not yet."""
+    exit_code: int | None = None
+    """Its own; ``None`` where it was stopped or killed."""
+    iterations: tuple[str, ...] = ()
+    """How it takes batches: ``next()``, ``fit``, ``for in a tf.function``, ``next() in a tf.function``."""
+    steps_per_call: int = 1
+    """Steps in one call of the step function (``steps_per_execution``)."""
+    step_function: str | None = None
+    """``name (file:line)`` of the function that takes the batch, where one does."""
+    datasets: int = 0
+    """Datasets that it iterated."""
+    steps_seen: int = 0
+    unmeasured: dict[str, str] = {}
+
 
 Rung = Literal[
     "ladder",
@@ -117,7 +138,7 @@ class Turn(Record):
 
 
 class Segment(Record):
-    """Consecutive steps under one condition, as columns of equal length (:class:`~xttsbench.records.step_row.StepRow`).
+    """Consecutive steps under one condition, as columns of equal length (:class:`~xttsbench.records.rows.StepRow`).
 
     The first ``warmup_steps`` rows are the segment's own warm-up (first step, tracing, filling of buffers), known as
     such before the measurement; the steady state is cut from the rest by the analysis.
@@ -151,7 +172,7 @@ class RoundMark(Record):
     start_ns: int
     end_ns: int
     canary_before_ns: int | None = None
-    """What :func:`xttsbench.worker.canary.canary_ns` took just before the turn; ``None`` where it was not run."""
+    """What :func:`xttsbench.probes.clock.canary_ns` took just before the turn; ``None`` where it was not run."""
     canary_after_ns: int | None = None
 
 

@@ -50,7 +50,7 @@ def from_segment(segment: Segment, *, label: str) -> StepSeries | None:
     The steady state begins where the report cuts what follows the segment's own warm-up.
 
     Args:
-        segment: columns as in :data:`~xttsbench.records.step_row.COLUMNS`, in nanoseconds.
+        segment: columns as in :data:`~xttsbench.records.rows.COLUMNS`, in nanoseconds.
         label: name of the series in a legend.
     """
     if segment.steps == 0 or "start_ns" not in segment.columns or "wall_ns" not in segment.columns:

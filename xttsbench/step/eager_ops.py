@@ -16,7 +16,7 @@ from typing import Any, Final
 from tensorflow.python import pywrap_tfe
 from tensorflow.python.eager.polymorphic_function import atomic_function, polymorphic_function
 
-from xttsbench.step.places import Frame
+from xttsbench.step.frames import Frame
 from xttsbench.step.sampler import CALLER
 
 _MAX_OPS: Final = 100_000

@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from xttsbench.records.step_ops import Phase
-from xttsbench.step.phases import in_layer, in_order, own_phase, user_frame, writes
-from xttsbench.step.places import Frame
+from xttsbench.step.frames import Frame, in_layer, in_order, own_phase, user_frame, writes
 
 _MAX_OPS: Final = 40_000
 _MAX_DEPTH: Final = 12

@@ -1,15 +1,19 @@
-"""The same step in another mode: op by op, as one graph, compiled by XLA.
+"""The training step as ``step(batch)``: in another mode, or that of ``model.fit``; its loss; the wait for its device.
 
 A step that fetches values (``loss.numpy()``, ``float(loss)``) cannot be traced. To learn what compiling it would give,
 its fetches are answered with a constant while it is traced; that serves a timing and nothing else, and is said.
+
+Keras compiles the iteration together with the step, which hides the wait for data; here the step alone is compiled,
+with the model's own ``run_eagerly`` and ``jit_compile``, and metrics are read as ``fit`` reads them.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
 
+import keras
 import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager.polymorphic_function import polymorphic_function
@@ -88,3 +92,52 @@ def fetches_answered() -> Iterator[Fetches]:
                 delattr(symbolic, name)
             else:
                 setattr(symbolic, name, old)
+
+
+def keras_step(model: keras.Model) -> Callable[[Any], Any]:
+    """One training step of a compiled Keras model on a batch of its dataset."""
+
+    def train_step(batch: Any) -> Any:
+        return model.train_step(batch)
+
+    compiled = (
+        train_step
+        if model.run_eagerly
+        else tf.function(
+            tf.autograph.experimental.do_not_convert(train_step),
+            reduce_retracing=True,
+            jit_compile=bool(model.jit_compile) or None,
+        )
+    )
+    built = False
+
+    def step(batch: Any) -> Any:
+        nonlocal built
+        if not built:
+            # As `fit` does: variables are made outside of the traced function.
+            model._maybe_symbolic_build(data_batch=keras.utils.unpack_x_y_sample_weight(batch))
+            built = True
+        return compiled(batch)
+
+    return step
+
+
+def synchroniser() -> Callable[[], None] | None:
+    """A function that blocks until all devices are idle, or ``None`` where every op already runs in place."""
+    if not tf.config.list_physical_devices("GPU"):
+        return None
+    return tf.test.experimental.sync_devices
+
+
+def loss_of(value: Any) -> float | None:
+    """What a step returns as a float: a number, a tensor of one, or what lies under ``loss``, as Keras returns it."""
+    if isinstance(value, Mapping):
+        value = value.get("loss")
+    if value is None or isinstance(value, bool | str | bytes):
+        return None
+    try:
+        array = np.asarray(value)
+        dtype = tf.as_dtype(array.dtype)
+    except (TypeError, ValueError):
+        return None
+    return float(array.reshape(())) if dtype.is_floating and array.size == 1 else None

@@ -1,14 +1,17 @@
-"""Why TensorFlow put an op on the device where it ran. Pure: from what is known of the op to a sentence.
+"""On which device TensorFlow placed the ops of a step, and why.
 
-The order is that of TensorFlow's placer: what was asked for, then what kernels there are, then what the op stands
-beside; last come the types whose kernels for the GPU keep their data in the host's memory.
+The order of reasons is that of TensorFlow's placer: what was asked for, then what kernels there are, then what the op
+stands beside; last come the types whose kernels for the GPU keep their data in the host's memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
+
+import tensorflow as tf
+from tensorflow.python.eager import context
 
 ASKED: Final = "asked for by tf.device"
 NO_GPU: Final = "no GPU here"
@@ -69,3 +72,28 @@ def why(placed: PlacedOp, *, gpus: int) -> str:
     if placed.dtypes and set(placed.dtypes) <= {"int32", "resource", "bool"} and "int32" in placed.dtypes:
         return INT32
     return PLACER
+
+
+_OUTER: Final = "StatefulPartitionedCall/"
+
+
+def devices_of(step: Callable[[Any], Any], batch: Any) -> dict[str, str]:
+    """Name of the op in its function -> device; empty where the step cannot be traced again.
+
+    It costs a trace and a step, so it is for machines where ops have a choice.
+    """
+    outer = tf.function(step, autograph=False)
+    context.enable_graph_collection()
+    try:
+        outer(batch)
+        collected = context.export_run_metadata()
+    except Exception:  # a step that fetches values, or makes variables, cannot be traced: the devices stay unknown
+        return {}
+    finally:
+        context.disable_graph_collection()
+    return {
+        node.name.removeprefix(_OUTER): short_device(node.device)
+        for function in collected.function_graphs
+        for graph in function.partition_graphs
+        for node in graph.node
+    }

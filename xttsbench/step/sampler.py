@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from types import FrameType
 from typing import Final, Literal
 
-from xttsbench.step.places import FRAMEWORK, LIBRARIES, OURS, WORKLOADS
+from xttsbench.step.frames import FRAMEWORK, LIBRARIES, OURS, WORKLOADS
 
 LineKind = Literal["function", "tensorflow", "python", "io", "sync", "python_function"]
 Key = tuple[str, int, str, LineKind]

@@ -11,17 +11,15 @@ from typing import Any
 
 import tensorflow as tf
 
-from xttsbench.records.row_memory import SegmentRows
-from xttsbench.records.step_row import StepRow
+from xttsbench.probes.clock import EmulatedAccelerator, canary_ns
+from xttsbench.probes.procfs import ChildrenCpu
+from xttsbench.records.rows import SegmentRows, StepRow
 from xttsbench.records.trial import RoundMark
 from xttsbench.step.watch import Watch
-from xttsbench.worker.accelerator import EmulatedAccelerator
-from xttsbench.worker.canary import canary_ns
+from xttsbench.step.xla import Compilations
+from xttsbench.worker.batches import ExhaustedError, Source
 from xttsbench.worker.channel import Channel
-from xttsbench.worker.children import ChildrenCpu
-from xttsbench.worker.compilations import Compilations
 from xttsbench.worker.frames import FrameKeys, HeldLengths
-from xttsbench.worker.source import ExhaustedError, Source
 
 Step = Callable[[Any], Any]
 

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any, TextIO
 
 from xttsbench.records.base import Record
-from xttsbench.records.row_memory import RowMemory
+from xttsbench.records.rows import RowMemory
 from xttsbench.records.trial import TrialSpec, Turn
 
 

@@ -30,10 +30,10 @@ from xttsbench.records.elements import Element, Elements, Epoch
 from xttsbench.records.fix_set import FixSet
 from xttsbench.records.pipeline import PipelineOp
 from xttsbench.records.trial import TrialSpec
+from xttsbench.step.modes import loss_of
 from xttsbench.targets.load import Loaded
+from xttsbench.worker.batches import ExhaustedError
 from xttsbench.worker.bench import Bench, Step
-from xttsbench.worker.loss import loss_of
-from xttsbench.worker.source import ExhaustedError
 
 MOST_ROWS: Final = 2000
 """Rows of a record, over all epochs."""

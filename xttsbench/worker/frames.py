@@ -13,7 +13,7 @@ from typing import Any, Final
 import tensorflow as tf
 
 from xttsbench.errors import TargetError
-from xttsbench.records.row_memory import SegmentRows
+from xttsbench.records.rows import SegmentRows
 from xttsbench.targets.load import Loaded
 
 _HELD: Final = 32

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from xttsbench.records.fix_set import FixSet
-from xttsbench.records.row_memory import RowMemory
+from xttsbench.records.rows import RowMemory
 from xttsbench.records.trial import TrialSpec
 from xttsbench.targets.load import Loaded, classify, load_target
 from xttsbench.targets.spec import parse_target

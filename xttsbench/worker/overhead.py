@@ -10,11 +10,11 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from xttsbench.records.row_memory import RowMemory
+from xttsbench.records.rows import RowMemory
 from xttsbench.records.trial import MeasurementOverhead
 from xttsbench.step.watch import Watch
+from xttsbench.worker.batches import CachedBatches
 from xttsbench.worker.bench import Bench, Limit
-from xttsbench.worker.source import CachedBatches
 
 _PAIRS: Final = 20
 STEPS: Final = 50

@@ -20,12 +20,11 @@ import tensorflow as tf
 from xttsbench.errors import TargetError
 from xttsbench.records.trial import Parity, TrialSpec
 from xttsbench.samedata.tolerance import TOLERANCE, difference, loss_difference
-from xttsbench.step.keras_step import keras_step
+from xttsbench.step.modes import keras_step, loss_of
 from xttsbench.targets.load import Loaded, load_target
 from xttsbench.targets.spec import parse_target
+from xttsbench.worker.batches import ExhaustedError
 from xttsbench.worker.bench import Bench, Step
-from xttsbench.worker.loss import loss_of
-from xttsbench.worker.source import ExhaustedError
 
 _BYTES: Final = 512 * 1024**2
 """The baseline's batches are held in memory."""

@@ -17,29 +17,24 @@ from tensorflow.python.platform import build_info
 from xttsbench.errors import TargetError, XttsbenchError
 from xttsbench.pipeline.graph import places
 from xttsbench.pipeline.graph.source import locate
+from xttsbench.probes.clock import EmulatedAccelerator
 from xttsbench.records.trial import Devices, TrialError, TrialSpec
-from xttsbench.step.keras_step import keras_step
-from xttsbench.step.modes import without_xla
-from xttsbench.step.synchronise import synchroniser
+from xttsbench.step.modes import keras_step, synchroniser, without_xla
 from xttsbench.step.watch import Watch
 from xttsbench.targets.load import Loaded, load_target
 from xttsbench.targets.source_scan import module_file, scan_loaded
 from xttsbench.targets.spec import parse_target
 from xttsbench.targets.substituted import substituted
-from xttsbench.worker.accelerator import EmulatedAccelerator
 from xttsbench.worker.arm import run_arm
+from xttsbench.worker.batches import ExhaustedError
 from xttsbench.worker.bench import Bench, Step, StepRaisedError
 from xttsbench.worker.channel import Channel, shared_rows
 from xttsbench.worker.elements import run_elements
 from xttsbench.worker.fix import fixed, run_fix
 from xttsbench.worker.frames import frame_keys
-from xttsbench.worker.graph import run_pipeline
-from xttsbench.worker.half_batch import run_half_batch
-from xttsbench.worker.ladder import run_ladder
-from xttsbench.worker.mode import run_mode
+from xttsbench.worker.ladder import run_ladder, run_pipeline
 from xttsbench.worker.parity import run_parity
-from xttsbench.worker.precision import run_precision
-from xttsbench.worker.source import ExhaustedError
+from xttsbench.worker.step_variants import run_half_batch, run_mode, run_precision
 
 Rung = Callable[[TrialSpec, Loaded, Step | None, Bench], None]
 

@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from xttsbench.analysis.readings import summarise
-from xttsbench.analysis.spans import measured_span
-from xttsbench.analysis.steady_state import SteadyState
-from xttsbench.analysis.steps import Steps
+from xttsbench.analysis.readings import measured_span, summarise
+from xttsbench.analysis.steps import SteadyState, Steps
 from xttsbench.records.base import Estimate
 from xttsbench.records.plan import Accelerator, RunPlan
 from xttsbench.records.report import Disturbance, WarmUp

@@ -14,7 +14,7 @@ from xttsbench.execution.helper import Helper
 from xttsbench.execution.limits import Limits
 from xttsbench.execution.trial import run_trial
 from xttsbench.probes.monitor import Monitor
-from xttsbench.records.step_row import COLUMNS
+from xttsbench.records.rows import COLUMNS
 from xttsbench.records.trial import TrialRecord
 
 

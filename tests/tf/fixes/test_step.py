@@ -9,7 +9,7 @@ import tensorflow as tf
 from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.step.rewrite import bucket_edge, fixed_step, padded
 from xttsbench.records.fix_set import Fix
-from xttsbench.step.keras_step import keras_step
+from xttsbench.step.modes import keras_step
 
 
 def _step(weights: tf.Variable) -> Any:

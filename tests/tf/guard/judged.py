@@ -11,7 +11,7 @@ import tensorflow as tf
 from pipelines import Plan, Truth
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.execution.collected import Collected
+from xttsbench.execution.child import Collected
 from xttsbench.fixes.graph import apply as rewrite
 from xttsbench.pipeline.graph import places
 from xttsbench.pipeline.graph.nodes import dataset_nodes
@@ -19,15 +19,15 @@ from xttsbench.pipeline.graph.read import read_graph
 from xttsbench.records.elements import Elements
 from xttsbench.records.fix import Semantics
 from xttsbench.records.readings import Readings
-from xttsbench.records.row_memory import RowMemory
+from xttsbench.records.rows import RowMemory
 from xttsbench.records.trial import TrialSpec
 from xttsbench.samedata.judge import judge
 from xttsbench.step.watch import Watch
 from xttsbench.targets.load import Loaded
+from xttsbench.worker.batches import ExhaustedError
 from xttsbench.worker.bench import Bench
 from xttsbench.worker.channel import Channel
 from xttsbench.worker.elements import run_elements
-from xttsbench.worker.source import ExhaustedError
 
 FIXES = (
     "parallel-map:4",

@@ -9,7 +9,7 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xttsbench.step.op_trace import Call, OpEvent, OpTrace, op_times, read_events
+from xttsbench.step.op_trace import Call, OpEvent, OpTrace, op_names, op_times, read_events
 
 S = 10**12
 
@@ -107,3 +107,31 @@ def test_another_profiler_is_left_alone(tmp_path):
         tf.profiler.experimental.stop()
     assert trace.reason is None or "profiler" in trace.reason
     assert trace.times() == [] or trace.reason is None
+
+
+MODULE = """
+HloModule a_inference_step, is_scheduled=true
+%fused (param_0: f32[8]) -> f32[8] {
+  %param_0 = f32[8]{0} parameter(0)
+  ROOT %tanh.1 = f32[8]{0} tanh(%param_0), metadata={op_type="Tanh" op_name="Tanh"}
+}
+ENTRY %main {
+  %arg0.1 = f32[8]{0} parameter(0), metadata={op_name="XLA_Args"}
+  %MatMul_1.6 = f32[8,8]{1,0} dot(%a, %b), lhs={1}, metadata={op_type="MatMul" op_name="gradient_tape/matmul/MatMul_1" source_line=3}
+  %copy.2 = f32[8]{0} copy(%arg0.1)
+  ROOT %wrapped_tanh = f32[8]{0} fusion(%arg0.1), calls=%fused, metadata={op_type="Tanh" op_name="scope/Tanh"}
+}
+"""  # noqa: E501
+
+
+def test_instructions_lead_to_ops() -> None:
+    found = op_names(MODULE)
+    assert found["MatMul_1.6"] == ("gradient_tape/matmul/MatMul_1", "MatMul")
+    assert found["wrapped_tanh"] == ("scope/Tanh", "Tanh"), "a fusion is named after its root"
+    assert found["tanh.1"] == ("Tanh", "Tanh")
+    assert found["arg0.1"] == ("XLA_Args", "")
+
+
+def test_what_has_no_metadata_is_left_out() -> None:
+    assert "copy.2" not in op_names(MODULE)
+    assert op_names("") == {}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from xttsbench.execution.collected import Collected
+from xttsbench.execution.child import Collected
 from xttsbench.records.readings import Readings
-from xttsbench.records.row_memory import RowMemory
+from xttsbench.records.rows import RowMemory
 from xttsbench.records.trial import TrialSpec
 from xttsbench.step.watch import Watch
 from xttsbench.worker.bench import Bench

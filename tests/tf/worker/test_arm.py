@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 import tensorflow as tf
 
+from xttsbench.probes.clock import EmulatedAccelerator
 from xttsbench.records.trial import TrialSpec
 from xttsbench.targets.load import classify
 from xttsbench.worker import arm as module
-from xttsbench.worker.accelerator import EmulatedAccelerator
 from xttsbench.worker.arm import one_of_each_shape, run_arm
-from xttsbench.worker.source import ExhaustedError
+from xttsbench.worker.batches import ExhaustedError
 
 
 def spec(**changes):

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from xttsbench.records.step_row import COLUMNS
-from xttsbench.worker.accelerator import EmulatedAccelerator
+from xttsbench.probes.clock import EmulatedAccelerator
+from xttsbench.records.rows import COLUMNS
+from xttsbench.worker.batches import CachedBatches, LiveBatches
 from xttsbench.worker.bench import Limit, StepRaisedError
 from xttsbench.worker.frames import FrameKeys
-from xttsbench.worker.source import CachedBatches, LiveBatches
 
 BATCH = tf.ones([4, 8])
 

@@ -12,8 +12,8 @@ from xttsbench.fixes.graph import apply as rewrite
 from xttsbench.pipeline.graph import places
 from xttsbench.records.trial import TrialSpec
 from xttsbench.targets.load import Loaded
+from xttsbench.worker.batches import ExhaustedError
 from xttsbench.worker.elements import MOST_ROWS, run_elements
-from xttsbench.worker.source import ExhaustedError
 
 pytestmark = pytest.mark.tf
 

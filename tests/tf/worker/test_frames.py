@@ -10,12 +10,12 @@ import pytest
 import tensorflow as tf
 
 from xttsbench.errors import TargetError
-from xttsbench.records.step_row import StepRow
+from xttsbench.records.rows import StepRow
 from xttsbench.targets.load import classify
 from xttsbench.targets.workload import Workload
+from xttsbench.worker.batches import CachedBatches
 from xttsbench.worker.bench import Limit
 from xttsbench.worker.frames import FrameKeys, HeldLengths, frame_keys
-from xttsbench.worker.source import CachedBatches
 
 LIMIT = Limit(steps=6, window_s=60.0, min_steps=6, fair_s=0.0)
 

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from xttsbench.errors import TargetError
-from xttsbench.execution.collected import Collected
+from xttsbench.execution.child import Collected
 from xttsbench.pipeline.graph.read import read_graph
 from xttsbench.records.readings import Readings
 from xttsbench.records.trial import TrialRecord, TrialSpec

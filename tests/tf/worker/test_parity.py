@@ -9,8 +9,8 @@ import pytest
 from xttsbench.records.trial import TrialSpec
 from xttsbench.targets.load import load_target
 from xttsbench.targets.spec import parse_target
+from xttsbench.worker.batches import ExhaustedError
 from xttsbench.worker.parity import run_parity
-from xttsbench.worker.source import ExhaustedError
 
 TARGET = """
 import random

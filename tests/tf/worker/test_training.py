@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from xttsbench.execution.shared_rows import SharedRows
+from xttsbench.execution.child import SharedRows
 from xttsbench.records.training import TrainJob
 from xttsbench.training.order import Position
 from xttsbench.training.stream import Fetched

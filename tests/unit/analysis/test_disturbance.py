@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from xttsbench.analysis.disturbance import ABOVE_QUIET, disturbance_of, gate, shares
-from xttsbench.analysis.spans import Span
+from xttsbench.analysis.readings import Span
 from xttsbench.records.readings import HostReadings
 from xttsbench.records.trial import RoundMark, TrialRecord
 

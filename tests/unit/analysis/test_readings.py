@@ -1,10 +1,24 @@
+"""When a trial measured, and what a counter did meanwhile."""
+
 from __future__ import annotations
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from xttsbench.analysis.readings import gpu_samples, summarise
-from xttsbench.analysis.spans import Span
+from xttsbench.analysis.readings import (
+    Span,
+    accelerator_utilization,
+    gpu_samples,
+    measured_span,
+    spans_of,
+    summarise,
+    trace,
+    turns_of,
+)
 from xttsbench.records.readings import GpuReadings, HostReadings, Readings
+from xttsbench.records.trial import RoundMark
 
 S = 1_000_000_000
 
@@ -121,3 +135,118 @@ def test_samples_of_a_gpu_outside_of_the_steps_do_not_count(build) -> None:
     trial = build.trial("ladder", build.segment(step_s=[0.5] * 4), readings=Readings(gpus=(gpu(),)))
     assert gpu_samples(trial).tolist() == [0.2, 0.4, 0.6]  # from 1 to 3 s
     assert gpu_samples(build.trial("ladder")).size == 0
+
+
+SECOND = 1_000_000_000
+
+
+def host_with(*cpu_s: float, start_s: float = 0.0, every_s: float = 1.0) -> HostReadings:
+    return HostReadings(t_ns=tuple(int((start_s + every_s * i) * SECOND) for i in range(len(cpu_s))), cpu_s=cpu_s)
+
+
+def test_the_ends_between_two_samples_are_filled_in_evenly() -> None:
+    readings = host_with(0, 10, 10, 30)  # 10 in the first second, none, 20 in the third
+    assert Span(0, 3 * SECOND).growth(readings, "cpu_s") == pytest.approx(30)
+    assert Span(SECOND // 2, 5 * SECOND // 2).growth(readings, "cpu_s") == pytest.approx(5 + 0 + 10)
+    assert Span(SECOND // 4, SECOND // 2).growth(readings, "cpu_s") == pytest.approx(2.5)
+
+
+def test_what_lies_beyond_the_samples_goes_on_as_within_them() -> None:
+    readings = host_with(0, 10, 20, start_s=1)
+    assert Span(0, 3 * SECOND).growth(readings, "cpu_s") == pytest.approx(30)
+    assert Span(2 * SECOND, 4 * SECOND).growth(readings, "cpu_s") == pytest.approx(20)
+
+
+@pytest.mark.parametrize(
+    ("span", "readings"),
+    [
+        (Span(5 * SECOND, 9 * SECOND), host_with(0, 10, 20)),  # after the samples
+        (Span(0, 9 * SECOND), host_with(0, 10, 20)),  # they cover less than half
+        (Span(0, SECOND), host_with(1)),  # one sample
+        (Span(0, SECOND), HostReadings(t_ns=(0, SECOND))),  # not read
+        (Span(SECOND, SECOND), host_with(0, 10, 20)),
+    ],
+)
+def test_what_was_not_read_is_not_zero(span: Span, readings: HostReadings) -> None:
+    assert span.growth(readings, "cpu_s") is None
+
+
+def test_counters_since_the_machine_s_start_lose_nothing_to_rounding() -> None:
+    readings = HostReadings(t_ns=(10**17, 10**17 + SECOND), cpu_s=(1e9, 1e9 + 0.25))
+    assert Span(10**17, 10**17 + SECOND // 2).growth(readings, "cpu_s") == pytest.approx(0.125)
+
+
+def test_a_span_goes_from_the_first_measured_step_to_the_end_of_the_last(build) -> None:
+    segment = build.segment(wait_s=0.02, step_s=[0.08] * 10, gap_s=0.02, warmup=4, epoch=np.repeat([0, 1], 5))
+    span = measured_span(build.trial("ladder", segment))
+    first = segment.columns["start_ns"][4]
+    assert span == Span(first, first + SECOND * 70 // 100, 6, 2)  # what comes after the last step is not part of it
+    assert spans_of(segment) == (span,)
+    assert measured_span(build.trial("ladder", build.segment(step_s=[0.1] * 3, warmup=3))) is None
+    assert measured_span(build.trial("ladder")) is None
+
+
+def test_rows_of_several_rounds_are_as_many_spans(build) -> None:
+    segment = build.segment(step_s=[0.1] * 9, warmup=1, round=[0, 0, 0, 1, 1, 1, 4, 4, 4])
+    assert [span.steps for span in spans_of(segment)] == [2, 3, 3]
+    assert measured_span(build.trial("arm", segment)).steps == 8
+
+
+def test_a_trial_measures_in_its_turns_else_as_it_is_else_in_all_that_it_has(build) -> None:
+    as_is, alone = build.segment(step_s=[0.1] * 9), build.segment("step_only", step_s=[0.2] * 4)
+    mark = RoundMark(round=2, start_ns=5, end_ns=9)
+    assert turns_of(build.trial("arm", as_is, alone, rounds=(mark,))) == (Span(5, 9),)
+    assert turns_of(build.trial("arm", as_is, alone)) == spans_of(as_is)
+    assert turns_of(build.trial("graph", alone)) == spans_of(alone)
+    assert turns_of(build.trial("pipeline")) == ()
+
+
+def test_compute_over_wall() -> None:
+    assert accelerator_utilization([0.8, 1.0], [1.0, 2.0]) == pytest.approx(0.6)
+    assert accelerator_utilization(9.0, 10.0) == pytest.approx(0.9)
+
+
+@pytest.mark.parametrize("wall_s", [[], [0.0], 0.0])
+def test_no_wall_time_is_refused(wall_s: list[float] | float) -> None:
+    with pytest.raises(ValueError, match="positive wall time"):
+        accelerator_utilization(wall_s, wall_s)
+
+
+def test_a_trace_by_hand() -> None:
+    # Busy from 0 to 1, 3 to 4, 4 to 6: in windows of two seconds a half, a half, all.
+    middle_s, share = trace([1.0, 4.0, 6.0], [1.0, 1.0, 2.0], window_s=2)
+    assert middle_s.tolist() == [1, 3, 5]
+    assert share == pytest.approx([0.5, 0.5, 1])
+
+
+def test_the_last_window_is_as_wide_as_what_is_left() -> None:
+    middle_s, share = trace([1.0, 2.5], [1.0, 0.5], window_s=2)
+    assert middle_s == pytest.approx([1, 2.25])
+    assert share == pytest.approx([0.5, 1])
+
+
+def test_one_wide_window_is_the_whole_run() -> None:
+    _, share = trace([1.0, 4.0], [1.0, 1.0], window_s=100)
+    assert share == pytest.approx([0.5])
+
+
+def test_no_steps_no_trace() -> None:
+    middle_s, share = trace([], [], window_s=1)
+    assert middle_s.size == share.size == 0
+    with pytest.raises(ValueError, match="positive window"):
+        trace([1.0], [1.0], window_s=0)
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.01, 1), st.floats(0, 1)), min_size=1, max_size=30),
+    st.floats(0.05, 5),
+    st.floats(0, 1e4),
+)
+def test_windows_add_up_to_the_compute_time(steps: list[tuple[float, float]], window_s: float, start_s: float) -> None:
+    wall_s = np.array([wall for wall, _ in steps])
+    compute_s = wall_s * [share for _, share in steps]
+    end_s = start_s + np.cumsum(wall_s)
+    middle_s, share = trace(end_s, compute_s, window_s=window_s)
+    edges = np.concatenate([middle_s[:-1] - window_s / 2, middle_s[-1:] * 2 - end_s[-1], end_s[-1:]])
+    assert np.sum(share * np.diff(edges)) == pytest.approx(compute_s.sum(), abs=1e-6)
+    assert ((share >= 0) & (share <= 1)).all()

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import statistics
+import subprocess
+import sys
 import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xttsbench.probes.clock import MAX_SPIN_NS, MAX_SPIN_SHARE, Waiter
+from xttsbench.probes.clock import MAX_SPIN_NS, MAX_SPIN_SHARE, EmulatedAccelerator, Waiter, canary_ns
 
 MS = 1_000_000
 READ_NS = 100
@@ -100,3 +104,45 @@ def test_the_real_wait_leaves_the_processor_alone() -> None:
     wall_ns = time.perf_counter_ns() - start_ns
     assert min(waited_ns) >= 5 * MS
     assert (time.thread_time_ns() - cpu_ns) / wall_ns < 0.15
+
+
+def test_it_replays_its_times_round_and_round_and_never_ends_early():
+    accelerator = EmulatedAccelerator([2.0, 6.0, 4.0])
+    waited = [accelerator.compute() for _ in range(30)]
+    for offset, ms in enumerate((2.0, 6.0, 4.0)):
+        own = waited[offset::3]
+        assert min(own) >= ms * 1e6
+        assert statistics.median(own) < ms * 1e6 + 1e6
+
+
+def test_it_uses_next_to_no_processor():
+    accelerator = EmulatedAccelerator([10.0])
+    wall, cpu = time.perf_counter(), time.thread_time()
+    for _ in range(30):
+        accelerator.compute()
+    assert time.thread_time() - cpu < 0.1 * (time.perf_counter() - wall)
+
+
+@pytest.mark.measured
+def test_it_is_even_and_takes_a_millisecond() -> None:
+    canary_ns()
+    taken = sorted(canary_ns() for _ in range(20))
+    # The lower quarter is what the gate takes for quiet; within 10 % of it a turn is valid.
+    assert 0 < taken[0] <= taken[5] < 1.1 * taken[0]
+    assert taken[5] < 5e6
+
+
+@pytest.mark.measured
+def test_it_sees_a_machine_whose_memory_and_cores_are_crowded() -> None:
+    canary_ns()
+    alone = min(canary_ns() for _ in range(5))
+    code = "import numpy\nwhile True: numpy.zeros(1 << 22).sum()"
+    hogs = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(2 * (os.cpu_count() or 1))]
+    try:
+        time.sleep(0.5)
+        crowded = sorted(canary_ns() for _ in range(21))[10]
+    finally:
+        for hog in hogs:
+            hog.kill()
+            hog.wait()
+    assert crowded > alone

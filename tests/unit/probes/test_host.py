@@ -14,7 +14,7 @@ from threading import Timer
 import pytest
 
 from xttsbench.analysis.disturbance import shares
-from xttsbench.analysis.spans import Span
+from xttsbench.analysis.readings import Span
 from xttsbench.probes.host import CHILDREN_GROUP, MAIN_GROUP, MIN_GAP_NS, HostProbe, processors_in_use
 
 PID = 500

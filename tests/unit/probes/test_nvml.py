@@ -13,8 +13,8 @@ from typing import Any
 import pynvml
 import pytest
 
-from xttsbench.probes.clock_reasons import REASONS, throttle_reason_names
 from xttsbench.probes.nvml import PCIE_EVERY
+from xttsbench.records.readings import REASONS, throttle_reason_names
 
 COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C compiler (cc, gcc, clang) to build the NVML stub")

@@ -40,10 +40,9 @@ from xttsbench.records.report import (
     Verdict,
     WarmUp,
 )
-from xttsbench.records.script import ScriptRun
+from xttsbench.records.rows import COLUMNS
 from xttsbench.records.source_fact import SourceFact
 from xttsbench.records.step_ops import OpLine, Placement, StepOps
-from xttsbench.records.step_row import COLUMNS
 from xttsbench.records.training import (
     Begun,
     CheckpointEntry,
@@ -72,6 +71,7 @@ from xttsbench.records.trial import (
     Parity,
     ProfileSummary,
     RoundMark,
+    ScriptRun,
     Segment,
     StackLine,
     Trace,

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from xttsbench.execution.collected import Collected
+from xttsbench.execution.child import Collected
 from xttsbench.records.readings import Readings
-from xttsbench.records.row_memory import RowMemory
+from xttsbench.records.rows import RowMemory
 from xttsbench.records.training import Begun, CheckpointEntry, Ended, Evaluated, HistoryLine, Interval
 from xttsbench.records.trial import Segment, TrialSpec
 from xttsbench.worker.channel import Channel

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from xttsbench.analysis.spans import Span, measured_span
+from xttsbench.analysis.readings import Span, measured_span
 from xttsbench.evidence.evidence import Evidence
 from xttsbench.evidence.ops import memory_bytes
 from xttsbench.findings.rule import Findings, rule

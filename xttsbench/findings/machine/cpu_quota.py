@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from xttsbench.analysis.spans import measured_span
+from xttsbench.analysis.readings import measured_span
 from xttsbench.evidence.evidence import Evidence
 from xttsbench.findings.rule import Findings, rule
 

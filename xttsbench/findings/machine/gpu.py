@@ -7,11 +7,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from xttsbench.analysis.spans import measured_span
+from xttsbench.analysis.readings import measured_span
 from xttsbench.evidence.evidence import Evidence
 from xttsbench.findings.rule import Findings, rule
-from xttsbench.probes.clock_reasons import HEAT, POWER, SLOWED, throttle_reason_names
-from xttsbench.records.readings import GpuReadings
+from xttsbench.records.readings import HEAT, POWER, SLOWED, GpuReadings, throttle_reason_names
 
 _HELD_SHARE: Final = 0.05
 _HELD_BYTES: Final = 2 << 30

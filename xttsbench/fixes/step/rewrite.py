@@ -12,7 +12,7 @@ import tensorflow as tf
 from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.step.spec import STEP_BUCKETS, STEP_GRAPH, STEP_XLA
 from xttsbench.records.fix_set import Fix
-from xttsbench.step.keras_step import keras_step
+from xttsbench.step.modes import keras_step
 
 Step = Callable[[Any], Any]
 _NAMES: Final = (STEP_GRAPH.name, STEP_XLA.name, STEP_BUCKETS.name)

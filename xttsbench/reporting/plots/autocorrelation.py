@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.figure import Figure
 
-from xttsbench.analysis.autocorrelation import autocorrelation, effective_size, varies
+from xttsbench.analysis.rhythm import autocorrelation, effective_size, varies
 from xttsbench.reporting.palette import PART_COLORS, SERIES_COLORS
 from xttsbench.reporting.plots.figure import SOFT, new, words
 from xttsbench.reporting.plots.scene import Scene

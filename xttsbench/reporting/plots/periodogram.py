@@ -6,8 +6,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from xttsbench.analysis.autocorrelation import varies
-from xttsbench.analysis.periodogram import periodogram
+from xttsbench.analysis.rhythm import periodogram, varies
 from xttsbench.reporting import units
 from xttsbench.reporting.palette import PART_COLORS, SERIES_COLORS
 from xttsbench.reporting.plots.autocorrelation import FEWEST_STEPS, why_not

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from xttsbench.analysis.utilization import trace
+from xttsbench.analysis.readings import trace
 from xttsbench.analysis.variance import stragglers
 from xttsbench.records.base import Estimate
 from xttsbench.records.trial import TrialRecord

@@ -14,7 +14,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from xttsbench.analysis.utilization import trace
+from xttsbench.analysis.readings import trace
 from xttsbench.records.report import Arm
 from xttsbench.records.trial import Segment, TrialRecord
 from xttsbench.reporting import units

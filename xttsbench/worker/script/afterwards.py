@@ -21,11 +21,10 @@ from xttsbench.records.trial import TrialSpec
 from xttsbench.step.modes import Mode, fetches_answered, in_mode
 from xttsbench.targets.load import Loaded
 from xttsbench.targets.source_scan import scan_loaded
+from xttsbench.worker.batches import CachedBatches, ExhaustedError, LiveBatches
 from xttsbench.worker.bench import Bench, Limit, Step, StepRaisedError
-from xttsbench.worker.graph import run_pipeline
-from xttsbench.worker.ladder import first_batches, handoff_s
-from xttsbench.worker.source import CachedBatches, ExhaustedError, LiveBatches
-from xttsbench.worker.step_ops import read_step_ops
+from xttsbench.worker.ladder import first_batches, handoff_s, run_pipeline
+from xttsbench.worker.step_profile import read_step_ops
 
 _PIPELINE_S: Final = 5.0
 _INPUT_S: Final = 2.0

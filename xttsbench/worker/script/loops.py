@@ -6,8 +6,7 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from xttsbench.records.row_memory import RowMemory, SegmentRows
-from xttsbench.records.step_row import StepRow
+from xttsbench.records.rows import RowMemory, SegmentRows, StepRow
 
 _WARM_UP: Final = 2
 _WARM_UP_MOST: Final = 10

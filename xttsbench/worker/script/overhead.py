@@ -7,9 +7,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from xttsbench.records.row_memory import RowMemory
-from xttsbench.records.script import ScriptRun
-from xttsbench.records.trial import MeasurementOverhead, TrialSpec
+from xttsbench.records.rows import RowMemory
+from xttsbench.records.trial import MeasurementOverhead, ScriptRun, TrialSpec
 from xttsbench.worker.channel import Channel
 from xttsbench.worker.overhead import Steps, overhead_of
 

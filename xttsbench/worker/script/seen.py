@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from xttsbench.worker.script.afterwards import Seen
-from xttsbench.worker.script.call_site import original
+from xttsbench.worker.script.eager_loops import original
 
 if TYPE_CHECKING:
     from xttsbench.worker.script.watched import Watched
@@ -31,7 +31,7 @@ def seen_of(watched: Watched) -> Seen:
 
 
 def _of_fit(model: Any, distributed: Any, dataset: Any) -> Seen:
-    from xttsbench.step.keras_step import keras_step
+    from xttsbench.step.modes import keras_step
 
     if distributed is not dataset or tf.distribute.has_strategy():
         return Seen(dataset, None, "the batches are distributed over replicas")

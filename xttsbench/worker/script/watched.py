@@ -8,21 +8,19 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from xttsbench.step.watch import Watch
-from xttsbench.worker.script.bouts import Bouts
-from xttsbench.worker.script.call_site import original
-from xttsbench.worker.script.eager_loops import EagerLoops
-from xttsbench.worker.script.fit_steps import FitSteps
+from xttsbench.worker.script.eager_loops import EagerLoops, original
 from xttsbench.worker.script.graph_clock import GraphClock, Site
-from xttsbench.worker.script.graph_loops import GraphLoops
+from xttsbench.worker.script.graph_loops import FitSteps, GraphLoops
 from xttsbench.worker.script.intervals import Stamp
 from xttsbench.worker.script.loops import Loop
 from xttsbench.worker.script.patches import Patches, patch_keras, patch_tensorflow
+from xttsbench.worker.script.recorder import Bouts
 from xttsbench.worker.script.step_function import place_of
 from xttsbench.worker.script.stop import StoppedByUs
 
 if TYPE_CHECKING:
     from xttsbench.worker.script.process import Process
-    from xttsbench.worker.script.results import Results
+    from xttsbench.worker.script.recorder import Results
 
 _GRACE_S: Final = 20.0
 """A script that was told to stop gets so long to end, its own ``finally`` clauses included."""
@@ -61,7 +59,7 @@ class Watched:
     def results(self) -> Results:
         """The results, which ask for devices; so they are made when the script has made its settings."""
         if self._made_results is None:
-            from xttsbench.worker.script.results import Results
+            from xttsbench.worker.script.recorder import Results
             from xttsbench.worker.trial import devices_seen
 
             self._made_results = Results(self._process, self.watch)

@@ -7,8 +7,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from xttsbench.probes.clock import EmulatedAccelerator
 from xttsbench.training.step import StepResult
-from xttsbench.worker.accelerator import EmulatedAccelerator
 from xttsbench.xtts.data.batches import LossCounts
 
 

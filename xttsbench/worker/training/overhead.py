@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from xttsbench.records.row_memory import RowMemory
+from xttsbench.records.rows import RowMemory
 from xttsbench.records.training import Begun, Interval
 from xttsbench.records.trial import MeasurementOverhead
 from xttsbench.training.stream import Fetched

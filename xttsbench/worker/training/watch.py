@@ -11,11 +11,11 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from xttsbench.records.step_row import StepRow
+from xttsbench.probes.procfs import ChildrenCpu
+from xttsbench.records.rows import StepRow
 from xttsbench.records.training import Begun, CheckpointEntry, Ended, Evaluated, HistoryLine, Interval, Watched
 from xttsbench.training.loop import Action
 from xttsbench.worker.channel import Channel
-from xttsbench.worker.children import ChildrenCpu
 
 if TYPE_CHECKING:
     from xttsbench.training.step import StepResult

@@ -16,11 +16,11 @@ from typing import Any, Final
 from xttsbench.diagnosis.next_trial import Job, next_trial
 from xttsbench.execution import journal
 from xttsbench.execution.accelerator import parse_accelerator
-from xttsbench.execution.collected import Collected
+from xttsbench.execution.child import Collected
 from xttsbench.records.plan import RunPlan
 from xttsbench.records.readings import Readings
 from xttsbench.records.report import Kind
-from xttsbench.records.row_memory import RowMemory
+from xttsbench.records.rows import RowMemory
 from xttsbench.records.trial import Rung, TrialRecord, TrialSpec
 from xttsbench.workflows.diagnose.diagnose import STEPS, VERDICT_S, window_s
 from xttsbench.workflows.outcome import Outcome

@@ -18,12 +18,12 @@ from xttsbench.execution.limits import Limits, at_pace
 from xttsbench.execution.trial import run_trial
 from xttsbench.execution.turns import LiveTrial
 from xttsbench.planning.trials import IMPORT_S
+from xttsbench.probes.clock import canary_ns
 from xttsbench.probes.host import processors_in_use
 from xttsbench.probes.monitor import Monitor
 from xttsbench.probes.nvml import open_gpus
 from xttsbench.probes.quota import cpu_allowance, memory_available_bytes
 from xttsbench.records.trial import TrialRecord, TrialSpec, TrialStatus
-from xttsbench.worker.canary import canary_ns
 
 _GLANCE_S: Final = 0.5
 """How long is looked at a time whether others still compute."""

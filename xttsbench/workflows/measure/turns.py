@@ -30,7 +30,7 @@ _FEW: Final = 8
 """Batches that a turn should have, where they fit into twice that time: pipelines yield them in bursts."""
 _LEAST: Final = 2
 _MOST: Final = 400
-"""Batches of a turn; the rows of twenty-four such turns are kept (:data:`xttsbench.records.row_memory.ROWS`)."""
+"""Batches of a turn; the rows of twenty-four such turns are kept (:data:`xttsbench.records.rows.ROWS`)."""
 _GROWS: Final = 4
 _SAME_SIZE: Final = 0.01
 """Batches whose mean sizes are closer than that are as large."""

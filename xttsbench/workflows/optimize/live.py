@@ -21,13 +21,13 @@ from typing import Any, Final, Protocol
 from xttsbench.diagnosis.diagnosis import build_diagnosis
 from xttsbench.diagnosis.next_trial import Job, next_trial
 from xttsbench.execution import journal
-from xttsbench.execution.collected import Collected
+from xttsbench.execution.child import Collected
 from xttsbench.execution.limits import Limits
 from xttsbench.fixes.proposals import proposals
 from xttsbench.records.elements import Elements
 from xttsbench.records.fix_set import FixSet
 from xttsbench.records.readings import Readings
-from xttsbench.records.row_memory import RowMemory
+from xttsbench.records.rows import RowMemory
 from xttsbench.records.trial import TrialRecord, TrialSpec
 from xttsbench.workflows.diagnose.diagnose import VERDICT_S
 from xttsbench.workflows.diagnose.live import READING_RUNGS, LiveRequest, begin_live

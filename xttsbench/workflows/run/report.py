@@ -18,8 +18,7 @@ from xttsbench.analysis.attribution import THRESHOLD, Means, StepFacts, attribut
 from xttsbench.analysis.disturbance import disturbance_of
 from xttsbench.analysis.evidence import interval, paired
 from xttsbench.analysis.oscillation import oscillation
-from xttsbench.analysis.steady_state import SteadyState
-from xttsbench.analysis.steps import Steps, measured, steady
+from xttsbench.analysis.steps import SteadyState, Steps, measured, steady
 from xttsbench.comparison.arms import ComparedArms, compare
 from xttsbench.comparison.figures import PROCESSOR
 from xttsbench.comparison.runs import ArmRuns

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from xttsbench.step.modes import in_mode
-from xttsbench.step.xla_metrics import XlaMetrics
+from xttsbench.step.xla import XlaMetrics
 from xttsbench.targets.configuration import MODES
 from xttsbench.training.step import OneDeviceStep
 from xttsbench.xtts.model import batch_counts

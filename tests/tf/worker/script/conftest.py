@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from xttsbench.execution.shared_rows import SharedRows
-from xttsbench.records.row_memory import Rows
+from xttsbench.execution.child import SharedRows
+from xttsbench.records.rows import Rows
 from xttsbench.records.trial import TrialSpec
 
 SCRIPTS = Path(__file__).parents[3] / "targets" / "scripts"

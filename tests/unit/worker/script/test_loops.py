@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from xttsbench.records.row_memory import RowMemory
-from xttsbench.records.step_row import StepRow
+from xttsbench.records.rows import RowMemory, StepRow
 from xttsbench.worker.script.loops import Loop, Loops
 
 

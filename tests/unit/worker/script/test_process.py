@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import socket
 import subprocess
@@ -11,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from xttsbench.execution.shared_rows import SharedRows
+from xttsbench.execution.child import SharedRows
 from xttsbench.records.trial import TrialSpec
+from xttsbench.worker.script.process import AfterImport
 
 
 def _run(script: Path, *arguments: str) -> tuple[list[dict[str, Any]], subprocess.CompletedProcess[str]]:
@@ -88,3 +90,29 @@ def test_a_script_without_tensorflow_is_told_so(tmp_path: Path) -> None:
     script.write_text("print('nothing')\n")
     messages, _ = _run(script)
     assert any("did not import TensorFlow" in message.get("note", "") for message in messages)
+
+
+def test_the_action_comes_after_the_modules_own_code_and_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "waited_for.py").write_text("value = 3\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    seen: list[int] = []
+    hook = AfterImport({"waited_for": lambda: seen.append(sys.modules["waited_for"].value)})
+    hook.install()
+    try:
+        assert seen == []
+        module = importlib.import_module("waited_for")
+        assert seen == [3]
+        importlib.reload(module)
+        assert seen == [3]
+    finally:
+        hook.uninstall()
+        sys.modules.pop("waited_for", None)
+    assert hook not in sys.meta_path
+
+
+def test_a_loaded_module_has_its_action_at_once() -> None:
+    seen: list[str] = []
+    hook = AfterImport({"json": lambda: seen.append("json")})
+    hook.install()
+    hook.uninstall()
+    assert seen == ["json"]

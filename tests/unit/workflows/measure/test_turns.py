@@ -11,7 +11,7 @@ from xttsbench.analysis.disturbance import ABOVE_QUIET
 from xttsbench.errors import HelperError
 from xttsbench.records.plan import Accelerator
 from xttsbench.records.readings import HostReadings
-from xttsbench.records.step_row import StepRow
+from xttsbench.records.rows import StepRow
 from xttsbench.records.trial import Readings, RoundMark, Segment, TrialRecord
 from xttsbench.workflows.measure.arms import compare_arms
 

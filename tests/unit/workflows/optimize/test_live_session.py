@@ -12,7 +12,7 @@ import pytest
 from xttsbench.execution import journal
 from xttsbench.execution.limits import Limits
 from xttsbench.records.elements import Element, Elements, Epoch, Row
-from xttsbench.records.row_memory import RowMemory
+from xttsbench.records.rows import RowMemory
 from xttsbench.records.trial import TrialSpec
 from xttsbench.workflows.optimize.live import LiveSession
 

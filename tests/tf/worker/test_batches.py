@@ -1,0 +1,177 @@
+"""Batches from a live dataset, epoch after epoch, and from memory, round and round."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from xttsbench.worker.batches import CachedBatches, ExhaustedError, LiveBatches, describe, take_batches
+
+
+def take(source, count):
+    return [(int(source.next()), source.epoch) for _ in range(count)]
+
+
+def test_batches_are_counted_from_the_begin_of_their_epoch():
+    source = LiveBatches(tf.data.Dataset.range(2))
+    assert source.batch == -1
+    assert [(source.next().numpy(), source.epoch, source.batch) for _ in range(5)] == [
+        (0, 0, 0),
+        (1, 0, 1),
+        (0, 1, 0),
+        (1, 1, 1),
+        (0, 2, 0),
+    ]
+
+
+def test_batches_in_memory_keep_the_index_that_they_were_given():
+    source = CachedBatches([tf.constant(7), tf.constant(8)], [3, 9])
+    assert [(int(source.next()), source.batch) for _ in range(3)] == [(7, 3), (8, 9), (7, 3)]
+    unknown = CachedBatches([tf.constant(7)])
+    unknown.next()
+    assert unknown.batch == -1
+
+
+def test_a_dataset_begins_again_at_its_end():
+    assert take(LiveBatches(tf.data.Dataset.range(2)), 5) == [(0, 0), (1, 0), (0, 1), (1, 1), (0, 2)]
+
+
+def test_shuffling_goes_on_in_the_next_epoch():
+    source = LiveBatches(tf.data.Dataset.range(50).shuffle(50, seed=1))
+    first, second = ([int(source.next()) for _ in range(50)] for _ in range(2))
+    assert sorted(first) == sorted(second) == list(range(50))
+    assert first != second
+
+
+def test_an_empty_dataset_is_exhausted_and_does_not_spin():
+    source = LiveBatches(tf.data.Dataset.range(0))
+    with pytest.raises(ExhaustedError):
+        source.next()
+    assert source.epoch == 1
+
+
+def test_a_dataset_that_can_be_read_once_is_exhausted_after_it():
+    numbers = iter(range(3))
+    dataset = tf.data.Dataset.from_generator(lambda: numbers, output_signature=tf.TensorSpec([], tf.int64))
+    source = LiveBatches(dataset)
+    assert take(source, 3) == [(0, 0), (1, 0), (2, 0)]
+    with pytest.raises(ExhaustedError):
+        source.next()
+
+
+def test_cached_batches_go_round():
+    source = CachedBatches([tf.constant(7), tf.constant(8)])
+    assert take(source, 5) == [(7, 0), (8, 0), (7, 1), (8, 1), (7, 2)]
+
+
+DATASET = tf.data.Dataset.range(3)
+
+
+def facts(*batches):
+    return describe(list(batches), DATASET)
+
+
+def padded(lengths, width, *, value=0.0, depth=None):
+    """Rows of numbers from 1 on, then ``value`` up to ``width``."""
+    shape = (len(lengths), width) if depth is None else (len(lengths), width, depth)
+    rows = np.full(shape, value, np.float32)
+    random = np.random.default_rng(0)
+    for row, length in enumerate(lengths):
+        rows[row, :length] = random.uniform(1, 2, size=rows[row, :length].shape)
+    return tf.constant(rows)
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, -100.0])
+@pytest.mark.parametrize("depth", [None, 3])
+def test_the_share_of_padding_is_exact(value, depth):
+    found = facts(padded([10, 5, 2, 3], 10, value=value, depth=depth))
+    assert found.padding_share == pytest.approx(1 - 20 / 40)
+    assert found.padding_component == "component 0"
+
+
+def test_padding_is_pooled_over_the_batches():
+    found = facts(padded([10, 4], 10), padded([20, 2], 20))
+    assert found.padding_share == pytest.approx(1 - 36 / 60)
+
+
+def test_the_padded_component_of_a_structure_is_named():
+    labels = tf.constant([[1, 2, 3, 4], [5, 6, 7, 8]])
+    found = facts({"a": labels, "b": padded([8, 2], 8)})
+    assert found.padding_component == "'b'"
+    assert found.padding_share == pytest.approx(1 - 10 / 16)
+
+
+def test_padded_batch_is_recognised():
+    lengths = [9, 3, 6, 4]
+    dataset = tf.data.Dataset.from_tensor_slices(lengths).map(lambda n: tf.range(1, n + 1)).padded_batch(4)
+    found = describe(take_batches(LiveBatches(dataset)), dataset)
+    assert found.padding_share == pytest.approx(1 - sum(lengths) / (4 * 9))
+
+
+def test_rows_of_one_length_are_not_padded():
+    random = np.random.default_rng(1)
+    assert facts(tf.constant(random.normal(size=(8, 20)))).padding_share is None
+    assert facts(padded([6, 6, 6], 6)).padding_share is None
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [tf.ones([4, 8]), tf.zeros([4, 8]), tf.ones([8]), tf.constant(1.0), tf.ones([1, 9]), tf.constant([["a", "b"]] * 4)],
+    ids=["ones", "zeros", "vector", "scalar", "one row", "strings"],
+)
+def test_constant_and_small_batches_are_not_padded(batch):
+    assert facts(batch).padding_share is None
+
+
+def test_classes_one_hot_are_not_padding():
+    one_hot = tf.one_hot([0, 3, 9, 5, 9, 2, 1, 9], 10)
+    random = np.random.default_rng(2)
+    images = tf.constant(random.normal(size=(8, 12, 12)))
+    found = facts((images, one_hot))
+    assert found.padding_component != "component 0"
+
+
+@pytest.mark.parametrize("dtype", [tf.float16, tf.bfloat16, tf.float32, tf.float64], ids=lambda d: d.name)
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
+def test_nan_and_infinity_are_found_in_every_float_type(dtype, bad):
+    good = tf.cast(tf.ones([4, 2]), dtype)
+    spoilt = tf.cast(tf.constant([[1.0, 1.0], [1.0, bad]]), dtype)
+    assert facts((good, good)).nonfinite == ()
+    assert facts((good, good), (good, spoilt)).nonfinite == ("component 1",)
+
+
+def test_numbers_that_are_large_but_finite_are_not_bad():
+    largest = tf.constant([[np.finfo(np.float64).max] * 2] * 2, tf.float64)
+    assert facts(largest).nonfinite == ()
+
+
+def test_integers_hold_no_nan():
+    assert facts(tf.constant([[2**31 - 1] * 4] * 2)).nonfinite == ()
+
+
+def test_bytes_and_the_signature_are_told():
+    dataset = tf.data.Dataset.from_tensors((tf.ones([4, 8], tf.float16), tf.ones([4], tf.int64))).repeat(3)
+    found = describe(take_batches(LiveBatches(dataset)), dataset)
+    assert found.cached == 3
+    assert found.bytes == 3 * (4 * 8 * 2 + 4 * 8)
+    assert "float16" in found.static_signature
+
+
+def test_a_ragged_batch_is_described():
+    assert facts(tf.ragged.constant([[1.0, 2.0], [3.0]])).cached == 1
+
+
+def test_eight_batches_at_most_and_each_of_a_short_dataset_once():
+    assert len(take_batches(LiveBatches(tf.data.Dataset.range(100)))) == 8
+    assert [int(batch) for batch in take_batches(LiveBatches(tf.data.Dataset.range(3)))] == [0, 1, 2]
+
+
+def test_half_a_gibibyte_is_enough():
+    dataset = tf.data.Dataset.range(8).map(lambda _: tf.zeros([48, 1024, 1024]))  # 192 MiB each
+    assert len(take_batches(LiveBatches(dataset))) == 3
+
+
+def test_nothing_at_all_is_an_error_in_words():
+    with pytest.raises(ExhaustedError, match="no element"):
+        take_batches(LiveBatches(tf.data.Dataset.range(0)))

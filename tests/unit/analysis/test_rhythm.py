@@ -1,0 +1,257 @@
+"""Closed forms of AR(1) noise, and its memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import signal, stats
+
+from xttsbench.analysis.rhythm import Period, autocorrelation, effective_size, find_period, ljung_box, periodogram
+
+
+def ar1_of(phi: float, n: int, seed: int) -> npt.NDArray[np.float64]:
+    noise: npt.NDArray[np.float64] = signal.lfilter(
+        [1.0], [1.0, -phi], np.random.default_rng(seed).normal(size=n + 300)
+    )[300:]
+    return noise
+
+
+@pytest.mark.parametrize("phi", [-0.5, 0.0, 0.6, 0.9])
+def test_ar1_forgets_as_powers_of_phi(phi: float) -> None:
+    assert autocorrelation(ar1_of(phi, 100_000, 1), 6) == pytest.approx(phi ** np.arange(7.0), abs=0.03)
+
+
+def test_the_definition() -> None:
+    x = np.random.default_rng(2).normal(size=50)
+    centred = x - x.mean()
+    by_hand = [np.sum(centred[k:] * centred[: 50 - k]) / np.sum(centred**2) for k in range(8)]
+    assert autocorrelation(x, 7) == pytest.approx(by_hand)
+
+
+def test_constants_and_lags_past_the_end_are_zero() -> None:
+    assert autocorrelation(np.full(10, 0.1), 3).tolist() == [1, 0, 0, 0]
+    assert autocorrelation([1.0, 2.0], 4)[2:].tolist() == [0, 0, 0]
+    assert autocorrelation([], 1).tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("phi", [-0.5, 0.0, 0.3, 0.6, 0.9])
+def test_effective_size_of_ar1(phi: float) -> None:
+    found = np.mean([effective_size(ar1_of(phi, 4000, seed)) for seed in range(10)]) / 4000
+    assert found == pytest.approx((1 - phi) / (1 + phi), rel=0.15)
+
+
+def test_effective_size_is_finite_for_constants_and_alternations() -> None:
+    assert effective_size(np.ones(100)) == 100
+    assert effective_size([1.0]) == 1
+    assert 100 <= effective_size(np.tile([1.0, 2.0], 50)) <= 200
+
+
+def test_ljung_box_is_uniform_on_noise_and_sees_memory() -> None:
+    values = [ljung_box(np.random.default_rng(seed).normal(size=300), 10) for seed in range(300)]
+    assert stats.kstest(values, "uniform").pvalue > 0.01
+    assert ljung_box(ar1_of(0.4, 300, 3), 10) < 1e-4
+    assert ljung_box(np.ones(30), 5) == 1
+
+
+def test_ljung_box_by_hand() -> None:
+    x = np.array([1.0, 2.0, 4.0, 3.0])
+    # rho_1 = (-1.5*-0.5 + -0.5*1.5 + 1.5*0.5) / 5 = 0.15, so Q = 4 * 6 * 0.15^2 / 3 = 0.18.
+    assert ljung_box(x, 1) == pytest.approx(stats.chi2.sf(0.18, 1))
+
+
+@pytest.mark.parametrize("lags", [0, 4])
+def test_ljung_box_refuses_lags_that_the_series_lacks(lags: int) -> None:
+    with pytest.raises(ValueError, match="more steps than lags"):
+        ljung_box([1.0, 2.0, 3.0, 5.0], lags)
+
+
+def test_white_noise_of_variance_v_has_power_v() -> None:
+    rng = np.random.default_rng(1)
+    power = np.mean([periodogram(3 * rng.normal(size=400)).power for _ in range(400)], axis=0)
+    # The trend that is taken out is in the lowest frequencies.
+    assert power[4:] == pytest.approx(9, rel=0.25)
+    assert power[4:].mean() == pytest.approx(9, rel=0.02)
+
+
+@pytest.mark.parametrize("phi", [0.6, 0.9])
+def test_red_noise_follows_its_null(phi: float) -> None:
+    rng = np.random.default_rng(2)
+    found = [periodogram(signal.lfilter([1.0], [1.0, -phi], rng.normal(size=900))[500:]) for _ in range(300)]
+    exact = 1 / np.abs(1 - phi * np.exp(-2j * np.pi * found[0].frequency)) ** 2
+    power = np.mean([one.power for one in found], axis=0)
+    null = np.mean([one.null for one in found], axis=0)
+    assert power[8:] == pytest.approx(exact[8:], rel=0.35)
+    # Never much below what it stands for; above it by design, for slower noise under white noise.
+    assert np.all(null[8:] > 0.85 * exact[8:])
+
+
+@pytest.mark.parametrize("phi", [0.0, 0.6, 0.9])
+def test_noise_crosses_the_threshold_in_one_series_of_a_hundred(phi: float) -> None:
+    rng = np.random.default_rng(3)
+    crossed = 0
+    for _ in range(600):
+        found = periodogram(signal.lfilter([1.0], [1.0, -phi], rng.normal(size=700))[300:])
+        crossed += bool(np.any(found.power > found.threshold))
+    assert crossed <= 15
+
+
+def test_a_sinusoid_peaks_at_its_frequency_above_the_threshold() -> None:
+    found = periodogram(np.sin(2 * np.pi * np.arange(400) / 8) + np.random.default_rng(4).normal(size=400))
+    peak = int(np.argmax(found.power))
+    assert found.frequency[peak] == pytest.approx(1 / 8)
+    assert found.power[peak] > 3 * found.threshold[peak]
+    assert found.frequency[[0, -1]].tolist() == [1 / 400, 0.5]
+
+
+def test_a_trend_and_a_constant_have_no_power() -> None:
+    assert periodogram(np.linspace(0, 5, 100)).power.max() < 1e-20
+    assert periodogram(np.ones(64)).threshold.max() == 0
+
+
+def test_too_short_a_series_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least 8 steps; got 7"):
+        periodogram(np.arange(7.0))
+
+
+FloatArray = npt.NDArray[np.float64]
+N = 400
+TIME = np.arange(N)
+
+
+def ar1(phi: float, n: int, rng: np.random.Generator) -> FloatArray:
+    noise: FloatArray = signal.lfilter([1.0], [1.0, -phi], rng.normal(size=n + 300))[300:]
+    return noise
+
+
+def found(x: FloatArray) -> Period:
+    period = find_period(x)
+    assert period is not None
+    assert 0 < period.p_value <= 0.01
+    return period
+
+
+def stalls(every: int, *, height: float = 9.0, noise: float = 0.05, jitter: int = 0, seed: int = 0) -> FloatArray:
+    rng = np.random.default_rng(seed)
+    at = np.arange(every // 2, N, every) + rng.integers(-jitter, jitter + 1, len(range(every // 2, N, every)))
+    steps = 1 + noise * rng.normal(size=N)
+    steps[at[at < N]] += height
+    return steps
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.3, 1.0])
+def test_a_sinusoid_of_no_whole_number_of_steps(noise: float) -> None:
+    x = np.sin(2 * np.pi * TIME / 7.3) + noise * np.random.default_rng(1).normal(size=N)
+    period = found(x)
+    assert period.period_steps == pytest.approx(7.3, abs=0.05)
+    assert period.variance_share == pytest.approx(0.5 / (0.5 + noise**2), abs=0.1)
+
+
+@pytest.mark.parametrize("every", [3, 5, 16, 25, 50])
+@pytest.mark.parametrize("noise", [0.0, 0.05])
+def test_a_comb_of_equal_harmonics_has_its_fundamental_found(every: int, noise: float) -> None:
+    period = found(stalls(every, noise=noise))
+    assert period.period_steps == every
+    assert period.variance_share > 0.5
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_stalls_with_jitter(seed: int) -> None:
+    assert found(stalls(16, jitter=1, seed=seed)).period_steps == pytest.approx(16, abs=0.15)
+
+
+def test_stalls_at_gaps_that_vary() -> None:
+    rng = np.random.default_rng(2)
+    steps = 1 + 0.05 * rng.normal(size=N)
+    at = np.cumsum(rng.integers(15, 18, 40))
+    steps[at[at < N]] += 9
+    assert found(steps).period_steps == pytest.approx(16, abs=0.7)
+
+
+def test_stalls_on_a_clock_of_their_own() -> None:
+    steps = 1 + 0.05 * np.random.default_rng(3).normal(size=N)
+    steps[np.arange(0.3, N, 16.6).astype(int)] += 9
+    assert found(steps).period_steps == pytest.approx(16.6, abs=0.05)
+
+
+@pytest.mark.parametrize(("every", "high"), [(20, 10), (32, 4), (16, 8)])
+def test_square_waves(every: int, high: int) -> None:
+    x = 1 + (TIME % every < high) + 0.1 * np.random.default_rng(4).normal(size=N)
+    period = found(x)
+    assert period.period_steps == every
+    assert period.variance_share > 0.85
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.3])
+def test_an_alternation_of_two_levels(noise: float) -> None:
+    assert found(1 + TIME % 2 + noise * np.random.default_rng(5).normal(size=N)).period_steps == 2
+
+
+def test_a_period_in_red_noise() -> None:
+    x = np.sin(2 * np.pi * TIME / 20) + 0.6 * ar1(0.6, N, np.random.default_rng(6))
+    assert found(x).period_steps == pytest.approx(20, abs=0.5)
+
+
+def test_outliers_do_not_hide_it() -> None:
+    rng = np.random.default_rng(7)
+    x = 2 + np.sin(2 * np.pi * TIME / 7.3) + 0.5 * rng.normal(size=N)
+    x[rng.choice(N, 10, replace=False)] += 50
+    assert found(x).period_steps == pytest.approx(7.3, abs=0.06)
+
+
+def test_no_period_longer_than_a_quarter_is_claimed() -> None:
+    for every in (17, 30, 40, 60):
+        period = find_period(np.sin(2 * np.pi * np.arange(64) / every))
+        assert period is None or period.period_steps <= 16.01
+    assert found(1.0 + 5 * (np.arange(64) % 8 == 0)).period_steps == 8
+
+
+@pytest.mark.parametrize("x", [np.ones(400), np.full(400, 0.1), np.tile([1.0, 2.0], 31), np.array([])])
+def test_constant_and_short_series_have_none(x: FloatArray) -> None:
+    assert find_period(x) is None
+
+
+def test_a_trend_and_a_lone_stall_are_no_period() -> None:
+    assert find_period(1 + 0.01 * TIME) is None
+    assert find_period(1.0 + 50 * (TIME == 77)) is None
+
+
+NOISES: dict[str, Callable[[int, np.random.Generator], FloatArray]] = {
+    "white": lambda n, rng: rng.normal(size=n),
+    "ar 0.6": lambda n, rng: ar1(0.6, n, rng),
+    "ar 0.9": lambda n, rng: ar1(0.9, n, rng),
+    "lognormal": lambda n, rng: rng.lognormal(0, 1.5, n),
+    "lognormal ar 0.6": lambda n, rng: np.exp(0.8 * ar1(0.6, n, rng)),
+    "stalls at random": lambda n, rng: 1 + 9 * (rng.random(n) < 0.03) + 0.05 * rng.normal(size=n),
+    "jitter": lambda n, rng: np.diff(rng.normal(size=n + 1)),
+    "slow under white": lambda n, rng: ar1(0.9, n, rng) + 2 * rng.normal(size=n),
+}
+SAMPLE = ("ar 0.9", "lognormal ar 0.6", "stalls at random", "jitter")
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[] if kind in SAMPLE else pytest.mark.slow) for kind in NOISES]
+)
+def test_noise_raises_few_false_alarms(kind: str) -> None:
+    rng = np.random.default_rng(8)
+    alarms = sum(find_period(NOISES[kind](n, rng)) is not None for n in (400, 240) for _ in range(75))
+    # Nominal 1 %: six or more of 150 in one case of 250.
+    assert alarms <= 5
+
+
+@settings(max_examples=10, deadline=None)
+@given(scale=st.floats(1e-6, 1e6), shift=st.floats(0, 100))
+def test_neither_unit_nor_level_matters(scale: float, shift: float) -> None:
+    steps = stalls(16)
+    period = found((steps + shift) * scale)
+    assert period.period_steps == 16
+    assert period.variance_share == pytest.approx(found(steps).variance_share, rel=1e-3)
+
+
+def test_the_same_steps_give_the_same_answer() -> None:
+    steps = stalls(16, jitter=2, seed=3)
+    assert find_period(steps) == find_period(steps)

@@ -1,0 +1,201 @@
+"""Where the steps of a segment get their batches: the live dataset, epoch after epoch, or batches kept in memory."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+import tensorflow as tf
+
+from xttsbench.records.trial import Batches
+
+
+class ExhaustedError(Exception):
+    """The dataset yields nothing (more), even when it is begun again."""
+
+
+class LiveBatches:
+    """Iterates a dataset; at its end it begins again, as training does, and the wait for that counts.
+
+    Attributes:
+        epoch: how often it was begun again.
+        batch: index of the batch that was handed out last, in the order of its epoch; -1 before the first.
+    """
+
+    def __init__(self, dataset: tf.data.Dataset) -> None:
+        self.epoch = 0
+        self.batch = -1
+        self._dataset = dataset
+        self._iterator: Iterator[Any] = iter(dataset)
+
+    def close(self) -> None:
+        """End the iterator and the threads that fill its buffers, so that they take nothing from what runs next."""
+        self._iterator = iter(())
+
+    def next(self) -> Any:
+        """The next batch.
+
+        Raises:
+            ExhaustedError: a new epoch has no element.
+        """
+        try:
+            batch = next(self._iterator)
+            self.batch += 1
+            return batch
+        except StopIteration:
+            pass
+        self.epoch += 1
+        self.batch = 0
+        self._iterator = iter(self._dataset)
+        try:
+            return next(self._iterator)
+        except StopIteration:
+            raise ExhaustedError from None
+
+
+class CachedBatches:
+    """Hands out batches that are in memory already, round and round: the step without its input.
+
+    Args:
+        batches: at least one.
+        indices: the index of each in the order of the pass that it was taken from, where that is known.
+
+    Attributes:
+        epoch: how often all were handed out.
+        batch: index of the batch that was handed out last; -1 where it is not known.
+    """
+
+    def __init__(self, batches: Sequence[Any], indices: Sequence[int] | None = None) -> None:
+        self.epoch = 0
+        self.batch = -1
+        self._batches = batches
+        self._indices = (-1,) * len(batches) if indices is None else tuple(indices)
+        self._at = 0
+
+    def next(self) -> Any:
+        """The next batch."""
+        if self._at == len(self._batches):
+            self._at = 0
+            self.epoch += 1
+        self.batch = self._indices[self._at]
+        self._at += 1
+        return self._batches[self._at - 1]
+
+
+Source = LiveBatches | CachedBatches
+
+
+_COUNT: Final = 8
+_BYTES: Final = 512 * 1024**2
+_SECONDS: Final = 4.0
+
+
+def take_batches(source: LiveBatches) -> list[Any]:
+    """Up to eight batches, within half a gibibyte and four seconds; at least one.
+
+    Raises:
+        ExhaustedError: the dataset yields nothing at all.
+    """
+    began, held = time.perf_counter(), 0
+    batches: list[Any] = []
+    while len(batches) < _COUNT and held < _BYTES and (not batches or time.perf_counter() - began < _SECONDS):
+        try:
+            batch = source.next()
+        except ExhaustedError:
+            if batches:
+                break
+            raise ExhaustedError("the dataset yields no element: next() ended at once") from None
+        if source.epoch and batches:  # a short dataset, begun again: every batch is kept once
+            break
+        batches.append(batch)
+        held += _bytes(batch)
+    return batches
+
+
+def describe(batches: list[Any], dataset: tf.data.Dataset) -> Batches:
+    """What the batches look like, with the padding measured on the batches themselves."""
+    padding, component = _padding(batches)
+    return Batches(
+        cached=len(batches),
+        bytes=sum(_bytes(batch) for batch in batches),
+        shapes=(),
+        static_signature=str(dataset.element_spec)[:500],
+        padding_share=padding,
+        padding_component=component,
+        nonfinite=tuple(_nonfinite(batches)),
+    )
+
+
+def _bytes(batch: Any) -> int:
+    return sum(
+        int(np.prod(tensor.shape)) * tensor.dtype.size
+        for tensor in tf.nest.flatten(batch, expand_composites=True)
+        if hasattr(tensor, "dtype")
+    )
+
+
+def _components(batch: Any) -> list[tuple[str, np.ndarray[Any, Any]]]:
+    """The dense numeric tensors of a batch with their names: the key in a dictionary, else the position."""
+    flat = tf.nest.flatten(batch, expand_composites=True)
+    keys = sorted(batch) if isinstance(batch, dict) and len(batch) == len(flat) else range(len(flat))
+    return [
+        (f"component {key}" if isinstance(key, int) else f"{key!r}", tensor.numpy())
+        for key, tensor in zip(keys, flat, strict=True)
+        if isinstance(tensor, tf.Tensor) and (tensor.dtype.is_floating or tensor.dtype.is_integer)
+    ]
+
+
+def _nonfinite(batches: list[Any]) -> list[str]:
+    found = set()
+    for batch in batches:
+        for name, values in _components(batch):
+            # bfloat16 and float8 are NumPy extension types, narrower than float32: isfinite knows them through it.
+            known = values.astype(np.float32) if values.dtype.kind == "V" else values
+            if known.dtype.kind == "f" and not np.isfinite(known).all():
+                found.add(name)
+    return sorted(found)
+
+
+def _padding(batches: list[Any]) -> tuple[float | None, str | None]:
+    """Share of trailing padding in the component that has most elements among those that vary in length.
+
+    A component counts as padded where rows of one batch end in a run of one repeated value of different length, that
+    value being the same for all rows. ``None`` where no component does.
+    """
+    largest: tuple[int, float, str] | None = None
+    by_name: dict[str, list[tuple[int, int, int]]] = {}
+    for batch in batches:
+        for name, values in _components(batch):
+            if values.ndim < 2 or values.shape[0] < 2 or values.shape[1] < 4:
+                continue
+            lengths = _row_lengths(values)
+            if lengths is not None:
+                by_name.setdefault(name, []).append(
+                    (int(lengths.sum()), values.shape[0] * values.shape[1], values.size)
+                )
+    for name, pairs in by_name.items():
+        if len(pairs) < max(1, len(batches) // 2):
+            continue
+        share = 1 - sum(real for real, _, _ in pairs) / sum(total for _, total, _ in pairs)
+        size = sum(numbers for _, _, numbers in pairs)
+        if largest is None or size > largest[0]:
+            largest = (size, share, name)
+    return (largest[1], largest[2]) if largest else (None, None)
+
+
+def _row_lengths(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
+    """Length of each row before its trailing padding, or ``None`` where the batch does not look padded."""
+    rows = values.reshape(*values.shape[:2], -1)
+    pad = rows[:, -1, 0].astype(np.float64)
+    value = float(np.bincount(np.unique(pad, return_inverse=True)[1]).argmax())
+    value = float(np.unique(pad)[int(value)])
+    is_pad = (rows == value).all(axis=2)
+    # The last position that is not padding; a row that is all padding has length 0.
+    lengths = np.where(is_pad.all(axis=1), 0, values.shape[1] - np.argmin(is_pad[:, ::-1], axis=1))
+    trailing = values.shape[1] - lengths
+    # A row that ends in a run of a few positions, after something else, and one that does not: otherwise it is data.
+    if not ((trailing >= 2) & (lengths > 0)).any() or len(np.unique(lengths)) < 2:
+        return None
+    return np.asarray(lengths)

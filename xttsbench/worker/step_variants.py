@@ -1,0 +1,243 @@
+"""The step as given beside a changed one, in turns, on cached batches: its modes, half batches, precision.
+
+The modes are op by op, as one graph, and through XLA. A step that takes as long for half a batch launches kernels, or
+ops, that are too small to fill the device. For another precision the target is built again under Keras's policy; where
+that reaches no op of the step (no Keras layers, types written out by hand) there is nothing to measure, and that is
+said. On a GPU float16 and TensorFloat-32 are measured, too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import keras
+import tensorflow as tf
+
+from xttsbench.errors import TargetError
+from xttsbench.records.conditions import HALF_BATCH, not_applicable
+from xttsbench.records.trial import TrialSpec
+from xttsbench.step.eager_ops import EagerOps, all_ops
+from xttsbench.step.modes import Mode, fetches_answered, functions_run, in_mode, keras_step
+from xttsbench.targets.load import Loaded, load_target
+from xttsbench.targets.spec import parse_target
+from xttsbench.worker.batches import CachedBatches
+from xttsbench.worker.bench import Bench, Limit, Step, StepRaisedError
+from xttsbench.worker.ladder import first_batches
+from xttsbench.worker.step_profile import call_step
+
+GIVEN: Final = "step_only"
+"""Segment of the step as given."""
+_ROUNDS: Final = 4
+_WINDOWS: Final = 2.0
+"""Windows of the trial that all turns of both sides may take."""
+_WARM_UP_S: Final = 60.0
+
+
+def run_beside(
+    spec: TrialSpec, bench: Bench, given: tuple[Step, list[Any]], changed: tuple[Step, list[Any]], name: str
+) -> None:
+    """Measure both as the segments ``step_only`` and ``name``; each is stepped once on every batch before.
+
+    A round has a turn of each, on the same batches and as many, in an order that is turned round from one to the next.
+
+    Args:
+        spec: for the steps and the window.
+        bench: the loop.
+        given: the step as it is, with its batches.
+        changed: the other one.
+        name: the segment of the changed one.
+
+    Raises:
+        StepRaisedError: either raised; the rows before it have been sent.
+    """
+    sides = {GIVEN: given, name: changed}
+    accelerator, bench.accelerator = bench.accelerator, None  # it waits the same for both
+    slowest_s = max(_warm_pace_s(bench, segment, *side) for segment, side in sides.items())
+    turn_s = _WINDOWS * spec.window_s / (len(sides) * _ROUNDS)
+    limit = _fixed(min(max(int(turn_s / slowest_s), 1), math.ceil(spec.steps / _ROUNDS)))
+    began, first = time.perf_counter(), len(bench.marks)
+    for number in range(first, first + _ROUNDS):
+        with bench.round(number):
+            for segment in reversed(sides) if number % 2 else sides:
+                step, batches = sides[segment]
+                bench.channel.phase(segment)
+                bench.run(segment, CachedBatches(batches, range(len(batches))), step, limit, round=number)
+        if time.perf_counter() - began > _WINDOWS * spec.window_s:  # one round of a step of many seconds has to do
+            break
+    bench.accelerator = accelerator
+
+
+def _warm_pace_s(bench: Bench, segment: str, step: Step, batches: list[Any]) -> float:
+    """Seconds of a step once all batches have been through it, with its traces and compilations."""
+    bench.channel.phase(f"warm_up {segment}")
+    bench.run("warm_up", CachedBatches(batches), step, Limit(len(batches), _WARM_UP_S, 1, fair_s=0.0))
+    began = time.perf_counter()
+    done = bench.run("warm_up", CachedBatches(batches), step, _fixed(1))
+    return (time.perf_counter() - began) / max(done, 1)
+
+
+def _fixed(count: int) -> Limit:
+    """So many, however long they take."""
+    return Limit(count, math.inf, count, fair_s=0.0)
+
+
+_KEEP = 4
+"""Batches to run the modes on, of one shape: each shape is compiled, and XLA takes many seconds for one."""
+
+
+def run_mode(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) -> None:
+    """Run the step alone as given and in the mode of the rung, in turns."""
+    if step is None:
+        raise TargetError(f"Target {spec.target!r} has no step, so it has no modes.")
+    mode: Mode = spec.rung if spec.rung in ("eager", "graph", "xla") else "graph"
+    batches = of_one_shape(first_batches(loaded))
+    given, changed = functions_run(step, eagerly=False) if mode == "eager" else step, in_mode(step, mode)
+    with _answered(bench) if mode != "eager" else contextlib.nullcontext():
+        run_beside(spec, bench, (given, batches), (changed, batches), mode)
+
+
+def of_one_shape(batches: list[Any]) -> list[Any]:
+    """Return batches of the shape that most of them have."""
+    by_shape: dict[str, list[Any]] = {}
+    for batch in batches:
+        shape = str([tuple(tensor.shape) for tensor in tf.nest.flatten(batch, expand_composites=True)])
+        by_shape.setdefault(shape, []).append(batch)
+    return max(by_shape.values(), key=len)[:_KEEP]
+
+
+@contextlib.contextmanager
+def _answered(bench: Bench) -> Iterator[None]:
+    with fetches_answered() as fetches:
+        yield
+    if fetches.count:
+        bench.channel.note(f"host reads removed: {fetches.count} while tracing")
+
+
+_WHERE: Final = ("Graph execution error", "Detected at", "<stack", "File ", "{{", "[[")
+
+
+def run_half_batch(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) -> None:
+    """Measure ``step_only`` on whole batches and ``half-batch`` on halves of the same; a refusal is noted."""
+    if step is None:
+        raise TargetError(f"Target {spec.target!r} has no step, so its time cannot be compared by batch size.")
+    batches = of_one_shape(first_batches(loaded))
+    halves = [halved(batch) for batch in batches]
+    if any(half is None for half in halves):
+        bench.channel.note(not_applicable(HALF_BATCH, "the batches have no first dimension of two or more"))
+        return
+    try:
+        step(halves[0])
+    except Exception as error:  # whatever the user's step raises, it says that it wants whole batches
+        bench.channel.note(not_applicable(HALF_BATCH, f"the step refuses half a batch: {_said(error)}"))
+        return
+    try:
+        run_beside(spec, bench, (step, batches), (step, halves), HALF_BATCH)
+    except StepRaisedError as error:
+        bench.channel.note(not_applicable(HALF_BATCH, f"the target raised in {error}"))
+
+
+def halved(batch: Any) -> Any:
+    """The first half of a batch: every tensor that has the first dimension of most, cut to half of it.
+
+    Scalars, and tensors of another first dimension, stay as they are. ``None`` where there is nothing to cut.
+    """
+    sizes = Counter(size for leaf in tf.nest.flatten(batch) if (size := _rows(leaf)) is not None)
+    if not sizes:
+        return None
+    size = sizes.most_common(1)[0][0]
+    if size < 2:
+        return None
+    return tf.nest.map_structure(lambda leaf: leaf[: size // 2] if _rows(leaf) == size else leaf, batch)
+
+
+def _said(error: Exception) -> str:
+    """The line of an error that says what happened; TensorFlow puts where it happened before it."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    lines = [line for line in lines if line and not line.startswith(_WHERE)]
+    return f"{type(error).__name__}: {lines[0][:160]}" if lines else type(error).__name__
+
+
+def _rows(leaf: Any) -> int | None:
+    if isinstance(leaf, tf.RaggedTensor):
+        return int(leaf.nrows())
+    shape = getattr(leaf, "shape", None)
+    if isinstance(leaf, tf.sparse.SparseTensor) or shape is None or not len(shape):
+        return None
+    return int(shape[0])
+
+
+_NARROW: Final = {"mixed_bfloat16": "bfloat16", "mixed_float16": "float16"}
+
+
+def run_precision(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) -> None:
+    """Measure ``step_only`` beside ``mixed_bfloat16``, and on a GPU beside ``mixed_float16`` and other TF32."""
+    if step is None:
+        raise TargetError(f"Target {spec.target!r} has no step, so it has no precision.")
+    batches = of_one_shape(first_batches(loaded))
+    on_gpu = bool(tf.config.list_physical_devices("GPU"))
+    for name in _NARROW if on_gpu else ("mixed_bfloat16",):
+        bench.channel.phase(f"building {name}")
+        before = dtypes_of(bench, step, batches[0])
+        with under_policy(name):
+            # The policy has to hold while the step builds its layers, which may be in its first call.
+            again = load_target(parse_target(spec.target), spec.kwargs)
+            changed = keras_step(again.model) if again.model is not None else again.step
+            if changed is None:
+                raise TargetError(f"Target {spec.target!r} has no step when it is built again.")
+            after = dtypes_of(bench, changed, batches[0])
+            if _NARROW[name] not in after - before:
+                bench.channel.note(not_applicable(name, "the step does not follow Keras's policy"))
+                continue
+            run_beside(spec, bench, (step, batches), (changed, batches), name)
+    if on_gpu:
+        on = tf.config.experimental.tensor_float_32_execution_enabled()
+        name = "no-tf32" if on else "tf32"
+        run_beside(spec, bench, (_tf32(step, on=on), batches), (_tf32(step, on=not on), batches), name)
+
+
+@contextlib.contextmanager
+def under_policy(name: str) -> Iterator[None]:
+    """Within, Keras layers are made under this policy."""
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(name)
+    try:
+        yield
+    finally:
+        keras.config.set_dtype_policy(before)
+
+
+def dtypes_of(bench: Bench, step: Step, batch: Any) -> set[str]:
+    """Names of the types that the ops of one step yield, launched from Python and in the graphs that it calls."""
+    eager = EagerOps()
+    step(batch)  # builds and traces
+    with eager:
+        eager.begin_step()
+        call_step(bench, step, batch)
+    found = {dtype for op in all_ops(eager.steps) for dtype in op.dtypes}
+    for function in eager.functions.values():
+        found |= _in_graph(getattr(function, "_cached_graph", None), set())
+    return found
+
+
+def _in_graph(graph: Any, seen: set[str]) -> set[str]:
+    if graph is None:
+        return set()
+    found = {output.dtype.base_dtype.name for op in graph.get_operations() for output in op.outputs}
+    for name, function in getattr(graph, "_functions", {}).items():
+        if name not in seen:
+            seen.add(name)
+            found |= _in_graph(getattr(function, "_cached_graph", None), seen)
+    return found
+
+
+def _tf32(step: Step, *, on: bool) -> Callable[[Any], Any]:
+    def run(batch: Any) -> Any:
+        tf.config.experimental.enable_tensor_float_32_execution(on)
+        return step(batch)
+
+    return run
