@@ -10,6 +10,7 @@ it is the forward pass.
 
 from __future__ import annotations
 
+import importlib.util
 import linecache
 import os
 import re
@@ -18,14 +19,15 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
-import keras
-import tensorflow as tf
-
 from xttsbench.records.step_ops import Phase
 
 Owner = Literal["user", "framework", "library", "ours"]
 
-FRAMEWORK: Final = (os.path.dirname(tf.__file__), os.path.dirname(keras.__file__))
+FRAMEWORK: Final = tuple(  # found and not imported: a script may do without Keras
+    os.path.dirname(found.origin)
+    for name in ("tensorflow", "keras")
+    if (found := importlib.util.find_spec(name)) is not None and found.origin
+)
 OURS: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 WORKLOADS: Final = tuple(os.path.join(OURS, *parts) for parts in (("xtts",), ("training",), ("targets", "bundled.py")))
 LIBRARIES: Final = tuple(

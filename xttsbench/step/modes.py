@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import keras
 import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager.polymorphic_function import polymorphic_function
 from tensorflow.python.framework import ops
+
+if TYPE_CHECKING:
+    import keras
 
 Mode = Literal["eager", "graph", "xla"]
 Step = Callable[[Any], Any]
@@ -96,6 +98,7 @@ def fetches_answered() -> Iterator[Fetches]:
 
 def keras_step(model: keras.Model) -> Callable[[Any], Any]:
     """One training step of a compiled Keras model on a batch of its dataset."""
+    import keras  # here, or a script that does without Keras would import it by being watched
 
     def train_step(batch: Any) -> Any:
         return model.train_step(batch)
