@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final, Literal
 
 from pydantic import AliasChoices, Field, model_validator
@@ -359,3 +360,8 @@ class TrialRecord(Record):
     def segment(self, name: str) -> Segment | None:
         """The segment of that name, or ``None``."""
         return next((segment for segment in self.segments if segment.name == name), None)
+
+
+def interrupted(trials: Iterable[TrialRecord]) -> bool:
+    """Whether the user ended the run during one of these trials."""
+    return any(trial.status == "interrupted" for trial in trials)

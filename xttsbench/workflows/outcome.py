@@ -9,7 +9,7 @@ from pathlib import Path
 from xttsbench.records.base import DECIDED
 from xttsbench.records.plan import Comparison
 from xttsbench.records.report import Report
-from xttsbench.records.trial import MAIN_RUNGS, TrialRecord
+from xttsbench.records.trial import MAIN_RUNGS, TrialRecord, interrupted
 
 DONE, GATE, USAGE, INCONCLUSIVE, NOTHING, INVALID, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 
@@ -34,7 +34,7 @@ def judge(report: Report, trials: Sequence[TrialRecord]) -> tuple[int, str | Non
 
     Invalid input comes first, since it is what the user can mend; then nothing measured, then inconclusive.
     """
-    if any(trial.status == "interrupted" for trial in trials):
+    if interrupted(trials):
         return INTERRUPTED, "Interrupted; what was measured before is in the report."
     first = next((trial for trial in trials if trial.spec.rung in MAIN_RUNGS), None)
     raised = next((trial for trial in trials if trial.status == "raised" and trial.spec.rung in _AS_GIVEN), None)
@@ -87,7 +87,7 @@ def judge_run(report: Report, trials: Sequence[TrialRecord], comparison: Compari
     then what is not decided. An arm that dies while it runs is a result; one that cannot be built, or a baseline that
     raises, is invalid input.
     """
-    if any(trial.status == "interrupted" for trial in trials):
+    if interrupted(trials):
         return INTERRUPTED, "Interrupted; what was measured before is in the report."
     differences = (report.parity or {}).get("differences") or {}
     if differences:
@@ -121,7 +121,7 @@ def judge_sweep(report: Report, trials: Sequence[TrialRecord], comparison: Compa
     A winner that is proven is a result, and so is a baseline that no arm beats. What could not be decided, for noise or
     for want of time, is undecided. An arm that dies or feeds other data is out, and costs the others nothing.
     """
-    if any(trial.status == "interrupted" for trial in trials):
+    if interrupted(trials):
         return INTERRUPTED, "Interrupted; --resume goes on from here."
     own = {arm.id for arm in comparison.arms if arm.role != "candidate"}
     if (trial := unusable([trial for trial in trials if trial.spec.arm in own], comparison)) is not None:

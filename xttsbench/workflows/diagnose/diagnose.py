@@ -23,7 +23,7 @@ from xttsbench.execution.limits import Limits
 from xttsbench.execution.run_directory import PROFILE
 from xttsbench.records.plan import Comparison, RunPlan
 from xttsbench.records.report import Kind
-from xttsbench.records.trial import Rung, TrialRecord, TrialSpec
+from xttsbench.records.trial import Rung, TrialRecord, TrialSpec, interrupted
 from xttsbench.targets.spec import parse_target
 from xttsbench.workflows.measure.arms import compare_arms
 from xttsbench.workflows.measure.session import Progress, Session, Silent
@@ -146,7 +146,7 @@ def _measured(run: Recorded, request: Request, progress: Progress, *, script: bo
             for mode in MODES:
                 isolate(replace(isolation, due_s=due_s, only=(mode,)), session, progress)
             _compare(plan.comparison, plan, session)
-        if plan.verified and not _interrupted(session):
+        if plan.verified and not interrupted(session.trials):
             until_s = plan.budget_s - _FIXES_REPORT_S
             verify_fixes(plan, run.environment, job, session, run.directory, until_s=until_s)
         return session.trials
@@ -198,7 +198,7 @@ class Isolation:
 def isolate(wanted: Isolation, session: Session, progress: Progress) -> None:
     """Run the experiments until none is left or the time is over; their trials are in the session."""
     before = None
-    while not _interrupted(session):
+    while not interrupted(session.trials):
         spec, sentence = wanted.next(session.trials, session.spent_s)
         if sentence is not None and sentence != before:
             progress.standing(f"[{session.spent_s:3.0f} s of {wanted.budget_s:.0f}] {sentence}")
@@ -220,7 +220,7 @@ def _provisional(said: Diagnosis) -> str:
 
 def _compare(comparison: Comparison, plan: RunPlan, session: Session) -> None:
     """Measure the configurations that the job names, unless the target itself could not be measured."""
-    if _interrupted(session) or session.trials[0].status != "ok":
+    if interrupted(session.trials) or session.trials[0].status != "ok":
         return
     compare_arms(
         comparison,
@@ -231,10 +231,6 @@ def _compare(comparison: Comparison, plan: RunPlan, session: Session) -> None:
         budget_s=min(_COMPARE_S, plan.budget_s - _REPORT_S - session.spent_s),
         seed=plan.seed,
     )
-
-
-def _interrupted(session: Session) -> bool:
-    return any(trial.status == "interrupted" for trial in session.trials)
 
 
 def window_s(verdict_s: float, more_steps: bool) -> float:

@@ -9,7 +9,7 @@ they do not, each round is a complete block of fresh processes, one after anothe
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
 
@@ -18,7 +18,7 @@ from xttsbench.comparison.runs import ParityFound, parity_found, reading
 from xttsbench.execution.limits import Limits
 from xttsbench.planning.trials import Slot, arm_trial, block_order, expected_s, parity_arms, parity_trial, window_within
 from xttsbench.records.plan import Accelerator, Comparison
-from xttsbench.records.trial import TrialRecord, TrialSpec
+from xttsbench.records.trial import TrialRecord, TrialSpec, interrupted
 from xttsbench.workflows.measure.session import Session
 from xttsbench.workflows.measure.turns import TURN_S, Enough, Rounds, Standing, take_rounds
 
@@ -55,7 +55,6 @@ def compare_arms(
     *,
     first_block: int = 0,
     rounds: int | None = None,
-    processes: int = 1,
     budget_s: float,
     window_s: float | None = None,
     parity: bool = True,
@@ -73,9 +72,7 @@ def compare_arms(
         comparison: the arms, the accelerators, and the limits of a trial.
         session: runs the trials.
         first_block: number of the first processes; those of trials that the session has had belong to others.
-        rounds: how many, at most, in each set of processes; as many as the comparison has blocks without it.
-        processes: sets of processes, one of each arm, that share the rounds; each but the first has a fresh helper.
-            Blocks of fresh processes are one for each round, whatever this says.
+        rounds: how many, at most; as many as the comparison has blocks without it.
         budget_s: seconds from now for everything.
         window_s: seconds that a turn, or a trial by itself, may measure; without it, what fits into the budget.
         parity: compare the data first; without it they have been compared.
@@ -91,27 +88,35 @@ def compare_arms(
     rounds = comparison.blocks if rounds is None else rounds
     limits = Limits(comparison.trial_s, comparison.stall_s)
     data = _compare_data(comparison, session, first_block, limits, seed) if parity else ParityFound()
-    if _interrupted(session, before) or data.failed is not None or not rounds:
+    if interrupted(session.trials[before:]) or data.failed is not None or not rounds:
         return session.trials[before:]
     setup_s = max((trial.setup_s or 0.0 for trial in session.trials[before:]), default=0.0)
     wanted = _Wanted(
-        comparison, first_block, rounds, processes, began + budget_s, window_s, seed, setup_s, enough, standing, earlier
+        comparison,
+        first_block,
+        rounds,
+        began + budget_s,
+        window_s,
+        seed,
+        setup_s,
+        enough,
+        standing,
+        earlier,
+        frozenset(data.differences),
     )
-    wanted.refused.update(data.differences)
     why_alone = _in_turns(wanted, session)
-    if why_alone is not None and not _interrupted(session, before):
+    if why_alone is not None and not interrupted(session.trials[before:]):
         _in_blocks(wanted, session, why_alone)
     return session.trials[before:]
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Wanted:
     """What is left to be measured; see :func:`compare_arms`."""
 
     comparison: Comparison
     first_block: int
     rounds: int
-    processes: int
     until_s: float
     window_s: float | None
     seed: int
@@ -119,7 +124,7 @@ class _Wanted:
     enough: Enough | None
     standing: Standing | None
     earlier: Collection[str]
-    refused: set[str] = field(default_factory=set)
+    refused: frozenset[str]
     """Arms with other data than the baseline's."""
 
     def enough_on(self, accelerator: Accelerator) -> Enough:
@@ -140,33 +145,25 @@ def _in_turns(wanted: _Wanted, session: Trials) -> str | None:
         return side_by_side
     # Where the device is emulated there is often no step to trace, so that its arms are told of sooner.
     devices = sorted(comparison.accelerators, key=lambda accelerator: not accelerator.step_times_ms)
-    left = [
-        (block, [Slot(arm, accelerator) for arm in arms])
-        for block in range(wanted.processes)
-        for accelerator in devices
-    ]
-    turn_s = wanted.window_s or comparison.window_s
     before = len(session.trials)
-    for number, (block, slots) in enumerate(left):
-        if session.spent_s + len(slots) * (wanted.setup_s + _OPEN_S) > wanted.until_s:
+    for number, accelerator in enumerate(devices):
+        if session.spent_s + len(arms) * (wanted.setup_s + _OPEN_S) > wanted.until_s:
             return None
         measured = Rounds(
             comparison,
-            slots,
-            wanted.first_block + block,
+            [Slot(arm, accelerator) for arm in arms],
+            wanted.first_block,
             wanted.rounds,
-            min(turn_s, TURN_S),
+            min(wanted.window_s or comparison.window_s, TURN_S),
             wanted.until_s,
             wanted.seed,
-            1 / (len(left) - number),
-            wanted.enough_on(slots[0].accelerator),
+            1 / (len(devices) - number),
+            wanted.enough_on(accelerator),
             wanted.standing,
         )
         why = take_rounds(measured, side_by_side)
-        if why is not None:
+        if why is not None or interrupted(session.trials[before:]):
             return why
-        if _interrupted(session, before):
-            return None
     return None
 
 
@@ -229,7 +226,7 @@ def _window_before(comparison: Comparison, session: Trials) -> float | None:
     return next((spec.window_s for spec in own if spec.rung == "arm"), None)
 
 
-def _goes_on(comparison: Comparison, gone: set[str]) -> bool:
+def _goes_on(comparison: Comparison, gone: Collection[str]) -> bool:
     """Whether a group has its baseline still, both of its runs, and a candidate where it ever had one."""
     if any(arm.id in gone for arm in comparison.arms if arm.role != "candidate"):
         return False
@@ -252,7 +249,3 @@ def _compare_data(comparison: Comparison, session: Trials, block: int, limits: L
         names = [arm.id for arm in pending]
         pending = pending[names.index(last) + 1 :]
     return parity_found(comparison, session.trials[before:])
-
-
-def _interrupted(session: Trials, before: int) -> bool:
-    return any(trial.status == "interrupted" for trial in session.trials[before:])

@@ -28,7 +28,7 @@ from xttsbench.records.base import DECIDED, Estimate
 from xttsbench.records.missing import nulls
 from xttsbench.records.plan import Comparison, RunPlan
 from xttsbench.records.report import Arm, Attribution, Bottleneck, Oscillation, Report, Verdict, WarmUp
-from xttsbench.records.trial import TrialRecord
+from xttsbench.records.trial import TrialRecord, interrupted
 from xttsbench.workflows.sections import accelerator, readings_beside, rows_of, target, unread, verdict_after_s, warm_up
 
 _DIAGNOSED = "a trial of a configuration costs what it measures, and nothing more; 'xttsbench diagnose' reads it"
@@ -109,7 +109,7 @@ def _warnings(
         found += [f"{', '.join(arm for arm in unknown if unknown[arm] == reason)}: {reason}" for reason in reasons]
     measured = [trial for trial in trials if trial.spec.rung == "arm"]
     rounds = max((sum(map(_rounds, own)) for own in _by_arm(measured)), default=0)
-    stopped = any(trial.status == "interrupted" for trial in trials) or any(group.ended for group in compared.groups)
+    stopped = interrupted(trials) or any(group.ended for group in compared.groups)
     if plan.kind != "sweep" and measured and rounds < comparison.blocks and not stopped and _runs_on(compared):
         found.append(
             f"{rounds} of {comparison.blocks} rounds were measured: another was not expected to end within the budget "

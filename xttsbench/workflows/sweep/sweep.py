@@ -23,7 +23,7 @@ from xttsbench.errors import InvalidInputError, UsageError
 from xttsbench.planning.arms import plan_procedure
 from xttsbench.planning.trials import IMPORT_S, expected_s
 from xttsbench.records.plan import Comparison, Procedure
-from xttsbench.records.trial import TrialRecord
+from xttsbench.records.trial import TrialRecord, interrupted
 from xttsbench.scenario.settings import MOST_SWEEP_ARMS, Scenario
 from xttsbench.workflows.measure.arms import compare_arms
 from xttsbench.workflows.measure.session import Progress, Session, Silent
@@ -82,7 +82,7 @@ def search(
         window_s=comparison.window_s,
         seed=seed,
     )
-    while not _interrupted(session):
+    while not interrupted(session.trials):
         now = next_round(comparison, procedure, seen_in(comparison, session.trials))
         if now is None:
             return
@@ -111,10 +111,6 @@ def _told(comparison: Comparison, trials: Sequence[TrialRecord], left_s: float) 
     if not state.ahead:
         return said
     return f"{said}; {len(state.ahead)} may still win, at most {_minutes(max(left_s, 0.0))} left"
-
-
-def _interrupted(session: Session) -> bool:
-    return bool(session.trials) and session.trials[-1].status == "interrupted"
 
 
 def _minutes(seconds: float) -> str:

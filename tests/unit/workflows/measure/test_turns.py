@@ -337,11 +337,6 @@ def test_accelerators_are_groups_of_their_own_that_share_the_time(build) -> None
     assert [trial.spec.emulated_ms for trial in trials] == [(10.0,)] * 3 + [()] * 3
 
 
-def test_processes_of_a_second_set_have_a_block_of_their_own(build) -> None:
-    _, trials = measured(build, "a", "b", processes=2)
-    assert Counter(trial.spec.block for trial in trials) == {0: 3, 1: 3}
-
-
 def test_arms_that_are_decided_have_no_more_turns(build) -> None:
     told = []
 
