@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from xttsbench.analysis.evidence import Sample, paired
-from xttsbench.comparison.sweep import Round, Seen, next_round
-from xttsbench.comparison.winner import Choice, choose
+from xttsbench.comparison.sweep import Choice, Round, Seen, choose, next_round
 from xttsbench.records.plan import Comparison, PlannedArm, Procedure
 
 Rates = dict[str, dict[tuple[int, int], float]]

@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from xttsbench.workflows.run.begin import Request
+from xttsbench.workflows.run.run import Request
 from xttsbench.workflows.sweep.sweep import sweep
 
 _SCENARIO = """name: equal

@@ -51,7 +51,7 @@ def run(
 
     Example:  xttsbench run loader --blocks 8 --out reports/loaders
     """
-    from xttsbench.workflows.run.begin import Request
+    from xttsbench.workflows.run.run import Request
     from xttsbench.workflows.run.run import run as run_scenario
 
     request = Request(
@@ -101,7 +101,7 @@ def sweep(
 
     Example:  xttsbench sweep --grid prefetch --out reports/prefetch
     """
-    from xttsbench.workflows.run.begin import Request
+    from xttsbench.workflows.run.run import Request
     from xttsbench.workflows.sweep.sweep import sweep as run_sweep
 
     request = Request(

@@ -13,7 +13,7 @@ from xttsbench.analysis.evidence import Evidence
 from xttsbench.comparison.effects import Effect, Weighed, weigh
 from xttsbench.comparison.figures import figures_of
 from xttsbench.comparison.runs import ArmRuns, GroupRuns, ParityFound, collect, parity_found
-from xttsbench.planning.trials import parity_arms
+from xttsbench.planning import parity_arms
 from xttsbench.records.base import DECIDED, FASTER, SLOWER, Estimate, Word
 from xttsbench.records.missing import Missing, nulls
 from xttsbench.records.plan import Comparison

@@ -8,7 +8,7 @@ from typing import Final
 
 from xttsbench.analysis.disturbance import shares
 from xttsbench.analysis.readings import turns_of
-from xttsbench.planning.trials import IMPORT_S
+from xttsbench.planning import IMPORT_S
 from xttsbench.records.trial import TrialRecord
 
 PATIENCE: Final = 4.0

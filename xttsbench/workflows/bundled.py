@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from xttsbench.execution.accelerator import parse_accelerator
-from xttsbench.planning.arms import plan_comparison
+from xttsbench.planning import plan_comparison
 from xttsbench.records.plan import Comparison
 from xttsbench.scenario.load import changed, load_scenario
 from xttsbench.shipped import shipped

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 import yaml
 
-from xttsbench.planning.trials import parity_arms, parity_trial
+from xttsbench.planning import parity_arms, parity_trial
 from xttsbench.records.plan import Comparison, PlannedArm
 from xttsbench.records.trial import Parity, TrialSpec
 from xttsbench.shipped import shipped

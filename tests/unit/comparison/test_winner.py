@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.comparison.rates import WOBBLE, seen
-from xttsbench.comparison.winner import Choice, choose, cost
+from xttsbench.comparison.sweep import Choice, choose, cost
 from xttsbench.records.plan import Comparison, PlannedArm, Procedure
 
 COST = ("prefetch", "workers")

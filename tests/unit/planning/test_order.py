@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xttsbench.planning.trials import block_order
+from xttsbench.planning import block_order
 from xttsbench.records.plan import Accelerator
 
 

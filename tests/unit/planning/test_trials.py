@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xttsbench.planning.trials import Slot, arm_trial, expected_s, parity_arms, parity_trial, window_within
+from xttsbench.planning import Slot, arm_trial, expected_s, parity_arms, parity_trial, window_within
 from xttsbench.records.plan import Accelerator
 
 

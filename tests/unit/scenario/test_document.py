@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from xttsbench.planning.arms import plan_comparison, plan_procedure
+from xttsbench.planning import plan_comparison, plan_procedure
 from xttsbench.records.plan import Accelerator, Procedure
 from xttsbench.scenario.settings import Scenario
 from xttsbench.shipped import available

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from xttsbench.errors import InvalidInputError, UsageError
 from xttsbench.execution.accelerator import parse_accelerator
-from xttsbench.planning.arms import plan_comparison
+from xttsbench.planning import plan_comparison
 from xttsbench.scenario.grid import configurations
 from xttsbench.scenario.load import changed, locate
 from xttsbench.scenario.problems import unchecked

@@ -17,7 +17,7 @@ from xttsbench.execution.helper import Helper
 from xttsbench.execution.limits import Limits, at_pace
 from xttsbench.execution.trial import run_trial
 from xttsbench.execution.turns import LiveTrial
-from xttsbench.planning.trials import IMPORT_S
+from xttsbench.planning import IMPORT_S
 from xttsbench.probes.clock import canary_ns
 from xttsbench.probes.host import processors_in_use
 from xttsbench.probes.monitor import Monitor

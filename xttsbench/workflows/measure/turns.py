@@ -17,7 +17,7 @@ from xttsbench.analysis.disturbance import ABOVE_QUIET, gate
 from xttsbench.errors import HelperError
 from xttsbench.execution.limits import Limits
 from xttsbench.execution.turns import LiveTrial
-from xttsbench.planning.trials import Slot, arm_trial, block_order
+from xttsbench.planning import Slot, arm_trial, block_order
 from xttsbench.records.plan import Comparison
 from xttsbench.records.trial import TrialRecord, TrialSpec, Turn
 from xttsbench.workflows.measure.session import Session

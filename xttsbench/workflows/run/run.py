@@ -1,22 +1,48 @@
-"""``xttsbench run SCENARIO``: its arms measured against their baseline, and what they come to."""
+"""``xttsbench run SCENARIO``: its configurations measured against their baseline; and how the run of a scenario begins.
+
+A run that goes on keeps its plan. It is refused where the scenario, the code, the data or the machine is another one,
+since its trials would not be comparable with those that the journal holds.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, Literal
 
 from xttsbench.comparison.effects import settled_arms, standing
 from xttsbench.comparison.runs import collect, parity_found
 from xttsbench.comparison.sweep import LEAST_PROCESSES, ROUNDS
-from xttsbench.records.plan import Comparison
+from xttsbench.errors import UsageError
+from xttsbench.execution import journal
+from xttsbench.execution.accelerator import parse_accelerator
+from xttsbench.execution.run_directory import (
+    PLAN,
+    clear_unplanned,
+    read_environment,
+    read_plan,
+    write_json,
+)
+from xttsbench.planning import plan_comparison
+from xttsbench.probes.environment import environment as read_machine
+from xttsbench.records.plan import Comparison, Procedure, RunPlan
 from xttsbench.records.trial import TrialRecord
+from xttsbench.scenario.load import changed, load_scenario, locate
+from xttsbench.scenario.settings import MOST_ARMS, Scenario
+from xttsbench.targets.configuration import configuration_problems
+from xttsbench.targets.spec import parse_target
+from xttsbench.workflows.identity import code_identity, data_identity
 from xttsbench.workflows.measure.arms import Trials, compare_arms
 from xttsbench.workflows.measure.session import Progress, Silent
 from xttsbench.workflows.measure.turns import Standing
 from xttsbench.workflows.outcome import Outcome
+from xttsbench.workflows.recorded import Recorded, open_run
 from xttsbench.workflows.report import finish
-from xttsbench.workflows.run.begin import REPORT_S, Request, begin, read_scenario
 from xttsbench.xtts.data.pool import Progress as DataProgress
 
 
@@ -87,3 +113,167 @@ def measure(
         if not used or (not alone and not any(arm.role == "candidate" for arm in arms)):
             return
         plan = comparison.model_copy(update={"arms": arms, "accelerators": used})
+
+
+REPORT_S: Final = 5.0
+"""Kept for the report and its plots."""
+_MAY_DIFFER: Final = frozenset({"command", "created_utc", "budget_s"})
+"""Fields of a plan that say nothing about what is measured."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asked for; what is ``None`` or empty is the scenario's own.
+
+    Attributes:
+        scenario: name of a shipped one, or a path.
+        accelerators: as on the command line.
+        data: directory of the bundled workload's data set.
+        settings: keyword arguments on top of the scenario's base.
+        budget_s: seconds for everything but the making of data.
+        out: the run's own directory, or ``None`` for one under ``reports/``.
+        resume: go on with the run in ``out``.
+        print_to_stderr: what the target prints goes to standard error.
+        command: as it was typed, for the report.
+    """
+
+    scenario: str
+    blocks: int | None = None
+    steps: int | None = None
+    seed: int | None = None
+    budget_s: float | None = None
+    accelerators: tuple[str, ...] = ()
+    data: Path | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    out: Path | None = None
+    resume: bool = False
+    print_to_stderr: bool = False
+    command: str = "xttsbench run"
+
+
+def read_scenario(request: Request, *, most_arms: int = MOST_ARMS) -> Scenario:
+    """The scenario with the options of the request in place of its own.
+
+    Args:
+        request: as it was asked for.
+        most_arms: more are refused.
+
+    Raises:
+        UsageError, InvalidInputError: the request or the scenario is wrong.
+    """
+    path = locate(request.scenario)
+    scenario = load_scenario(
+        path,
+        target=parse_target,
+        accelerator=partial(parse_accelerator, beside=path.parent),
+        arguments=configuration_problems,
+        most_arms=most_arms,
+    )
+    changes = {
+        "blocks": request.blocks,
+        "steps": request.steps,
+        "seed": request.seed,
+        "budget_s": request.budget_s,
+        "accelerator": list(request.accelerators) or None,
+        "data": str(request.data) if request.data is not None else None,
+    }
+    return changed(scenario, changes, request.settings, arguments=configuration_problems, most_arms=most_arms)
+
+
+def begin(
+    request: Request,
+    scenario: Scenario,
+    kind: Literal["run", "sweep"],
+    *,
+    procedure: Procedure | None = None,
+    check: Callable[[Scenario, Comparison], None] | None = None,
+    data_progress: DataProgress | None = None,
+) -> Recorded:
+    """Plan a run, make what it reads, and open its directory.
+
+    Args:
+        request: as it was asked for.
+        scenario: that of the request.
+        kind: of the run.
+        procedure: of a sweep.
+        check: raises where the comparison cannot be decided, before anything is made or written.
+        data_progress: told while data are made.
+
+    Raises:
+        UsageError, InvalidInputError: the request or the scenario is wrong, or the run cannot be gone on with; nothing
+            has been run.
+    """
+    if request.resume and request.out is None:
+        raise UsageError("--resume goes on with the run that --out names; give both.")
+    beside = locate(request.scenario).parent
+    accelerators = [parse_accelerator(text, beside=beside) for text in scenario.accelerator]
+    comparison = plan_comparison(scenario, accelerators)
+    if check is not None:
+        check(scenario, comparison)
+    if comparison.bundled:
+        # Here and not above: reading speech data is the bundled workload's alone.
+        from xttsbench.workflows.bundled import prepare
+
+        prepare([arm.kwargs for arm in comparison.arms], data_progress)
+    began, now = time.monotonic(), datetime.now(UTC)
+    plan = RunPlan(
+        kind=kind,
+        command=request.command,
+        created_utc=now.isoformat(timespec="milliseconds"),
+        target=comparison.target,
+        kwargs=comparison.baseline.kwargs,
+        accelerator=accelerators[0],
+        steps=comparison.steps,
+        budget_s=scenario.budget_s,
+        seed=scenario.seed,
+        comparison=comparison,
+        procedure=procedure,
+        code=code_identity(comparison.target, bundled=comparison.bundled),
+        data=data_identity([arm.kwargs.get("data") for arm in comparison.arms] if comparison.bundled else []),
+    )
+    if request.resume and request.out is not None:
+        if (request.out / PLAN).exists():
+            return _go_on(request.out, plan, began)
+        clear_unplanned(request.out)
+    return open_run(plan, request.out, scenario.name, began=began)
+
+
+def _go_on(directory: Path, plan: RunPlan, began: float) -> Recorded:
+    before, machine = read_plan(directory), read_environment(directory)
+    reasons = differences(before, plan)
+    if machine.get("fingerprint") != read_machine(directory)["fingerprint"]:
+        reasons.append("the machine or the version of TensorFlow is another one (environment.json)")
+    if reasons:
+        raise UsageError(
+            f"--resume: the run in {str(directory)!r} cannot be gone on with: {'; '.join(reasons)}. "
+            "Undo that, or start anew with another --out."
+        )
+    kept = before.model_copy(update={"budget_s": plan.budget_s})
+    if kept != before:
+        write_json(directory / PLAN, kept.model_dump(mode="json"))
+    trials = journal.read(directory) if (directory / journal.NAME).exists() else []
+    return Recorded(directory, kept, machine, trials, began - sum(trial.duration_s for trial in trials))
+
+
+def differences(before: RunPlan, now: RunPlan) -> list[str]:
+    """Why trials of the one plan are not comparable with those of the other, one sentence each."""
+    names = {
+        "kind": "it is a run of another command",
+        "code": "the target's code has changed",
+        "data": "the data set has changed",
+        "seed": f"the seed was {before.seed} and is {now.seed}",
+        "comparison": "the scenario has changed",
+        "procedure": "the scenario's sweep has changed",
+    }
+    different = [
+        name for name in RunPlan.model_fields if name not in _MAY_DIFFER and getattr(before, name) != getattr(now, name)
+    ]
+    found = [names[name] for name in different if name in names]
+    if "comparison" in different and before.comparison is not None and now.comparison is not None:
+        fields = [
+            field
+            for field in Comparison.model_fields
+            if getattr(before.comparison, field) != getattr(now.comparison, field)
+        ]
+        found[found.index(names["comparison"])] += f" ({', '.join(fields)})"
+    return found or [f"{name} differs" for name in different]

@@ -9,8 +9,7 @@ from typing import Any
 
 from xttsbench import __version__
 from xttsbench.comparison.arms import compare
-from xttsbench.comparison.sweep import again, baseline_gone, seen_in
-from xttsbench.comparison.winner import Choice, choose
+from xttsbench.comparison.sweep import Choice, again, baseline_gone, choose, seen_in
 from xttsbench.errors import JournalError
 from xttsbench.records.plan import Comparison, PlannedArm, RunPlan
 from xttsbench.records.report import Best, Report

@@ -20,8 +20,7 @@ from xttsbench.comparison.sweep import (
     state_of,
 )
 from xttsbench.errors import InvalidInputError, UsageError
-from xttsbench.planning.arms import plan_procedure
-from xttsbench.planning.trials import IMPORT_S, expected_s
+from xttsbench.planning import IMPORT_S, expected_s, plan_procedure
 from xttsbench.records.plan import Comparison, Procedure
 from xttsbench.records.trial import TrialRecord, interrupted
 from xttsbench.scenario.settings import MOST_SWEEP_ARMS, Scenario
@@ -29,7 +28,7 @@ from xttsbench.workflows.measure.arms import compare_arms
 from xttsbench.workflows.measure.session import Progress, Session, Silent
 from xttsbench.workflows.outcome import Outcome
 from xttsbench.workflows.report import finish
-from xttsbench.workflows.run.begin import REPORT_S, Request, begin, read_scenario
+from xttsbench.workflows.run.run import REPORT_S, Request, begin, read_scenario
 from xttsbench.xtts.data.pool import Progress as DataProgress
 
 _PARITY_S: Final = 15.0

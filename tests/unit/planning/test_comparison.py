@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.planning.arms import (
+from xttsbench.planning import (
     AGAIN,
     BUNDLED_COST,
     only_step_differs,
