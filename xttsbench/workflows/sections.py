@@ -107,6 +107,16 @@ def verdict_after_s(plan: RunPlan, trials: Sequence[TrialRecord]) -> float | Non
     return (last - began).total_seconds() + trials[-1].duration_s
 
 
+def endings(trials: Sequence[TrialRecord]) -> list[str]:
+    """How trials ended that did not end well, and what was noted of any; one sentence each."""
+    found = []
+    for trial in trials:
+        if trial.status not in ("ok", "skipped"):
+            found.append(f"trial {trial.spec.trial_id} ended as {trial.status}: {trial.cause}")
+        found += trial.notes
+    return found
+
+
 def rows_of(trials: Sequence[TrialRecord]) -> tuple[dict[str, Any], ...]:
     """Name, block, status, cause and seconds of every trial."""
     return tuple(

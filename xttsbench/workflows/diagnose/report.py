@@ -25,7 +25,16 @@ from xttsbench.records.report import AA, Arm, Finding, Report, Rung, WarmUp
 from xttsbench.records.trial import TrialRecord
 from xttsbench.workflows.diagnose.modes import mode_arms
 from xttsbench.workflows.optimize.fixes import fix_section
-from xttsbench.workflows.sections import accelerator, readings_beside, rows_of, target, unread, verdict_after_s, warm_up
+from xttsbench.workflows.sections import (
+    accelerator,
+    endings,
+    readings_beside,
+    rows_of,
+    target,
+    unread,
+    verdict_after_s,
+    warm_up,
+)
 
 _OVERHEAD_S: Final = 50e-6
 
@@ -182,11 +191,7 @@ def _profile(trials: Sequence[TrialRecord]) -> dict[str, Any] | None:
 
 
 def _warnings(diagnosis: Diagnosis, trials: Sequence[TrialRecord]) -> tuple[str, ...]:
-    evidence, found = diagnosis.evidence, []
-    for trial in trials:
-        if trial.status not in ("ok", "skipped"):
-            found.append(f"trial {trial.spec.trial_id} ended as {trial.status}: {trial.cause}")
-        found += list(trial.notes)
+    evidence, found = diagnosis.evidence, endings(trials)
     if evidence.steady is not None and not evidence.steady.steady and evidence.steady.reason:
         found.append(f"no steady state: {evidence.steady.reason}")
     if evidence.steps is not None and evidence.steps.epoch.size and evidence.steps.epoch.max() > 0:

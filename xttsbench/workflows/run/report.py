@@ -29,7 +29,16 @@ from xttsbench.records.missing import nulls
 from xttsbench.records.plan import Comparison, RunPlan
 from xttsbench.records.report import Arm, Attribution, Bottleneck, Oscillation, Report, Verdict, WarmUp
 from xttsbench.records.trial import TrialRecord, interrupted
-from xttsbench.workflows.sections import accelerator, readings_beside, rows_of, target, unread, verdict_after_s, warm_up
+from xttsbench.workflows.sections import (
+    accelerator,
+    endings,
+    readings_beside,
+    rows_of,
+    target,
+    unread,
+    verdict_after_s,
+    warm_up,
+)
 
 _DIAGNOSED = "a trial of a configuration costs what it measures, and nothing more; 'xttsbench diagnose' reads it"
 
@@ -99,11 +108,7 @@ def _unmeasured(record: Report, compared: ComparedArms, told: BaselineVerdict) -
 def _warnings(
     plan: RunPlan, comparison: Comparison, compared: ComparedArms, trials: Sequence[TrialRecord]
 ) -> tuple[str, ...]:
-    found = list(compared.remarks)
-    for trial in trials:
-        if trial.status not in ("ok", "skipped"):
-            found.append(f"trial {trial.spec.trial_id} ended as {trial.status}: {trial.cause}")
-        found += list(trial.notes)
+    found = [*compared.remarks, *endings(trials)]
     if (unknown := compared.unknown) and compared.failed is None:
         reasons = dict.fromkeys(unknown.values())
         found += [f"{', '.join(arm for arm in unknown if unknown[arm] == reason)}: {reason}" for reason in reasons]
