@@ -55,8 +55,9 @@ types:
 schema: install ## write the JSON Schema of scenarios for editors
 	$(BIN)/python -m xttsbench.scenario.schema scenarios/scenario.schema.json
 
-docs: install ## write the reference page of the rules
+docs: install ## write the reference pages of rules and fixes
 	$(BIN)/python -m xttsbench.findings.page docs/findings.md
+	$(BIN)/python -m xttsbench.fixes.page docs/fixes.md
 
 bench: install ## side-by-side comparisons, each script and package of benchmarks/ but proof, diagnosis, fixes and noise (two hours)
 	@set -e; for script in $(filter-out benchmarks/proof benchmarks/diagnosis benchmarks/fixes benchmarks/noise,$(sort $(wildcard benchmarks/*.py) $(patsubst %/__main__.py,%,$(wildcard benchmarks/*/__main__.py)))); do echo "== $$script"; $(BIN)/python $$script; done

@@ -1,4 +1,4 @@
-"""``xttsbench explain NAME``: a rule or a verdict in words."""
+"""``xttsbench explain NAME``: a verdict, a rule or a fix in words."""
 
 from __future__ import annotations
 
@@ -12,12 +12,16 @@ import typer
 
 def explain(
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="A rule (no-prefetch) or a verdict (dispatch), as a report has it.")
+        str,
+        typer.Argument(
+            metavar="NAME",
+            help="A verdict (dispatch), a rule (no-prefetch) or a fix (batch-first), as a report has it.",
+        ),
     ],
     as_json: Annotated[bool, typer.Option("--json", help="The same as JSON on standard output.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
 ) -> None:
-    """Explain a rule or a verdict: what it means, its evidence, from where on it fires, and what to do.
+    """Explain a verdict, a rule or a fix: what it means, its evidence, from where on it fires, and what to do.
 
     Example:  xttsbench explain no-prefetch
     """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from xttsbench.errors import InvalidInputError
@@ -50,41 +49,6 @@ BY_STRUCTURE: Final = tuple(
 )
 """Kinds that are tried where nothing is predicted, those that help most often first."""
 _MOST: Final = 2**31 - 1
-
-
-@dataclass(frozen=True)
-class Explained:
-    """A fix for a person.
-
-    Attributes:
-        name: without what follows it.
-        usage: how it is written.
-        words: what it does, in a few words.
-        does: the same in a sentence; Markdown.
-        mends: rules whose findings it mends.
-        note: what has to be asked for; ``None`` where nothing has.
-    """
-
-    name: str
-    usage: str
-    words: str
-    does: str
-    mends: tuple[str, ...]
-    note: str | None
-
-
-def explained(name: str) -> Explained | None:
-    """What there is to say of a fix, by its name with or without what follows it; ``None`` where there is none."""
-    spec = SPECS.get(Fix.parse(name).kind)
-    return spec and Explained(spec.name, spec.usage, spec.words, spec.does, spec.mends, spec.asked_for)
-
-
-def reference() -> str:
-    """The table of all fixes for the documentation, as Markdown."""
-    rows = [
-        f"| `{spec.usage}` | {spec.does} | {', '.join(f'`{one}`' for one in spec.mends)} |" for spec in SPECS.values()
-    ]
-    return "\n".join(["| fix | what it does | findings that it mends |", "|---|---|---|", *rows])
 
 
 def candidates(setting: Setting) -> tuple[Candidate, ...]:

@@ -1,4 +1,4 @@
-"""What there is to explain by name, in words: the rules and the verdicts."""
+"""What there is to explain by name, in words: the verdicts, the rules and the fixes."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from difflib import get_close_matches
 from xttsbench.diagnosis.verdict import MEANINGS
 from xttsbench.errors import UsageError
 from xttsbench.findings.registry import MODULES, rules_about
+from xttsbench.fixes.registry import SPECS
+from xttsbench.records.fix_set import Fix
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """One rule or verdict in words.
+    """One verdict, rule or fix in words.
 
     Attributes:
         name: as reports and the command line have it.
-        kind: ``rule`` or ``verdict``.
-        about: what it is about: a heading of the rules' page.
+        kind: ``verdict``, ``rule`` or ``fix``.
+        about: what it is about: a heading of the rules' page, or of the fixes'.
         summary: one sentence.
         parts: heading -> text.
     """
@@ -31,22 +33,24 @@ class Explanation:
 
 
 def explain(name: str) -> Explanation:
-    """What a rule or verdict means.
+    """What a verdict, rule or fix means; of a rule and a fix of one name, the rule. A fix may have its number or op.
 
     Raises:
         UsageError: for a name that there is not; close ones are listed.
     """
-    known = {one.name: one for one in explanations()}
-    found = known.get("inconclusive" if name == "undecided" else name)
+    known: dict[str, Explanation] = {}
+    for one in explanations():
+        known.setdefault(one.name, one)
+    found = known.get("inconclusive" if name == "undecided" else Fix.parse(name).kind)
     if found is not None:
         return found
     close = get_close_matches(name, known, n=4, cutoff=0.5)
     near = f"did you mean {' or '.join(close)}?" if close else f"there are {', '.join(known)}"
-    raise UsageError(f"no rule or verdict is called {name!r}: {near}")
+    raise UsageError(f"no verdict, rule or fix is called {name!r}: {near}")
 
 
 def explanations() -> Iterator[Explanation]:
-    """Everything that has a name to explain: verdicts, then rules in the order of their page."""
+    """Everything that has a name to explain: verdicts, then rules and fixes in the order of their pages."""
     for name, said in MEANINGS.items():
         yield Explanation(
             name,
@@ -63,4 +67,14 @@ def explanations() -> Iterator[Explanation]:
                 "Remedy": rule.remedy,
                 "Known false alarms": rule.false_alarms,
             }
+            fixes = [f"{fix.usage} ({fix.words})" for fix in SPECS.values() if rule.id in fix.mends]
+            if fixes:
+                parts["Fixes"] = ", ".join(fixes)
             yield Explanation(rule.id, "rule", about, rule.symptom, parts)
+    for fix in SPECS.values():
+        parts = {"Written": fix.usage}
+        if fix.mends:
+            parts["Findings that it mends"] = ", ".join(fix.mends)
+        if fix.asked_for:
+            parts["To be asked for"] = fix.asked_for
+        yield Explanation(fix.name, "fix", "Fixes", f"{fix.does[0].upper()}{fix.does[1:]}.", parts)

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.fixes.registry import BY_STRUCTURE, SPECS, checked, combined, explained, reference, said
+from xttsbench.fixes.page import page
+from xttsbench.fixes.registry import BY_STRUCTURE, SPECS, checked, combined, said
 from xttsbench.records.fix_set import Fix, FixSet
 
 USES = {"name": [""], "name[:n]": ["", ":3"], "name:n": [":3"], "name@op": ["@MapDataset/_4"]}
@@ -58,17 +59,7 @@ def test_kinds_that_are_tried_unpredicted_stand_in_the_order_of_their_ranks() ->
     assert BY_STRUCTURE[-1] == "thread-pool"
 
 
-def test_a_fix_is_explained_by_its_name_with_or_without_what_follows() -> None:
-    found = explained("parallel-map:8")
-    assert found is not None
-    assert (found.name, found.usage, found.mends) == (
-        "parallel-map",
-        "parallel-map[:<n>]",
-        ("sequential-map", "python-function"),
-    )
-    assert explained("faster") is None
-
-
 def test_the_documentation_lists_what_there_is() -> None:
     text = (Path(__file__).parents[3] / "docs" / "fixes.md").read_text(encoding="utf-8")
-    assert reference() in text
+    assert page(text) == text
+    assert all(f"`{spec.usage}`" in text for spec in SPECS.values())
