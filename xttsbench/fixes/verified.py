@@ -13,7 +13,7 @@ from xttsbench.comparison.effects import Effect, weigh
 from xttsbench.comparison.figures import figures_of
 from xttsbench.comparison.runs import collect
 from xttsbench.fixes.any_order.spec import ANY_ORDER
-from xttsbench.fixes.proposals import Proposal
+from xttsbench.fixes.proposal import Proposal
 from xttsbench.fixes.registry import said
 from xttsbench.fixes.rounds import GUARD, LEAST_BLOCKS, ORIGINAL, PATCHED, ROUNDS, TOGETHER, planned
 from xttsbench.records.base import FASTER, SLOWER, Estimate

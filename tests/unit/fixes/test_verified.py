@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xttsbench.fixes.proposals import Proposal
+from xttsbench.fixes.proposal import Proposal
 from xttsbench.fixes.rounds import ALONE, GUARD, ORIGINAL, PATCHED, SCREEN, TOGETHER
 from xttsbench.fixes.verified import Verified, results, verified
 from xttsbench.records.base import Location

@@ -19,7 +19,8 @@ from xttsbench.diagnosis.next_trial import Job
 from xttsbench.errors import JournalError
 from xttsbench.execution.run_directory import write_json
 from xttsbench.files import atomic_write
-from xttsbench.fixes.proposals import Proposal, expected, proposals
+from xttsbench.fixes.proposal import Proposal
+from xttsbench.fixes.proposals import expected, proposals
 from xttsbench.fixes.rounds import PATCHED
 from xttsbench.fixes.verified import Verified, results, verified
 from xttsbench.records.base import Location

@@ -17,7 +17,8 @@ from xttsbench.diagnosis.next_trial import Job
 from xttsbench.evidence.evidence import Evidence
 from xttsbench.execution.limits import Limits
 from xttsbench.files import atomic_write
-from xttsbench.fixes.proposals import Proposal, expected, longer_buffer
+from xttsbench.fixes.proposal import Proposal
+from xttsbench.fixes.proposals import expected, longer_buffer
 from xttsbench.fixes.rounds import (
     ALONE,
     LEAST_BLOCKS,

@@ -10,7 +10,7 @@ import pytest
 
 from xttsbench.diagnosis.next_trial import Job
 from xttsbench.evidence.evidence import Evidence
-from xttsbench.fixes.proposals import Proposal
+from xttsbench.fixes.proposal import Proposal
 from xttsbench.fixes.rounds import ALONE, GUARD, LEAST_BLOCKS, ORIGINAL, PATCHED, SCREEN, TOGETHER
 from xttsbench.fixes.verified import results, verified
 from xttsbench.records.elements import Element, Elements, Epoch, Row
