@@ -86,7 +86,7 @@ def finished(home):
 
 
 def test_a_diagnosis_ends_well_in_a_parent_without_tensorflow(finished):
-    assert finished.returncode in (0, 3), finished.stderr
+    assert finished.returncode == 0, finished.stderr
     assert "the parent imported" not in finished.stderr
     assert "Traceback" not in finished.stderr
 

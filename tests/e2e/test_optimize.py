@@ -161,7 +161,7 @@ def the_plan_is_the_report_s_and_fits_this_target_only(ran: Ran, folder: Path) -
 @pytest.mark.slow
 def test_a_function_that_counts_its_calls_is_left_alone(tmp_path: Path) -> None:
     ran = run("fixable.py:counts_its_calls", tmp_path, "--accelerator", "emulated:10", budget_s=90)
-    assert ran.code in (0, 3)
+    assert ran.code == 0
     assert ran.accepted == []
     assert "No fix was accepted" in ran.err
     tried = [fix for fix in ran.report["fixes"] if fix["semantics"]]
@@ -193,7 +193,7 @@ def test_of_an_accelerator_that_never_waits_nothing_is_tried_and_it_ends_early(t
 
 def test_a_graph_that_would_keep_the_first_learning_rate_is_rejected(tmp_path: Path) -> None:
     ran = run("fixable.py:eager_step_with_a_schedule", tmp_path, budget_s=90)
-    assert ran.code in (0, 3)
+    assert ran.code == 0
     assert ran.accepted == []
     tried = [fix for fix in ran.report["fixes"] if fix["semantics"] and fix["name"].startswith("step:")]
     assert "step:graph" in [fix["name"] for fix in tried]  # and XLA, where it looked faster

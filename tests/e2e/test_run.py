@@ -136,7 +136,7 @@ def test_dying_arms_are_results_and_the_others_are_measured(run):
         "blocks: 1\nlimits: {trial_s: 60, stall_s: 3}\n"
     )
     code, _, err = run(text)
-    assert code in (0, 3), err  # one round may decide
+    assert code == 0, err
     arms = {arm["id"]: arm for arm in record()["arms"]}
     ended = {name for name, arm in arms.items() if arm["decision"] == "ended"}
     assert ended == {"killed", "raises", "hangs"}
@@ -295,7 +295,7 @@ def test_a_whole_run_without_tensorflow_in_the_parent_and_its_report_again(start
     process = start(WITHOUT_TENSORFLOW, "run", "mine.yaml", "--blocks", "1", "--json", "--out", "out")
     out, err = process.communicate(timeout=180)
     code = process.returncode
-    assert code in (0, 3), err  # one round may decide
+    assert code == 0, err
     assert json.loads(out) == record(tmp_path / "out")
     pages = {name: (tmp_path / "out" / name).read_bytes() for name in ("report.json", "report.md", "report.html")}
     for name in pages:

@@ -56,14 +56,14 @@ def test_a_compiled_loop_that_waits_for_its_input_is_told_the_line(tmp_path: Pat
 
 def test_a_script_s_own_exit_code_is_recorded_and_is_not_ours(tmp_path: Path) -> None:
     code, report, _ = diagnose("plain.py", tmp_path / "run", "--steps", "4000", "--", "exit", "150")
-    assert code in (0, 3)
+    assert code == 0
     assert (report["target"]["ended"], report["target"]["exit_code"]) == ("exited", 3)
     assert report["verdict"]["step_time_s"] is not None
 
 
 def test_enough_steps_end_a_script_that_has_many(tmp_path: Path) -> None:
     code, report, _ = diagnose("plain.py", tmp_path / "run", "--steps", "40", "--", "losses", "1000000")
-    assert code in (0, 3)
+    assert code == 0
     assert (report["target"]["ended"], report["target"]["exit_code"]) == ("stopped", None)
 
 

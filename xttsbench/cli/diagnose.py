@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from xttsbench.cli.options import Accelerator, AsJson, Data, Debug, Out, Settings, Steps, arguments_of, typed
+from xttsbench.cli.options import Accelerator, AsJson, Data, Debug, Out, Settings, Steps, Strict, arguments_of, typed
 from xttsbench.cli.output import Lines, Watched, end, say
 from xttsbench.errors import UsageError
 
@@ -56,6 +56,7 @@ def diagnose(
     repeat: Annotated[
         bool, typer.Option("--repeat", help="A script may be run a second time (callables always are).")
     ] = False,
+    strict: Strict = False,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -113,7 +114,7 @@ def diagnose(
         if bad:
             message = f"--fail-on {fail_on}: {bad[0].rule}: {bad[0].title}"
             outcome = replace(outcome, exit_code=GATE, message=message)
-    end(outcome, as_json=as_json, debug=debug)
+    end(outcome, as_json=as_json, debug=debug, strict=strict or fail_on is not None)
 
 
 def _chosen(path: Path, target: str | None, settings: Mapping[str, object]) -> tuple[str | None, Mapping[str, object]]:
@@ -142,6 +143,7 @@ def optimize(
     ] = False,
     out: Out = None,
     seed: Annotated[int, typer.Option(help="Seed of TensorFlow, NumPy and the order of trials.")] = 0,
+    strict: Strict = False,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -150,7 +152,7 @@ def optimize(
     Accepted is what was faster beyond doubt in turns with the original, with the same elements.
     The run's directory holds the patch of the source (patch.diff) and the plan (optimized.yaml).
 
-    Exit code 0: fixes were accepted, or there is nothing to mend; 3: what was tried could not be decided.
+    Exit code 0: done; with --strict 3 where what was tried could not be decided.
 
     Example:  xttsbench optimize my_project/data.py:make_dataset --accelerator emulated:10
     """
@@ -169,4 +171,4 @@ def optimize(
         print_to_stderr=as_json,
         command=typed(),
     )
-    end(run(request, progress=Lines()), as_json=as_json, debug=debug)
+    end(run(request, progress=Lines()), as_json=as_json, debug=debug, strict=strict)

@@ -38,6 +38,7 @@ Resume = Annotated[bool, typer.Option("--resume", help="Go on with the run that 
 Workers = Annotated[
     int | None, typer.Option(min=1, max=256, help="Processes (default: the allowed cores).", show_default=False)
 ]
+Strict = Annotated[bool, typer.Option("--strict", help="Exit with 3 if something stays undecided.")]
 AsJson = Annotated[bool, typer.Option("--json", help="The record as JSON on standard output.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks.")]
 

@@ -55,12 +55,17 @@ def show(outcome: Outcome, *, as_json: bool) -> None:
         say(outcome.message)
 
 
-def end(outcome: Outcome, *, as_json: bool, debug: bool) -> NoReturn:
-    """Print what came of it, with the target's traceback where it is asked for, and leave with the exit code."""
+def end(outcome: Outcome, *, as_json: bool, debug: bool, strict: bool = False) -> NoReturn:
+    """Print what came of it, with the target's traceback where it is asked for, and leave with the exit code.
+
+    That is 3 for what stayed undecided only where ``strict`` asks for it.
+    """
+    from xttsbench.workflows.outcome import DONE, INCONCLUSIVE
+
     show(outcome, as_json=as_json)
     if debug and (error := outcome.report.target.get("error")):
         sys.stderr.write(str(error.get("traceback", "")))
-    raise typer.Exit(outcome.exit_code)
+    raise typer.Exit(DONE if outcome.exit_code == INCONCLUSIVE and not strict else outcome.exit_code)
 
 
 class Lines:

@@ -15,6 +15,7 @@ from xttsbench.cli.options import (
     Resume,
     Seed,
     Settings,
+    Strict,
     TrialSteps,
     arguments_of,
     typed,
@@ -42,12 +43,13 @@ def run(
     out: Out = None,
     seed: Seed = None,
     resume: Resume = False,
+    strict: Strict = False,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
     """Measure the configurations of a scenario against its baseline: what each is worth, with an interval.
 
-    Exit code 0: every configuration is decided; 3: one is not; 5: one changes the data.
+    Exit code 0: done; with --strict 3 where one is undecided; 5: one changes the data.
 
     Example:  xttsbench run loader --blocks 8 --out reports/loaders
     """
@@ -70,7 +72,7 @@ def run(
     )
     with Watched() as watched:
         outcome = run_scenario(request, progress=Lines(), data_progress=watched)
-    end(outcome, as_json=as_json, debug=debug)
+    end(outcome, as_json=as_json, debug=debug, strict=strict)
 
 
 def sweep(
@@ -92,12 +94,13 @@ def sweep(
     out: Out = None,
     seed: Seed = None,
     resume: Resume = False,
+    strict: Strict = False,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
     """Measure the configurations of a grid until one has won or none can, and write best.yaml.
 
-    Exit code 0: a winner is proven, or the baseline is kept; 3: it could not be decided.
+    Exit code 0: done; with --strict 3 where no winner could be decided.
 
     Example:  xttsbench sweep --grid prefetch --out reports/prefetch
     """
@@ -120,4 +123,4 @@ def sweep(
     )
     with Watched() as watched:
         outcome = run_sweep(request, progress=Lines(), data_progress=watched)
-    end(outcome, as_json=as_json, debug=debug)
+    end(outcome, as_json=as_json, debug=debug, strict=strict)

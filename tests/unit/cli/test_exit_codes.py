@@ -1,0 +1,65 @@
+"""What a command's exit code says: 3 only for a gate, or where it was asked for with ``--strict``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from xttsbench.cli.app import app
+
+
+@dataclass
+class Ended:
+    """How a workflow ended, with a report of one limiting finding."""
+
+    exit_code: int
+    message: str | None = "Undecided: for want of time."
+    warnings: tuple[str, ...] = ()
+    directory: str = "reports/run"
+    report: Any = field(
+        default_factory=lambda: SimpleNamespace(
+            findings=[SimpleNamespace(rule="cold-storage", title="slow", limiting=True, severity="warning")],
+            target={},
+            verdict=SimpleNamespace(step_time_s=None),
+            arms=(),
+            parity=None,
+        )
+    )
+
+
+ENTRIES = {
+    "diagnose": ("xttsbench.workflows.diagnose.diagnose.diagnose", ["diagnose", "mine:make"]),
+    "run": ("xttsbench.workflows.run.run.run", ["run", "loader"]),
+    "sweep": ("xttsbench.workflows.sweep.sweep.sweep", ["sweep", "--grid", "loader"]),
+    "optimize": ("xttsbench.workflows.optimize.optimize", ["optimize", "mine:make"]),
+}
+
+
+def left(monkeypatch: pytest.MonkeyPatch, command: str, code: int, *options: str) -> Any:
+    where, arguments = ENTRIES[command]
+    monkeypatch.setattr(where, lambda *_, **__: Ended(code))
+    return CliRunner().invoke(app, [*arguments, *options])
+
+
+@pytest.mark.parametrize("command", list(ENTRIES))
+@pytest.mark.parametrize(
+    ("code", "options", "expected"),
+    [(3, [], 0), (3, ["--strict"], 3), (0, ["--strict"], 0), (4, [], 4), (5, [], 5), (130, ["--strict"], 130)],
+)
+def test_undecided_is_3_where_it_was_asked_for(monkeypatch, command, code, options, expected) -> None:
+    result = left(monkeypatch, command, code, *options)
+    assert result.exit_code == expected, result.output
+    assert "Undecided: for want of time." in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("code", "level", "expected"), [(3, "warning", 3), (0, "warning", 1), (0, "critical", 0), (5, "warning", 5)]
+)
+def test_a_gate_of_findings_fails_passes_or_says_that_it_could_not_tell(monkeypatch, code, level, expected) -> None:
+    result = left(monkeypatch, "diagnose", code, "--fail-on", level)
+    assert result.exit_code == expected
+    assert ("--fail-on warning: cold-storage: slow" in result.stderr) == (expected == 1)
