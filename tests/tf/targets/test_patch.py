@@ -13,7 +13,7 @@ from xttsbench.pipeline.graph.read import inspect
 from xttsbench.pipeline.graph.source import locate
 from xttsbench.records.fix import Patch
 from xttsbench.targets.load import Loaded, load_target
-from xttsbench.targets.patch import propose
+from xttsbench.targets.source.propose import propose
 from xttsbench.targets.spec import parse_target
 from xttsbench.targets.substituted import substituted
 

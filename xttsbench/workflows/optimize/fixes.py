@@ -195,7 +195,7 @@ def patch_of(
     """
     if pipeline is None:
         return None
-    from xttsbench.targets.patch import propose
+    from xttsbench.targets.source.propose import propose
 
     def cache_file(op: str) -> str:
         return str(directory / "cache" / re.sub(r"\W+", "-", op))

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import ast
 import difflib
+import subprocess
+import sys
+from collections.abc import Callable
 
 import pytest
 
-from tests.unit.targets.patch.fake_datasets import FILE, built, kinds, patch_of, pipeline_of
+from tests.unit.targets.source.fake_datasets import FILE, built, kinds, patch_of, pipeline_of
 from xttsbench.fixes.registry import SPECS
-from xttsbench.targets.patch import propose
+from xttsbench.records.pipeline import Pipeline
+from xttsbench.targets.source.propose import propose
 
 ONE_LINE = """import tensorflow as tf
 
@@ -434,3 +438,29 @@ def test_edit_and_diff_show_what_changes() -> None:
     assert edit.after == edit.before.replace(".prefetch(2)", ".prefetch(2).prefetch(3)")
     assert patch.diff.startswith("--- a/home/user/train.py\n+++ b/home/user/train.py\n@@ ")
     assert patch.diff.endswith(" f = g = None\n\\ No newline at end of file\n")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: "\ufeff" + text,
+        lambda text: "# -*- coding: utf-8 -*-\n" + text,
+        lambda text: text.replace("    ", "\t"),
+        lambda text: text.replace("\n\n", "\n\x0c\n  \n"),
+        lambda text: text.rstrip("\n"),
+        lambda text: text.replace("    dataset = (", "    name = 'it\\'s' r\"\\d\"; dataset = (  # \u00fc"),
+    ],
+)
+def test_all_else_stays_byte_for_byte(change: Callable[[str], str]) -> None:
+    before, after = ".batch(4)", ".batch(4, num_parallel_calls=2)"
+    text = change(NAMES + IN_PARENTHESES)
+    made = Pipeline(ops=tuple(built(text.removeprefix("\ufeff")).ops))
+    patch = propose(["parallel-batch:2"], made, lambda _: text, own=lambda _: True)
+    assert patch.unpatched == {}
+    assert patch.files[FILE] == text.replace(before, after)
+
+
+def test_the_command_line_starts_without_what_reads_source() -> None:
+    code = "import sys, xttsbench.cli, xttsbench.workflows.optimize.fixes; print('libcst' in sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout == "False\n"

@@ -7,15 +7,18 @@ twice) is edited only where all of them are meant.
 
 from __future__ import annotations
 
-import ast
 import itertools
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
+import libcst as cst
+
+from xttsbench.records.base import Location
 from xttsbench.records.pipeline import Pipeline, PipelineOp
-from xttsbench.targets.patch.module import Link, Module
-from xttsbench.targets.patch.no_edit import NoCallError, NoEditError
+from xttsbench.targets.source.edits import Change, Found, NoCallError, NoEditError, NothingToDoError
+from xttsbench.targets.source.module import Link, Module, read_module
 
 _KIND: Final = re.compile(r"^_*(?:Experimental|Legacy|Parallel)*(\w+?)(?:Dataset)?(?:V\d+)?$")
 _WORDS: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -35,14 +38,29 @@ _WITH_FUNCTIONS: Final = frozenset(
 )
 """Methods whose functions are traced: a dataset made in one is part of no outer pipeline."""
 
+Call = tuple[Module, Link]
 
-class Sources:
-    """The user's files that a pipeline's calls are in, each read once."""
 
-    def __init__(self, pipeline: Pipeline, read: Callable[[str], str], own: Callable[[str], bool]) -> None:
-        self.pipeline = pipeline
-        self._read, self._own = read, own
-        self._modules: dict[str, Module | str] = {}
+@dataclass
+class Calls:
+    """The calls of the user's files that made a pipeline's ops, and what else a fix's edit may ask for.
+
+    Attributes:
+        pipeline: of the target as it stands, with the line that made each op.
+        read: a file's text by its name; may raise ``OSError``.
+        own: whether a file may be edited: it is the user's, neither generated nor a library's.
+        together: names of all fixes of the patch.
+        step_place: where the step's function is defined; ``None`` where a Keras model is trained.
+        cache_file: where a cache on disk behind an op keeps the elements, by the op's name.
+    """
+
+    pipeline: Pipeline
+    read: Callable[[str], str]
+    own: Callable[[str], bool]
+    together: Sequence[str] = ()
+    step_place: Location | None = None
+    cache_file: Callable[[str], str] = lambda op: f"{op.replace('/', '-')}.cache"
+    _modules: dict[str, Module | str] = field(default_factory=dict)
 
     def module(self, file: str | None) -> Module:
         """A file taken apart.
@@ -60,52 +78,66 @@ class Sources:
         return found
 
     def _load(self, file: str) -> Module | str:
-        if not self._own(file):
+        if not self.own(file):
             return f"{file} is generated, or belongs to a library"
         try:
-            return Module(file, self._read(file))
-        except (OSError, UnicodeError, SyntaxError, ValueError, RecursionError) as error:
+            return read_module(file, self.read(file))
+        except (OSError, SyntaxError, ValueError, RecursionError) as error:
             return f"{file} could not be read as Python ({type(error).__name__})"
 
-    def call(self, op: PipelineOp, meant: Collection[str], *names: str) -> tuple[Module, Link]:
+    def modules(self) -> Iterator[Module]:
+        """The files of the step and of the pipeline's calls that can be read, each once."""
+        step = self.step_place.file if self.step_place is not None else None
+        for file in dict.fromkeys([step, *(op.location.file for op in self.pipeline.ops)]):
+            try:
+                yield self.module(file)
+            except NoEditError:
+                continue
+
+    def of_kind(self, *kinds: str) -> list[PipelineOp]:
+        """The pipeline's ops that such methods make, parallel ones too."""
+        return [op for op in self.pipeline.ops if kind(op) in kinds]
+
+    def call(self, op: PipelineOp, meant: Collection[str] = (), *names: str) -> Call:
         """The call of a method that made an op.
 
         Args:
             op: of the outer pipeline.
-            meant: names of all ops that the edit may change, this one included.
+            meant: names of all ops that the edit may change; this one always.
             names: of the methods; those that make such ops by default.
 
         Raises:
             NoEditError: there is none, it is not clear which, or it made other ops as well.
         """
-        names = names or methods(op)
+        names, meant = names or methods(op), {*meant, op.name}
         module = self.module(op.location.file)
         found = [link for link in _at(module, op.location.line) if link.name in names]
         outer = [link for link in found if not _traced(module, link)]
         found = outer or found
         if not found:
             raise NoCallError(f"{op.op} at {place(op)} does not come from a call of .{names[0]}(...) there")
-        siblings = [one for one in self.pipeline.ops if _same_place(one, op) and set(methods(one)) & set(names)]
+        siblings = [one.name for one in self.pipeline.ops if _same_place(one, op) and set(methods(one)) & set(names)]
         inside = [one for one in _inner(self.pipeline.ops) if _same_place(one, op) and set(methods(one)) & set(names)]
         if inside and not (outer and len(outer) == len(siblings)):
             raise NoEditError(f"the call at {place(op)} makes a dataset inside another one's function as well")
+        number = siblings.index(op.name)
         if len(found) == len(siblings) and (len(found) == 1 or _one_chain(module, found)):
-            return module, found[[one.name for one in siblings].index(op.name)]
-        others = [one.name for one in siblings if one.name not in meant]
+            return module, found[number]
+        others = not meant.issuperset(siblings)
         if others and len(found) == 1:
             raise NoEditError(f"the call at {place(op)} runs {len(siblings)} times, and not all of them are meant")
         if others or len(found) > len(siblings):
             raise NoEditError(f"there are {len(found)} such calls at {place(op)}, and it is not clear which is meant")
-        return module, found[min([one.name for one in siblings].index(op.name), len(found) - 1)]
+        return module, found[min(number, len(found) - 1)]
 
-    def maker(self, op: PipelineOp) -> tuple[Module, Link]:
+    def maker(self, op: PipelineOp) -> Call:
         """The call behind which a link can be put so that it comes behind the op: its own, or that of a helper.
 
         Raises:
             NoEditError: as for :meth:`call`.
         """
         try:
-            return self.call(op, (op.name,))
+            return self.call(op)
         except NoEditError:
             module = self.module(op.location.file)
             here = [one for one in self.pipeline.ops if _same_place(one, op)]
@@ -114,16 +146,50 @@ class Sources:
                 raise
             return module, whole[0]
 
+    def links(self, ops: Sequence[PipelineOp], meant: Collection[str] = ()) -> tuple[Module, list[Link]]:
+        """The calls that made several ops, all in one file.
 
-def one_module(links: Sequence[tuple[Module, Link]]) -> Module:
-    """The file that all the calls are in.
+        Raises:
+            NoEditError: as for :meth:`call`, or they are in several files.
+        """
+        calls = [self.call(op, meant) for op in ops]
+        if len({module.file for module, _ in calls}) > 1:
+            raise NoEditError("the calls are in several files")
+        return calls[0][0], [link for _, link in calls]
 
-    Raises:
-        NoEditError: they are in several.
-    """
-    if len({module.file for module, _ in links}) > 1:
-        raise NoEditError("the calls are in several files")
-    return links[0][0]
+    def each(self, ops: Sequence[PipelineOp], edit: Callable[[Module, Link], Change], by_hand: str) -> Iterator[Found]:
+        """One edit of the call of each op; a call that made several of them is edited once.
+
+        Args:
+            ops: that are meant.
+            edit: of one call.
+            by_hand: what to write where it cannot be edited; the place is put behind it.
+        """
+        done: set[Link] = set()
+        for op in ops:
+            where = place(op)
+            try:
+                module, link = self.call(op, {one.name for one in ops}, kind(op))
+                where = f"{module.file}:{link.line}"
+                if link not in done:
+                    done.add(link)
+                    yield Found((edit(module, link),))
+            except NothingToDoError as error:
+                yield Found(why_not=str(error))
+            except NoCallError as error:
+                yield Found(why_not=f"{error}; apply the saved plan")
+            except NoEditError as error:
+                yield Found(why_not=f"{error}; {by_hand} at {where}")
+
+
+def attempt(edit: Callable[[], Sequence[Change]], by_hand: str) -> Found:
+    """One edit, or why there is none, with what to write by hand."""
+    try:
+        return Found(tuple(edit()))
+    except NothingToDoError as error:
+        return Found(why_not=str(error))
+    except NoEditError as error:
+        return Found(why_not=f"{error}; {by_hand}")
 
 
 def methods(op: PipelineOp) -> tuple[str, ...]:
@@ -145,28 +211,24 @@ def place(op: PipelineOp) -> str:
 
 def _at(module: Module, line: int | None) -> list[Link]:
     """The calls that run at a line; a call with ``*`` runs at the line where its whole expression begins."""
-    if line is None:
-        return []
-    exact = [link for link in module.links if link.line == line]
-    spread = [link for link in module.links if link.line != line == link.node.lineno and _spread(link.node)]
-    return sorted([*exact, *spread], key=lambda link: link.end)
-
-
-def _spread(node: ast.Call) -> bool:
-    return any(isinstance(one, ast.Starred) for one in node.args) or any(one.arg is None for one in node.keywords)
+    return [
+        link
+        for link in module.links
+        if link.line == line or (module.line(link.node) == line and any(one.star for one in link.node.args))
+    ]
 
 
 def _traced(module: Module, link: Link) -> bool:
     """Whether it runs inside a function that is written as the argument of a dataset's method."""
-    node: ast.AST = link.node
-    for parent in module.source.ancestors(node):
-        if isinstance(parent, ast.Call) and isinstance(node, ast.Lambda | ast.keyword) and node is not parent.func:
-            called = getattr(parent.func, "attr", "")
-            function = node.value if isinstance(node, ast.keyword) else node
-            if called in _WITH_FUNCTIONS and isinstance(function, ast.Lambda):
-                return True
-        node = parent
-    return False
+    around = [link.node, *module.ancestors(link.node)]
+    return any(
+        isinstance(function, cst.Lambda)
+        and isinstance(given, cst.Arg)
+        and isinstance(call, cst.Call)
+        and isinstance(call.func, cst.Attribute)
+        and call.func.attr.value in _WITH_FUNCTIONS
+        for function, given, call in zip(around, around[1:], around[2:], strict=False)
+    )
 
 
 def _one_chain(module: Module, links: list[Link]) -> bool:
@@ -182,12 +244,8 @@ def _one_chain(module: Module, links: list[Link]) -> bool:
 
 def _outermost(module: Module, link: Link) -> bool:
     """Whether nothing is called on it, and it is no argument of another call."""
-    for parent in module.source.ancestors(link.node):
-        if isinstance(parent, ast.Call):
-            return False
-        if isinstance(parent, ast.stmt | ast.Lambda):
-            return True
-    return True
+    ends = (cst.Call, cst.Lambda, cst.BaseSmallStatement, cst.BaseCompoundStatement)
+    return not isinstance(next((one for one in module.ancestors(link.node) if isinstance(one, ends)), None), cst.Call)
 
 
 def _same_place(one: PipelineOp, other: PipelineOp) -> bool:

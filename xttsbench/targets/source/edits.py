@@ -1,4 +1,4 @@
-"""Edits of one text, gathered from several fixes and applied together.
+"""Edits of one text, gathered from several fixes and applied together; all else stays byte for byte.
 
 All places are those of the original text, so that the lines which the graph's ops name stay valid. An exchange moves
 whole links of a chain between their places; what other fixes write into a link moves with it.
@@ -6,12 +6,23 @@ whole links of a chain between their places; what other fixes write into a link 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xttsbench.targets.patch.no_edit import NoEditError
+from xttsbench.targets.source.module import Module, Span
 
-Span = tuple[int, int]
+
+class NoEditError(Exception):
+    """No edit can be made safely; the message is a sentence for the user, who can write it by hand."""
+
+
+class NothingToDoError(NoEditError):
+    """The source has the fix already; there is nothing to write by hand."""
+
+
+class NoCallError(NoEditError):
+    """The op was made by a call that has no such argument (``unbatch`` makes a map); there is nothing to write."""
 
 
 @dataclass(frozen=True)
@@ -38,12 +49,29 @@ Step = Replacement | Exchange
 
 @dataclass(frozen=True)
 class Change:
-    """What one fix does at one place: its steps, and the part of the text that shows them."""
+    """What one fix does at one place of a file."""
 
-    start: int
-    end: int
+    module: Module
     line: int
+    """Of the call or function that it is about."""
+    shown: Span
+    """A part of the text that shows it, beside its replacements."""
     steps: tuple[Step, ...]
+
+    @property
+    def span(self) -> Span:
+        """The part of the text that shows it whole."""
+        places = [self.shown, *((one.start, one.end) for one in self.steps if isinstance(one, Replacement))]
+        return min(start for start, _ in places), max(end for _, end in places)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What looking for one edit of a fix came to: changes that only make sense together, or why there are none."""
+
+    changes: tuple[Change, ...] = ()
+    why_not: str | None = None
+    """A sentence that says what to write by hand, and where."""
 
 
 def rendered(text: str, steps: Sequence[Step], start: int = 0, end: int | None = None) -> str:
@@ -73,8 +101,7 @@ def _inside(step: Replacement, span: Span) -> bool:
 def _replaced(text: str, steps: Sequence[Replacement], span: Span) -> str:
     """The part with its replacements; at one place, insertions come in their order and before what begins there."""
     done, pieces = span[0], []
-    numbered = sorted(enumerate(steps), key=lambda one: (one[1].start, one[1].end, one[0]))
-    for _, step in numbered:
+    for step in sorted(steps, key=lambda one: (one.start, one.end)):
         pieces += [text[done : step.start], step.text]
         done = max(done, step.end)
     return "".join([*pieces, text[done : span[1]]])
@@ -83,12 +110,9 @@ def _replaced(text: str, steps: Sequence[Replacement], span: Span) -> str:
 def _refuse_overlap(steps: Sequence[Step]) -> None:
     replaced = [step for step in steps if isinstance(step, Replacement)]
     moved = [span for step in steps if isinstance(step, Exchange) for span in step.spans]
-    pairs = [(one, other) for number, one in enumerate(replaced) for other in replaced[number + 1 :]]
-    clash = any(_overlap((one.start, one.end), (other.start, other.end)) for one, other in pairs)
-    clash |= any(_overlap(one, other) for number, one in enumerate(moved) for other in moved[number + 1 :])
-    for step in replaced:
-        for span in moved:
-            clash |= _overlap((step.start, step.end), span) and not _inside(step, span)
+    spans = [(one.start, one.end) for one in replaced]
+    clash = any(_overlap(*pair) for parts in (spans, moved) for pair in itertools.combinations(parts, 2))
+    clash |= any(_overlap((one.start, one.end), span) and not _inside(one, span) for one in replaced for span in moved)
     if clash:
         raise NoEditError("it changes the same call as another fix of this patch")
 

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from tests.unit.targets.patch.fake_datasets import FILE, kinds, patch_of, pipeline_of
+from tests.unit.targets.source.fake_datasets import FILE, kinds, patch_of, pipeline_of
 from xttsbench.records.fix import Patch
-from xttsbench.targets.patch import propose
+from xttsbench.targets.source.propose import propose
 
 
 def filtered(body: str, reads: tuple[int, ...], *passes: dict[int, int]) -> tuple[str, Patch]:

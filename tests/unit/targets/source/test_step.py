@@ -9,7 +9,7 @@ import pytest
 from xttsbench.records.base import Location
 from xttsbench.records.fix import Patch
 from xttsbench.records.pipeline import Pipeline, PipelineOp
-from xttsbench.targets.patch import propose
+from xttsbench.targets.source.propose import propose
 
 FILE = "/home/user/train.py"
 

@@ -1,0 +1,93 @@
+"""Calls in parallel, and in any order: arguments of ``map``, ``interleave`` and ``batch``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from xttsbench.targets.source.calls import Calls, kind, place
+from xttsbench.targets.source.edits import Change, Found, NothingToDoError
+from xttsbench.targets.source.links import argument, autotune_or, change, with_argument
+from xttsbench.targets.source.module import Link, Module, is_name
+
+_CALLS_AT: Final = {"map": 1, "interleave": 3, "batch": 2}
+"""Method -> position of ``num_parallel_calls``; ``deterministic`` comes next."""
+_FLAT_MAP: Final = (
+    ".flat_map(...) has no argument for reading ahead in order; apply the saved plan, or write "
+    ".interleave(..., num_parallel_calls=tf.data.AUTOTUNE, deterministic=True), which mixes the files, in its place"
+)
+
+
+def parallel_map(calls: Calls, number: int | None, op: str) -> Iterable[Found]:
+    """Every sequential map in parallel."""
+    return _made_parallel(calls, "map", number) or [Found(why_not="the pipeline has no sequential .map(...)")]
+
+
+def parallel_batch(calls: Calls, number: int | None, op: str) -> Iterable[Found]:
+    """Every sequential batch in parallel."""
+    return _made_parallel(calls, "batch", number) or [Found(why_not="the pipeline has no sequential .batch(...)")]
+
+
+def parallel_interleave(calls: Calls, number: int | None, op: str) -> Iterable[Found]:
+    """Every sequential interleave in parallel; where all are, their number of calls."""
+    found = _made_parallel(calls, "interleave", number)
+    if not found and number is not None:
+        found = _made_parallel(calls, "interleave", number, already=True)
+    if not found:
+        flat = [one for one in calls.pipeline.ops if one.op == "FlatMapDataset"]
+        found = [Found(why_not=f"{_FLAT_MAP} at {place(one)}") for one in flat]
+    return found or [Found(why_not="the pipeline has no sequential .interleave(...)")]
+
+
+def parallel_calls(calls: Calls, number: int | None, op: str) -> Iterable[Found]:
+    """Another number of calls for every map that is parallel."""
+    found = _made_parallel(calls, "map", number, already=True)
+    return found or [Found(why_not="the pipeline has no parallel .map(...)")]
+
+
+def any_order(calls: Calls, number: int | None, op: str) -> Iterable[Found]:
+    """``deterministic=False`` at every parallel op, and at those that other fixes of the patch make parallel."""
+    made = {fix.partition(":")[0].removeprefix("parallel-") for fix in calls.together if fix.startswith("parallel-")}
+    ops = [one for one in calls.of_kind(*_CALLS_AT) if one.op.startswith("Parallel") or kind(one) in made]
+
+    def edit(module: Module, link: Link) -> Change:
+        return _given(module, link, {"deterministic": "False"})
+
+    found = list(calls.each(ops, edit, "write deterministic=False as an argument of the parallel calls"))
+    return found or [Found(why_not="the pipeline has no parallel call")]
+
+
+def _made_parallel(calls: Calls, method: str, count: int | None, *, already: bool = False) -> list[Found]:
+    """Every sequential op of a kind made parallel, or with ``already`` every parallel one given ``count`` calls."""
+    ops = [one for one in calls.of_kind(method) if one.op.startswith("Parallel") == already]
+
+    def edit(module: Module, link: Link) -> Change:
+        given = {"num_parallel_calls": autotune_or(module, link.node, count)}
+        if not already and "any-order" not in calls.together and _order_lost(calls, link):
+            given["deterministic"] = "True"
+        return _given(module, link, given)
+
+    value = "tf.data.AUTOTUNE" if count is None else count
+    return list(calls.each(ops, edit, f"write num_parallel_calls={value} as an argument of .{method}(...)"))
+
+
+def _given(module: Module, link: Link, values: dict[str, str]) -> Change:
+    """A call with these arguments.
+
+    Raises:
+        NothingToDoError: it has them already.
+    """
+    at = {"num_parallel_calls": _CALLS_AT[link.name], "deterministic": _CALLS_AT[link.name] + 1}
+    made = [with_argument(module, link, name, at[name], value) for name, value in values.items()]
+    steps = [step for step in made if step is not None]
+    if not steps:
+        raise NothingToDoError(f".{link.name}(...) of {module.file}:{link.line} says so already")
+    return change(module, link, *steps)
+
+
+def _order_lost(calls: Calls, link: Link) -> bool:
+    """Whether a sequential call that becomes parallel would give up the order: it, or the options, ask for that."""
+    given = argument(link, "deterministic", _CALLS_AT[link.name] + 1)
+    if given is None or is_name(given.value, "None"):
+        return calls.pipeline.deterministic is False
+    return not is_name(given.value, "True")

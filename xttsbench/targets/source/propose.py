@@ -1,0 +1,160 @@
+"""Fixes, by name, as edits of the source: gathered fix by fix, checked that the result is Python, shown as a diff."""
+
+from __future__ import annotations
+
+import difflib
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from xttsbench.records.base import Location
+from xttsbench.records.fix import Edit, Patch
+from xttsbench.records.pipeline import Pipeline
+from xttsbench.targets.source import buffers, parallelism, pool, reorder, step
+from xttsbench.targets.source.calls import Calls
+from xttsbench.targets.source.edits import Change, Found, NoEditError, Step, rendered
+
+SourceEdit = Callable[[Calls, int | None, str], Iterable[Found]]
+"""A fix's edit of the source: from the calls of the pipeline, the fix's number (``None`` is AUTOTUNE, or that it has
+none) and the name of its op (empty where it has none) to what was found, at least one entry."""
+
+_EDITS: Final[dict[str, SourceEdit]] = {
+    "parallel-map": parallelism.parallel_map,
+    "parallel-batch": parallelism.parallel_batch,
+    "parallel-interleave": parallelism.parallel_interleave,
+    "calls": parallelism.parallel_calls,
+    "any-order": parallelism.any_order,
+    "prefetch": buffers.prefetch,
+    "buffer": buffers.prefetch_buffer,
+    "drop-prefetch": buffers.drop_prefetch,
+    "cache": buffers.cache,
+    "cache-file": buffers.cache_file,
+    "thread-pool": pool.thread_pool,
+    "filter-first": reorder.filter_first,
+    "batch-first": reorder.batch_first,
+    "rebatch": reorder.rebatch,
+    "step:graph": step.graph_step,
+    "step:xla": step.xla_step,
+}
+_BY_HAND: Final = {
+    "processes": "no call of TensorFlow runs a Python function in processes of its own; apply the saved plan",
+    "step:buckets": "which lengths to pad to is a decision about the data: pad to a few fixed lengths before the step",
+}
+
+
+def propose(
+    fixes: Sequence[str],
+    pipeline: Pipeline,
+    read: Callable[[str], str],
+    *,
+    own: Callable[[str], bool],
+    step_place: Location | None = None,
+    cache_file: Callable[[str], str] | None = None,
+) -> Patch:
+    """What to change in the user's source so that it has the fixes.
+
+    Nothing is run or written. A fix of several calls, some of which cannot be edited, has edits for the others and an
+    entry in ``unpatched``.
+
+    Args:
+        fixes: names of fixes, one each, in the order in which they are applied; an op's name is that of ``pipeline``.
+        pipeline: of the target as it stands, with the line that made each op.
+        read: a file's text by its name; may raise ``OSError``.
+        own: whether a file may be edited: it is the user's, neither generated nor a library's.
+        step_place: where the step's function is defined; ``None`` where a Keras model is trained.
+        cache_file: where ``cache-file@<op>`` keeps the elements, by the op's name; by default a file beside the
+            program that is named after the op.
+    """
+    calls = Calls(pipeline, read, own, fixes, step_place)
+    if cache_file is not None:
+        calls.cache_file = cache_file
+    draft = _Draft()
+    unpatched: dict[str, list[str]] = {}
+    for fix in fixes:
+        for found in _found(fix, calls):
+            why_not = found.why_not or draft.take(fix, found.changes)
+            if why_not is not None and why_not not in unpatched.setdefault(fix, []):
+                unpatched[fix].append(why_not)
+    before = {file: calls.module(file).text for file in draft.steps}
+    files = {file: rendered(before[file], steps) for file, steps in draft.steps.items()}
+    return Patch(
+        edits=tuple(draft.edits),
+        files=files,
+        diff="".join(_diff(file, before[file], text) for file, text in files.items()),
+        unpatched={fix: _sentences(why) for fix, why in unpatched.items() if why},
+    )
+
+
+def _found(fix: str, calls: Calls) -> Iterable[Found]:
+    kind, _, op = fix.partition("@")
+    number = ""
+    if kind not in _EDITS and not op:
+        kind, _, number = fix.partition(":")
+    if kind not in _EDITS:
+        why = _BY_HAND.get(fix) or _BY_HAND.get(kind) or f"no edit of the source is known for {fix!r}"
+        return [Found(why_not=why)]
+    try:
+        return _EDITS[kind](calls, int(number) if number else None, op)
+    except ValueError:
+        return [Found(why_not=f"{fix!r} does not end in a whole number")]
+
+
+class _Draft:
+    """The edits that were taken in so far, each checked to leave Python."""
+
+    def __init__(self) -> None:
+        self.steps: dict[str, list[Step]] = {}
+        self.edits: list[Edit] = []
+
+    def take(self, fix: str, changes: Sequence[Change]) -> str | None:
+        """Take changes that belong together in, if the files are Python with them; else say why not."""
+        drafts: dict[str, list[Step]] = {}
+        where = ", ".join(f"{change.module.file}:{change.line}" for change in changes)
+        try:
+            for change in changes:
+                file = change.module.file
+                drafts.setdefault(file, list(self.steps.get(file, ()))).extend(change.steps)
+            for change in changes:
+                _check(change.module.file, rendered(change.module.text, drafts[change.module.file]))
+            shown = [_edit(fix, change) for change in changes]
+        except NoEditError as error:
+            return f"{error} ({where}); write it by hand"
+        except (SyntaxError, ValueError) as error:
+            return f"the source would not be Python with the edit ({error}); write it by hand at {where}"
+        self.steps.update(drafts)
+        self.edits += shown
+        return None
+
+
+def _check(file: str, text: str) -> None:
+    """Compile the text, which says more than parsing it: an argument given twice, a name that is both kinds."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about what the user wrote
+        compile(text.removeprefix("\ufeff"), file, "exec", dont_inherit=True)
+
+
+def _edit(fix: str, change: Change) -> Edit:
+    """The lines that a change is in, as they stand and with this change alone."""
+    module, (start, end) = change.module, change.span
+    begin = module.line_start(start)
+    stop = end if module.text[end - 1 : end] in ("\n", "\r") else module.line_stop(end)
+    before, after = module.text[begin:stop], rendered(module.text, change.steps, begin, stop)
+    return Edit(fix=fix, file=module.file, line=change.line, before=before.rstrip("\r\n"), after=after.rstrip("\r\n"))
+
+
+def _sentences(why: Sequence[str]) -> str:
+    """Each reason as a sentence; what begins with a name of the user's is left as it is written."""
+    return " ".join(f"{one[0].upper() if one.split()[0].isalpha() else one[0]}{one[1:]}." for one in why)
+
+
+def _diff(file: str, before: str, after: str) -> str:
+    """Unified diff; a last line without an end is marked as ``patch`` wants it."""
+    name = file.lstrip("/")
+    lines = difflib.unified_diff(_split(before), _split(after), f"a/{name}", f"b/{name}")
+    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+
+
+def _split(text: str) -> list[str]:
+    """Lines with their ends; a lone carriage return ends none, as in ``patch``."""
+    pieces = text.split("\n")
+    return [f"{piece}\n" for piece in pieces[:-1]] + ([pieces[-1]] if pieces[-1] else [])

@@ -1,0 +1,151 @@
+"""Links in another order: a filter, or a batch, before the maps in front of it; an unbatch and its batch as one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import libcst as cst
+
+from xttsbench.records.pipeline import PipelineOp
+from xttsbench.targets.source.calls import Calls, attempt, kind, place
+from xttsbench.targets.source.edits import Change, Found, NoEditError, Replacement
+from xttsbench.targets.source.links import argument, moved_first, removed
+from xttsbench.targets.source.module import Link, Module
+
+
+def filter_first(calls: Calls, number: int | None, op: str) -> Iterable[Found]:
+    """The first filter that looks only at what maps hand through, before those maps."""
+    found = Found(why_not="no .filter(...) comes behind a .map(...) that hands through all that it looks at")
+    for one in calls.of_kind("filter"):
+        maps, seen = _passed_maps(calls, one)
+
+        def edit(ops: Sequence[PipelineOp] = (*maps, one), seen: dict[int, int] = seen) -> Sequence[Change]:
+            module, links = calls.links(ops)
+            return [moved_first(module, links, _predicate(module, links[-1], links[0], seen))]
+
+        if maps and not found.changes:
+            by_hand = f"write the .filter(...) of {place(one)} before the .map(...) of {place(maps[0])}"
+            found = attempt(edit, by_hand)
+    return [found]
+
+
+def batch_first(calls: Calls, number: int | None, op: str) -> Iterable[Found]:
+    """The first batch behind maps, before those maps, whose functions then work on whole batches."""
+    found = Found(why_not="no .batch(...) comes directly behind a .map(...)")
+    for one in calls.of_kind("batch"):
+        maps = _maps_before(calls, one)
+
+        def edit(ops: Sequence[PipelineOp] = (*maps, one)) -> Sequence[Change]:
+            return [moved_first(*calls.links(ops))]
+
+        if maps and not found.changes:
+            by_hand = f"write the .batch(...) of {place(one)} before the .map(...) of {place(maps[0])}"
+            found = attempt(edit, f"{by_hand}, with a function that works on whole batches")
+    return [found]
+
+
+def rebatch(calls: Calls, number: int | None, op: str) -> Iterable[Found]:
+    """The first ``.unbatch().batch(n)`` as ``.rebatch(n)``."""
+    found = Found(why_not="no .batch(...) comes directly behind an .unbatch()")
+    by_name = {one.name: one for one in calls.pipeline.ops}
+    for one in calls.of_kind("batch"):
+        apart = by_name.get(one.inputs[0]) if len(one.inputs) == 1 else None
+
+        def edit(ops: Sequence[PipelineOp | None] = (apart, one)) -> Sequence[Change]:
+            module, links = calls.links([op for op in ops if op is not None])
+            return [_as_rebatch(module, *links)]
+
+        if apart is not None and kind(apart) == "unbatch" and not found.changes:
+            found = attempt(edit, f"write .rebatch(...) in place of .unbatch() and .batch(...) at {place(one)}")
+    return [found]
+
+
+def _as_rebatch(module: Module, unbatch: Link, batch: Link) -> Change:
+    moved_first(module, (unbatch, batch))  # refuses what does not follow, or has other readers
+    for name, position in (("num_parallel_calls", 2), ("deterministic", 3)):
+        if argument(batch, name, position) is not None:
+            raise NoEditError(f".rebatch(...) takes no {name}")
+    if not isinstance(batch.node.func, cst.Attribute):
+        raise NoEditError("batch(...) is not called on a dataset")
+    renamed = Replacement(*module.span(batch.node.func.attr), "rebatch")
+    first = removed(module, unbatch)
+    return Change(module, batch.line, (min(unbatch.start, batch.start), batch.end), (*first.steps, renamed))
+
+
+def _maps_before(calls: Calls, op: PipelineOp) -> list[PipelineOp]:
+    """The maps directly above an op that nothing else reads, sources first."""
+    by_name = {one.name: one for one in calls.pipeline.ops}
+    found: list[PipelineOp] = []
+    current = op
+    while len(current.inputs) == 1:
+        above = by_name.get(current.inputs[0])
+        readers = [one for one in calls.pipeline.ops if above is not None and above.name in one.inputs]
+        if above is None or kind(above) != "map" or len(readers) != 1:
+            break
+        found.insert(0, above)
+        current = above
+    return found
+
+
+def _passed_maps(calls: Calls, op: PipelineOp) -> tuple[list[PipelineOp], dict[int, int]]:
+    """The maps that a filter can go before, and where it then finds what it looks at: its component -> theirs."""
+    passed: list[PipelineOp] = []
+    seen = {number: number for number in op.reads or ()}
+    for above in reversed(_maps_before(calls, op) if seen else []):
+        if not all(number in above.passes for number in seen.values()):
+            break
+        seen = {number: above.passes[component] for number, component in seen.items()}
+        passed.insert(0, above)
+    return passed, seen
+
+
+def _predicate(module: Module, moved: Link, first: Link, seen: dict[int, int]) -> tuple[Replacement, ...]:
+    """What to change in the filter's function so that it takes what the first of the maps takes.
+
+    A function of one parameter before and after is left as it is: its element may be a dict, which it knows by its
+    keys. Otherwise components are parameters, by position.
+
+    Raises:
+        NoEditError: its parameters do not fit, and it is not a lambda whose parameters can be written anew.
+    """
+    predicate, function = _function(module, moved, "predicate"), _function(module, first, "map_func")
+    taken = None if function is None else _plain_count(function.params)
+    if predicate is None or (taken is None and _plain_count(predicate.params) != 1):
+        raise NoEditError("the parameters of the functions are not known from the source")
+    given = predicate.params
+    positional = (*given.posonly_params, *given.params)
+    names = [one.name.value for one in positional]
+    needed = len([one for one in positional if one.default is None])
+    takes_more = isinstance(given.star_arg, cst.Param)
+    one_element = len(names) == 1 and not takes_more and taken in (1, None)
+    accepts = taken is not None and needed <= taken and (takes_more or len(names) >= taken)
+    if one_element or (accepts and all(number == component for number, component in seen.items())):
+        return ()
+    fixed = needed == len(names) and not takes_more and not given.kwonly_params
+    fits = all(number < len(names) and component < (taken or 0) for number, component in seen.items())
+    if not isinstance(predicate, cst.Lambda) or taken is None or not fixed or not fits:
+        raise NoEditError("the filter's function does not take what the map takes")
+    used = {name.value for name in module.inside(predicate.body, cst.Name) if module.reads(name)}
+    wanted = {component: names[number] for number, component in seen.items()}
+    if used & set(names) - set(wanted.values()) or len(wanted) < len(seen):
+        raise NoEditError("the filter's function uses more of its parameters than the result depends on")
+    free = (name for name in ("_", *(f"_{number}" for number in range(1, taken + 1))) if name not in wanted.values())
+    written = [wanted.get(component) or next(free) for component in range(taken)]
+    return (Replacement(module.start(positional[0]), module.end(positional[-1]), ", ".join(written)),)
+
+
+def _function(module: Module, link: Link, name: str) -> cst.Lambda | cst.FunctionDef | None:
+    """The function that a link is given, where it is written in the file."""
+    given = argument(link, name, 0)
+    value = given.value if given is not None else None
+    if isinstance(value, cst.Lambda) or not isinstance(value, cst.Name):
+        return value if isinstance(value, cst.Lambda) else None
+    found = [one.node for one in module.assignments(value.value, value)]
+    return found[0] if len(found) == 1 and isinstance(found[0], cst.FunctionDef) else None
+
+
+def _plain_count(given: cst.Parameters) -> int | None:
+    """Number of parameters of a function that takes a fixed number of them."""
+    named = (*given.posonly_params, *given.params)
+    several = isinstance(given.star_arg, cst.Param) or given.star_kwarg or given.kwonly_params
+    return None if several or any(one.default for one in named) else len(named)

@@ -1,0 +1,118 @@
+"""The training step compiled: a decorator above its function, or the arguments of ``model.compile``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import libcst as cst
+
+from xttsbench.targets.source.calls import Calls, attempt
+from xttsbench.targets.source.edits import Change, Found, NoEditError, NothingToDoError, Replacement
+from xttsbench.targets.source.links import argument, change, spelled, with_argument, without_argument
+from xttsbench.targets.source.module import Link, Module
+
+_KERAS = ("optimizer", "loss", "metrics", "run_eagerly", "jit_compile")
+"""Arguments by which ``model.compile`` is told from other calls of that name."""
+
+
+def graph_step(calls: Calls, number: int | None, op: str) -> Iterable[Found]:
+    """The step as a ``tf.function``; of a Keras model, no ``run_eagerly``."""
+    return [_compiled(calls, xla=False)]
+
+
+def xla_step(calls: Calls, number: int | None, op: str) -> Iterable[Found]:
+    """The step compiled by XLA."""
+    return [_compiled(calls, xla=True)]
+
+
+def _compiled(calls: Calls, *, xla: bool) -> Found:
+    place = calls.step_place
+    if place is None or place.line is None:
+        by_hand = f"give model.compile(...) {'jit_compile=True' if xla else 'run_eagerly=False'}"
+        return attempt(lambda: [_keras(calls, xla=xla)], by_hand)
+    file, line = place.file, place.line
+    by_hand = f"write @tf.function{'(jit_compile=True)' if xla else ''} above the step's function at {file}:{line}"
+    return attempt(lambda: [_function(calls.module(file), line, xla=xla)], by_hand)
+
+
+def _function(module: Module, line: int, *, xla: bool) -> Change:
+    for node in module.of(cst.FunctionDef):
+        if line in (module.line(node), *(module.line(one) for one in node.decorators)):
+            return _decorated(module, node, xla=xla)
+    lambdas = [node for node in module.of(cst.Lambda) if module.line(node) == line]
+    if len(lambdas) != 1:
+        raise NoEditError(f"there is no function at {module.file}:{line}")
+    start, end = module.span(lambdas[0])
+    before = Replacement(start, start, f"{spelled(module, lambdas[0], 'function')}(")
+    return Change(module, line, (start, end), (before, Replacement(end, end, ", jit_compile=True)" if xla else ")")))
+
+
+def _decorated(module: Module, node: cst.FunctionDef, *, xla: bool) -> Change:
+    wrapping = [link for link in module.links if _wraps(module, link, node)]
+    for decorator in (one.decorator for one in node.decorators):
+        called = module.link(decorator) if isinstance(decorator, cst.Call) else None
+        if called is not None and _is_function(module, called.node.func):
+            wrapping.append(called)
+        elif _is_function(module, decorator):
+            if not xla:
+                raise NothingToDoError("the step is a tf.function already")
+            start, end = module.span(decorator)
+            return Change(module, module.line(node), (start, end), (Replacement(end, end, "(jit_compile=True)"),))
+    if wrapping and not xla:
+        raise NothingToDoError("the step is made a tf.function already")
+    if wrapping:
+        if len(wrapping) > 1:
+            raise NoEditError("the step is made a tf.function in several places")
+        step = with_argument(module, wrapping[0], "jit_compile", None, "True")
+        if step is None:
+            raise NothingToDoError("the step is compiled by XLA already")
+        return change(module, wrapping[0], step)
+    if module.inside(node.body, cst.Yield):
+        raise NoEditError("the step is a generator")
+    start = module.start(node)
+    if not module.begins_line(start):
+        raise NoEditError("the step's function does not begin its line")
+    name = spelled(module, node, "function")
+    text = f"@{name}{'(jit_compile=True)' if xla else ''}{module.line_end}{module.indent(start)}"
+    return Change(module, module.line(node), (start, module.line_stop(start)), (Replacement(start, start, text),))
+
+
+def _wraps(module: Module, link: Link, step: cst.FunctionDef) -> bool:
+    """Whether it is ``tf.function(step)`` of this very function."""
+    given = link.node.args[0].value if link.node.args else None
+    if not isinstance(given, cst.Name) or not _is_function(module, link.node.func):
+        return False
+    return any(one.node is step for one in module.assignments(given.value, given))
+
+
+def _is_function(module: Module, node: cst.CSTNode) -> bool:
+    return module.dotted(node) in ("tensorflow.function", "tf.function")
+
+
+def _keras(calls: Calls, *, xla: bool) -> Change:
+    found = [
+        (module, link)
+        for module in calls.modules()
+        for link in module.links
+        if link.name == "compile" and isinstance(link.node.func, cst.Attribute)
+        if any(one.keyword is not None and one.keyword.value in _KERAS for one in link.node.args)
+    ]
+    eager = [(module, link) for module, link in found if argument(link, "run_eagerly", None) is not None]
+    candidates = eager or (found if xla else [])
+    if len(candidates) != 1:
+        raise NoEditError(f"the pipeline's files have {len(candidates) or 'no'} model.compile(...) that it could be")
+    module, link = candidates[0]
+    steps = _arguments(module, link, xla=xla)
+    if not steps:
+        raise NothingToDoError("model.compile(...) asks for that already")
+    return change(module, link, *steps)
+
+
+def _arguments(module: Module, link: Link, *, xla: bool) -> Sequence[Replacement]:
+    """``run_eagerly`` taken out, and ``jit_compile=True`` given."""
+    given = argument(link, "run_eagerly", None)
+    if given is not None and xla and argument(link, "jit_compile", None) is None:
+        return [Replacement(*module.span(given), "jit_compile=True")]  # in its place
+    steps = [without_argument(module, link, given)] if given is not None else []
+    step = with_argument(module, link, "jit_compile", None, "True") if xla else None
+    return [*steps, *([step] if step is not None else [])]
