@@ -35,7 +35,7 @@ ENTRIES = {
     "diagnose": ("xttsbench.workflows.diagnose.diagnose.diagnose", ["diagnose", "mine:make"]),
     "run": ("xttsbench.workflows.run.run.run", ["run", "loader"]),
     "sweep": ("xttsbench.workflows.sweep.sweep.sweep", ["sweep", "--grid", "loader"]),
-    "optimize": ("xttsbench.workflows.optimize.optimize", ["optimize", "mine:make"]),
+    "optimize": ("xttsbench.workflows.optimize.optimize.optimize", ["optimize", "mine:make"]),
 }
 
 
