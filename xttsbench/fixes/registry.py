@@ -11,6 +11,7 @@ from xttsbench.fixes.batch_first.spec import BATCH_FIRST, REBATCH
 from xttsbench.fixes.cache.spec import CACHE, CACHE_FILE
 from xttsbench.fixes.filter_first.spec import FILTER_FIRST
 from xttsbench.fixes.parallel_batch.spec import PARALLEL_BATCH
+from xttsbench.fixes.parallel_filter.spec import PARALLEL_FILTER
 from xttsbench.fixes.parallel_interleave.spec import PARALLEL_INTERLEAVE
 from xttsbench.fixes.parallel_map.spec import CALLS, PARALLEL_MAP
 from xttsbench.fixes.prefetch.spec import BUFFER, DROP_PREFETCH, PREFETCH
@@ -27,6 +28,7 @@ SPECS: Final[Mapping[str, Spec]] = {
         REBATCH,
         PARALLEL_MAP,
         PARALLEL_INTERLEAVE,
+        PARALLEL_FILTER,
         PARALLEL_BATCH,
         CALLS,
         PROCESSES,

@@ -38,6 +38,8 @@ _EDITS: Final[dict[str, SourceEdit]] = {
 }
 _BY_HAND: Final = {
     "processes": "no call of TensorFlow runs a Python function in processes of its own; apply the saved plan",
+    "parallel-filter": "filter takes no num_parallel_calls: set "
+    "options.experimental_optimization.filter_parallelization = True, or apply the saved plan",
     "step:buckets": "which lengths to pad to is a decision about the data: pad to a few fixed lengths before the step",
 }
 

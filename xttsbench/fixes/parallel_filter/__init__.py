@@ -1,0 +1,1 @@
+"""Filters that call their predicate several times at once."""
