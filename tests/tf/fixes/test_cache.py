@@ -12,7 +12,7 @@ import tensorflow as tf
 from tensorflow.python.data.ops import readers
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.fixes.cache.rewrite import cached, identity_of
+from xttsbench.fixes.cache.rewrite import cached, key_of
 from xttsbench.fixes.graph.edit import from_graph, redirect
 from xttsbench.pipeline.graph.read import dataset_nodes, read_graph
 
@@ -180,7 +180,7 @@ def test_a_full_file_is_read_again_and_one_of_another_pipeline_is_not(tmp_path):
 def test_another_python_function_is_another_pipeline():
     def key(function):
         dataset = tf.data.Dataset.range(4).map(lambda x: tf.numpy_function(function, [x], tf.int64))
-        return identity_of(read_graph(dataset))
+        return key_of(read_graph(dataset))
 
     def threefold(x):
         return x * 3

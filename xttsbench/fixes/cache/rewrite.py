@@ -7,13 +7,10 @@ the user gave; what a killed process left there half written is neither read nor
 
 from __future__ import annotations
 
-import hashlib
 import os
-import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from types import CodeType
 from typing import Any, Final
 
 import tensorflow as tf
@@ -33,17 +30,14 @@ from xttsbench.fixes.graph.edit import (
     source_of,
 )
 from xttsbench.fixes.graph.hazards import Reader
-from xttsbench.pipeline.graph.library import FunctionLibrary, called
+from xttsbench.pipeline.fingerprint.identity import digest, identity
 from xttsbench.pipeline.graph.nodes import dataset_inputs, dataset_nodes, node_inputs, text_inputs
-from xttsbench.pipeline.graph.registry import PYTHON_OPS, cells, lookup
 from xttsbench.records.fix_set import Fix, FixSet
 from xttsbench.throughput.orderings import chain_of
 
 _FILE: Final = "elements"
 _OWNER: Final = "owner"
 _MOST_FOLDERS: Final = 1000
-_TOKEN: Final = re.compile(r"_\d+$")
-"""TensorFlow numbers traced functions within the process; the number says nothing of what they do."""
 
 
 def cached(graph: Any, op: str, *, directory: str | None) -> Any:
@@ -171,7 +165,7 @@ def _redundant(graph: Any, op: str) -> list[str]:
 def _file(directory: Path, graph: Any, fix: str) -> str:
     """The file for the elements of a graph: a full one of an earlier run, or a new one in a folder of its own."""
     try:
-        return str(_folder(directory, identity_of(graph)) / _FILE)
+        return str(_folder(directory, key_of(graph)) / _FILE)
     except OSError as error:
         raise InvalidInputError(f"The fix {fix!r} cannot keep elements in {str(directory)!r}: {error}.") from error
 
@@ -204,75 +198,7 @@ def _is_abandoned(folder: Path) -> bool:
     return False
 
 
-def identity_of(graph: Any) -> str:
-    """A key of what a graph computes: its ops, constants and functions, and the code of its Python functions.
-
-    Node names, numbers that TensorFlow counts up within a process, and resource handles are left out.
-    """
-    library = FunctionLibrary(graph.library.function)
-    digest = hashlib.sha256()
-    needed = _needed(graph)
-    for node in needed:
-        _add_node(digest, node)
-    names = [name for node in needed for name in called(node)]
-    for function in library.functions(names):
-        for node in function.node_def:
-            _add_node(digest, node)
-            registered = lookup(node.attr["token"].s.decode()) if node.op in PYTHON_OPS else None
-            if registered is not None:
-                _add_code(digest, registered.user, set())
-        digest.update(repr(sorted(function.ret.items())).encode())
-    return digest.hexdigest()[:20]
-
-
-def _needed(graph: Any) -> list[Any]:
-    by_name = {node.name: node for node in graph.node}
-    found: dict[str, Any] = {}
-    waiting = [node.name for node in graph.node if node.op == "_Retval"]
-    while waiting:
-        name = waiting.pop()
-        if name in by_name and name not in found:
-            found[name] = by_name[name]
-            waiting.extend(node_inputs(by_name[name]))
-    return list(found.values())
-
-
-def _add_node(digest: Any, node: Any) -> None:
-    digest.update(node.op.encode())
-    if node.op == "Const" and node.attr["dtype"].type == tf.resource.as_datatype_enum:
-        return
-    for key in sorted(node.attr):
-        if key in ("metadata", "token") or key.startswith("_"):
-            continue
-        value = type(node.attr[key])()
-        value.CopyFrom(node.attr[key])
-        if value.HasField("func"):
-            value.func.name = _TOKEN.sub("", value.func.name)
-        for function in value.list.func:
-            function.name = _TOKEN.sub("", function.name)
-        digest.update(key.encode() + value.SerializeToString(deterministic=True))
-
-
-def _add_code(digest: Any, function: Any, seen: set[int]) -> None:
-    """A Python function's code, and that of the functions that it closes over; small values it closes over as well."""
-    code = getattr(function, "__code__", None)
-    if id(function) in seen or not isinstance(code, CodeType):
-        return
-    seen.add(id(function))
-    _add_bytecode(digest, code)
-    names = getattr(function, "__globals__", {})
-    used = {name: names[name] for name in code.co_names if name in names}
-    for name, value in sorted({**used, **cells(function)}.items()):
-        if isinstance(value, bool | int | float | str | bytes):
-            digest.update(f"{name}={value!r}".encode())
-        else:
-            _add_code(digest, value, seen)
-
-
-def _add_bytecode(digest: Any, code: CodeType) -> None:
-    digest.update(code.co_code)
-    for value in code.co_consts:
-        if isinstance(value, CodeType):
-            _add_bytecode(digest, value)
-        else:
-            digest.update(repr(value).encode())
+def key_of(graph: Any) -> str:
+    """What the elements of a graph are kept under: its identity with its data, as another process knows it again."""
+    found = identity(None, graph)
+    return digest(found.graph, found.data)[:20]
