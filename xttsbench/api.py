@@ -96,7 +96,7 @@ def diagnose(
     elif kwargs:
         raise TargetError(f"{described(target)} is there already, so it takes no arguments; received {sorted(kwargs)}.")
     else:
-        from xttsbench.workflows.diagnose.live import LiveRequest, diagnose_live
+        from xttsbench.workflows.live import LiveRequest, diagnose_live
 
         # By name: TensorFlow is in this process already, and nothing else of ours may bring it into a parent.
         measure = importlib.import_module("xttsbench.worker.live").measure_live
@@ -193,13 +193,12 @@ def _searched(
 def _live(
     target: Any, accelerator: str, steps: int | None, budget_s: float, out: Path | None, any_order: bool
 ) -> tuple[Any, Report]:
-    from xttsbench.workflows.diagnose.live import LiveRequest
-    from xttsbench.workflows.optimize.live import optimize_live
+    from xttsbench.workflows.live import LiveRequest, optimize_live
 
     name = described(target)
     live = _worker("live_optimize").LiveTarget(target, name)
     request = LiveRequest(name, accelerator, steps, budget_s, out)
-    outcome = optimize_live(request, live, any_order=any_order)
+    outcome = optimize_live(request, live.measure, any_order=any_order)
     _refuse(outcome.exit_code, outcome.message)
     found = outcome.report.optimized
     if found is None or not found.fixes:

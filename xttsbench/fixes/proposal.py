@@ -1,18 +1,28 @@
-"""One fix that might be verified, and what such are ranked by."""
+"""One fix that might be verified, or several together: what is to be expected of it, what is against it, its rank.
+
+Pure. What is expected comes from the model where that can be believed, and from what the pipeline is made of where not.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from xttsbench.fixes.spec import WORTH
+from xttsbench.evidence.evidence import Evidence, allowed_cpus
+from xttsbench.fixes.cache.spec import cache_places, first_pass_batches
+from xttsbench.fixes.model import Modelled, predict, sized
+from xttsbench.fixes.registry import BY_STRUCTURE, SPECS, candidates, said
+from xttsbench.fixes.spec import WORTH, Candidate, Setting
 from xttsbench.records.base import Location
-from xttsbench.records.pipeline import Pipeline, PipelineOp, place
+from xttsbench.records.fix_set import Fix, FixSet
+from xttsbench.records.pipeline import Pipeline, PipelineOp, Prediction, place
 
 _MOST: Final = 6
 """Fixes that are worth verifying at most."""
+_LONGEST_PASS_S: Final = 30.0
+"""A first pass that takes longer leaves no time to see what a cache gives after it."""
 
 
 @dataclass(frozen=True)
@@ -76,3 +86,161 @@ def places(names: Iterable[str], pipeline: Pipeline) -> tuple[Location, ...]:
 def _of(op: PipelineOp, pipeline: Pipeline) -> list[Location]:
     own = [one.location for one in pipeline.python_functions if one.token in op.python_functions]
     return [place(op), *(location.model_copy(update={"op": op.name}) for location in own)]
+
+
+def of_input(evidence: Evidence, said_of: Modelled | None, idle: str | None, *, any_order: bool) -> Iterator[Option]:
+    """Every candidate alone, and the combinations that the model likes, or that need one another."""
+    pipeline = evidence.pipeline
+    if pipeline is None:
+        return
+    if said_of is None:
+        known = candidates(Setting(sized(evidence), allowed_cpus(evidence), evidence.environment))
+        rows: list[Prediction | None] = [None] * len(known)
+        groups = [*((one,) for one in known), *_needed_together(known)]
+        rows += [None] * (len(groups) - len(rows))
+    else:
+        by_name = {one.name: one for one in said_of.known}
+        groups = [(one,) for one in said_of.known]
+        groups += [tuple(by_name[fix] for fix in row.fixes) for row in said_of.together]
+        rows = [*said_of.rows, *said_of.together]
+        if said_of.off is not None:
+            more = [fixes for fixes in _needed_together(said_of.known) if fixes not in groups]
+            groups += more
+            rows += [predict(said_of.model, fixes) for fixes in more]
+    off = said_of.off if said_of is not None else "no cost of it is known"
+    wanted = {fix.name for fixes in groups if len(fixes) > 1 for fix in fixes}
+    for fixes, row in zip(groups, rows, strict=True):
+        yield option(evidence, fixes, row, off=off, idle=idle, wanted=wanted, any_order=any_order)
+
+
+def without_room(evidence: Evidence) -> Iterator[Option]:
+    """The place that would spare most, where what it holds has no room."""
+    if evidence.pipeline is None:
+        return
+    for spot in cache_places(sized(evidence), evidence.environment):
+        if spot.held_bytes is not None and spot.fits is None:
+            where = places((spot.op.name,), evidence.pipeline)
+            found = Proposal(spot.name, (spot.name,), None, said(FixSet.of((spot.name,))), where, False, spot.why_not)
+            yield Option(found, 1.0)
+            return
+
+
+def forbidden(fixes: Sequence[Candidate], *, any_order: bool) -> str | None:
+    """Why the data, or what is not known, forbid a fix that nobody asked for."""
+    for fix in fixes:
+        spec = SPECS[Fix.parse(fix.name).kind]
+        if spec.asked_for is not None:
+            if not any_order:
+                return spec.asked_for
+        elif fix.why_not and not spec.tried_unpriced:
+            return fix.why_not
+    return None
+
+
+def takes_long(pass_s: float | None) -> str | None:
+    """Why a cache cannot be verified, by the seconds until it is full; ``None`` where it can."""
+    if pass_s is None or pass_s <= _LONGEST_PASS_S:
+        return None
+    return f"its first pass takes {pass_s:.0f} s, too long for a trial to see what it gives after that"
+
+
+def _needed_together(known: Sequence[Candidate]) -> list[tuple[Candidate, ...]]:
+    """Pairs of which one gives nothing without the other: threads and calls that wait in them, processes and calls."""
+    calling = [one for one in known if one.kind in ("parallel-map", "parallel-interleave", "calls")]
+    needed = [one for one in known if one.kind in ("thread-pool", "processes")]
+    return [(one, other) for one in calling for other in needed if set(one.ops) & set(other.ops)]
+
+
+def option(
+    evidence: Evidence,
+    fixes: Sequence[Candidate],
+    row: Prediction | None,
+    *,
+    off: str | None = None,
+    idle: str | None = None,
+    wanted: Collection[str] = (),
+    any_order: bool = False,
+) -> Option:
+    """What is to be expected of some fixes together, and what is against them.
+
+    Args:
+        evidence: of the run.
+        fixes: in the order in which they are applied.
+        row: what the model says of them.
+        off: why it is not believed, where it is not.
+        idle: why no fix of the input can help, where that is so.
+        wanted: fixes that are part of a combination.
+        any_order: whether another order of the elements was asked for.
+    """
+    pipeline, name = evidence.pipeline, str(FixSet.of(fix.name for fix in fixes))
+    raw = row.speedup if row is not None else None
+    speedup = raw if off is None else None
+    pass_s = first_pass_s(evidence, fixes)
+    why_not = (
+        idle
+        or _cannot(evidence, fixes)
+        or forbidden(fixes, any_order=any_order)
+        or takes_long(pass_s)
+        or _measured_worse(evidence, name)
+        or _gives_little(fixes, speedup, raw, wanted)
+    )
+    proposal = Proposal(
+        name=name,
+        fixes=tuple(fix.name for fix in fixes),
+        predicted_speedup=speedup,
+        what=said(FixSet.of(fix.name for fix in fixes)),
+        places=places((op for fix in fixes for op in fix.ops), pipeline) if pipeline is not None else (),
+        worth=why_not is None,
+        why_not=why_not,
+        first_pass_s=pass_s,
+    )
+    to_prove, _, held_bytes = simplicity(fixes)
+    return Option(proposal, speedup or max(raw or 0.0, _guess(fixes)), to_prove, held_bytes)
+
+
+def simplicity(fixes: Sequence[Candidate]) -> tuple[bool, int, float]:
+    """The simpler of two that give the same is the smaller: nothing to prove, few fixes, little memory."""
+    return any(fix.proof for fix in fixes), len(fixes), sum(fix.held_bytes for fix in fixes)
+
+
+def _guess(fixes: Sequence[Candidate]) -> float:
+    """What a fix of which nothing is predicted is ranked by: a little above the bar, by kind."""
+    ranks = [BY_STRUCTURE.index(fix.kind) for fix in fixes if fix.kind in BY_STRUCTURE]
+    return WORTH * (1.2 - 0.01 * min(ranks, default=len(BY_STRUCTURE))) + 0.1 * (len(fixes) - 1)
+
+
+def _cannot(evidence: Evidence, fixes: Sequence[Candidate]) -> str | None:
+    """Why there is nothing to rewrite."""
+    unread = evidence.pipeline.unserialisable if evidence.pipeline is not None else None
+    if not unread or not any(SPECS[Fix.parse(fix.name).kind].needs_graph for fix in fixes):
+        return None
+    return f"its graph cannot be rewritten: {unread}"
+
+
+def _measured_worse(evidence: Evidence, name: str) -> str | None:
+    fix = evidence.fixes.get(name)
+    if fix is None or fix.speedup is None or fix.speedup.high >= 1 / WORTH:
+        return None
+    return f"measured in this run: {fix.speedup.estimate:.2f} times as fast"
+
+
+def _gives_little(
+    fixes: Sequence[Candidate], speedup: float | None, raw: float | None, wanted: Collection[str]
+) -> str | None:
+    """Why too little is to be expected; with a prediction by that, without one by what kind of fix it is."""
+    if len(fixes) == 1 and not fixes[0].alone and (speedup is None or speedup < WORTH):
+        return "alone it gives nothing" + (", see the combination" if fixes[0].name in wanted else "")
+    if speedup is not None:
+        return None if speedup >= WORTH else f"predicted {speedup:.2f} times: less than 5 %"
+    if (raw or 0.0) >= WORTH or all(fix.kind in BY_STRUCTURE for fix in fixes):
+        return None
+    return "nothing says that it helps"
+
+
+def first_pass_s(evidence: Evidence, fixes: Sequence[Candidate]) -> float | None:
+    """Seconds until a cache among some fixes is full; ``None`` where there is none, or that is not known."""
+    pipeline, step_s = sized(evidence), evidence.wall_s
+    cached = next((fix for fix in fixes if fix.kind == "cache"), None)
+    op = next((op for op in pipeline.ops if cached is not None and op.name in cached.ops), None)
+    batches = first_pass_batches(op, pipeline) if op is not None else None
+    return batches * step_s if batches is not None and step_s else None

@@ -16,19 +16,21 @@ from xttsbench.evidence.bursts import bursts
 from xttsbench.evidence.evidence import Evidence
 from xttsbench.evidence.stages import pipeline_pace
 from xttsbench.evidence.step import heaviest_line, place_of, whole_step
-from xttsbench.fixes.input_proposals import (
+from xttsbench.fixes.model import Model, Modelled, modelled, predict, together, with_fixes
+from xttsbench.fixes.predictions import COSTS_NOTHING
+from xttsbench.fixes.prefetch.spec import longer_name
+from xttsbench.fixes.proposal import (
+    Option,
+    Proposal,
     first_pass_s,
     forbidden,
     of_input,
     option,
+    ranked,
     simplicity,
     takes_long,
     without_room,
 )
-from xttsbench.fixes.model import Model, Modelled, modelled, predict, together, with_fixes
-from xttsbench.fixes.predictions import COSTS_NOTHING
-from xttsbench.fixes.prefetch.spec import longer_name
-from xttsbench.fixes.proposal import Option, Proposal, ranked
 from xttsbench.fixes.registry import said
 from xttsbench.fixes.spec import WORTH, Candidate
 from xttsbench.fixes.step.spec import STEP_BUCKETS, STEP_GRAPH, STEP_XLA

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xttsbench.records.elements import Element, Elements, Epoch, Row
-from xttsbench.workflows.optimize.live import changes_by_itself
+from xttsbench.workflows.live import changes_by_itself
 
 STATEFUL = "it changes between two passes of its own"
 

@@ -14,7 +14,7 @@ from xttsbench.execution.limits import Limits
 from xttsbench.records.elements import Element, Elements, Epoch, Row
 from xttsbench.records.rows import RowMemory
 from xttsbench.records.trial import TrialSpec
-from xttsbench.workflows.optimize.live import LiveSession
+from xttsbench.workflows.live import LiveSession
 
 LIMITS = Limits(10.0, 10.0)
 
@@ -46,7 +46,7 @@ def spec(number: int, fix: str | None = None, rung: str = "elements") -> TrialSp
 
 
 def session(target: Counting, directory: Path) -> LiveSession:
-    return LiveSession(directory, target, time.monotonic(), budget_s=100.0)
+    return LiveSession(directory, target.measure, time.monotonic(), budget_s=100.0)
 
 
 def test_each_trial_is_in_the_journal_before_the_next(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_what_a_trial_raises_is_its_end_and_not_that_of_the_run(tmp_path: Path) 
 
 
 def test_time_spent_is_counted_from_the_start_of_the_run(tmp_path: Path) -> None:
-    running = LiveSession(tmp_path, Counting(stateful=False), time.monotonic() - 50, budget_s=100.0)
+    running = LiveSession(tmp_path, Counting(stateful=False).measure, time.monotonic() - 50, budget_s=100.0)
     assert running.spent_s >= 50
 
 
@@ -93,6 +93,6 @@ def test_every_trial_says_that_it_ran_in_the_calling_process(tmp_path: Path) -> 
 
 
 def test_windows_take_a_share_of_the_budget(tmp_path: Path) -> None:
-    running = LiveSession(tmp_path, Counting(stateful=False), time.monotonic(), budget_s=120.0)
+    running = LiveSession(tmp_path, Counting(stateful=False).measure, time.monotonic(), budget_s=120.0)
     windows = {rung: running.run(spec(0, rung=rung), LIMITS).spec.window_s for rung in ("elements", "arm", "ladder")}
     assert windows == {"elements": 6.0, "arm": pytest.approx(1.2), "ladder": 6.0}

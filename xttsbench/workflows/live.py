@@ -1,0 +1,267 @@
+"""Runs of what lives in the calling process: diagnosed, and its fixes verified, all of it here.
+
+No fresh process could build the dataset, so it is measured, and each fix tried beside the original, in this one, by
+the same code as elsewhere: :class:`LiveSession` stands where :class:`xttsbench.workflows.measure.session.Session` stands
+for fresh processes. What differs is that nothing begins anew: what a dataset keeps from one pass to the next (a counter,
+a file that is read on) is there in the next trial, the original's or a fix's. So nothing is told of a fix where the
+original differs between two passes of its own without being random. One process is one replicate: blocks in it cancel
+what drifts, and not what this process has of its own, so a report from here says less than one over fresh processes,
+and says so.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from xttsbench.diagnosis.diagnosis import build_diagnosis
+from xttsbench.diagnosis.next_trial import Job, next_trial
+from xttsbench.execution import journal
+from xttsbench.execution.accelerator import parse_accelerator
+from xttsbench.execution.child import Collected
+from xttsbench.execution.limits import Limits
+from xttsbench.fixes.proposals import proposals
+from xttsbench.records.elements import Elements
+from xttsbench.records.fix_set import FixSet
+from xttsbench.records.plan import RunPlan
+from xttsbench.records.readings import Readings
+from xttsbench.records.report import Kind
+from xttsbench.records.rows import RowMemory
+from xttsbench.records.trial import Rung, TrialRecord, TrialSpec
+from xttsbench.workflows.diagnose.diagnose import STEPS, VERDICT_S, window_s
+from xttsbench.workflows.optimize.verify import Verification, verify
+from xttsbench.workflows.outcome import Outcome
+from xttsbench.workflows.recorded import Recorded, open_run
+from xttsbench.workflows.report import finish
+
+Measure = Callable[[TrialSpec, Callable[[dict[str, Any]], None], RowMemory], None]
+"""Runs one trial and hands over its messages and its rows."""
+
+READING_RUNGS: Final[tuple[Rung, ...]] = ("ladder", "pipeline")
+"""Those that change nothing in the process for good: a mode of the step might, and a fix needs processes of its own."""
+_READING: Final = 0.35
+"""Share of the budget in which the target is read."""
+_REPORT_S: Final = 5.0
+"""Kept for the report and its plots."""
+_STEP: Final = "a step that lives in the calling process is left as it is; name an importable callable"
+_HERE: Final = (
+    "measured in the calling process only: one process is one replicate, and what else it does is in the times; "
+    "name an importable callable for fresh processes, "
+)
+_DIAGNOSED: Final = f"{_HERE}modes and fixes"
+_OPTIMIZED: Final = f"{_HERE}modes of the step, and a patch"
+_WINDOWS: Final = {"elements": (0.05, 1.5), "arm": (0.01, 0.6)}
+"""Rung -> the share of the budget that the window of one trial may be, and the least seconds that show something.
+
+Fingerprints are taken four times at least; the turns of a comparison are three dozen, and need no process to begin."""
+_SAID: Final = (
+    "it changes between two passes of its own although nothing in its graph is random, so it keeps something from pass "
+    "to pass, and what a fix changes cannot be told from that"
+)
+
+
+@dataclass(frozen=True)
+class LiveRequest:
+    """As :class:`xttsbench.workflows.diagnose.diagnose.Request`; ``name`` says what was given."""
+
+    name: str
+    accelerator: str = "real"
+    steps: int | None = None
+    budget_s: float = 300.0
+    out: Path | None = None
+
+
+def _begin(request: LiveRequest, kind: Kind, *, reading_s: float, any_order: bool = False) -> tuple[Recorded, Job]:
+    """Make the run's directory with plan and environment in it, and the job of the trials that read the target.
+
+    Args:
+        request: what was asked for.
+        kind: ``diagnose`` or ``optimize``, as the run's name and command have it too.
+        reading_s: seconds for those trials.
+        any_order: fixes may give up the order of the elements.
+
+    Raises:
+        UsageError, InvalidInputError: the request is wrong.
+    """
+    accelerator = parse_accelerator(request.accelerator)
+    plan = RunPlan(
+        kind=kind,
+        command=f"xttsbench.{kind}({request.name})",
+        created_utc=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        target=request.name,
+        accelerator=accelerator,
+        steps=request.steps or STEPS,
+        budget_s=request.budget_s,
+        any_order=any_order,
+    )
+    job = Job(
+        target=plan.target,
+        kwargs={},
+        emulated_ms=accelerator.step_times_ms,
+        steps=plan.steps,
+        window_s=window_s(reading_s, request.steps is not None),
+        seed=plan.seed,
+    )
+    return open_run(plan, request.out, f"{kind}-live"), job
+
+
+def diagnose_live(request: LiveRequest, measure: Measure) -> Outcome:
+    """Diagnose what ``measure`` measures, and write the run's directory.
+
+    Raises:
+        UsageError, InvalidInputError: the request is wrong; nothing has been run.
+    """
+    began = time.monotonic()
+    verdict_s = min(VERDICT_S, request.budget_s)
+    run, job = _begin(request, "diagnose", reading_s=verdict_s)
+    session = LiveSession(run.directory, measure, began, budget_s=request.budget_s, label=_DIAGNOSED)
+    _read(job, session, verdict_s)
+    return finish(replace(run, trials=session.trials))
+
+
+def optimize_live(request: LiveRequest, measure: Measure, *, any_order: bool = False) -> Outcome:
+    """Diagnose a target of this process, verify the fixes that promise most, and write the run's directory.
+
+    Args:
+        request: as for a diagnosis.
+        measure: runs one trial.
+        any_order: a fix may give up the order of the elements.
+
+    Returns:
+        The outcome; its report has ``fixes`` and ``optimized``, the latter without a fix where none was accepted.
+
+    Raises:
+        UsageError, InvalidInputError: the request is wrong; nothing has been run.
+    """
+    began = time.monotonic()
+    reading_s = min(VERDICT_S, request.budget_s * _READING)
+    run, job = _begin(request, "optimize", reading_s=reading_s, any_order=any_order)
+    session = LiveSession(run.directory, measure, began, budget_s=request.budget_s)
+    _read(job, session, reading_s)
+    if session.trials[0].status == "ok":
+        _verify(job, session, run)
+    return finish(replace(run, trials=session.trials))
+
+
+class LiveSession:
+    """Runs trials in this process and keeps them.
+
+    Limits of time are those that a trial keeps by itself: nothing could end one that hangs without ending the caller.
+
+    Args:
+        directory: of the run.
+        measure: runs one trial.
+        began: ``time.monotonic()`` at the start of the run.
+        budget_s: seconds for the whole run.
+        label: what every trial notes of being here.
+    """
+
+    def __init__(
+        self, directory: Path, measure: Measure, began: float, *, budget_s: float, label: str = _OPTIMIZED
+    ) -> None:
+        self.trials: list[TrialRecord] = []
+        self.earlier: dict[str, TrialRecord] = {}
+        self.import_s = 0.0
+        """No process begins."""
+        self.fills_anew = False
+        """The guard's trial leaves the cache of a fix full for those that measure it."""
+        self.side_by_side = ""
+        """No process begins."""
+        self._directory = directory
+        self._measure = measure
+        self._label = label
+        self._began = began
+        self._most_s = {rung: max(budget_s * share, least_s) for rung, (share, least_s) in _WINDOWS.items()}
+
+    @property
+    def spent_s(self) -> float:
+        """Seconds since the run began."""
+        return time.monotonic() - self._began
+
+    @property
+    def block(self) -> int | None:
+        """The next block, since none needs a helper."""
+        return max((trial.spec.block for trial in self.trials), default=-1) + 1
+
+    def run(self, spec: TrialSpec, limits: Limits, label: str | None = None, *, note: str | None = None) -> TrialRecord:
+        """Run one trial to its end, or say why it is left out, and write it to the journal.
+
+        Raises:
+            JournalError: the journal cannot be written.
+        """
+        if spec.rung in self._most_s:
+            spec = spec.model_copy(update={"window_s": min(spec.window_s, self._most_s[spec.rung])})
+        collected = Collected(spec)
+        collected.take({"note": self._label})
+        started_utc, began = datetime.now(UTC).isoformat(timespec="milliseconds"), time.monotonic()
+        why = self._why_not(spec)
+        if why is None:
+            self._measure(spec, collected.take, collected.rows)
+        else:
+            collected.take({"status": "skipped", "cause": why})
+        unread = Readings(unmeasured={"host": "no process of its own to read beside the steps"})
+        record = collected.record(started_utc=started_utc, duration_s=time.monotonic() - began, readings=unread)
+        self.trials.append(record)
+        journal.append(self._directory, record)
+        return record
+
+    def _why_not(self, spec: TrialSpec) -> str | None:
+        """Why a trial can tell nothing here, or must not be run."""
+        if FixSet.parse(spec.fix).of_step:
+            return _STEP
+        if spec.rung != "elements":
+            return None
+        passes = [
+            trial.elements
+            for trial in self.trials
+            if trial.spec.rung == "elements" and trial.spec.fix is None and trial.elements is not None
+        ]
+        return changes_by_itself(*passes[:2]) if len(passes) >= 2 else None
+
+
+def changes_by_itself(first: Elements, second: Elements) -> str | None:
+    """How two runs of the original differ that should not; ``None`` where they do not, or may.
+
+    They may where the graph shuffles, draws random numbers, or promises no order: what that does to the elements is
+    known, and the comparison considers it. Two passes are compared as far as both were seen.
+    """
+    if first.random_ops or not first.ordered:
+        return None
+    if first.spec != second.spec:
+        return _SAID
+    for before, after in zip(first.epochs, second.epochs, strict=False):
+        if any(one != other for one, other in zip(before.elements, after.elements, strict=False)):
+            return _SAID
+        longer = len(after.elements) - len(before.elements)
+        # A pass that ended must not go on in the other run; one that was cut off may have gone on.
+        if (before.ended and longer > 0) or (after.ended and longer < 0) or (before.ended and after.ended and longer):
+            return _SAID
+    return None
+
+
+def _read(job: Job, session: LiveSession, until_s: float) -> None:
+    """Measure the target as it is, and what its pipeline is made of."""
+    while True:
+        spec = next_trial(job, session.trials, until_s - session.spent_s, only=READING_RUNGS)
+        if spec is None or spec.block:  # another block is another process, which there is not
+            return
+        session.run(spec, Limits(until_s, until_s))
+
+
+def _verify(job: Job, session: LiveSession, run: Recorded) -> None:
+    plan = run.plan
+    evidence = build_diagnosis(session.trials, run.environment, seed=plan.seed).evidence
+    wanted = Verification(
+        job=job,
+        accelerator=plan.accelerator,
+        evidence=evidence,
+        proposed=proposals(evidence, any_order=plan.any_order),
+        directory=run.directory,
+        until_s=plan.budget_s - _REPORT_S,
+        patch=lambda _: None,  # where its source lies is not known of an object
+    )
+    verify(wanted, session)
