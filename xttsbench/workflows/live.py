@@ -1,12 +1,12 @@
 """Runs of what lives in the calling process: diagnosed, and its fixes verified, all of it here.
 
 No fresh process could build the dataset, so it is measured, and each fix tried beside the original, in this one, by
-the same code as elsewhere: :class:`LiveSession` stands where :class:`xttsbench.workflows.measure.session.Session` stands
-for fresh processes. What differs is that nothing begins anew: what a dataset keeps from one pass to the next (a counter,
-a file that is read on) is there in the next trial, the original's or a fix's. So nothing is told of a fix where the
-original differs between two passes of its own without being random. One process is one replicate: blocks in it cancel
-what drifts, and not what this process has of its own, so a report from here says less than one over fresh processes,
-and says so.
+the same code as elsewhere: :class:`LiveSession` stands where :class:`xttsbench.workflows.measure.session.Session` does
+for fresh processes. What differs is that nothing begins anew: what a dataset keeps from one pass to the next (a
+counter, a file that is read on) is there in the next trial, the original's or a fix's. So nothing is told of a fix
+where the original differs between two passes of its own without being random. One process is one replicate: blocks in
+it cancel what drifts, and not what this process has of its own, so a report from here says less than one over fresh
+processes, and says so.
 """
 
 from __future__ import annotations
