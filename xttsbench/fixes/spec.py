@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any, Final, Literal
 
 from xttsbench.records.fix_set import Fix
@@ -95,6 +96,10 @@ class Spec:
             ``(reader, fix, all) -> sentences``, see :mod:`xttsbench.fixes.graph.hazards`.
         runs_ahead: whether it runs functions earlier than the step asks for their results.
         asked_for: what has to be asked for, in a sentence; ``None`` where nothing has.
+        patch: ``module:function`` of its edit of the user's source: from the calls of the pipeline
+            (:class:`xttsbench.targets.source.calls.Calls`), the number (``None`` is AUTOTUNE, or that there is none) and
+            the op (empty where there is none) to what was found, at least one entry.
+        by_hand: what to write where there is no such edit.
     """
 
     name: str
@@ -113,6 +118,8 @@ class Spec:
     hazards: str | None = None
     runs_ahead: bool = False
     asked_for: str | None = None
+    patch: str | None = None
+    by_hand: str | None = None
 
     @property
     def usage(self) -> str:
@@ -147,3 +154,9 @@ def with_upstream(op: PipelineOp, pipeline: Pipeline) -> frozenset[str]:
             found.add(name)
             waiting.extend(inputs_of(by_name[name], pipeline))
     return frozenset(found)
+
+
+def loaded(place: str) -> Any:
+    """What a spec names as ``module:object``."""
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)

@@ -7,9 +7,10 @@ import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.graph import apply as rewrite
-from xttsbench.fixes.graph.apply import apply, loaded
+from xttsbench.fixes.graph.apply import apply
 from xttsbench.fixes.parallel_map.rewrite import parallel_map
 from xttsbench.fixes.registry import SPECS
+from xttsbench.fixes.spec import loaded
 from xttsbench.pipeline.graph.read import inspect
 
 
@@ -31,7 +32,8 @@ def values(dataset):
 
 
 @pytest.mark.parametrize(
-    "place", [place for spec in SPECS.values() for place in (spec.rewrite, spec.on_dataset, spec.hazards) if place]
+    "place",
+    [place for spec in SPECS.values() for place in (spec.rewrite, spec.on_dataset, spec.hazards, spec.patch) if place],
 )
 def test_what_the_registry_names_is_there(place):
     assert callable(loaded(place))

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from xttsbench.fixes.patch import propose
 from xttsbench.pipeline.graph import places
 from xttsbench.pipeline.graph.read import inspect
 from xttsbench.pipeline.graph.source import locate
 from xttsbench.records.fix import Patch
+from xttsbench.records.fix_set import FixSet
 from xttsbench.targets.load import Loaded, load_target
-from xttsbench.targets.source.propose import propose
 from xttsbench.targets.spec import parse_target
 from xttsbench.targets.substituted import substituted
 
@@ -109,7 +110,7 @@ def test_the_patched_file_makes_the_wanted_graph_and_the_same_data(
     assert [op.op.partition("Dataset")[0] for op in pipeline.ops] == BEFORE
     named = {op.op: op.name for op in pipeline.ops}
     exact = [fix if "@" not in fix else f"cache@{named[fix.partition('@')[2]]}" for fix in fixes]
-    patch = propose(exact, pipeline, lambda name: Path(name).read_text(), own=lambda name: name == str(file))
+    patch = propose(FixSet.of(exact), pipeline, lambda name: Path(name).read_text(), own=lambda name: name == str(file))
     assert patch.unpatched == {}
     ops, values, _ = run(file, patch)
     assert ops == expected
@@ -122,7 +123,7 @@ def test_a_map_that_cannot_be_edited_is_named_and_the_others_are(tmp_path: Path)
     original = loaded(file)
     place = locate(original.step)
     patch = propose(
-        ["parallel-map:2", "step:graph", "thread-pool:3"],
+        FixSet.of(("parallel-map:2", "step:graph", "thread-pool:3")),
         inspect(original.dataset),
         lambda name: Path(name).read_text(),
         own=lambda name: name == str(file),

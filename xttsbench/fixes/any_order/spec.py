@@ -39,4 +39,5 @@ ANY_ORDER: Final = Spec(
     candidates=candidates,
     rewrite="xttsbench.fixes.any_order.rewrite:any_order",
     asked_for="elements in another order have to be asked for",
+    patch="xttsbench.targets.source.parallelism:any_order",
 )

@@ -9,7 +9,6 @@ they have, tables with their contents.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
 import tensorflow as tf
@@ -17,7 +16,7 @@ import tensorflow as tf
 from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.graph.edit import from_graph
 from xttsbench.fixes.registry import SPECS, checked
-from xttsbench.fixes.spec import Spec
+from xttsbench.fixes.spec import Spec, loaded
 from xttsbench.pipeline.graph.read import read_graph
 from xttsbench.records.fix_set import Fix, FixSet
 
@@ -53,7 +52,7 @@ def apply(dataset: Any, fixes: FixSet | str, *, cache_dir: str | None = None) ->
                 graph = _edited(spec, fix, graph, cache_dir)
             dataset = from_graph(graph, dataset.element_spec, source=dataset)
         for spec, fix in others:
-            dataset = loaded(spec.on_dataset)(dataset, **_number(spec, fix))
+            dataset = loaded(spec.on_dataset or "")(dataset, **_number(spec, fix))
         return dataset
     except tf.errors.OpError as error:
         raise InvalidInputError(
@@ -61,14 +60,8 @@ def apply(dataset: Any, fixes: FixSet | str, *, cache_dir: str | None = None) ->
         ) from error
 
 
-def loaded(place: str | None) -> Any:
-    """What a registry names as ``module:object``."""
-    module, _, name = (place or "").partition(":")
-    return getattr(import_module(module), name)
-
-
 def _edited(spec: Spec, fix: Fix, graph: Any, directory: str | None) -> Any:
-    edit = loaded(spec.rewrite)
+    edit = loaded(spec.rewrite or "")
     return edit(graph, fix.op, directory=directory) if fix.op else edit(graph, **_number(spec, fix))
 
 

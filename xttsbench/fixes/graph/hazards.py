@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from xttsbench.fixes.graph.apply import loaded
 from xttsbench.fixes.registry import SPECS
+from xttsbench.fixes.spec import loaded
 from xttsbench.pipeline.graph.library import FunctionLibrary, called
 from xttsbench.pipeline.graph.nodes import constant_input
 from xttsbench.pipeline.graph.read import dataset_inputs, dataset_nodes, inspect

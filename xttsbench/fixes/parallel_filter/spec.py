@@ -43,4 +43,8 @@ PARALLEL_FILTER: Final = Spec(
     argument="calls",
     hazards="xttsbench.fixes.parallel_filter.rewrite:hazards",
     runs_ahead=True,
+    by_hand=(
+        "filter takes no num_parallel_calls: set options.experimental_optimization.filter_parallelization = True, "
+        "or apply the saved plan"
+    ),
 )

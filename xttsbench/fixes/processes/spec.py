@@ -74,4 +74,5 @@ PROCESSES: Final = Spec(
     argument="count",
     hazards="xttsbench.fixes.processes.rewrite:hazards",
     runs_ahead=True,
+    by_hand="no call of TensorFlow runs a Python function in processes of its own; apply the saved plan",
 )

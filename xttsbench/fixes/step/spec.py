@@ -14,6 +14,7 @@ STEP_GRAPH: Final = Spec(
     does="the training step as one graph (`tf.function`)",
     mends=("eager-step", "retracing", "xla-recompilation"),
     rewrite=_FIXED,
+    patch="xttsbench.targets.source.step:graph_step",
 )
 STEP_XLA: Final = Spec(
     name="step:xla",
@@ -21,6 +22,7 @@ STEP_XLA: Final = Spec(
     does="the training step compiled by XLA",
     mends=("eager-step", "xla-untried"),
     rewrite=_FIXED,
+    patch="xttsbench.targets.source.step:xla_step",
 )
 STEP_BUCKETS: Final = Spec(
     name="step:buckets",
@@ -28,4 +30,5 @@ STEP_BUCKETS: Final = Spec(
     does="batches are padded to a few lengths, so that a step is not traced or compiled for each",
     mends=("retracing", "xla-recompilation", "dynamic-shape"),
     rewrite=_FIXED,
+    by_hand="which lengths to pad to is a decision about the data: pad to a few fixed lengths before the step",
 )

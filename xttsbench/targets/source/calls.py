@@ -16,6 +16,7 @@ from typing import Final
 import libcst as cst
 
 from xttsbench.records.base import Location
+from xttsbench.records.fix_set import FixSet
 from xttsbench.records.pipeline import Pipeline, PipelineOp
 from xttsbench.targets.source.edits import Change, Found, NoCallError, NoEditError, NothingToDoError
 from xttsbench.targets.source.module import Link, Module, read_module
@@ -49,7 +50,7 @@ class Calls:
         pipeline: of the target as it stands, with the line that made each op.
         read: a file's text by its name; may raise ``OSError``.
         own: whether a file may be edited: it is the user's, neither generated nor a library's.
-        together: names of all fixes of the patch.
+        together: all fixes of the patch.
         step_place: where the step's function is defined; ``None`` where a Keras model is trained.
         cache_file: where a cache on disk behind an op keeps the elements, by the op's name.
     """
@@ -57,7 +58,7 @@ class Calls:
     pipeline: Pipeline
     read: Callable[[str], str]
     own: Callable[[str], bool]
-    together: Sequence[str] = ()
+    together: FixSet = field(default_factory=FixSet)
     step_place: Location | None = None
     cache_file: Callable[[str], str] = lambda op: f"{op.replace('/', '-')}.cache"
     _modules: dict[str, Module | str] = field(default_factory=dict)

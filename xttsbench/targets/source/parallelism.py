@@ -47,7 +47,7 @@ def parallel_calls(calls: Calls, number: int | None, op: str) -> Iterable[Found]
 
 def any_order(calls: Calls, number: int | None, op: str) -> Iterable[Found]:
     """``deterministic=False`` at every parallel op, and at those that other fixes of the patch make parallel."""
-    made = {fix.partition(":")[0].removeprefix("parallel-") for fix in calls.together if fix.startswith("parallel-")}
+    made = {fix.kind.removeprefix("parallel-") for fix in calls.together if fix.kind.startswith("parallel-")}
     ops = [one for one in calls.of_kind(*_CALLS_AT) if one.op.startswith("Parallel") or kind(one) in made]
 
     def edit(module: Module, link: Link) -> Change:

@@ -195,12 +195,12 @@ def patch_of(
     """
     if pipeline is None:
         return None
-    from xttsbench.targets.source.propose import propose
+    from xttsbench.fixes.patch import propose
 
     def cache_file(op: str) -> str:
         return str(directory / "cache" / re.sub(r"\W+", "-", op))
 
-    patch = propose(fixes.names, pipeline, _read, own=_is_own, step_place=step_place, cache_file=cache_file)
+    patch = propose(fixes, pipeline, _read, own=_is_own, step_place=step_place, cache_file=cache_file)
     return patch.model_copy(update={"diff": _from_here(patch.diff, patch.files)})
 
 

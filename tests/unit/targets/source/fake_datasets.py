@@ -8,10 +8,11 @@ import sys
 from types import SimpleNamespace
 from typing import Any
 
+from xttsbench.fixes.patch import propose
 from xttsbench.records.base import Location
 from xttsbench.records.fix import Patch
+from xttsbench.records.fix_set import FixSet
 from xttsbench.records.pipeline import Pipeline, PipelineOp
-from xttsbench.targets.source.propose import propose
 
 FILE = "/home/user/train.py"
 AUTOTUNE = -1
@@ -117,7 +118,7 @@ def pipeline_of(text: str) -> Pipeline:
 def patch_of(text: str, *fixes: str, **changes: Any) -> Patch:
     """The patch of a source; ``changes`` are to the pipeline's record."""
     pipeline = pipeline_of(text).model_copy(update=changes)
-    return propose(fixes, pipeline, lambda _: text, own=lambda file: file == FILE)
+    return propose(FixSet.of(fixes), pipeline, lambda _: text, own=lambda file: file == FILE)
 
 
 def kinds(text: str) -> list[str]:

@@ -7,8 +7,9 @@ import re
 import pytest
 
 from tests.unit.targets.source.fake_datasets import FILE, kinds, patch_of, pipeline_of
+from xttsbench.fixes.patch import propose
 from xttsbench.records.fix import Patch
-from xttsbench.targets.source.propose import propose
+from xttsbench.records.fix_set import FixSet
 
 
 def filtered(body: str, reads: tuple[int, ...], *passes: dict[int, int]) -> tuple[str, Patch]:
@@ -23,7 +24,7 @@ def filtered(body: str, reads: tuple[int, ...], *passes: dict[int, int]) -> tupl
         )
         ops.append(op.model_copy(update=known))
     changed = pipeline.model_copy(update={"ops": tuple(ops)})
-    return text, propose(["filter-first"], changed, lambda _: text, own=lambda _: True)
+    return text, propose(FixSet.of(["filter-first"]), changed, lambda _: text, own=lambda _: True)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +153,7 @@ def behind_the_cache(body: str) -> tuple[str, Patch]:
     text = f"{head}{body}    return ds\n"
     pipeline = pipeline_of(text)
     last = [op.name for op in pipeline.ops if "MapDataset" in op.op][-1]
-    return text, propose([f"cache@{last}"], pipeline, lambda _: text, own=lambda _: True)
+    return text, propose(FixSet.of([f"cache@{last}"]), pipeline, lambda _: text, own=lambda _: True)
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,11 @@ import ast
 
 import pytest
 
+from xttsbench.fixes.patch import propose
 from xttsbench.records.base import Location
 from xttsbench.records.fix import Patch
+from xttsbench.records.fix_set import FixSet
 from xttsbench.records.pipeline import Pipeline, PipelineOp
-from xttsbench.targets.source.propose import propose
 
 FILE = "/home/user/train.py"
 
@@ -19,7 +20,7 @@ def stepped(text: str, fix: str, line: int | None) -> Patch:
         ops=(PipelineOp(name="RangeDataset/_0", op="RangeDataset", location=Location(file=FILE, line=1)),)
     )
     place = None if line is None else Location(file=FILE, line=line)
-    return propose([fix], pipeline, lambda _: text, own=lambda _: True, step_place=place)
+    return propose(FixSet.of([fix]), pipeline, lambda _: text, own=lambda _: True, step_place=place)
 
 
 @pytest.mark.parametrize(

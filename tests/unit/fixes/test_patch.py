@@ -11,9 +11,10 @@ from collections.abc import Callable
 import pytest
 
 from tests.unit.targets.source.fake_datasets import FILE, built, kinds, patch_of, pipeline_of
+from xttsbench.fixes.patch import propose
 from xttsbench.fixes.registry import SPECS
+from xttsbench.records.fix_set import FixSet
 from xttsbench.records.pipeline import Pipeline
-from xttsbench.targets.source.propose import propose
 
 ONE_LINE = """import tensorflow as tf
 
@@ -297,14 +298,14 @@ def test_branches_that_are_zipped() -> None:
 
 def test_another_file_and_a_library_are_left_alone() -> None:
     text = ONE_LINE + NAMES
-    patch = propose(["parallel-map"], pipeline_of(text), lambda _: text, own=lambda _: False)
+    patch = propose(FixSet.of(["parallel-map"]), pipeline_of(text), lambda _: text, own=lambda _: False)
     assert patch.edits == ()
     assert "belongs to a library" in patch.unpatched["parallel-map"]
 
     def missing(_file: str) -> str:
         raise FileNotFoundError
 
-    patch = propose(["prefetch"], pipeline_of(text), missing, own=lambda _: True)
+    patch = propose(FixSet.of(["prefetch"]), pipeline_of(text), missing, own=lambda _: True)
     assert "could not be read" in patch.unpatched["prefetch"]
     assert patch.diff == ""
 
@@ -382,7 +383,7 @@ def test_there_is_no_place_for_options_before_a_part_of_a_line() -> None:
 def test_an_op_that_another_call_makes_is_left_to_the_saved_plan() -> None:
     text = f"{NAMES}import tensorflow as tf\ndef make():\n    return tf.data.Dataset.range(9).map(f)\n"
     renamed = text.replace(".map(f)", ".unbatch()")
-    patch = propose(["parallel-map"], pipeline_of(text), lambda _: renamed, own=lambda _: True)
+    patch = propose(FixSet.of(["parallel-map"]), pipeline_of(text), lambda _: renamed, own=lambda _: True)
     assert patch.unpatched["parallel-map"].endswith(
         "does not come from a call of .map(...) there; apply the saved plan."
     )
@@ -455,7 +456,7 @@ def test_all_else_stays_byte_for_byte(change: Callable[[str], str]) -> None:
     before, after = ".batch(4)", ".batch(4, num_parallel_calls=2)"
     text = change(NAMES + IN_PARENTHESES)
     made = Pipeline(ops=tuple(built(text.removeprefix("\ufeff")).ops))
-    patch = propose(["parallel-batch:2"], made, lambda _: text, own=lambda _: True)
+    patch = propose(FixSet.of(["parallel-batch:2"]), made, lambda _: text, own=lambda _: True)
     assert patch.unpatched == {}
     assert patch.files[FILE] == text.replace(before, after)
 

@@ -1,51 +1,23 @@
-"""Fixes, by name, as edits of the source: gathered fix by fix, checked that the result is Python, shown as a diff."""
+"""Fixes as edits of the user's source: gathered fix by fix, checked that the result is Python, shown as a diff."""
 
 from __future__ import annotations
 
 import difflib
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final
 
+from xttsbench.fixes.registry import SPECS
+from xttsbench.fixes.spec import loaded
 from xttsbench.records.base import Location
 from xttsbench.records.fix import Edit, Patch
+from xttsbench.records.fix_set import Fix, FixSet
 from xttsbench.records.pipeline import Pipeline
-from xttsbench.targets.source import buffers, parallelism, pool, reorder, step
 from xttsbench.targets.source.calls import Calls
 from xttsbench.targets.source.edits import Change, Found, NoEditError, Step, rendered
 
-SourceEdit = Callable[[Calls, int | None, str], Iterable[Found]]
-"""A fix's edit of the source: from the calls of the pipeline, the fix's number (``None`` is AUTOTUNE, or that it has
-none) and the name of its op (empty where it has none) to what was found, at least one entry."""
-
-_EDITS: Final[dict[str, SourceEdit]] = {
-    "parallel-map": parallelism.parallel_map,
-    "parallel-batch": parallelism.parallel_batch,
-    "parallel-interleave": parallelism.parallel_interleave,
-    "calls": parallelism.parallel_calls,
-    "any-order": parallelism.any_order,
-    "prefetch": buffers.prefetch,
-    "buffer": buffers.prefetch_buffer,
-    "drop-prefetch": buffers.drop_prefetch,
-    "cache": buffers.cache,
-    "cache-file": buffers.cache_file,
-    "thread-pool": pool.thread_pool,
-    "filter-first": reorder.filter_first,
-    "batch-first": reorder.batch_first,
-    "rebatch": reorder.rebatch,
-    "step:graph": step.graph_step,
-    "step:xla": step.xla_step,
-}
-_BY_HAND: Final = {
-    "processes": "no call of TensorFlow runs a Python function in processes of its own; apply the saved plan",
-    "parallel-filter": "filter takes no num_parallel_calls: set "
-    "options.experimental_optimization.filter_parallelization = True, or apply the saved plan",
-    "step:buckets": "which lengths to pad to is a decision about the data: pad to a few fixed lengths before the step",
-}
-
 
 def propose(
-    fixes: Sequence[str],
+    fixes: FixSet,
     pipeline: Pipeline,
     read: Callable[[str], str],
     *,
@@ -59,7 +31,7 @@ def propose(
     entry in ``unpatched``.
 
     Args:
-        fixes: names of fixes, one each, in the order in which they are applied; an op's name is that of ``pipeline``.
+        fixes: in the order in which they are applied; an op's name is that of ``pipeline``.
         pipeline: of the target as it stands, with the line that made each op.
         read: a file's text by its name; may raise ``OSError``.
         own: whether a file may be edited: it is the user's, neither generated nor a library's.
@@ -74,9 +46,9 @@ def propose(
     unpatched: dict[str, list[str]] = {}
     for fix in fixes:
         for found in _found(fix, calls):
-            why_not = found.why_not or draft.take(fix, found.changes)
-            if why_not is not None and why_not not in unpatched.setdefault(fix, []):
-                unpatched[fix].append(why_not)
+            why_not = found.why_not or draft.take(str(fix), found.changes)
+            if why_not is not None and why_not not in unpatched.setdefault(str(fix), []):
+                unpatched[str(fix)].append(why_not)
     before = {file: calls.module(file).text for file in draft.steps}
     files = {file: rendered(before[file], steps) for file, steps in draft.steps.items()}
     return Patch(
@@ -87,18 +59,14 @@ def propose(
     )
 
 
-def _found(fix: str, calls: Calls) -> Iterable[Found]:
-    kind, _, op = fix.partition("@")
-    number = ""
-    if kind not in _EDITS and not op:
-        kind, _, number = fix.partition(":")
-    if kind not in _EDITS:
-        why = _BY_HAND.get(fix) or _BY_HAND.get(kind) or f"no edit of the source is known for {fix!r}"
-        return [Found(why_not=why)]
-    try:
-        return _EDITS[kind](calls, int(number) if number else None, op)
-    except ValueError:
-        return [Found(why_not=f"{fix!r} does not end in a whole number")]
+def _found(fix: Fix, calls: Calls) -> Iterable[Found]:
+    spec = SPECS.get(fix.kind)
+    if spec is None or spec.patch is None:
+        by_hand = spec.by_hand if spec is not None else None
+        return [Found(why_not=by_hand or f"no edit of the source is known for {str(fix)!r}")]
+    if fix.mark == ":" and fix.number is None:
+        return [Found(why_not=f"{str(fix)!r} does not end in a whole number")]
+    return loaded(spec.patch)(calls, fix.number, fix.op or "")  # type: ignore[no-any-return]
 
 
 class _Draft:
