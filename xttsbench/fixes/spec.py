@@ -96,9 +96,9 @@ class Spec:
             ``(reader, fix, all) -> sentences``, see :mod:`xttsbench.fixes.graph.hazards`.
         runs_ahead: whether it runs functions earlier than the step asks for their results.
         asked_for: what has to be asked for, in a sentence; ``None`` where nothing has.
-        patch: ``module:function`` of its edit of the user's source: from the calls of the pipeline
-            (:class:`xttsbench.targets.source.calls.Calls`), the number (``None`` is AUTOTUNE, or that there is none) and
-            the op (empty where there is none) to what was found, at least one entry.
+        patch: ``module:function`` of its edit of the user's source: from the pipeline's calls
+            (:class:`xttsbench.targets.source.calls.Calls`), the number (``None`` is AUTOTUNE, or that there is none)
+            and the op (empty where there is none) to what was found, at least one entry.
         by_hand: what to write where there is no such edit.
     """
 
