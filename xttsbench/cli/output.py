@@ -44,9 +44,10 @@ def show(outcome: Outcome, *, as_json: bool) -> None:
     elif (report := outcome.report).verdict.step_time_s is not None or report.arms or report.parity:
         # Without any of them one sentence says it all.
         from xttsbench.reporting.console import render
+        from xttsbench.reporting.sections.report import report_document
 
         width, color = page()
-        sys.stdout.write(render(report, width=width, color=color))
+        sys.stdout.write(render(report_document(report), width=width, color=color))
     sys.stdout.flush()
     for warning in outcome.warnings:
         say(f"Warning: {warning}")

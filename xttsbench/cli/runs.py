@@ -147,17 +147,19 @@ def _positive(option: str, value: float | None) -> float | None:
 
 def _show(compared: Compared, *, as_json: bool, as_markdown: bool) -> None:
     """Print the record, the comment or the table, then what is for standard error; and end with the exit code."""
-    from xttsbench.reporting import compare_console, compare_markdown
+    from xttsbench.reporting import console
+    from xttsbench.reporting.sections.compare import comparison_document
     from xttsbench.reporting.write import to_json
+    from xttsbench.workflows.compare.compare import comment
 
     report = compared.report
     if as_json:
         sys.stdout.write(to_json(report))
     elif as_markdown:
-        sys.stdout.write(compare_markdown.serialize(report))
+        sys.stdout.write(comment(report))
     else:
         width, color = page()
-        sys.stdout.write(compare_console.render(report, width=width, color=color))
+        sys.stdout.write(console.render(comparison_document(report), width=width, color=color))
     sys.stdout.flush()
     if as_json or as_markdown:
         for warning in report.warnings:

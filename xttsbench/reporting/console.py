@@ -1,101 +1,120 @@
-"""The report on a terminal: the verdict in the first lines, then what a reader asks next, in at most two screens.
+"""A document on a terminal: the answer in the first lines, then what a reader asks next.
 
-Only :class:`rich.text.Text` objects reach rich, never markup strings, so brackets in a user's names stay brackets.
+Only :class:`rich.text.Text` objects reach rich, never markup strings, so brackets in a user's names stay brackets. A
+table takes one line a row where it fits; else its words fold, then intervals go below their estimates, then the columns
+that can be spared are left out, and at last each row becomes a few lines of words. Numbers are never broken.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+import textwrap
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from io import StringIO
+from typing import Final
 
 from rich.cells import cell_len
-from rich.console import RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.panel import Panel
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from xttsbench.records.report import Report
-from xttsbench.reporting.bar import cells, visible
-from xttsbench.reporting.console_comparison import comparison
+from xttsbench.reporting import document as doc
 from xttsbench.reporting.palette import PART_COLORS, PART_GLYPHS, SEVERITY_COLORS
-from xttsbench.reporting.rows import Line, Table
-from xttsbench.reporting.sections.fixes import TITLE as FIXES
-from xttsbench.reporting.sections.fixes import FixesText
-from xttsbench.reporting.sections.pipeline import tree
-from xttsbench.reporting.sections.report import Contents, FindingText, Part, describe
-from xttsbench.reporting.terminal import rendered
 
-_INDENT = (0, 0, 0, 2)
-_PATCH_LINES = 40
-"""Of a diff, on a terminal; the file has all of it."""
+MINIMUM_WIDTH: Final = 40
+"""A narrower terminal gets lines of this width, which it wraps itself."""
+BLANK: Final = "–"
+"""What stands in a cell that was not measured, where a table has blanks for them; a note says so."""
+_GAP: Final = 2
+_NARROWEST_COLUMN, _COMFORTABLE_COLUMN = 12, 24
+"""To what a column of words may shrink, and to what it shrinks before intervals go below their estimates."""
+_AFTER_SEPARATOR: Final = re.compile(r"(?<=[\s,:;=+/])")
+_ROW_STYLES: Final = {"again": "dim", "faster": "bold", "ended": SEVERITY_COLORS["critical"]}
+_CELL_STYLES: Final = {"strong": "bold"} | SEVERITY_COLORS
+_BAR_CELLS: Final = 8
+_WIDE: Final = 100
+"""From this width on a tree has room for bars beside the percentages."""
+_FULL, _EMPTY = "█", "·"
+_NARROWEST_TREE: Final = 40
+_COST_CELLS: Final = len(doc.NOT_MEASURED)
+_INDENT: Final = (0, 0, 0, 2)
+_TONES: Final = {"": "", "soft": "dim", "strong": "bold", "refused": SEVERITY_COLORS["critical"]}
 
 
-def render(report: Report, *, width: int, color: bool) -> str:
-    """The report as text for a terminal of ``width`` columns, ending in a newline; escapes only with ``color``."""
-    return rendered(lambda columns: _blocks(describe(report), columns), width=width, color=color)
+def render(document: doc.Document, *, width: int, color: bool, view: doc.View = doc.View.DETAILED) -> str:
+    """The document as text, ending in a newline.
+
+    Args:
+        document: what to say.
+        width: columns of the terminal.
+        color: whether it shows colours; escapes are written only then.
+        view: how much of it to show.
+    """
+    target = StringIO()
+    console = Console(
+        file=target,
+        width=max(width, MINIMUM_WIDTH),
+        force_terminal=color,
+        color_system="truecolor" if color else None,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        legacy_windows=False,
+    )
+    for block in document.shown(view):
+        for made in _section(block, console.width) if isinstance(block, doc.Section) else _block(block, console.width):
+            console.print(made)
+    return "".join(f"{line.rstrip()}\n" for line in target.getvalue().splitlines())
 
 
-def _blocks(said: Contents, width: int) -> Iterator[RenderableType]:
-    yield _headline(said)
-    for warning in said.warnings:
-        yield _hanging("warning  ", SEVERITY_COLORS["warning"], Text(warning))
-    for table in said.comparisons:
-        yield _heading(table.title)
-        yield from (Padding(block, _INDENT) for block in comparison(table, width - 2))
-    if said.comparisons and said.aa:
-        yield Padding(Text(f"\n{said.aa}"), _INDENT)
-    if said.numbers:
-        yield _heading(said.baseline) if said.baseline else Text()
-        yield _lines(said.numbers, width)
-    if said.parts_note:
-        yield _heading("Where the time of a step goes (mean)")
-    if said.parts:
-        yield from (Padding(block, _INDENT) for block in _attribution(said.parts, width - 2))
-    if said.parts_note:
-        yield Padding(Text(said.parts_note, "dim"), _INDENT)
-    if said.step:
-        yield Padding(Text(f"\n{said.step}"), _INDENT)
-    if said.pipeline is not None:
-        yield _heading("Pipeline, its end first, time per batch")
-        yield from (Padding(Text(line, overflow="fold"), _INDENT) for line in tree(said.pipeline, width - 2))
-    for plain_table in (said.predictions, said.ladder, said.arms):
-        if plain_table is not None:
-            yield _heading(plain_table.title)
-            yield Padding(_table(plain_table, width - 2), _INDENT)
-    if said.aa and not said.comparisons:
-        yield Padding(Text(said.aa, "dim"), _INDENT)
-    if said.fixes is not None:
-        yield _heading(FIXES)
-        yield from (Padding(block, _INDENT) for block in _fixes(said.fixes, width - 2))
-    if said.findings or said.bottleneck:
-        yield _heading("Findings")
-    for index, finding in enumerate(said.findings, start=1):
-        if index > 1:
+def _section(section: doc.Section, width: int) -> Iterator[RenderableType]:
+    """The heading, then the blocks below it, a blank line between those that do not belong together."""
+    yield Text(f"\n{section.title}", "bold") if section.title else Text()
+    for index, block in enumerate(section.blocks):
+        if isinstance(block, doc.Section):
+            yield from _section(block, width)
+            continue
+        if index and getattr(block, "tone", "") != "soft":
             yield Text()
-        yield Padding(_finding(index, finding), _INDENT)
-    if said.bottleneck and not said.findings:
-        yield Padding(Text("None."), _INDENT)
-    if said.in_time:
-        yield _heading("In time")
-        yield _lines(said.in_time, width)
-    if said.unmeasured:
-        yield _heading("Not measured")
-        yield _lines(said.unmeasured, width)
+        yield from (Padding(made, _INDENT) for made in _block(block, width - 2))
 
 
-def _headline(said: Contents) -> Panel:
-    text = Text.assemble((said.bottleneck.upper(), "bold"), "  " if said.bottleneck else "")
-    text.append(said.summary, "" if said.bottleneck else "bold")
+def _block(block: doc.Block, width: int) -> Iterable[RenderableType]:
+    match block:
+        case doc.Headline():
+            return [_headline(block)]
+        case doc.Callout():
+            return [_hanging("warning  ", SEVERITY_COLORS["warning"], Text(block.text))]
+        case doc.Paragraph():
+            return [Text(block.text, _TONES[block.tone])]
+        case doc.Lines():
+            return [Text("\n".join(block.lines), _TONES[block.tone])]
+        case doc.Facts():
+            return _facts(block, width)
+        case doc.Code():
+            return _code(block)
+        case doc.Table():
+            return table_lines(block, width)
+        case doc.Bars():
+            return _bars(block, width)
+        case doc.Tree():
+            return (Text(line, overflow="fold") for line in tree_lines(block, width))
+        case doc.Finding():
+            return [_finding(block)]
+    raise TypeError(f"no way to show a {type(block).__name__} on a terminal")
+
+
+def _headline(said: doc.Headline) -> Panel:
+    text = Text.assemble((said.word.upper(), "bold"), "  " if said.word else "")
+    text.append(said.sentence, "" if said.word else "bold")
     for sentence in said.below:
-        style = "dim" if said.bottleneck else SEVERITY_COLORS["critical"] if sentence.startswith("REFUSED") else ""
-        text.append(f"\n{sentence}", style)
+        text.append(f"\n{sentence.text}", _TONES[sentence.tone])
     title = Text(f"{said.kind} {said.subject}".strip())
     title.truncate(60, overflow="ellipsis")
     return Panel(text, title=title, title_align="left", border_style="bold")
-
-
-def _heading(text: str) -> Text:
-    return Text(f"\n{text}", "bold")
 
 
 def _hanging(label: str, style: str, text: Text) -> RichTable:
@@ -107,70 +126,40 @@ def _hanging(label: str, style: str, text: Text) -> RichTable:
     return grid
 
 
-def _lines(rows: Sequence[Line], width: int) -> Padding:
-    room = width // 2 + 8
+def _facts(said: doc.Facts, width: int) -> Iterator[RenderableType]:
+    if said.lead:
+        yield Text(said.lead)
     grid = RichTable.grid(padding=(0, 2, 0, 0))
-    grid.add_column(overflow="fold", max_width=room)
+    grid.add_column(overflow="fold", max_width=width // 2 + 9)
     grid.add_column(overflow="fold")
-    for row in rows:
-        grid.add_row(Text(row.label), Text(row.value))
-    return Padding(grid, _INDENT)
+    for fact in said.facts:
+        grid.add_row(Text(fact.label), Text(fact.value))
+    yield Padding(grid, _INDENT if said.lead else 0)
 
 
-def _attribution(parts: tuple[Part, ...], width: int) -> Iterator[RenderableType]:
+def _code(code: doc.Code) -> Iterator[RenderableType]:
+    if code.lead:
+        yield Text(code.lead)
+    yield Text("\n".join(f"    {line}" for line in code.lines[: code.shown]))
+    if code.shown is not None and (more := len(code.lines) - code.shown) > 0:
+        yield Text(f"    ... {more} more lines {code.rest}", "dim")
+
+
+def _bars(bars: doc.Bars, width: int) -> Iterator[RenderableType]:
     """One stacked bar over the width, and its legend; parts that are nothing are named on a line of their own."""
-    bar = Text()
-    for name, count in cells(parts, width):
-        bar.append(PART_GLYPHS[name] * count, PART_COLORS[name])
-    yield bar
+    yield Text.assemble(*((PART_GLYPHS[name] * count, PART_COLORS[name]) for name, count in bars.cells(width)))
     legend = RichTable.grid(padding=(0, 2, 0, 0))
     for justify in ("left", "left", "right", "right"):
         legend.add_column(justify=justify)
-    for part in visible(parts):
-        legend.add_row(
-            Text(PART_GLYPHS[part.name] * 2, PART_COLORS[part.name]), part.name, part.time, Text(part.percent)
-        )
+    for part in bars.visible:
+        glyphs = Text(PART_GLYPHS[part.name] * 2, PART_COLORS[part.name])
+        legend.add_row(glyphs, Text(part.name), Text(part.time), Text(part.percent))
     yield legend
-    nothing = [part.name for part in parts if part not in visible(parts)]
-    if nothing:
-        yield Text(f"Nothing in: {', '.join(nothing)}.", "dim")
+    if bars.nothing:
+        yield Text(bars.nothing, "dim")
 
 
-def _table(table: Table, width: int) -> RichTable:
-    """Columns side by side; intervals go below their estimates where the width is short."""
-    columns = zip(table.header, *table.rows, strict=True)
-    narrow = sum(2 + max(map(cell_len, column)) for column in columns) > width
-    grid = RichTable(box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    for name in table.header:
-        grid.add_column(Text(name, "dim"), overflow="fold")
-    for row in table.rows:
-        grid.add_row(*(Text(cell.replace(" (", "\n(") if narrow else cell) for cell in row))
-    return grid
-
-
-def _fixes(fixes: FixesText, width: int) -> Iterator[RenderableType]:
-    """What is proposed and how to apply it, then what else was tried, then what was not."""
-    yield Text(fixes.proposal)
-    if fixes.table is not None:
-        yield Text()
-        yield _table(fixes.table, width)
-    if fixes.patched:
-        yield Text(f"\n{fixes.patched}")
-    if fixes.patch:
-        yield Text("".join(f"\n    {line}" for line in fixes.patch[:_PATCH_LINES]))
-    if len(fixes.patch) > _PATCH_LINES:
-        yield Text(f"    ... {len(fixes.patch) - _PATCH_LINES} more lines in the run's patch.diff", "dim")
-    for line in fixes.by_hand:
-        yield Text(f"\nBy hand, {line.label}: {line.value}")
-    if fixes.call:
-        yield Text("\nWithout editing the source:" + "".join(f"\n    {line}" for line in fixes.call))
-    if fixes.not_verified:
-        yield Text("\nNot verified:")
-    for line in fixes.not_verified:
-        yield _hanging(f"  {line.label}: ", "", Text(line.value))
-
-
-def _finding(index: int, finding: FindingText) -> RichTable:
+def _finding(finding: doc.Finding) -> RichTable:
     body = Text.assemble((finding.severity.upper(), SEVERITY_COLORS[finding.severity]))
     if finding.limiting:
         body.append("  LIMITING", "bold")
@@ -178,13 +167,142 @@ def _finding(index: int, finding: FindingText) -> RichTable:
     body.append(f"  [{finding.rule}]\n", "dim")
     if finding.where:
         body.append(f"{finding.where}\n", "underline" if finding.limiting else "")
-    if finding.evidence:
-        body.append("; ".join(f"{line.label} {line.value}" for line in finding.evidence) + "\n", "dim")
-    for line in finding.remedy:
+    if finding.evidence.facts:
+        body.append("; ".join(f"{fact.label} {fact.value}" for fact in finding.evidence.facts) + "\n", "dim")
+    for line in finding.remedy.lines:
         body.append(f"{line}\n")
-    if finding.patch:
-        body.append("".join(f"    {line}\n" for line in finding.patch))
+    for line in finding.patch.lines:
+        body.append(f"    {line}\n")
     if finding.gain:
         body.append(f"speed-up: {finding.gain}\n", "bold")
     body.rstrip()
-    return _hanging(f"{index:>2}. ", "", body)
+    return _hanging(f"{finding.number:>2}. ", "", body)
+
+
+def table_lines(table: doc.Table, width: int) -> Iterator[RenderableType]:
+    """The table in the first layout that fits ``width`` columns, and what has to be said of the layout."""
+    spared = [column.name for column in table.columns if column.optional]
+    layouts = ((table, False), (table, True), (_without_optional(table), False), (_without_optional(table), True))
+    for made, below in layouts:
+        if (widths := _widths(made, width, below=below)) is not None:
+            yield _grid(made, widths, below=below)
+            break
+    else:
+        made = table
+        yield Group(*(_in_words(table.columns, row) for row in table.rows))
+    if table.blanks and any(cell.value == doc.NOT_MEASURED for row in table.rows for cell in row.cells):
+        yield Text(f'{BLANK} is not measured; the reasons stand under "Not measured".', "dim")
+    if len(made.columns) < len(table.columns):
+        yield Text(f"A wider terminal, and the report's pages, also show: {', '.join(spared)}.", "dim")
+
+
+def _without_optional(table: doc.Table) -> doc.Table:
+    kept = [index for index, column in enumerate(table.columns) if not column.optional]
+    rows = tuple(replace(row, cells=tuple(row.cells[index] for index in kept)) for row in table.rows)
+    return replace(table, columns=tuple(table.columns[index] for index in kept), rows=rows)
+
+
+def _text(table: doc.Table, column: doc.Column, cell: doc.Cell, *, below: bool) -> str:
+    if table.blanks and cell.value == doc.NOT_MEASURED:
+        return BLANK
+    if not cell.bounds or not column.interval:
+        return cell.value
+    bounds = cell.bounds.replace(" to ", "–") if table.blanks else f"({cell.bounds})"
+    return f"{cell.value}{chr(10) if below else ' '}{bounds}"
+
+
+def _widths(table: doc.Table, width: int, *, below: bool) -> list[int] | None:
+    """What each column takes: the widest of the words shrink until all fit; ``None`` where they cannot."""
+    narrowest = _NARROWEST_COLUMN if below or table.blanks else _COMFORTABLE_COLUMN
+    widths, floors = [], []
+    for index, column in enumerate(table.columns):
+        cells = [row.cells[index] for row in table.rows]
+        lines = [line for cell in cells for line in _text(table, column, cell, below=below).split("\n")]
+        head = max(map(cell_len, column.short.split("\n")))
+        widest = max([head, *map(cell_len, lines)])
+        whole = column.numeric or any(cell.bounds for cell in cells)
+        widths.append(widest)
+        floors.append(widest if whole else min(widest, max(narrowest, head)))
+    room = width - _GAP * (len(widths) - 1)
+    while sum(widths) > room:
+        can = [index for index, floor in enumerate(floors) if widths[index] > floor]
+        if not can:
+            return None
+        widths[max(can, key=widths.__getitem__)] -= 1
+    return widths
+
+
+def _grid(table: doc.Table, widths: list[int], *, below: bool) -> RichTable:
+    made = RichTable(box=None, padding=(0, _GAP, 0, 0), pad_edge=False)
+    for column, width in zip(table.columns, widths, strict=True):
+        justify = "right" if column.numeric else "left"
+        made.add_column(Text(column.short, "dim"), justify=justify, width=width, overflow="fold")  # type: ignore[arg-type]
+    for row in table.rows:
+        texts = [
+            Text(_folded(_text(table, column, cell, below=below), width), _CELL_STYLES.get(cell.tone, ""))
+            for column, cell, width in zip(table.columns, row.cells, widths, strict=True)
+        ]
+        made.add_row(*texts, style=_ROW_STYLES.get(row.tone, ""))
+    return made
+
+
+def _folded(text: str, width: int) -> str:
+    """``text`` with line breaks after its separators where it is wider: ``loader=packed,`` over ``prefetch=2``."""
+    lines = []
+    for line in text.split("\n"):
+        lines.append("")
+        for piece in _AFTER_SEPARATOR.split(line):
+            if lines[-1] and cell_len((lines[-1] + piece).rstrip()) > width:
+                lines.append("")
+            lines[-1] += piece
+    return "\n".join(lines)
+
+
+def _in_words(columns: tuple[doc.Column, ...], row: doc.Row) -> RenderableType:
+    """A row as its name and what leads, then the rest."""
+    cells = list(zip(columns, row.cells, strict=True))
+    first = [row.cells[0].value, *(cell.value for column, cell in cells[1:] if column.leads)]
+    rest = [
+        f"{column.name} {cell.text}".strip()
+        for column, cell in cells[1:]
+        if not column.leads and cell.value not in ("", doc.NOT_MEASURED)
+    ]
+    style = _ROW_STYLES.get(row.tone, "bold")
+    return Group(Text(": ".join(first), style), Padding(Text("; ".join(rest) or "nothing measured"), (0, 0, 0, _GAP)))
+
+
+def tree_lines(tree: doc.Tree, width: int) -> Iterator[str]:
+    """One line a node with its notes below; no line is longer than ``width`` columns (40 at least)."""
+    width = max(width, _NARROWEST_TREE)
+    first = min(max((len(node.lead + node.cells[0]) for node in tree.nodes), default=0), max(12, width // 2 - 4))
+    shares = any(node.share is not None for node in tree.nodes)
+    bar_cells = _BAR_CELLS if width >= _WIDE else 0
+    for node in tree.nodes:
+        label, cost, percent, kind, place, notes = node.cells
+        cells = [_cut(node.lead + label, first).ljust(first), cost.rjust(_COST_CELLS)]
+        if shares:
+            full = round(min(1.0, node.share or 0.0) * bar_cells)
+            bar = " " * bar_cells if node.share is None else _FULL * full + _EMPTY * (bar_cells - full)
+            cells.append(bar + percent.rjust(8))
+        yield from _fitted([*cells, place, *([kind] if kind else [])], width, node.below)
+        indent = node.below + "    "
+        if len(indent) < width // 2:
+            yield from textwrap.wrap(notes, width, initial_indent=indent, subsequent_indent=indent)
+
+
+def _fitted(cells: list[str], width: int, below: str) -> Iterator[str]:
+    """The cells on one line, or those that do not fit on lines of their own below."""
+    current = ""
+    for cell in cells:
+        longer = f"{current}  {cell}" if current else cell
+        if current and len(longer) > width:
+            if not cell.strip():
+                continue
+            yield current.rstrip()
+            longer = f"{below}    {cell.strip()}"
+        current = _cut(longer, width)
+    yield current.rstrip()
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"

@@ -1,7 +1,7 @@
-"""The compared arms of a report, sorted into what may be compared: one group of arms on one accelerator.
+"""The compared arms of a report, sorted into what may be compared, and the plots of a report by name.
 
-A table, a plot of the arms and a plot of their traces each show one such group. Arms on an emulated accelerator never
-share any of them with arms on a device, and everything that shows a group says which of the two it is.
+A group is of arms on one accelerator. A table, a plot of the arms and a plot of their traces each show one. Arms on an
+emulated accelerator never share any of them with arms on a device, and everything that shows a group says which it is.
 """
 
 from __future__ import annotations
@@ -21,6 +21,17 @@ _KIND: Final = re.compile(r"\b(real|emulated)\b", re.IGNORECASE)
 _LONGEST_SLUG: Final = 48
 MOST_SHOWN: Final = 26
 """Arms of a group that a table or a plot has at most; a round of a sweep may have a thousand."""
+_COMPARING: Final = frozenset({"run", "sweep"})
+TRAINING: Final = "training"
+"""The plot of a training run."""
+CAPTIONS: Final = {
+    "attribution": "Where the mean time of a step goes",
+    "timeline": "Steps, waits and utilization over time",
+    "distribution": "Distribution of the step time",
+    "autocorrelation": "Autocorrelation of the step time",
+    "periodogram": "Periodogram of the step time",
+}
+"""Plots of one target: name (``plots/<name>.png`` and ``.svg``) to caption."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +53,12 @@ class Group:
     @property
     def where(self) -> str:
         """The accelerator, with REAL or EMULATED in capitals: one is never to be taken for the other."""
-        return _KIND.sub(lambda found: found[0].upper(), plain(self.accelerator))
+        return _KIND.sub(lambda found: found[0].upper(), self.accelerator)
 
     @property
     def title(self) -> str:
         """Group and accelerator."""
-        return ": ".join(word for word in (plain(self.name), self.where) if word)
+        return ": ".join(word for word in (self.name, self.where) if word)
 
     @property
     def baseline(self) -> Arm | None:
@@ -86,6 +97,37 @@ def groups(report: Report) -> tuple[Group, ...]:
         others = (f"{slug}-{number}" for number in count(2))
         slugs.append(slug if slug not in slugs else next(other for other in others if other not in slugs))
     return tuple(Group(slug, *key, tuple(arms)) for slug, (key, arms) in zip(slugs, found.items(), strict=True))
+
+
+def compares(report: Report) -> bool:
+    """Whether the report answers which arm is worth what, and not what limits one target."""
+    asked = bool(report.comparison) or report.parity is not None or any(arm.group for arm in report.arms)
+    return report.kind in _COMPARING and asked
+
+
+def figures(report: Report) -> dict[str, str]:
+    """All plots of a report, name to caption: two for each group of arms, and those of the target."""
+    grouped = {} if report.training is not None else {n: c for g in groups(report) for n, c in figures_of(g).items()}
+    return grouped | target_figures(report)
+
+
+def target_figures(report: Report) -> dict[str, str]:
+    """The plots of the target; in a comparison of its baseline, as far as something is known of it."""
+    if report.training is not None:
+        return {TRAINING: "Losses and waiting over the steps"} | CAPTIONS
+    if not compares(report):
+        return CAPTIONS
+    known = {"attribution": report.verdict.attribution_s}
+    drawn = [name for name in CAPTIONS if known.get(name, report.verdict.step_time_s) is not None]
+    return {name: f"{CAPTIONS[name]}, of the baseline" for name in drawn}
+
+
+def figures_of(group: Group) -> dict[str, str]:
+    """The plots of a group: its arms side by side, and its traces over time."""
+    return {
+        f"arms-{group.slug}": f"Throughput of each configuration, {group.title}",
+        f"traces-{group.slug}": f"Utilization and step time, {group.title}",
+    }
 
 
 def of_verdict(report: Report) -> Group | None:

@@ -1,7 +1,7 @@
-"""``report.html``: one self-contained page, without scripts and without anything to fetch.
+"""A document as ``report.html``: one self-contained page, without scripts and without anything to fetch.
 
 The plots are embedded as data URIs, so that the identifiers of one SVG cannot clash with another's; a content security
-policy keeps the page from loading anything, whatever a name in the report may hold.
+policy keeps the page from loading anything, whatever a name in the report may hold. The template escapes all text.
 """
 
 from __future__ import annotations
@@ -11,23 +11,18 @@ from collections.abc import Mapping
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from xttsbench.records.report import Report
-from xttsbench.reporting.absent import NOT_MEASURED
-from xttsbench.reporting.bar import visible, widths
-from xttsbench.reporting.captions import CAPTIONS, TRAINING, captions, names
+from xttsbench.reporting.document import NOT_MEASURED, Document, View
 from xttsbench.reporting.palette import PART_COLORS, SEVERITY_COLORS
-from xttsbench.reporting.sections.report import describe
 
 
-def serialize(report: Report, plots: Mapping[str, bytes]) -> str:
+def render(document: Document, plots: Mapping[str, bytes], *, view: View = View.FULL) -> str:
     """The page, ending in a newline.
 
     Args:
-        report: the record.
-        plots: name (see :func:`~xttsbench.reporting.captions.captions`) to SVG; a plot that is not there is left out,
-            and so is the attribution, which the page itself draws.
+        document: what to say.
+        plots: name of a figure to SVG; a figure that is not there is left out, and so is one that the page draws.
+        view: how much of it to show.
     """
-    said = describe(report)
     environment = Environment(
         loader=PackageLoader("xttsbench.reporting"),
         autoescape=True,
@@ -36,20 +31,11 @@ def serialize(report: Report, plots: Mapping[str, bytes]) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    images = {
-        name: (text, b64encode(plots[name]).decode())
-        for name, text in captions(report).items()
-        if name in plots and name != "attribution"
-    }
+    environment.tests["a"] = lambda block, name: type(block).__name__ == name
     return environment.get_template("report.html.j2").render(
-        said=said,
-        bar=[(name, f"{100 * share:.3f}") for name, share in widths(said.parts)],
-        visible=visible(said.parts),
-        nothing=[part.name for part in said.parts if part not in visible(said.parts)],
-        images_of={
-            table.slug: [images[name] for name in names(table.slug) if name in images] for table in said.comparisons
-        },
-        images=[image for name, image in images.items() if name in (TRAINING, *CAPTIONS)],
+        headline=document.headline,
+        blocks=document.shown(view, figures=plots),
+        images={name: b64encode(image).decode() for name, image in plots.items()},
         not_measured=NOT_MEASURED,
         part_colors=PART_COLORS,
         severity_colors=SEVERITY_COLORS,

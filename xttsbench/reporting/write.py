@@ -12,7 +12,8 @@ from xttsbench.files import atomic_write
 from xttsbench.records.report import Report
 from xttsbench.records.trial import TrialRecord
 from xttsbench.reporting import html, markdown
-from xttsbench.reporting.captions import captions
+from xttsbench.reporting.groups import figures
+from xttsbench.reporting.sections.report import report_document
 
 
 def write_run(directory: Path, report: Report, trials: Sequence[TrialRecord]) -> tuple[str, ...]:
@@ -28,8 +29,8 @@ def write_run(directory: Path, report: Report, trials: Sequence[TrialRecord]) ->
     atomic_write(directory / "report.json", to_json(report).encode())
     images, warnings = _write_plots(directory / "plots", report, trials)
     pages: dict[str, Callable[[], str]] = {
-        "report.md": lambda: markdown.serialize(report, plots=tuple(images)),
-        "report.html": lambda: html.serialize(report, images),
+        "report.md": lambda: markdown.render(report_document(report), plots=tuple(images)),
+        "report.html": lambda: html.render(report_document(report), images),
     }
     for name, serialize in pages.items():
         try:
@@ -57,7 +58,7 @@ def _write_plots(folder: Path, report: Report, trials: Sequence[TrialRecord]) ->
     folder.mkdir(exist_ok=True)
     images: dict[str, bytes] = {}
     warnings: list[str] = []
-    for name in captions(report):
+    for name in figures(report):
         try:
             plot = plots.draw_one(name, scene)
         except Exception as error:  # Matplotlib raises what it likes; one plot must not cost the others

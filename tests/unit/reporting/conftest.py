@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,10 +13,35 @@ from xttsbench.records.pipeline import Pipeline, PipelineOp
 from xttsbench.records.readings import GpuReadings, Readings
 from xttsbench.records.report import AA, Arm, Attribution, Finding, Oscillation, Report, Rung, Verdict, WarmUp
 from xttsbench.records.trial import Devices, Segment, TrialError, TrialRecord, TrialSpec
+from xttsbench.reporting.document import Block, Document, Section, Table
 
 HOSTILE = (
     "evil|`name`\x1b[31m[red]x[/red]<script>alert(1)</script>\r\nnext_line \x00\x07 $\\frac{ \u202e &amp; _em_ **b**"
 )
+
+
+def section(document: Document, title: str) -> Section:
+    """The section of that title, wherever it stands."""
+    return next(found for found in sections(document.blocks) if found.title == title)
+
+
+def sections(blocks: Sequence[Block]) -> Iterator[Section]:
+    """All sections, the inner ones too."""
+    for block in blocks:
+        if isinstance(block, Section):
+            yield block
+            yield from sections(block.blocks)
+
+
+def one(within: Section | Document, kind: type[Any]) -> Any:
+    """The only block of a kind."""
+    (found,) = (block for block in within.blocks if isinstance(block, kind))
+    return found
+
+
+def words(table: Table) -> list[tuple[str, ...]]:
+    """The rows as text."""
+    return [tuple(cell.text for cell in row.cells) for row in table.rows]
 
 
 class Run(NamedTuple):

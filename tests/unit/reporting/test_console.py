@@ -1,13 +1,21 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 from rich.cells import cell_len
 
-from xttsbench.reporting.console import render
+from xttsbench.records.report import Report
+from xttsbench.reporting import console
+from xttsbench.reporting.document import View
+from xttsbench.reporting.sections.report import report_document
 
 FIRST_LINES = 5
+
+
+def render(report: Report, **how: Any) -> str:
+    return console.render(report_document(report), **how)
 
 
 @pytest.mark.parametrize("width", [40, 80, 120])
@@ -82,3 +90,12 @@ def test_hostile_names_stay_text(hostile) -> None:
 def test_the_finder_of_no_period_is_told_from_one_that_did_not_look(eager, empty) -> None:
     assert "no period at 1 %" in render(eager.report, width=120, color=False)
     assert "period not measured" in render(empty.report, width=120, color=False)
+
+
+def test_the_summary_has_the_answer_and_what_to_do_and_nothing_else(starving, comparing) -> None:
+    text = render(starving.report, width=100, color=False, view=View.SUMMARY)
+    for word in ("INPUT  The step waits", "step time, mean", "██  input", "Findings", "[python-function]"):
+        assert word in text
+    for word in ("gpu-invisible", "Isolation experiments", "Pipeline", "In time", "Not measured"):
+        assert word not in text
+    assert "packed" in render(comparing.report, width=100, color=False, view=View.SUMMARY)

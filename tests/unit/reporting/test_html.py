@@ -3,11 +3,19 @@ from __future__ import annotations
 import re
 from html.parser import HTMLParser
 
-from xttsbench.reporting.html import serialize
-from xttsbench.reporting.sections.report import describe
+from tests.unit.reporting.conftest import one
+from xttsbench.records.report import Report
+from xttsbench.reporting.document import Facts
+from xttsbench.reporting.html import render
+from xttsbench.reporting.sections import unmeasured
+from xttsbench.reporting.sections.report import report_document
 from xttsbench.reporting.text import plain
 
 _VOID = {"meta", "img"}
+
+
+def serialize(report: Report, plots: dict[str, bytes]) -> str:
+    return render(report_document(report), plots)
 
 
 class _Page(HTMLParser):
@@ -54,8 +62,8 @@ def test_every_finding_and_every_reason_is_in_it(every_run) -> None:
         for finding in report.findings:
             assert plain(finding.title) in words, name
             assert finding.rule in words, name
-        for line in describe(report).unmeasured:
-            assert f"{line.label} {line.value}" in words, name
+        for fact in (fact for found in unmeasured(report) for fact in one(found, Facts).facts):
+            assert f"{fact.label} {fact.value}" in words, name
 
 
 def test_the_verdict_comes_first_and_the_residual_is_listed(starving) -> None:
@@ -98,7 +106,7 @@ def test_a_comparison_comes_first_with_its_plots_by_its_table(comparing) -> None
     ]
     assert places == sorted(places)
     assert [attributes["alt"] for tag, attributes in page.elements if tag == "img"] == [
-        "Throughput of each arm, modes: REAL device",
+        "Throughput of each configuration, modes: REAL device",
         "Utilization and step time, modes: REAL device",
     ]
     for absent in ("undecided :", "Probability", "Where the time", "Findings", "In time"):

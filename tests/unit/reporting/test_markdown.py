@@ -2,16 +2,25 @@ from __future__ import annotations
 
 import html
 import re
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from xttsbench.reporting.markdown import escape, serialize
-from xttsbench.reporting.sections.report import describe
+from tests.unit.reporting.conftest import one
+from xttsbench.records.report import Report
+from xttsbench.reporting.document import Facts
+from xttsbench.reporting.markdown import escape, render
+from xttsbench.reporting.sections import unmeasured
+from xttsbench.reporting.sections.report import report_document
 from xttsbench.reporting.text import plain
 
 _PARSER = MarkdownIt("commonmark").enable("table")
+
+
+def serialize(report: Report, **how: Any) -> str:
+    return render(report_document(report), **how)
 
 
 def _words(markup: str) -> str:
@@ -28,8 +37,8 @@ def test_every_finding_and_every_reason_is_in_it(every_run) -> None:
         for finding in report.findings:
             assert plain(finding.title) in words, name
             assert finding.rule in words, name
-        for line in describe(report).unmeasured:
-            assert f"{line.label} {line.value}" in words, name
+        for fact in (fact for found in unmeasured(report) for fact in one(found, Facts).facts):
+            assert f"{fact.label} {fact.value}" in words, name
 
 
 def test_the_residual_and_the_plots_are_shown(starving) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from xttsbench.records.report import Report
 from xttsbench.reporting import html, write
-from xttsbench.reporting.captions import CAPTIONS
+from xttsbench.reporting.groups import CAPTIONS
 
 
 def files(directory: Path) -> dict[str, bytes]:
@@ -74,7 +74,7 @@ def test_a_page_that_fails_costs_a_warning_only(tmp_path: Path, empty, monkeypat
     def fail(*_: object) -> str:
         raise KeyError("template")
 
-    monkeypatch.setattr(html, "serialize", fail)
+    monkeypatch.setattr(html, "render", fail)
     (warning,) = write.write_run(tmp_path, *empty)
     assert warning.startswith("report.html was not written: KeyError")
     assert {"report.json", "report.md"} <= set(files(tmp_path))

@@ -14,33 +14,31 @@ from matplotlib.figure import Figure
 
 from xttsbench.records.report import Report
 from xttsbench.records.trial import TrialRecord
-from xttsbench.reporting.captions import TRAINING, captions, names
-from xttsbench.reporting.groups import groups
-from xttsbench.reporting.plots import arms, attribution, autocorrelation, distribution, periodogram, traces, training
-from xttsbench.reporting.plots import target as timeline
+from xttsbench.reporting.groups import TRAINING, figures, figures_of, groups
+from xttsbench.reporting.plots import arms, target
 from xttsbench.reporting.plots.figure import Plot, save, style
 from xttsbench.reporting.plots.scene import Scene, stage
 
 __all__ = ["DRAWERS", "Plot", "draw", "draw_one", "figure_of", "save", "stage"]
 
 DRAWERS: Final[dict[str, Callable[[Scene], Figure]]] = {
-    "attribution": attribution.draw,
-    "timeline": timeline.draw,
-    "distribution": distribution.draw,
-    "autocorrelation": autocorrelation.draw,
-    "periodogram": periodogram.draw,
+    "attribution": target.draw_attribution,
+    "timeline": target.draw_timeline,
+    "distribution": target.draw_distribution,
+    "autocorrelation": target.draw_autocorrelation,
+    "periodogram": target.draw_periodogram,
 }
-"""Plot of one target to what draws it, in the order of :data:`xttsbench.reporting.captions.CAPTIONS`."""
+"""Plot of one target to what draws it, in the order of :data:`xttsbench.reporting.groups.CAPTIONS`."""
 
 
 def draw(report: Report, trials: Sequence[TrialRecord]) -> dict[str, Plot]:
     """All plots by name."""
     scene = stage(report, trials)
-    return {name: draw_one(name, scene) for name in captions(report)}
+    return {name: draw_one(name, scene) for name in figures(report)}
 
 
 def draw_one(name: str, scene: Scene) -> Plot:
-    """One plot of :func:`~xttsbench.reporting.captions.captions`."""
+    """One plot of :func:`~xttsbench.reporting.groups.figures`."""
     with style():
         return save(figure_of(name, scene))
 
@@ -52,12 +50,13 @@ def figure_of(name: str, scene: Scene) -> Figure:
         KeyError: the report has no plot of that name.
     """
     if name == TRAINING:
-        return training.draw(scene)
+        return target.draw_training(scene)
     if name in DRAWERS:
         return DRAWERS[name](scene)
+    kinds = (arms.draw_throughput, arms.draw_traces)
     drawers = {
-        plot: draw
+        plot: partial(kind, group)
         for group in groups(scene.report)
-        for plot, draw in zip(names(group.slug), (partial(arms.draw, group), partial(traces.draw, group)), strict=True)
+        for plot, kind in zip(figures_of(group), kinds, strict=True)
     }
     return drawers[name](scene)

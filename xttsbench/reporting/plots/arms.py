@@ -1,25 +1,35 @@
-"""The throughput of each arm of a group as bars with intervals, utilization and speed-up beside them."""
+"""The plots of a group of compared arms: what each gives, and the baseline and the best candidate over the same time.
+
+The traces are of one process of each, of the same block: the starved loader oscillates, the cured one is flat. The
+utilization is what the table's is: of the emulated accelerator, of the GPU as the driver sampled it, or the share of
+the wall time inside the step.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from xttsbench.analysis.readings import trace
 from xttsbench.records.base import Estimate
 from xttsbench.records.report import Arm
+from xttsbench.records.trial import Segment, TrialRecord
 from xttsbench.reporting import units
-from xttsbench.reporting.absent import NOT_MEASURED
-from xttsbench.reporting.groups import Group
-from xttsbench.reporting.palette import ARM_COLORS
-from xttsbench.reporting.plots.figure import INK, SOFT, drawable, label, logarithmic_ticks, new, words
-from xttsbench.reporting.plots.scene import Scene
-from xttsbench.reporting.sections.arms import decision, tone
+from xttsbench.reporting.document import NOT_MEASURED
+from xttsbench.reporting.groups import Group, groups, trials_of
+from xttsbench.reporting.palette import ARM_COLORS, SERIES_COLORS
+from xttsbench.reporting.plots.figure import INK, SOFT, drawable, label, logarithmic_ticks, new, seconds_axis, words
+from xttsbench.reporting.plots.scene import FloatArray, Scene, StepSeries, from_segment
+from xttsbench.reporting.sections.arms import result, tone
 
 _WIDE = 10.0
-"""Largest over smallest throughput from which the axis is logarithmic."""
+"""Largest over smallest value from which an axis is logarithmic."""
 _LONGEST_NAME = 28
 _MEANINGS = {
     "baseline": "baseline",
@@ -29,6 +39,22 @@ _MEANINGS = {
     "plain": "neither faster nor slower is proven",
     "ended": "ended early",
 }
+MOST_ARMS: Final = 3
+"""So many arms are all drawn; of more, the baseline and the best candidate."""
+PASS_MARK: Final = 0.90
+"""Utilization of an emulated accelerator that MLPerf Storage asks for."""
+_LONGEST_OVER_SHORTEST = 4.0
+"""The time axis ends at this many times the shortest trace, so that a quick arm is no sliver."""
+_WINDOWS = 100
+_STEPS_PER_WINDOW = 4
+_MOVES_PER_WINDOW = 8
+_GPU: Final = "GPU (driver)"
+_OF: Final = {
+    "emulated": "use of the EMULATED accelerator",
+    "GPU": "use of the GPU",
+    "processor": "share of the time inside the step",
+}
+_OTHERS: Final = (SERIES_COLORS[2], SERIES_COLORS[3], SERIES_COLORS[5])
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +63,13 @@ class _Bar:
     rate: Estimate | None
 
 
-def draw(group: Group, _: Scene) -> Figure:
+def draw_throughput(group: Group, _: Scene) -> Figure:
     """Horizontal bars in the order of the table; samples per second, or valid frames where those alone are known."""
     bars, unit = _bars(group)
     measured = [bar.rate for bar in bars if bar.rate is not None]
     if not measured:
         return words(f"Nothing to compare in {group.title}", "No arm has a throughput; the table says how each ended.")
-    figure = new(_title(group), height_in=1.75 + 0.44 * len(bars))
+    figure = new(_throughput_title(group), height_in=1.75 + 0.44 * len(bars))
     axes, beside = figure.subplots(1, 2, width_ratios=(5, 1.5))
     log = max(rate.estimate for rate in measured) > _WIDE * min(rate.estimate for rate in measured) > 0
     if log:
@@ -68,7 +94,7 @@ def draw(group: Group, _: Scene) -> Figure:
     return figure
 
 
-def _title(group: Group) -> str:
+def _throughput_title(group: Group) -> str:
     """What the bars come to; only what was decided to be faster is named."""
     baseline, fastest = group.baseline, group.fastest
     if fastest is None or fastest.effect is None or baseline is None:
@@ -89,7 +115,7 @@ def _name(arm: Arm) -> str:
 
 def _bar(axes: Axes, place: int, bar: _Bar) -> None:
     rate = bar.rate
-    ended = "" if bar.arm.status == "ok" else drawable(decision(bar.arm))
+    ended = "" if bar.arm.status == "ok" else drawable(result(bar.arm))
     if rate is None:
         text = ended or NOT_MEASURED
         axes.annotate(text, (0, place), (6, 0), ("axes fraction", "data"), "offset points", color=SOFT, va="center")
@@ -127,3 +153,167 @@ def _speed_up(arm: Arm) -> str:
     if arm.effect is None:
         return "1" if arm.role == "baseline" and arm.status == "ok" else ""
     return units.ratio(arm.effect.estimate)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Run:
+    """The steps of one process of one arm."""
+
+    arm: Arm
+    color: str
+    block: int
+    record: TrialRecord
+    series: StepSeries
+
+
+def draw_traces(group: Group, scene: Scene) -> Figure:
+    """Utilization in percent above, the time of each step below; the time begins at the first step of each."""
+    runs = _runs(group, scene)
+    if not runs:
+        return words(f"No traces of {group.title}", "No arm of the group has recorded steps.")
+    known = any(run.arm.utilization_of for run in runs)
+    figure = new(_traces_title(group, runs), height_in=6.2 if known else 4.0)
+    above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2)) if known else (None, figure.add_subplot())
+    spans_s = [float(run.series.end_s[-1]) for run in runs]
+    shown_s = min(max(spans_s), _LONGEST_OVER_SHORTEST * min(spans_s))
+    slowest_s = max(float(np.median(run.series.wall_s)) for run in runs)
+    window_s = max(shown_s / _WINDOWS, _STEPS_PER_WINDOW * slowest_s)
+    if above is None:
+        label(below, f"{group.where or group.name}; utilization was not measured", bold=True)
+    else:
+        _utilization_panel(above, group, runs, window_s)
+    for run in runs:
+        text = None if known else _legend(run)
+        below.plot(run.series.end_s, run.series.wall_s, ".", color=run.color, markersize=4.5, label=text)
+    _time_axis(below, np.concatenate([run.series.wall_s for run in runs]))
+    below.set_xlim(0, shown_s)
+    blocks = ", ".join(str(block) for block in dict.fromkeys(run.block for run in runs))
+    below.set_xlabel(f"time since the first step (s); one process of each, block {blocks}")
+    figure.legend(loc="outside lower left", ncols=2, markerscale=2)
+    figure.align_ylabels()
+    return figure
+
+
+def _utilization_panel(axes: Axes, group: Group, runs: Sequence[_Run], window_s: float) -> None:
+    for run in runs:
+        t_s, share = _utilization(run, window_s)
+        axes.plot(t_s, share, color=run.color, linewidth=1.7, label=_legend(run))
+        axes.plot(t_s[-1:], share[-1:], "o", color=run.color, markersize=5)
+        if run.arm.role == "baseline":
+            axes.fill_between(t_s, share, color=run.color, alpha=0.15, linewidth=0)
+    if group.emulated:
+        text = f"pass mark of MLPerf Storage, {100 * PASS_MARK:.0f} %"
+        axes.axhline(PASS_MARK, color=SOFT, linewidth=1.2, linestyle=":", label=text)
+    axes.set_ylim(0, 1.03)
+    axes.set_yticks([0, 0.25, 0.5, 0.75, 1.0])
+    axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f}")
+    axes.set_ylabel("utilization (%)")
+    of = "" if group.emulated else next(run.arm.utilization_of for run in runs if run.arm.utilization_of)
+    kind = "windows" if any(map(_has_samples, runs)) else "rolling, triangular window"
+    window = f"{kind} of {units.duration(window_s)}"
+    label(axes, "; ".join(word for word in (group.where, of, window) if word), bold=True)
+
+
+def _runs(group: Group, scene: Scene) -> tuple[_Run, ...]:
+    """The arms to draw, of the first block that has them all, else of the first block that each has."""
+    every = groups(scene.report)
+    chosen = _chosen(group)
+    found = {
+        arm.id: {
+            record.spec.block: (record, series)
+            for record in reversed(trials_of(group, arm, every, scene.trials))
+            if (series := _series(record)) is not None
+        }
+        for arm in chosen
+    }
+    measured = [set(of_arm) for of_arm in found.values() if of_arm]
+    blocks = sorted(set.intersection(*measured)) if measured else []
+    colors = iter((ARM_COLORS["faster"], *_OTHERS))
+    runs = []
+    for arm in chosen:
+        color = ARM_COLORS["baseline"] if arm.role == "baseline" else next(colors)
+        if of_arm := found[arm.id]:
+            block = blocks[0] if blocks else min(of_arm)
+            runs.append(_Run(arm, color, block, *of_arm[block]))
+    return tuple(runs)
+
+
+def _chosen(group: Group) -> tuple[Arm, ...]:
+    """The baseline first, then the best candidate, and the others where they are few."""
+    first = () if group.baseline is None else (group.baseline,)
+    arms = (*first, *group.candidates)
+    return arms if len(arms) <= MOST_ARMS else arms[:2]
+
+
+def _series(record: TrialRecord) -> StepSeries | None:
+    """The measured steps, without the segment's own warm-up."""
+    segment = record.segment("as_is")
+    if segment is None:
+        return None
+    columns = {name: values[segment.warmup_steps :] for name, values in segment.columns.items()}
+    return from_segment(Segment(name=segment.name, columns=columns), label="")
+
+
+def _utilization(run: _Run, window_s: float) -> tuple[FloatArray, FloatArray]:
+    """Rolling share of the time that is busy, at the middle of each window, in moves of an eighth of one.
+
+    The window is triangular (Bartlett's): a step that enters or leaves it moves the curve a little, not at once.
+    """
+    series = run.series
+    if _has_samples(run):
+        return _sampled(run, window_s)
+    busy_s = series.step_s if series.accelerator_s is None else series.accelerator_s
+    t_s, share = trace(series.end_s, busy_s, window_s=window_s / _MOVES_PER_WINDOW)
+    whole = share[: t_s.size - 1] if t_s.size > _MOVES_PER_WINDOW else share  # the last may be narrower than the others
+    width = min(_MOVES_PER_WINDOW, whole.size)
+    weights = np.bartlett(width + 2)[1:-1]
+    rolled = np.convolve(whole, weights / weights.sum(), "valid")
+    return t_s[width // 2 : width // 2 + rolled.size], rolled
+
+
+def _has_samples(run: _Run) -> bool:
+    """Whether the utilization is the driver's and not of the steps' own clock."""
+    return run.series.accelerator_s is None and run.arm.utilization_of == _GPU
+
+
+def _sampled(run: _Run, window_s: float) -> tuple[FloatArray, FloatArray]:
+    """The driver's samples of all GPUs during the steps, averaged over windows."""
+    times = [np.array(gpu.utilization_t_ns, dtype=np.int64) - run.series.zero_ns for gpu in run.record.readings.gpus]
+    shares = [np.array(gpu.utilization, dtype=np.float64) for gpu in run.record.readings.gpus]
+    t_s = np.concatenate([np.empty(0), *times]) / 1e9
+    share = np.concatenate([np.empty(0), *shares])
+    windows = max(1, int(np.ceil(run.series.end_s[-1] / window_s)))
+    place = np.floor(t_s / window_s)
+    middles, means = [], []
+    for window in range(windows):
+        if (inside := place == window).any():
+            middles.append((window + 0.5) * window_s)
+            means.append(float(share[inside].mean()))
+    return np.array(middles), np.array(means)
+
+
+def _traces_title(group: Group, runs: Sequence[_Run]) -> str:
+    """How busy the baseline and the best candidate keep what is measured."""
+    known = [(run.arm, run.arm.utilization.estimate) for run in runs if run.arm.utilization is not None]
+    shares = [f"{arm.id} {units.percent(share)}" for arm, share in known[:2]]
+    if not shares:
+        return f"{group.name}: step by step"
+    of = next((text for start, text in _OF.items() if known[0][0].utilization_of.startswith(start)), "utilization")
+    return f"{group.name}, {of}: {', '.join(shares)}"
+
+
+def _legend(run: _Run) -> str:
+    """Name, mean over all processes, and how far the trace goes, which may be beyond the picture."""
+    name = f"{drawable(run.arm.id)}{' (baseline)' if run.arm.role == 'baseline' else ''}"
+    mean = "" if run.arm.step_time_s is None else f"{units.duration(run.arm.step_time_s.estimate)} a step; "
+    series = run.series
+    return f"{name}: {mean}{series.wall_s.size} steps in {units.duration(float(series.end_s[-1]))}"
+
+
+def _time_axis(axes: Axes, wall_s: FloatArray) -> None:
+    log = bool(wall_s.min() > 0 and wall_s.max() > _WIDE * wall_s.min())
+    if log:
+        axes.set_yscale("log")
+    else:
+        axes.set_ylim(0, 1.05 * float(wall_s.max()))
+    seconds_axis(axes.yaxis, float(np.median(wall_s)), "time of a step", log=log)

@@ -1,84 +1,78 @@
-"""The table of one group of compared arms, in words: what each configuration gives, costs, and whether it is proven.
+"""The compared configurations of a report (its arms) as tables: what each gives, costs, and whether that is proven.
 
-One row per arm, the same columns in every output. An estimate and its interval are kept apart, so that a narrow
-terminal can put them below each other; what no arm has is a note, not a column of blanks.
+One row per arm, the same columns in every output; what no arm has is a note, not a column of blanks. Arms of a group
+have a table of their own with its plots; those that belong to none stand together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from xttsbench.records.base import FASTER, SLOWER, Estimate
+from xttsbench.records.base import FASTER, SLOWER
 from xttsbench.records.report import Arm, Report
+from xttsbench.reporting import document as doc
 from xttsbench.reporting import units
-from xttsbench.reporting.absent import NOT_MEASURED
-from xttsbench.reporting.groups import Group, groups
-from xttsbench.reporting.rhythm import OSCILLATES
-from xttsbench.reporting.text import plain
+from xttsbench.reporting.groups import Group, compares, figures_of, groups
+from xttsbench.reporting.sections import cell, missing
+from xttsbench.reporting.sections.step import OSCILLATES
 
-BASELINE: Final = "baseline"
-AGAIN: Final = "baseline again"
 _NEVER_BEGAN: Final = ("refused", "not run")
 """Statuses of an arm that none of its processes gave it."""
+_ROLES: Final = {"baseline": "baseline", "aa": "baseline again"}
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column's head, and a short form for terminals, which may have two lines."""
-
-    name: str
-    short: str
-    numeric: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """A value with its interval, both as text; ``share`` (0..1) is for whoever draws it as a bar."""
-
-    value: str
-    bounds: str = ""
-    share: float | None = None
-
-    @property
-    def text(self) -> str:
-        """Both in one line."""
-        return f"{self.value} ({self.bounds})" if self.bounds else self.value
+def comparisons(report: Report) -> Iterator[doc.Block]:
+    """A section for each group, then the noise check; nothing where no arm belongs to a group."""
+    for group in groups(report):
+        plots = () if report.training is not None else figures_of(group).items()
+        drawn = (doc.Figure(name, caption, view=doc.View.FULL) for name, caption in plots)
+        view = doc.View.SUMMARY if compares(report) else doc.View.DETAILED
+        yield doc.Section(group.title, (*_comparison(group, view), *drawn))
+    if any(arm.group for arm in report.arms) and (said := _noise_check(report)):
+        yield doc.Section("", (doc.Paragraph(said),))
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One arm; for ``tone`` see :func:`tone`."""
-
-    tone: str
-    cells: tuple[Cell, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """One group's table; every row has one cell per column."""
-
-    slug: str
-    title: str
-    emulated: bool
-    columns: tuple[Column, ...]
-    rows: tuple[Row, ...]
-    notes: tuple[str, ...]
+def ungrouped(report: Report) -> Iterator[doc.Section]:
+    """The arms that belong to no group, and the noise check where no group has it."""
+    alone = [arm for arm in report.arms if not arm.group]
+    blocks: list[doc.Block] = []
+    if alone:
+        header = ("configuration", "step time", "per second", "speed-up", "processes", "result")
+        blocks.append(doc.table(header, map(_row, alone)))
+    if len(alone) == len(report.arms) and (said := _noise_check(report)):
+        blocks.append(doc.Paragraph(said, "soft"))
+    if blocks:
+        yield doc.Section("Configurations, each against the baseline" if alone else "", tuple(blocks))
 
 
-def comparisons(report: Report) -> tuple[Comparison, ...]:
-    """The tables in order; none where no arm belongs to a group."""
-    return tuple(map(_comparison, groups(report)))
+def in_full(report: Report) -> doc.Fold:
+    """What the tables of compared arms have no room for."""
+    names = "group, accelerator, configuration, settings, repeats, steps, waiting for input, std / mean, evidence"
+    rows = [
+        (
+            arm.group,
+            arm.accelerator,
+            arm.id,
+            ", ".join(f"{name} {value}" for name, value in arm.config.items()) or "as given",
+            f"{arm.blocks:,}",
+            f"{arm.steps:,}",
+            cell(arm.input_wait_fraction, units.percent_bounds),
+            _plain(arm.std_over_mean, units.number),
+            "" if arm.role == "baseline" else _plain(arm.evidence, units.evidence),
+        )
+        for arm in report.arms
+        if arm.group
+    ]
+    header = names.replace("evidence", "evidence against the baseline").split(", ")
+    return doc.folded("Compared configurations in full", header, rows)
 
 
-def decision(arm: Arm) -> str:
+def result(arm: Arm) -> str:
     """The result in words: marked as the baseline, as the baseline again, or how the arm ended."""
     if (ended := how_it_ended(arm)) is not None:
         return ended[0] if ended[0] in _NEVER_BEGAN else f"ended: {ended[0]}"
-    if arm.role == "candidate":
-        return spoken(arm.decision)
-    return {"baseline": BASELINE, "aa": AGAIN}[arm.role]
+    return spoken(arm.decision) if arm.role == "candidate" else _ROLES[arm.role]
 
 
 def spoken(word: str | None) -> str:
@@ -90,7 +84,7 @@ def how_it_ended(arm: Arm) -> tuple[str, str] | None:
     """The status of an arm that did not end well, in words, and its cause if one is known."""
     if arm.status == "ok":
         return None
-    status, _, cause = plain(arm.status).partition(":")
+    status, _, cause = arm.status.partition(":")
     return status.strip().replace("_", " ") or "unknown", cause.strip()
 
 
@@ -103,104 +97,127 @@ def tone(arm: Arm) -> str:
     return {"baseline": "baseline", "aa": "again"}[arm.role]
 
 
-def _comparison(group: Group) -> Comparison:
-    measured = {name: column for name, column in _COLUMNS.items() if any(_has(arm, name) for arm in group.arms)}
-    nowhere = [column.name for name, column in _COLUMNS.items() if name not in measured]
-    return Comparison(
-        slug=group.slug,
-        title=group.title,
-        emulated=group.emulated,
-        columns=tuple(measured.values()),
-        rows=tuple(Row(tone(arm), tuple(_CELLS[name](arm) for name in measured)) for arm in group.shown),
-        notes=_notes(group, nowhere),
+def _row(arm: Arm) -> tuple[str | doc.Cell, ...]:
+    decision = "" if arm.decision is None and arm.role == "candidate" else _ROLES.get(arm.role) or spoken(arm.decision)
+    return (
+        arm.id,
+        cell(arm.step_time_s, units.duration_bounds),
+        cell(arm.throughput_per_s, lambda rate: units.rate_bounds(rate, unit=" /s")),
+        doc.Cell("1") if arm.role == "baseline" and arm.effect is None else cell(arm.effect, units.ratio_bounds),
+        f"{arm.blocks:,}",
+        "; ".join(word for word in (decision, "" if arm.status == "ok" else arm.status) if word),
     )
+
+
+def _noise_check(report: Report) -> str:
+    """What the same configuration, measured twice, differs by."""
+    aa = report.aa
+    if report.kind == "train":
+        return ""  # nobody expects that training is done twice
+    if aa.effect is None:
+        return f"Noise check: {missing(report, 'aa.effect')}." if report.arms else ""
+    of_groups = groups(report)
+    where = f" ({of_groups[0].title})" if len(of_groups) > 1 else ""  # one record for all: that of the first
+    words = [f"Noise check{where}, the baseline measured twice: {units.ratio_interval(aa.effect)}"]
+    if aa.noisy is not None:
+        words.append("a noisy session, for which the intervals allow" if aa.noisy else "not a noisy session")
+    if aa.smallest_visible_effect is not None:
+        words.append(f"the smallest effect that could have been decided is {units.percent(aa.smallest_visible_effect)}")
+    return "; ".join(words) + "."
+
+
+def _comparison(group: Group, view: doc.View) -> tuple[doc.Table, doc.Lines]:
+    measured = [name for name in _COLUMNS if any(_has(arm, name) for arm in group.arms)]
+    nowhere = [column.name for name, (column, _) in _COLUMNS.items() if name not in measured]
+    columns = tuple(_COLUMNS[name][0] for name in measured)
+    rows = tuple(doc.Row(tuple(_COLUMNS[name][1](arm) for name in measured), tone(arm)) for arm in group.shown)
+    notes = doc.Lines(tuple(_notes(group, nowhere)), "soft")
+    return doc.Table(columns, rows, blanks=True, view=view), notes
 
 
 def _has(arm: Arm, column: str) -> bool:
     return column in {"id", "decision"} or getattr(arm, column) is not None
 
 
-def _estimate(value: Estimate | None, format_: Callable[[Estimate], tuple[str, str]]) -> Cell:
-    return Cell(NOT_MEASURED) if value is None else Cell(*format_(value))
-
-
-def _speed_up(arm: Arm) -> Cell:
+def _speed_up(arm: Arm) -> doc.Cell:
     if arm.role == "baseline" and arm.effect is None and arm.status == "ok":
-        return Cell("1")
-    return _estimate(arm.effect, units.ratio_bounds)
+        return doc.Cell("1")
+    return cell(arm.effect, units.ratio_bounds)
 
 
-def _utilization(arm: Arm) -> Cell:
-    cell = _estimate(arm.utilization, units.percent_bounds)
+def _utilization(arm: Arm) -> doc.Cell:
+    found = cell(arm.utilization, units.percent_bounds)
     share = None if arm.utilization is None else min(1.0, max(0.0, arm.utilization.estimate))
-    return Cell(cell.value, cell.bounds, share)
+    return doc.Cell(found.value, found.bounds, share)
 
 
-def _plain_share(value: float | None) -> Cell:
-    return Cell(NOT_MEASURED if value is None else units.percent(value))
+def _plain(value: float | None, text: Callable[[float], str]) -> doc.Cell:
+    return doc.Cell(doc.NOT_MEASURED if value is None else text(float(value)))
 
 
-_COLUMNS: Final[Mapping[str, Column]] = {
-    "id": Column("configuration", "configuration", numeric=False),
-    "utilization": Column("utilization", "util."),
-    "step_time_s": Column("step time", "step\ntime"),
-    "throughput_per_s": Column("samples/s", "samples\n/s"),
-    "valid_frames_per_s": Column("valid frames/s", "valid\nframes/s"),
-    "padding_efficiency": Column("padding efficiency", "pad.\neff."),
-    "cv": Column("CV", "CV"),
-    "effect": Column("speed-up", "speed-up"),
-    "decision": Column("result", "result", numeric=False),
+def _number(name: str, short: str, *, interval: bool = False, optional: bool = False) -> doc.Column:
+    return doc.Column(name, short, numeric=True, interval=interval, optional=optional)
+
+
+_COLUMNS: Final[Mapping[str, tuple[doc.Column, Callable[[Arm], doc.Cell]]]] = {
+    "id": (doc.Column("configuration"), lambda arm: doc.Cell(arm.id)),
+    "utilization": (_number("utilization", "util."), _utilization),
+    "step_time_s": (_number("step time", "step\ntime"), lambda arm: cell(arm.step_time_s, units.duration_bounds)),
+    "throughput_per_s": (
+        _number("samples/s", "samples\n/s"),
+        lambda arm: cell(arm.throughput_per_s, units.rate_bounds),
+    ),
+    "valid_frames_per_s": (
+        _number("valid frames/s", "valid\nframes/s", optional=True),
+        lambda arm: cell(arm.valid_frames_per_s, units.rate_bounds),
+    ),
+    "padding_efficiency": (
+        _number("padding efficiency", "pad.\neff.", optional=True),
+        lambda arm: _plain(arm.padding_efficiency, units.percent),
+    ),
+    "cv": (_number("CV", "CV"), lambda arm: _plain(arm.cv, "{:.3f}".format)),
+    "effect": (_number("speed-up", "speed-up", interval=True), _speed_up),
+    "decision": (doc.Column("result", leads=True), lambda arm: doc.Cell(result(arm))),
 }
-"""Field of :class:`~xttsbench.records.report.Arm` to its column."""
-
-_CELLS: Final[Mapping[str, Callable[[Arm], Cell]]] = {
-    "id": lambda arm: Cell(plain(arm.id)),
-    "utilization": _utilization,
-    "step_time_s": lambda arm: _estimate(arm.step_time_s, units.duration_bounds),
-    "throughput_per_s": lambda arm: _estimate(arm.throughput_per_s, units.rate_bounds),
-    "valid_frames_per_s": lambda arm: _estimate(arm.valid_frames_per_s, units.rate_bounds),
-    "padding_efficiency": lambda arm: _plain_share(arm.padding_efficiency),
-    "cv": lambda arm: Cell(NOT_MEASURED if arm.cv is None else f"{arm.cv:.3f}"),
-    "effect": _speed_up,
-    "decision": lambda arm: Cell(decision(arm)),
-}
+"""Field of :class:`~xttsbench.records.report.Arm` to its column and cell. A terminal shows the interval of the speed-up
+alone, which the result rests on; the pages have them all."""
 
 
-def _notes(group: Group, nowhere: Sequence[str]) -> tuple[str, ...]:
+def _notes(group: Group, nowhere: Sequence[str]) -> Iterator[str]:
     """What has to be known to read the table, below it."""
-    of = " and ".join(dict.fromkeys(plain(arm.utilization_of) for arm in group.arms if arm.utilization_of))
-    notes = [f"Utilization: {of}." if of else ""]
+    if of := " and ".join(dict.fromkeys(arm.utilization_of for arm in group.arms if arm.utilization_of)):
+        yield f"Utilization: {of}."
     if group.emulated:
-        notes.append(
+        yield (
             "EMULATED: a wait of known length stands in for the device's work. The input side is real; the utilization "
             "and the times are not those of a device."
         )
-    notes.append(_sample(group.arms))
+    yield _sample([arm for arm in group.arms if arm.status == "ok"])
     if hidden := len(group.arms) - len(group.shown):
-        notes.append(f"Another {hidden} arms, slower than these or ended, are in report.json.")
-    spread = {plain(arm.id): arm.std_over_mean or 0.0 for arm in group.arms if arm.role != "aa"}
+        yield f"Another {hidden} configurations, slower than these or ended, are in report.json."
+    spread = {arm.id: arm.std_over_mean or 0.0 for arm in group.arms if arm.role != "aa"}
     shaky = "; ".join(f"{name} {units.number(float(value))}" for name, value in spread.items() if value > OSCILLATES)
     if shaky:
-        notes.append(f"The step time oscillates (std/mean above {OSCILLATES:g}): {shaky}.")
+        yield f"The step time oscillates (std/mean above {OSCILLATES:g}): {shaky}."
     for arm in group.arms:
         if (ended := how_it_ended(arm)) is not None:
             how = f"was {ended[0]}" if ended[0] in _NEVER_BEGAN else f"ended, {ended[0]}"
-            notes.append(": ".join(word for word in (f"{plain(arm.id)} {how}", ended[1]) if word))
+            yield ": ".join(word for word in (f"{arm.id} {how}", ended[1]) if word)
     if nowhere:
-        notes.append(f'Not measured in any arm: {", ".join(nowhere)}; the reasons stand under "Not measured".')
-    return tuple(note for note in notes if note)
+        names = ", ".join(nowhere)
+        yield f'Not measured in any configuration: {names}; the reasons stand under "Not measured".'
 
 
-def _sample(arms: Sequence[Arm]) -> str:
+def _sample(ok: Sequence[Arm]) -> str:
     """How much stands behind a row."""
-    ok = [arm for arm in arms if arm.status == "ok"]
-    words = [
-        f"{_range([arm.blocks for arm in ok])} {'block' if {arm.blocks for arm in ok} == {1} else 'blocks'}"
-        if ok
-        else "",
-        f"{_range([arm.steps for arm in ok])} steps" if any(arm.steps for arm in ok) else "",
-    ]
-    behind = ", ".join(word for word in words if word)
+    words = []
+    if ok:
+        words.append(
+            f"{_range([arm.blocks for arm in ok])} {'block' if {arm.blocks for arm in ok} == {1} else 'blocks'}"
+        )
+    if any(arm.steps for arm in ok):
+        words.append(f"{_range([arm.steps for arm in ok])} steps")
+    behind = ", ".join(words)
     return (f"Each row: {behind}. " if behind else "") + "Intervals 95 %; CV is 1.4826 MAD / median of the step time."
 
 

@@ -1,79 +1,48 @@
-"""The tables at the end of a report, for who wants to check: pipeline, readings, trials, target and environment.
+"""The tables at the end of a report, for who wants to check: training, readings, trials, target and environment.
 
-The records leave the keys of these dictionaries open, so they are flattened as they come, with units from the names.
+The records leave the keys of many of these open, so they are flattened as they come, with units from the names.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
-from pydantic import ValidationError
-
-from xttsbench.records.pipeline import Pipeline
-from xttsbench.records.report import Arm, Report
+from xttsbench.records.report import Report
+from xttsbench.records.training import TakenOver, Training, WatchedInterval
 from xttsbench.reporting import units
-from xttsbench.reporting.absent import NOT_MEASURED
-from xttsbench.reporting.predictions import predictions_table
-from xttsbench.reporting.rows import Table
-from xttsbench.reporting.sections import pipeline as pipeline_tree
-from xttsbench.reporting.sections.step import step_tables
-from xttsbench.reporting.text import plain
-from xttsbench.reporting.training import training_tables
+from xttsbench.reporting.document import NOT_MEASURED, Fold, Section, View, folded
+from xttsbench.reporting.sections import arms, fixes, pipeline, step
+
+_MOST_ROWS: Final = 40
+"""Intervals of a table at most; of more, evenly chosen ones, the last among them."""
 
 
-def tables(report: Report) -> tuple[Table, ...]:
-    """The tables that have rows, in order."""
-    found = (
-        *training_tables(report),
-        _arms(report),
-        _pipeline(report),
-        predictions_table(report),
-        *step_tables(report),
-        _pairs("Readings beside the steps", report.readings),
-        _pairs("Accelerator", report.accelerator),
-        _pairs("Profile", report.profile or {}),
-        _trials(report),
-        _pairs("Target", report.target),
-        _pairs("Environment", report.environment),
-    )
-    return tuple(table for table in found if table.rows)
-
-
-def _arms(report: Report) -> Table:
-    """What the tables of compared arms have no room for."""
-    header = (
-        "group",
-        "accelerator",
-        "arm",
-        "settings",
-        "blocks",
-        "steps",
-        "waiting for input",
-        "std / mean",
-        "evidence against the baseline",
-    )
-    return Table("Compared arms in full", header, tuple(_arm(arm) for arm in report.arms if arm.group))
-
-
-def _arm(arm: Arm) -> tuple[str, ...]:
-    wait = arm.input_wait_fraction
-    return (
-        plain(arm.group),
-        plain(arm.accelerator),
-        plain(arm.id),
-        plain(", ".join(f"{name} {value}" for name, value in arm.config.items()) or "as given"),
-        f"{arm.blocks:,}",
-        f"{arm.steps:,}",
-        NOT_MEASURED if wait is None else units.percent_interval(wait),
-        NOT_MEASURED if arm.std_over_mean is None else units.number(float(arm.std_over_mean)),
-        "" if arm.role == "baseline" else NOT_MEASURED if arm.evidence is None else units.evidence(arm.evidence),
+def details(report: Report, *, comparing: bool) -> Section:
+    """The tables, each folded away; the pipeline among them where it does not stand before."""
+    ops = pipeline.blocks(report)
+    return Section(
+        "Details",
+        (
+            *(_training(report.training) if report.training is not None else ()),
+            arms.in_full(report),
+            Fold(pipeline.TITLE, ops, view=View.FULL) if comparing else Fold("", ()),
+            _pairs("Pipeline", {} if ops else report.pipeline or {}),
+            fixes.predictions_in_full(report),
+            *step.tables(report),
+            _pairs("Readings beside the steps", report.readings),
+            _pairs("Accelerator", report.accelerator),
+            _pairs("Profile", report.profile or {}),
+            _trials(report),
+            _pairs("Target", report.target),
+            _pairs("Environment", report.environment),
+        ),
     )
 
 
-def _pairs(title: str, values: Mapping[str, object]) -> Table:
+def _pairs(title: str, values: Mapping[str, object]) -> Fold:
     """A table of two columns from a (nested) dictionary."""
-    rows = tuple((plain(label), plain(value)) for label, value in _flat(values))
-    return Table(title, ("what", "value"), rows)
+    return folded(title, ("what", "value"), list(_flat(values)))
 
 
 def _flat(values: Mapping[str, object], prefix: str = "", unit: str = "") -> Iterator[tuple[str, str]]:
@@ -94,27 +63,93 @@ def _flat(values: Mapping[str, object], prefix: str = "", unit: str = "") -> Ite
             yield f"{prefix}{label}", text
 
 
-def _trials(report: Report) -> Table:
+def _trials(report: Report) -> Fold:
     keys = tuple(dict.fromkeys(key for trial in report.trials for key in trial))
-    header = tuple(plain(units.named(key, 0.0)[0]) for key in keys)
-    rows = tuple(
-        tuple(plain(units.named(key, value)[1]) if (value := trial.get(key)) is not None else "" for key in keys)
-        for trial in report.trials
+    header = [units.named(key, 0.0)[0] for key in keys]
+    rows = [
+        ["" if trial.get(key) is None else units.named(key, trial[key])[1] for key in keys] for trial in report.trials
+    ]
+    return folded("Trials", header, rows)
+
+
+def _training(training: Training) -> Iterator[Fold]:
+    """Losses over the steps, evaluations, checkpoints, and what was taken over from a winner."""
+    yield from (_run(training), _losses(training.intervals), _evaluations(training), _checkpoints(training))
+    if training.taken_over is not None:
+        yield _taken_over(training.taken_over)
+
+
+def _run(training: Training) -> Fold:
+    rows = []
+    for number, begun in enumerate(training.sessions):
+        clips = f"{begun.clips_per_update:.4g} clips ({begun.accumulation} accumulated, {begun.replicas} replicas)"
+        rows.append((f"session {number}", f"from step {begun.step:,}; effective batch {clips}"))
+        times = f"{units.duration(begun.setup_s)} to start, {units.duration(begun.warm_up_s)} to compile"
+        rows.append(("", f"{begun.parameters:,} parameters; {begun.shapes} shapes of batches; {times}"))
+    if training.ended is not None:
+        rows.append(("ended", f"{training.ended.reason.replace('_', ' ')} after step {training.ended.step:,}"))
+        rows.append(("weights (SHA-256)", training.ended.weights_sha256))
+    if training.fitted is not None:
+        rows.append(("fitted to memory", f"tokens_per_batch {training.fitted.tokens_per_batch:,}"))
+    if training.spoken is not None:
+        rows += [
+            (f"speech, {name.replace('_', ' ')}", NOT_MEASURED if value is None else units.number(float(value)))
+            for name, value in training.spoken.metrics.items()
+        ]
+    return folded("Training", ("what", "value"), rows)
+
+
+def _losses(intervals: Sequence[WatchedInterval]) -> Fold:
+    header = ("steps", "loss", "mel", "stop", "guided", "gradient norm", "left out", "valid frames/s", "waiting")
+    return folded("Losses over the steps", header, list(map(_interval, _chosen(intervals))))
+
+
+def _chosen(intervals: Sequence[WatchedInterval]) -> Sequence[WatchedInterval]:
+    if len(intervals) <= _MOST_ROWS:
+        return intervals
+    return [intervals[(number + 1) * len(intervals) // _MOST_ROWS - 1] for number in range(_MOST_ROWS)]
+
+
+def _interval(interval: WatchedInterval) -> tuple[str, ...]:
+    rate, waits = interval.valid_frames_per_s, interval.wait_fraction
+    return (
+        f"{interval.first_step:,} to {interval.first_step + interval.steps - 1:,}",
+        *(_number(getattr(interval, name)) for name in ("loss", "mel", "stop", "guided", "gradient_norm")),
+        f"{interval.skipped:,}",
+        NOT_MEASURED if rate is None else f"{rate:,.0f}",
+        NOT_MEASURED if waits is None else units.percent(waits),
     )
-    return Table("Trials", header, rows)
 
 
-def pipeline_of(report: Report) -> Pipeline | None:
-    """The pipeline that the report holds; ``None`` where none was read, or another version wrote it."""
-    try:
-        return None if report.pipeline is None else Pipeline.model_validate(report.pipeline, strict=False)
-    except ValidationError:
-        return None
+def _evaluations(training: Training) -> Fold:
+    rows = [
+        (
+            f"{found.step:,}",
+            *(_number(value) for value in (found.loss, found.mel, found.stop, found.guided)),
+            f"{found.clips:,}",
+            "lowest so far" if found.best else "",
+            NOT_MEASURED if found.took_s is None else units.duration(found.took_s),
+        )
+        for found in training.evaluations
+    ]
+    return folded("Held-out loss", ("step", "loss", "mel", "stop", "guided", "clips", "", "took"), rows)
 
 
-def _pipeline(report: Report) -> Table:
-    """The ops as a tree from the end on."""
-    pipeline = pipeline_of(report)
-    if pipeline is None:
-        return _pairs("Pipeline", report.pipeline or {})
-    return Table("Pipeline, from its end to its sources", pipeline_tree.HEADER, pipeline_tree.rows(pipeline))
+def _checkpoints(training: Training) -> Fold:
+    rows = [
+        (f"{entry.step:,}", f"{entry.epoch:,}", entry.weights_sha256[:16], entry.samples_sha256[:16])
+        for entry in training.checkpoints
+    ]
+    return folded("Checkpoints that were written", ("step", "epoch", "weights", "samples"), rows)
+
+
+def _taken_over(taken: TakenOver) -> Fold:
+    rows = [("file", taken.path), ("proven", "yes" if taken.proven else f"no: {taken.why}")]
+    rows += [(key, str(value)) for key, value in taken.config.items()]
+    rows += [("other here", difference) for difference in taken.differences]
+    rows += [(f"{key}, otherwise", change) for key, change in taken.overridden.items()]
+    return folded("Taken over from best.yaml", ("what", "value"), rows)
+
+
+def _number(value: float | None) -> str:
+    return NOT_MEASURED if value is None else units.number(float(value))

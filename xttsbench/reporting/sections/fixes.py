@@ -1,24 +1,29 @@
 """What became of the fixes, in words: what was verified, the patch of what is proposed, and how to apply it.
 
-A fix that nobody could verify is no result; it has one line with the reason.
+A fix that nobody could verify is no result; it has one line with the reason. Beside it, what the model predicts.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Final
 
-from xttsbench.records.fix import FixResult, Optimized, Patch, Semantics
+from xttsbench.records.fix import FixResult, Patch
+from xttsbench.records.fix import Optimized
+from xttsbench.records.pipeline import Prediction
 from xttsbench.records.report import Report
 from xttsbench.reporting import units
-from xttsbench.reporting.absent import NOT_MEASURED
-from xttsbench.reporting.rows import Line, Table
-from xttsbench.reporting.text import plain, plain_lines
+from xttsbench.reporting.document import Block, Cell, Code, Fact, Facts, Fold, Paragraph, Section, View, table
+from xttsbench.reporting.sections import cell
+from xttsbench.fixes.spec import WORTH
 
-TITLE: Final = "Fixes"
 NOT_PREDICTED: Final = "not predicted"
 PLAN: Final = "optimized.yaml"
-_HEADER: Final = ("fix", "predicted", "achieved", "data", "outcome and why")
+_MOST_PREDICTED: Final = 4
+_PATCH_LINES: Final = 40
+"""Of a diff, on a terminal."""
+_FIXES: Final = ("fix", "predicted", "achieved", "data", "outcome and why")
+_PREDICTED: Final = ("condition", "batches a second", "speed-up", "limited by", "measured", "remark")
 _DATA: Final = {
     "identical": "the same, bit for bit",
     "rounding": "the same, but for rounding",
@@ -29,42 +34,55 @@ _DATA: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class FixesText:
-    """The section on fixes."""
-
-    proposal: str
-    """What the run proposes in the end."""
-    table: Table | None
-    """The fixes that were tried."""
-    patched: str
-    """What running the patched copy showed; empty where there is no patch."""
-    patch: tuple[str, ...]
-    """The diff."""
-    by_hand: tuple[Line, ...]
-    """Fixes that no edit was found for, with what to write."""
-    call: tuple[str, ...]
-    """Python that applies the fixes without editing the source."""
-    not_verified: tuple[Line, ...]
-
-
-def fixes_text(report: Report) -> FixesText | None:
-    """The section, or ``None`` where no fix was proposed or looked for."""
+def section(report: Report) -> Iterator[Section]:
+    """What is proposed, what was tried, how to apply it, what was not tried; nothing where no fix was looked for."""
     if not report.fixes and report.optimized is None:
-        return None
-    tried = [found for found in report.fixes if found.outcome != "not verified"]
+        return
     chosen = next((found for found in report.fixes if found.chosen), None)
     patch = chosen.patch if chosen else None
-    return FixesText(
-        proposal=_proposal(report, chosen),
-        table=Table(TITLE, _HEADER, tuple(map(_row, tried))) if tried else None,
-        patched=_patched(patch),
-        patch=plain_lines(patch.diff) if patch and patch.diff.strip() else (),
-        by_hand=tuple(Line(plain(fix), plain(why)) for fix, why in patch.unpatched.items()) if patch else (),
-        call=_call(report.optimized),
-        not_verified=tuple(
-            Line(plain(found.name), plain(found.why)) for found in report.fixes if found.outcome == "not verified"
-        ),
+    blocks: list[Block] = [Paragraph(_proposal(report, chosen), view=View.SUMMARY)]
+    if tried := [found for found in report.fixes if found.outcome != "not verified"]:
+        blocks.append(table(_FIXES, map(_row, tried), view=View.SUMMARY))
+    if said := _patched(patch):
+        blocks.append(Paragraph(said))
+    if patch and patch.diff.strip():
+        blocks.append(Code((patch.diff,), "diff", shown=_PATCH_LINES, rest="in the run's patch.diff"))
+    if patch and patch.unpatched:
+        by_hand = tuple(Fact(fix, what) for fix, what in patch.unpatched.items())
+        blocks.append(Facts(by_hand, ("fix", "what to write"), "By hand:"))
+    if call := _call(report.optimized):
+        blocks.append(Code(call, "python", "Without editing the source:"))
+    if left := [Fact(found.name, found.why) for found in report.fixes if found.outcome == "not verified"]:
+        blocks.append(Facts(tuple(left), ("fix", "why"), "Not verified:"))
+    yield Section("Fixes", tuple(blocks))
+
+
+def predictions(report: Report) -> Iterator[Section]:
+    """The target as it is, the fixes that give most, and the ceiling, in four columns."""
+    rows = [found for found in report.predictions if found.batches_per_s is not None]
+    fixes = [found for found in rows if found.fixes and (found.speedup or 0.0) >= WORTH]
+    best = sorted(fixes, key=lambda found: -(found.speedup or 0.0))[:_MOST_PREDICTED]
+    if chosen := [_prediction(found)[:4] for found in rows if not found.fixes or found in best]:
+        yield Section("What the model predicts", (table(_PREDICTED[:4], chosen),))
+
+
+def predictions_in_full(report: Report) -> Fold:
+    """A row for each condition that the model was asked about."""
+    return Fold(
+        "What the model predicts, in full",
+        (table(_PREDICTED, map(_prediction, report.predictions), view=View.FULL),) if report.predictions else (),
+    )
+
+
+def _prediction(found: Prediction) -> tuple[str | Cell, ...]:
+    rate, speedup = found.batches_per_s, found.speedup
+    return (
+        found.name,
+        NOT_PREDICTED if rate is None else units.number(rate),
+        "" if speedup is None else units.ratio(speedup),
+        found.limited_by,
+        cell(found.measured_per_s, lambda measured: units.rate_bounds(measured, unit=" /s")),
+        found.why_not or "",
     )
 
 
@@ -76,27 +94,23 @@ def _proposal(report: Report, chosen: FixResult | None) -> str:
         if not tried:
             return "No fix was verified: the pipeline stays as it is."
         return f"None of the {tried} that were tried was accepted: the pipeline stays as it is."
-    what = f" ({plain(chosen.what)})" if chosen.what else ""
+    what = f" ({chosen.what})" if chosen.what else ""
     speed = "" if chosen.verified_speedup is None else f", {units.ratio_interval(chosen.verified_speedup)} as fast"
     blocks = f" in {chosen.blocks:,} blocks" if chosen.blocks else ""
-    said = _sentence(chosen.semantics)
-    return f"Proposed: {plain(chosen.name)}{what}{speed}{blocks}.{f' Data: {said}' if said else ''}"
+    said = chosen.semantics.sentence if chosen.semantics else ""
+    return f"Proposed: {chosen.name}{what}{speed}{blocks}.{f' Data: {said}' if said else ''}"
 
 
-def _row(found: FixResult) -> tuple[str, ...]:
+def _row(found: FixResult) -> tuple[str | Cell, ...]:
     predicted, achieved = found.predicted_speedup, found.verified_speedup
     outcome = "proposed" if found.chosen else found.outcome
     return (
-        plain(found.name),
+        found.name,
         NOT_PREDICTED if predicted is None else units.ratio(predicted),
-        NOT_MEASURED if achieved is None else units.ratio_interval(achieved),
+        cell(achieved, units.ratio_bounds),
         "not compared" if found.semantics is None else _DATA[found.semantics.how],
-        plain(f"{outcome}: {found.why}" if found.why else outcome),
+        f"{outcome}: {found.why}" if found.why else outcome,
     )
-
-
-def _sentence(semantics: Semantics | None) -> str:
-    return "" if semantics is None else plain(semantics.sentence)
 
 
 def _patched(patch: Patch | None) -> str:
@@ -110,8 +124,8 @@ def _patched(patch: Patch | None) -> str:
         words.append(f"is {units.ratio_interval(patch.verified_speedup)} as fast")
     if words:
         said = f"The source with this patch was run; it {' and '.join(words)}"
-        return f"{said}: {plain(patch.why_not)}" if patch.why_not else f"{said}."
-    reason = f": {plain(patch.why_not)}" if patch.why_not else ""
+        return f"{said}: {patch.why_not}" if patch.why_not else f"{said}."
+    reason = f": {patch.why_not}" if patch.why_not else ""
     return f"The source with this patch was not run{reason}" + ("" if reason.endswith(".") else ".")
 
 
@@ -120,5 +134,4 @@ def _call(optimized: Optimized | None) -> tuple[str, ...]:
     if optimized is None or not optimized.fixes:
         return ()
     place = f"{optimized.run.rstrip('/')}/{PLAN}" if optimized.run else PLAN
-    target = plain(repr(optimized.target))
-    return plain_lines(f"import xttsbench\ndataset, report = xttsbench.optimize({target}, plan={plain(repr(place))})")
+    return ("import xttsbench", f"dataset, report = xttsbench.optimize({optimized.target!r}, plan={place!r})")

@@ -1,34 +1,58 @@
 """The pipeline as a tree: its end at the top, what feeds it below, the datasets that a function makes below their op.
 
-A chain stays flush; only where several datasets meet (``zip``, ``concatenate``) does each get a branch. The costs are
-per batch of the whole pipeline and summed over parallel calls, so they may add up to more than a step takes.
+A chain stays flush; only where several datasets meet (``zip``, ``concatenate``) does each get a branch. An op is in the
+words of who wrote it: the call, its settings, its place, and what its function does. The costs are per batch of the
+whole pipeline and summed over parallel calls, so they may add up to more than a step takes.
 """
 
 from __future__ import annotations
 
-import textwrap
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import PurePath
 from typing import Final
 
-from xttsbench.records.pipeline import Pipeline, PipelineOp
-from xttsbench.reporting import units
-from xttsbench.reporting.absent import NOT_MEASURED
-from xttsbench.reporting.pipeline_words import call, name, notes, place, split
-from xttsbench.reporting.text import plain
+from pydantic import ValidationError
 
+from xttsbench.records.pipeline import Pipeline, PipelineOp, PythonFunction
+from xttsbench.records.report import Report
+from xttsbench.reporting import units
+from xttsbench.reporting.document import NOT_MEASURED, Block, Lines, Node, Tree
+
+TITLE: Final = "Pipeline, its end first, time per batch"
 HEADER: Final = ("op", "time per batch", "share", "computes or waits", "where", "notes")
-_BAR_CELLS: Final = 8
-_WIDE: Final = 100
-"""From this width on there is room for bars beside the percentages."""
-_FULL, _EMPTY = "█", "·"
 _INNER: Final = "in it: "
-_NARROWEST: Final = 40
 _PART_OF_ABOVE: Final = "in the above"
+AUTOTUNE: Final = -1
+NO_LINE: Final = "line not known"
+_STEM: Final = re.compile(r"^(?:Experimental|Legacy|Parallel)*(\w+?)(?:Dataset)?(?:V\d+)?$")
+_CALLS: Final[Mapping[str, str]] = {
+    "TensorSlice": "from_tensor_slices",
+    "Tensor": "from_tensors",
+    "Generator": "from_generator",
+    "TFRecord": "TFRecordDataset",
+    "TextLine": "TextLineDataset",
+    "FixedLengthRecord": "FixedLengthRecordDataset",
+    "CSV": "CsvDataset",
+    "DirectedInterleave": "choose_from_datasets",
+    "MapAndBatch": "map and batch",
+    "ShuffleAndRepeat": "shuffle and repeat",
+    "DataService": "distribute",
+    "DenseToRaggedBatch": "ragged_batch",
+    "DenseToSparseBatch": "sparse_batch",
+}
+"""Stem of an op's type -> the call that makes it, where that is not the stem in lower case."""
+_CLASSES: Final[Mapping[str, str]] = {
+    "holds": "holds the GIL",
+    "blocks": "waits",
+    "releases": "releases the GIL",
+    "unknown": "not classified",
+}
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class _Row:
     """One op as it stands in the tree."""
 
     lead: str
@@ -41,77 +65,47 @@ class Row:
     """Whether the op belongs to a dataset that a function makes."""
 
 
-def tree(pipeline: Pipeline, width: int) -> tuple[str, ...]:
-    """The ops with their costs, one line each and their notes below, then what holds for the whole pipeline.
+def blocks(report: Report) -> tuple[Block, ...]:
+    """The ops with their costs; nothing where no pipeline was read, or another version wrote it."""
+    try:
+        pipeline = None if report.pipeline is None else Pipeline.model_validate(report.pipeline, strict=False)
+    except ValidationError:
+        pipeline = None
+    return () if pipeline is None else (tree(pipeline), Lines(tuple(remarks(pipeline)), "soft"))
 
-    No line is longer than ``width`` columns (40 at least).
-    """
-    width = max(width, _NARROWEST)
+
+def tree(pipeline: Pipeline) -> Tree:
+    """The ops, one node each."""
     functions = {function.token: function for function in pipeline.python_functions}
-    whole = _whole_s(pipeline)
-    found = tuple(_rows(pipeline.ops))
-    first = min(max((len(row.lead + call(row.op)) for row in found), default=0), max(12, width // 2 - 4))
-    lines: list[str] = []
-    for row in found:
-        head = _cut(row.lead + call(row.op), first).ljust(first)
-        cells = [
-            head,
-            _cost(row).rjust(len(_PART_OF_ABOVE)),
-            _bar(row.op, whole, _BAR_CELLS if width >= _WIDE else 0),
-            place(row.op),
-            split(row.op),
-        ]
-        lines.extend(_fitted([cell for cell in cells if cell], width, row.below))
-        rest = "; ".join(notes(row.op, functions))
-        indent = row.below + "    "
-        lines.extend(
-            textwrap.wrap(rest, width, initial_indent=indent, subsequent_indent=indent)
-            if len(indent) < width // 2
-            else ()
-        )
-    lines.extend(one for text in _general(pipeline) for one in textwrap.wrap(text, width))
-    return tuple(line.rstrip() for line in lines)
+    whole_s = _whole_s(pipeline)
+    return Tree(HEADER, tuple(_node(row, functions, whole_s) for row in _rows(pipeline.ops)))
 
 
-def rows(pipeline: Pipeline) -> tuple[tuple[str, ...], ...]:
-    """The tree as rows under :data:`HEADER`, for a table; how deep an op lies is shown by marks before it."""
-    functions = {function.token: function for function in pipeline.python_functions}
-    whole = _whole_s(pipeline)
-    return tuple(
-        (
-            "› " * row.depth + call(row.op),
-            _cost(row),
-            units.percent(share) if (share := _share(row.op, whole)) is not None else "",
-            split(row.op),
-            place(row.op),
-            "; ".join(notes(row.op, functions)),
-        )
-        for row in _rows(pipeline.ops)
+def _node(row: _Row, functions: Mapping[str, PythonFunction], whole_s: float | None) -> Node:
+    op = row.op
+    share = None if op.cost_s is None or whole_s is None else op.cost_s / whole_s
+    unknown = _PART_OF_ABOVE if row.inner else NOT_MEASURED
+    cells = (
+        call(op),
+        unknown if op.cost_s is None else units.duration(op.cost_s),
+        "" if share is None else units.percent(share),
+        split(op),
+        place(op),
+        "; ".join(notes(op, functions)),
     )
+    return Node(row.lead, row.below, row.depth, cells, share)
 
 
-def summary(pipeline: Pipeline) -> str:
-    """One line: how many ops, what a batch costs, and where most of it goes."""
-    count, python = len(pipeline.ops), len(pipeline.python_functions)
-    text = f"{count} op{'s' * (count != 1)}, {python} Python function{'s' * (python != 1)}"
-    whole = _whole_s(pipeline)
-    if whole is None:
-        return f"{text}; time per batch {NOT_MEASURED}"
-    heaviest = max(pipeline.ops, key=lambda op: op.cost_s or 0.0)
-    share = units.percent((heaviest.cost_s or 0.0) / whole)
-    return f"{text}; {units.duration(whole)} a batch, {share} of it in {name(heaviest)} ({place(heaviest)})"
-
-
-def _rows(ops: Sequence[PipelineOp]) -> Iterator[Row]:
+def _rows(ops: Sequence[PipelineOp]) -> Iterator[_Row]:
     """The ops from the end on; one that feeds several others is told where it comes first."""
     by_name = {op.name: op for op in ops}
     read = {source for op in ops for source in op.inputs}
     seen: set[str] = set()
     for end in [op for op in reversed(ops) if op.name not in read]:
-        yield from _under(end, by_name, seen, Row("", "", 0, end, False))
+        yield from _under(end, by_name, seen, _Row("", "", 0, end, False))
 
 
-def _under(op: PipelineOp, by_name: Mapping[str, PipelineOp], seen: set[str], at: Row) -> Iterator[Row]:
+def _under(op: PipelineOp, by_name: Mapping[str, PipelineOp], seen: set[str], at: _Row) -> Iterator[_Row]:
     """An op, the datasets that its function makes, and all that feeds it."""
     current: PipelineOp | None = op
     while current is not None and current.name not in seen:
@@ -122,7 +116,7 @@ def _under(op: PipelineOp, by_name: Mapping[str, PipelineOp], seen: set[str], at
         for row in _rows(current.inner):
             lead = _INNER if row.lead == "" and row.op is _first(current.inner) else " " * len(_INNER)
             mark = "│ " if further and len(sources) > 1 else "  "
-            yield Row(
+            yield _Row(
                 at.below + mark + lead + row.lead,
                 at.below + mark + " " * len(_INNER) + row.below,
                 at.depth + 1 + row.depth,
@@ -132,7 +126,7 @@ def _under(op: PipelineOp, by_name: Mapping[str, PipelineOp], seen: set[str], at
         if len(sources) > 1:
             for number, source in enumerate(sources):
                 last = number == len(sources) - 1
-                branch = Row(
+                branch = _Row(
                     at.below + ("└─ " if last else "├─ "),
                     at.below + ("   " if last else "│  "),
                     at.depth + 1,
@@ -154,54 +148,98 @@ def _whole_s(pipeline: Pipeline) -> float | None:
     return sum(costs) or None
 
 
-def _share(op: PipelineOp, whole_s: float | None) -> float | None:
-    return None if op.cost_s is None or whole_s is None else op.cost_s / whole_s
-
-
-def _cost(row: Row) -> str:
-    if row.op.cost_s is None:
-        return _PART_OF_ABOVE if row.inner else NOT_MEASURED
-    return units.duration(row.op.cost_s)
-
-
-def _bar(op: PipelineOp, whole_s: float | None, width: int) -> str:
-    """A small bar with its percentage; as many blanks where the op has no share, so that the columns stay."""
-    share = _share(op, whole_s)
-    if whole_s is None:
-        return ""
-    if share is None:
-        return " " * (width + 8)
-    cells = round(min(1.0, share) * width)
-    return _FULL * cells + _EMPTY * (width - cells) + units.percent(share).rjust(8)
-
-
-def _fitted(cells: Sequence[str], width: int, below: str) -> list[str]:
-    """The cells on one line, or those that do not fit on lines of their own below."""
-    lines: list[str] = []
-    current = ""
-    for cell in cells:
-        longer = f"{current}  {cell}" if current else cell
-        if current and len(longer) > width:
-            if not cell.strip():
-                continue
-            lines.append(current)
-            longer = f"{below}    {cell.strip()}"
-        current = _cut(longer, width)
-    return [*lines, current]
-
-
-def _general(pipeline: Pipeline) -> Iterator[str]:
+def remarks(pipeline: Pipeline) -> Iterator[str]:
+    """What holds for the pipeline as a whole."""
     if pipeline.unserialisable:
-        yield f"Seen from its Python objects only: {plain(pipeline.unserialisable)}"
+        yield f"Seen from its Python objects only: {pipeline.unserialisable}"
     if not pipeline.ops:
         yield "No op is known."
     elif pipeline.injects_prefetch and not pipeline.ops[-1].op.startswith("Prefetch"):
         yield "TensorFlow adds a prefetch at the end by itself."
     if pipeline.options:
-        yield "Options: " + ", ".join(f"{plain(key)} = {plain(value)}" for key, value in pipeline.options.items())
+        yield "Options: " + ", ".join(f"{key} = {value}" for key, value in pipeline.options.items())
     if pipeline.costs_from:
-        yield f"Times: {plain(pipeline.costs_from)}"
+        yield f"Times: {pipeline.costs_from}"
 
 
-def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: width - 1] + "…"
+def call(op: PipelineOp) -> str:
+    """The call with its settings: ``batch(16)``, ``prefetch(AUTOTUNE -> 3)``, ``interleave(cycle 4, calls 2)``."""
+    settings = [
+        "" if op.batch_size is None else str(op.batch_size),
+        chosen(op.buffer_size, op.chosen_buffer_size),
+        op.filename if _stem(op) in ("Cache", "Snapshot") and op.filename else "",
+        "" if op.cycle_length is None else f"cycle {chosen(op.cycle_length, None)}",
+        "" if op.parallelism is None else f"calls {chosen(op.parallelism, op.chosen_parallelism)}",
+    ]
+    given = ", ".join(one for one in settings if one)
+    return f"{name(op)}({given})" if given else name(op)
+
+
+def name(op: PipelineOp) -> str:
+    """The call alone. A ``flat_map`` over a generator is what ``from_generator`` makes."""
+    stem = _stem(op)
+    if stem == "FlatMap" and any(_stem(one) == "Generator" for one in op.inner):
+        return "from_generator"
+    return _CALLS.get(stem) or re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", stem).lower()
+
+
+def chosen(written: int | None, used: int | None) -> str:
+    """A setting as written, with what AUTOTUNE made of it; empty where the op has no such setting."""
+    if written is None:
+        return ""
+    text = "AUTOTUNE" if written == AUTOTUNE else f"{written:,}"
+    return text if used is None or used == written else f"{text} -> {used:,}"
+
+
+def place(op: PipelineOp) -> str:
+    """``folder/file.py:12``; without the file, that the line is not known."""
+    if op.location.file is None:
+        return NO_LINE
+    path = "/".join(PurePath(op.location.file.replace("\\", "/")).parts[-2:])
+    return f"{path}:{op.location.line or '?'}"
+
+
+def split(op: PipelineOp) -> str:
+    """How much of an op's time is processor time, and how much it waits; empty where it was not measured."""
+    if not op.cost_s or op.cpu_s is None:
+        return ""
+    share = min(1.0, op.cpu_s / op.cost_s)
+    if share >= 0.9:
+        return "computes"
+    return "waits" if share <= 0.1 else f"{units.percent(share)} processor, rest waits"
+
+
+def notes(op: PipelineOp, functions: Mapping[str, PythonFunction]) -> Iterator[str]:
+    """What else is worth knowing of an op: its Python, its state, its elements."""
+    for token in op.python_functions:
+        if token in functions:
+            function = functions[token]
+            yield f"Python {function.name}() {_CLASSES[function.gil]}"
+        else:
+            yield f"Python {token}"
+    if op.cached:
+        yield "done once, then cached"
+    if op.captures:
+        yield "captures " + ", ".join(op.captures)
+    if op.random:
+        yield "random"
+    if op.side_effects and not op.python_functions:
+        yield "side effects"
+    elif op.stateful and not (op.captures or op.random or op.python_functions):
+        yield "stateful"
+    if op.deterministic == "false":
+        yield "any order"
+    if op.byte_offset is not None:
+        yield f"cuts its file at byte {op.byte_offset:,}"
+    if op.elements_per_batch is not None:
+        size = "" if op.element_bytes is None else f" of {units.size(op.element_bytes)}"
+        yield f"{units.number(_whole(op.elements_per_batch))} per batch{size}"
+
+
+def _whole(value: float) -> float:
+    return int(value) if float(value).is_integer() else value
+
+
+def _stem(op: PipelineOp) -> str:
+    found = _STEM.match(op.op)
+    return found.group(1) if found is not None else op.op

@@ -19,9 +19,10 @@ from xttsbench.records.base import DECIDED, Word
 from xttsbench.records.comparison_result import ComparedPair, ComparedRun, ComparisonReport, Difference, Gate
 from xttsbench.records.missing import nulls
 from xttsbench.records.report import Arm, Report
-from xttsbench.reporting.compare_markdown import serialize
+from xttsbench.reporting import markdown
 from xttsbench.reporting.junit import to_junit
 from xttsbench.reporting.sections.arms import spoken
+from xttsbench.reporting.sections.compare import comparison_document
 from xttsbench.reporting.units import percent, ratio_interval
 from xttsbench.reporting.write import to_json
 from xttsbench.workflows.compare.pairs import Runs, compare_pairs, measured_of, runs_of
@@ -112,6 +113,11 @@ def judge_comparison(report: ComparisonReport) -> tuple[int, str | None]:
     else:
         said = [f"{pair.name}: {pair.why}" for pair in report.pairs if pair.decision not in DECIDED]
     return (INCONCLUSIVE, f"Undecided: {'; '.join(said)}.") if said else (DONE, None)
+
+
+def comment(report: ComparisonReport) -> str:
+    """The comparison in Markdown, for a pull request."""
+    return markdown.render(comparison_document(report), level=3)
 
 
 def _differences(pairs: Sequence[tuple[str, Runs, Runs]], *, same: bool) -> tuple[Difference, ...]:
@@ -271,9 +277,9 @@ def _write(request: Request, report: ComparisonReport) -> Path | None:
     directory = None
     if request.out is not None:
         directory = make_run_directory(request.out, "compare", datetime.now(UTC))
-        files += [(directory / "report.json", to_json(report)), (directory / "report.md", serialize(report))]
+        files += [(directory / "report.json", to_json(report)), (directory / "report.md", comment(report))]
     if request.markdown is not None:
-        files.append((request.markdown, serialize(report)))
+        files.append((request.markdown, comment(report)))
     if request.junit is not None:
         files.append((request.junit, to_junit(report)))
     for path, content in files:

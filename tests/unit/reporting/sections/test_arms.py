@@ -2,11 +2,24 @@ from __future__ import annotations
 
 import pytest
 
-from xttsbench.reporting.absent import NOT_MEASURED
-from xttsbench.reporting.sections.arms import Comparison, comparisons, decision
+from tests.unit.reporting.conftest import one
+from xttsbench.reporting.document import NOT_MEASURED, Lines, Section, Table
+from xttsbench.reporting.sections import arms
+from xttsbench.reporting.sections.arms import result
 
 
-def row(table: Comparison, name: str) -> dict[str, str]:
+def comparisons(report) -> tuple[Section, ...]:
+    """The sections of the groups, without the noise check after them."""
+    return tuple(found for found in arms.comparisons(report) if found.title)
+
+
+def notes(section: Section) -> tuple[str, ...]:
+    lines: tuple[str, ...] = one(section, Lines).lines
+    return lines
+
+
+def row(section: Section, name: str) -> dict[str, str]:
+    table = one(section, Table)
     found = next(row for row in table.rows if row.cells[0].value == name)
     return {column.name: cell.text for column, cell in zip(table.columns, found.cells, strict=True)}
 
@@ -32,7 +45,14 @@ def test_baseline_and_its_second_run_are_marked(comparing) -> None:
     assert row(table, "numpy_wav")["result"] == "baseline"
     again = row(table, "numpy_wav:again")
     assert (again["speed-up"], again["result"]) == ("1.002x (0.991 to 1.013)", "baseline again")
-    assert [found.tone for found in table.rows] == ["baseline", "faster", "slower", "ended", "ended", "again"]
+    assert [found.tone for found in one(table, Table).rows] == [
+        "baseline",
+        "faster",
+        "slower",
+        "ended",
+        "ended",
+        "again",
+    ]
 
 
 def test_the_dead_and_the_refused_say_why_and_have_no_numbers(comparing) -> None:
@@ -42,9 +62,9 @@ def test_the_dead_and_the_refused_say_why_and_have_no_numbers(comparing) -> None
         assert cells.pop("configuration") == name
         assert cells.pop("result") == how
         assert set(cells.values()) == {NOT_MEASURED}
-    assert "ram ended, out of memory: the process held 7.4 GiB of 6.0 GiB" in table.notes
+    assert "ram ended, out of memory: the process held 7.4 GiB of 6.0 GiB" in notes(table)
     refused = "tf_fast was refused: its data are not the baseline's: batch 0, mel: row 3 (clip 12), frame 5, band 7: "
-    assert any(note.startswith(refused) for note in table.notes)
+    assert any(note.startswith(refused) for note in notes(table))
 
 
 @pytest.mark.parametrize(
@@ -60,30 +80,29 @@ def test_the_dead_and_the_refused_say_why_and_have_no_numbers(comparing) -> None
     ],
 )
 def test_a_decision_is_never_better_than_its_arm(make_arm, status, decided, said) -> None:
-    assert decision(make_arm("x", 0.1, status=status, decision=decided)) == said
+    assert result(make_arm("x", 0.1, status=status, decision=decided)) == said
 
 
 def test_the_notes_say_what_utilization_is_and_never_take_a_wait_for_a_device(comparing) -> None:
     emulated, real = comparisons(comparing.report)
-    assert emulated.emulated
-    assert not real.emulated
-    assert emulated.notes[0] == "Utilization: emulated accelerator."
-    assert emulated.notes[1].startswith("EMULATED: a wait of known length stands in for the device's work.")
-    assert real.notes[0] == "Utilization: processor: share of the wall time inside the step."
-    assert not any("EMULATED" in note for note in real.notes)
-    assert "Each row: 8 blocks, 1,920 steps. Intervals 95 %; CV is 1.4826 MAD / median of the step time." in real.notes
+    assert (emulated.title, real.title) == ("loaders: EMULATED accelerator, 10 ms a step", "modes: REAL device")
+    assert notes(emulated)[0] == "Utilization: emulated accelerator."
+    assert notes(emulated)[1].startswith("EMULATED: a wait of known length stands in for the device's work.")
+    assert notes(real)[0] == "Utilization: processor: share of the wall time inside the step."
+    assert not any("EMULATED" in note for note in notes(real))
+    assert "Each row: 8 blocks, 1,920 steps. Intervals 95 %; CV is 1.4826 MAD / median of the step time." in notes(real)
 
 
 def test_what_oscillates_is_named_once(comparing) -> None:
     emulated, real = comparisons(comparing.report)
-    assert "The step time oscillates (std/mean above 0.5): numpy_wav 1.37." in emulated.notes
-    assert not any("oscillates" in note for note in real.notes)
+    assert "The step time oscillates (std/mean above 0.5): numpy_wav 1.37." in notes(emulated)
+    assert not any("oscillates" in note for note in notes(real))
 
 
 def test_what_no_arm_has_is_a_note_and_not_a_column(comparing) -> None:
     emulated, real = comparisons(comparing.report)
-    assert len(emulated.columns) == 9
-    assert [column.name for column in real.columns] == [
+    assert len(one(emulated, Table).columns) == 9
+    assert [column.name for column in one(real, Table).columns] == [
         "configuration",
         "utilization",
         "step time",
@@ -92,7 +111,10 @@ def test_what_no_arm_has_is_a_note_and_not_a_column(comparing) -> None:
         "speed-up",
         "result",
     ]
-    assert any(note.startswith("Not measured in any arm: valid frames/s, padding efficiency;") for note in real.notes)
+    assert any(
+        note.startswith("Not measured in any configuration: valid frames/s, padding efficiency;")
+        for note in notes(real)
+    )
 
 
 def test_an_arm_that_ended_later_keeps_what_was_measured(comparing, make_arm) -> None:
@@ -101,7 +123,7 @@ def test_an_arm_that_ended_later_keeps_what_was_measured(comparing, make_arm) ->
     (table,) = comparisons(report)
     assert row(table, "late")["step time"] == "20.0 ms (19.4 to 20.6)"
     assert row(table, "late")["result"] == "ended: killed"
-    assert "Each row: 8 blocks, 1,920 steps." in " ".join(table.notes)
+    assert "Each row: 8 blocks, 1,920 steps." in " ".join(notes(table))
 
 
 def test_no_groups_no_tables(every_run) -> None:

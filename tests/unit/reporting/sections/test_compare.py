@@ -10,13 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.unit.reporting.conftest import one, section, words
 from xttsbench.records.base import Estimate
 from xttsbench.records.comparison_result import ComparedPair, ComparedRun, ComparisonReport, Difference, Figures, Gate
 from xttsbench.records.report import Disturbance, Verdict
-from xttsbench.reporting import compare_console, compare_markdown
+from xttsbench.reporting import console, markdown
+from xttsbench.reporting.console import MINIMUM_WIDTH
+from xttsbench.reporting.document import Table
 from xttsbench.reporting.junit import to_junit
-from xttsbench.reporting.sections.compare import BLANK, describe
-from xttsbench.reporting.terminal import MINIMUM_WIDTH
+from xttsbench.reporting.sections.compare import BLANK, comparison_document
 
 HALF = Estimate(estimate=0.5, low=0.4, high=0.6)
 NASTY = "a|b<script>[red]`x`\x1b[31m\x00\ufffe\nnew & _line_"
@@ -55,6 +57,14 @@ def made(name: str = "arm", *, outcomes: tuple[str, ...] = (), **pair: Any) -> C
     )
 
 
+def render(report: ComparisonReport, **how: Any) -> str:
+    return console.render(comparison_document(report), **how)
+
+
+def serialize(report: ComparisonReport) -> str:
+    return markdown.render(comparison_document(report), level=3)
+
+
 OUTCOMES = ("passed", "failed", "undecided", "not measured")
 
 
@@ -90,11 +100,11 @@ def test_junit_is_valid_whatever_an_arm_is_called(name: str) -> None:
 
 def test_names_break_neither_the_terminal_nor_the_table() -> None:
     report = made(NASTY, outcomes=OUTCOMES)
-    plain = compare_console.render(report, width=100, color=False)
+    plain = render(report, width=100, color=False)
     assert "\x1b" not in plain
     assert "\x00" not in plain
     assert "[red]" in plain
-    page = compare_markdown.serialize(report)
+    page = serialize(report)
     assert "<script>" not in page
     rows = [line for line in page.splitlines() if line.startswith("|")]
     cells = {len(re.findall(r"(?<!\\)\|", line)) for line in rows if "why" in line}
@@ -103,25 +113,25 @@ def test_names_break_neither_the_terminal_nor_the_table() -> None:
 
 @pytest.mark.parametrize("width", [20, 60, 100])
 def test_the_terminal_is_kept_to(width: int) -> None:
-    text = compare_console.render(made(outcomes=OUTCOMES), width=width, color=False)
+    text = render(made(outcomes=OUTCOMES), width=width, color=False)
     assert max(map(len, text.splitlines())) <= max(width, MINIMUM_WIDTH)
     for word in ("FAIL", "0.500x", "slower", "ACROSS"):
         assert word in text
 
 
 def test_color_only_where_asked() -> None:
-    assert "\x1b[" in compare_console.render(made(outcomes=OUTCOMES), width=100, color=True)
+    assert "\x1b[" in render(made(outcomes=OUTCOMES), width=100, color=True)
 
 
 def test_what_was_not_measured_is_blank_and_what_neither_has_is_left_out() -> None:
-    (table,) = describe(made()).figures
-    rows = {row[0]: row[1:] for row in table.rows}
+    table = one(section(comparison_document(made()), "arm: other figures, without a verdict"), Table)
+    rows = {row[0]: row[1:] for row in words(table)}
     assert rows["CV of the step time"] == ("0.100", BLANK)
     assert "memory, largest" not in rows
 
 
 def test_the_answer_comes_first_and_warnings_are_in_every_output() -> None:
-    page = compare_markdown.serialize(made())
+    page = serialize(made())
     assert page.splitlines()[0] == "### arm: B is slower."
     assert "> **Warning:** ACROSS arm" in page
     assert "NOT COMPARABLE" in page
@@ -129,8 +139,8 @@ def test_the_answer_comes_first_and_warnings_are_in_every_output() -> None:
 
 
 def test_what_the_machine_did_stands_beside_each_side_that_says_it() -> None:
-    sides = describe(made()).sides
-    assert [side.partition("Machine: ")[2] for side in sides] == ["", "30 % of the processor was stolen"]
+    sides = comparison_document(made()).headline.below
+    assert [side.text.partition("Machine: ")[2] for side in sides] == ["", "30 % of the processor was stolen"]
     told = made()
-    for text in (compare_console.render(told, width=120, color=False), compare_markdown.serialize(told)):
+    for text in (render(told, width=120, color=False), serialize(told)):
         assert "Machine: 30 % of the processor was stolen" in " ".join(text.split())

@@ -8,11 +8,16 @@ import pytest
 from markdown_it import MarkdownIt
 from rich.cells import cell_len
 
-from tests.unit.reporting.conftest import HOSTILE, estimate, starving_run
-from xttsbench.records.fix import Edit, FixResult, Optimized, Patch, Semantics
+from tests.unit.reporting.conftest import HOSTILE, estimate, one, starving_run, words
+from xttsbench.records.base import Estimate
+from xttsbench.records.fix import Edit, FixResult, Patch, Semantics
+from xttsbench.records.fix import Optimized
+from xttsbench.records.pipeline import Prediction
 from xttsbench.records.report import Report
 from xttsbench.reporting import console, html, markdown
-from xttsbench.reporting.sections.fixes import fixes_text
+from xttsbench.reporting.document import Code, Facts, Paragraph, Section, Table
+from xttsbench.reporting.sections import fixes
+from xttsbench.reporting.sections.report import report_document
 
 DIFF = """--- a/my_project/data.py
 +++ b/my_project/data.py
@@ -53,6 +58,36 @@ def other(name: str, outcome: Any, why: str, **fields: Any) -> FixResult:
     return FixResult(name=name, fixes=(name,), what="", outcome=outcome, why=why, **fields)
 
 
+def section(given: Report) -> Section:
+    (found,) = fixes.section(given)
+    return found
+
+
+def facts(section: Section, lead: str) -> list[tuple[str, str]]:
+    (found,) = (block for block in section.blocks if isinstance(block, Facts) and block.lead == lead)
+    return [(fact.label, fact.value) for fact in found.facts]
+
+
+def paragraphs(section: Section) -> list[str]:
+    return [block.text for block in section.blocks if isinstance(block, Paragraph)]
+
+
+def codes(section: Section) -> dict[str, tuple[str, ...]]:
+    return {block.language: block.lines for block in section.blocks if isinstance(block, Code)}
+
+
+def on_console(given: Report, width: int = 80) -> str:
+    return console.render(report_document(given), width=width, color=False)
+
+
+def in_markdown(given: Report) -> str:
+    return markdown.render(report_document(given))
+
+
+def on_page(given: Report) -> str:
+    return html.render(report_document(given), {})
+
+
 def optimized(**fields: Any) -> Optimized:
     given: dict[str, Any] = {
         "run": "reports/2026-01-02-data",
@@ -79,21 +114,19 @@ def full() -> Report:
 
 
 def test_without_fixes_there_is_no_section() -> None:
-    assert fixes_text(report()) is None
-    for text in (console.render(report(), width=80, color=False), markdown.serialize(report())):
+    assert list(fixes.section(report())) == []
+    for text in (on_console(report()), in_markdown(report())):
         assert "Fixes" not in text
-    assert "<h2>Fixes</h2>" not in html.serialize(report(), {})
+    assert "<h2>Fixes</h2>" not in on_page(report())
 
 
 def test_what_is_proposed_comes_first_with_its_interval_and_its_data() -> None:
-    said = fixes_text(full())
-    assert said is not None
-    assert said.proposal == (
+    said = section(full())
+    assert paragraphs(said)[0] == (
         "Proposed: parallel-map + prefetch (maps in parallel; elements fetched ahead), 1.940x (1.901 to 1.979) as fast "
         "in 8 blocks. Data: 48 elements of 3 epochs are the same, bit for bit."
     )
-    assert said.table is not None
-    assert said.table.rows == (
+    assert words(one(said, Table)) == [
         (
             "parallel-map + prefetch",
             "2.02x",
@@ -109,22 +142,21 @@ def test_what_is_proposed_comes_first_with_its_interval_and_its_data() -> None:
             "rejected: it changes the data: The order was frozen.",
         ),
         ("thread-pool:8", "1.100x", "1.000x (0.970 to 1.030)", "not compared", "rejected: no faster"),
-    )
+    ]
 
 
 def test_the_diff_the_edits_by_hand_and_the_call_are_said() -> None:
-    said = fixes_text(full())
-    assert said is not None
-    assert said.patch == tuple(DIFF.strip().splitlines())
-    assert [(line.label, line.value.partition(":")[0]) for line in said.by_hand] == [
+    said = section(full())
+    assert codes(said)["diff"] == tuple(DIFF.strip().splitlines())
+    assert [(fix, what.partition(":")[0]) for fix, what in facts(said, "By hand:")] == [
         ("prefetch", "the dataset is returned through a helper")
     ]
-    assert said.call == (
+    assert codes(said)["python"] == (
         "import xttsbench",
         "dataset, report = xttsbench.optimize('my_project/data.py:make_dataset', "
         "plan='reports/2026-01-02-data/optimized.yaml')",
     )
-    assert [(line.label, line.value) for line in said.not_verified] == [("any-order", "only when asked for")]
+    assert facts(said, "Not verified:") == [("any-order", "only when asked for")]
 
 
 @pytest.mark.parametrize(
@@ -145,50 +177,47 @@ def test_the_diff_the_edits_by_hand_and_the_call_are_said() -> None:
     ],
 )
 def test_a_patch_says_whether_it_was_run(patch: Patch | None, sentence: str) -> None:
-    said = fixes_text(report(chosen(patch=patch)))
-    assert said is not None
-    assert said.patched == sentence
+    assert paragraphs(section(report(chosen(patch=patch))))[1:] == ([sentence] if sentence else [])
 
 
 @pytest.mark.parametrize(
-    ("fixes", "start"),
+    ("tried", "start"),
     [
         ((), "There was no fix to try"),
         ((other("prefetch", "not verified", "no time"),), "No fix was verified"),
         ((other("prefetch", "rejected", "no faster"),), "None of the 1 that were tried was accepted"),
     ],
 )
-def test_nothing_accepted_is_said_plainly_and_offers_no_call(fixes: tuple[FixResult, ...], start: str) -> None:
-    said = fixes_text(report(*fixes, optimized=optimized(fixes=(), speedup=None, proven=False)))
-    assert said is not None
-    assert said.proposal.startswith(start)
-    assert said.call == ()
+def test_nothing_accepted_is_said_plainly_and_offers_no_call(tried: tuple[FixResult, ...], start: str) -> None:
+    said = section(report(*tried, optimized=optimized(fixes=(), speedup=None, proven=False)))
+    assert paragraphs(said)[0].startswith(start)
+    assert codes(said) == {}
 
 
 def test_all_outputs_say_all_of_it() -> None:
     rendered = {
-        "console": " ".join(console.render(full(), width=120, color=False).split()),
-        "markdown": markdown.serialize(full()),
-        "html": html.serialize(full(), {}),
+        "console": " ".join(on_console(full(), 120).split()),
+        "markdown": in_markdown(full()),
+        "html": on_page(full()),
     }
     for name, text in rendered.items():
-        for words in ("Fixes", "Proposed: parallel-map + prefetch", "CHANGED", "any-order", "only when asked for"):
-            assert words in text, (name, words)
+        for said in ("Fixes", "Proposed: parallel-map + prefetch", "CHANGED", "any-order", "only when asked for"):
+            assert said in text, (name, said)
         assert "ds.map(load, num_parallel_calls=tf.data.AUTOTUNE)" in text, name
         assert "xttsbench.optimize(" in text, name
 
 
 def test_a_long_diff_is_cut_on_a_terminal_only() -> None:
     long = chosen(patch=Patch(diff=DIFF + "".join(f"+line{number}\n" for number in range(200))))
-    assert "more lines in the run's patch.diff" in console.render(report(long), width=80, color=False)
-    assert "+line199" not in console.render(report(long), width=80, color=False)
-    assert "+line199" in markdown.serialize(report(long))
-    assert "+line199" in html.serialize(report(long), {})
+    assert "more lines in the run's patch.diff" in on_console(report(long))
+    assert "+line199" not in on_console(report(long))
+    assert "+line199" in in_markdown(report(long))
+    assert "+line199" in on_page(report(long))
 
 
 @pytest.mark.parametrize("width", [40, 80, 120])
 def test_every_line_fits_the_terminal(width: int) -> None:
-    assert max(map(cell_len, console.render(full(), width=width, color=False).splitlines())) <= width
+    assert max(map(cell_len, on_console(full(), width).splitlines())) <= width
 
 
 def test_the_text_of_a_target_stays_text() -> None:
@@ -204,13 +233,42 @@ def test_the_text_of_a_target_stays_text() -> None:
         other(HOSTILE, "not verified", HOSTILE),
         optimized=optimized(target=HOSTILE, run=HOSTILE),
     )
-    shown = console.render(evil, width=80, color=False)
+    shown = on_console(evil)
     assert "\x1b" not in shown
     assert "\u202e" not in shown
     assert "[red]" in shown
-    page = html.serialize(evil, {})
+    page = on_page(evil)
     assert "<script" not in page
     assert page.count("<section") == page.count("</section>")
-    rendered = MarkdownIt("commonmark", {"html": True}).enable("table").render(markdown.serialize(evil))
+    rendered = MarkdownIt("commonmark", {"html": True}).enable("table").render(in_markdown(evil))
     assert "<script" not in rendered
     assert "<strong>b</strong>" not in rendered
+
+
+def predictions(*made: Prediction) -> Section:
+    return fixes.predictions_in_full(starving_run().report.model_copy(update={"predictions": made}))
+
+
+def test_without_predictions_there_are_no_rows() -> None:
+    assert predictions().blocks == ()
+
+
+def test_a_prediction_stands_beside_its_measurement() -> None:
+    made = Prediction(
+        name="parallel-map",
+        batches_per_s=25.0,
+        speedup=2.0,
+        limited_by="thread pool",
+        measured_per_s=Estimate(estimate=24.0, low=23.0, high=25.0),
+    )
+    found = predictions(made)
+    assert found.title == "What the model predicts, in full"
+    assert words(one(found, Table)) == [("parallel-map", "25.0", "2.00x", "thread pool", "24.0 /s (23.0 to 25.0)", "")]
+    assert len(one(found, Table).columns) == 6
+
+
+def test_what_is_not_predicted_says_why() -> None:
+    made = Prediction(name="any-order", batches_per_s=None, why_not="means do not tell")
+    ((name, rate, speedup, limited_by, measured, remark),) = words(one(predictions(made), Table))
+    assert (name, rate, speedup, limited_by, measured) == ("any-order", "not predicted", "", "", "not measured")
+    assert remark == "means do not tell"

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from xttsbench.reporting.parity import refused, sentences
-from xttsbench.reporting.sections.headline import compares, headline
+from xttsbench.reporting.groups import compares
+from xttsbench.reporting.sections.headline import headline, refused
+from xttsbench.reporting.sections.headline import parity_sentences as sentences
 
 SAME = {"same": True, "tolerance": 1e-4, "batches": 4, "baseline": "numpy_wav", "arms": ["tf_wav", "packed"]}
 
@@ -70,11 +71,12 @@ def test_nothing_compared_nothing_said(comparing) -> None:
 def test_the_headline_is_the_first_sentence_and_a_refusal_stands_right_below(comparing) -> None:
     head = headline(comparing.report)
     assert head.sentence == comparing.report.comparison[0]
-    assert head.below[0].startswith("REFUSED: tf_fast")
-    assert head.below[-1] == comparing.report.comparison[1]
+    assert head.below[0].text.startswith("REFUSED: tf_fast")
+    assert [said.tone for said in head.below].count("refused") == 1
+    assert head.below[-1].text == comparing.report.comparison[1]
     same = headline(comparing.report.model_copy(update={"parity": SAME}))
-    assert same.below[0] == comparing.report.comparison[1]
-    assert same.below[1].startswith("All 3 loaders give the same batches")
+    assert same.below[0].text == comparing.report.comparison[1]
+    assert same.below[1].text.startswith("All 3 loaders give the same batches")
 
 
 def test_a_diagnosis_keeps_its_bottleneck_whatever_it_compared(starving, comparing) -> None:
@@ -83,4 +85,5 @@ def test_a_diagnosis_keeps_its_bottleneck_whatever_it_compared(starving, compari
     assert not compares(comparing.report.model_copy(update={"kind": "diagnose"}))
     without = headline(comparing.report.model_copy(update={"comparison": ()}))
     assert without.sentence == "Arms were compared."
-    assert headline(starving.report).below == ("Probability 99.8 %, given what was measured",)
+    (sure,) = headline(starving.report).below
+    assert sure.text == "Probability 99.8 %, given what was measured"

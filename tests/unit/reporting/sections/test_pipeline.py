@@ -8,14 +8,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.unit.reporting.conftest import words
 from xttsbench.records.base import Location
 from xttsbench.records.pipeline import Pipeline, PipelineOp, PythonFunction
-from xttsbench.reporting.pipeline_words import call, place, split
-from xttsbench.reporting.sections.pipeline import rows, summary, tree
+from xttsbench.reporting.console import tree_lines
+from xttsbench.reporting.document import Lines
+from xttsbench.reporting.sections import pipeline as section
+from xttsbench.reporting.sections.pipeline import call, split
 
 
 def at(line, file="/home/me/project/data.py"):
     return Location(file=file, line=line)
+
+
+def tree(pipeline, width):
+    """The ops on a terminal, and what is said below them."""
+    return (*tree_lines(section.tree(pipeline), width), *section.remarks(pipeline))
+
+
+def rows(pipeline):
+    return words(section.tree(pipeline).table)
 
 
 SOURCE = PipelineOp(name="s", op="TensorSliceDataset", location=at(3), cost_s=0.001)
@@ -130,12 +142,6 @@ def test_computing_and_waiting_are_told_apart():
     assert told(1.0, 2.0) == "computes"
 
 
-def test_the_summary_names_the_heaviest_op():
-    text = summary(PIPELINE)
-    assert text == "3 ops, 1 Python function; 10.0 ms a batch, 80.0 % of it in map (project/data.py:4)"
-    assert summary(Pipeline()).endswith("time per batch not measured")
-
-
 def test_names_from_outside_cannot_move_the_cursor():
     evil = "\x1b[2Ja\nb\u202e"
     op = PipelineOp(
@@ -147,7 +153,8 @@ def test_names_from_outside_cannot_move_the_cursor():
         location=Location(file=f"/x/{evil}", line=1),
     )
     pipeline = Pipeline(ops=(op, PipelineOp(name="o", op=evil)), options={evil: evil}, costs_from=evil)
-    texts = [*tree(pipeline, 100), summary(pipeline), place(op), *(cell for row in rows(pipeline) for cell in row)]
+    remarks = Lines(tuple(section.remarks(pipeline))).lines
+    texts = [*tree_lines(section.tree(pipeline), 100), *remarks, *(cell for row in rows(pipeline) for cell in row)]
     assert not [c for text in texts for c in text if unicodedata.category(c) in ("Cc", "Cf")]
 
 
@@ -182,5 +189,5 @@ def _count(ops):
 @settings(max_examples=40, deadline=None)
 @given(pipelines(), st.integers(1, 160))
 def test_no_line_is_too_long_and_no_op_is_lost(pipeline, width):
-    assert all(len(line) <= max(width, 40) for line in tree(pipeline, width))
+    assert all(len(line) <= max(width, 40) for line in tree_lines(section.tree(pipeline), width))
     assert len(rows(pipeline)) == _count(pipeline.ops)

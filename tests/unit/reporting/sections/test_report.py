@@ -2,13 +2,20 @@ from __future__ import annotations
 
 import pytest
 
-from xttsbench.reporting.sections.report import describe
+from tests.unit.reporting.conftest import one, section, sections, words
+from xttsbench.reporting.document import Bars, Document, Facts, Finding, Table
+from xttsbench.reporting.sections import unmeasured
+from xttsbench.reporting.sections.report import report_document as describe
 from xttsbench.reporting.text import plain
 
 
-def told(run, unmeasured: dict[str, str]) -> list[tuple[str, ...]]:
-    lines = describe(run.report.model_copy(update={"unmeasured": unmeasured})).unmeasured
-    return [(line.label, line.value) for line in lines]
+def titles(document: Document) -> list[str]:
+    return [found.title for found in sections(document.blocks) if found.blocks]
+
+
+def told(run, reasons: dict[str, str]) -> list[tuple[str, ...]]:
+    (found,) = unmeasured(run.report.model_copy(update={"unmeasured": reasons}))
+    return [(fact.label, fact.value) for fact in one(found, Facts).facts]
 
 
 def test_entries_of_a_list_that_share_a_reason_stand_in_one_line(starving) -> None:
@@ -43,7 +50,7 @@ def test_numbers_of_one_record_that_share_a_reason_stand_in_one_line(starving) -
 
 def test_every_reason_stands_with_every_field_that_it_is_for(every_run) -> None:
     for name, (report, _) in every_run.items():
-        lines = describe(report).unmeasured
+        lines = [fact for found in unmeasured(report) for fact in one(found, Facts).facts]
         for path, reason in report.unmeasured.items():
             field = plain(path).rpartition(".")[2]
             assert any(field in line.label and line.value == plain(reason) for line in lines), (name, path)
@@ -52,39 +59,40 @@ def test_every_reason_stands_with_every_field_that_it_is_for(every_run) -> None:
 def test_compared_arms_are_not_in_the_table_of_the_others(comparing, starving) -> None:
     both = comparing.report.model_copy(update={"arms": (*comparing.report.arms, *starving.report.arms)})
     said = describe(both)
-    assert said.arms is not None
-    assert [row[0] for row in said.arms.rows] == ["graph", "eager", "xla"]
-    assert describe(comparing.report).arms is None
-    (full,) = (table for table in said.details if table.title == "Compared arms in full")
-    assert [row[2] for row in full.rows] == [arm.id for arm in comparing.report.arms]
-    assert full.rows[1][3:] == ("loader packed", "8", "1,920", "5.7 % (5.6 to 5.7)", "0.120", "3,210")
+    alone = "Configurations, each against the baseline"
+    assert [row[0] for row in words(one(section(said, alone), Table))] == ["graph", "eager", "xla"]
+    assert alone not in titles(describe(comparing.report))
+    full = words(one(section(said, "Compared configurations in full"), Table))
+    assert [row[2] for row in full] == [arm.id for arm in comparing.report.arms]
+    assert full[1][3:] == ("loader packed", "8", "1,920", "5.7 % (5.6 to 5.7)", "0.120", "3,210")
 
 
 def test_what_is_known_of_the_baseline_follows_under_its_own_heading(comparing, starving) -> None:
     label = {"kind": "emulated", "label": comparing.report.arms[0].accelerator}
     found = {"verdict": starving.report.verdict, "accelerator": label, "overhead": starving.report.overhead}
     said = describe(comparing.report.model_copy(update=found))
-    assert said.bottleneck == ""
-    assert said.baseline == "The baseline by itself: numpy_wav, EMULATED accelerator, 10 ms a step"
-    assert [(line.label, line.value) for line in said.numbers[:2]] == [
+    assert said.headline.word == ""
+    baseline = section(said, "The baseline by itself: numpy_wav, EMULATED accelerator, 10 ms a step")
+    assert [(fact.label, fact.value) for fact in one(baseline, Facts).facts[:2]] == [
         ("what limits it", "input (probability 99.8 %)"),
         ("step time, mean", "34.2 ms (33.2 to 35.2)"),
     ]
-    assert said.parts
-    assert [line.label for line in said.in_time] == ["measurement overhead"]
+    assert one(section(said, "Where the time of a step goes (mean)"), Bars).parts
+    assert [fact.label for fact in one(section(said, "In time"), Facts).facts] == ["measurement overhead per step"]
 
 
 def test_a_comparison_that_names_no_bottleneck_says_why(comparing, starving) -> None:
     verdict = starving.report.verdict.model_copy(update={"bottleneck": "inconclusive", "attribution_s": None})
     reasons = {"verdict.attribution_s": "the ladder was not climbed"}
     said = describe(comparing.report.model_copy(update={"verdict": verdict, "unmeasured": reasons}))
-    assert said.numbers[0].value == "not measured: the ladder was not climbed"
-    assert said.parts_note == ""
+    baseline = section(said, "The baseline by itself: numpy_wav, EMULATED accelerator, 10 ms a step")
+    assert one(baseline, Facts).facts[0].value == "not measured: the ladder was not climbed"
+    assert "Where the time of a step goes (mean)" not in titles(said)
 
 
 def gain(run, **changes) -> str:
     finding = run.report.findings[0].model_copy(update=changes)
-    return describe(run.report.model_copy(update={"findings": (finding,)})).findings[0].gain
+    return one(section(describe(run.report.model_copy(update={"findings": (finding,)})), "Findings"), Finding).gain
 
 
 @pytest.mark.parametrize(

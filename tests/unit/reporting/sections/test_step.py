@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from tests.unit.reporting.conftest import one, words
 from xttsbench.records.base import Estimate
 from xttsbench.records.report import Report, Verdict
 from xttsbench.records.step_ops import OpLine, Placement, StepOps
-from xttsbench.reporting.sections.step import step_sentence, step_tables
+from xttsbench.reporting.document import Table
+from xttsbench.reporting.sections.step import sentence, tables
 
 OPS = StepOps(
     phases={"backward": 0.6, "forward": 0.35, "optimizer": 0.05},
@@ -57,7 +59,7 @@ def whole() -> Report:
 
 
 def test_one_sentence(whole) -> None:
-    said = step_sentence(whole)
+    said = sentence(whole)
     assert said == (
         "Of the time of the step's ops: backward 60.0 %, forward 35.0 %, optimizer 5.0 %; "
         "most of it in one place: train.py:12 step (backward, 55.0 %)."
@@ -65,26 +67,27 @@ def test_one_sentence(whole) -> None:
 
 
 def test_the_tables(whole) -> None:
-    tables = {table.title: table for table in step_tables(whole)}
-    assert tables["The step by phase"].rows[0] == ("forward", "35.0 %")
-    assert ("Python between the ops", "1.00 ms") in tables["The step by phase"].rows
-    lines = tables["The lines behind the step's ops"].rows
+    found = {fold.title: words(one(fold, Table)) for fold in tables(whole)}
+    assert found["The step by phase"][0] == ("forward", "35.0 %")
+    assert ("Python between the ops", "1.00 ms") in found["The step by phase"]
+    lines = found["The lines behind the step's ops"]
     assert [row[0] for row in lines] == ["train.py:12 step", "layers model/dense", "no line of the target's"]
     assert lines[2][3] == "not measured"
-    devices = tables["Where the step's ops run"].rows
+    devices = found["Where the step's ops run"]
     assert devices[0] == ("GPU:0", "6", "80.0 %", "MatMul, Relu", "the placer's choice")
     assert devices[1][4] == "no kernel for the GPU is registered"
-    assert tables["What each shape cost"].rows == (("[(8, 16)]", "9", "1", "2", "1.50 s", "not measured"),)
-    conditions = tables["The step under other conditions"].rows
+    assert found["What each shape cost"] == [("[(8, 16)]", "9", "1", "2", "1.50 s", "not measured")]
+    conditions = found["The step under other conditions"]
     assert conditions[0][2] == "1.500x (1.400 to 1.600)"
     assert conditions[1][1:3] == ("not measured", "not measured")
     assert "no" in conditions[1][3]
-    assert all(len(row) == len(table.header) for table in tables.values() for row in table.rows)
+    for table in (one(fold, Table) for fold in tables(whole)):
+        assert all(len(row.cells) == len(table.columns) for row in table.rows)
 
 
 def test_without_a_step_or_ops_nothing_is_said() -> None:
-    assert step_tables(report(None)) == ()
-    assert step_sentence(report(None)) is None
+    assert list(tables(report(None))) == []
+    assert sentence(report(None)) == ""
     empty = report({"ops": None, "shapes": [], "conditions": {}, "unmeasured": {"ops": "no trial came so far"}})
-    assert [table.title for table in step_tables(empty)] == ["Of the step not measured"]
-    assert step_sentence(empty) is None
+    assert [fold.title for fold in tables(empty) if fold.blocks] == ["Of the step not measured"]
+    assert sentence(empty) == ""

@@ -17,6 +17,7 @@ from xttsbench.records.plan import Accelerator, Comparison, PlannedArm, RunPlan
 from xttsbench.records.training import Begun, Ended, Evaluated, HistoryLine, Interval, TrainJob, TrainSetup, Watched
 from xttsbench.records.trial import MeasurementOverhead, TrialRecord
 from xttsbench.reporting import markdown
+from xttsbench.reporting.sections.report import report_document
 from xttsbench.workflows.report import rebuild
 from xttsbench.workflows.train.report import SETUP, assemble_train, judge_training
 
@@ -130,7 +131,7 @@ def test_without_a_step_the_report_says_why(build) -> None:
     report = assemble_train(plan(), ENVIRONMENT_READ, [dead], [], setup())
     assert (report.arms, report.verdict.step_time_s) == ((), None)
     assert "no such file" in report.verdict.summary
-    assert markdown.serialize(report)
+    assert markdown.render(report_document(report))
 
 
 def test_it_is_rebuilt_to_the_byte_and_written_in_words(build, tmp_path: Path) -> None:
@@ -148,7 +149,7 @@ def test_it_is_rebuilt_to_the_byte_and_written_in_words(build, tmp_path: Path) -
     assert outcome.exit_code == 0
     assert outcome.report == assemble_train(plan(), ENVIRONMENT_READ, trials, told, setup())
     page = (tmp_path / "report.md").read_text()
-    assert "## Losses over the steps" in page
+    assert "<summary>Losses over the steps</summary>" in page
     assert "| 61 to 80 |" in page
     (tmp_path / SETUP).unlink()
     with pytest.raises(JournalError, match=r"train\.json cannot be read"):

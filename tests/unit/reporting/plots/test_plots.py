@@ -9,7 +9,7 @@ from matplotlib.text import Text
 from xttsbench.records.readings import GpuReadings, Readings
 from xttsbench.records.trial import Segment
 from xttsbench.reporting import plots
-from xttsbench.reporting.captions import CAPTIONS
+from xttsbench.reporting.groups import CAPTIONS
 from xttsbench.reporting.plots import DRAWERS, stage
 from xttsbench.reporting.plots.figure import style
 

@@ -8,7 +8,7 @@ from matplotlib.text import Text
 
 from xttsbench.records.readings import GpuReadings, Readings
 from xttsbench.reporting import plots
-from xttsbench.reporting.captions import captions
+from xttsbench.reporting.groups import figures
 from xttsbench.reporting.plots import figure_of, stage
 from xttsbench.reporting.plots.figure import style
 
@@ -34,8 +34,8 @@ def with_arms(run, *arms):
 
 
 def test_a_comparison_has_two_plots_for_each_group_and_none_of_one_target(comparing) -> None:
-    assert list(captions(comparing.report)) == [ARMS, TRACES, f"arms-{MODES}", f"traces-{MODES}"]
-    assert captions(comparing.report)[ARMS].endswith("loaders: EMULATED accelerator, 10 ms a step")
+    assert list(figures(comparing.report)) == [ARMS, TRACES, f"arms-{MODES}", f"traces-{MODES}"]
+    assert figures(comparing.report)[ARMS].endswith("loaders: EMULATED accelerator, 10 ms a step")
 
 
 def test_steps_of_arms_are_not_those_of_the_target(comparing, starving) -> None:
@@ -54,11 +54,11 @@ def test_what_is_drawn_of_one_target_is_the_baseline_that_the_verdict_is_about(c
 
 def test_with_a_verdict_the_plots_of_the_baseline_follow(comparing, starving) -> None:
     verdict = starving.report.verdict
-    every = captions(comparing.report.model_copy(update={"verdict": verdict}))
+    every = figures(comparing.report.model_copy(update={"verdict": verdict}))
     assert list(every)[4:] == ["attribution", "timeline", "distribution", "autocorrelation", "periodogram"]
     assert every["timeline"] == "Steps, waits and utilization over time, of the baseline"
     verdict = verdict.model_copy(update={"attribution_s": None})
-    assert "attribution" not in captions(comparing.report.model_copy(update={"verdict": verdict}))
+    assert "attribution" not in figures(comparing.report.model_copy(update={"verdict": verdict}))
 
 
 def test_bars_are_the_throughput_with_its_interval(comparing) -> None:

@@ -1,11 +1,19 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from rich.cells import cell_len
 
-from xttsbench.reporting.console import render
+from xttsbench.records.report import Report
+from xttsbench.reporting import console
+from xttsbench.reporting.sections.report import report_document
 
 NUMBERS = ("94.3 %", "10.6 ms", "755", "0.034", "5.71x", "faster")
+
+
+def render(report: Report, **how: Any) -> str:
+    return console.render(report_document(report), **how)
 
 
 def lines(run, width: int) -> list[str]:
@@ -64,9 +72,9 @@ def test_long_names_break_after_their_separators(comparing, make_arm) -> None:
     effect = comparing.report.arms[1].effect
     arms = tuple(make_arm(name, 0.02, effect=effect, decision="undecided") for name in names)
     report = comparing.report.model_copy(update={"arms": arms})
-    found = [line[:19].strip() for line in render(report, width=84, color=False).splitlines()]
+    found = [line[:23].strip() for line in render(report, width=84, color=False).splitlines()]
     at = found.index("loader=packed,")
-    assert found[at : at + 3] == ["loader=packed,", "prefetch=2,", "workers=4"]
+    assert found[at : at + 2] == ["loader=packed,", "prefetch=2,workers=4"]
 
 
 def test_the_comparison_comes_first_and_nothing_is_said_of_what_was_not_asked(comparing) -> None:
@@ -79,7 +87,7 @@ def test_the_comparison_comes_first_and_nothing_is_said_of_what_was_not_asked(co
             "xla is 15.0x",
             "loaders: EMULATED",
             "modes: REAL",
-            "Noise check (loaders: EMULATED accelerator, 10 ms a step), the baseline against itself: 1.002x",
+            "Noise check (loaders: EMULATED accelerator, 10 ms a step), the baseline measured twice: 1.002x",
             "Not measured verdict: step_time_s",
         )
     ]

@@ -1,0 +1,343 @@
+"""A report as a document: blocks of plain words in the order in which a reader wants them, before any markup.
+
+It is built once (:mod:`xttsbench.reporting.sections`) and shown by visitors: :mod:`~xttsbench.reporting.console`,
+:mod:`~xttsbench.reporting.markdown` and :mod:`~xttsbench.reporting.html`. Each block says from which view on it is
+shown. Whatever text goes into a block loses its control characters here, so a builder quotes names and messages as
+they come, and a visitor escapes for its own markup alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field, fields, replace
+from enum import IntEnum
+from typing import Final, Literal
+
+from xttsbench.records.report import Severity
+from xttsbench.reporting.text import plain, plain_lines
+
+NOT_MEASURED: Final = "not measured"
+SMALLEST_VISIBLE: Final = 0.0005
+"""Share of a step from which a part is drawn and listed: what would print as 0.1 %."""
+Tone = Literal["", "soft", "strong", "refused"]
+
+
+class View(IntEnum):
+    """How much is shown; each view has all that those before it have."""
+
+    SUMMARY = 1
+    """The answer: what limits the step, by how much, and what to do."""
+    DETAILED = 2
+    """What stands behind it; the console's."""
+    FULL = 3
+    """Plots and complete tables, for who wants to check; that of the pages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaned:
+    """Base of whatever holds text: control characters and terminal escapes are gone, line breaks become spaces."""
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            object.__setattr__(self, each.name, _clean(getattr(self, each.name)))
+
+
+@dataclass(frozen=True, slots=True)
+class Block(Cleaned):
+    """A part of a document, shown from ``view`` on."""
+
+    view: View = field(default=View.DETAILED, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Fact(Cleaned):
+    """A label and its value."""
+
+    label: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Paragraph(Block):
+    """A sentence or a few; a ``soft`` one belongs to what stands before it."""
+
+    text: str
+    tone: Tone = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Headline(Block):
+    """The first thing that is read: ``word`` (the bottleneck; empty in a comparison), sentence, what qualifies it."""
+
+    kind: str
+    subject: str
+    word: str
+    sentence: str
+    below: tuple[Paragraph, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Callout(Block):
+    """A warning about the report as a whole."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lines(Block):
+    """Lines that stay lines, with their indentation, such as notes below a table."""
+
+    lines: tuple[str, ...]
+    tone: Tone = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "lines", _lines(self.lines))
+
+
+@dataclass(frozen=True, slots=True)
+class Facts(Block):
+    """Key figures: labels with values; without ``header`` they read as sentences. ``lead`` introduces them."""
+
+    facts: tuple[Fact, ...]
+    header: tuple[str, str] | None = None
+    lead: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Code(Block):
+    """Lines to be copied as they are; ``lead`` introduces them.
+
+    A terminal shows the first ``shown`` of them, and says with ``rest`` where the others are.
+    """
+
+    lines: tuple[str, ...]
+    language: str = ""
+    lead: str = ""
+    shown: int | None = None
+    rest: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "lines", _lines(self.lines))
+
+
+@dataclass(frozen=True, slots=True)
+class Cell(Cleaned):
+    """A value with its interval, both as text; ``share`` (0..1) may be drawn as a bar."""
+
+    value: str
+    bounds: str = ""
+    share: float | None = None
+    tone: Literal["", "strong", "warning", "critical"] = ""
+
+    @property
+    def text(self) -> str:
+        """Both in one line."""
+        return f"{self.value} ({self.bounds})" if self.bounds else self.value
+
+
+@dataclass(frozen=True, slots=True)
+class Column(Cleaned):
+    """A column's head.
+
+    Attributes:
+        short: for terminals; may have two lines.
+        numeric: numbers, which stand under one another and are never broken.
+        interval: whether a terminal shows the intervals of its cells.
+        optional: whether a narrow terminal leaves it out.
+        leads: whether it comes first where a terminal has room for lines of words only.
+    """
+
+    name: str
+    short: str = ""
+    numeric: bool = False
+    interval: bool = True
+    optional: bool = False
+    leads: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", plain(self.name))
+        object.__setattr__(self, "short", self.short or self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Row(Cleaned):
+    """A row of a table; ``tone``: ``baseline``, ``again``, ``faster``, ``slower``, ``ended``, ``plain`` or nothing."""
+
+    cells: tuple[Cell, ...]
+    tone: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Table(Block):
+    """Every row is as long as ``columns``.
+
+    A terminal has hardly room for one with ``blanks``: a dash stands for what was not measured.
+    """
+
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    blanks: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Part(Cleaned):
+    """One part of a step's mean time; ``share`` is of the step, 0..1, and may be negative for the residual."""
+
+    name: str
+    time: str
+    share: float
+    percent: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bars(Block):
+    """A stacked bar with its legend: what the time of a step goes into."""
+
+    parts: tuple[Part, ...]
+
+    @property
+    def visible(self) -> tuple[Part, ...]:
+        """The parts to list: what is not nothing, and the residual always."""
+        return tuple(part for part in self.parts if abs(part.share) >= SMALLEST_VISIBLE or part.name == "residual")
+
+    @property
+    def nothing(self) -> str:
+        """The other parts, in a sentence; empty where there is none."""
+        names = [part.name for part in self.parts if part not in self.visible]
+        return f"Nothing in: {', '.join(names)}." if names else ""
+
+    @property
+    def widths(self) -> tuple[tuple[str, float], ...]:
+        """Name and share of the bar, 0..1, of each visible part; a negative residual has no width, it is listed."""
+        positive = [(part.name, part.share) for part in self.visible if part.share > 0]
+        whole = sum(share for _, share in positive)
+        return tuple((name, share / whole) for name, share in positive)
+
+    def cells(self, width: int) -> tuple[tuple[str, int], ...]:
+        """Name and number of cells of each part, ``width`` together, by largest remainder (Hamilton's method)."""
+        counts = [int(share * width) for _, share in self.widths]
+        by_remainder = sorted(range(len(counts)), key=lambda i: counts[i] - self.widths[i][1] * width)
+        for i in by_remainder[: width - sum(counts)]:
+            counts[i] += 1
+        return tuple((name, count) for (name, _), count in zip(self.widths, counts, strict=True) if count)
+
+
+@dataclass(frozen=True, slots=True)
+class Node(Cleaned):
+    """A line of a tree: what is drawn before its cells (``lead``) and goes on below it, and its share of the whole."""
+
+    lead: str
+    below: str
+    depth: int
+    cells: tuple[str, ...]
+    share: float | None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "cells", tuple(map(plain, self.cells)))  # the drawing keeps its blanks
+
+
+@dataclass(frozen=True, slots=True)
+class Tree(Block):
+    """Nodes from the root on: label, cost, share of it, what kind of work it is, place, notes."""
+
+    header: tuple[str, ...]
+    nodes: tuple[Node, ...]
+
+    @property
+    def table(self) -> Table:
+        """For pages: how deep a node lies is shown by marks before it."""
+        return table(self.header, [("› " * node.depth + node.cells[0], *node.cells[1:]) for node in self.nodes])
+
+
+@dataclass(frozen=True, slots=True)
+class Figure(Block):
+    """A plot of that name; ``drawn_above``: a page that draws its own bars has no need of it."""
+
+    name: str
+    caption: str
+    drawn_above: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Finding(Block):
+    """Something that a rule saw; ``gain`` is what the remedy is worth, as far as it is known."""
+
+    number: int
+    severity: Severity
+    limiting: bool
+    title: str
+    rule: str
+    where: str
+    evidence: Facts
+    remedy: Lines
+    patch: Code
+    gain: str
+
+
+@dataclass(frozen=True, slots=True)
+class Section(Block):
+    """Blocks under a heading; it is not there where none of them is shown."""
+
+    title: str
+    blocks: tuple[Block, ...]
+    view: View = field(default=View.SUMMARY, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Fold(Section):
+    """A section that pages fold away."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """Everything that is said, in order."""
+
+    blocks: tuple[Block, ...]
+
+    @property
+    def headline(self) -> Headline:
+        """The first block."""
+        return next(block for block in self.blocks if isinstance(block, Headline))
+
+    def shown(self, view: View, *, figures: Collection[str] | None = ()) -> tuple[Block, ...]:
+        """The blocks of a view, in order; sections without a block are left out.
+
+        Args:
+            view: how much is shown.
+            figures: names of the plots that there are; ``None`` for all.
+        """
+        return tuple(_shown(self.blocks, view, figures))
+
+
+def table(header: Iterable[str | Column], rows: Iterable[Sequence[object]], *, view: View = View.DETAILED) -> Table:
+    """A table from cells and words; a column that is given as a string is one of words."""
+    columns = tuple(Column(one) if isinstance(one, str) else one for one in header)
+    made = (tuple(one if isinstance(one, Cell) else Cell(str(one)) for one in row) for row in rows)
+    return Table(columns, tuple(map(Row, made)), view=view)
+
+
+def folded(title: str, header: Iterable[str], rows: Sequence[Sequence[object]]) -> Fold:
+    """A table of the full view; without rows an empty section, which is not shown."""
+    return Fold(title, (table(header, rows, view=View.FULL),) if rows else ())
+
+
+def _shown(blocks: Iterable[Block], view: View, figures: Collection[str] | None) -> Iterable[Block]:
+    for block in blocks:
+        if block.view > view or (isinstance(block, Figure) and figures is not None and block.name not in figures):
+            continue
+        if isinstance(block, Lines) and not block.lines:
+            continue
+        if not isinstance(block, Section):
+            yield block
+        elif inner := tuple(_shown(block.blocks, view, figures)):
+            yield replace(block, blocks=inner)
+
+
+def _lines(lines: tuple[str, ...]) -> tuple[str, ...]:
+    return plain_lines("\n".join(lines)) if any(line.strip() for line in lines) else ()
+
+
+def _clean(value: object) -> object:
+    if isinstance(value, str):
+        return plain(value)
+    return tuple(map(_clean, value)) if isinstance(value, tuple) else value
