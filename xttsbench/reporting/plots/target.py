@@ -8,9 +8,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 from numpy.typing import NDArray
 
-from xttsbench.analysis.rhythm import autocorrelation, effective_size, varies
-from xttsbench.analysis.rhythm import periodogram
 from xttsbench.analysis.readings import trace
+from xttsbench.analysis.rhythm import autocorrelation, effective_size, periodogram, varies
 from xttsbench.analysis.variance import stragglers
 from xttsbench.diagnosis.training import STARVING
 from xttsbench.records.base import Estimate

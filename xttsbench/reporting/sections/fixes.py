@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from xttsbench.records.fix import FixResult, Patch
-from xttsbench.records.fix import Optimized
+from xttsbench.fixes.spec import WORTH
+from xttsbench.records.fix import FixResult, Optimized, Patch
 from xttsbench.records.pipeline import Prediction
 from xttsbench.records.report import Report
 from xttsbench.reporting import units
 from xttsbench.reporting.document import Block, Cell, Code, Fact, Facts, Fold, Paragraph, Section, View, table
 from xttsbench.reporting.sections import cell
-from xttsbench.fixes.spec import WORTH
 
 NOT_PREDICTED: Final = "not predicted"
 PLAN: Final = "optimized.yaml"

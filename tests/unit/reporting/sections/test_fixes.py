@@ -10,8 +10,7 @@ from rich.cells import cell_len
 
 from tests.unit.reporting.conftest import HOSTILE, estimate, one, starving_run, words
 from xttsbench.records.base import Estimate
-from xttsbench.records.fix import Edit, FixResult, Patch, Semantics
-from xttsbench.records.fix import Optimized
+from xttsbench.records.fix import Edit, FixResult, Optimized, Patch, Semantics
 from xttsbench.records.pipeline import Prediction
 from xttsbench.records.report import Report
 from xttsbench.reporting import console, html, markdown
