@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from xttsbench.api import diagnose, optimize
     from xttsbench.records.report import Report
-    from xttsbench.targets.workload import Workload
+    from xttsbench.targets.spec import Workload
 
 __version__ = "0.1.0"
 __all__ = ["Report", "Workload", "__version__", "diagnose", "optimize"]
 
 _HOMES = {
     "Report": "xttsbench.records.report",
-    "Workload": "xttsbench.targets.workload",
+    "Workload": "xttsbench.targets.spec",
     "diagnose": "xttsbench.api",
     "optimize": "xttsbench.api",
 }

@@ -17,7 +17,7 @@ from xttsbench.errors import InvalidInputError
 from xttsbench.probes.quota import memory_limit_bytes
 from xttsbench.shipped import shipped
 from xttsbench.targets.configuration import MODES, PRECISIONS, Configuration, configuration_problems
-from xttsbench.targets.workload import Workload
+from xttsbench.targets.spec import Workload
 from xttsbench.xtts.data import batches, feature_cache, make, speech_data
 from xttsbench.xtts.loaders import CACHED, LOADERS, loader
 from xttsbench.xtts.recipe import Recipe, load_recipe
@@ -80,25 +80,9 @@ def make_workload(
         InvalidInputError: an argument is out of range, the data or their cache cannot be used, or the features of all
             clips do not fit into memory and ``cache`` is asked for.
     """
-    chosen = _validated(
-        loader=loader,
-        mode=mode,
-        precision=precision,
-        batch_size=batch_size,
-        tokens_per_batch=tokens_per_batch,
-        prefetch=prefetch,
-        device_prefetch=device_prefetch,
-        workers=workers,
-        threads=threads,
-        deterministic=deterministic,
-        cache=cache,
-        bucketing=bucketing,
-        seed=seed,
-        recipe=recipe,
-        data=None if data is None else os.fspath(data),
-        features=None if features is None else os.fspath(features),
-        with_step=with_step,
-    )
+    given = dict(locals())
+    paths = {name: os.fspath(path) for name, path in (("data", data), ("features", features)) if path is not None}
+    chosen = _validated(**given | paths)
     trained = load_recipe(shipped("training", chosen.recipe))
     directory = Path(chosen.data) if chosen.data is not None else make.ensure_default_data()
     root = Path(chosen.features) if chosen.features is not None else None

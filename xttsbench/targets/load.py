@@ -16,8 +16,7 @@ from typing import Any, Literal
 import tensorflow as tf
 
 from xttsbench.errors import TargetError
-from xttsbench.targets.spec import TargetSpec
-from xttsbench.targets.workload import Workload
+from xttsbench.targets.spec import TargetSpec, Workload
 
 Kind = Literal["dataset", "dataset+step", "dataset+model", "workload", "script"]
 

@@ -1,11 +1,12 @@
-"""The name of a target, as it is written on the command line, taken apart without importing anything."""
+"""A target: its name, taken apart without importing anything, and what it may say about itself."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from xttsbench.errors import TargetError, UsageError
 
@@ -30,6 +31,30 @@ class TargetSpec:
     def name(self) -> str:
         """What a run's directory is called after."""
         return self.attribute or Path(self.place).stem
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A target that says more about itself than a pair can: what is run, what may be tuned, and where its frames are.
+
+    Attributes:
+        dataset: the ``tf.data.Dataset`` that is iterated.
+        step: ``step(batch)`` runs one training step; ``None`` judges the input side alone.
+        model: a compiled ``keras.Model`` in place of ``step``.
+        tunables: keyword of the callable that made this workload -> the values worth trying.
+        name: a name for reports.
+        frames: key of the batch under which the padded tensor lies, ``[batch, frames, ...]``.
+        lengths: key of the batch under which the true numbers of frames lie, ``[batch]``. With both, throughput is
+            given in valid frames per second too, and the share of padding is known.
+    """
+
+    dataset: Any
+    step: Callable[[Any], Any] | None = None
+    model: Any = None
+    tunables: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    name: str | None = None
+    frames: str | None = None
+    lengths: str | None = None
 
 
 def parse_target(text: str, *, working_directory: Path | None = None, scripts: bool = False) -> TargetSpec:

@@ -12,7 +12,7 @@ import io
 import linecache
 import os
 import tokenize
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from types import CodeType
 from typing import Any, Final
 
@@ -36,99 +36,71 @@ def substituted(files: Mapping[str, str]) -> Iterator[None]:
         InvalidInputError: a file to read from is missing or no Python source.
     """
     texts = {os.path.realpath(file): _text(file, other) for file, other in files.items()}
-    encodings = {os.path.realpath(file): _encoding(other) for file, other in files.items()}
+    if not texts:
+        yield
+        return
     named: set[str] = set()
+    loader: Any = importlib.machinery.SourceFileLoader
+    get_code, get_data, open_code = loader.get_code, loader.get_data, io.open_code
+    updatecache = linecache.updatecache
 
-    def remembered(path: str) -> str | None:
-        text = texts.get(os.path.realpath(path))
-        if text is not None:
+    def text_of(path: Any) -> tuple[str, str] | None:
+        """The other text of a path, shown for it from now on, and its encoding."""
+        known = isinstance(path, str) and path.endswith(_SUFFIXES)
+        text = texts.get(os.path.realpath(path)) if known else None
+        if text is not None and path not in named:
             named.add(path)
-        return text
-
-    def text_of(path: Any) -> str | None:
-        """The other text of a path, shown for it from now on."""
-        if not isinstance(path, str) or not path.endswith(_SUFFIXES):
-            return None
-        is_new = path not in named
-        text = remembered(path)
-        if text is not None and is_new:
-            linecache.updatecache(path)
+            new_updatecache(path)
         return text
 
     def bytes_of(path: Any) -> bytes | None:
         """The same as a file would hold it: in the encoding that its own first lines name."""
         text = text_of(path)
-        return None if text is None else text.encode(encodings[os.path.realpath(path)])
+        return text[0].encode(text[1]) if text is not None else None
 
-    if not texts:
-        yield
-        return
-    loader: Any = importlib.machinery.SourceFileLoader
+    def new_updatecache(filename: str, module_globals: Any = None) -> list[str]:
+        """AutoGraph has linecache read a file again before it takes a function's source."""
+        text = text_of(filename)
+        if text is None:
+            return updatecache(filename, module_globals)
+        lines = text[0].splitlines(keepends=True)
+        # Without a time of change, linecache does not compare the entry with the file on disk.
+        linecache.cache[filename] = (len(text[0]), None, lines, filename)
+        return lines
+
+    def new_get_code(self: Any, fullname: str) -> CodeType | None:
+        path = self.get_filename(fullname)
+        text = text_of(path)
+        code: CodeType | None = get_code(self, fullname) if text is None else self.source_to_code(text[0], path)
+        return code
+
+    def new_get_data(self: Any, path: str) -> bytes:
+        found = bytes_of(path)
+        data: bytes = get_data(self, path) if found is None else found
+        return data
+
+    def new_open_code(path: Any) -> Any:  # runpy's way to a script
+        found = bytes_of(path)
+        return open_code(path) if found is None else io.BytesIO(found)
+
     with contextlib.ExitStack() as stack:
-        stack.callback(_forget, named)
-        stack.enter_context(_attribute(linecache, "updatecache", _updatecache(linecache.updatecache, remembered)))
-        stack.enter_context(_attribute(loader, "get_code", _get_code(loader.get_code, text_of)))
-        stack.enter_context(_attribute(loader, "get_data", _get_data(loader.get_data, bytes_of)))
-        stack.enter_context(_attribute(io, "open_code", _open_code(io.open_code, bytes_of)))  # runpy's way to a script
+        stack.callback(lambda: [linecache.cache.pop(path, None) for path in named])
+        stack.enter_context(_attribute(linecache, "updatecache", new_updatecache))
+        stack.enter_context(_attribute(loader, "get_code", new_get_code))
+        stack.enter_context(_attribute(loader, "get_data", new_get_data))
+        stack.enter_context(_attribute(io, "open_code", new_open_code))
         yield
 
 
-def _text(file: str, other: str) -> str:
+def _text(file: str, other: str) -> tuple[str, str]:
+    """The text of the other file, and the encoding that it says it has."""
     try:
-        with tokenize.open(other) as stream:  # the encoding that the file says it has
-            return stream.read()
+        with tokenize.open(other) as stream:
+            return stream.read(), stream.encoding
     except (OSError, UnicodeError, SyntaxError) as error:
         raise InvalidInputError(
             f"{other}, which is to be run in place of {file}, cannot be read as Python source ({error})."
         ) from error
-
-
-def _encoding(file: str) -> str:
-    with open(file, "rb") as stream:
-        return tokenize.detect_encoding(stream.readline)[0]
-
-
-def _get_code(original: Callable[..., Any], text_of: Callable[[Any], str | None]) -> Callable[..., Any]:
-    def get_code(self: Any, fullname: str) -> CodeType | None:
-        path = self.get_filename(fullname)
-        text = text_of(path)
-        code: CodeType | None = original(self, fullname) if text is None else self.source_to_code(text, path)
-        return code
-
-    return get_code
-
-
-def _updatecache(original: Callable[..., Any], text_of: Callable[[str], str | None]) -> Callable[..., Any]:
-    """AutoGraph has linecache read a file again before it takes a function's source."""
-
-    def updatecache(filename: str, module_globals: Any = None) -> list[str]:
-        text = text_of(filename) if filename.endswith(_SUFFIXES) else None
-        if text is None:
-            found: list[str] = original(filename, module_globals)
-            return found
-        lines = text.splitlines(keepends=True)
-        # Without a time of change, linecache does not compare the entry with the file on disk.
-        linecache.cache[filename] = (len(text), None, lines, filename)
-        return lines
-
-    return updatecache
-
-
-def _get_data(original: Callable[..., Any], bytes_of: Callable[[Any], bytes | None]) -> Callable[..., Any]:
-    def get_data(self: Any, path: str) -> bytes:
-        found = bytes_of(path)
-        data: bytes = original(self, path) if found is None else found
-        return data
-
-    return get_data
-
-
-def _open_code(original: Callable[..., Any], bytes_of: Callable[[Any], bytes | None]) -> Callable[..., Any]:
-    def open_code(path: Any) -> Any:
-        found = bytes_of(path)
-        return original(path) if found is None else io.BytesIO(found)
-
-    return open_code
 
 
 @contextlib.contextmanager
@@ -145,8 +117,3 @@ def _attribute(owner: Any, name: str, value: Any) -> Iterator[None]:
                 setattr(owner, name, before)
             else:
                 delattr(owner, name)
-
-
-def _forget(paths: set[str]) -> None:
-    for path in paths:
-        linecache.cache.pop(path, None)

@@ -22,7 +22,6 @@ from xttsbench.records.trial import Devices, TrialError, TrialSpec
 from xttsbench.step.modes import keras_step, synchroniser, without_xla
 from xttsbench.step.watch import Watch
 from xttsbench.targets.load import Loaded, load_target
-from xttsbench.targets.source_scan import module_file, scan_loaded
 from xttsbench.targets.spec import parse_target
 from xttsbench.targets.substituted import substituted
 from xttsbench.worker.arm import run_arm
@@ -87,6 +86,8 @@ def _run(spec: TrialSpec, channel: Channel) -> None:
     if spec.rung == "ladder" and spec.block == 0:
         if loaded.step is not None:
             channel.part("step_place", locate(loaded.step))
+        from xttsbench.targets.source.scan import module_file, scan_loaded  # LibCST, which other trials do without
+
         channel.part("source", [*scan_loaded(target.folder, module_file(target), entry=target.attribute)])
     own = functools.partial(run_elements, original=original, variables=variables) if spec.rung == "elements" else None
     run_rung(spec, loaded, step, channel, own)

@@ -10,8 +10,7 @@ import tensorflow as tf
 
 from xttsbench.errors import TargetError
 from xttsbench.targets.load import classify, load_target
-from xttsbench.targets.spec import parse_target
-from xttsbench.targets.workload import Workload
+from xttsbench.targets.spec import Workload, parse_target
 
 BAD = Path(__file__).parents[2] / "targets" / "bad.py"
 DATASET = tf.data.Dataset.range(3)

@@ -12,7 +12,7 @@ import tensorflow as tf
 from xttsbench.errors import TargetError
 from xttsbench.records.rows import StepRow
 from xttsbench.targets.load import classify
-from xttsbench.targets.workload import Workload
+from xttsbench.targets.spec import Workload
 from xttsbench.worker.batches import CachedBatches
 from xttsbench.worker.bench import Limit
 from xttsbench.worker.frames import FrameKeys, HeldLengths, frame_keys

@@ -10,7 +10,7 @@ from xttsbench.records.base import Location
 from xttsbench.records.pipeline import Pipeline, PipelineOp
 from xttsbench.records.source_fact import SourceFact
 from xttsbench.records.trial import Devices
-from xttsbench.targets.source_scan import scan_text
+from xttsbench.targets.source.scan import scan_text
 
 GPU = Devices(gpus=("GPU:0",))
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 
+import libcst as cst
 import pytest
 
 from tests.unit.targets.source.fake_datasets import FILE, built, kinds, patch_of, pipeline_of
@@ -459,6 +460,13 @@ def test_all_else_stays_byte_for_byte(change: Callable[[str], str]) -> None:
     patch = propose(FixSet.of(["parallel-batch:2"]), made, lambda _: text, own=lambda _: True)
     assert patch.unpatched == {}
     assert patch.files[FILE] == text.replace(before, after)
+
+
+def test_a_text_is_taken_apart_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = f"# read once\n{ONE_LINE}{NAMES}"
+    patch_of(text, "prefetch:3")
+    monkeypatch.setattr(cst, "parse_module", None)
+    assert patch_of(text, "parallel-map", "thread-pool:2").unpatched == {}
 
 
 def test_the_command_line_starts_without_what_reads_source() -> None:

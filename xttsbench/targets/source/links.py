@@ -230,11 +230,6 @@ def _follows_in_next_statement(module: Module, before: Link, after: Link, moved:
             if before.end < module.start(one.node) < after.start:
                 raise NoEditError(f"`{name}` gets its value between .{before.name}(...) and .{after.name}(...)")
     own = isinstance(second, cst.Assign) and module.code(second.targets[0].target) == receiver.value
-    variable = module.assignments(receiver.value, receiver)
-    for node in module.of(cst.Name):
-        at = module.start(node)
-        later = before.end < at and (at < after.start or not own)
-        if node.value != receiver.value or node is receiver or not later or not module.reads(node):
-            continue
-        if module.assignments(node.value, node) == variable:
+    for use in module.uses(module.assignments(receiver.value, receiver)):
+        if use is not receiver and before.end < module.start(use) and (module.start(use) < after.start or not own):
             raise NoEditError(f"`{receiver.value}` is used for something else as well")

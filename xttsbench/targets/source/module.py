@@ -32,6 +32,8 @@ from libcst.metadata import (
     ScopeProvider,
 )
 
+from xttsbench.records.source_fact import SourceFact, SourceKind
+
 Node = TypeVar("Node", bound=cst.CSTNode)
 Span = tuple[int, int]
 """Offsets of a part of the text: its start, and behind its end."""
@@ -126,13 +128,19 @@ class Module:
         """Number of the line on which a node starts, from 1."""
         return self._positions[node].start.line
 
-    def last_line(self, node: cst.CSTNode) -> int:
-        """Number of the line on which a node ends."""
-        return self._positions[node].end.line
-
     def code(self, node: cst.CSTNode) -> str:
         """The text of a node, without comments around it."""
         return self.text[slice(*self.span(node))]
+
+    def shown(self, node: cst.CSTNode) -> str:
+        """The text of a node on one line."""
+        return " ".join(self.code(node).split())
+
+    def fact(self, kind: SourceKind, node: cst.CSTNode, detail: str) -> SourceFact:
+        """A fact at the node's line."""
+        start = self.start(node)
+        line = self.text[self.line_start(start) : self.line_stop(start)].strip()
+        return SourceFact(kind=kind, file=self.file, line=self.line(node), text=line[:200], detail=detail)
 
     def line_start(self, offset: int) -> int:
         """Offset at which the line of ``offset`` begins."""
@@ -241,17 +249,17 @@ class Module:
 
     def in_function(self, node: cst.CSTNode) -> bool:
         """Whether it runs only when a function is called."""
-        scope = self._seen(node)
-        while not isinstance(scope, GlobalScope):
-            if isinstance(scope, FunctionScope):
-                return True
-            scope = scope.parent
-        return False
+        return any(isinstance(one, cst.FunctionDef | cst.Lambda) for one in self.ancestors(node))
 
     def assignments(self, name: str, at: cst.CSTNode) -> list[Assignment]:
         """All that gives the variable which a name means at a place its value, in the order of the text."""
         found = (one for one in self._seen(at)[name] if isinstance(one, Assignment))
         return sorted(found, key=lambda one: self.start(one.node))
+
+    def uses(self, same: list[Assignment]) -> list[cst.CSTNode]:
+        """Where the variable of these assignments is read."""
+        found = {access.node for one in same for access in one.references}
+        return sorted(found, key=self.start)
 
     def reads(self, node: cst.CSTNode) -> bool:
         """Whether a name or attribute is read here, neither set nor deleted."""
@@ -275,6 +283,34 @@ class Module:
         """The parameter that a name is; ``None`` where it is none."""
         found = (one.node for one in self.assignments(node.value, node) if isinstance(one.node, cst.Param))
         return next(found, None)
+
+    def string(self, node: cst.CSTNode) -> str | None:
+        """Its value where it is text written out, or a name for one that is assigned once."""
+        values = self.values(node) if isinstance(node, cst.Name) else [node]
+        value = getattr(values[0], "evaluated_value", None) if len(values) == 1 else None
+        return value if isinstance(value, str) else None
+
+    def integer(self, node: cst.CSTNode | None, depth: int = _DEPTH) -> int | None:
+        """Its value where it is a whole number written out, or a name for one that is assigned once."""
+        if isinstance(node, cst.Integer):
+            return node.evaluated_value
+        if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Minus):
+            value = self.integer(node.expression, depth)
+            return None if value is None else -value
+        values = self.values(node) if isinstance(node, cst.Name) and depth else []
+        return self.integer(values[0], depth - 1) if len(values) == 1 else None
+
+    @functools.cached_property
+    def calls(self) -> tuple[tuple[cst.Call, str], ...]:
+        """Every call, with the dotted name of what is called (empty where that is unknown)."""
+        return tuple((call, self.dotted(call.func)) for call in self.of(cst.Call))
+
+    @functools.cached_property
+    def imported(self) -> frozenset[str]:
+        """Dotted names of everything that is imported."""
+        scopes = {scope for scope in self._scopes.values() if scope is not None}
+        found = (one for scope in scopes for one in scope.assignments if isinstance(one, ImportAssignment))
+        return frozenset(_imported(one, one.name) for one in found)
 
     def is_builtin(self, node: cst.CSTNode, *names: str) -> bool:
         """Whether it is one of these builtins, and not something of that name of the module's own."""
@@ -300,7 +336,7 @@ class Module:
             base = self.dotted(values[0], depth - 1)
         elif imports and not values and self.parameter(node) is None:
             return _imported(imports[-1], ".".join([base, *parts]))
-        return plain(".".join([base, *parts])) if base else ""
+        return _plain(".".join([base, *parts])) if base else ""
 
     def spelled(self, at: cst.CSTNode, name: str) -> str | None:
         """How ``tensorflow.<name>`` is written at a place, e.g. ``tf.data.AUTOTUNE`` for ``data.AUTOTUNE``.
@@ -369,11 +405,18 @@ def is_name(node: cst.CSTNode | None, *names: str) -> bool:
     return isinstance(node, cst.Name) and node.value in names
 
 
-def plain(dotted: str) -> str:
+def argument_of(call: cst.Call, position: int, name: str) -> cst.BaseExpression | None:
+    """The argument of a call by position or by name, as far as it is written out."""
+    named = [one.value for one in call.args if one.keyword is not None and one.keyword.value == name]
+    positional = [one.value for one in call.args if one.keyword is None]
+    return next(iter([*named, *positional[position:]]), None)
+
+
+def _plain(dotted: str) -> str:
     """A dotted name without TensorFlow's second names for its own modules."""
     found = _SECOND_NAMES.sub("tensorflow", dotted)
     return f"tensorflow.{found}" if found == "keras" or found.startswith("keras.") else found
 
 
 def _imported(one: ImportAssignment, name: str) -> str:
-    return plain(min((found.name for found in one.get_qualified_names_for(name)), default=name))
+    return _plain(min((found.name for found in one.get_qualified_names_for(name)), default=name))

@@ -19,6 +19,8 @@ _SIMPLE = (cst.Assign, cst.AnnAssign, cst.Return, cst.Expr, cst.AugAssign, cst.F
 
 def thread_pool(calls: Calls, number: int | None, op: str) -> Iterable[Found]:
     """A pool of so many threads for the whole pipeline."""
+    if number is None:
+        return [Found(why_not="a pool of threads needs their number")]
     by_hand = f"write options.{_FIELD} = {number} and .with_options(options) at the pipeline's end"
     if not calls.pipeline.ops:
         return [Found(why_not=f"the pipeline's ops are not known; {by_hand}")]
@@ -41,7 +43,7 @@ def thread_pool(calls: Calls, number: int | None, op: str) -> Iterable[Found]:
     return [attempt(edit, f"{by_hand}, which is made at {place(last)}")]
 
 
-def _resized(calls: Calls, threads: int | None) -> Change | None:
+def _resized(calls: Calls, threads: int) -> Change | None:
     """The number that is given now, replaced where it is written, in one of the files of the pipeline's calls."""
     found = [
         (module, assign)

@@ -20,7 +20,6 @@ from tensorflow.python.ops import resource_variable_ops
 from xttsbench.records.trial import TrialSpec
 from xttsbench.step.modes import Mode, fetches_answered, in_mode
 from xttsbench.targets.load import Loaded
-from xttsbench.targets.source_scan import scan_loaded
 from xttsbench.worker.batches import CachedBatches, ExhaustedError, LiveBatches
 from xttsbench.worker.bench import Bench, Limit, Step, StepRaisedError
 from xttsbench.worker.ladder import first_batches, handoff_s, run_pipeline
@@ -53,6 +52,8 @@ class Seen:
 
 def measure_afterwards(spec: TrialSpec, seen: Seen, bench: Bench) -> None:
     """Measure what the script's own run could not show. What fails is noted; the steps measured before stand."""
+    from xttsbench.targets.source.scan import scan_loaded  # LibCST, which the script's own steps do without
+
     script = os.path.abspath(spec.target)
     bench.channel.part("source", [*scan_loaded(os.path.dirname(script), script, imported_before=False)])
     if not isinstance(seen.dataset, tf.data.Dataset):

@@ -226,4 +226,4 @@ def _is_own(file: str) -> bool:
     libraries = [Path(sysconfig.get_paths()[name]).resolve() for name in ("stdlib", "purelib")]
     if any(name in path.parts for name in installed) or any(root in path.parents for root in libraries):
         return False
-    return Path(__file__).resolve().parents[1] not in path.parents and sys.prefix != str(path)
+    return Path(__file__).resolve().parents[2] not in path.parents and sys.prefix != str(path)

@@ -8,11 +8,11 @@ import pytest
 import tensorflow as tf
 
 from xttsbench.targets.load import load_target
-from xttsbench.targets.source_options import known_options
-from xttsbench.targets.source_scan import module_file, scan_loaded, scan_text
+from xttsbench.targets.source.options import known_options
+from xttsbench.targets.source.scan import module_file, scan_loaded, scan_text
 from xttsbench.targets.spec import parse_target
 
-TARGETS = Path(__file__).parents[2] / "targets" / "machine.py"
+TARGETS = Path(__file__).parents[3] / "targets" / "machine.py"
 
 
 def kinds(name: str) -> list[str]:

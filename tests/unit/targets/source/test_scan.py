@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xttsbench.records.source_fact import SourceFact
-from xttsbench.targets.source_scan import scan_loaded, scan_text
+from xttsbench.targets.source.scan import scan_loaded, scan_text
 
 OPTIONS = {
     "deterministic": None,

@@ -1,0 +1,183 @@
+"""Options of tf.data that this TensorFlow does not have, or that are set up and never reach a dataset.
+
+Which options there are is asked of TensorFlow's own classes where it is loaded; without it no name is judged.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import libcst as cst
+from libcst.metadata import ClassScope, GlobalScope
+
+from xttsbench.records.source_fact import SourceFact
+from xttsbench.targets.source.module import Module
+
+Known = Mapping[str, Any]
+"""Option -> its own options, or ``None`` for a plain value."""
+
+_CLASSES: Final = {
+    "tensorflow.data.Options": (),
+    "tensorflow.data.ThreadingOptions": ("threading",),
+    "tensorflow.data.experimental.ThreadingOptions": ("threading",),
+    "tensorflow.data.experimental.AutotuneOptions": ("autotune",),
+    "tensorflow.data.experimental.OptimizationOptions": ("experimental_optimization",),
+    "tensorflow.data.experimental.DistributeOptions": ("experimental_distribute",),
+}
+_RENAMED: Final = {
+    "experimental_deterministic": "deterministic",
+    "experimental_threading": "threading",
+    "experimental_optimization.autotune": "autotune.enabled",
+    "experimental_optimization.autotune_buffers": "autotune.enabled",
+    "experimental_optimization.autotune_cpu_budget": "autotune.cpu_budget",
+    "experimental_optimization.autotune_ram_budget": "autotune.ram_budget",
+    "experimental_distribute.auto_shard": "experimental_distribute.auto_shard_policy",
+}
+_CHANGES: Final = frozenset(
+    {"apply", "batch", "bucket_by_sequence_length", "cache", "concatenate", "enumerate", "filter", "flat_map"}
+    | {"group_by_window", "interleave", "map", "padded_batch", "prefetch", "ragged_batch", "rebatch", "repeat"}
+    | {"shard", "shuffle", "skip", "take", "unbatch", "with_options"}
+)
+_OF_DATASETS_ONLY: Final = frozenset({"with_options", "padded_batch", "ragged_batch", "bucket_by_sequence_length"})
+_DEPTH: Final = 5
+
+
+def known_options(options: Any, depth: int = _DEPTH) -> dict[str, Any]:
+    """What an options object has, from the properties of its class; nested where a value has properties of its own."""
+    found: dict[str, Any] = {}
+    for name in dir(type(options)):
+        if not name.startswith("_") and isinstance(getattr(type(options), name, None), property):
+            value = getattr(options, name, None) if name not in _RENAMED else None
+            nested = depth > 0 and type(value).__name__.endswith("Options")
+            found[name] = known_options(value, depth - 1) if nested else None
+    return found
+
+
+def dead_options(module: Module, known: Known) -> Iterator[SourceFact]:
+    """Options that are set, and that this TensorFlow does not have or knows by another name."""
+    settings: list[tuple[cst.BaseExpression, tuple[str, ...] | None]] = [
+        (node, _path(module, node)) for node in module.of(cst.Attribute) if module.is_set(node)
+    ]
+    for call in module.of(cst.Call):
+        if module.is_builtin(call.func, "setattr") and len(call.args) == 3:
+            base, name = _path(module, call.args[0].value), module.string(call.args[1].value)
+            settings.append((call, (*base, name) if base is not None and name is not None else None))
+    for node, path in settings:
+        if path and (why := _dead(path, known)):
+            yield module.fact("dead-option", node, f"{why}{_hidden(module, node)}")
+
+
+def unapplied_options(module: Module, *, is_main: bool) -> Iterator[SourceFact]:
+    """Options that are set up and handed to nothing; at a module's top only where no other module can use them."""
+    for node in module.of(cst.Assign):
+        target, scope = node.targets[0].target, module.scope(node)
+        is_new = isinstance(node.value, cst.Call) and module.dotted(node.value.func) == "tensorflow.data.Options"
+        if not is_new or len(node.targets) != 1 or not isinstance(target, cst.Name):
+            continue
+        same = module.assignments(target.value, target)
+        elsewhere = isinstance(scope, GlobalScope) and not is_main
+        if isinstance(scope, ClassScope) or elsewhere or any(one.scope is not scope for one in same):
+            continue  # other code may hand it to a dataset
+        uses = module.uses(same)
+        if uses and all(_only_sets(module, use) for use in uses):
+            detail = f"{target.value} is set up and never handed to with_options, so nothing of it is in effect"
+            yield module.fact("option-never-applied", node, detail)
+
+
+def unused_datasets(module: Module) -> Iterator[SourceFact]:
+    """Transformations whose result is thrown away: a dataset is never changed in place."""
+    for node in module.of(cst.Expr):
+        func = node.value.func if isinstance(node.value, cst.Call) else None
+        if not isinstance(func, cst.Attribute) or func.attr.value not in _CHANGES:
+            continue
+        method = func.attr.value
+        if method in _OF_DATASETS_ONLY or _is_dataset(module, func.value):
+            detail = f".{method}() returns another dataset and leaves this one as it is; its result is thrown away"
+            yield module.fact("option-never-applied", node, detail)
+
+
+def _path(module: Module, node: cst.BaseExpression, depth: int = _DEPTH) -> tuple[str, ...] | None:
+    """Names from an options object down to this expression; ``None`` where it is no option."""
+    if isinstance(node, cst.Attribute):
+        base = _path(module, node.value, depth)
+        if base is not None:
+            return (*base, node.attr.value)
+    if isinstance(node, cst.Call):
+        return _CLASSES.get(module.dotted(node.func))
+    if not isinstance(node, cst.Name | cst.Attribute) or not depth:
+        return None
+    if values := module.values(node):
+        return _path(module, values[-1], depth - 1)
+    parameter = module.parameter(node) if isinstance(node, cst.Name) else None
+    annotation = parameter.annotation if parameter is not None else None
+    return _CLASSES.get(module.dotted(annotation.annotation)) if annotation is not None else None
+
+
+def _dead(path: tuple[str, ...], known: Known) -> str | None:
+    """Why nothing comes of an option; ``None`` where something does."""
+    level: Any = known
+    for depth, name in enumerate(path):
+        dotted = ".".join(path[: depth + 1])
+        if level is None or name == "merge":
+            return None  # an attribute of a plain value is not an option
+        other = _RENAMED.get(dotted)
+        if name not in level:
+            return f"options.{dotted} is not in this TensorFlow{f': it is options.{other} now' if other else ''}"
+        if other is not None:
+            return f"options.{dotted} is the old name of options.{other}"
+        level = level[name]
+    return None
+
+
+def _hidden(module: Module, node: cst.CSTNode) -> str:
+    """How the code around it passes over the error."""
+    for child, around in itertools.pairwise([node, *module.ancestors(node)]):
+        if isinstance(around, cst.FunctionDef):
+            break
+        if isinstance(around, cst.If) and "hasattr" in module.code(around.test):
+            return "; hasattr passes over it"
+        if isinstance(around, cst.Try) and child is around.body:
+            caught = [module.code(one.type) if one.type else "" for one in around.handlers]
+            if any(not one or "AttributeError" in one or "Exception" in one for one in caught):
+                return "; the except clause hides the error"
+        if isinstance(around, cst.With) and "suppress" in module.code(around.items[0].item):
+            return "; suppress hides the error"
+    return ""
+
+
+def _only_sets(module: Module, use: cst.CSTNode) -> bool:
+    """Whether the name stands there only so that an attribute of it can be set."""
+    node = use
+    while isinstance(parent := module.parent(node), cst.Attribute):
+        if module.is_set(parent):
+            return True
+        node = parent
+    call = module.parent(parent) if isinstance(parent, cst.Arg) else None
+    return isinstance(call, cst.Call) and call.args[0] is parent and module.is_builtin(call.func, "setattr", "hasattr")
+
+
+def _is_dataset(module: Module, node: cst.BaseExpression, depth: int = _DEPTH) -> bool:
+    """Whether it is a dataset by what made it, or, where that is unknown, by a name that says so."""
+    if isinstance(node, cst.Call):
+        made_by = module.dotted(node.func)
+        if made_by.startswith("tensorflow.data."):
+            return True
+        if isinstance(node.func, cst.Attribute):
+            return node.func.attr.value in _OF_DATASETS_ONLY or _is_dataset(module, node.func.value, depth)
+        returns = (one for one in module.of(cst.Return) if getattr(module.scope(one), "name", None) == made_by)
+        return depth > 0 and any(one.value is not None and _is_dataset(module, one.value, depth - 1) for one in returns)
+    if not isinstance(node, cst.Name | cst.Attribute):
+        return False
+    values = module.values(node)
+    if values and depth:
+        if _is_dataset(module, values[-1], depth - 1):
+            return True
+        if isinstance(values[-1], cst.Call):
+            maker = (module.dotted(values[-1].func) or "?").rpartition(".")[2]
+            if not maker[:1].islower() and not maker.startswith("_"):
+                return False  # an object of a class of its own, which may well change in place
+    last = module.dotted(node).rpartition(".")[2].lower()
+    says_so = last in ("ds", "dataset") or last.endswith(("_ds", "_dataset"))
+    return says_so and any(name.startswith("tensorflow") for name in module.imported)

@@ -1,0 +1,230 @@
+"""What the text of the user's own modules shows: places that never do what they say, whatever the data.
+
+The syntax tree is read, never the raw text, so that a comment or a string says nothing. Nothing is run. What is found
+is a fact with a place; whether it costs anything is for the rules and the measurements.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import sys
+import sysconfig
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from xttsbench.records.source_fact import SourceFact
+from xttsbench.targets.source.autotune import autotune_arithmetic
+from xttsbench.targets.source.headers import fixed_npy_header
+from xttsbench.targets.source.module import Module
+from xttsbench.targets.source.options import Known, dead_options, known_options, unapplied_options, unused_datasets
+from xttsbench.targets.source.startup import growth_with_limit, late_environment, late_threads
+from xttsbench.targets.spec import TargetSpec
+
+MAX_FILES: Final = 200
+MAX_BYTES: Final = 1 << 19
+"""Of all files that are taken apart, which takes five seconds."""
+_LIBRARIES: Final = ("site-packages", "dist-packages")
+_WORDS: Final = re.compile(
+    "tensorflow|AUTOTUNE|environ|putenv|npy|frombuffer|fromfile|memmap|with_options|padded_batch|ragged_batch|bucket_by"
+)
+"""A module without any of these has no fact, and need not be taken apart to know that."""
+
+_Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+def scan_text(
+    file: str, text: str, *, options: Known | None = None, imported_before: bool = False, is_main: bool = False
+) -> list[SourceFact]:
+    """The facts of one module, by line; none where the text is not Python.
+
+    Args:
+        file: where the text is from.
+        text: of the module.
+        options: what ``tf.data.Options`` has, see :func:`known_options`; ``None`` judges no option's name.
+        imported_before: TensorFlow had been imported before the module was loaded.
+        is_main: the module is the target's own, so that nobody imports names from it.
+    """
+    if not _WORDS.search(text):
+        return []
+    try:
+        module = Module(file, text)
+        found = [
+            *autotune_arithmetic(module),
+            *(dead_options(module, options) if options is not None else ()),
+            *unapplied_options(module, is_main=is_main),
+            *unused_datasets(module),
+            *late_environment(module, imported_before=imported_before),
+            *late_threads(module),
+            *growth_with_limit(module),
+            *fixed_npy_header(module),
+        ]
+    except (SyntaxError, ValueError, RecursionError):
+        return []
+    distinct = {(fact.kind, fact.line, fact.detail): fact for fact in found}
+    return sorted(distinct.values(), key=lambda fact: (fact.line, fact.kind))
+
+
+def scan_loaded(
+    folder: str, main_file: str, *, entry: str | None = None, imported_before: bool = True
+) -> list[SourceFact]:
+    """The facts of the user's own modules that are loaded now: the target's file, and those under its folder.
+
+    Libraries and this package are left out, and so is what is beyond 200 files or 512 KB; a file that cannot be read
+    has no fact. TensorFlow is not imported; where it is loaded, its options are asked for.
+
+    Args:
+        folder: the target's.
+        main_file: the target's own; it need not be among the modules.
+        entry: the callable in it; facts in code that it cannot come to are left out. ``None`` keeps all, as for a
+            script.
+        imported_before: TensorFlow had been imported before the target was, as in the helper's forks.
+    """
+    options = _options()
+    main = os.path.realpath(main_file)
+    found: list[SourceFact] = []
+    texts: dict[str, str] = {}
+    left = MAX_BYTES
+    for file in _files(folder, main):
+        try:
+            size = os.path.getsize(file)
+            if size > left:
+                continue
+            text = Path(file).read_text(encoding="utf-8")
+        except (OSError, ValueError):
+            continue
+        left -= size if _WORDS.search(text) else 0
+        try:
+            found += scan_text(file, text, options=options, imported_before=imported_before, is_main=file == main)
+        except Exception:  # a source that this reader cannot take must not cost its owner the measurement
+            continue
+        texts[file] = text
+    return _reached(found, texts, main, entry) if found and entry is not None else found
+
+
+def module_file(target: TargetSpec) -> str:
+    """The target's own file: the one that it names, or that of the module, which is loaded; empty where it has none."""
+    if target.kind == "file":
+        return target.place
+    file = getattr(sys.modules.get(target.place), "__file__", None)
+    return file if isinstance(file, str) else ""
+
+
+def _files(folder: str, main: str) -> Iterator[str]:
+    """Paths of the user's loaded modules, the target's own first, each once."""
+    top = os.path.realpath(folder)
+    own = str(Path(__file__).resolve().parents[2])
+    outside = [own, *(os.path.realpath(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib"))]
+    seen = set()
+    if main.endswith(".py") and not _under(main, own):
+        seen.add(main)
+        yield main
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        if not isinstance(file, str) or not file.endswith(".py"):
+            continue
+        path = os.path.realpath(file)
+        inside = _under(path, top) and not any(_under(path, other) for other in outside)
+        if path in seen or not inside or any(part in _LIBRARIES for part in Path(path).parts):
+            continue
+        seen.add(path)
+        yield path
+        if len(seen) >= MAX_FILES:
+            return
+
+
+def _under(path: str, folder: str) -> bool:
+    return path.startswith(folder.rstrip(os.sep) + os.sep)
+
+
+def _options() -> dict[str, Any] | None:
+    """What the loaded TensorFlow's options have, or ``None`` where it is not loaded."""
+    tensorflow = sys.modules.get("tensorflow")
+    try:
+        return known_options(tensorflow.data.Options()) if tensorflow is not None else None
+    except Exception:  # a TensorFlow that is half loaded: the target's own failure, told elsewhere
+        return None
+
+
+def _reached(facts: Iterable[SourceFact], texts: Mapping[str, str], main: str, entry: str) -> list[SourceFact]:
+    """The facts in code that runs when the modules are loaded, or that the target's callable can come to.
+
+    By names alone: a function or class is reached where code that is reached mentions its name. That takes in too much
+    rather than too little; code that is looked up by a name put together at run time is missed.
+
+    Args:
+        facts: of all modules.
+        texts: file -> its text.
+        main: the target's own file.
+        entry: dotted name of the callable in it.
+    """
+    definitions: dict[str, list[tuple[str, _Definition]]] = {}
+    mentioned: list[str] = []
+    for file, text in texts.items():
+        try:
+            tree = ast.parse(text)
+        except (SyntaxError, ValueError, RecursionError):
+            continue
+        for node in tree.body:
+            _sort(node, file, definitions, mentioned)
+    found: set[tuple[str, _Definition]] = set()
+    pending = [*mentioned, entry.partition(".")[0]]
+    known: set[str] = set()
+    while pending:
+        name = pending.pop()
+        if name in known:
+            continue
+        known.add(name)
+        for place in definitions.get(name, []):
+            found.add(place)
+            pending += _names(place[1])
+    if not any(file == main for file, _ in definitions.get(entry.partition(".")[0], [])):
+        return list(facts)  # the callable is made at run time: nothing can be told from names
+    missed = [(file, node) for places in definitions.values() for file, node in places if (file, node) not in found]
+    return [fact for fact in facts if not any(file == fact.file and _holds(node, fact) for file, node in missed)]
+
+
+def _sort(
+    node: ast.stmt, file: str, definitions: dict[str, list[tuple[str, _Definition]]], mentioned: list[str]
+) -> None:
+    """Put a statement of a module's top to the definitions, or its names to those that loading mentions."""
+    if isinstance(node, _Definition):
+        definitions.setdefault(node.name, []).append((file, node))
+        for one in node.decorator_list:
+            mentioned += _names(one)
+            # A decorator may register it somewhere.
+            mentioned.append(node.name)
+    elif isinstance(node, ast.If) and "__main__" in ast.unparse(node.test):
+        return  # not run where a callable is the target
+    elif isinstance(node, ast.If | ast.Try | ast.With):
+        for part in ast.iter_child_nodes(node):
+            if isinstance(part, ast.stmt):
+                _sort(part, file, definitions, mentioned)
+            elif not isinstance(part, ast.ExceptHandler):
+                mentioned += _names(part)
+            else:
+                for inner in part.body:
+                    _sort(inner, file, definitions, mentioned)
+    elif not isinstance(node, ast.Import | ast.ImportFrom):
+        mentioned += _names(node)
+
+
+def _names(node: ast.AST) -> list[str]:
+    """Every name, attribute and short text that a piece of code mentions."""
+    found = []
+    for one in ast.walk(node):
+        if isinstance(one, ast.Name):
+            found.append(one.id)
+        elif isinstance(one, ast.Attribute):
+            found.append(one.attr)
+        elif isinstance(one, ast.alias):
+            found.append(one.name.rpartition(".")[2])
+        elif isinstance(one, ast.Constant) and isinstance(one.value, str) and one.value.isidentifier():
+            found.append(one.value)
+    return found
+
+
+def _holds(node: _Definition, fact: SourceFact) -> bool:
+    return node.lineno <= fact.line <= (node.end_lineno or node.lineno)
