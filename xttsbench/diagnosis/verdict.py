@@ -11,7 +11,7 @@ from xttsbench.diagnosis.diagnosis import Diagnosis
 from xttsbench.evidence.evidence import Compared, Evidence, allowed_cpus
 from xttsbench.records.conditions import HALF_BATCH, PRECISIONS
 from xttsbench.records.report import Attribution, Verdict
-from xttsbench.throughput.limits import limiting_op
+from xttsbench.throughput.stages import limiting_op
 
 
 @dataclass(frozen=True)

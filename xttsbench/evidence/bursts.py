@@ -10,9 +10,10 @@ from typing import Final
 import numpy as np
 
 from xttsbench.evidence.evidence import Evidence, allowed_cpus
-from xttsbench.records.pipeline import Pipeline
+from xttsbench.records.pipeline import Pipeline, PipelineOp
 from xttsbench.throughput.bursts import FloatArray, period_s, production_times_s
-from xttsbench.throughput.threads import Thread, threads
+from xttsbench.throughput.pace import Thread
+from xttsbench.throughput.threads import threads
 
 _FEW: Final = 40
 """Fewer steps say too little of how waits vary."""
@@ -99,9 +100,9 @@ def kept_ready(pipeline: Pipeline, source: str, cpus: int) -> float | None:
     return None if found is None else sum(thread.ready for thread in found)
 
 
-def _paths(thread: Thread, source: str) -> Iterator[tuple[Thread, ...]]:
+def _paths(thread: Thread[PipelineOp], source: str) -> Iterator[tuple[Thread[PipelineOp], ...]]:
     """The threads from the consumer's to the one that runs an op."""
-    if any(op.name == source for op in (*thread.ops, *thread.at_once, *thread.calls)):
+    if any(op.name == source for op in thread.items):
         yield (thread,)
     for one in thread.inputs:
         for path in _paths(one, source):

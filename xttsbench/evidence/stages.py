@@ -1,24 +1,17 @@
-"""The model's input from the records: stages of a pipeline, the step that consumes them, and the machine."""
+"""What the model of throughput takes from the evidence beside a pipeline's stages: the step and the machine."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
 from xttsbench.analysis.steps import Steps, measured
 from xttsbench.evidence.evidence import Evidence, allowed_cpus
-from xttsbench.records.pipeline import Pipeline, PipelineOp
-from xttsbench.throughput.in_order import in_order
-from xttsbench.throughput.pace import Consumer, Machine, Pace, Stage, Work, pace
-from xttsbench.throughput.threads import Thread, demand, pool_size, threads
-
-
-def stages(pipeline: Pipeline, cpus: int) -> Stage:
-    """The consumer's stage with all that feed it; costs that were not measured count nothing."""
-    thread = threads(pipeline, cpus)
-    return Stage() if thread is None else _stage(thread, pipeline, cpus)
+from xttsbench.records.pipeline import Pipeline
+from xttsbench.throughput.pace import Consumer, Machine, Pace, pace
+from xttsbench.throughput.stages import stages
+from xttsbench.throughput.threads import pool_size
 
 
 def pipeline_pace(pipeline: Pipeline, step: Consumer, evidence: Evidence) -> Pace:
@@ -72,47 +65,3 @@ def _lock_s(evidence: Evidence, series: Sequence[Steps]) -> float:
 
 def _mean(series: Sequence[np.ndarray[tuple[int], np.dtype[np.float64]]]) -> float:
     return float(np.mean([one.mean() for one in series if len(one)])) if any(len(one) for one in series) else 0.0
-
-
-def _stage(thread: Thread, pipeline: Pipeline, cpus: int) -> Stage:
-    def works(ops: Sequence[PipelineOp]) -> tuple[Work, ...]:
-        return tuple(_work(op, pipeline, cpus) for op in ops)
-
-    return Stage(
-        spread=works(thread.ops),
-        at_once=works(thread.at_once),
-        calls=_calls(thread, pipeline, cpus),
-        parallelism=thread.parallelism,
-        ready=thread.ready,
-        elements=thread.elements,
-        inputs=tuple(_stage(one, pipeline, cpus) for one in thread.inputs),
-        in_turn=thread.in_turn,
-    )
-
-
-def _calls(thread: Thread, pipeline: Pipeline, cpus: int) -> tuple[Work, ...]:
-    """The work of parallel calls; longer by what keeping their order costs where their times vary."""
-    works = tuple(_work(op, pipeline, cpus) for op in thread.calls)
-    if len(works) != 1 or not keeps_order(thread.calls[0], pipeline):
-        return works  # with the batch fused to it, a map has a whole batch to be late in
-    times_s = call_times_s(thread.calls[0], pipeline)
-    longer = in_order(times_s, min(thread.parallelism, pool_size(pipeline, cpus)))
-    return (replace(works[0], cost_s=works[0].cost_s * longer),)
-
-
-def keeps_order(op: PipelineOp, pipeline: Pipeline) -> bool:
-    """Whether a parallel map hands its results on in their order."""
-    said = (op.deterministic or "default").lower()
-    ordered = said == "true" or (said == "default" and pipeline.deterministic is not False)
-    return ordered and op.op.startswith(("ParallelMap", "MapDataset"))
-
-
-def call_times_s(op: PipelineOp, pipeline: Pipeline) -> tuple[float, ...]:
-    """Times of single calls of an op, where it is one Python function that takes nearly all of its time."""
-    own = [one for one in pipeline.python_functions if one.token in op.python_functions]
-    return own[0].call_times_s if len(own) == 1 else ()
-
-
-def _work(op: PipelineOp, pipeline: Pipeline, cpus: int) -> Work:
-    need = demand(op, pipeline, cpus)
-    return Work(op.name, need.cost_s, need.cpu_s, need.lock_s, need.pool_s)

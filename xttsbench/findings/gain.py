@@ -17,8 +17,7 @@ from xttsbench.records.base import Estimate, Location
 from xttsbench.records.fix_set import FixSet
 from xttsbench.records.pipeline import PipelineOp, place
 from xttsbench.records.report import Finding, Severity
-from xttsbench.throughput.limits import effective_parallelism
-from xttsbench.throughput.threads import demand
+from xttsbench.throughput.threads import demand, effective_parallelism
 
 MAIN_SHARE: Final = 0.30
 """An op with this share of the pipeline's pace is a main cost."""

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from xttsbench.fixes.spec import each
 from xttsbench.records.fix_set import Fix
-from xttsbench.records.pipeline import Pipeline, PipelineOp
-from xttsbench.throughput.threads import AUTOTUNE, consumers, demand, inputs_of, parallelised
+from xttsbench.records.pipeline import AUTOTUNE, Pipeline, PipelineOp
+from xttsbench.throughput.threads import consumers, demand, inputs_of, parallelised
 
 BLOCKING_POOL: Final = 32
 """Threads for functions that wait, where no larger parallelism was asked for or is needed."""

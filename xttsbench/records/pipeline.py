@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Literal
+from typing import Final, Literal
 
 from xttsbench.records.base import Estimate, Location, Record
 
 PythonKind = Literal["numpy_function", "py_function", "generator"]
 GilClass = Literal["holds", "blocks", "releases", "unknown"]
+AUTOTUNE: Final = -1
+"""A number that is left to TensorFlow."""
 CostSource = Literal["model", "prefix"]
 """TensorFlow's performance model of the whole pipeline, or a run of the op by itself on what those before yield."""
 

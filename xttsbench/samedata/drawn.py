@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 from scipy import special
 
-from xttsbench.samedata.runs import Codes, Floats, Seen, aligned
+from xttsbench.samedata.runs import Codes, Floats, Run, aligned
 
 _SURE_F: Final = 20.0
 """Ratio of variances between and within epochs from which on they differ; with two epochs, 1 in 100,000 by chance."""
@@ -45,7 +45,7 @@ class Sample:
         return _worth(values, self.epochs)[1] > _SURE_F
 
 
-def sample(run: Seen, values: Floats) -> Sample:
+def sample(run: Run, values: Floats) -> Sample:
     """Numbers of the rows of a run."""
     epochs = np.repeat(np.arange(len(run.passes)), [part.rows for part in run.passes]).astype(np.int64)
     # Rows after the last whole round of an endless dataset are in no epoch.
@@ -95,7 +95,7 @@ class Drawn:
     """Independent draws of the fixed run that were compared."""
 
 
-def drawn_alike(originals: Sequence[Seen], fixed: Seen, column: int, *, tests: int) -> Drawn:
+def drawn_alike(originals: Sequence[Run], fixed: Run, column: int, *, tests: int) -> Drawn:
     """Compare what was drawn for one component; the same place holds the same sample in all runs.
 
     Args:
@@ -117,7 +117,7 @@ def drawn_alike(originals: Sequence[Seen], fixed: Seen, column: int, *, tests: i
     return _judged([_together(whole)], now, tests)
 
 
-def _in_place(originals: Sequence[Seen], fixed: Seen, whole: Sequence[Sample], now: Sample, tests: int) -> Drawn:
+def _in_place(originals: Sequence[Run], fixed: Run, whole: Sequence[Sample], now: Sample, tests: int) -> Drawn:
     """Differences from the run with the other seed: that with the same seed may share draws with the fixed one."""
     first, other, mine = aligned(originals[0], originals[-1], fixed)
     reference = whole[-1].values[other]
@@ -190,7 +190,7 @@ def _lag_z(drawn: Sample, lag: int) -> float:
     return largest
 
 
-def _categories(originals: Sequence[Seen], fixed: Seen, column: int, tests: int) -> Drawn:
+def _categories(originals: Sequence[Run], fixed: Run, column: int, tests: int) -> Drawn:
     """Compare how often each value comes, where there are few of them."""
     before = _together([sample(run, run.codes[:, [column]].astype(np.float64)) for run in originals])
     after = sample(fixed, fixed.codes[:, [column]].astype(np.float64))

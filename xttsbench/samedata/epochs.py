@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from xttsbench.samedata.runs import Pass, Seen
+from xttsbench.samedata.runs import Pass, Run
 
 Key = tuple[int, ...]
 Bag = Counter[Key]
@@ -37,7 +37,7 @@ class Bags:
     """Where they differ, or why it cannot be told."""
 
 
-def same_bags(first: Seen, second: Seen, columns: Sequence[int]) -> Bags:
+def same_bags(first: Run, second: Run, columns: Sequence[int]) -> Bags:
     """Compare the samples of each epoch, by the components that count.
 
     Args:
@@ -45,14 +45,14 @@ def same_bags(first: Seen, second: Seen, columns: Sequence[int]) -> Bags:
         second: the other one.
         columns: the components that count.
     """
-    told = False
+    compared = False
     for number, (ours, theirs) in enumerate(zip(first.passes, second.passes, strict=False), start=1):
         before, after = Counter(first.keys(columns, ours)), Counter(second.keys(columns, theirs))
         missing, new = (before - after).total(), (after - before).total()
         if ours.ended and theirs.ended:
             if missing or new:
                 return Bags(False, _counted(number, before, after))
-            told = True
+            compared = True
         elif ours.ended and new:
             return Bags(False, f"{new} of the {theirs.rows} samples of epoch {number} are not among the original's")
         elif theirs.ended and missing:
@@ -61,11 +61,13 @@ def same_bags(first: Seen, second: Seen, columns: Sequence[int]) -> Bags:
             halves = _halves(first.keys(columns, ours), second.keys(columns, theirs), number)
             if halves.same is not True:
                 return halves
-            told = True
-    return Bags(True) if told else Bags(None, "no whole epoch was seen, so that a missing sample would not have shown")
+            compared = True
+    return (
+        Bags(True) if compared else Bags(None, "no whole epoch was seen, so that a missing sample would not have shown")
+    )
 
 
-def round_length(runs: Sequence[Seen], columns: Sequence[int]) -> int | None:
+def round_length(runs: Sequence[Run], columns: Sequence[int]) -> int | None:
     """Rows after which the same samples have come, in every run of one epoch that did not end.
 
     Args:
@@ -85,7 +87,7 @@ def round_length(runs: Sequence[Seen], columns: Sequence[int]) -> int | None:
     return None
 
 
-def cut_into_rounds(run: Seen, length: int) -> Seen:
+def cut_into_rounds(run: Run, length: int) -> Run:
     """A run of one endless epoch as epochs of ``length`` rows, each one element of one shape."""
     whole = run.passes[0]
     starts = range(whole.start, whole.stop - length + 1, length)
@@ -162,7 +164,7 @@ Share = tuple[int, int]
 
 
 def order_frozen(
-    originals: Sequence[Seen], fixed: Seen, columns: Sequence[int], *, free: bool
+    originals: Sequence[Run], fixed: Run, columns: Sequence[int], *, free: bool
 ) -> tuple[bool | None, str]:
     """Whether the fixed run's epochs still come in different orders where those of the original do.
 
@@ -189,7 +191,7 @@ def order_frozen(
     return _batches_frozen(originals, fixed, columns)
 
 
-def _batches_frozen(originals: Sequence[Seen], fixed: Seen, columns: Sequence[int]) -> tuple[bool, str]:
+def _batches_frozen(originals: Sequence[Run], fixed: Run, columns: Sequence[int]) -> tuple[bool, str]:
     """Whether batches hold the same samples in each epoch, where they did not, or the other way round."""
     found = [_repeated_batches(run, columns) for run in (*originals, fixed)]
     shares = [share for share in found if share is not None]
@@ -203,7 +205,7 @@ def _batches_frozen(originals: Sequence[Seen], fixed: Seen, columns: Sequence[in
     return False, ""
 
 
-def _repeated_batches(run: Seen, columns: Sequence[int], least: int = 4) -> float | None:
+def _repeated_batches(run: Run, columns: Sequence[int], least: int = 4) -> float | None:
     """Share of the second epoch's batches of two rows and more that were there in the first, whatever their order."""
     if len(run.passes) < 2:
         return None
@@ -213,7 +215,7 @@ def _repeated_batches(run: Seen, columns: Sequence[int], least: int = 4) -> floa
     return sum(batch in set(first) for batch in second) / len(second)
 
 
-def _batches(run: Seen, columns: Sequence[int], number: int) -> list[tuple[tuple[int, ...], ...]]:
+def _batches(run: Run, columns: Sequence[int], number: int) -> list[tuple[tuple[int, ...], ...]]:
     part, begin, found = run.passes[number], 0, []
     keys = run.keys(columns, part)
     for size in part.sizes:
@@ -223,7 +225,7 @@ def _batches(run: Seen, columns: Sequence[int], number: int) -> list[tuple[tuple
     return found
 
 
-def values_frozen(originals: Sequence[Seen], fixed: Seen, column: int) -> tuple[bool, str]:
+def values_frozen(originals: Sequence[Run], fixed: Run, column: int) -> tuple[bool, str]:
     """Whether the fixed run draws a component as often anew as the original does, over epochs and over samples.
 
     Args:
@@ -248,7 +250,7 @@ def values_frozen(originals: Sequence[Seen], fixed: Seen, column: int) -> tuple[
     return False, ""
 
 
-def repeated(run: Seen, column: int) -> Share | None:
+def repeated(run: Run, column: int) -> Share | None:
     """Rows of the second epoch whose value was there in the first."""
     if len(run.passes) < 2 or not run.passes[0].rows or not run.passes[1].rows:
         return None
@@ -257,7 +259,7 @@ def repeated(run: Seen, column: int) -> Share | None:
     return sum(code in known for code in second), len(second)
 
 
-def _repeated_in_place(run: Seen, column: int) -> Share | None:
+def _repeated_in_place(run: Run, column: int) -> Share | None:
     """Rows of the second epoch whose value was there in the first, at the same place."""
     if len(run.passes) < 2:
         return None
@@ -266,7 +268,7 @@ def _repeated_in_place(run: Seen, column: int) -> Share | None:
     return (sum(a == b for a, b in zip(first, second, strict=False)), rows) if rows else None
 
 
-def _twice(run: Seen, column: int) -> Share | None:
+def _twice(run: Run, column: int) -> Share | None:
     """Rows of the first epoch whose value was there before, in the same epoch."""
     if not run.passes or not run.passes[0].rows:
         return None
@@ -274,7 +276,7 @@ def _twice(run: Seen, column: int) -> Share | None:
     return part.rows - len(set(run.codes[part.start : part.stop, column].tolist())), part.rows
 
 
-_COUNTS: Final[tuple[tuple[Callable[[Seen, int], Share | None], str], ...]] = (
+_COUNTS: Final[tuple[tuple[Callable[[Run, int], Share | None], str], ...]] = (
     (repeated, "values that an epoch repeats from the one before"),
     (_repeated_in_place, "values that an epoch repeats from the one before, at the same place"),
     (_twice, "values that come more than once in an epoch"),

@@ -17,8 +17,8 @@ from typing import Final
 from xttsbench.records.elements import Elements
 from xttsbench.records.fix import Semantics
 from xttsbench.samedata.epochs import cut_into_rounds, round_length, same_bags
-from xttsbench.samedata.runs import InOrder, Seen, in_order, rounded_anywhere, rounded_in_place, seen
-from xttsbench.samedata.varying import Case, all_bags, judge_moved, judge_random, lost_components, many, told
+from xttsbench.samedata.runs import InOrder, Run, in_order, rounded_anywhere, rounded_in_place, runs_of
+from xttsbench.samedata.varying import Case, all_bags, judge_moved, judge_random, judgement, lost_components, many
 
 _SHAPE: Final = re.compile(
     r"shape=\((?P<plain>[^()]*)\)|TensorShape\(\[(?P<listed>[^\]]*)\]\)|(?P<unknown>shape=<unknown>|shape=None|TensorShape\(None\))"
@@ -94,22 +94,24 @@ def judge(originals: Sequence[Elements], fixed: Elements, *, allow_other_order: 
     if not originals:
         raise ValueError("a fix can only be judged against a run of the original; got none")
     if fixed.objections:
-        return told(False, "different", "; ".join(fixed.objections))
+        return judgement(False, "different", "; ".join(fixed.objections))
     if difference := spec_difference(originals[0].spec, fixed.spec):
-        return told(False, "different", difference)
+        return judgement(False, "different", difference)
     if len({run.source_limit for run in (*originals, fixed)}) > 1:
-        return told(None, "unknown", "the sources of the runs were cut to different lengths: they cannot be compared")
+        return judgement(
+            None, "unknown", "the sources of the runs were cut to different lengths: they cannot be compared"
+        )
     try:
         case = _case(originals, fixed, allow_other_order=allow_other_order)
     except ValueError as error:
-        return told(False, "different", str(error))
+        return judgement(False, "different", str(error))
     if all(run.ordered for run in originals) and not fixed.ordered and not allow_other_order:
         return case.different("the fixed pipeline gives up the order of the samples, which the original promises")
     return _unless_lost(_too_little(case) or _judged(case), lost_components((*originals, fixed)))
 
 
 def _case(originals: Sequence[Elements], fixed: Elements, *, allow_other_order: bool) -> Case:
-    *before, after = seen((*originals, fixed))
+    *before, after = runs_of((*originals, fixed))
     lost = lost_components((*originals, fixed))
     paths = next((run.components for run in (*originals, fixed) if run.components), ())
     width = after.codes.shape[1]
@@ -143,27 +145,27 @@ def _too_little(case: Case) -> Semantics | None:
     if theirs and ours:
         return None
     if not theirs and not ours:
-        return told(True, "identical", "both pipelines end without an element", 0, len(case.fixed.passes))
+        return judgement(True, "identical", "both pipelines end without an element", 0, len(case.fixed.passes))
     return case.different("only the original yields elements" if ours else "only the fixed pipeline yields elements")
 
 
 def _judged(case: Case) -> Semantics:
     first = case.originals[0]
-    runs = (first, *(rounded_in_place(first, run).seen for run in case.originals[1:]))
+    runs = (first, *(rounded_in_place(first, run).run for run in case.originals[1:]))
     varies = any(in_order(first, run, case.columns).difference is not None for run in runs[1:])
     for run in runs:
         near = rounded_in_place(run, case.fixed)
-        compared = in_order(run, near.seen, case.columns)
+        compared = in_order(run, near.run, case.columns)
         if compared.difference is None:
             same = replace(case, compared=compared)
             return _same(same, rounded=near.any_in(case.columns), varies=varies)
     near = rounded_in_place(first, case.fixed)
-    case = replace(case, compared=in_order(first, near.seen, case.columns))
+    case = replace(case, compared=in_order(first, near.run, case.columns))
     if len(runs) < 2:
-        return _against_one(case, near.seen)
+        return _against_one(case, near.run)
     if not varies and not case.free:
-        return _other(case, near.seen)
-    return _varying(case, runs, near.seen, rounded=near.any_in(case.columns))
+        return _other(case, near.run)
+    return _varying(case, runs, near.run, rounded=near.any_in(case.columns))
 
 
 def _same(case: Case, *, rounded: bool, varies: bool) -> Semantics:
@@ -176,11 +178,13 @@ def _same(case: Case, *, rounded: bool, varies: bool) -> Semantics:
         )
     what = f"{many(compared.elements, 'element')} of {many(compared.epochs, 'epoch')} are the same"
     if rounded:
-        return told(True, "rounding", f"{what}, but for the rounding of floats", compared.elements, compared.epochs)
-    return told(True, "identical", f"{what}, bit for bit", compared.elements, compared.epochs)
+        return judgement(
+            True, "rounding", f"{what}, but for the rounding of floats", compared.elements, compared.epochs
+        )
+    return judgement(True, "identical", f"{what}, bit for bit", compared.elements, compared.epochs)
 
 
-def _against_one(case: Case, fixed: Seen) -> Semantics:
+def _against_one(case: Case, fixed: Run) -> Semantics:
     """How the original varies by itself is not known: only a length that is another can be held against the fix."""
     found = case.compared.difference
     if found is not None and found.kind in ("missing", "extra"):
@@ -190,9 +194,9 @@ def _against_one(case: Case, fixed: Seen) -> Semantics:
     return case.unknown(f"the data differ ({case.where(found)}), and how the original varies by itself is not known")
 
 
-def _other(case: Case, fixed: Seen) -> Semantics:
+def _other(case: Case, fixed: Run) -> Semantics:
     """The original is the same each time, and the fixed one is not."""
-    bags = same_bags(case.originals[0], rounded_anywhere(case.originals, fixed).seen, case.columns)
+    bags = same_bags(case.originals[0], rounded_anywhere(case.originals, fixed).run, case.columns)
     found, where = case.compared.difference, case.where(case.compared.difference)
     if bags.same and found is not None and found.kind == "value":
         return case.different(f"the same samples come in another order, which this pipeline promises: first at {where}")
@@ -202,19 +206,19 @@ def _other(case: Case, fixed: Seen) -> Semantics:
     return case.different(f"the data differ: first at {where}{reason}")
 
 
-def _varying(case: Case, runs: Sequence[Seen], fixed: Seen, *, rounded: bool) -> Semantics:
+def _varying(case: Case, runs: Sequence[Run], fixed: Run, *, rounded: bool) -> Semantics:
     """The original varies by itself, or promises no order."""
-    runs = (runs[0], *(rounded_anywhere(runs[:1], run).seen for run in runs[1:]))
+    runs = (runs[0], *(rounded_anywhere(runs[:1], run).run for run in runs[1:]))
     near = rounded_anywhere(runs, fixed)
     rounded = rounded or near.any_in(case.columns)
     length = None if case.free else round_length(runs, case.columns)
     if length is not None and all(len(run.passes) == 1 and not run.passes[0].ended for run in (*runs, fixed)):
-        rounds, now = [cut_into_rounds(run, length) for run in runs], cut_into_rounds(near.seen, length)
+        rounds, now = [cut_into_rounds(run, length) for run in runs], cut_into_rounds(near.run, length)
         return judge_moved(case, rounds, now, all_bags(rounds, case.columns), rounded=rounded)
     known = all_bags(runs, case.columns)
     if known.same is not False:
-        return judge_moved(case, runs, near.seen, known, rounded=rounded)
-    return judge_random(case, runs, near.seen)
+        return judge_moved(case, runs, near.run, known, rounded=rounded)
+    return judge_random(case, runs, near.run)
 
 
 def _unless_lost(found: Semantics, lost: dict[str, str]) -> Semantics:
@@ -223,4 +227,4 @@ def _unless_lost(found: Semantics, lost: dict[str, str]) -> Semantics:
         return found
     reasons = "; ".join(f"{path or 'element'}: {why}" for path, why in sorted(lost.items()))
     sentence = f"what could be read is the same, but not all could be read ({reasons})"
-    return told(None, "unknown", sentence, found.elements, found.epochs)
+    return judgement(None, "unknown", sentence, found.elements, found.epochs)

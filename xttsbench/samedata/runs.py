@@ -48,7 +48,7 @@ class Pass:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Seen:
+class Run:
     """One run: ``codes`` has a row for each sample and a column for each component."""
 
     codes: Codes
@@ -65,7 +65,7 @@ class Seen:
         return [tuple(row) for row in self.codes[part.start : part.stop][:, list(columns)].tolist()]
 
 
-def seen(runs: Sequence[Elements]) -> tuple[Seen, ...]:
+def runs_of(runs: Sequence[Elements]) -> tuple[Run, ...]:
     """The runs as arrays; the same hash has the same number in all of them.
 
     Raises:
@@ -78,10 +78,10 @@ def seen(runs: Sequence[Elements]) -> tuple[Seen, ...]:
         raise ValueError(f"the elements have {' and '.join(map(str, sorted(widths)))} components")
     width = widths.pop() if widths else max((len(run.components) for run in runs), default=0)
     numbers: dict[str, int] = {}
-    return tuple(_seen(run, width, numbers) for run in runs)
+    return tuple(_run(run, width, numbers) for run in runs)
 
 
-def aligned(*runs: Seen) -> tuple[Codes, ...]:
+def aligned(*runs: Run) -> tuple[Codes, ...]:
     """The rows of each run that are at a place of an epoch that all runs have, however epochs are cut into elements."""
     rows = [min(part.rows for part in parts) for parts in zip(*(run.passes for run in runs), strict=False)]
     found = []
@@ -91,7 +91,7 @@ def aligned(*runs: Seen) -> tuple[Codes, ...]:
     return tuple(found)
 
 
-def sorted_by(run: Seen, columns: Sequence[int]) -> Seen:
+def sorted_by(run: Run, columns: Sequence[int]) -> Run:
     """The run with the rows of each epoch in the order of some components, so that equal samples have equal places."""
     places = [
         part.start + np.lexsort(run.codes[part.start : part.stop][:, list(columns)].T[::-1]) for part in run.passes
@@ -105,7 +105,7 @@ def sorted_by(run: Seen, columns: Sequence[int]) -> Seen:
     )
 
 
-def first_pass(run: Seen) -> Seen:
+def first_pass(run: Run) -> Run:
     """The first epoch of a run by itself."""
     stop = run.passes[0].stop if run.passes else 0
     return replace(
@@ -117,7 +117,7 @@ def first_pass(run: Seen) -> Seen:
     )
 
 
-def _seen(run: Elements, width: int, numbers: dict[str, int]) -> Seen:
+def _run(run: Elements, width: int, numbers: dict[str, int]) -> Run:
     rows = [row for epoch in run.epochs for element in epoch.elements for row in element.rows]
     codes = np.array(
         [[numbers.setdefault(digits, len(numbers)) for digits in row.hashes] for row in rows], dtype=np.int64
@@ -125,7 +125,7 @@ def _seen(run: Elements, width: int, numbers: dict[str, int]) -> Seen:
     given = [[row.sketches[column] if column < len(row.sketches) else () for row in rows] for column in range(width)]
     ends = np.cumsum([0, *(sum(len(element.rows) for element in epoch.elements) for epoch in run.epochs)]).tolist()
     sizes = [len(element.rows) for epoch in run.epochs for element in epoch.elements]
-    return Seen(
+    return Run(
         codes=codes,
         sketches=tuple(_array(column) for column in given),
         dtypes=tuple(_dtype(run, column) for column in range(width)),
@@ -181,7 +181,7 @@ class InOrder:
     difference: Difference | None
 
 
-def in_order(first: Seen, second: Seen, columns: Sequence[int]) -> InOrder:
+def in_order(first: Run, second: Run, columns: Sequence[int]) -> InOrder:
     """Compare both as far as both were seen; a run that was cut off is compared up to there.
 
     Args:
@@ -201,7 +201,7 @@ def in_order(first: Seen, second: Seen, columns: Sequence[int]) -> InOrder:
 
 
 def _difference(
-    first: Seen, second: Seen, ours: Pass, theirs: Pass, epoch: int, columns: Sequence[int]
+    first: Run, second: Run, ours: Pass, theirs: Pass, epoch: int, columns: Sequence[int]
 ) -> Difference | None:
     together = min(len(ours.sizes), len(theirs.sizes))
     odd = [
@@ -246,7 +246,7 @@ _FLOOR: Final = 0.1
 class Rounded:
     """A run with the numbers of the reference wherever it is close to it."""
 
-    seen: Seen
+    run: Run
     touched: npt.NDArray[np.bool_]
     """Rows x components: where a number was replaced."""
 
@@ -255,7 +255,7 @@ class Rounded:
         return bool(self.touched[:, list(columns)].any())
 
 
-def rounded_in_place(reference: Seen, other: Seen) -> Rounded:
+def rounded_in_place(reference: Run, other: Run) -> Rounded:
     r"""``other`` with the codes of ``reference`` where the rows at the same place are equal but for rounding.
 
     A sketch of a row is its mean, its standard deviation and random projections, scaled so that noise of relative size
@@ -279,7 +279,7 @@ def rounded_in_place(reference: Seen, other: Seen) -> Rounded:
     return Rounded(replace(other, codes=codes), touched)
 
 
-def rounded_anywhere(references: Sequence[Seen], other: Seen) -> Rounded:
+def rounded_anywhere(references: Sequence[Run], other: Run) -> Rounded:
     """``other`` with the number of the nearest row of any reference, where that is equal but for rounding."""
     codes, touched = other.codes.copy(), np.zeros(other.codes.shape, dtype=bool)
     for column, tolerance in _columns(references[0], other):
@@ -297,7 +297,7 @@ def rounded_anywhere(references: Sequence[Seen], other: Seen) -> Rounded:
     return Rounded(replace(other, codes=codes), touched)
 
 
-def _columns(reference: Seen, other: Seen) -> list[tuple[int, float]]:
+def _columns(reference: Run, other: Run) -> list[tuple[int, float]]:
     """Components that may be rounded, with their tolerance: same floating dtype, sketches of one length."""
     found = []
     for column, dtype in enumerate(other.dtypes):

@@ -96,25 +96,27 @@ def same_training(original: Elements, again: Elements, changed: Elements) -> Sem
     """
     steps = len(original.losses)
     if not original.losses and not original.state:
-        return _said(None, "unknown", "the step returns no loss and the target made no variable: nothing to compare", 0)
+        return _judgement(
+            None, "unknown", "the step returns no loss and the target made no variable: nothing to compare", 0
+        )
     if len(changed.losses) != steps or _shape(changed) != _shape(original):
-        return _said(False, "different", "the changed step returns other losses, or made other variables", steps)
+        return _judgement(False, "different", "the changed step returns other losses, or made other variables", steps)
     noise = _furthest(original, again)
     if noise > 10 * STATE_TOLERANCE:
-        return _said(
+        return _judgement(
             None, "unknown", f"the step as given differs from itself by {noise:.2g}, so nothing can be compared", steps
         )
     allowed = max(STATE_TOLERANCE, _NOISE * noise)
     found = _furthest(original, changed)
     what = f"losses of {steps} steps and {len(original.state)} variables after them"
     if found > allowed:
-        return _said(
+        return _judgement(
             False,
             "different",
             f"{what} are up to {found:.2g} apart relative to them, and {allowed:.2g} is allowed",
             steps,
         )
-    return _said(
+    return _judgement(
         True, "rounding" if found else "identical", f"{what} are the same within {max(found, 1e-9):.1g}", steps
     )
 
@@ -195,7 +197,7 @@ def _where(place: tuple[Any, ...], ids: Array | None) -> str:
     return ", ".join(words) + ": "
 
 
-def _said(equivalent: bool | None, how: How, sentence: str, steps: int) -> Semantics:
+def _judgement(equivalent: bool | None, how: How, sentence: str, steps: int) -> Semantics:
     return Semantics(equivalent=equivalent, how=how, sentence=sentence, elements=steps)
 
 

@@ -21,15 +21,15 @@ from xttsbench.samedata.epochs import (
     same_bags,
     values_frozen,
 )
-from xttsbench.samedata.runs import Difference, InOrder, Seen, first_pass, in_order, rounded_in_place, sorted_by
+from xttsbench.samedata.runs import Difference, InOrder, Run, first_pass, in_order, rounded_in_place, sorted_by
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Case:
     """Runs of an original and one of a fixed pipeline."""
 
-    originals: tuple[Seen, ...]
-    fixed: Seen
+    originals: tuple[Run, ...]
+    fixed: Run
     columns: tuple[int, ...]
     """The components that could be read in all runs."""
     names: tuple[str, ...]
@@ -66,14 +66,14 @@ class Case:
 
     def different(self, sentence: str) -> Semantics:
         """The judgement that the data are others."""
-        return told(False, "different", sentence, self.compared.elements, self.compared.epochs)
+        return judgement(False, "different", sentence, self.compared.elements, self.compared.epochs)
 
     def unknown(self, sentence: str) -> Semantics:
         """The judgement that it cannot be told."""
-        return told(None, "unknown", sentence, self.compared.elements, self.compared.epochs)
+        return judgement(None, "unknown", sentence, self.compared.elements, self.compared.epochs)
 
 
-def told(equivalent: bool | None, how: How, sentence: str, elements: int = 0, epochs: int = 0) -> Semantics:
+def judgement(equivalent: bool | None, how: How, sentence: str, elements: int = 0, epochs: int = 0) -> Semantics:
     """The judgement, its sentence begun and ended as one."""
     text = sentence.strip()
     text = f"{text[:1].upper()}{text[1:]}" + ("" if text.endswith((".", "!", "?")) else ".")
@@ -85,7 +85,7 @@ def many(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
-def elements_of(run: Seen) -> int:
+def elements_of(run: Run) -> int:
     """Elements of all epochs."""
     return sum(len(part.sizes) for part in run.passes)
 
@@ -96,7 +96,7 @@ def lost_components(runs: Sequence[Elements]) -> dict[str, str]:
     return {path: why for run in runs for path, why in run.unknown.items() if path in paths or path == "element"}
 
 
-def all_bags(runs: Sequence[Seen], columns: Sequence[int]) -> Bags:
+def all_bags(runs: Sequence[Run], columns: Sequence[int]) -> Bags:
     """Whether all runs have the samples of the first."""
     found = [same_bags(runs[0], run, columns) for run in runs[1:]]
     for answer in (False, None):
@@ -105,7 +105,7 @@ def all_bags(runs: Sequence[Seen], columns: Sequence[int]) -> Bags:
     return Bags(True)
 
 
-def judge_moved(case: Case, runs: Sequence[Seen], fixed: Seen, known: Bags, *, rounded: bool) -> Semantics:
+def judge_moved(case: Case, runs: Sequence[Run], fixed: Run, known: Bags, *, rounded: bool) -> Semantics:
     """Judge where only the order of the original varies.
 
     Args:
@@ -127,7 +127,7 @@ def judge_moved(case: Case, runs: Sequence[Seen], fixed: Seen, known: Bags, *, r
         "given up as asked for" if case.gives_up else "which nobody was promised" if case.free else "shuffled as before"
     )
     close = ", but for the rounding of floats" if rounded else ""
-    return told(
+    return judgement(
         True,
         "other order",
         f"the same {many(rows, 'sample')} over {many(epochs, 'epoch')} come in another order, {why}{close}",
@@ -136,7 +136,7 @@ def judge_moved(case: Case, runs: Sequence[Seen], fixed: Seen, known: Bags, *, r
     )
 
 
-def order_problem(case: Case, runs: Sequence[Seen], fixed: Seen, columns: Sequence[int]) -> Semantics | None:
+def order_problem(case: Case, runs: Sequence[Run], fixed: Run, columns: Sequence[int]) -> Semantics | None:
     """What is wrong with how the same samples are ordered and cut into batches, if anything.
 
     Args:
@@ -159,7 +159,7 @@ def order_problem(case: Case, runs: Sequence[Seen], fixed: Seen, columns: Sequen
     return None
 
 
-def _other_sizes(runs: Sequence[Seen], fixed: Seen) -> bool:
+def _other_sizes(runs: Sequence[Run], fixed: Run) -> bool:
     """Whether whole epochs are cut into batches of other sizes, where the original always has the same."""
     parts = list(zip(*(run.passes for run in (*runs, fixed)), strict=False))
     whole = [part for part in parts if all(each.ended for each in part)]
@@ -170,7 +170,7 @@ def _other_sizes(runs: Sequence[Seen], fixed: Seen) -> bool:
     return False
 
 
-def judge_random(case: Case, runs: Sequence[Seen], fixed: Seen) -> Semantics:
+def judge_random(case: Case, runs: Sequence[Run], fixed: Run) -> Semantics:
     """Judge where components of the original vary in value.
 
     Args:
@@ -201,15 +201,13 @@ def judge_random(case: Case, runs: Sequence[Seen], fixed: Seen) -> Semantics:
     return _alike(case, distinct, fixed, drawn, all_drawn=not stable)
 
 
-def _stable(
-    case: Case, runs: Sequence[Seen], fixed: Seen, stable: Sequence[int], *, in_place: bool
-) -> Semantics | None:
+def _stable(case: Case, runs: Sequence[Run], fixed: Run, stable: Sequence[int], *, in_place: bool) -> Semantics | None:
     """The components that the original does not draw; without any, how many samples there are."""
     if not stable:
         other_length = _length_problem(runs, fixed)
         return case.different(other_length) if other_length else None
     if in_place:
-        compared = in_order(runs[0], rounded_in_place(runs[0], fixed).seen, stable)
+        compared = in_order(runs[0], rounded_in_place(runs[0], fixed).run, stable)
         if compared.difference is None:
             return None
         return case.different(f"the data differ where the original does not vary: {case.where(compared.difference)}")
@@ -221,7 +219,7 @@ def _stable(
     return None if bags.same else case.unknown(f"it cannot be told whether the samples are the same: {bags.sentence}")
 
 
-def _length_problem(runs: Sequence[Seen], fixed: Seen) -> str | None:
+def _length_problem(runs: Sequence[Run], fixed: Run) -> str | None:
     """Epochs of another length than those of the original may have, taken for Poisson's where they vary."""
     for number, parts in enumerate(zip(*(run.passes for run in (*runs, fixed)), strict=False), start=1):
         *before, after = [part.rows for part in parts]
@@ -234,16 +232,16 @@ def _length_problem(runs: Sequence[Seen], fixed: Seen) -> str | None:
     return None
 
 
-def _distinct(runs: Sequence[Seen], columns: Sequence[int]) -> list[Seen]:
+def _distinct(runs: Sequence[Run], columns: Sequence[int]) -> list[Run]:
     """The runs that drew something else than those before: a seed gives the same draws again."""
-    found: list[Seen] = []
+    found: list[Run] = []
     for run in runs:
         if not any(np.array_equal(run.codes[:, list(columns)], other.codes[:, list(columns)]) for other in found):
             found.append(run)
     return found
 
 
-def _frozen(case: Case, runs: Sequence[Seen], fixed: Seen, drawn: Sequence[int]) -> Semantics | None:
+def _frozen(case: Case, runs: Sequence[Run], fixed: Run, drawn: Sequence[int]) -> Semantics | None:
     for column in drawn:
         frozen, why = values_frozen(runs, fixed, column)
         if frozen:
@@ -255,7 +253,7 @@ def _frozen(case: Case, runs: Sequence[Seen], fixed: Seen, drawn: Sequence[int])
     return None
 
 
-def _alike(case: Case, runs: Sequence[Seen], fixed: Seen, drawn: Sequence[int], *, all_drawn: bool) -> Semantics:
+def _alike(case: Case, runs: Sequence[Run], fixed: Run, drawn: Sequence[int], *, all_drawn: bool) -> Semantics:
     """Each component that is drawn, in distribution; where epochs repeat what was drawn, by the first alone."""
     doubts, rows = [], []
     for column in drawn:
@@ -272,7 +270,7 @@ def _alike(case: Case, runs: Sequence[Seen], fixed: Seen, drawn: Sequence[int], 
         return case.unknown(f"it cannot be told whether what is drawn is alike: {'; '.join(doubts)}")
     names = ", ".join(case.name(column) for column in drawn)
     rest = "" if all_drawn else ", and all else is the same"
-    return told(
+    return judgement(
         True,
         "distribution",
         f"what is drawn at random for {names} looks drawn from the same distribution (tests on "

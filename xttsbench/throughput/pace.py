@@ -11,7 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Generic, TypeVar
+
+Item = TypeVar("Item")
 
 STEP: Final = "step"
 PROCESSORS: Final = "processors"
@@ -23,7 +25,7 @@ _TIE: Final = 0.01
 
 @dataclass(frozen=True)
 class Work:
-    """What one op needs for a batch, in seconds.
+    """What one op needs for a batch of the whole pipeline, in seconds.
 
     ``cost_s`` is its own time summed over parallel calls, waits included; of that it has a processor for ``cpu_s``,
     the interpreter lock for ``lock_s`` and a thread of the pool for ``pool_s``.
@@ -37,34 +39,44 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Stage:
-    """One thread of the pipeline, and the parallel calls that it hands elements to.
+class Thread(Generic[Item]):
+    """One thread of a pipeline, and the parallel calls that it hands elements to: of ops, or of the work of ops.
 
     Attributes:
-        spread: work done element by element, between taking one and the next.
-        at_once: work done when a whole batch was gathered.
-        calls: what each parallel call does; empty for a prefetch or the consumer.
-        parallelism: calls at once.
-        ready: batches kept ready for the next stage.
+        spread: ops whose work is spread over the elements of a batch, from the source on.
+        at_once: those that work when the elements of a batch are together.
+        calls: the parallel op that the thread feeds, with the ``batch`` fused to it; empty for a prefetch or the
+            consumer's own thread.
+        parallelism: calls at once, at least 1, before the thread pool is considered.
+        ready: batches of the whole pipeline that it keeps ready for the next thread.
         elements: that it hands on for a batch of the whole pipeline.
-        inputs: the stages before it.
-        in_turn: the inputs are used up one after the other.
+        inputs: threads that it takes elements from.
+        in_turn: whether it takes one input after the other (``concatenate``), else all of them for every element.
     """
 
-    spread: tuple[Work, ...] = ()
-    at_once: tuple[Work, ...] = ()
-    calls: tuple[Work, ...] = ()
+    spread: tuple[Item, ...] = ()
+    at_once: tuple[Item, ...] = ()
+    calls: tuple[Item, ...] = ()
     parallelism: int = 1
     ready: float = 0.0
     elements: float = 1.0
-    inputs: tuple[Stage, ...] = ()
+    inputs: tuple[Thread[Item], ...] = ()
     in_turn: bool = False
 
-    def works(self) -> Iterator[Work]:
-        """All work of this stage and of those before it."""
-        yield from (*self.spread, *self.at_once, *self.calls)
-        for stage in self.inputs:
-            yield from stage.works()
+    @property
+    def items(self) -> tuple[Item, ...]:
+        """All that this thread and its calls do."""
+        return (*self.spread, *self.at_once, *self.calls)
+
+    def walk(self) -> Iterator[Thread[Item]]:
+        """This thread and all that feed it."""
+        yield self
+        for thread in self.inputs:
+            yield from thread.walk()
+
+
+Stage = Thread[Work]
+"""A thread with the time that each of its ops needs."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +120,7 @@ def pace(consumer: Stage, step: Consumer, machine: Machine) -> Pace:
         step: all zero for a bare dataset.
         machine: what the stages share.
     """
-    works = [*consumer.works()]
+    works = [work for stage in consumer.walk() for work in stage.items]
     own = max(_limits(consumer, Work(STEP, step.alone_s + step.handoff_s)), key=lambda limit: limit.period_s)
     lock_s = sum(work.lock_s for work in works)
     pooled_lock_s = sum(min(work.lock_s, work.pool_s) for work in works)

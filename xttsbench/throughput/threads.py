@@ -1,4 +1,4 @@
-"""How TensorFlow runs a pipeline: which ops take turns in one thread, which run beside one another, and what they use.
+"""How TensorFlow runs a pipeline: which ops take turns in one thread, which run beside one another, and what they need.
 
 Pure, from the record; no TensorFlow, so that the parent uses it as well. What is said of TensorFlow here was tried on
 2.21 with functions that sleep: an op without a thread of its own runs in the thread of the nearest asynchronous op
@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Final
 
-from xttsbench.records.pipeline import Pipeline, PipelineOp, PythonFunction
+from xttsbench.records.pipeline import AUTOTUNE, Pipeline, PipelineOp, PythonFunction
+from xttsbench.throughput.pace import Thread, Work
 
-AUTOTUNE: Final = -1
 _PARALLEL: Final = re.compile(r"^(Legacy)?Parallel(Map|Filter|Batch|Interleave)|^MapAndBatch")
 _INTERLEAVE: Final = re.compile(r"Interleave")
 _GATHERS: Final = re.compile(r"Batch|Window")
@@ -27,49 +27,7 @@ _READ_AHEAD: Final = 2
 """Elements that AUTOTUNE keeps ready in a prefetch, and an interleave for each of its inputs, at least."""
 
 
-@dataclass(frozen=True)
-class Thread:
-    """Ops that take turns in one thread, and the op whose calls run beside them where there is one.
-
-    Attributes:
-        ops: those whose work is spread over the elements of a batch, from the source on.
-        at_once: those that work when the elements of a batch are together.
-        calls: the parallel op that the thread feeds, with the ``batch`` fused to it; empty for a prefetch or the
-            consumer's own thread.
-        parallelism: calls at once, at least 1, before the thread pool is considered.
-        ready: batches of the whole pipeline that it keeps ready for the next thread.
-        elements: that it hands on for a batch of the whole pipeline.
-        inputs: threads that it takes elements from.
-        in_turn: whether it takes one input after the other (``concatenate``), else all of them for every element.
-    """
-
-    ops: tuple[PipelineOp, ...] = ()
-    at_once: tuple[PipelineOp, ...] = ()
-    calls: tuple[PipelineOp, ...] = ()
-    parallelism: int = 1
-    ready: float = 0.0
-    elements: float = 1.0
-    inputs: tuple[Thread, ...] = field(default=())
-    in_turn: bool = False
-
-    def walk(self) -> Iterator[Thread]:
-        """This thread and all that feed it."""
-        yield self
-        for thread in self.inputs:
-            yield from thread.walk()
-
-
-@dataclass(frozen=True)
-class Demand:
-    """What an op needs for one batch, in seconds: of its own time, processors, the interpreter lock, pool threads."""
-
-    cost_s: float
-    cpu_s: float
-    lock_s: float
-    pool_s: float
-
-
-def threads(pipeline: Pipeline, allowed_cpus: int) -> Thread | None:
+def threads(pipeline: Pipeline, allowed_cpus: int) -> Thread[PipelineOp] | None:
     """The consumer's thread, with those that feed it; ``None`` for a pipeline without ops."""
     return _Builder(pipeline, allowed_cpus).consumer() if pipeline.ops else None
 
@@ -95,6 +53,17 @@ def written_parallelism(op: PipelineOp, pipeline: Pipeline, allowed_cpus: int) -
     parallelism = chosen if op.parallelism == AUTOTUNE else op.parallelism
     cycle = op.cycle_length
     return max(1, min(parallelism, cycle) if cycle is not None and cycle > 0 else parallelism)
+
+
+def effective_parallelism(op: PipelineOp, pipeline: Pipeline, allowed_cpus: int) -> int:
+    """How many calls of an op run at once, at most: 1 for a sequential op.
+
+    Bounded by the thread pool, which has one thread per allowed processor unless the options say otherwise; a parallel
+    ``interleave`` brings its own threads. A plain ``map`` without state counts as parallel under autotune, since
+    TensorFlow makes it so.
+    """
+    parallelism = written_parallelism(op, pipeline, allowed_cpus)
+    return parallelism if "Interleave" in op.op else min(parallelism, pool_size(pipeline, allowed_cpus))
 
 
 def parallelised(op: PipelineOp, pipeline: Pipeline) -> bool:
@@ -132,16 +101,16 @@ def elements_per_batch(pipeline: Pipeline) -> dict[str, float]:
     return taken
 
 
-def demand(op: PipelineOp, pipeline: Pipeline, allowed_cpus: int) -> Demand:
+def demand(op: PipelineOp, pipeline: Pipeline, allowed_cpus: int) -> Work:
     """What an op needs for one batch.
 
-    ``cost_s`` is summed over parallel calls; of an op before a full cache it is nothing. Of calls that wait for one
+    Its cost is summed over parallel calls; of an op before a full cache it is nothing. Of calls that wait for one
     another's interpreter lock that is a multiple of what they need, so a function that holds it is taken at the time
     for which it does, where that is known (a cost from a prefix of the graph is one of calls that came one after the
     other).
     """
     if op.cached:
-        return Demand(0.0, 0.0, 0.0, 0.0)
+        return Work(op.name, 0.0)
     own = _functions(op, pipeline)
     lock_s = sum(_held_s(function) for function in own)
     cost_s = op.cost_s or 0.0
@@ -155,7 +124,7 @@ def demand(op: PipelineOp, pipeline: Pipeline, allowed_cpus: int) -> Demand:
         cpu_s = min(cost_s, sum((one.calls_per_batch or 0.0) * (one.call_cpu_s or 0.0) for one in own))
     else:
         cpu_s = 0.0 if _READS.search(op.op) else cost_s
-    return Demand(cost_s, cpu_s, min(lock_s, cost_s), _pool_s(op, cost_s, called_s))
+    return Work(op.name, cost_s, cpu_s, min(lock_s, cost_s), _pool_s(op, cost_s, called_s))
 
 
 def _pool_s(op: PipelineOp, cost_s: float, called_s: float) -> float:
@@ -208,7 +177,7 @@ class _Builder:
         self._by_name = {op.name: op for op in pipeline.ops}
         self._taken = elements_per_batch(pipeline)
 
-    def consumer(self) -> Thread:
+    def consumer(self) -> Thread[PipelineOp]:
         last = self._last()
         ahead = self._boundary(last)
         if ahead is not None:
@@ -228,7 +197,7 @@ class _Builder:
             op = self._by_name[inputs_of(op, self._pipeline)[0]]
         return op
 
-    def _boundary(self, op: PipelineOp) -> Thread | None:
+    def _boundary(self, op: PipelineOp) -> Thread[PipelineOp] | None:
         """The thread that an asynchronous op runs, or ``None`` for one that runs in its consumer's thread."""
         if op.op.startswith("PrefetchDataset") and op.buffer_size != 0:
             buffered = op.buffer_size if op.buffer_size and op.buffer_size > 0 else op.chosen_buffer_size
@@ -251,7 +220,7 @@ class _Builder:
 
     def _calls(
         self, calls: tuple[PipelineOp, ...], op: PipelineOp, *, ready_elements: float, counted: PipelineOp
-    ) -> Thread:
+    ) -> Thread[PipelineOp]:
         return replace(
             self._collect(op, keep=False),
             calls=calls,
@@ -270,10 +239,10 @@ class _Builder:
             return None
         return before if _allowed(self._pipeline, "map_and_batch_fusion") else None
 
-    def _collect(self, op: PipelineOp, *, keep: bool) -> Thread:
+    def _collect(self, op: PipelineOp, *, keep: bool) -> Thread[PipelineOp]:
         """The thread of what is before ``op``; with ``keep``, the op's own work goes into it."""
         parts = [self._upstream(name) for name in inputs_of(op, self._pipeline) if name in self._by_name]
-        ops = [one for part in parts for one in part.ops]
+        ops = [one for part in parts for one in part.spread]
         at_once = [one for part in parts for one in part.at_once]
         inputs = tuple(thread for part in parts for thread in part.inputs)
         in_turn = any(part.in_turn for part in parts) or (op.op.startswith("Concatenate") and len(inputs) > 1)
@@ -284,12 +253,12 @@ class _Builder:
                 at_once.append(op)
             else:
                 ops.append(op)
-        return Thread(ops=tuple(ops), at_once=tuple(at_once), inputs=inputs, in_turn=in_turn)
+        return Thread(spread=tuple(ops), at_once=tuple(at_once), inputs=inputs, in_turn=in_turn)
 
-    def _sequential(self, op: PipelineOp) -> Thread:
+    def _sequential(self, op: PipelineOp) -> Thread[PipelineOp]:
         return self._collect(op, keep=True)
 
-    def _upstream(self, name: str) -> Thread:
+    def _upstream(self, name: str) -> Thread[PipelineOp]:
         """What an op finds at its input: a thread of its own to take from, or work to do itself."""
         op = self._by_name[name]
         boundary = self._boundary(op)

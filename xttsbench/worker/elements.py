@@ -20,12 +20,11 @@ from xttsbench.fixes.graph.edit import from_graph
 from xttsbench.fixes.graph.hazards import hazards, random_ops
 from xttsbench.fixes.step.spec import STEP_GRAPH, STEP_XLA
 from xttsbench.pipeline.fingerprint.altered import draws_from_seeds, jittered, reseeded, shortened
-from xttsbench.pipeline.fingerprint.batching import Batching, batching
-from xttsbench.pipeline.fingerprint.fingerprinter import Fingerprinter, sketch_of
+from xttsbench.pipeline.fingerprint.fingerprinter import Batching, Fingerprinter, batching, sketch_of
 from xttsbench.pipeline.fingerprint.identity import identity
 from xttsbench.pipeline.graph.places import SOURCE
 from xttsbench.pipeline.graph.read import inspect, read_graph
-from xttsbench.pipeline.purity.trace_time_effects import why_lost_in_graph
+from xttsbench.pipeline.purity.state import trace_time_effects
 from xttsbench.records.elements import Element, Elements, Epoch
 from xttsbench.records.fix_set import FixSet
 from xttsbench.records.pipeline import PipelineOp
@@ -126,7 +125,7 @@ class _Told:
     prints: Fingerprinter = field(init=False)
 
     def __post_init__(self) -> None:
-        self.prints = Fingerprinter(self.cut.batched, self.cut.size, self.cut.padding)
+        self.prints = Fingerprinter(self.cut)
         self._began = self._told = time.perf_counter()
         self._numbers = 0
 
@@ -271,7 +270,7 @@ def _of_step(spec: TrialSpec, loaded: Loaded) -> tuple[str, ...]:
     compiled = any(one.name in fixes for one in (STEP_GRAPH, STEP_XLA))
     if not compiled or step is None or isinstance(step, tf.types.experimental.PolymorphicFunction):
         return ()
-    why = why_lost_in_graph(step)
+    why = trace_time_effects(step)
     return () if why is None else (f"one graph of the step runs its Python once, while it is traced: {why}",)
 
 

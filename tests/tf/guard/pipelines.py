@@ -286,7 +286,7 @@ def _is_plant(node: Any, graph: Any, plan: Plan) -> bool:
         found = lookup(token)
         if found is None or found.kind == "generator":
             continue
-        function = called(found.entry._func if found.kind == "py_function" else found.entry)
+        function = called(found.called)
         if "pure." not in getattr(function, "__qualname__", ""):  # as wrappers have it, too
             return True
     return False

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from judged import elements, judged
 from pipelines import Plan, plans
 
-from xttsbench.pipeline.graph.read import dataset_nodes, read_graph
+from xttsbench.pipeline.graph.nodes import dataset_nodes
+from xttsbench.pipeline.graph.read import read_graph
 from xttsbench.pipeline.purity.state import python_state
 from xttsbench.samedata.judge import judge
 

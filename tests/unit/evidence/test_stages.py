@@ -6,9 +6,10 @@ import pytest
 
 from tests.unit.evidence.made import make_evidence
 from xttsbench.analysis.attribution import StepFacts
-from xttsbench.evidence.stages import consumer, machine, stages
+from xttsbench.evidence.stages import consumer, machine
 from xttsbench.records.pipeline import Pipeline, PipelineOp
 from xttsbench.records.trial import Segment, TrialRecord, TrialSpec
+from xttsbench.throughput.stages import stages
 
 MS = 1_000_000
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tests.unit.samedata.elements import batched, fingerprints
 from xttsbench.samedata.epochs import round_length, same_bags
-from xttsbench.samedata.runs import seen
+from xttsbench.samedata.runs import runs_of
 
 
 def run(*epochs, ended=True, batch=3):
@@ -15,7 +15,7 @@ def run(*epochs, ended=True, batch=3):
 
 
 def bags(first, second):
-    return same_bags(*seen([first, second]), [0])
+    return same_bags(*runs_of([first, second]), [0])
 
 
 @settings(max_examples=60, deadline=None)
@@ -39,6 +39,6 @@ def test_a_part_of_an_epoch_must_be_part_of_it():
 def test_rounds_of_an_endless_dataset_are_found_and_no_others():
     rounds = [[1, 2, 3, 4], [3, 1, 4, 2], [2, 4, 1, 3]]
     endless = run([number for part in rounds for number in part], ended=False)
-    assert round_length(seen([endless]), [0]) == 4
-    assert round_length(seen([run(range(12), ended=False)]), [0]) is None
-    assert round_length(seen([run(*rounds)]), [0]) is None
+    assert round_length(runs_of([endless]), [0]) == 4
+    assert round_length(runs_of([run(range(12), ended=False)]), [0]) is None
+    assert round_length(runs_of([run(*rounds)]), [0]) is None

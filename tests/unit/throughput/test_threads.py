@@ -32,7 +32,7 @@ def named(ops):
 
 def outline(pipeline, cpus=2):
     """(spread, at once, calls, parallelism) of each thread from the consumer to the source."""
-    return [(named(t.ops), named(t.at_once), named(t.calls), t.parallelism) for t in threads(pipeline, cpus).walk()]
+    return [(named(t.spread), named(t.at_once), named(t.calls), t.parallelism) for t in threads(pipeline, cpus).walk()]
 
 
 def test_sequential_ops_share_the_thread_of_an_injected_prefetch_or_of_the_consumer():

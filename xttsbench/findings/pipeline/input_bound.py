@@ -6,7 +6,7 @@ from xttsbench.evidence.evidence import Evidence, allowed_cpus
 from xttsbench.findings.gain import cost_share, pace_share
 from xttsbench.findings.rule import Findings, rule
 from xttsbench.records.pipeline import place
-from xttsbench.throughput.limits import limiting_op
+from xttsbench.throughput.stages import limiting_op
 
 
 @rule(

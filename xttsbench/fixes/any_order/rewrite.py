@@ -7,8 +7,9 @@ from typing import Any
 from tensorflow.core.framework import dataset_options_pb2
 from tensorflow.python.framework import op_def_registry
 
-from xttsbench.fixes.graph.edit import copied, does_not_apply
+from xttsbench.fixes.graph.edit import does_not_apply
 from xttsbench.fixes.thread_pool.rewrite import with_options
+from xttsbench.pipeline.graph.edit import copied
 from xttsbench.pipeline.graph.nodes import dataset_nodes, graph_options
 
 

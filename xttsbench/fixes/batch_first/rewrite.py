@@ -17,22 +17,11 @@ import numpy as np
 import tensorflow as tf
 
 from xttsbench.fixes.batch_first.by_row import NotVectorisedError, by_row
-from xttsbench.fixes.graph.edit import (
-    copied,
-    data_inputs,
-    does_not_apply,
-    ending_at,
-    flat_spec,
-    free_name,
-    readers,
-    redirect,
-    set_inputs,
-    set_spec,
-    source_of,
-)
+from xttsbench.fixes.graph.edit import does_not_apply, ending_at, flat_spec, readers, redirect, set_spec, source_of
 from xttsbench.fixes.graph.functions import state
 from xttsbench.fixes.graph.hazards import Reader
 from xttsbench.pipeline.cost.cut import TRANSPARENT, Cut, bypassed, dataset, sequential
+from xttsbench.pipeline.graph.edit import copied, data_inputs, free_name, set_inputs
 from xttsbench.pipeline.graph.functions import is_random
 from xttsbench.pipeline.graph.library import FunctionLibrary
 from xttsbench.pipeline.graph.nodes import captured_inputs, constant_input, dataset_nodes, node_inputs

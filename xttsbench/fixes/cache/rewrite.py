@@ -16,21 +16,10 @@ from typing import Any, Final
 import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.fixes.graph.edit import (
-    copied,
-    data_inputs,
-    does_not_apply,
-    ending_at,
-    flat_spec,
-    free_name,
-    readers,
-    redirect,
-    set_inputs,
-    set_spec,
-    source_of,
-)
+from xttsbench.fixes.graph.edit import does_not_apply, ending_at, flat_spec, readers, redirect, set_spec, source_of
 from xttsbench.fixes.graph.hazards import Reader
 from xttsbench.pipeline.fingerprint.identity import digest, identity
+from xttsbench.pipeline.graph.edit import copied, data_inputs, free_name, set_inputs
 from xttsbench.pipeline.graph.nodes import dataset_inputs, dataset_nodes, node_inputs, text_inputs
 from xttsbench.records.fix_set import Fix, FixSet
 from xttsbench.throughput.orderings import chain_of

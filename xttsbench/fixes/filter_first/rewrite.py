@@ -13,19 +13,10 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from xttsbench.fixes.graph.edit import (
-    copied,
-    data_inputs,
-    does_not_apply,
-    flat_spec,
-    readers,
-    redirect,
-    set_inputs,
-    set_spec,
-    source_of,
-)
+from xttsbench.fixes.graph.edit import does_not_apply, flat_spec, readers, redirect, set_spec, source_of
 from xttsbench.fixes.graph.functions import inlined, needed_nodes, state
 from xttsbench.fixes.graph.hazards import Reader
+from xttsbench.pipeline.graph.edit import copied, data_inputs, set_inputs
 from xttsbench.pipeline.graph.functions import is_random, passes, reads
 from xttsbench.pipeline.graph.library import FunctionLibrary
 from xttsbench.pipeline.graph.nodes import dataset_nodes, node_inputs

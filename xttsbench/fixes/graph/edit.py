@@ -14,6 +14,7 @@ from tensorflow.python.data.ops import dataset_ops
 from tensorflow.python.data.ops import options as options_lib
 
 from xttsbench.errors import InvalidInputError
+from xttsbench.pipeline.graph.edit import constant, copied, free_name, set_inputs
 from xttsbench.pipeline.graph.nodes import dataset_inputs, dataset_nodes, graph_options, is_dataset, node_inputs
 from xttsbench.pipeline.graph.places import SOURCE
 
@@ -45,47 +46,9 @@ def from_graph(graph: Any, element_spec: Any, *, source: Any = None) -> Any:
     return dataset
 
 
-def copied(graph: Any) -> Any:
-    """A graph to edit; the one that was given stays as it is."""
-    edited = tf.compat.v1.GraphDef()
-    edited.CopyFrom(graph)
-    return edited
-
-
 def does_not_apply(fix: str, why: str) -> InvalidInputError:
     """The error of a fix that fits nothing in the dataset, or would change nothing; ``why`` ends the sentence."""
     return InvalidInputError(f"The fix {fix!r} does not apply: {why}. Leave it out, or name another one.")
-
-
-def constant(graph: Any, name: str, value: int) -> str:
-    """Add an int64 scalar to a graph, in place; the name that it got, ``name`` where that was free."""
-    name = free_name(graph, name)
-    node = graph.node.add(name=name, op="Const")
-    node.attr["dtype"].type = tf.int64.as_datatype_enum
-    node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value, tf.int64))
-    return name
-
-
-def free_name(graph: Any, name: str) -> str:
-    """``name``, with a number where the graph has a node of that name already."""
-    taken = {node.name for node in graph.node}
-    candidate, number = name, 1
-    while candidate in taken:
-        number += 1
-        candidate = f"{name}_{number}"
-    return candidate
-
-
-def data_inputs(node: Any) -> list[str]:
-    """The inputs of a node as it refers to them, control inputs left out."""
-    return [name for name in node.input if not name.startswith("^")]
-
-
-def set_inputs(node: Any, names: Sequence[str]) -> None:
-    """Give a node other inputs, in place; its control inputs stay."""
-    control = [name for name in node.input if name.startswith("^")]
-    del node.input[:]
-    node.input.extend([*names, *control])
 
 
 def flat_spec(node: Any, fix: str) -> tuple[tf.TensorSpec, ...]:

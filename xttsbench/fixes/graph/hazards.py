@@ -16,8 +16,8 @@ from typing import Any, Final
 from xttsbench.fixes.registry import SPECS
 from xttsbench.fixes.spec import loaded
 from xttsbench.pipeline.graph.library import FunctionLibrary, called
-from xttsbench.pipeline.graph.nodes import constant_input
-from xttsbench.pipeline.graph.read import dataset_inputs, dataset_nodes, inspect
+from xttsbench.pipeline.graph.nodes import constant_input, dataset_inputs, dataset_nodes
+from xttsbench.pipeline.graph.read import inspect
 from xttsbench.pipeline.graph.registry import lookup
 from xttsbench.pipeline.purity.state import PythonState, python_state
 from xttsbench.records.fix_set import FixSet
@@ -93,7 +93,7 @@ class Reader:
                 if "generator" in kinds:
                     yield self.state_of(found.generator_state._generator)
             elif "function" in kinds:
-                yield self.state_of(found.entry._func if found.kind == "py_function" else found.entry)
+                yield self.state_of(found.called)
 
     def state(self, name: str, kinds: Sequence[str] = ("function",)) -> Iterator[str]:
         """The state that the functions of a node keep, in words."""

@@ -7,7 +7,7 @@ from typing import Final
 
 from xttsbench.fixes.calls import held_bytes
 from xttsbench.fixes.spec import Candidate, Setting, Spec, only
-from xttsbench.throughput.threads import AUTOTUNE
+from xttsbench.records.pipeline import AUTOTUNE
 
 _COPIES: Final = 0.02
 """Share of the pipeline's cost from which a batch's copying is worth running beside others."""

@@ -7,7 +7,7 @@ from typing import Final
 
 from xttsbench.fixes.calls import calls_wanted, held_bytes, numbered, waits
 from xttsbench.fixes.spec import Candidate, Setting, Spec, only
-from xttsbench.throughput.threads import AUTOTUNE
+from xttsbench.records.pipeline import AUTOTUNE
 
 _SHARE: Final = 0.1
 """Share of the pipeline's cost from which predicates are worth running at once."""

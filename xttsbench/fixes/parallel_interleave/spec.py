@@ -7,8 +7,7 @@ from typing import Any, Final
 
 from xttsbench.fixes.calls import MOST_FILES, numbered, sources_of, stays_at_one_call, waits
 from xttsbench.fixes.spec import Candidate, Setting, Spec, each
-from xttsbench.records.pipeline import PipelineOp
-from xttsbench.throughput.threads import AUTOTUNE
+from xttsbench.records.pipeline import AUTOTUNE, PipelineOp
 
 _CALLS: Final = 2
 """Calls at once of an interleave whose cycle is not known."""

@@ -7,8 +7,9 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from xttsbench.fixes.graph.edit import constant, copied, data_inputs, does_not_apply, set_inputs
+from xttsbench.fixes.graph.edit import does_not_apply
 from xttsbench.fixes.graph.hazards import MAPS, Reader
+from xttsbench.pipeline.graph.edit import constant, copied, data_inputs, set_inputs
 from xttsbench.pipeline.graph.nodes import constant_input, dataset_nodes
 from xttsbench.records.fix_set import Fix, FixSet
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from xttsbench.fixes.calls import calls_wanted, held_bytes, holds_lock, numbered, sequential_maps, waits
 from xttsbench.fixes.spec import Candidate, Setting, Spec, only
-from xttsbench.throughput.threads import AUTOTUNE
+from xttsbench.records.pipeline import AUTOTUNE
 
 
 def made_parallel(setting: Setting) -> Iterator[Candidate]:

@@ -6,15 +6,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from xttsbench.fixes.graph.edit import (
-    appended,
-    constant,
-    copied,
-    data_inputs,
-    does_not_apply,
-    set_inputs,
-    without_nodes,
-)
+from xttsbench.fixes.graph.edit import appended, does_not_apply, without_nodes
+from xttsbench.pipeline.graph.edit import constant, copied, data_inputs, set_inputs
 from xttsbench.pipeline.graph.nodes import constant_input, dataset_nodes
 from xttsbench.pipeline.graph.read import read_graph
 

@@ -7,15 +7,15 @@ from typing import Final
 
 from xttsbench.fixes.calls import numbered
 from xttsbench.fixes.spec import Candidate, Setting, Spec, each, only
-from xttsbench.records.pipeline import Pipeline, PipelineOp
-from xttsbench.throughput.threads import AUTOTUNE, inputs_of, threads
+from xttsbench.records.pipeline import AUTOTUNE, Pipeline, PipelineOp
+from xttsbench.throughput.threads import inputs_of, threads
 
 
 def appended(setting: Setting) -> Iterator[Candidate]:
     """A prefetch at the end, where something still runs in the consumer's thread."""
     pipeline = setting.pipeline
     consumer = threads(pipeline, setting.cpus)
-    if consumer is not None and (consumer.ops or consumer.at_once):
+    if consumer is not None and (consumer.spread or consumer.at_once):
         yield Candidate("prefetch", lambda given: _with_prefetch(given, AUTOTUNE), ops=(pipeline.ops[-1].name,))
 
 

@@ -60,7 +60,7 @@ def in_processes(dataset: Any, count: int) -> Any:
     entries: dict[str, Any] = {}
     renamed: dict[str, str] = {}
     for number, (token, registered) in enumerate(functions.items()):
-        call = _Call(pool, number, without_tensorflow(_inner(registered)))
+        call = _Call(pool, number, without_tensorflow(registered.called))
         entry: Any = call
         if isinstance(registered.entry, script_ops.EagerFunc):
             entry = script_ops.EagerFunc(_EagerCall(call), registered.entry._out_dtypes, False)
@@ -123,7 +123,7 @@ def _functions(graph: Any, count: int) -> dict[str, Registered]:
         registered = lookup(token)
         if registered is None:
             raise InvalidInputError(f"{fix}: the Python function {token} of the dataset no longer exists.")
-        if registered.kind == "generator" or isinstance(_inner(registered), _Call | _EagerCall):
+        if registered.kind == "generator" or isinstance(registered.called, _Call | _EagerCall):
             continue
         if any(kind in _NOT_ARRAYS for key in ("Tin", "Tout") for kind in node.attr[key].list.type):
             raise InvalidInputError(
@@ -142,7 +142,7 @@ def _pool(functions: list[Registered], count: int) -> WorkerPool:
     Raises:
         InvalidInputError: a function cannot be copied or loaded, or the copies need more memory than there is.
     """
-    users = [without_tensorflow(_inner(registered)) for registered in functions]
+    users = [without_tensorflow(registered.called) for registered in functions]
     eager = [registered.kind == "py_function" for registered in functions]
     try:
         pickled = packed(list(zip(users, eager, strict=True)))
@@ -166,11 +166,6 @@ def _pool(functions: list[Registered], count: int) -> WorkerPool:
         return WorkerPool(Functions(pickled, names, user_files(), global_digest()), count)
     except XttsbenchError as error:
         raise InvalidInputError(f"{', '.join(names)} cannot run in other processes: {error}") from error
-
-
-def _inner(registered: Registered) -> Any:
-    entry = registered.entry
-    return entry._func if isinstance(entry, script_ops.EagerFunc) else entry
 
 
 def _name(registered: Registered) -> str:

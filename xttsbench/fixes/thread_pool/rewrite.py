@@ -7,7 +7,8 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.core.framework import dataset_options_pb2
 
-from xttsbench.fixes.graph.edit import appended, copied, does_not_apply, end
+from xttsbench.fixes.graph.edit import appended, does_not_apply, end
+from xttsbench.pipeline.graph.edit import copied
 from xttsbench.pipeline.graph.nodes import graph_options
 
 

@@ -42,19 +42,53 @@ class Timed:
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """Wall time and processor time of the whole process, in seconds."""
+    """A reading of clocks, of the whole process or of one thread, in seconds."""
 
     wall_s: float
     cpu_s: float
+    queued_s: float = 0.0
+    """Ready to run but without a processor; 0 where the kernel does not tell (then a busy machine looks like waits)."""
+    asleep_s: float = 0.0
+    """Asleep of its own will; known of the experiment's own thread only."""
 
     @classmethod
     def read(cls) -> Self:
-        """Read the clocks."""
+        """The clocks of the process, without the run queue, which takes long to read for all its threads."""
         return cls(time.perf_counter(), time.process_time())
 
-    def since(self, before: Clock) -> Clock:
-        """The time since another reading."""
-        return Clock(self.wall_s - before.wall_s, self.cpu_s - before.cpu_s)
+    @classmethod
+    def of_thread(cls, thread: threading.Thread | None = None) -> Self:
+        """The clocks of a thread of this process; the calling one by default."""
+        thread = thread or threading.current_thread()
+        if thread.ident is None or thread.native_id is None:
+            raise RuntimeError("A thread that has not been started has no clock.")
+        cpu_s = time.clock_gettime(time.pthread_getcpuclockid(thread.ident))
+        return cls(time.perf_counter(), cpu_s, queued_s(thread.native_id))
+
+    def __sub__(self, before: Clock) -> Clock:
+        """The time between two readings."""
+        return Clock(
+            self.wall_s - before.wall_s,
+            self.cpu_s - before.cpu_s,
+            max(0.0, self.queued_s - before.queued_s),
+            self.asleep_s - before.asleep_s,
+        )
+
+    @property
+    def active_s(self) -> float:
+        """Time in which the thread ran or wanted to."""
+        return self.cpu_s + self.queued_s
+
+
+def queued_s(thread: int | str = "*") -> float:
+    """Seconds that all threads of this process, or that of one kernel id, were ready to run without a processor."""
+    queued_ns = 0
+    for task in Path("/proc/self/task").glob(f"{thread}/schedstat"):
+        try:
+            queued_ns += int(task.read_bytes().split()[1])
+        except (OSError, IndexError, ValueError):  # the thread has ended, or there is no such file
+            continue
+    return queued_ns / 1e9
 
 
 def least_contended(windows: Sequence[Timed]) -> list[Timed]:
@@ -86,17 +120,6 @@ def uncontended_s(wall_s: float, cpu_s: float, queued_s: float) -> float:
     return max(wall_s - filled * computing * queued_s, min(wall_s, cpu_s))
 
 
-def queued_s() -> float:
-    """Time that this process's threads were ready to run without a processor; 0 where the kernel does not tell."""
-    queued_ns = 0
-    for task in Path("/proc/self/task").glob("*/schedstat"):
-        try:
-            queued_ns += int(task.read_bytes().split()[1])
-        except (OSError, IndexError, ValueError):  # the thread has ended, or there is no such file
-            continue
-    return queued_ns / 1e9
-
-
 MAJORITY: Final = 0.6
 """Share of a call that one class must have; below it the answer is ``unknown``."""
 MIN_EVIDENCE_S: Final = 0.003
@@ -126,46 +149,6 @@ class Shares:
         return "releases" if self.releases >= MAJORITY else "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class ThreadClock:
-    """A reading of one thread's clocks, in seconds."""
-
-    wall_s: float
-    cpu_s: float
-    queued_s: float
-    """Ready to run but without a processor; 0 where the kernel does not tell (then a busy machine looks like waits)."""
-    asleep_s: float = 0.0
-    """Asleep of its own will; known of the experiment's own thread only."""
-
-    def __sub__(self, other: ThreadClock) -> ThreadClock:
-        """The time between two readings."""
-        return ThreadClock(
-            self.wall_s - other.wall_s,
-            self.cpu_s - other.cpu_s,
-            max(0.0, self.queued_s - other.queued_s),
-            self.asleep_s - other.asleep_s,
-        )
-
-    @property
-    def active_s(self) -> float:
-        """Time in which the thread ran or wanted to."""
-        return self.cpu_s + self.queued_s
-
-
-def read_clock(thread: threading.Thread | None = None) -> ThreadClock:
-    """The clocks of a thread of this process; the calling one by default."""
-    thread = thread or threading.current_thread()
-    if thread.ident is None or thread.native_id is None:
-        raise RuntimeError("A thread that has not been started has no clock.")
-    cpu_s = time.clock_gettime(time.pthread_getcpuclockid(thread.ident))
-    try:
-        fields = Path(f"/proc/self/task/{thread.native_id}/schedstat").read_text(encoding="ascii").split()
-        queued_s = int(fields[1]) / 1e9
-    except (OSError, IndexError, ValueError):  # no such file in this kernel
-        queued_s = 0.0
-    return ThreadClock(time.perf_counter(), cpu_s, queued_s)
-
-
 def measure_shares(
     function: Callable[..., Any], arguments: Sequence[Sequence[Any]], *, calls: int = 8, max_s: float = 0.5
 ) -> Shares | None:
@@ -178,12 +161,12 @@ def measure_shares(
         return None
     with _Napper() as napper:
         deadline = time.perf_counter() + max_s
-        nap_before, process_before, before = napper.read(), time.process_time(), read_clock()
+        nap_before, process_before, before = napper.read(), time.process_time(), Clock.of_thread()
         for number in range(calls):
             function(*arguments[number % len(arguments)])
             if time.perf_counter() > deadline:
                 break
-        spent = read_clock() - before
+        spent = Clock.of_thread() - before
         process_s, napped = time.process_time() - process_before, napper.read() - nap_before
     if spent.wall_s - spent.queued_s < MIN_EVIDENCE_S:
         return None
@@ -221,9 +204,9 @@ class _Napper:
         self._thread.join()
         sys.setswitchinterval(self._interval)
 
-    def read(self) -> ThreadClock:
+    def read(self) -> Clock:
         """The napper's clocks, with the time that its naps took."""
-        return dataclasses.replace(read_clock(self._thread), asleep_s=self._naps * (_NAP_S + _NAP_EXCESS_S))
+        return dataclasses.replace(Clock.of_thread(self._thread), asleep_s=self._naps * (_NAP_S + _NAP_EXCESS_S))
 
     def _nap(self) -> None:
         while not self._stop:

@@ -12,6 +12,7 @@ graph cannot be read, or it was not reached), the calls are all that is known of
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -43,22 +44,9 @@ class StageCost:
 
 AGREE: Final = 0.25
 """Relative difference up to which two costs agree."""
-_ONE_FOR_ONE: Final = (
-    "MapDataset",
-    "ParallelMapDataset",
-    "ZipDataset",
-    "ShuffleDataset",
-    "PrefetchDataset",
-    "CacheDataset",
-    "RepeatDataset",
-    "TakeDataset",
-    "SkipDataset",
-    "SnapshotDataset",
-    "SaveDataset",
-    "AssertCardinalityDataset",
-    "CopyToDeviceDataset",
-    "MapOnGpuDataset",
-)
+_HAND_ON: Final = r"(Prefetch|Cache|Repeat|Take|Skip|Snapshot|Save|AssertCardinality|CopyToDevice|MapOnGpu)Dataset"
+_ONE_FOR_ONE: Final = re.compile(rf"((Parallel)?Map|Zip|Shuffle)Dataset|{_HAND_ON}")
+_LEFT_OUT: Final = re.compile(rf"Shuffle|{_HAND_ON}")
 _BATCHING: Final = ("BatchDataset", "ParallelBatchDataset", "PaddedBatchDataset", "MapAndBatchDataset")
 _MANY: Final = 1024
 """From this many elements on, the counts of the model are believed before those of the op's own run."""
@@ -102,7 +90,7 @@ def choose(
         for op in ops
         if (stage := stages.get(op.name)) is not None and stage.wall_s is not None and op.name in taken
     }
-    modelled = {op.name: cost_s for op in ops if (cost_s := _modelled(costs.get(op.name))) is not None}
+    modelled = {name: cost.cost_s for name, cost in costs.items() if cost.cost_s is not None}
     trust_model = sequential_s is not None and _off(modelled, sequential_s) < _off(alone, sequential_s) - AGREE
     result = {}
     for op in ops:
@@ -123,13 +111,8 @@ def choose(
 
 def explained(ops: Sequence[PipelineOp], chosen: Mapping[str, Chosen], sequential_s: float) -> float:
     """Share of a sequential batch that the costs of the ops that were in it add up to."""
-    counted = [cost_s for op in ops if not _left_out(op) and (cost_s := chosen[op.name].cost_s) is not None]
+    counted = [cost_s for op in ops if not _LEFT_OUT.match(op.op) and (cost_s := chosen[op.name].cost_s) is not None]
     return sum(counted) / sequential_s if sequential_s else math.nan
-
-
-def _modelled(cost: OpCost | None) -> float | None:
-    """The model's cost, ``None`` where it has none for the op."""
-    return cost.cost_s if cost is not None else None
 
 
 def _off(costs: Mapping[str, float], sequential_s: float) -> float:
@@ -140,7 +123,7 @@ def _off(costs: Mapping[str, float], sequential_s: float) -> float:
 
 def _ratio(op: PipelineOp, upstream: str, costs: Mapping[str, OpCost], stages: Mapping[str, StageCost]) -> float | None:
     """Elements of an input for one of the op's own."""
-    if op.op.startswith(_ONE_FOR_ONE):
+    if _ONE_FOR_ONE.match(op.op):
         return 1.0
     if op.op.startswith(_BATCHING) and op.batch_size:
         return float(op.batch_size)
@@ -157,10 +140,6 @@ def _ratio(op: PipelineOp, upstream: str, costs: Mapping[str, OpCost], stages: M
 
 def _parallel(op: PipelineOp) -> bool:
     return op.parallelism is not None or op.op.startswith("Parallel")
-
-
-def _left_out(op: PipelineOp) -> bool:
-    return op.op.startswith(("Shuffle", *_ONE_FOR_ONE[4:]))
 
 
 def with_python_costs(pipeline: Pipeline) -> Pipeline:

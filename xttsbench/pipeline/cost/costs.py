@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, Final
 
 import tensorflow as tf
 
-from xttsbench.pipeline.cost import cost_source, model
+from xttsbench.pipeline.cost import cost_source
 from xttsbench.pipeline.cost.cost_source import StageCost
 from xttsbench.pipeline.cost.cut import TRANSPARENT
-from xttsbench.pipeline.cost.drain import said
+from xttsbench.pipeline.cost.drain import one_line
 from xttsbench.pipeline.cost.prefix import read_stages, sequential_run
 from xttsbench.pipeline.cost.whole import Modelled, Tuned, read_model, read_tuned
 from xttsbench.pipeline.graph.read import strip_unserialisable_tail
@@ -52,7 +53,7 @@ def read_costs(dataset: Any, *, batches: int, max_s: float, graph: Any = None, s
         try:
             stages = read_stages(graph, max_s=0.6 * stages_s)
         except (tf.errors.OpError, ValueError, TypeError, KeyError) as error:
-            notes.append(f"the ops could not be run by themselves: {said(error)}")
+            notes.append(f"the ops could not be run by themselves: {one_line(error)}")
     elif graph is None:
         notes.append(f"the ops could not be run by themselves: the graph cannot be read ({pipeline.unserialisable})")
     blocked = _blocked(pipeline.ops, stages) or _too_long(pipeline, stages, max_s)
@@ -61,7 +62,7 @@ def read_costs(dataset: Any, *, batches: int, max_s: float, graph: Any = None, s
         modelled = Modelled()
     else:
         modelled = read_model(dataset, pipeline.ops, batches, max_s)
-        notes.insert(0, modelled.said)
+        notes.insert(0, modelled.note)
     sequential_s = None
     if stages and not _blocked(pipeline.ops, stages):
         sequential_s, why_not = _sequential_s(graph, pipeline.ops, modelled, stages, 0.15 * stages_s)
@@ -100,43 +101,18 @@ def _filled(
     text = "; ".join(note for note in notes if note)
     if not any(cost.cost_s for cost in priced) and not text.startswith("no costs"):
         text = f"no costs: {text}"
-    ops = tuple(
-        op.model_copy(
-            update=_numbers(op, chosen[op.name], modelled.costs.get(op.name), stages.get(op.name))
-            | _tuned_numbers(op, tuned)
-        )
-        for op in pipeline.ops
-    )
-    return pipeline.model_copy(
-        update={
-            "ops": ops,
-            "costs_from": text,
-            "injected_buffer_size": tuned.injected_buffer if tuned is not None else None,
-        }
-    )
-
-
-def _numbers(
-    op: PipelineOp, chosen: cost_source.Chosen, cost: model.OpCost | None, stage: StageCost | None
-) -> dict[str, Any]:
-    return {
-        "elements": cost.elements if cost is not None else stage.elements or None if stage is not None else None,
-        "cost_s": chosen.cost_s,
-        "cpu_s": chosen.cpu_s,
-        "cost_from": chosen.cost_from,
-        "elements_per_batch": chosen.elements_per_batch,
-        "element_bytes": stage.element_bytes if stage is not None else None,
-        "cardinality": stage.cardinality if stage is not None else op.cardinality,
-    }
-
-
-def _tuned_numbers(op: PipelineOp, tuned: Tuned | None) -> dict[str, Any]:
-    if tuned is None:
-        return {}
-    return {
-        "chosen_parallelism": tuned.parallelism.get(op.name),
-        "chosen_buffer_size": tuned.buffer_size.get(op.name),
-    }
+    ops = []
+    for op in pipeline.ops:
+        cost, stage, numbers = modelled.costs.get(op.name), stages.get(op.name), asdict(chosen[op.name])
+        if stage is not None:
+            numbers |= {"element_bytes": stage.element_bytes, "cardinality": stage.cardinality}
+        if tuned is not None:
+            numbers["chosen_parallelism"] = tuned.parallelism.get(op.name)
+            numbers["chosen_buffer_size"] = tuned.buffer_size.get(op.name)
+        numbers["elements"] = cost.elements if cost is not None else stage.elements or None if stage else None
+        ops.append(op.model_copy(update=numbers))
+    injected = tuned.injected_buffer if tuned is not None else None
+    return pipeline.model_copy(update={"ops": tuple(ops), "costs_from": text, "injected_buffer_size": injected})
 
 
 def _blocked(ops: Sequence[PipelineOp], stages: Mapping[str, StageCost]) -> str | None:
@@ -187,7 +163,7 @@ def _sequential_s(
     try:
         ran = sequential_run(graph, max_s=max_s)
     except (tf.errors.OpError, ValueError, TypeError, KeyError) as error:
-        return None, f"the sum was not checked: {said(error)}"
+        return None, f"the sum was not checked: {one_line(error)}"
     return (ran[0], None) if ran is not None else (None, "the sum was not checked: the sequential run yielded nothing")
 
 

@@ -17,8 +17,9 @@ import tensorflow as tf
 from tensorflow.python.data.ops import dataset_ops
 from tensorflow.python.framework import op_def_registry
 
+from xttsbench.pipeline.graph.edit import copied, data_inputs, set_inputs
 from xttsbench.pipeline.graph.library import called
-from xttsbench.pipeline.graph.read import constant_input, dataset_inputs, dataset_nodes, is_dataset, node_inputs
+from xttsbench.pipeline.graph.nodes import constant_input, dataset_inputs, dataset_nodes, is_dataset, node_inputs
 
 _TWINS: Final = {
     "ParallelMapDataset": "MapDataset",
@@ -46,15 +47,13 @@ def sequential_node(node: Any) -> None:
         return
     before, after = op_def_registry.get(node.op), op_def_registry.get(twin)
     kept: list[str] = []
-    data = iter([name for name in node.input if not name.startswith("^")])
+    data = iter(data_inputs(node))
     wanted = {argument.name for argument in after.input_arg}
     for argument in before.input_arg:
         count = len(node.attr[argument.type_list_attr].list.type) if argument.type_list_attr else 1
         names = [name for _, name in zip(range(count), data, strict=False)]
         kept.extend(names if argument.name in wanted else ())
-    control = [name for name in node.input if name.startswith("^")]
-    del node.input[:]
-    node.input.extend([*kept, *control])
+    set_inputs(node, kept)
     node.op = twin
     known = {attribute.name for attribute in after.attr}
     for name in [name for name in node.attr if name not in known and not name.startswith("_")]:
@@ -66,8 +65,7 @@ def sequential(graph: Any) -> Any:
 
     Prefetches in its functions are taken out; those of the outer pipeline stay (see :func:`bypassed`).
     """
-    edited = tf.compat.v1.GraphDef()
-    edited.CopyFrom(graph)
+    edited = copied(graph)
     changed = {f.signature.name for f in edited.library.function if any(n.op in _CONCURRENT for n in f.node_def)}
     if changed:
         renamed = _with_callers(edited.library.function, changed)
@@ -87,8 +85,7 @@ def sequential(graph: Any) -> Any:
 
 def bypassed(graph: Any, kinds: re.Pattern[str]) -> Any:
     """A copy of a graph without the dataset ops of some kinds: their readers read their (first) input instead."""
-    edited = tf.compat.v1.GraphDef()
-    edited.CopyFrom(graph)
+    edited = copied(graph)
     by_name = {node.name: node for node in edited.node}
     past = {n.name: dataset_inputs(n, by_name)[0] for n in dataset_nodes(edited) if kinds.match(n.op)}
     for node in edited.node:

@@ -104,7 +104,7 @@ def measure_handover() -> Clock:
     for _ in range(25):
         before = Clock.read()
         next(iterator)
-        seen.append(Clock.read().since(before))
+        seen.append(Clock.read() - before)
     middle = len(seen) // 2
     return Clock(sorted(s.wall_s for s in seen)[middle], sorted(s.cpu_s for s in seen)[middle])
 
@@ -131,11 +131,11 @@ class _Drawing:
             try:
                 window = next(self._iterator, None)
             except tf.errors.OpError as error:
-                self.raised = said(error)
+                self.raised = one_line(error)
                 if self._size > 1:
                     return True
                 continue
-            spent = Clock.read().since(before)
+            spent = Clock.read() - before
             if window is None:
                 self.ended = True
                 return False
@@ -172,7 +172,7 @@ class _Drawing:
             del self.windows[-1]
 
 
-def said(error: BaseException) -> str:
+def one_line(error: BaseException) -> str:
     """An error in one line: TensorFlow puts the place first and what happened last."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip() and "[Op:" not in line.split("name:")[0]]
     text = re.sub(r"\{\{.*?\}\}\s*", "", lines[0]) if lines else ""

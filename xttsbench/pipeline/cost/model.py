@@ -42,7 +42,6 @@ class OpCost:
     cost_s: float | None
     elements: int
     elements_per_batch: float | None
-    parameters: Mapping[str, float]
 
 
 def merge(snapshots: Sequence[Mapping[int, ModelNode]]) -> dict[int, ModelNode]:
@@ -124,13 +123,8 @@ def costs(
                 taken[name] = per_batch * upstream[name] / elements
         if own:
             seconds = _per_element_s(own, op, nodes)
-            known = seconds is not None and per_batch is not None
-            result[op.name] = OpCost(
-                cost_s=seconds * per_batch if known and seconds is not None and per_batch is not None else None,
-                elements=elements,
-                elements_per_batch=per_batch,
-                parameters=own[-1].parameters,
-            )
+            cost_s = seconds * per_batch if seconds is not None and per_batch is not None else None
+            result[op.name] = OpCost(cost_s, elements, per_batch)
     return result
 
 

@@ -21,7 +21,7 @@ import tensorflow as tf
 from xttsbench.pipeline.cost.clocks import Clock
 from xttsbench.pipeline.cost.cost_source import StageCost
 from xttsbench.pipeline.cost.cut import TRANSPARENT, Cut, bypassed, sequential, windowed
-from xttsbench.pipeline.cost.drain import MOST_ELEMENTS, Drained, Held, drain, measure_handover, said
+from xttsbench.pipeline.cost.drain import MOST_ELEMENTS, Drained, Held, drain, measure_handover, one_line
 
 _LEAST_S: Final = 0.05
 """Time that an op gets even where the whole reading is short of it."""
@@ -65,7 +65,7 @@ def read_stages(graph: Any, *, max_s: float) -> dict[str, StageCost]:
         try:
             drained, given = _run(cut, name, held, min(share_s, max(_LEAST_S, left_s)), handover)
         except (tf.errors.OpError, ValueError, TypeError) as error:
-            stages[name] = StageCost(cardinality, why_not=said(error))
+            stages[name] = StageCost(cardinality, why_not=one_line(error))
             continue
         if drained.held is not None:
             held[name] = drained.held
@@ -131,7 +131,7 @@ def _reading_s(held: Held, handover: Clock) -> float:
     iterator = iter(windowed(skipped, held.spec, 1))
     before = Clock.read()
     next(iterator, None)
-    return max(0.0, Clock.read().since(before).cpu_s - handover.cpu_s) / held.count
+    return max(0.0, (Clock.read() - before).cpu_s - handover.cpu_s) / held.count
 
 
 def _why_not(

@@ -154,8 +154,7 @@ def _experiment(
         if opening is None or not opening.arguments:
             return "unknown"
         return _majority(_Restarting(found.generator_state._generator, opening.arguments[0]), [()], calls - 1, max_s)
-    function = found.entry._func if found.kind == "py_function" else found.entry
-    return _majority(function, recorder.arguments, calls, max_s)
+    return _majority(found.called, recorder.arguments, calls, max_s)
 
 
 def _majority(function: Callable[..., Any], arguments: list[tuple[Any, ...]], calls: int, max_s: float) -> GilClass:

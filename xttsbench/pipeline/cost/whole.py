@@ -16,7 +16,7 @@ import tensorflow as tf
 from tensorflow.core.framework import model_pb2
 
 from xttsbench.pipeline.cost import model
-from xttsbench.pipeline.cost.drain import said
+from xttsbench.pipeline.cost.drain import one_line
 from xttsbench.pipeline.cost.model import ModelNode
 from xttsbench.records.pipeline import PipelineOp
 
@@ -64,10 +64,10 @@ _SNAPSHOTS: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Modelled:
-    """What the run of the whole said, in words as well."""
+    """Costs that the model of a run of the whole counted, and a note on them for a person."""
 
     costs: Mapping[str, model.OpCost] = field(default_factory=dict)
-    said: str = ""
+    note: str = ""
     first_batch_s: float = 0.0
 
 
@@ -82,14 +82,14 @@ def read_model(dataset: Any, ops: Sequence[PipelineOp], batches: int, max_s: flo
     except tf.errors.NotFoundError as missing:
         if "model" not in missing.message.lower() and "autotune" not in missing.message.lower():
             raise  # the pipeline's own: a missing file
-        return Modelled(said=f"TensorFlow kept no model ({missing.message})")
+        return Modelled(note=f"TensorFlow kept no model ({missing.message})")
     if not snapshots:
-        return Modelled(said="no costs: the dataset is empty")
+        return Modelled(note="no costs: the dataset is empty")
     nodes = model.merge(snapshots)
     matched, ignored = model.match(nodes, root, ops)
     costs = model.costs(nodes, matched, ops)
     if not any(cost.cost_s for cost in costs.values()):
-        return Modelled(said="TensorFlow's model counted no time in any op")
+        return Modelled(note="TensorFlow's model counted no time in any op")
     text = (
         f"TensorFlow's performance model over {delivered} batches, fusion and default rewrites off; "
         f"{ignored} model nodes belong to no op"
@@ -119,7 +119,7 @@ def _run(
         except tf.errors.OpError as raised:
             if not snapshots:
                 raise
-            error = said(raised)
+            error = one_line(raised)
             break
         if not drawn:
             first_batch_s = time.perf_counter() - began

@@ -28,8 +28,16 @@ from typing import Any, Final
 import tensorflow as tf
 from tensorflow.python.framework import op_def_registry
 
+from xttsbench.pipeline.graph.edit import constant, copied, free_name, set_inputs
 from xttsbench.pipeline.graph.library import FunctionLibrary, called
-from xttsbench.pipeline.graph.nodes import constant_input, dataset_inputs, dataset_nodes, node_inputs, text_inputs
+from xttsbench.pipeline.graph.nodes import (
+    behind_identities,
+    constant_input,
+    dataset_inputs,
+    dataset_nodes,
+    node_inputs,
+    text_inputs,
+)
 from xttsbench.pipeline.graph.registry import lookup, recording
 
 _OPENS: Final = re.compile(r"(FlatMap|Interleave|ParallelInterleave|LegacyParallelInterleave)Dataset(V\d+)?")
@@ -51,8 +59,7 @@ def shortened(graph: Any, count: int) -> Any:
     files, generators and ranges are opened there) the readers are cut as well, each to its share of ``count``, at least
     one element.
     """
-    edited = tf.compat.v1.GraphDef()
-    edited.CopyFrom(graph)
+    edited = copied(graph)
     by_name = {node.name: node for node in edited.node}
     nodes = dataset_nodes(edited)
     sources = [node for node in nodes if not dataset_inputs(node, by_name) and _signature(node) is not None]
@@ -76,14 +83,8 @@ def _length(node: Any, by_name: Mapping[str, Any]) -> int | None:
         bounds = [constant_input(node, name, by_name) for name in ("start", "stop", "step")]
         known = [bound for bound in bounds if bound is not None]
         return len(range(*known)) if len(known) == 3 and known[2] else None
-    if node.op != "TensorSliceDataset":
-        return None
-    names = node_inputs(node)
-    first = by_name.get(names[0]) if names else None
-    for _ in range(20):
-        if first is None or first.op != "Identity":
-            break
-        first = by_name.get(node_inputs(first)[0])
+    names = node_inputs(node) if node.op == "TensorSliceDataset" else []
+    first = behind_identities(names[0], by_name) if names else None
     if first is None or first.op != "Const":
         return None
     dimensions = first.attr["value"].tensor.tensor_shape.dim
@@ -91,77 +92,51 @@ def _length(node: Any, by_name: Mapping[str, Any]) -> int | None:
 
 
 def _cut_sources(graph: Any, sources: list[Any], count: int) -> None:
-    taken = {}
-    names = {node.name for node in graph.node}
-    for source in sources:
-        name = _free(f"{source.name}/shortened", names)
-        taken[source.name] = name
-        names.update((name, f"{name}/count"))
+    taken = {source.name: free_name(graph, f"{source.name}/shortened") for source in sources}
     for node in graph.node:
         for number, reference in enumerate(node.input):
-            if reference.split(":")[0] in taken:
-                node.input[number] = taken[reference.split(":")[0]]
+            node.input[number] = taken.get(reference.split(":")[0], reference)
     for source in sources:
         name = taken[source.name]
-        _constant(graph.node.add(), f"{name}/count", count)
-        _take(graph.node.add(), name, source.name, f"{name}/count", source)
+        _take(graph.node.add(), name, source.name, constant(graph, f"{name}/count", count), source)
 
 
 def _end_repetitions(graph: Any, nodes: list[Any]) -> None:
     """Have what repeats for ever repeat twice."""
     by_name = {node.name: node for node in graph.node}
-    names = set(by_name)
     for node in nodes:
-        forever = node.op == "ForeverRepeatDataset"
-        if not forever and (node.op != "RepeatDataset" or (constant_input(node, "count", by_name) or 0) >= 0):
-            continue
-        name = _free(f"{node.name}/rounds", names)
-        names.add(name)
-        _constant(graph.node.add(), name, _ROUNDS)
-        data, *others = node.input
-        node.op = "RepeatDataset"
-        del node.input[:]
-        node.input.extend([data, name, *(other for other in others if other.startswith("^"))])
+        endless = node.op == "RepeatDataset" and (constant_input(node, "count", by_name) or 0) < 0
+        if endless or node.op == "ForeverRepeatDataset":
+            node.op = "RepeatDataset"
+            set_inputs(node, [node.input[0], constant(graph, f"{node.name}/rounds", _ROUNDS)])
 
 
 def _keep_in_memory(graph: Any, nodes: list[Any]) -> None:
     """Have caches on disk keep their elements in memory, in a store that nobody shares."""
     by_name = {node.name: node for node in graph.node}
-    names = set(by_name)
     for node in nodes:
         if not node.op.startswith("CacheDataset") or text_inputs(node, "filename", by_name) == ("",):
             continue
-        data, *others = node.input
-        control = [other for other in others if other.startswith("^")]
-        text = graph.node.add(name=_free(f"{node.name}/no_file", names), op="Const")
-        text.attr["dtype"].type = tf.string.as_datatype_enum
-        text.attr["value"].tensor.CopyFrom(tf.make_tensor_proto("", tf.string))
-        inputs = [data, text.name]
+        inputs = [node.input[0], constant(graph, f"{node.name}/no_file", "")]
         if node.op == "CacheDatasetV2":
-            store = graph.node.add(name=_free(f"{node.name}/own_store", names), op="DummyMemoryCache")
-            inputs.append(store.name)
-        names.update(inputs[1:])
-        del node.input[:]
-        node.input.extend([*inputs, *control])
+            inputs.append(free_name(graph, f"{node.name}/own_store"))
+            graph.node.add(name=inputs[-1], op="DummyMemoryCache")
+        set_inputs(node, inputs)
 
 
 def _cut_readers(function: Any, count: int) -> None:
     """Put a ``take`` after each reader of a function's body, and its name where the reader's was."""
     readers = [node for node in function.node_def if _READERS.fullmatch(node.op) and _signature(node) is not None]
-    names = {node.name for node in function.node_def}
     for reader in readers:
-        name = _free(f"{reader.name}/shortened", names)
-        names.update((name, f"{name}/count"))
+        name = free_name(function, f"{reader.name}/shortened")
         was, now = f"{reader.name}:handle:0", f"{name}:handle:0"
         for node in function.node_def:
             for number, reference in enumerate(node.input):
-                if reference == was:
-                    node.input[number] = now
+                node.input[number] = now if reference == was else reference
         for key, reference in list(function.ret.items()):
-            if reference == was:
-                function.ret[key] = now
-        _constant(function.node_def.add(), f"{name}/count", count)
-        _take(function.node_def.add(), name, was, f"{name}/count:output:0", reader)
+            function.ret[key] = now if reference == was else reference
+        length = constant(function, f"{name}/count", count)
+        _take(function.node_def.add(), name, was, f"{length}:output:0", reader)
 
 
 def _take(node: Any, name: str, dataset: str, count: str, source: Any) -> None:
@@ -185,19 +160,6 @@ def _signature(source: Any) -> tuple[list[int], list[Any]] | None:
     return None
 
 
-def _constant(node: Any, name: str, value: int) -> None:
-    node.name, node.op = name, "Const"
-    node.attr["dtype"].type = tf.int64.as_datatype_enum
-    node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value, tf.int64))
-
-
-def _free(name: str, taken: set[str]) -> str:
-    number = 0
-    while (found := name if not number else f"{name}_{number}") in taken:
-        number += 1
-    return found
-
-
 _APART: Final = 1_000_003
 
 
@@ -208,8 +170,7 @@ def draws_from_seeds(graph: Any) -> bool:
 
 def reseeded(graph: Any, epoch: int) -> Any:
     """The graph with other seeds of the random ops in its functions: those of that epoch, the same in every run."""
-    edited = tf.compat.v1.GraphDef()
-    edited.CopyFrom(graph)
+    edited = copied(graph)
     for function in edited.library.function:
         for node in function.node_def:
             if _seeded(node):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -18,7 +19,87 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
+from xttsbench.pipeline.graph.library import FunctionLibrary, called
+from xttsbench.pipeline.graph.nodes import constant, constant_input, dataset_inputs, named_inputs, node_inputs
 from xttsbench.records.elements import Element, Row
+
+_BATCHES: Final = re.compile(r"(ParallelBatch|Batch|PaddedBatch|MapAndBatch|DenseToSparseBatch|Rebatch)Dataset(V\d+)?")
+_KEEPS: Final = re.compile(
+    r"(Experimental)?(Options|Prefetch|Model|Take|TakeWhile|Skip|Repeat|Shuffle|ShuffleAndRepeat|Cache|Map|ParallelMap"
+    r"|Filter|ParallelFilter|Shard|AssertCardinality|ParseExample|Concatenate|Zip|Snapshot|Scan|ChooseFastest)"
+    r"Dataset(V\d+)?"
+)
+"""Ops after which batches are still batches; what a function makes of them shows in their first dimension."""
+_MAPS: Final = ("MapDataset", "ParallelMapDataset", "ScanDataset")
+
+
+@dataclass(frozen=True, slots=True)
+class Batching:
+    """How elements are cut."""
+
+    batched: bool = False
+    size: int | None = None
+    """Rows at most, where all of the pipeline's batches say so."""
+    padding: tuple[Any, ...] | None = None
+    """What rows are filled up with, by component; empty where it cannot be told by component, ``None`` where the rows
+    are not filled up."""
+
+
+def batching(graph: Any) -> Batching:
+    """What the last data ops of a graph say; an op that takes batches apart ends the search."""
+    by_name = {node.name: node for node in graph.node}
+    ends = [name for node in graph.node if node.op == "_Retval" for name in node_inputs(node)]
+    return _of(ends[0], by_name, FunctionLibrary(graph.library.function), mapped=False) if ends else Batching()
+
+
+def _of(name: str, by_name: Mapping[str, Any], library: FunctionLibrary, *, mapped: bool) -> Batching:
+    """Of one dataset node; ``mapped`` where a function comes between it and the result."""
+    while (node := by_name.get(name)) is not None:
+        if _BATCHES.fullmatch(node.op):
+            return Batching(True, constant_input(node, "batch_size", by_name), _padding(node, by_name, mapped))
+        if node.op == "GroupByWindowDataset":
+            return _of_windows(node, library, mapped)
+        inputs = dataset_inputs(node, by_name)
+        if not _KEEPS.fullmatch(node.op) or not inputs:
+            return Batching()
+        mapped = mapped or node.op.startswith(_MAPS)
+        if node.op.startswith(("Zip", "Concatenate")):
+            return _together([_of(one, by_name, library, mapped=mapped) for one in inputs])
+        name = inputs[0]
+    return Batching()
+
+
+def _of_windows(node: Any, library: FunctionLibrary, mapped: bool) -> Batching:
+    """Of ``group_by_window`` and ``bucket_by_sequence_length``, whose function batches each window."""
+    reduce = node.attr["reduce_func"].func.name if "reduce_func" in node.attr else next(iter(called(node)), "")
+    for function in library.functions([reduce]):
+        inside = {one.name: one for one in function.node_def}
+        for one in function.node_def:
+            if _BATCHES.fullmatch(one.op):
+                return Batching(True, None, _padding(one, inside, mapped))
+    return Batching()
+
+
+def _together(parts: list[Batching]) -> Batching:
+    if not parts or not all(part.batched for part in parts):
+        return Batching()
+    sizes = [part.size for part in parts]
+    size = None if None in sizes else max(one for one in sizes if one is not None)
+    return Batching(True, size, () if any(part.padding is not None for part in parts) else None)
+
+
+def _padding(node: Any, by_name: Mapping[str, Any], mapped: bool) -> tuple[Any, ...] | None:
+    if not node.op.startswith("PaddedBatch"):
+        return None
+    names = [name for argument, name in named_inputs(node) if argument == "padding_values"]
+    try:
+        values = [constant(name, by_name) for name in names]
+    except ValueError:  # strings in a form that TensorFlow itself does not read
+        return ()
+    if mapped or any(value is None for value in values):
+        return ()
+    return tuple(value.item() for value in values if value is not None)
+
 
 Array = npt.NDArray[Any]
 Sketch = tuple[float, ...]
@@ -122,15 +203,10 @@ class Fingerprinter:
     """Turns elements into :class:`xttsbench.records.elements.Element`, all in the same way.
 
     Args:
-        batched: whether elements are batches; see :func:`xttsbench.pipeline.fingerprint.batching.batching`.
-        batch_size: rows of a batch at most, where it is known.
-        padding: what the rows of each component were filled up with, to be as long as the longest of their batch;
-            zeros and empty strings where there are fewer values than components; ``None`` where they were not.
+        cut: how elements are cut into rows, and what rows are filled up with; as one sample each where nothing is said.
     """
 
-    batched: bool = False
-    batch_size: int | None = None
-    padding: tuple[Any, ...] | None = None
+    cut: Batching = Batching()
     components: tuple[str, ...] = ()
     """Path of each component, of the last element seen."""
     unknown: dict[str, str] = field(default_factory=dict)
@@ -142,7 +218,8 @@ class Fingerprinter:
         self.components = tuple(path for path, _ in leaves)
         parts = [self._part(path, leaf) for path, leaf in leaves]
         count = self._rows([part for part in parts if part is not None])
-        pads = self.padding if self.padding is not None and len(self.padding) == len(parts) else [None] * len(parts)
+        padding = self.cut.padding or ()
+        pads = padding if len(padding) == len(parts) else [None] * len(parts)
         columns = [self._column(part, count, pad) for part, pad in zip(parts, pads, strict=True)]
         rows = (
             Row(hashes=tuple(column.hashes[i] for column in columns), sketches=tuple(c.sketches[i] for c in columns))
@@ -160,10 +237,10 @@ class Fingerprinter:
     def _rows(self, parts: Sequence[_Part]) -> int | None:
         """How many rows the element is, or ``None`` where it is one sample."""
         counts = {part.rows for part in parts}
-        if not self.batched or not parts or len(counts) != 1:
+        if not self.cut.batched or not parts or len(counts) != 1:
             return None
         (count,) = counts
-        if count is None or count > min(MOST_ROWS, self.batch_size or MOST_ROWS):
+        if count is None or count > min(MOST_ROWS, self.cut.size or MOST_ROWS):
             return None
         return count
 
@@ -171,7 +248,7 @@ class Fingerprinter:
         if part is None:
             return _Column([""] * (count or 1), [()] * (count or 1))
         pieces = [part.whole()] if count is None else [part.row(i) for i in range(count)]
-        if self.padding is not None and count is not None:
+        if self.cut.padding is not None and count is not None:
             pieces = [_unpadded(piece, pad) for piece in pieces]
         return _Column([_hash(piece) for piece in pieces], sketches([piece[-1] for piece in pieces]))
 

@@ -270,7 +270,7 @@ class _Hasher:
 def _called(found: Any) -> Any:
     if found.kind == "generator":
         return found.generator_state._generator if not found.helper else len
-    return found.entry._func if found.kind == "py_function" else found.entry
+    return found.called
 
 
 def _seeds(node: Any, by_name: Mapping[str, Any]) -> str | None:

@@ -33,9 +33,8 @@ from xttsbench.pipeline.graph.nodes import (
 from xttsbench.pipeline.graph.places import Made, Places, user_place
 from xttsbench.pipeline.graph.source import locate, user_function
 from xttsbench.records.base import Location
-from xttsbench.records.pipeline import PipelineOp
+from xttsbench.records.pipeline import AUTOTUNE, PipelineOp
 
-AUTOTUNE: Final = -1
 _MAIN_FUNCTION: Final = ("f", "predicate", "reduce_func", "next_func")
 """Attributes that hold an op's main function, where it has several."""
 _BUFFERED: Final = ("PrefetchDataset", "ShuffleDataset", "ShuffleAndRepeatDataset", "ParallelBatchDataset")

@@ -19,7 +19,7 @@ import numpy as np
 import tensorflow as tf
 
 from xttsbench.pipeline.graph.library import FunctionLibrary, called
-from xttsbench.pipeline.graph.nodes import captured_inputs, constant, constant_input, is_dataset, node_inputs
+from xttsbench.pipeline.graph.nodes import behind_identities, captured_inputs, constant, constant_input, is_dataset
 
 _CALLS: Final = ("PartitionedCall", "StatefulPartitionedCall")
 _DEEPEST: Final = 30
@@ -201,11 +201,7 @@ def _fixed_seed(node: Any, by_name: Mapping[str, Any]) -> bool:
 
 
 def _word(name: str, by_name: Mapping[str, Any], uses: set[str]) -> str | None:
-    source = by_name.get(name)
-    for _ in range(10):
-        if source is None or source.op != "Identity":
-            break
-        source = by_name.get(node_inputs(source)[0])
+    source = behind_identities(name, by_name)
     for pattern, word in _USES:
         if any(pattern.match(op) for op in uses):
             return word

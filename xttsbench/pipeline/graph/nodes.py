@@ -78,11 +78,7 @@ def text_inputs(node: Any, argument: str, by_name: Mapping[str, Any]) -> tuple[s
 
 def constant(reference: str | None, by_name: Mapping[str, Any]) -> np.ndarray[Any, Any] | None:
     """The value of a small constant; ``None`` where the reference is absent, no constant or a large one."""
-    node = by_name.get(reference.split(":")[0]) if reference is not None else None
-    for _ in range(20):
-        if node is None or node.op not in ("Identity", "StopGradient"):
-            break
-        node = by_name.get(node_inputs(node)[0])
+    node = behind_identities(reference.split(":")[0], by_name) if reference is not None else None
     if node is None or node.op != "Const":
         return None
     tensor = node.attr["value"].tensor
@@ -91,6 +87,16 @@ def constant(reference: str | None, by_name: Mapping[str, Any]) -> np.ndarray[An
     if int(np.prod([dimension.size for dimension in tensor.tensor_shape.dim])) > _SMALL:
         return None
     return np.asarray(tf.make_ndarray(tensor))
+
+
+def behind_identities(name: str, by_name: Mapping[str, Any]) -> Any | None:
+    """The node that makes the value which a named node hands on; ``None`` where it is not in the graph."""
+    node = by_name.get(name)
+    for _ in range(20):
+        if node is None or node.op not in ("Identity", "StopGradient"):
+            break
+        node = by_name.get(node_inputs(node)[0])
+    return node
 
 
 def named_inputs(node: Any) -> Iterator[tuple[str, str]]:

@@ -13,24 +13,27 @@ TensorFlow 1). Kinds are compared on the way; where they do not agree, everythin
 from __future__ import annotations
 
 import functools
-import os
 import re
 import sys
-import sysconfig
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import FrameType
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import tensorflow as tf
-from tensorflow.python.data.ops import dataset_ops, structured_function
+from tensorflow.python.data.ops import dataset_ops
 
-import xttsbench
 from xttsbench.pipeline.graph.nodes import dataset_inputs, node_inputs
 from xttsbench.pipeline.graph.registry import is_tensorflow
-from xttsbench.pipeline.graph.source import before_autograph, captured_datasets, traced_functions, walk
+from xttsbench.pipeline.graph.source import (
+    before_autograph,
+    captured_datasets,
+    user_function,
+    walk,
+    whose,
+    wrapped_functions,
+)
 
 Place = tuple[str, int]
 """File and line as the frame had them: AutoGraph's generated file, where the code ran from one."""
@@ -39,18 +42,10 @@ SOURCE: Final = "_xttsbench_source"
 """Attribute of a dataset made from a graph that holds the dataset which the graph was read from."""
 _PLACE: Final = "_xttsbench_place"
 _MADE: Final = "_xttsbench_made"
-_OWN: Final = str(Path(xttsbench.__file__).parent) + os.sep
-_WORKLOAD: Final = tuple(_OWN + name + os.sep for name in ("xtts", "training"))
-"""Packages of ours that are measured like a user's code."""
-_TENSORFLOW: Final = str(Path(tf.__file__).parent) + os.sep
-_STANDARD: Final = sysconfig.get_paths()["stdlib"] + os.sep
-_INSTALLED: Final = ("site-packages", "dist-packages")
-_NEVER: Final = ("keras", "tf_keras")
 
 _lock = threading.Lock()
 _watchers: list[object] = []
 """One per installation that has not ended."""
-_kinds: dict[str, Literal["user", "library", "internal"]] = {}
 
 
 @dataclass(slots=True)
@@ -78,8 +73,9 @@ def install() -> Callable[[], None]:
         if not _watchers:
             if not hasattr(dataset_ops.DatasetV2.__init__, _PLACE):
                 dataset_ops.DatasetV2.__init__ = _remembering(dataset_ops.DatasetV2.__init__)
-            if not hasattr(dataset_ops.apply_rewrite, _PLACE):
-                dataset_ops.apply_rewrite = _keeping_source(dataset_ops.apply_rewrite)
+            apply_rewrite = getattr(dataset_ops, "apply_rewrite", None)  # TensorFlow 2.19 has none
+            if apply_rewrite is not None and not hasattr(apply_rewrite, _PLACE):
+                dataset_ops.apply_rewrite = _keeping_source(apply_rewrite)
         _watchers.append(watcher)
     return functools.partial(_uninstall, watcher)
 
@@ -107,7 +103,7 @@ def _uninstall(watcher: object) -> None:
 
 def _restore(owner: Any, name: str) -> None:
     """Take our wrapper off, unless it lies under another one."""
-    current = getattr(owner, name)
+    current = getattr(owner, name, None)
     original = getattr(current, "__wrapped__", None)
     if original is not None and getattr(current, _PLACE, None) is current:
         setattr(owner, name, original)
@@ -146,34 +142,13 @@ def _user_place(frame: FrameType | None) -> Place | None:
     fallback: Place | None = None
     while frame is not None:
         file = frame.f_code.co_filename
-        kind = _kinds.get(file) or _kind(file)
+        kind = whose(file)
         if kind == "user":
             return file, frame.f_lineno
         if kind == "library" and fallback is None:
             fallback = file, frame.f_lineno
         frame = frame.f_back
     return fallback
-
-
-def _kind(file: str) -> Literal["user", "library", "internal"]:
-    """Whose code a file is, remembered by its name."""
-    parts = Path(file).parts
-    at = max((parts.index(name) for name in _INSTALLED if name in parts), default=None)
-    kind: Literal["user", "library", "internal"]
-    if file.startswith("<") and not file.startswith(("<ipython", "<stdin", "<string")):
-        kind = "internal"
-    elif file.startswith(_WORKLOAD):
-        kind = "user"
-    elif file.startswith((_OWN, _TENSORFLOW)) or (at is not None and parts[at + 1 : at + 2] in [(n,) for n in _NEVER]):
-        kind = "internal"
-    elif at is not None:
-        kind = "library"
-    elif file.startswith(_STANDARD):
-        kind = "internal"
-    else:
-        kind = "user"
-    _kinds[file] = kind
-    return kind
 
 
 def _note(dataset: Any, variant: Any, place: Place) -> None:
@@ -183,15 +158,13 @@ def _note(dataset: Any, variant: Any, place: Place) -> None:
         return
     made = _made(graph)
     made.places.setdefault(variant.op.name, place)  # the op's own dataset, not a wrapper made around it later
-    for value in list(vars(dataset).values()):
-        if isinstance(value, structured_function.StructuredFunctionWrapper):
-            function = value.function
-            name = _name(function)
-            if name is not None:
-                made.users[name] = value._func
-                inner = made_in(function)
-                if inner is not None:
-                    made.functions[name] = inner
+    for wrapped in wrapped_functions(dataset):
+        name = _name(wrapped.function)
+        if name is not None:
+            made.users[name] = wrapped._func
+            inner = made_in(wrapped.function)
+            if inner is not None:
+                made.functions[name] = inner
 
 
 def _made(graph: Any) -> Made:
@@ -238,19 +211,10 @@ def places(dataset: Any, graph: Any) -> Places:
         place = user_place(place_of(found))
         if place is not None:
             nodes[name] = place
-    return Places(nodes, made_by(dataset), traced_functions(dataset), frozenset(autotuned))
-
-
-def made_by(dataset: Any) -> dict[str, Made]:
-    """Name of each function of the Python datasets -> what was made in its trace."""
-    found = {}
-    for current in walk(dataset):
-        for value in vars(current).values():
-            if isinstance(value, structured_function.StructuredFunctionWrapper):
-                made = made_in(value.function)
-                if made is not None:
-                    found[value.function.name.decode()] = made
-    return found
+    traced = {wrapped.function.name.decode(): wrapped for one in walk(dataset) for wrapped in wrapped_functions(one)}
+    made = {name: inner for name, wrapped in traced.items() if (inner := made_in(wrapped.function)) is not None}
+    users = {name: user for name, wrapped in traced.items() if (user := user_function(wrapped._func)) is not None}
+    return Places(nodes, made, users, frozenset(autotuned))
 
 
 def user_place(place: Place | None) -> Place | None:

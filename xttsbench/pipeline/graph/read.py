@@ -12,23 +12,18 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import tensorflow as tf
-from tensorflow.python.data.ops import structured_function
 
 from xttsbench.pipeline.graph.describe import describe
 from xttsbench.pipeline.graph.functions import byte_offset, has_side_effects, is_random
 from xttsbench.pipeline.graph.library import FunctionLibrary
 from xttsbench.pipeline.graph.nodes import (
-    constant_input,
-    dataset_inputs,
     dataset_nodes,
     graph_options,
-    is_dataset,
-    node_inputs,
     option_fields,
 )
 from xttsbench.pipeline.graph.places import beneath, place_of, places, user_place
 from xttsbench.pipeline.graph.registry import PYTHON_OPS, lookup
-from xttsbench.pipeline.graph.source import display_name, locate, user_function, walk
+from xttsbench.pipeline.graph.source import display_name, locate, user_function, walk, wrapped_functions
 from xttsbench.records.base import Location
 from xttsbench.records.pipeline import Pipeline, PipelineOp, PythonFunction
 
@@ -46,7 +41,7 @@ def python_side_ops(dataset: Any) -> tuple[tuple[PipelineOp, ...], FunctionLibra
     definitions: dict[str, Any] = {}
     ops = []
     for current in datasets:
-        wrapped = [v for v in vars(current).values() if isinstance(v, structured_function.StructuredFunctionWrapper)]
+        wrapped = wrapped_functions(current)
         definitions.update((f.signature.name, f) for w in wrapped for f in _definitions(w.function))
         library = FunctionLibrary(definitions.values())
         functions = [w.function.name.decode() for w in wrapped]
@@ -130,8 +125,6 @@ def _text(dataset: Any, attribute: str) -> str | None:
     value = tf.get_static_value(getattr(dataset, attribute, None)) if hasattr(dataset, attribute) else None
     return value.decode(errors="replace") if isinstance(value, bytes) else None
 
-
-__all__ = ["constant_input", "dataset_inputs", "dataset_nodes", "inspect", "is_dataset", "node_inputs", "read_graph"]
 
 _IGNORE_EXTERNAL_STATE: Final = 1
 """``external_state_policy`` under which Python functions, tables and random state may be in the graph."""

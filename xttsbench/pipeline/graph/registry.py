@@ -44,6 +44,11 @@ class Registered:
     generator_state: Any = None
     """TensorFlow's table of live iterators; the same object for the three functions of one generator."""
 
+    @property
+    def called(self) -> Callable[..., Any]:
+        """What TensorFlow calls: the user's function with the wrappers around it."""
+        return _called(self.entry)
+
 
 def lookup(token: str) -> Registered | None:
     """What the registry holds for a token, or ``None`` where the function is gone."""
@@ -51,7 +56,7 @@ def lookup(token: str) -> Registered | None:
     if entry is None:
         return None
     kind: PythonKind = "py_function" if isinstance(entry, script_ops.EagerFunc) else "numpy_function"
-    inner = unwrap(entry._func if kind == "py_function" else entry)
+    inner = unwrap(_called(entry))
     state = _generator_state(inner)
     if state is None:
         return Registered(entry, kind, inner)
@@ -96,10 +101,9 @@ def generator_start_token(registered: Registered) -> str | None:
         return None
     for token in list(script_ops._py_funcs._funcs):
         other = lookup(token)
-        if other is not None and other.generator_state is registered.generator_state:
-            entry = unwrap(other.entry._func if isinstance(other.entry, script_ops.EagerFunc) else other.entry)
-            if getattr(entry, "__name__", "") == "get_next_id":
-                return str(token)
+        same = other is not None and other.generator_state is registered.generator_state
+        if same and other is not None and getattr(unwrap(other.called), "__name__", "") == "get_next_id":
+            return str(token)
     return None
 
 
@@ -132,6 +136,10 @@ def recording(tokens: Mapping[str, Callable[[Callable[..., Any]], Callable[..., 
         finally:
             for restore in reversed(undo):
                 restore()
+
+
+def _called(entry: Any) -> Any:
+    return entry._func if isinstance(entry, script_ops.EagerFunc) else entry
 
 
 def _generator_state(function: Any) -> Any:

@@ -7,17 +7,46 @@ noted as it is made (see :mod:`xttsbench.pipeline.graph.places`).
 
 from __future__ import annotations
 
+import functools
 import inspect
+import os
+import sysconfig
 from collections.abc import Iterator
+from pathlib import Path
 from types import CodeType
-from typing import Any
+from typing import Any, Final, Literal
 
 import tensorflow as tf
 from tensorflow.python.autograph.impl import api as autograph_api
 from tensorflow.python.data.ops import structured_function
 
+import xttsbench
 from xttsbench.pipeline.graph.registry import cells, is_tensorflow, unwrap
 from xttsbench.records.base import Location
+
+_OWN: Final = str(Path(xttsbench.__file__).parent) + os.sep
+_WORKLOAD: Final = tuple(_OWN + name + os.sep for name in ("xtts", "training"))
+"""Packages of ours that are measured like a user's code."""
+_TENSORFLOW: Final = str(Path(tf.__file__).parent) + os.sep
+_STANDARD: Final = sysconfig.get_paths()["stdlib"] + os.sep
+_INSTALLED: Final = ("site-packages", "dist-packages")
+_KERAS: Final = ("keras", "tf_keras")
+
+
+@functools.cache
+def whose(file: str) -> Literal["user", "library", "internal"]:
+    """Whose code a file is: the user's, an installed library's, or Python's, TensorFlow's, Keras's and our own."""
+    parts = Path(file).parts
+    at = max((parts.index(name) for name in _INSTALLED if name in parts), default=None)
+    if file.startswith("<"):
+        return "user" if file.startswith(("<ipython", "<stdin", "<string")) else "internal"
+    if file.startswith(_WORKLOAD):
+        return "user"
+    if file.startswith((_OWN, _TENSORFLOW)) or (at is not None and parts[at + 1 : at + 2] in [(n,) for n in _KERAS]):
+        return "internal"
+    if at is not None:
+        return "library"
+    return "internal" if file.startswith(_STANDARD) else "user"
 
 
 def locate(function: Any, op: str | None = None) -> Location:
@@ -67,15 +96,18 @@ def walk(dataset: Any) -> Iterator[Any]:
     return reversed(found)
 
 
+def wrapped_functions(dataset: Any) -> list[Any]:
+    """The functions of one Python dataset, as TensorFlow wraps them: the user's beside the traced one."""
+    return [one for one in vars(dataset).values() if isinstance(one, structured_function.StructuredFunctionWrapper)]
+
+
 def captured_datasets(dataset: Any) -> list[Any]:
     """The datasets that a dataset's functions capture, in the order of capture, where a variable leads to them."""
     found: list[Any] = []
-    for value in vars(dataset).values():
-        if not isinstance(value, structured_function.StructuredFunctionWrapper):
-            continue
-        captured = [tensor for tensor in value.function.captured_inputs if tensor.dtype == tf.variant]
+    for wrapped in wrapped_functions(dataset):
+        captured = [tensor for tensor in wrapped.function.captured_inputs if tensor.dtype == tf.variant]
         if captured:
-            named = [one for one in _variables(unwrap(value._func)) if isinstance(one, tf.data.Dataset)]
+            named = [one for one in _variables(unwrap(wrapped._func)) if isinstance(one, tf.data.Dataset)]
             pairs = [next((one for one in named if one._variant_tensor is tensor), None) for tensor in captured]
             found.extend(one for one in pairs if one is not None)
     return found
@@ -87,18 +119,6 @@ def _variables(function: Any) -> list[Any]:
     everything = getattr(function, "__globals__", {})
     owner = getattr(function, "__self__", None)  # ``dataset.skip`` given as the function
     return [owner, *cells(function).values(), *(everything[name] for name in names if name in everything)]
-
-
-def traced_functions(dataset: Any) -> dict[str, Any]:
-    """Name of each traced function of the Python-side datasets -> the user's function (TensorFlow's own left out)."""
-    found: dict[str, Any] = {}
-    for current in walk(dataset):
-        for value in vars(current).values():
-            if isinstance(value, structured_function.StructuredFunctionWrapper):
-                user = user_function(value._func)
-                if user is not None:
-                    found[value.function.name.decode()] = user
-    return found
 
 
 def user_function(function: Any, depth: int = 0) -> Any:

@@ -1,4 +1,4 @@
-"""The syntax tree of one Python function, found by its code object, and whose code a function is."""
+"""The syntax trees of the user's files, and that of one Python function in them, found by its code object."""
 
 from __future__ import annotations
 
@@ -6,41 +6,20 @@ import ast
 import functools
 import inspect
 import linecache
-import os
-import sysconfig
-from pathlib import Path
+from collections.abc import Iterator
 from types import CodeType
-from typing import Any, Final
+from typing import Any
 
-import tensorflow as tf
-
-import xttsbench
 from xttsbench.pipeline.graph.registry import is_tensorflow
-from xttsbench.pipeline.graph.source import before_autograph
+from xttsbench.pipeline.graph.source import before_autograph, whose
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
-
-_PATHS: Final = sysconfig.get_paths()
-_LIBRARIES: Final = tuple(
-    {_PATHS[name] + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")} | {str(Path(tf.__file__).parent)}
-)
-_OWN: Final = str(Path(xttsbench.__file__).parent) + os.sep
-_WORKLOAD: Final = tuple(_OWN + name + os.sep for name in ("xtts", "training"))
-"""Packages of ours that are measured like a user's code."""
 
 
 def is_users(function: Any) -> bool:
     """Whether a Python function is of the user's own code: no installed library, not TensorFlow, not this package."""
     code = getattr(function, "__code__", None)
-    if not isinstance(code, CodeType) or is_tensorflow(function):
-        return False
-    file = before_autograph(code.co_filename, code.co_firstlineno)[0] or code.co_filename
-    if file.startswith(_OWN):
-        return file.startswith(_WORKLOAD)
-    parts = Path(file).parts
-    if file.startswith(_LIBRARIES) or "site-packages" in parts or "dist-packages" in parts:
-        return False
-    return not file.startswith("<frozen")
+    return isinstance(code, CodeType) and not is_tensorflow(function) and whose(place(code)[0]) == "user"
 
 
 def place(code: CodeType) -> tuple[str, int]:
@@ -52,51 +31,71 @@ def place(code: CodeType) -> tuple[str, int]:
 def definition(code: CodeType) -> Definition | None:
     """The node that a code object was compiled from; ``None`` where its source is gone or says something else."""
     file, line = place(code)
-    nodes = [node for node in _definitions(file) if line in (_first_line(node), node.lineno)]
     name = code.co_name.removeprefix("tf__")
-    if name == "<lambda>":
-        nodes = [node for node in nodes if isinstance(node, ast.Lambda)]
-    else:
-        nodes = [node for node in nodes if not isinstance(node, ast.Lambda) and node.name == name]
-    nodes = [node for node in nodes if _parameters(node) == code.co_varnames[: len(_parameters(node))]]
+    nodes = [
+        node
+        for node in definitions(file)
+        if line in (first_line(node), node.lineno)
+        and getattr(node, "name", "<lambda>") == name
+        and parameter_names(node) == code.co_varnames[: len(parameter_names(node))]
+    ]
     if len(nodes) > 1 and file == code.co_filename:
         nodes = [node for node in nodes if _holds(node, code)]
-        nodes.sort(key=lambda node: (node.end_lineno or 0) - node.lineno + (node.end_col_offset or 0))  # the innermost
-        return nodes[0] if nodes else None
+        # Of several that hold all its instructions it is the innermost.
+        return min(nodes, key=lambda n: (n.end_lineno or 0) - n.lineno + (n.end_col_offset or 0), default=None)
     return nodes[0] if len(nodes) == 1 else None
 
 
 @functools.lru_cache(maxsize=64)
-def _definitions(file: str) -> tuple[Definition, ...]:
+def tree_of(file: str) -> ast.Module:
+    """The syntax tree of a file, in which each node has its ``parent``; an empty one where it cannot be read."""
     try:
         tree = ast.parse("".join(linecache.getlines(file)))
     except (SyntaxError, ValueError):
-        return ()
-    return tuple(node for node in ast.walk(tree) if isinstance(node, Definition))
+        return ast.Module([], [])
+    for node in ast.walk(tree):
+        for child in ast.iter_child_nodes(node):
+            child.parent = node  # type: ignore[attr-defined]
+    return tree
 
 
-def _first_line(node: Definition) -> int:
+@functools.lru_cache(maxsize=64)
+def definitions(file: str) -> tuple[Definition, ...]:
+    """All functions that are written in a file."""
+    return tuple(node for node in ast.walk(tree_of(file)) if isinstance(node, Definition))
+
+
+def within(node: Any) -> Iterator[Any]:
+    """The nodes of a function, without those of functions and classes written inside it."""
+    waiting = list(node.body) if isinstance(node.body, list) else [node.body]
+    while waiting:
+        one = waiting.pop()
+        yield one
+        if not isinstance(one, Definition | ast.ClassDef):
+            waiting.extend(ast.iter_child_nodes(one))
+
+
+def first_line(node: Definition) -> int:
     """Code begins at its first decorator."""
     return min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", ()))])
 
 
-def _parameters(node: Definition) -> tuple[str, ...]:
+def parameter_names(node: Definition) -> tuple[str, ...]:
     """Names of the parameters in the order in which a code object has them."""
     given = node.args
-    names = [one.arg for one in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
-    names += [one.arg for one in (given.vararg, given.kwarg) if one is not None]
-    return tuple(names)
+    every = (*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg)
+    return tuple(one.arg for one in every if one is not None)
 
 
 def _holds(node: Definition, code: CodeType) -> bool:
     """Whether the instructions of a code object all come from the node's text."""
     begin, end = (node.lineno, node.col_offset), (node.end_lineno or 0, node.end_col_offset or 0)
-    for line, end_line, column, end_column in code.co_positions():
-        if line is None or end_line is None or column is None or end_column is None or (column, end_column) == (0, 0):
-            continue
-        if (line, column) < begin or (end_line, end_column) > end:
-            return False
-    return True
+    return all(
+        (line, column) >= begin and (end_line, end_column) <= end
+        for line, end_line, column, end_column in code.co_positions()
+        if line is not None and end_line is not None and column is not None and end_column is not None
+        if (column, end_column) != (0, 0)
+    )
 
 
 def parameters_of(function: Any) -> dict[str, inspect.Parameter]:

@@ -1,31 +1,28 @@
-"""Whether a Python function keeps state, draws random numbers or tells the time.
+"""Whether a Python function keeps state, draws random numbers or tells the time; of a step, what a graph would not do.
 
-That is what parallel calls, calls in other processes, fewer calls or another order would change.
-
-Read from its source, without running it, and followed into the user's own functions that it calls. Libraries are taken
-at their word. What the call makes itself may be changed at will; what was there before may not. A memo that
-``functools.lru_cache`` keeps is harmless; a dictionary that is filled by hand is state, for it is one to the eye.
+State is what parallel calls, calls in other processes, fewer calls or another order would change; a graph of a training
+step would change it once, while it is traced, and never again. Functions are read from their source, without running
+them, and followed into the user's own functions that they call. Libraries are taken at their word. What the call makes
+itself may be changed at will; what was there before may not. A memo that ``functools.lru_cache`` keeps is harmless; a
+dictionary that is filled by hand is state, for it is one to the eye.
 """
 
 from __future__ import annotations
 
-import dis
 import functools
-import os
 import types
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from xttsbench.pipeline.graph.registry import cells, is_tensorflow
 from xttsbench.pipeline.purity.external_mutation import changed_attribute, changed_variable
-from xttsbench.pipeline.purity.reading import Reader
-from xttsbench.pipeline.purity.scope import Told
-from xttsbench.pipeline.purity.source import call_of, place
-from xttsbench.pipeline.purity.values import MUTATORS
+from xttsbench.pipeline.purity.reading import Reader, from_bytecode
+from xttsbench.pipeline.purity.source import call_of
+from xttsbench.pipeline.purity.values import Scope, Value
 
-Kind = Literal["state", "random", "clock", "read"]
-
-_FREE: Final = ("LOAD_GLOBAL", "LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF")
+_OF_TENSORFLOW: Final = ("assign", "scatter_", "batch_scatter_", "apply", "update_state", "reset_state", "write")
+"""How methods begin through which a graph changes variables, optimizers, metrics and summaries as eager code does."""
+_DRAWN_BY_TENSORFLOW: Final = "(tf "
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +38,7 @@ class PythonState:
 
 def python_state(function: Any) -> PythonState:
     """State and randomness of a function, method, partial, callable object or memoised function."""
-    reader = Reader(from_bytecode)
+    reader = Reader()
     function = _unwrapped(function)  # what is bound by a partial, and that there is a memo, counts
     inner = called(function)
     if inner is not None:
@@ -50,13 +47,47 @@ def python_state(function: Any) -> PythonState:
                 reader.partial(function)
             reader.function(inner)
         except Exception:  # objects of a user's may raise whatever they like when they are looked at
-            reader.told.extend(from_bytecode(inner))
+            reader.effects.extend(from_bytecode(inner))
     first: dict[str, str] = {}
-    for told in reader.told:
-        first.setdefault("random" if told.kind == "clock" else told.kind, told.text)
+    for effect in reader.effects:
+        first.setdefault("random" if effect.kind == "clock" else effect.kind, effect.text)
     if isinstance(function, functools._lru_cache_wrapper) and "random" in first:
         first.setdefault("state", f"{inner.__name__}() keeps in a memo what it has drawn at random")
     return PythonState(first.get("state"), first.get("random"), first.get("read") or _changed_elsewhere(reader))
+
+
+def trace_time_effects(step: Any) -> str | None:
+    """What a step changes in Python's own objects, or draws from Python's generators, with file and line.
+
+    A log that the step appends to, a count that it keeps, a learning rate that it computes from that count: the losses
+    of the first steps may be the same all the same. TensorFlow's variables are no part of this, for a graph changes
+    them too.
+
+    Args:
+        step: as the target returned it, neither traced nor wrapped.
+
+    Returns:
+        ``None`` where nothing was found; libraries are taken at their word.
+    """
+    reader = _StepReader()
+    function = called(step)
+    if function is None:
+        return None
+    try:
+        reader.function(function)
+    except Exception:  # objects of a user's may raise whatever they like when they are looked at
+        return None
+    found = [effect.text for effect in reader.effects if effect.kind == "state"]
+    drawn = [
+        effect.text for effect in reader.effects if effect.kind == "random" and _DRAWN_BY_TENSORFLOW not in effect.text
+    ]
+    return next(iter((*found, *drawn)), None)
+
+
+class _StepReader(Reader):
+    def _method(self, receiver: Value, method: str, node: Any, scope: Scope) -> None:
+        if not method.startswith(_OF_TENSORFLOW):
+            super()._method(receiver, method, node, scope)
 
 
 def _changed_elsewhere(reader: Reader) -> str | None:
@@ -103,35 +134,3 @@ def _unwrapped(function: Any) -> Any:
             break
         function = inner
     return function
-
-
-def from_bytecode(function: Any) -> list[Told]:
-    """What can be told of a function whose source is gone: stores into what is captured, next to its name."""
-    function = getattr(function, "__func__", function)
-    code = function.__code__
-    free = set(code.co_freevars)
-    file, line = place(code)
-    where = f"{code.co_name}() at {os.path.basename(file)}:{line}"
-    found = []
-    before: list[dis.Instruction] = []
-    values = cells(function) | {name: function.__globals__.get(name) for name in code.co_names}
-    for one in dis.get_instructions(code):
-        name = str(one.argval)
-        if one.opname in ("STORE_GLOBAL", "DELETE_GLOBAL") or (one.opname == "STORE_DEREF" and name in free):
-            found.append(Told("state", f"{where} sets the variable {name!r}, which outlives the call"))
-        base = None
-        if one.opname in ("STORE_ATTR", "DELETE_ATTR") and before:
-            base = before[-1]
-        elif one.opname in ("STORE_SUBSCR", "DELETE_SUBSCR") and len(before) > 1:
-            base = before[-2]
-        elif one.opname in ("LOAD_METHOD", "LOAD_ATTR") and name in MUTATORS and before:
-            base = before[-1]
-        if base is not None and base.opname in _FREE and _is_free(str(base.argval), free, values):
-            found.append(Told("state", f"{where} changes what is captured as {base.argval!r}"))
-        if one.opname not in ("CACHE", "PRECALL", "RESUME", "NOP", "EXTENDED_ARG"):
-            before.append(one)
-    return found
-
-
-def _is_free(name: str, free: set[str], values: dict[str, Any]) -> bool:
-    return (name in free or name in values) and not isinstance(values.get(name), types.ModuleType)

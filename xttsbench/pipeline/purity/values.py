@@ -5,19 +5,23 @@ Objects are looked at and never called; what is computed stays unknown.
 
 from __future__ import annotations
 
+import ast
+import builtins
 import enum
 import inspect
 import io
 import queue
-import random
 import re
 import sys
 import types
-from dataclasses import dataclass
+from collections import ChainMap
+from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any, Final
 
 import numpy as np
+
+from xttsbench.pipeline.graph.registry import cells
 
 
 class _Unknown:
@@ -47,8 +51,45 @@ class Value:
         kind = "" if self.obj is UNKNOWN else f"{type(self.obj).__name__} "
         return f"the captured {kind}{self.name!r}" if self.name else "something captured"
 
+    @property
+    def objects(self) -> tuple[Any, ...]:
+        """All objects that it is known to be one of."""
+        return tuple(obj for obj in (self.obj, *self.others) if obj is not UNKNOWN)
+
 
 LOCAL: Final = Value()
+
+
+@dataclass
+class Scope:
+    """The names of one function while it is read."""
+
+    function: Any
+    where: str
+    names: ChainMap[str, Value] = field(default_factory=ChainMap)
+    """Those of the function, then those of the functions that it is written in."""
+    declared: set[str] = field(default_factory=set)
+    """Names that are declared global or nonlocal."""
+    returned: Value = LOCAL
+
+    def value(self, name: str) -> Value:
+        """What a name stands for."""
+        if name in self.names:
+            return self.names[name]
+        around = ChainMap(cells(self.function), self.function.__globals__, vars(builtins))
+        return Value(True, around.get(name, UNKNOWN), name)
+
+    def inner(self) -> Scope:
+        """The scope of a function that is written here."""
+        return Scope(self.function, self.where, self.names.new_child())
+
+    def store(self, name: str, value: Value) -> bool:
+        """Remember what a name stands for; ``False`` where the name belongs to nobody that is read."""
+        owners = [names for names in self.names.maps[1:] if name in names] if name in self.declared else self.names.maps
+        if owners:
+            owners[0][name] = value
+        return bool(owners)
+
 
 _IMMUTABLE: Final = (
     str | bytes | int | float | complex | bool | frozenset | range | np.generic | np.dtype | enum.Enum | PurePath
@@ -56,11 +97,26 @@ _IMMUTABLE: Final = (
     | types.NoneType | types.EllipsisType | slice
 )  # fmt: skip
 MUTABLE: Final = list | dict | set | bytearray | np.ndarray
-GENERATORS: Final = np.random.Generator | np.random.RandomState | random.Random
+_CONTAINERS: Final = list | tuple | dict | set
 _MOST_ITEMS: Final = 1000
 _MOST_KINDS: Final = 50
-_HARMLESS_RECEIVERS: Final = ("logging", "threading", "_thread", "tqdm")
+_HARMLESS: Final = ("logging", "threading", "_thread", "tqdm")
 """Packages whose objects change nothing that a pipeline yields."""
+MUTATORS: Final = frozenset({
+    "append", "appendleft", "extend", "extendleft", "insert", "update", "setdefault", "pop", "popleft", "popitem",
+    "add", "discard", "remove", "clear", "sort", "reverse", "rotate", "fill", "put", "put_nowait", "write",
+    "writelines", "seek", "truncate", "send", "throw", "__next__", "__setitem__", "__delitem__", "__setattr__",
+    "assign", "assign_add", "assign_sub", "intersection_update", "difference_update", "symmetric_difference_update",
+    "subtract", "move_to_end", "itemset", "resize", "partition", "increment",
+})  # fmt: skip
+"""Names of methods that change what they are called on."""
+_TAKES: Final = frozenset({
+    "readline", "readframes", "get_next", "fetchone", "fetchmany", "fetchall", "recv", "recv_bytes", "grab",
+})  # fmt: skip
+SAME_MEMORY: Final = frozenset({
+    "view", "reshape", "ravel", "squeeze", "transpose", "swapaxes", "items", "values", "keys", "get",
+})  # fmt: skip
+"""Names of methods whose result is a part of what they are called on, or a view of it."""
 
 
 def join(first: Value, second: Value) -> Value:
@@ -68,32 +124,30 @@ def join(first: Value, second: Value) -> Value:
     if first.shared == second.shared and first.obj is second.obj and first.clock == second.clock:
         return first
     kept, other = (first, second) if first.shared else (second, first)
-    others = (*kept.others, *(() if other.obj is UNKNOWN else (other.obj,)), *other.others)
-    return Value(kept.shared, kept.obj, kept.name, first.clock or second.clock, others)
-
-
-def candidates(value: Value) -> tuple[Any, ...]:
-    """All objects that a value is known to be one of."""
-    return tuple(obj for obj in (value.obj, *value.others) if obj is not UNKNOWN)
+    return Value(kept.shared, kept.obj, kept.name, first.clock or second.clock, (*kept.others, *other.objects))
 
 
 def immutable(obj: Any) -> bool:
     """Whether an object cannot be changed, as far as its type tells."""
-    if isinstance(obj, tuple):
-        return all(immutable(item) for item in obj[:100])
-    return isinstance(obj, _IMMUTABLE)
-
-
-def is_iterator(value: Value) -> bool:
-    """Whether taking the next element of it takes it from everyone else."""
-    return value.shared and value.obj is not UNKNOWN and hasattr(type(value.obj), "__next__")
+    return all(map(immutable, obj[:100])) if isinstance(obj, tuple) else isinstance(obj, _IMMUTABLE)
 
 
 def harmless(obj: Any) -> bool:
     """Whether changing an object is nobody's business: loggers, locks, standard output, memory of one thread."""
     if obj is sys.stdout or obj is sys.stderr or isinstance(obj, types.ModuleType | type | types.FunctionType):
         return True
-    return str(getattr(type(obj), "__module__", "")).split(".")[0] in _HARMLESS_RECEIVERS
+    return str(getattr(type(obj), "__module__", "")).split(".")[0] in _HARMLESS
+
+
+def of_one_thread(obj: Any) -> bool:
+    """Whether an object is ``threading.local``, or like one: what a thread keeps there no other sees."""
+    return type(obj).__name__ in ("_local", "local")
+
+
+def is_variable(obj: Any) -> bool:
+    """Whether an object is a variable of TensorFlow's or Keras's, which a step may assign."""
+    module = str(getattr(type(obj), "__module__", ""))
+    return module.startswith(("tensorflow.", "keras.")) and "Variable" in type(obj).__name__
 
 
 def taken_from(obj: Any, method: str, *, with_arguments: bool) -> bool:
@@ -102,7 +156,7 @@ def taken_from(obj: Any, method: str, *, with_arguments: bool) -> bool:
     Files, queues, and what is read like them: frames of a video, rows of a query, elements of an iterator.
     """
     if isinstance(obj, io.IOBase):
-        return method in ("read", "readline", "readlines", "readinto", "read1")
+        return method.startswith("read")
     if isinstance(obj, queue.Queue | queue.SimpleQueue) or type(obj).__module__ == "multiprocessing.queues":
         return method in ("get", "get_nowait")
     if method == "read":  # with a name it is an archive's, which looks that up
@@ -110,17 +164,11 @@ def taken_from(obj: Any, method: str, *, with_arguments: bool) -> bool:
     return method in _TAKES
 
 
-_TAKES: Final = frozenset({
-    "readline", "readframes", "get_next", "fetchone", "fetchmany", "fetchall", "recv", "recv_bytes", "grab",
-})  # fmt: skip
-
-
 def attribute(value: Value, name: str) -> Value:
     """``value.name``, without running a property or ``__getattr__`` of anything but a module."""
     label = f"{value.name}.{name}" if value.name else name
-    if value.obj is UNKNOWN:
-        return Value(value.shared, UNKNOWN, label)
     obj = value.obj
+    found: Any = UNKNOWN
     if isinstance(obj, super):
         return Value(True, _of_super(obj, name), label)
     if isinstance(obj, types.ModuleType):
@@ -129,20 +177,17 @@ def attribute(value: Value, name: str) -> Value:
         except Exception:  # a lazy module may raise anything
             return Value(True, UNKNOWN, label)
     try:
-        found = inspect.getattr_static(obj, name)
+        found = UNKNOWN if obj is UNKNOWN else inspect.getattr_static(obj, name)
+        if isinstance(found, types.MemberDescriptorType):  # a slot
+            found = found.__get__(obj, type(obj))
     except (AttributeError, TypeError):
-        return Value(value.shared, UNKNOWN, label)
+        found = UNKNOWN
     if isinstance(found, staticmethod):
         found = found.__func__
     elif isinstance(found, classmethod):
         found = types.MethodType(found.__func__, obj if isinstance(obj, type) else type(obj))
-    elif isinstance(found, types.FunctionType) and not isinstance(obj, type) and name not in _own(obj):
+    elif isinstance(found, types.FunctionType) and not isinstance(obj, type) and name not in held_by(obj):
         found = types.MethodType(found, obj)
-    elif isinstance(found, types.MemberDescriptorType):  # a slot
-        try:
-            found = found.__get__(obj, type(obj))
-        except AttributeError:
-            found = UNKNOWN
     elif isinstance(found, property | types.GetSetDescriptorType | types.MethodDescriptorType):
         found = UNKNOWN
     return Value(value.shared, found, label)
@@ -156,27 +201,32 @@ def _of_super(obj: Any, name: str) -> Any:
     return types.MethodType(found, obj.__self__) if isinstance(found, types.FunctionType) else UNKNOWN
 
 
-def element(value: Value, *, whole_slice: bool = False) -> Value:
-    """What a subscript or a loop takes out of a value."""
-    if value.obj is UNKNOWN:
+def element(value: Value, key: ast.expr | None = None) -> Value:
+    """What a loop takes out of a value, or a subscript with a key."""
+    obj, whole_slice = value.obj, isinstance(key, ast.Slice)
+    if obj is UNKNOWN:
         return Value(value.shared, UNKNOWN, value.name)
-    obj = value.obj
     if isinstance(obj, np.ndarray):
         return LOCAL if obj.ndim < 2 and not whole_slice else Value(True, obj, value.name)  # rows are views
-    if isinstance(obj, list | tuple | dict | set):
-        if whole_slice and not isinstance(obj, dict):
-            return Value(False, obj, value.name)  # a new list of the same things
-        items = [item for one in candidates(value) for item in _items(one)]
-        if not items:
-            return Value(True, UNKNOWN, value.name)
-        kept = _first_of_each_kind(items)
-        return Value(True, kept[0], value.name, others=tuple(kept[1:])) if kept else LOCAL
-    return LOCAL if immutable(obj) or not value.shared else Value(True, UNKNOWN, value.name)
+    if not isinstance(obj, _CONTAINERS):
+        return LOCAL if immutable(obj) or not value.shared else Value(True, UNKNOWN, value.name)
+    if whole_slice and not isinstance(obj, dict):
+        return Value(False, obj, value.name)  # a new list of the same things
+    if isinstance(key, ast.Constant) and type(obj) in (dict, list, tuple) and not value.others:
+        try:
+            item = value.obj[key.value]
+        except (LookupError, TypeError):
+            item = None
+        if callable(item):
+            return Value(True, item, value.name)
+    items = [item for one in value.objects if isinstance(one, _CONTAINERS) for item in _items(one)]
+    if not items:
+        return Value(True, UNKNOWN, value.name)
+    kept = _first_of_each_kind(items)
+    return Value(True, kept[0], value.name, others=tuple(kept[1:])) if kept else LOCAL
 
 
 def _items(obj: Any) -> list[Any]:
-    if not isinstance(obj, list | tuple | dict | set):
-        return []
     return list(obj.values() if isinstance(obj, dict) else obj)[:_MOST_ITEMS]
 
 
@@ -191,31 +241,7 @@ def _first_of_each_kind(items: list[Any]) -> list[Any]:
     return sorted(found.values(), key=callable)[:_MOST_KINDS]
 
 
-def _own(obj: Any) -> dict[str, Any]:
-    found = getattr(obj, "__dict__", {})
+def held_by(obj: Any) -> dict[str, Any]:
+    """The attributes that an object itself has; none where it does not show them as a dictionary."""
+    found = getattr(obj, "__dict__", None)
     return found if isinstance(found, dict) else {}
-
-
-MUTATORS: Final = frozenset({
-    "append", "appendleft", "extend", "extendleft", "insert", "update", "setdefault", "pop", "popleft", "popitem",
-    "add", "discard", "remove", "clear", "sort", "reverse", "rotate", "fill", "put", "put_nowait", "write",
-    "writelines", "seek", "truncate", "send", "throw", "__next__", "__setitem__", "__delitem__", "__setattr__",
-    "assign", "assign_add", "assign_sub", "intersection_update", "difference_update", "symmetric_difference_update",
-    "subtract", "move_to_end", "itemset", "resize", "partition", "increment",
-})  # fmt: skip
-"""Names of methods that change what they are called on."""
-SAME_MEMORY: Final = frozenset({
-    "view", "reshape", "ravel", "squeeze", "transpose", "swapaxes", "items", "values", "keys", "get",
-})  # fmt: skip
-"""Names of methods whose result is a part of what they are called on, or a view of it."""
-
-
-def of_one_thread(obj: Any) -> bool:
-    """Whether an object is ``threading.local``, or like one: what a thread keeps there no other sees."""
-    return type(obj).__name__ in ("_local", "local")
-
-
-def is_variable(obj: Any) -> bool:
-    """Whether an object is a variable of TensorFlow's or Keras's, which a step may assign."""
-    module = str(getattr(type(obj), "__module__", ""))
-    return module.startswith(("tensorflow.", "keras.")) and "Variable" in type(obj).__name__

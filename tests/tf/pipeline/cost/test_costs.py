@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from xttsbench.pipeline.cost.costs import read_costs
-from xttsbench.throughput.limits import limiting_op
+from xttsbench.throughput.stages import limiting_op
 
 pytestmark = pytest.mark.measured
 

@@ -8,8 +8,15 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xttsbench.pipeline.fingerprint.batching import Batching, batching
-from xttsbench.pipeline.fingerprint.fingerprinter import PROJECTIONS, Fingerprinter, leaves_of, sketch_of, sketches
+from xttsbench.pipeline.fingerprint.fingerprinter import (
+    PROJECTIONS,
+    Batching,
+    Fingerprinter,
+    batching,
+    leaves_of,
+    sketch_of,
+    sketches,
+)
 from xttsbench.pipeline.graph.read import read_graph
 
 pytestmark = pytest.mark.tf
@@ -22,7 +29,7 @@ def whole(value):
 
 
 def rows(value, **how):
-    return Fingerprinter(batched=True, **how).element(value).rows
+    return Fingerprinter(Batching(True, **how)).element(value).rows
 
 
 def test_bits_dtype_and_shape_make_the_hash():
@@ -63,7 +70,7 @@ def test_components_of_unequal_length_are_one_sample():
     assert len(rows((tf.zeros([3, 2]), tf.zeros([4])))) == 1
     assert len(rows((tf.zeros([3, 2]), tf.zeros([])))) == 1
     assert len(rows((tf.zeros([3, 2]), tf.zeros([3])))) == 3
-    assert len(rows(tf.zeros([9, 2]), batch_size=8)) == 1  # more than a batch has: the first dimension is another
+    assert len(rows(tf.zeros([9, 2]), size=8)) == 1  # more than a batch has: the first dimension is another
 
 
 def test_rows_of_ragged_and_sparse_tensors():

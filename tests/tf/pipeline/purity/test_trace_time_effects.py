@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from xttsbench.pipeline.purity.trace_time_effects import why_lost_in_graph
+from xttsbench.pipeline.purity.state import trace_time_effects
 
 pytestmark = pytest.mark.tf
 
@@ -62,7 +62,7 @@ def draws(batch):
 
 @pytest.mark.parametrize("step", [assigns, Trainer().trains, tf.reduce_sum, print])
 def test_what_a_graph_does_as_well(step) -> None:
-    assert why_lost_in_graph(step) is None
+    assert trace_time_effects(step) is None
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_what_a_graph_does_as_well(step) -> None:
     ],
 )
 def test_what_a_graph_would_do_once(step, words: str) -> None:
-    why = why_lost_in_graph(step)
+    why = trace_time_effects(step)
     assert why is not None
     assert words in why
     assert "test_trace_time_effects.py:" in why

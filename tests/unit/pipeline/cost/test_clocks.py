@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from xttsbench.pipeline.cost.clocks import Shares, Timed, least_contended, measure_shares, read_clock, uncontended_s
+from xttsbench.pipeline.cost.clocks import Clock, Shares, Timed, least_contended, measure_shares, uncontended_s
 
 LARGE = bytes(16_000_000)
 
@@ -67,16 +67,16 @@ def test_switch_interval_and_threads_are_put_back_after_an_error():
 
 
 def test_a_sleep_is_neither_processor_time_nor_queue_time():
-    before = read_clock()
+    before = Clock.of_thread()
     time.sleep(0.05)
-    spent = read_clock() - before
+    spent = Clock.of_thread() - before
     assert spent.wall_s >= 0.05
     assert spent.active_s < 0.5 * spent.wall_s
 
 
 def test_an_unstarted_thread_has_no_clock():
     with pytest.raises(RuntimeError, match="not been started"):
-        read_clock(threading.Thread())
+        Clock.of_thread(threading.Thread())
 
 
 def test_queueing_counts_only_where_computing_fills_the_time():

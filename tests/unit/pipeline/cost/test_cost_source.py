@@ -16,7 +16,7 @@ def op(kind, *inputs, **fields):
 
 
 def modelled(cost_s, per_batch=1.0, elements=100):
-    return OpCost(cost_s=cost_s, elements=elements, elements_per_batch=per_batch, parameters={})
+    return OpCost(cost_s=cost_s, elements=elements, elements_per_batch=per_batch)
 
 
 def alone(wall_s, cpu_s=0.0, **fields):

@@ -6,11 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xttsbench.evidence.stages import stages
 from xttsbench.records.pipeline import Pipeline, PipelineOp, PythonFunction
-from xttsbench.throughput.limits import effective_parallelism, limiting_op
 from xttsbench.throughput.pace import Consumer, Machine, pace
-from xttsbench.throughput.threads import pool_size
+from xttsbench.throughput.stages import limiting_op, stages
+from xttsbench.throughput.threads import demand, effective_parallelism, pool_size
 
 
 def op(name="m", kind="ParallelMapDatasetV2", **fields):
@@ -102,5 +101,9 @@ def test_the_limiting_op_is_the_one_that_the_model_names(kinds, cpus):
         return
     said = pace(stages(pipeline, cpus), Consumer(), Machine(cpus, pool_size(pipeline, cpus)))
     assert found is not None
-    if said.limited_by not in ("thread pool", "processors", "interpreter lock"):
+    shared = {"thread pool": "pool_s", "processors": "cpu_s", "interpreter lock": "lock_s"}.get(said.limited_by)
+    if shared is None:
         assert said.limited_by == found.name
+    else:
+        needs = [getattr(demand(one, pipeline, cpus), shared) for one in ops]
+        assert getattr(demand(found, pipeline, cpus), shared) == max(needs) > 0

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xttsbench.throughput.in_order import in_order
+from xttsbench.throughput.stages import in_order
 
 times = st.lists(st.floats(1e-4, 1.0), min_size=8, max_size=40).map(tuple)
 
