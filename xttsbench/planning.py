@@ -17,7 +17,7 @@ import numpy as np
 
 from xttsbench.errors import InvalidInputError
 from xttsbench.records.plan import Accelerator, Comparison, PlannedArm, Procedure
-from xttsbench.records.trial import TrialSpec
+from xttsbench.records.trial import MAIN_RUNGS, Rung, TrialSpec
 from xttsbench.scenario.grid import configurations
 from xttsbench.scenario.settings import Scenario
 
@@ -29,6 +29,44 @@ BATCH_KEYS: Final = ("batch_size", "tokens_per_batch")
 """Arguments of the bundled workload that put the same clips into other batches."""
 BUNDLED_COST: Final = ("prefetch", "batch_size", "tokens_per_batch", "cache", "device_prefetch", "workers", "threads")
 """Arguments of the bundled workload whose smaller value is cheaper, the weightiest first: memory, then threads."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What all trials of a diagnosis share.
+
+    Attributes:
+        script: the target is a script. It is run as a whole, once, or a second time where ``repeat`` allows that.
+        arguments: the script's.
+    """
+
+    target: str
+    kwargs: dict[str, Any]
+    emulated_ms: tuple[float, ...]
+    steps: int
+    window_s: float
+    seed: int
+    profile_dir: str | None = None
+    script: bool = False
+    arguments: tuple[str, ...] = ()
+    repeat: bool = False
+
+    def spec(self, number: int, rung: Rung, *, block: int = 0, fix: str | None = None, share: float = 1.0) -> TrialSpec:
+        """The specification of one trial of this job."""
+        return TrialSpec(
+            trial_id=f"{number:03d}-{rung}" + (f"-{fix.replace(':', '-').replace(' ', '')}" if fix else ""),
+            block=block,
+            rung=rung,
+            target=self.target,
+            kwargs=self.kwargs,
+            arguments=self.arguments,
+            emulated_ms=self.emulated_ms,
+            steps=self.steps,
+            window_s=self.window_s * share,
+            fix=fix,
+            profile_dir=self.profile_dir if rung in MAIN_RUNGS and block == 0 else None,
+            seed=self.seed,
+        )
 
 
 def plan_comparison(scenario: Scenario, accelerators: Sequence[Accelerator]) -> Comparison:

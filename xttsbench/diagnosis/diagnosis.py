@@ -22,7 +22,7 @@ from xttsbench.evidence.compared import compiled_share, fixes, modes
 from xttsbench.evidence.evidence import Evidence
 from xttsbench.evidence.facts import given_mode, step_facts
 from xttsbench.fixes.cache.spec import behind_cache
-from xttsbench.fixes.predictions import predictions
+from xttsbench.fixes.model import predictions
 from xttsbench.records.base import Estimate
 from xttsbench.records.trial import MAIN_RUNGS, TrialRecord
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -19,9 +19,10 @@ from xttsbench.analysis.steps import steps_of
 from xttsbench.diagnosis.classify import SURE
 from xttsbench.evidence.facts import ALWAYS, is_eager, is_opaque
 from xttsbench.fixes.calls import BLOCKING_POOL
+from xttsbench.planning import Job
 from xttsbench.records.fix_set import Fix, FixSet
 from xttsbench.records.pipeline import Pipeline
-from xttsbench.records.trial import MAIN_RUNGS, Rung, TrialRecord, TrialSpec
+from xttsbench.records.trial import Rung, TrialRecord, TrialSpec
 
 IMPORT_S: Final = 6.0
 """Starting another helper: TensorFlow's import, on two cores."""
@@ -53,44 +54,6 @@ class Interim:
     def sure(self) -> bool:
         """Whether more of the same would not change what is said."""
         return self.probability >= SURE and not self.disturbed
-
-
-@dataclass(frozen=True)
-class Job:
-    """What all trials of a diagnosis share.
-
-    Attributes:
-        script: the target is a script. It is run as a whole, once, or a second time where ``repeat`` allows that.
-        arguments: the script's.
-    """
-
-    target: str
-    kwargs: dict[str, Any]
-    emulated_ms: tuple[float, ...]
-    steps: int
-    window_s: float
-    seed: int
-    profile_dir: str | None = None
-    script: bool = False
-    arguments: tuple[str, ...] = ()
-    repeat: bool = False
-
-    def spec(self, number: int, rung: Rung, *, block: int = 0, fix: str | None = None, share: float = 1.0) -> TrialSpec:
-        """The specification of one trial of this job."""
-        return TrialSpec(
-            trial_id=f"{number:03d}-{rung}" + (f"-{fix.replace(':', '-').replace(' ', '')}" if fix else ""),
-            block=block,
-            rung=rung,
-            target=self.target,
-            kwargs=self.kwargs,
-            arguments=self.arguments,
-            emulated_ms=self.emulated_ms,
-            steps=self.steps,
-            window_s=self.window_s * share,
-            fix=fix,
-            profile_dir=self.profile_dir if rung in MAIN_RUNGS and block == 0 else None,
-            seed=self.seed,
-        )
 
 
 MODES: Final[tuple[Rung, ...]] = ("eager", "graph", "xla")

@@ -16,8 +16,7 @@ from xttsbench.evidence.bursts import bursts
 from xttsbench.evidence.evidence import Evidence
 from xttsbench.evidence.stages import pipeline_pace
 from xttsbench.evidence.step import heaviest_line, place_of, whole_step
-from xttsbench.fixes.model import Model, Modelled, modelled, predict, together, with_fixes
-from xttsbench.fixes.predictions import COSTS_NOTHING
+from xttsbench.fixes.model import COSTS_NOTHING, Model, Modelled, modelled, predict, together, with_fixes
 from xttsbench.fixes.prefetch.spec import longer_name
 from xttsbench.fixes.proposal import (
     Option,

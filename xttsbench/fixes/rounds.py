@@ -10,10 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from xttsbench.diagnosis.next_trial import Job
 from xttsbench.evidence.evidence import Evidence
 from xttsbench.fixes.registry import combined
-from xttsbench.planning import AGAIN
+from xttsbench.planning import AGAIN, Job
 from xttsbench.records.fix_set import FixSet
 from xttsbench.records.plan import Accelerator, Comparison, PlannedArm
 from xttsbench.records.trial import TrialRecord, TrialSpec

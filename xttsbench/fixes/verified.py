@@ -14,19 +14,22 @@ from xttsbench.comparison.figures import figures_of
 from xttsbench.comparison.runs import collect
 from xttsbench.fixes.any_order.spec import ANY_ORDER
 from xttsbench.fixes.proposal import Proposal
-from xttsbench.fixes.registry import said
+from xttsbench.fixes.registry import SPECS, said
 from xttsbench.fixes.rounds import GUARD, LEAST_BLOCKS, ORIGINAL, PATCHED, ROUNDS, TOGETHER, planned
 from xttsbench.records.base import FASTER, SLOWER, Estimate
 from xttsbench.records.elements import Elements, GraphIdentity
 from xttsbench.records.fix import FixResult, Outcome, Patch, Semantics
-from xttsbench.records.fix_set import FixSet
+from xttsbench.records.fix_set import Fix, FixSet
 from xttsbench.records.plan import Accelerator
+from xttsbench.records.report import Finding
 from xttsbench.records.trial import TrialRecord
 from xttsbench.samedata.judge import judge
 from xttsbench.samedata.tolerance import same_training
 
 MARGIN: Final = 0.02
 """The smallest difference that matters, as a share."""
+_INPUT: Final = "input-bound"
+"""The rule whose finding every fix of the dataset mends."""
 _ALIKE: Final = float(np.log(1.1))
 """Speeds that one short round cannot tell apart, as a logarithm."""
 
@@ -342,3 +345,39 @@ def _of_speed(measured: Measured, *, checked: bool) -> tuple[Outcome, str]:
     if found.decided:
         why = f": {found.processes} process, and it takes {LEAST_BLOCKS}"
     return "not verified", f"{'undecided' if found.word == 'undecided' else found.word.replace('_', ' ')}: {said}{why}"
+
+
+def with_fixes(findings: Sequence[Finding], results: Sequence[FixResult]) -> tuple[Finding, ...]:
+    """The findings with the verified speed-up, the equivalence and the patch of the fix that mends each.
+
+    A fix that changes the data is never a speed-up: its finding says that the data are not the same, and no number.
+    """
+    return tuple(_with(finding, mending(finding, results)) for finding in findings)
+
+
+def mending(finding: Finding, results: Sequence[FixResult]) -> FixResult | None:
+    """The fix that mends a finding: one that was accepted, else one whose data were compared, else one that was not.
+
+    The last two tell by ``why`` what became of them; ``None`` where no fix is for the finding.
+    """
+    own = [one for one in results if any(_mends(fix, finding.rule) for fix in FixSet.of(one.fixes))]
+    accepted = [one for one in own if one.outcome == "accepted"]
+    tried = [one for one in own if one.semantics is not None]
+    return next(iter((*accepted, *tried, *own)), None)
+
+
+def _mends(fix: Fix, rule: str) -> bool:
+    return not fix.is_of_step if rule == _INPUT else fix.kind in SPECS and rule in SPECS[fix.kind].mends
+
+
+def _with(finding: Finding, fix: FixResult | None) -> Finding:
+    if fix is None:
+        return finding
+    same = fix.semantics.equivalent if fix.semantics else None
+    return finding.model_copy(
+        update={
+            "verified_speedup": fix.verified_speedup if same else None,
+            "equivalent": same,
+            "patch": fix.patch.diff if fix.patch and fix.patch.diff else finding.patch,
+        }
+    )

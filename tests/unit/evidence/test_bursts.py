@@ -8,7 +8,7 @@ import pytest
 from tests.unit.evidence.made import make_evidence
 from tests.unit.fixes.pipelines import ENVIRONMENT, pipeline, python
 from tests.unit.throughput.test_bursts import every_sixteenth, simulated
-from xttsbench.fixes.predictions import predictions
+from xttsbench.fixes.model import predictions
 from xttsbench.fixes.proposals import proposals
 from xttsbench.records.base import Estimate
 

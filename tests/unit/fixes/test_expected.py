@@ -10,7 +10,7 @@ import pytest
 from tests.unit.evidence.made import make_evidence
 from tests.unit.fixes.pipelines import BATCH, ENVIRONMENT, PYTHON, RANGE, pipeline, python
 from tests.unit.throughput.test_bursts import every_sixteenth, simulated
-from xttsbench.fixes.predictions import COSTS_NOTHING
+from xttsbench.fixes.model import COSTS_NOTHING
 from xttsbench.fixes.proposals import expected, longer_buffer, proposals
 from xttsbench.records.base import Estimate
 from xttsbench.records.fix_set import FixSet

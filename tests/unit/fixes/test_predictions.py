@@ -8,7 +8,7 @@ import pytest
 from tests.unit.evidence.made import make_evidence
 from xttsbench.analysis.attribution import StepFacts
 from xttsbench.evidence.evidence import Compared
-from xttsbench.fixes.predictions import predictions, unmeasured
+from xttsbench.fixes.model import predictions, unmeasured
 from xttsbench.fixes.registry import candidates
 from xttsbench.fixes.spec import Setting
 from xttsbench.records.base import Estimate

@@ -10,7 +10,7 @@ from tests.unit.evidence.made import make_evidence
 from tests.unit.fixes.pipelines import BATCH, DECODE, ENVIRONMENT, PYTHON, RANGE, pipeline, python
 from xttsbench.analysis.attribution import StepFacts
 from xttsbench.evidence.evidence import Compared
-from xttsbench.fixes.predictions import COSTS_NOTHING
+from xttsbench.fixes.model import COSTS_NOTHING
 from xttsbench.fixes.proposals import proposals
 from xttsbench.records.base import Estimate, Location
 from xttsbench.records.pipeline import Prediction

@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xttsbench.diagnosis.next_trial import Job
 from xttsbench.evidence.evidence import Evidence
 from xttsbench.fixes.rounds import (
     ALONE,
@@ -19,6 +18,7 @@ from xttsbench.fixes.rounds import (
     slug,
     together,
 )
+from xttsbench.planning import Job
 from xttsbench.records.base import Estimate
 from xttsbench.records.fix_set import FixSet
 from xttsbench.records.pipeline import Pipeline, PipelineOp

@@ -29,7 +29,7 @@ import tensorflow as tf
 from tensorflow.python.types import core
 
 import xttsbench
-from xttsbench.fixes.processes import restored
+from xttsbench.fixes.processes import work
 from xttsbench.pipeline.graph.registry import cells
 
 _INSTALLED: Final = tuple(
@@ -103,12 +103,12 @@ class _Packer(cloudpickle.Pickler):
             return _module(obj)
         _refuse(obj)
         if isinstance(obj, functools._lru_cache_wrapper):
-            return restored.cached_function, (obj.__wrapped__, obj.cache_parameters())
+            return work.cached_function, (obj.__wrapped__, obj.cache_parameters())
         if isinstance(obj, functools.cached_property):
-            return restored.cached_property, (obj.func, obj.attrname)
+            return work.cached_property, (obj.func, obj.attrname)
         if isinstance(obj, np.memmap) and _is_whole(obj):
             order = "C" if obj.flags.c_contiguous else "F"
-            return restored.mapped_array, (str(obj.filename), obj.dtype, obj.mode, obj.offset, obj.shape, order)
+            return work.mapped_array, (str(obj.filename), obj.dtype, obj.mode, obj.offset, obj.shape, order)
         if isinstance(obj, random.Random | np.random.RandomState | np.random.Generator):
             return _generator(obj)
         if obj is sys.stdout or obj is sys.stderr:
@@ -143,7 +143,7 @@ def _module(module: types.ModuleType) -> Any:
     if name == "__main__":
         raise CannotCopyError("it refers to the module __main__ itself")
     if sys.modules.get(name) is not module and {"converted_call", "FunctionScope"} <= module.__dict__.keys():
-        return restored.autograph_module, ()
+        return work.autograph_module, ()
     return (importlib.import_module, (name,)) if name in sys.modules else NotImplemented
 
 
@@ -185,11 +185,11 @@ def _generator(obj: Any) -> Any:
     if obj is getattr(np.random.mtrand, "_rand", None):
         return getattr, (np.random.mtrand, "_rand")
     if type(obj) is random.Random:
-        return restored.restored_generator, ("Random", restored.digest(obj.getstate()))
+        return work.restored_generator, ("Random", work.digest(obj.getstate()))
     if type(obj) is np.random.RandomState:
-        return restored.restored_generator, ("RandomState", restored.digest(obj.get_state()))
+        return work.restored_generator, ("RandomState", work.digest(obj.get_state()))
     if type(obj) is np.random.Generator and hasattr(np.random, type(obj.bit_generator).__name__):
-        return restored.restored_generator, (type(obj.bit_generator).__name__, restored.digest(obj.bit_generator.state))
+        return work.restored_generator, (type(obj.bit_generator).__name__, work.digest(obj.bit_generator.state))
     return NotImplemented
 
 

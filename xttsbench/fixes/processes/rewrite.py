@@ -18,7 +18,7 @@ from xttsbench.errors import InvalidInputError, XttsbenchError
 from xttsbench.fixes.graph.edit import from_graph
 from xttsbench.fixes.graph.hazards import Reader
 from xttsbench.fixes.processes.packing import objection, packed, user_files, without_tensorflow
-from xttsbench.fixes.processes.restored import global_digest
+from xttsbench.fixes.processes.work import global_digest
 from xttsbench.fixes.processes.workers import Functions, WorkerPool
 from xttsbench.pipeline.graph.read import read_graph
 from xttsbench.pipeline.graph.registry import PYTHON_OPS, Registered, lookup

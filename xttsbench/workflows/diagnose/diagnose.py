@@ -16,11 +16,12 @@ from typing import Any, Final
 
 from xttsbench.diagnosis.classify import SURE
 from xttsbench.diagnosis.diagnosis import Diagnosis, build_diagnosis, interim
-from xttsbench.diagnosis.next_trial import IMPORT_S, MODES, Interim, Job, next_trial
+from xttsbench.diagnosis.next_trial import IMPORT_S, MODES, Interim, next_trial
 from xttsbench.diagnosis.verdict import summary
 from xttsbench.execution.accelerator import parse_accelerator
 from xttsbench.execution.limits import Limits
 from xttsbench.execution.run_directory import PROFILE
+from xttsbench.planning import Job
 from xttsbench.records.plan import Comparison, RunPlan
 from xttsbench.records.report import Kind
 from xttsbench.records.trial import Rung, TrialRecord, TrialSpec, interrupted

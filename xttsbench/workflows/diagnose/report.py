@@ -14,8 +14,8 @@ from xttsbench.diagnosis.diagnosis import Diagnosis, build_diagnosis, interim
 from xttsbench.diagnosis.next_trial import skipped
 from xttsbench.diagnosis.verdict import step_section, verdict
 from xttsbench.findings.registry import find
-from xttsbench.fixes.mending import mending, with_fixes
-from xttsbench.fixes.predictions import unmeasured as missing_predictions
+from xttsbench.fixes.model import unmeasured as missing_predictions
+from xttsbench.fixes.verified import mending, with_fixes
 from xttsbench.records.base import Estimate
 from xttsbench.records.conditions import RUNG_OF
 from xttsbench.records.fix import Patch

@@ -15,7 +15,6 @@ from pydantic import ValidationError
 
 from xttsbench import __version__
 from xttsbench.diagnosis.diagnosis import Diagnosis, build_diagnosis
-from xttsbench.diagnosis.next_trial import Job
 from xttsbench.errors import JournalError
 from xttsbench.execution.run_directory import write_json
 from xttsbench.files import atomic_write
@@ -23,6 +22,7 @@ from xttsbench.fixes.proposal import Proposal
 from xttsbench.fixes.proposals import expected, proposals
 from xttsbench.fixes.rounds import PATCHED
 from xttsbench.fixes.verified import Verified, results, verified
+from xttsbench.planning import Job
 from xttsbench.records.base import Location
 from xttsbench.records.fix import FixResult, Optimized, Patch
 from xttsbench.records.fix_set import FixSet

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from xttsbench.analysis.steps import Steps, measured, steady
-from xttsbench.diagnosis.next_trial import Job
 from xttsbench.evidence.evidence import Evidence
 from xttsbench.execution.limits import Limits
 from xttsbench.files import atomic_write
@@ -35,6 +34,7 @@ from xttsbench.fixes.rounds import (
 )
 from xttsbench.fixes.spec import WORTH
 from xttsbench.fixes.verified import Verified, data_of, verified
+from xttsbench.planning import Job
 from xttsbench.records.fix import Patch
 from xttsbench.records.fix_set import FixSet
 from xttsbench.records.plan import Accelerator, Comparison, PlannedArm

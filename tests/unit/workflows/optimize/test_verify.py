@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from xttsbench.diagnosis.next_trial import Job
 from xttsbench.evidence.evidence import Evidence
 from xttsbench.fixes.proposal import Proposal
 from xttsbench.fixes.rounds import ALONE, GUARD, LEAST_BLOCKS, ORIGINAL, PATCHED, SCREEN, TOGETHER
 from xttsbench.fixes.verified import results, verified
+from xttsbench.planning import Job
 from xttsbench.records.elements import Element, Elements, Epoch, Row
 from xttsbench.records.fix import Edit, Patch
 from xttsbench.records.fix_set import Fix
