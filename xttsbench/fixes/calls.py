@@ -34,14 +34,14 @@ def stays_at_one_call(op: PipelineOp) -> bool:
     return "ParallelInterleave" in op.op and op.parallelism == AUTOTUNE and op.chosen_parallelism == 1
 
 
-def forgotten(op: PipelineOp) -> dict[str, Any]:
+def autotune_reset(op: PipelineOp) -> dict[str, Any]:
     """The changes that reset AUTOTUNE's value for an op, unless it would choose the same whatever else changes."""
     return {"chosen_parallelism": None} if op.parallelism == AUTOTUNE and not stays_at_one_call(op) else {}
 
 
-def retuned(pipeline: Pipeline, but: str) -> Pipeline:
+def reset_autotune(pipeline: Pipeline, but: str) -> Pipeline:
     """The pipeline with AUTOTUNE's values reset for every op but one: with another limit it chooses anew."""
-    return each(pipeline, lambda op: forgotten(op) if op.name != but else {})
+    return each(pipeline, lambda op: autotune_reset(op) if op.name != but else {})
 
 
 def settled(pipeline: Pipeline, cpus: int) -> Pipeline:

@@ -18,7 +18,7 @@ from xttsbench.evidence.bursts import Bursts, bursts, lost_to_bursts_s
 from xttsbench.evidence.evidence import Evidence, allowed_cpus
 from xttsbench.evidence.ops import bytes_of
 from xttsbench.evidence.stages import consumer, machine, pipeline_pace
-from xttsbench.fixes.calls import retuned, settled
+from xttsbench.fixes.calls import reset_autotune, settled
 from xttsbench.fixes.registry import candidates
 from xttsbench.fixes.spec import WORTH, Candidate, Setting
 from xttsbench.records.base import Estimate
@@ -74,14 +74,14 @@ class Modelled:
         model: with which more can be asked.
         known: the candidates, of several caches only the best.
         rows: a prediction for each of them.
-        together: combinations worth more than their parts.
+        combined: combinations worth more than their parts.
         off: why the model is not believed, where it is not.
     """
 
     model: Model
     known: tuple[Candidate, ...]
     rows: tuple[Prediction, ...]
-    together: tuple[Prediction, ...]
+    combined: tuple[Prediction, ...]
     off: str | None
 
 
@@ -99,7 +99,7 @@ def modelled(
     if evidence.pipeline is None or not any(op.cost_s for op in evidence.pipeline.ops):
         return None
     cpus, step = allowed_cpus(evidence), consumer(evidence, alone_s)
-    pipeline = settled(sized(evidence), cpus)
+    pipeline = settled(infer_cardinality(evidence), cpus)
     evidence = replace(evidence, pipeline=pipeline)
     given = pipeline_pace(pipeline, step, evidence)
     if given.period_s <= 0:
@@ -115,7 +115,7 @@ def modelled(
     rows = {one.name: predict(model, (one,)) for one in known}
     best = _best_cache([one for one in known if one.kind == "cache"], rows)
     known = tuple(one for one in known if one.kind != "cache" or one is best)
-    combined = together(model, known, [rows[one.name] for one in known], any_order=any_order)
+    combined = combine(model, known, [rows[one.name] for one in known], any_order=any_order)
     return Modelled(model, known, tuple(rows[one.name] for one in known), tuple(combined), _off(period_s, wall_s))
 
 
@@ -151,7 +151,7 @@ def predict(model: Model, fixes: Sequence[Candidate]) -> Prediction:
 
 def with_fixes(model: Model, fixes: Sequence[Candidate]) -> Pipeline | None:
     """The pipeline with some fixes, in the order in which they are given; ``None`` where one cannot be judged."""
-    changed = retuned(model.pipeline, model.limited_by)
+    changed = reset_autotune(model.pipeline, model.limited_by)
     for fix in fixes:
         if fix.edit is None:
             return None
@@ -159,7 +159,7 @@ def with_fixes(model: Model, fixes: Sequence[Candidate]) -> Pipeline | None:
     return changed
 
 
-def sized(evidence: Evidence) -> Pipeline:
+def infer_cardinality(evidence: Evidence) -> Pipeline:
     """The pipeline with sizes and lengths that TensorFlow does not know and the steps show.
 
     The last ops yield the batches that were kept; and where the dataset was begun anew twice, an epoch is what lies in
@@ -225,7 +225,7 @@ def _restart_s(evidence: Evidence, fixes: Sequence[str]) -> float:
     return max(excess_s, 0.0) * float(first.mean())
 
 
-def together(
+def combine(
     model: Model, known: Sequence[Candidate], alone: Sequence[Prediction], *, any_order: bool
 ) -> list[Prediction]:
     """Combinations worth more than any part of them, the fastest first.
@@ -297,12 +297,12 @@ def predictions(
     if said.off is not None:
         return (
             as_it_is,
-            *(_unrated(row, said.off) for row in (*said.rows, *said.together)),
+            *(_unrated(row, said.off) for row in (*said.rows, *said.combined)),
             _unrated(ceiling, said.off),
         )
     if ceiling.batches_per_s is not None:
         ceiling = ceiling.model_copy(update={"speedup": ceiling.batches_per_s * said.model.period_s})
-    return (as_it_is, *said.rows, *said.together, ceiling)
+    return (as_it_is, *said.rows, *said.combined, ceiling)
 
 
 def unmeasured(rows: Sequence[Prediction]) -> dict[str, str]:

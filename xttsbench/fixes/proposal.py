@@ -12,7 +12,7 @@ from typing import Final
 
 from xttsbench.evidence.evidence import Evidence, allowed_cpus
 from xttsbench.fixes.cache.spec import cache_places, first_pass_batches
-from xttsbench.fixes.model import Modelled, predict, sized
+from xttsbench.fixes.model import Modelled, infer_cardinality, predict
 from xttsbench.fixes.registry import BY_STRUCTURE, SPECS, candidates, said
 from xttsbench.fixes.spec import WORTH, Candidate, Setting
 from xttsbench.records.base import Location
@@ -94,15 +94,15 @@ def of_input(evidence: Evidence, said_of: Modelled | None, idle: str | None, *, 
     if pipeline is None:
         return
     if said_of is None:
-        known = candidates(Setting(sized(evidence), allowed_cpus(evidence), evidence.environment))
+        known = candidates(Setting(infer_cardinality(evidence), allowed_cpus(evidence), evidence.environment))
         rows: list[Prediction | None] = [None] * len(known)
         groups = [*((one,) for one in known), *_needed_together(known)]
         rows += [None] * (len(groups) - len(rows))
     else:
         by_name = {one.name: one for one in said_of.known}
         groups = [(one,) for one in said_of.known]
-        groups += [tuple(by_name[fix] for fix in row.fixes) for row in said_of.together]
-        rows = [*said_of.rows, *said_of.together]
+        groups += [tuple(by_name[fix] for fix in row.fixes) for row in said_of.combined]
+        rows = [*said_of.rows, *said_of.combined]
         if said_of.off is not None:
             more = [fixes for fixes in _needed_together(said_of.known) if fixes not in groups]
             groups += more
@@ -117,7 +117,7 @@ def without_room(evidence: Evidence) -> Iterator[Option]:
     """The place that would spare most, where what it holds has no room."""
     if evidence.pipeline is None:
         return
-    for spot in cache_places(sized(evidence), evidence.environment):
+    for spot in cache_places(infer_cardinality(evidence), evidence.environment):
         if spot.held_bytes is not None and spot.fits is None:
             where = places((spot.op.name,), evidence.pipeline)
             found = Proposal(spot.name, (spot.name,), None, said(FixSet.of((spot.name,))), where, False, spot.why_not)
@@ -239,7 +239,7 @@ def _gives_little(
 
 def first_pass_s(evidence: Evidence, fixes: Sequence[Candidate]) -> float | None:
     """Seconds until a cache among some fixes is full; ``None`` where there is none, or that is not known."""
-    pipeline, step_s = sized(evidence), evidence.wall_s
+    pipeline, step_s = infer_cardinality(evidence), evidence.wall_s
     cached = next((fix for fix in fixes if fix.kind == "cache"), None)
     op = next((op for op in pipeline.ops if cached is not None and op.name in cached.ops), None)
     batches = first_pass_batches(op, pipeline) if op is not None else None

@@ -16,7 +16,7 @@ from xttsbench.evidence.bursts import bursts
 from xttsbench.evidence.evidence import Evidence
 from xttsbench.evidence.stages import pipeline_pace
 from xttsbench.evidence.step import heaviest_line, place_of, whole_step
-from xttsbench.fixes.model import COSTS_NOTHING, Model, Modelled, modelled, predict, together, with_fixes
+from xttsbench.fixes.model import COSTS_NOTHING, Model, Modelled, combine, modelled, predict, with_fixes
 from xttsbench.fixes.prefetch.spec import longer_name
 from xttsbench.fixes.proposal import (
     Option,
@@ -66,7 +66,7 @@ def model_of(evidence: Evidence, *, any_order: bool = False) -> Modelled | None:
     return modelled(evidence, wall_s=evidence.wall_s, alone_s=_alone_s(evidence), any_order=any_order)
 
 
-def expected(evidence: Evidence, fixes: FixSet) -> float | None:
+def predict_speedup(evidence: Evidence, fixes: FixSet) -> float | None:
     """The speed-up of fixes of the input together; ``None`` where the model cannot say, or is not believed.
 
     Args:
@@ -168,7 +168,7 @@ def _of_both(
     known = [one for one in said_of.known if one.edit is not None and forbidden((one,), any_order=any_order) is None]
     known = [one for one in known if takes_long(first_pass_s(evidence, (one,))) is None]
     rows = [predict(faster, (one,)) for one in known]
-    rows += together(faster, known, rows, any_order=any_order)
+    rows += combine(faster, known, rows, any_order=any_order)
     if not rows or not before:
         return
     by_name = {one.name: one for one in known}

@@ -187,6 +187,6 @@ def planned(trials: Sequence[TrialRecord], accelerator: Accelerator) -> Comparis
     )
 
 
-def together(names: Sequence[str]) -> str:
+def combine(names: Sequence[str]) -> str:
     """All parts of some fixes as one, the faster first given."""
     return str(combined([FixSet.parse(name) for name in names]))

@@ -240,7 +240,7 @@ def results(
     found: Verified,
     patch: Patch | None,
     *,
-    expected: Callable[[FixSet], float | None] = lambda _: None,
+    predicted: Callable[[FixSet], float | None] = lambda _: None,
     why_stopped: str | None = None,
 ) -> tuple[FixResult, ...]:
     """A result for each proposal, and for what was put together of them; what is proposed in the end comes first.
@@ -249,13 +249,13 @@ def results(
         proposed: the proposals, best first.
         found: what the trials say.
         patch: of what is proposed in the end.
-        expected: the speed-up to expect of fixes that were put together of several proposals.
+        predicted: the speed-up that the model predicts of fixes that were put together of several proposals.
         why_stopped: why fixes that were worth it were not verified, where the run ended early.
     """
     names = {one.name for one in proposed}
     made = [name for name in found.measured if name not in names | {PATCHED}]
     what = {part: one.what for one in proposed for part in one.fixes if len(one.fixes) == 1}
-    extra = [_made_of(name, proposed, what, expected(FixSet.parse(name))) for name in dict.fromkeys(made)]
+    extra = [_made_of(name, proposed, what, predicted(FixSet.parse(name))) for name in dict.fromkeys(made)]
     every = [_result(one, found, patch, why_stopped) for one in (*extra, *proposed)]
     order: dict[Outcome, int] = {"accepted": 0, "rejected": 1, "not verified": 2}
     return tuple(sorted(every, key=lambda one: (not one.chosen, order[one.outcome], -_speed(one))))

@@ -11,12 +11,12 @@ from xttsbench.fixes.rounds import (
     ORIGINAL,
     TOGETHER,
     arm_of,
+    combine,
     comparison,
     guard_size,
     guard_trial,
     planned,
     slug,
-    together,
 )
 from xttsbench.planning import Job
 from xttsbench.records.base import Estimate
@@ -113,7 +113,7 @@ def test_only_the_last_round_measures_the_original_twice() -> None:
     ],
 )
 def test_fixes_are_put_together_in_the_order_of_their_application(names: list[str], made: str) -> None:
-    assert together(names) == made
+    assert combine(names) == made
 
 
 _PARTS = ["parallel-map:4", "parallel-map", "prefetch", "cache@A", "cache@B", "thread-pool:8", "filter-first"]
@@ -121,9 +121,9 @@ _PARTS = ["parallel-map:4", "parallel-map", "prefetch", "cache@A", "cache@B", "t
 
 @given(st.lists(st.sampled_from(_PARTS), min_size=1, max_size=6))
 def test_together_has_every_kind_once(names: list[str]) -> None:
-    parts = FixSet.parse(together(names))
+    parts = FixSet.parse(combine(names))
     assert sorted({fix.kind for fix in FixSet.of(names)}) == sorted(fix.kind for fix in parts)
-    assert together(parts.names) == str(parts)
+    assert combine(parts.names) == str(parts)
 
 
 def test_a_name_becomes_a_file_name() -> None:

@@ -258,7 +258,7 @@ def test_what_was_put_together_has_a_row_of_its_own_and_the_patched_source_has_n
 def test_what_is_expected_of_what_was_put_together_is_told(guard, originals, measure) -> None:
     both = "parallel-map + prefetch"
     found = verified([*originals, guard(both), *measure(TOGETHER, {ORIGINAL: SLOW_S, both: 0.005})], DEVICE)
-    rows = results((proposal("prefetch"),), found, None, expected=lambda fixes: 3.0 + len(fixes))
+    rows = results((proposal("prefetch"),), found, None, predicted=lambda fixes: 3.0 + len(fixes))
     assert {row.name: row.predicted_speedup for row in rows} == {both: 5.0, "prefetch": 2.0}
     assert rows[0].what == "maps in parallel; does prefetch"  # nobody proposed the first part alone
 

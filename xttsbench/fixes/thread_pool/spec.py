@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from xttsbench.fixes.calls import forgotten, numbered, thread_pool_size, waits
+from xttsbench.fixes.calls import autotune_reset, numbered, thread_pool_size, waits
 from xttsbench.fixes.spec import Candidate, Setting, Spec, each
 from xttsbench.records.pipeline import Pipeline
 from xttsbench.throughput.threads import pool_size
@@ -19,8 +19,8 @@ def candidates(setting: Setting) -> Iterator[Candidate]:
         return
 
     def edit(given: Pipeline) -> Pipeline:
-        retuned = each(given, forgotten)
-        return retuned.model_copy(update={"threadpool_size": size})
+        reset = each(given, autotune_reset)
+        return reset.model_copy(update={"threadpool_size": size})
 
     waiting = tuple(op.name for op in pipeline.ops if waits(op, pipeline, cpus))
     asked = max((op.parallelism or 0 for op in pipeline.ops if op.name in waiting), default=0)

@@ -19,7 +19,7 @@ from xttsbench.errors import JournalError
 from xttsbench.execution.run_directory import write_json
 from xttsbench.files import atomic_write
 from xttsbench.fixes.proposal import Proposal
-from xttsbench.fixes.proposals import expected, proposals
+from xttsbench.fixes.proposals import predict_speedup, proposals
 from xttsbench.fixes.rounds import PATCHED
 from xttsbench.fixes.verified import Verified, results, verified
 from xttsbench.planning import Job
@@ -127,7 +127,7 @@ def fix_section(
         proposed,
         found,
         _measured(patch, found),
-        expected=lambda fixes: expected(diagnosis.evidence, fixes),
+        predicted=lambda fixes: predict_speedup(diagnosis.evidence, fixes),
         why_stopped=why,
     )
     return rows, _optimized(plan, proposed, found, rows, environment, directory)

@@ -17,7 +17,7 @@ from xttsbench.evidence.evidence import Evidence
 from xttsbench.execution.limits import Limits
 from xttsbench.files import atomic_write
 from xttsbench.fixes.proposal import Proposal
-from xttsbench.fixes.proposals import expected, longer_buffer
+from xttsbench.fixes.proposals import longer_buffer, predict_speedup
 from xttsbench.fixes.rounds import (
     ALONE,
     LEAST_BLOCKS,
@@ -27,10 +27,10 @@ from xttsbench.fixes.rounds import (
     TOGETHER,
     Size,
     arm_of,
+    combine,
     comparison,
     guard_size,
     guard_trial,
-    together,
 )
 from xttsbench.fixes.spec import WORTH
 from xttsbench.fixes.verified import Verified, data_of, verified
@@ -257,14 +257,14 @@ def _finish(wanted: Verification, session: Timed, size: Size) -> Patch | None:
 
 def _final(wanted: Verification, session: Timed, good: Sequence[str]) -> list[str]:
     """What might be proposed in the end, the most promising first; the second best only in place of what falls."""
-    best, every = good[0], together(good)
+    best, every = good[0], combine(good)
     finalists = [best]
     steps = _steps(session, best)
     buffer = longer_buffer(wanted.evidence, FixSet.parse(best), steps) if steps is not None else None
     if buffer is not None:
-        finalists.insert(0, together([best, str(buffer)]))
+        finalists.insert(0, combine([best, str(buffer)]))
     if every != best:
-        both, alone = (expected(wanted.evidence, FixSet.parse(name)) for name in (every, best))
+        both, alone = (predict_speedup(wanted.evidence, FixSet.parse(name)) for name in (every, best))
         # Where the best one is expected to leave nothing to the others, they come after it.
         no_more = both is not None and alone is not None and both < WORTH * alone
         finalists.insert(len(finalists) if no_more else 0, every)

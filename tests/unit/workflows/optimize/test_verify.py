@@ -276,7 +276,7 @@ def test_where_all_together_promise_no_more_the_best_alone_is_what_is_patched(
     verifying, monkeypatch, tmp_path, both
 ) -> None:
     monkeypatch.setattr(
-        "xttsbench.workflows.optimize.verify.expected", lambda _, fixes: both if len(fixes) > 1 else 2.0
+        "xttsbench.workflows.optimize.verify.predict_speedup", lambda _, fixes: both if len(fixes) > 1 else 2.0
     )
     session, _ = verifying("prefetch", "parallel-map", walls={"parallel-map": 0.015}, patches=True)
     first = "parallel-map" if both == 2.0 else "parallel-map + prefetch"

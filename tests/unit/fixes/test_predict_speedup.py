@@ -11,7 +11,7 @@ from tests.unit.evidence.made import make_evidence
 from tests.unit.fixes.pipelines import BATCH, ENVIRONMENT, PYTHON, RANGE, pipeline, python
 from tests.unit.throughput.test_bursts import every_sixteenth, simulated
 from xttsbench.fixes.model import COSTS_NOTHING
-from xttsbench.fixes.proposals import expected, longer_buffer, proposals
+from xttsbench.fixes.proposals import longer_buffer, predict_speedup, proposals
 from xttsbench.records.base import Estimate
 from xttsbench.records.fix_set import FixSet
 from xttsbench.records.pipeline import Prediction
@@ -41,10 +41,10 @@ def late(build, ahead):
 def test_what_is_expected_of_any_fixes_together_is_what_the_model_says() -> None:
     evidence = waiting()
     alone = {one.name: one.predicted_speedup for one in proposals(evidence)}
-    assert expected(evidence, FixSet.of(BOTH)) == pytest.approx(4)
-    assert expected(evidence, FixSet.of(BOTH[:1])) == alone[BOTH[0]]
-    assert expected(evidence, FixSet.of((BOTH[0], "step:graph"))) is None
-    assert expected(replace(evidence, wall_s=1.0), FixSet.of(BOTH)) is None  # the model is far off
+    assert predict_speedup(evidence, FixSet.of(BOTH)) == pytest.approx(4)
+    assert predict_speedup(evidence, FixSet.of(BOTH[:1])) == alone[BOTH[0]]
+    assert predict_speedup(evidence, FixSet.of((BOTH[0], "step:graph"))) is None
+    assert predict_speedup(replace(evidence, wall_s=1.0), FixSet.of(BOTH)) is None  # the model is far off
 
 
 @pytest.mark.parametrize(("last", "kind"), [((), "prefetch"), ((LAST,), "buffer")])
