@@ -13,12 +13,14 @@ from typing import Final
 from xttsbench.evidence.evidence import Evidence, allowed_cpus
 from xttsbench.fixes.cache.spec import cache_places, first_pass_batches
 from xttsbench.fixes.model import Modelled, infer_cardinality, predict
-from xttsbench.fixes.registry import BY_STRUCTURE, SPECS, candidates, said
+from xttsbench.fixes.registry import SPECS, candidates, said
 from xttsbench.fixes.spec import WORTH, Candidate, Setting
 from xttsbench.records.base import Location
 from xttsbench.records.fix_set import Fix, FixSet
 from xttsbench.records.pipeline import Pipeline, PipelineOp, Prediction, place
 
+_UNRANKED: Final = 10
+"""Rank of what is not tried where nothing is predicted."""
 _MOST: Final = 6
 """Fixes that are worth verifying at most."""
 _LONGEST_PASS_S: Final = 30.0
@@ -205,8 +207,8 @@ def simplicity(fixes: Sequence[Candidate]) -> tuple[bool, int, float]:
 
 def _guess(fixes: Sequence[Candidate]) -> float:
     """What a fix of which nothing is predicted is ranked by: a little above the bar, by kind."""
-    ranks = [BY_STRUCTURE.index(fix.kind) for fix in fixes if fix.kind in BY_STRUCTURE]
-    return WORTH * (1.2 - 0.01 * min(ranks, default=len(BY_STRUCTURE))) + 0.1 * (len(fixes) - 1)
+    ranks = [rank for fix in fixes if (rank := SPECS[fix.kind].rank) is not None]
+    return WORTH * (1.2 - 0.01 * min(ranks, default=_UNRANKED)) + 0.1 * (len(fixes) - 1)
 
 
 def _cannot(evidence: Evidence, fixes: Sequence[Candidate]) -> str | None:
@@ -232,7 +234,7 @@ def _gives_little(
         return "alone it gives nothing" + (", see the combination" if fixes[0].name in wanted else "")
     if speedup is not None:
         return None if speedup >= WORTH else f"predicted {speedup:.2f} times: less than 5 %"
-    if (raw or 0.0) >= WORTH or all(fix.kind in BY_STRUCTURE for fix in fixes):
+    if (raw or 0.0) >= WORTH or all(SPECS[fix.kind].rank is not None for fix in fixes):
         return None
     return "nothing says that it helps"
 

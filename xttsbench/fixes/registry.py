@@ -46,10 +46,6 @@ SPECS: Final[Mapping[str, Spec]] = {
     )
 }
 """Name -> fix."""
-BY_STRUCTURE: Final = tuple(
-    spec.name for spec in sorted(SPECS.values(), key=lambda one: one.rank or 0) if spec.rank is not None
-)
-"""Kinds that are tried where nothing is predicted, those that help most often first."""
 _MOST: Final = 2**31 - 1
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.page import page
-from xttsbench.fixes.registry import BY_STRUCTURE, SPECS, checked, combined, said
+from xttsbench.fixes.registry import SPECS, checked, combined, said
 from xttsbench.records.fix_set import Fix, FixSet
 
 USES = {"name": [""], "name[:n]": ["", ":3"], "name:n": [":3"], "name@op": ["@MapDataset/_4"]}
@@ -54,9 +54,10 @@ def test_what_fixes_do_is_said_with_their_numbers_and_places() -> None:
     )
 
 
-def test_kinds_that_are_tried_unpredicted_stand_in_the_order_of_their_ranks() -> None:
-    assert BY_STRUCTURE[:3] == ("parallel-map", "parallel-interleave", "calls")
-    assert BY_STRUCTURE[-1] == "thread-pool"
+def test_kinds_that_are_tried_unpredicted_have_a_place_each() -> None:
+    ranks = sorted(spec.rank for spec in SPECS.values() if spec.rank is not None and spec.name != "cache-file")
+    assert ranks == list(range(len(ranks)))
+    assert SPECS["cache-file"].rank == SPECS["cache"].rank
 
 
 def test_the_documentation_lists_what_there_is() -> None:
