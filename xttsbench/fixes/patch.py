@@ -66,7 +66,7 @@ def _found(fix: Fix, calls: Calls) -> Iterable[Found]:
         return [Found(why_not=by_hand or f"no edit of the source is known for {str(fix)!r}")]
     if fix.mark == ":" and fix.number is None:
         return [Found(why_not=f"{str(fix)!r} does not end in a whole number")]
-    return loaded(spec.patch)(calls, fix.number, fix.op or "")  # type: ignore[no-any-return]
+    return loaded(spec.patch)(calls, fix.number, fix.op or "")
 
 
 class _Draft:
