@@ -1,36 +1,44 @@
-"""Filters that run several calls of their predicate at a time, order kept."""
+"""Filters that run several calls of their predicate at a time, order kept.
+
+The op for it exists, but a graph that holds it cannot be serialised again (TensorFlow 2.21 leaves out its number of
+calls), so TensorFlow's own rewrite is asked for, which happens as the iterator is made.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.core.framework import dataset_options_pb2
 
 from xttsbench.fixes.graph.edit import does_not_apply
-from xttsbench.fixes.graph.hazards import Reader
-from xttsbench.pipeline.graph.edit import constant, copied, data_inputs, set_inputs
+from xttsbench.fixes.thread_pool.rewrite import with_options
 from xttsbench.pipeline.graph.nodes import dataset_nodes
-from xttsbench.records.fix_set import Fix, FixSet
+
+_FIX = "parallel-filter"
 
 
-def parallel_filter(graph: Any, *, calls: int = tf.data.AUTOTUNE) -> Any:
-    """Every sequential ``filter`` of the outer pipeline made parallel, order kept.
+def parallel_filter(graph: Any) -> Any:
+    """The option that makes filters without state parallel, at the graph's end.
 
     Raises:
         InvalidInputError: there is no sequential filter.
     """
-    edited = copied(graph)
-    filters = [node for node in dataset_nodes(edited) if node.op == "FilterDataset"]
-    if not filters:
-        raise does_not_apply("parallel-filter", "the dataset has no sequential filter")
-    for node in filters:
-        set_inputs(node, [*data_inputs(node), constant(edited, f"{node.name}/num_parallel_calls", calls)])
-        node.op = "ParallelFilterDataset"
-        node.attr["deterministic"].s = b"true"
-    return edited
+    if not any(node.op == "FilterDataset" for node in dataset_nodes(graph)):
+        raise does_not_apply(_FIX, "the dataset has no sequential filter")
+    options = dataset_options_pb2.Options()
+    options.optimization_options.filter_parallelization = True
+    return with_options(graph, options, fix=_FIX)
 
 
-def hazards(reader: Reader, _fix: Fix, _every: FixSet) -> Iterator[str]:
-    """State of the predicates that would be called several times at once."""
-    return reader.shared_state([name for name, node in reader.nodes.items() if node.op == "FilterDataset"])
+def with_parallel_filters(dataset: Any) -> Any:
+    """The dataset with that option.
+
+    Raises:
+        InvalidInputError: it has the option already.
+    """
+    if dataset.options().experimental_optimization.filter_parallelization:
+        raise does_not_apply(_FIX, "the dataset asks for parallel filters already")
+    options = tf.data.Options()
+    options.experimental_optimization.filter_parallelization = True
+    return dataset.with_options(options)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from xttsbench.fixes.calls import calls_wanted, held_bytes, numbered, waits
 from xttsbench.fixes.spec import Candidate, Setting, Spec, only
 from xttsbench.records.pipeline import AUTOTUNE
 
@@ -14,37 +13,30 @@ _SHARE: Final = 0.1
 
 
 def candidates(setting: Setting) -> Iterator[Candidate]:
-    """Sequential filters whose predicate costs something: as many calls as wait, else AUTOTUNE."""
-    pipeline, cpus = setting.pipeline, setting.cpus
-    whole = sum(op.cost_s or 0.0 for op in pipeline.ops)
-    filters = [op for op in pipeline.ops if op.op == "FilterDataset" and op.cost_s and op.cost_s >= _SHARE * whole]
-    if not filters:
-        return
-    calls = AUTOTUNE
-    if any(waits(op, pipeline, cpus) for op in filters):
-        calls = calls_wanted(pipeline, cpus, setting.goal_s) or AUTOTUNE
-    names = tuple(op.name for op in filters)
-    made = {"op": "ParallelFilterDataset", "parallelism": calls, "chosen_parallelism": None}
-    name = numbered("parallel-filter", calls)
-    yield Candidate(name, only(frozenset(names), made), ops=names, held_bytes=held_bytes(filters, calls))
+    """Filters whose predicate costs something and holds no state: TensorFlow leaves the others sequential."""
+    pipeline = setting.pipeline
+    least_s = _SHARE * sum(op.cost_s or 0.0 for op in pipeline.ops)
+    names = tuple(
+        op.name
+        for op in pipeline.ops
+        if op.op == "FilterDataset" and not (op.stateful or op.python_functions) and (op.cost_s or 0.0) > least_s
+    )
+    if names and setting.cpus > 1:
+        made = {"op": "ParallelFilterDataset", "parallelism": AUTOTUNE, "chosen_parallelism": None}
+        yield Candidate("parallel-filter", only(frozenset(names), made), ops=names)
 
 
 PARALLEL_FILTER: Final = Spec(
     name="parallel-filter",
-    form="name[:n]",
     words="filters in parallel",
     does=(
-        "every filter calls its predicate in parallel (AUTOTUNE, or n calls), for which `filter` has no argument; the "
-        "order stays"
+        "every filter without state calls its predicate in parallel, by an option of TensorFlow that is off unless asked "
+        "for; the order stays"
     ),
-    unit="calls",
     candidates=candidates,
     rewrite="xttsbench.fixes.parallel_filter.rewrite:parallel_filter",
-    argument="calls",
-    hazards="xttsbench.fixes.parallel_filter.rewrite:hazards",
+    on_dataset="xttsbench.fixes.parallel_filter.rewrite:with_parallel_filters",
+    needs_graph=False,
     runs_ahead=True,
-    by_hand=(
-        "filter takes no num_parallel_calls: set options.experimental_optimization.filter_parallelization = True, "
-        "or apply the saved plan"
-    ),
+    by_hand="set options.experimental_optimization.filter_parallelization = True in the pipeline's tf.data.Options",
 )
