@@ -6,7 +6,7 @@ calls), so TensorFlow's own rewrite is asked for, which happens as the iterator 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import tensorflow as tf
 from tensorflow.core.framework import dataset_options_pb2
@@ -15,7 +15,7 @@ from xttsbench.fixes.graph.edit import does_not_apply
 from xttsbench.fixes.thread_pool.rewrite import with_options
 from xttsbench.pipeline.graph.nodes import dataset_nodes
 
-_FIX = "parallel-filter"
+_FIX: Final = "parallel-filter"
 
 
 def parallel_filter(graph: Any) -> Any:

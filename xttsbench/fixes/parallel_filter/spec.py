@@ -30,8 +30,8 @@ PARALLEL_FILTER: Final = Spec(
     name="parallel-filter",
     words="filters in parallel",
     does=(
-        "every filter without state calls its predicate in parallel, by an option of TensorFlow that is off unless asked "
-        "for; the order stays"
+        "every filter without state calls its predicate in parallel, by an option of TensorFlow that is off unless "
+        "asked for; the order stays"
     ),
     candidates=candidates,
     rewrite="xttsbench.fixes.parallel_filter.rewrite:parallel_filter",
