@@ -52,8 +52,8 @@ def test_findings_keep_their_order_and_say_all(starving) -> None:
         "my_project/data.py:42, op ParallelMapDatasetV2",
         "cost share 91.0 %",
         "private_threadpool_size = 32",
-        "predicted 2.02x (1.96 to 2.08); verified 1.940x (1.901 to 1.979); same elements as before",
-        "predicted 1.200x (1.164 to 1.236); not verified",
+        "estimated 2.02x (1.96 to 2.08); measured 1.940x (1.901 to 1.979); same elements as before",
+        "estimated 1.200x (1.164 to 1.236); not measured",
         "findings.*.verified_speedup the budget was spent before its turn",
         "3. INFO TensorFlow sees no GPU",
     ):

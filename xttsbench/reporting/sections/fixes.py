@@ -1,6 +1,6 @@
-"""What became of the fixes, in words: what was verified, the patch of what is proposed, and how to apply it.
+"""What became of the fixes, in words: what was measured, the patch of what is proposed, and how to apply it.
 
-A fix that nobody could verify is no result; it has one line with the reason. Beside it, what the model predicts.
+A fix that could not be measured is no result; it has one line with the reason. Beside it, what the model estimates.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from xttsbench.reporting import units
 from xttsbench.reporting.document import Block, Cell, Code, Fact, Facts, Fold, Paragraph, Section, View, table
 from xttsbench.reporting.sections import cell
 
-NOT_PREDICTED: Final = "not predicted"
+NOT_ESTIMATED: Final = "not estimated"
 PLAN: Final = "optimized.yaml"
 _MOST_PREDICTED: Final = 4
 _PATCH_LINES: Final = 40
 """Of a diff, on a terminal."""
-_FIXES: Final = ("fix", "predicted", "achieved", "data", "outcome and why")
+_FIXES: Final = ("fix", "estimated", "measured", "data", "outcome and why")
 _PREDICTED: Final = ("condition", "batches a second", "speed-up", "limited by", "measured", "remark")
 _DATA: Final = {
     "identical": "the same, bit for bit",
@@ -52,7 +52,7 @@ def section(report: Report) -> Iterator[Section]:
     if call := _call(report.optimized):
         blocks.append(Code(call, "python", "Without editing the source:"))
     if left := [Fact(found.name, found.why) for found in report.fixes if found.outcome == "not verified"]:
-        blocks.append(Facts(tuple(left), ("fix", "why"), "Not verified:"))
+        blocks.append(Facts(tuple(left), ("fix", "why"), "Not measured:"))
     yield Section("Fixes", tuple(blocks))
 
 
@@ -62,13 +62,13 @@ def predictions(report: Report) -> Iterator[Section]:
     fixes = [found for found in rows if found.fixes and (found.speedup or 0.0) >= WORTH]
     best = sorted(fixes, key=lambda found: -(found.speedup or 0.0))[:_MOST_PREDICTED]
     if chosen := [_prediction(found)[:4] for found in rows if not found.fixes or found in best]:
-        yield Section("What the model predicts", (table(_PREDICTED[:4], chosen),))
+        yield Section("What the model estimates", (table(_PREDICTED[:4], chosen),))
 
 
 def predictions_in_full(report: Report) -> Fold:
     """A row for each condition that the model was asked about."""
     return Fold(
-        "What the model predicts, in full",
+        "What the model estimates, in full",
         (table(_PREDICTED, map(_prediction, report.predictions), view=View.FULL),) if report.predictions else (),
     )
 
@@ -77,7 +77,7 @@ def _prediction(found: Prediction) -> tuple[str | Cell, ...]:
     rate, speedup = found.batches_per_s, found.speedup
     return (
         found.name,
-        NOT_PREDICTED if rate is None else units.number(rate),
+        NOT_ESTIMATED if rate is None else units.number(rate),
         "" if speedup is None else units.ratio(speedup),
         found.limited_by,
         cell(found.measured_per_s, lambda measured: units.rate_bounds(measured, unit=" /s")),
@@ -91,7 +91,7 @@ def _proposal(report: Report, chosen: FixResult | None) -> str:
         if not report.fixes:
             return "There was no fix to try: the pipeline stays as it is."
         if not tried:
-            return "No fix was verified: the pipeline stays as it is."
+            return "No fix was measured: the pipeline stays as it is."
         return f"None of the {tried} that were tried was accepted: the pipeline stays as it is."
     what = f" ({chosen.what})" if chosen.what else ""
     speed = "" if chosen.verified_speedup is None else f", {units.ratio_interval(chosen.verified_speedup)} as fast"
@@ -105,7 +105,7 @@ def _row(found: FixResult) -> tuple[str | Cell, ...]:
     outcome = "proposed" if found.chosen else found.outcome
     return (
         found.name,
-        NOT_PREDICTED if predicted is None else units.ratio(predicted),
+        NOT_ESTIMATED if predicted is None else units.ratio(predicted),
         cell(achieved, units.ratio_bounds),
         "not compared" if found.semantics is None else _DATA[found.semantics.how],
         f"{outcome}: {found.why}" if found.why else outcome,

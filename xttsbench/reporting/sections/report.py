@@ -171,11 +171,11 @@ def _gain(finding: Finding) -> str:
     if (predicted := finding.predicted_speedup) is not None:
         exact = predicted.low == predicted.high  # what a model says has no interval
         said = f"{units.ratio(predicted.estimate)} by the model" if exact else units.ratio_interval(predicted)
-        words.append(f"predicted {said}")
+        words.append(f"estimated {said}")
     if finding.verified_speedup is not None:
-        words.append(f"verified {units.ratio_interval(finding.verified_speedup)}")
+        words.append(f"measured {units.ratio_interval(finding.verified_speedup)}")
     elif words:
-        words.append("not verified")
+        words.append("not measured")
     if finding.equivalent is not None:
         words.append("same elements as before" if finding.equivalent else "THE FIX CHANGES THE DATA")
     return "; ".join(words)

@@ -135,7 +135,7 @@ def test_what_is_proposed_comes_first_with_its_interval_and_its_data() -> None:
         ),
         (
             "cache@Map",
-            "not predicted",
+            "not estimated",
             "not measured",
             "CHANGED",
             "rejected: it changes the data: The order was frozen.",
@@ -155,7 +155,7 @@ def test_the_diff_the_edits_by_hand_and_the_call_are_said() -> None:
         "dataset, report = xttsbench.optimize('my_project/data.py:make_dataset', "
         "plan='reports/2026-01-02-data/optimized.yaml')",
     )
-    assert facts(said, "Not verified:") == [("any-order", "only when asked for")]
+    assert facts(said, "Not measured:") == [("any-order", "only when asked for")]
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_a_patch_says_whether_it_was_run(patch: Patch | None, sentence: str) -> 
     ("tried", "start"),
     [
         ((), "There was no fix to try"),
-        ((other("prefetch", "not verified", "no time"),), "No fix was verified"),
+        ((other("prefetch", "not verified", "no time"),), "No fix was measured"),
         ((other("prefetch", "rejected", "no faster"),), "None of the 1 that were tried was accepted"),
     ],
 )
@@ -261,7 +261,7 @@ def test_a_prediction_stands_beside_its_measurement() -> None:
         measured_per_s=Estimate(estimate=24.0, low=23.0, high=25.0),
     )
     found = predictions(made)
-    assert found.title == "What the model predicts, in full"
+    assert found.title == "What the model estimates, in full"
     assert words(one(found, Table)) == [("parallel-map", "25.0", "2.00x", "thread pool", "24.0 /s (23.0 to 25.0)", "")]
     assert len(one(found, Table).columns) == 6
 
@@ -269,5 +269,5 @@ def test_a_prediction_stands_beside_its_measurement() -> None:
 def test_what_is_not_predicted_says_why() -> None:
     made = Prediction(name="any-order", batches_per_s=None, why_not="means do not tell")
     ((name, rate, speedup, limited_by, measured, remark),) = words(one(predictions(made), Table))
-    assert (name, rate, speedup, limited_by, measured) == ("any-order", "not predicted", "", "", "not measured")
+    assert (name, rate, speedup, limited_by, measured) == ("any-order", "not estimated", "", "", "not measured")
     assert remark == "means do not tell"

@@ -98,9 +98,9 @@ def gain(run, **changes) -> str:
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({}, "predicted 2.02x (1.96 to 2.08); verified 1.940x (1.901 to 1.979); same elements as before"),
-        ({"verified_speedup": None, "equivalent": None}, "predicted 2.02x (1.96 to 2.08); not verified"),
-        ({"predicted_speedup": None, "equivalent": None}, "verified 1.940x (1.901 to 1.979)"),
+        ({}, "estimated 2.02x (1.96 to 2.08); measured 1.940x (1.901 to 1.979); same elements as before"),
+        ({"verified_speedup": None, "equivalent": None}, "estimated 2.02x (1.96 to 2.08); not measured"),
+        ({"predicted_speedup": None, "equivalent": None}, "measured 1.940x (1.901 to 1.979)"),
         ({"predicted_speedup": None, "verified_speedup": None, "equivalent": None}, ""),
         ({"predicted_speedup": None, "verified_speedup": None, "equivalent": False}, "THE FIX CHANGES THE DATA"),
     ],
