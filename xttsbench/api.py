@@ -7,12 +7,16 @@ import importlib
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from xttsbench.errors import TargetError, XttsbenchError
 from xttsbench.records.fix import Optimized
 from xttsbench.records.fix_set import FixSet
 from xttsbench.records.report import Report
+
+if TYPE_CHECKING:
+    from xttsbench.workflows.diagnose.diagnose import Request
+    from xttsbench.workflows.live import LiveRequest
 
 
 def described(target: object) -> str:
@@ -153,51 +157,41 @@ def optimize(
     if plan is not None:
         return _apply(target, plan, kwargs)
     place = Path(out) if out is not None else None
-    if named:
-        return _searched(target, kwargs or {}, accelerator, steps, budget_s, place, any_order)
-    return _live(target, accelerator, steps, budget_s, place, any_order)
+    if not named:
+        from xttsbench.workflows.live import LiveRequest
 
-
-def _searched(
-    target: Any,
-    kwargs: dict[str, Any],
-    accelerator: str,
-    steps: int | None,
-    budget_s: float,
-    out: Path | None,
-    any_order: bool,
-) -> tuple[Any, Report]:
-    """Searched for in fresh processes; the target is loaded here only when they have ended."""
+        return _live(target, LiveRequest(described(target), accelerator, steps, budget_s, place), any_order=any_order)
     from xttsbench.workflows.optimize.optimize import Request
-    from xttsbench.workflows.optimize.optimize import optimize as run
 
     name = target if isinstance(target, str) else importable_name(target)
-    outcome = run(
-        Request(
-            target=name,
-            kwargs=kwargs,
-            accelerator=accelerator,
-            steps=steps,
-            budget_s=budget_s,
-            out=out,
-            any_order=any_order,
-            command=f"xttsbench.optimize({name!r})",
-        )
+    request = Request(
+        target=name,
+        kwargs=kwargs or {},
+        accelerator=accelerator,
+        steps=steps,
+        budget_s=budget_s,
+        out=place,
+        any_order=any_order,
+        command=f"xttsbench.optimize({name!r})",
     )
+    return _searched(target, request)
+
+
+def _searched(target: Any, request: Request) -> tuple[Any, Report]:
+    """Searched for in fresh processes; the target is loaded here only when they have ended."""
+    from xttsbench.workflows.optimize.optimize import optimize as run
+
+    outcome = run(request)
     _refuse(outcome.exit_code, outcome.message)
-    dataset = _worker("live_optimize").load_here(target, name, kwargs).dataset
+    dataset = _worker("live_optimize").load_here(target, request.target, request.kwargs).dataset
     found = outcome.report.optimized
     return (_worker("optimized").apply_plan(dataset, found) if found is not None else dataset), outcome.report
 
 
-def _live(
-    target: Any, accelerator: str, steps: int | None, budget_s: float, out: Path | None, any_order: bool
-) -> tuple[Any, Report]:
-    from xttsbench.workflows.live import LiveRequest, optimize_live
+def _live(target: Any, request: LiveRequest, *, any_order: bool) -> tuple[Any, Report]:
+    from xttsbench.workflows.live import optimize_live
 
-    name = described(target)
-    live = _worker("live_optimize").LiveTarget(target, name)
-    request = LiveRequest(name, accelerator, steps, budget_s, out)
+    live = _worker("live_optimize").LiveTarget(target, request.name)
     outcome = optimize_live(request, live.measure, any_order=any_order)
     _refuse(outcome.exit_code, outcome.message)
     found = outcome.report.optimized

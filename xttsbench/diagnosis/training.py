@@ -9,7 +9,7 @@ sentence about waiting names the first thing that should be changed.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -17,9 +17,9 @@ import numpy as np
 from xttsbench.analysis.attribution import THRESHOLD, Means, StepFacts, attribute, verdicts
 from xttsbench.analysis.oscillation import oscillation
 from xttsbench.analysis.pooling import Pooled, Statistic, mean_of, pool, ratio
-from xttsbench.analysis.steps import SteadyState, Steps, measured, steady
+from xttsbench.analysis.steps import Steps, measured, steady
 from xttsbench.comparison.figures import PROCESSOR
-from xttsbench.diagnosis.verdict import unmeasured_verdict
+from xttsbench.diagnosis.verdict import RunVerdict, unmeasured_verdict
 from xttsbench.records.report import Arm, Attribution, Bottleneck, Finding, Oscillation, Verdict
 from xttsbench.records.training import (
     Begun,
@@ -49,25 +49,7 @@ _EAGER: Final = (
 )
 
 
-@dataclass(frozen=True)
-class TrainVerdict:
-    """The verdict, and what else is told of the steps.
-
-    Attributes:
-        trial: the session with the most steps, which the oscillation is told from; ``None`` without any step.
-        steps: its steady steps.
-        unmeasured: path in the report -> reason.
-    """
-
-    verdict: Verdict
-    oscillation: Oscillation = field(default_factory=Oscillation)
-    trial: TrialRecord | None = None
-    steps: Steps | None = None
-    steady: SteadyState | None = None
-    unmeasured: Mapping[str, str] = field(default_factory=dict)
-
-
-def train_verdict(trials: Sequence[TrialRecord], arm: Arm | None, *, mode: str, seed: int = 0) -> TrainVerdict:
+def train_verdict(trials: Sequence[TrialRecord], arm: Arm | None, *, mode: str, seed: int = 0) -> RunVerdict:
     """The verdict on all sessions together.
 
     Args:
@@ -112,16 +94,16 @@ def train_verdict(trials: Sequence[TrialRecord], arm: Arm | None, *, mode: str, 
         accelerator_utilization=utilization,
         attribution_s=attribution,
     )
-    return TrainVerdict(said, vector, trial, steps, state, unmeasured)
+    return RunVerdict(said, vector, trial, steps, state, unmeasured)
 
 
-def _nothing(trials: Sequence[TrialRecord]) -> TrainVerdict:
+def _nothing(trials: Sequence[TrialRecord]) -> RunVerdict:
     cause = next((trial.cause for trial in reversed(trials) if trial.cause), None)
     why = f"no step ended ({cause.rstrip('. ')})" if cause else "no step ended"
     said = unmeasured_verdict(f"Nothing was measured: {why}.")
     unmeasured = {f"verdict.{name}": why for name, value in said if value is None}
     unmeasured |= {f"oscillation.{name}": why for name in Oscillation.model_fields}
-    return TrainVerdict(said, unmeasured=unmeasured)
+    return RunVerdict(said, unmeasured=unmeasured)
 
 
 def _parts(means: Mapping[str, Any]) -> dict[str, Any]:

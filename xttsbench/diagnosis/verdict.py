@@ -3,15 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from xttsbench.analysis.shape_costs import shape_costs
+from xttsbench.analysis.steps import SteadyState, Steps
 from xttsbench.diagnosis.diagnosis import Diagnosis
 from xttsbench.evidence.evidence import Compared, Evidence, allowed_cpus
 from xttsbench.records.conditions import HALF_BATCH, PRECISIONS
-from xttsbench.records.report import Attribution, Verdict
+from xttsbench.records.report import Attribution, Oscillation, Verdict
+from xttsbench.records.trial import TrialRecord
 from xttsbench.throughput.stages import limiting_op
+
+
+@dataclass(frozen=True)
+class RunVerdict:
+    """The verdict on what a run measured as it is, and what else is told of that.
+
+    Attributes:
+        trial: the one with the most steps, which the oscillation and the warm-up are told from; ``None`` without any.
+        steps: its steady steps.
+        steady: how they were found.
+        unmeasured: path in the report -> reason.
+    """
+
+    verdict: Verdict
+    oscillation: Oscillation = field(default_factory=Oscillation)
+    trial: TrialRecord | None = None
+    steps: Steps | None = None
+    steady: SteadyState | None = None
+    unmeasured: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -18,11 +18,12 @@ from xttsbench.analysis.attribution import THRESHOLD, Means, StepFacts, attribut
 from xttsbench.analysis.disturbance import disturbance_of
 from xttsbench.analysis.evidence import interval, paired
 from xttsbench.analysis.oscillation import oscillation
-from xttsbench.analysis.steps import SteadyState, Steps, measured, steady
+from xttsbench.analysis.steps import measured, steady
 from xttsbench.comparison.arms import ComparedArms, compare
 from xttsbench.comparison.figures import PROCESSOR
 from xttsbench.comparison.runs import ArmRuns
 from xttsbench.diagnosis.classify import Classified, why_undecided
+from xttsbench.diagnosis.verdict import RunVerdict
 from xttsbench.errors import JournalError
 from xttsbench.records.base import DECIDED, Estimate
 from xttsbench.records.missing import nulls
@@ -151,23 +152,11 @@ _DIAGNOSE: Final = "'xttsbench diagnose' names what limits a step"
 
 
 @dataclass(frozen=True)
-class BaselineVerdict:
-    """The verdict, and what else is told of the baseline.
+class BaselineVerdict(RunVerdict):
+    """The verdict on the baseline of one accelerator's group."""
 
-    Attributes:
-        group: index of the accelerator that it is about.
-        trial: its first process, which the oscillation and the warm-up are told from; ``None`` where none ended well.
-        steps: the steady steps of that process.
-        unmeasured: path in the report -> reason.
-    """
-
-    verdict: Verdict
-    group: int
-    oscillation: Oscillation = field(default_factory=Oscillation)
-    trial: TrialRecord | None = None
-    steps: Steps | None = None
-    steady: SteadyState | None = None
-    unmeasured: Mapping[str, str] = field(default_factory=dict)
+    group: int = 0
+    """Index of the accelerator."""
 
 
 def baseline_verdict(compared: ComparedArms) -> BaselineVerdict:
@@ -208,7 +197,7 @@ def baseline_verdict(compared: ComparedArms) -> BaselineVerdict:
         attribution_s=parts,
     )
     found = steady(rows)[1] if rows is not None else None
-    return BaselineVerdict(verdict, index, vector, trial, steps, found, unmeasured)
+    return BaselineVerdict(verdict, vector, trial, steps, found, unmeasured, index)
 
 
 def _nothing(compared: ComparedArms) -> BaselineVerdict:
@@ -224,7 +213,7 @@ def _nothing(compared: ComparedArms) -> BaselineVerdict:
     said = Verdict(
         bottleneck="inconclusive", summary=f"Nothing could be concluded: {why.rstrip('. ')}.", confidence=0.0, **empty
     )
-    return BaselineVerdict(said, 0, unmeasured=unmeasured)
+    return BaselineVerdict(said, unmeasured=unmeasured)
 
 
 def _bottleneck(runs: ArmRuns, arm: Arm, *, emulated: bool) -> tuple[Bottleneck, float, Attribution | None, str | None]:

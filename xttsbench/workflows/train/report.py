@@ -9,7 +9,8 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from xttsbench.comparison.arms import compare
-from xttsbench.diagnosis.training import STARVING, TrainVerdict, explain, train_verdict, training_of
+from xttsbench.diagnosis.training import STARVING, explain, train_verdict, training_of
+from xttsbench.diagnosis.verdict import RunVerdict
 from xttsbench.errors import JournalError
 from xttsbench.execution import history
 from xttsbench.execution.training import Trained
@@ -91,7 +92,7 @@ def assembled_train(
     return assemble_train(plan, environment, trials, history.read(directory), read_setup(directory))
 
 
-def _findings(told: TrainVerdict, setup: TrainSetup) -> tuple[Finding, ...]:
+def _findings(told: RunVerdict, setup: TrainSetup) -> tuple[Finding, ...]:
     """What explains the waiting, where there is much of it; and a step that is eager."""
     found = []
     job, wait = setup.job, told.verdict.input_wait_fraction
@@ -111,7 +112,7 @@ def _findings(told: TrainVerdict, setup: TrainSetup) -> tuple[Finding, ...]:
     return tuple(found)
 
 
-def _warm_up(told: TrainVerdict, lines: Sequence[HistoryLine]) -> WarmUp:
+def _warm_up(told: RunVerdict, lines: Sequence[HistoryLine]) -> WarmUp:
     """What came before the steady state of the session with the most steps."""
     if told.steps is None or told.steady is None or told.trial is None:
         return WarmUp(reason=told.verdict.summary)
@@ -129,7 +130,7 @@ def _warm_up(told: TrainVerdict, lines: Sequence[HistoryLine]) -> WarmUp:
     )
 
 
-def _overhead(told: TrainVerdict, trials: Sequence[TrialRecord]) -> dict[str, Any]:
+def _overhead(told: RunVerdict, trials: Sequence[TrialRecord]) -> dict[str, Any]:
     found = next((trial.overhead for trial in reversed(trials) if trial.overhead is not None), None)
     if found is None:
         return {}
@@ -150,7 +151,7 @@ def _warnings(trials: Sequence[TrialRecord], lines: Sequence[HistoryLine]) -> tu
     return tuple(dict.fromkeys(found))
 
 
-def _unmeasured(record: Report, told: TrainVerdict, of_arms: Mapping[str, str]) -> dict[str, str]:
+def _unmeasured(record: Report, told: RunVerdict, of_arms: Mapping[str, str]) -> dict[str, str]:
     """A reason for every null that could have been a number."""
     found = dict(told.unmeasured)
     if record.arms:
