@@ -25,15 +25,13 @@ from xttsbench.analysis.evidence import (
     noise_scale,
     smallest_visible,
 )
-from xttsbench.comparison.effects import sample_of
+from xttsbench.comparison.effects import MIN_PROCESSES, sample_of
 from xttsbench.comparison.runs import collect, parity_found
 from xttsbench.planning import AGAIN
 from xttsbench.records.base import FASTER, SLOWER, Estimate
 from xttsbench.records.plan import Comparison, PlannedArm, Procedure
 from xttsbench.records.trial import TrialRecord
 
-LEAST_PROCESSES: Final = 2
-"""Behind a winner."""
 ROUNDS: Final = 3
 """That the processes of a block live through. As processes weigh (:mod:`xttsbench.analysis.evidence`), two to three
 rounds in each give the most evidence for the time where opening one takes as long as three turns."""
@@ -142,7 +140,7 @@ def state_of(comparison: Comparison, seen: Seen) -> State:
     found = {name: decide(own, s0, candidates=count, margin=comparison.margin) for name, own in samples.items()}
     out = {name: seen.gone[name] for name in names if name in seen.gone}
     winners = sorted(
-        (name for name, one in found.items() if one.word in FASTER and one.processes >= LEAST_PROCESSES),
+        (name for name, one in found.items() if one.word in FASTER and one.processes >= MIN_PROCESSES),
         key=lambda name: -found[name].ratio.estimate,
     )
     best = max(found, key=lambda name: found[name].ratio.estimate, default=None)
@@ -195,7 +193,7 @@ def enough(comparison: Comparison, procedure: Procedure, seen: Seen) -> set[str]
 
 
 def _has_processes(seen: Seen, name: str) -> bool:
-    return seen.processes.get(name, 0) >= LEAST_PROCESSES
+    return seen.processes.get(name, 0) >= MIN_PROCESSES
 
 
 def again(comparison: Comparison) -> PlannedArm:

@@ -19,13 +19,11 @@ from xttsbench.analysis.steps import steps_of
 from xttsbench.diagnosis.classify import SURE
 from xttsbench.evidence.facts import ALWAYS, is_eager, is_opaque
 from xttsbench.fixes.calls import BLOCKING_POOL
-from xttsbench.planning import Job
+from xttsbench.planning import IMPORT_S, Job
 from xttsbench.records.fix_set import Fix, FixSet
 from xttsbench.records.pipeline import Pipeline
 from xttsbench.records.trial import Rung, TrialRecord, TrialSpec
 
-IMPORT_S: Final = 6.0
-"""Starting another helper: TensorFlow's import, on two cores."""
 WAITS: Final = 0.07
 """Share of the step in ``next()`` from which fixes of the pipeline are tried."""
 _COMPUTES: Final = 0.5

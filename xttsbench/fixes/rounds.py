@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from xttsbench.comparison.effects import MIN_PROCESSES
 from xttsbench.evidence.evidence import Evidence
 from xttsbench.fixes.registry import combined
 from xttsbench.planning import AGAIN, Job
@@ -27,7 +28,7 @@ ROUNDS: Final = (SCREEN, ALONE, TOGETHER)
 ORIGINAL: Final = "original"
 PATCHED: Final = "patched source"
 """Arms that are no fix."""
-LEAST_BLOCKS: Final = 2
+LEAST_BLOCKS: Final = MIN_PROCESSES
 """Processes of each side that a fix is accepted with, unless it is clearly faster in one."""
 _ROWS: Final = 512
 """Samples that a pass over a shortened dataset should give: enough for a distribution, few enough for a minute."""

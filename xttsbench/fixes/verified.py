@@ -16,7 +16,7 @@ from xttsbench.fixes.any_order.spec import ANY_ORDER
 from xttsbench.fixes.proposal import Proposal
 from xttsbench.fixes.registry import SPECS, said
 from xttsbench.fixes.rounds import GUARD, LEAST_BLOCKS, ORIGINAL, PATCHED, ROUNDS, TOGETHER, planned
-from xttsbench.records.base import FASTER, SLOWER, Estimate
+from xttsbench.records.base import FASTER, MARGIN, SLOWER, Estimate
 from xttsbench.records.elements import Elements, GraphIdentity
 from xttsbench.records.fix import FixResult, Outcome, Patch, Semantics
 from xttsbench.records.fix_set import Fix, FixSet
@@ -26,8 +26,6 @@ from xttsbench.records.trial import TrialRecord
 from xttsbench.samedata.judge import judge
 from xttsbench.samedata.tolerance import same_training
 
-MARGIN: Final = 0.02
-"""The smallest difference that matters, as a share."""
 _INPUT: Final = "input-bound"
 """The rule whose finding every fix of the dataset mends."""
 _ALIKE: Final = float(np.log(1.1))

@@ -15,6 +15,8 @@ SCHEMA_VERSION: Final = 2
 in place of p values, and what disturbed a measurement."""
 READABLE: Final = (1, 2)
 """Versions of files that this package reads."""
+MARGIN: Final = 0.02
+"""The smallest difference in speed that matters, as a share, where nobody says otherwise."""
 
 
 class Record(BaseModel):

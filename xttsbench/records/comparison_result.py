@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import model_validator
 
-from xttsbench.records.base import Estimate, Record, Word, evidence_of_version_1
+from xttsbench.records.base import MARGIN, Estimate, Record, Word, evidence_of_version_1
 from xttsbench.records.report import Disturbance, Report
 
 Method = Literal["paired blocks", "separate sessions", "one process", "not measured"]
@@ -125,5 +125,5 @@ class ComparisonReport(Report):
     """Compared although something differs that makes times incomparable, since ``--across`` asked for it."""
     session_noise: float | None = None
     """Standard deviation of a session's speed as a share, held against two sessions; ``None`` within one run."""
-    margin: float = 0.02
+    margin: float = MARGIN
     """The smallest difference that matters."""

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from xttsbench.records.base import SCHEMA_VERSION, Record
+from xttsbench.records.base import MARGIN, SCHEMA_VERSION, Record
 from xttsbench.records.report import Kind
 
 
@@ -52,7 +52,7 @@ class Comparison(Record):
     steps: int = Field(ge=1)
     window_s: float = Field(gt=0)
     """Seconds at most for the measured steps of a trial."""
-    margin: float = Field(0.02, gt=0)
+    margin: float = Field(MARGIN, gt=0)
     """The smallest difference that matters, as a share."""
     loss_tolerance: float = Field(1e-3, gt=0)
     """How far the losses of an arm with another step may be from the baseline's, relative to them."""

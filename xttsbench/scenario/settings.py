@@ -20,6 +20,8 @@ from pydantic import (
     model_validator,
 )
 
+from xttsbench.records.base import MARGIN
+
 _LARGEST: Final = 2**63
 
 
@@ -251,7 +253,7 @@ class Scenario(Space):
     """Seconds that a trial measures at most."""
     blocks: int = Field(8, ge=1, le=100)
     """How often ``run`` measures every arm, at most; one that is decided is measured no further."""
-    margin: float = Field(0.02, gt=0, lt=1)
+    margin: float = Field(MARGIN, gt=0, lt=1)
     """The smallest difference that matters, as a share."""
     loss_tolerance: float = Field(1e-3, gt=0, lt=1)
     """How far the losses of an arm with another step may be from the baseline's, relative to them."""

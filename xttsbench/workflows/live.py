@@ -36,7 +36,7 @@ from xttsbench.records.trial import Rung, TrialRecord, TrialSpec
 from xttsbench.workflows.diagnose.diagnose import STEPS, VERDICT_S, window_s
 from xttsbench.workflows.optimize.verify import Verification, verify
 from xttsbench.workflows.outcome import Outcome
-from xttsbench.workflows.recorded import Recorded, open_run
+from xttsbench.workflows.recorded import REPORT_S, Recorded, open_run
 from xttsbench.workflows.report import finish
 
 Measure = Callable[[TrialSpec, Callable[[dict[str, Any]], None], RowMemory], None]
@@ -46,8 +46,6 @@ READING_RUNGS: Final[tuple[Rung, ...]] = ("ladder", "pipeline")
 """Those that change nothing in the process for good: a mode of the step might, and a fix needs processes of its own."""
 _READING: Final = 0.35
 """Share of the budget in which the target is read."""
-_REPORT_S: Final = 5.0
-"""Kept for the report and its plots."""
 _STEP: Final = "a step that lives in the calling process is left as it is; name an importable callable"
 _HERE: Final = (
     "measured in the calling process only: one process is one replicate, and what else it does is in the times; "
@@ -262,7 +260,7 @@ def _verify(job: Job, session: LiveSession, run: Recorded) -> None:
         evidence=evidence,
         proposed=proposals(evidence, any_order=plan.any_order),
         directory=run.directory,
-        until_s=plan.budget_s - _REPORT_S,
+        until_s=plan.budget_s - REPORT_S,
         patch=lambda _: None,  # where its source lies is not known of an object
     )
     verify(wanted, session)

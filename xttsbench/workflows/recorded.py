@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from xttsbench.errors import JournalError
 from xttsbench.execution import journal
@@ -26,6 +26,9 @@ from xttsbench.probes.environment import environment as read_machine
 from xttsbench.records.plan import Comparison, RunPlan
 from xttsbench.records.trial import TrialRecord
 from xttsbench.workflows.measure.session import Progress, Session
+
+REPORT_S: Final = 5.0
+"""Of a budget, kept for the report and its plots."""
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from xttsbench.diagnosis.next_trial import IMPORT_S, MODES, Interim, next_trial, skipped
-from xttsbench.planning import Job
+from xttsbench.diagnosis.next_trial import MODES, Interim, next_trial, skipped
+from xttsbench.planning import IMPORT_S, Job
 from xttsbench.records.pipeline import Pipeline, PipelineOp, PythonFunction
 from xttsbench.records.step_ops import StepOps
 

@@ -15,7 +15,7 @@ from xttsbench.comparison.gates import Limits, judge_gates
 from xttsbench.errors import InvalidInputError, UsageError
 from xttsbench.execution.run_directory import make_run_directory
 from xttsbench.files import atomic_write
-from xttsbench.records.base import DECIDED, Word
+from xttsbench.records.base import DECIDED, MARGIN, Word
 from xttsbench.records.comparison_result import ComparedPair, ComparedRun, ComparisonReport, Difference, Gate
 from xttsbench.records.missing import nulls
 from xttsbench.records.report import Arm, Report
@@ -30,7 +30,6 @@ from xttsbench.workflows.compare.sides import Side, pair_arms, read_side, same_r
 from xttsbench.workflows.outcome import DONE, GATE, INCONCLUSIVE, NOTHING
 from xttsbench.workflows.sections import unread
 
-MARGIN: Final = 0.02
 _OWN: Final = "it stands in the report of each run"
 _SECTIONS: Final = (
     *("oscillation", "aa", "warm_up", "parity", "pipeline", "profile", "overhead", "readings", "ladder"),

@@ -16,12 +16,12 @@ from typing import Any, Final
 
 from xttsbench.diagnosis.classify import SURE
 from xttsbench.diagnosis.diagnosis import Diagnosis, build_diagnosis, interim
-from xttsbench.diagnosis.next_trial import IMPORT_S, MODES, Interim, next_trial
+from xttsbench.diagnosis.next_trial import MODES, Interim, next_trial
 from xttsbench.diagnosis.verdict import summary
 from xttsbench.execution.accelerator import parse_accelerator
 from xttsbench.execution.limits import Limits
 from xttsbench.execution.run_directory import PROFILE
-from xttsbench.planning import Job
+from xttsbench.planning import IMPORT_S, Job
 from xttsbench.records.plan import Comparison, RunPlan
 from xttsbench.records.report import Kind
 from xttsbench.records.trial import Rung, TrialRecord, TrialSpec, interrupted
@@ -30,7 +30,7 @@ from xttsbench.workflows.measure.arms import compare_arms
 from xttsbench.workflows.measure.session import Progress, Session, Silent
 from xttsbench.workflows.optimize.fixes import verify_fixes
 from xttsbench.workflows.outcome import Outcome
-from xttsbench.workflows.recorded import Recorded, open_run
+from xttsbench.workflows.recorded import REPORT_S, Recorded, open_run
 from xttsbench.workflows.report import finish
 
 VERDICT_S: Final = 60.0
@@ -47,8 +47,6 @@ _READ_S: Final = 45.0
 """For reading the target, where the time is for its fixes."""
 _READING: Final[tuple[Rung, ...]] = ("ladder", "pipeline", "graph", "xla")
 """Rungs that say which fixes are worth verifying."""
-_REPORT_S: Final = 5.0
-"""Kept for the report and its plots."""
 _FIXES_REPORT_S: Final = 10.0
 """The same after fixes were verified: there are some forty trials more, and one of them may be late."""
 
@@ -126,7 +124,7 @@ def diagnose(request: Request, *, progress: Progress | None = None) -> Outcome:
 def _measured(run: Recorded, request: Request, progress: Progress, *, script: bool) -> Sequence[TrialRecord]:
     """All trials of a run: the experiments that isolate causes, then configurations, then fixes."""
     plan, optimizing = run.plan, run.plan.kind == "optimize"
-    verdict_s = min(_READ_S if optimizing else VERDICT_S, plan.budget_s) - _REPORT_S
+    verdict_s = min(_READ_S if optimizing else VERDICT_S, plan.budget_s) - REPORT_S
     job = Job(
         target=plan.target,
         kwargs=plan.kwargs,
@@ -143,7 +141,7 @@ def _measured(run: Recorded, request: Request, progress: Progress, *, script: bo
     with run.session(progress, print_to_stderr=request.print_to_stderr, scripts=script) as session:
         isolate(isolation, session, progress)
         if plan.comparison is not None:
-            due_s = min(session.spent_s + _MODES_S, plan.budget_s - _REPORT_S)
+            due_s = min(session.spent_s + _MODES_S, plan.budget_s - REPORT_S)
             for mode in MODES:
                 isolate(replace(isolation, due_s=due_s, only=(mode,)), session, progress)
             _compare(plan.comparison, plan, session)
@@ -188,7 +186,7 @@ class Isolation:
 
     def after_the_first(self, record: TrialRecord, import_s: float) -> Isolation:
         """The same with the time for the verdict that this target and this machine need."""
-        most_s = max(self.due_s, self.budget_s - _REPORT_S)
+        most_s = max(self.due_s, self.budget_s - REPORT_S)
         # Steps of many seconds: no verdict by the usual time, so the whole budget serves to reach one.
         slow = record.duration_s > 0.5 * self.due_s
         # TensorFlow read from a cold disk takes half a minute to start: that is not taken from the measuring.
@@ -229,7 +227,7 @@ def _compare(comparison: Comparison, plan: RunPlan, session: Session) -> None:
         # The helper at hand, which has run the target before and nothing else.
         first_block=session.trials[-1].spec.block,
         rounds=_COMPARE_ROUNDS,
-        budget_s=min(_COMPARE_S, plan.budget_s - _REPORT_S - session.spent_s),
+        budget_s=min(_COMPARE_S, plan.budget_s - REPORT_S - session.spent_s),
         seed=plan.seed,
     )
 

@@ -15,9 +15,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from xttsbench.comparison.effects import settled_arms, standing
+from xttsbench.comparison.effects import MIN_PROCESSES, settled_arms, standing
 from xttsbench.comparison.runs import collect, parity_found
-from xttsbench.comparison.sweep import LEAST_PROCESSES, ROUNDS
+from xttsbench.comparison.sweep import ROUNDS
 from xttsbench.errors import UsageError
 from xttsbench.execution import journal
 from xttsbench.execution.accelerator import parse_accelerator
@@ -41,7 +41,7 @@ from xttsbench.workflows.measure.arms import Trials, compare_arms
 from xttsbench.workflows.measure.session import Progress, Silent
 from xttsbench.workflows.measure.turns import Standing
 from xttsbench.workflows.outcome import Outcome
-from xttsbench.workflows.recorded import Recorded, open_run
+from xttsbench.workflows.recorded import REPORT_S, Recorded, open_run
 from xttsbench.workflows.report import finish
 from xttsbench.xtts.data.pool import Progress as DataProgress
 
@@ -82,7 +82,7 @@ def measure(
         seed: of the order, and of the trials.
         standing: called after each round.
     """
-    left, plan, processes = comparison.blocks, comparison, min(LEAST_PROCESSES, comparison.blocks)
+    left, plan, processes = comparison.blocks, comparison, min(MIN_PROCESSES, comparison.blocks)
     alone = len(comparison.arms) == 1
     each = left if alone else min(ROUNDS, math.ceil(left / processes))
     block = 0
@@ -115,8 +115,6 @@ def measure(
         plan = comparison.model_copy(update={"arms": arms, "accelerators": used})
 
 
-REPORT_S: Final = 5.0
-"""Kept for the report and its plots."""
 _MAY_DIFFER: Final = frozenset({"command", "created_utc", "budget_s"})
 """Fields of a plan that say nothing about what is measured."""
 

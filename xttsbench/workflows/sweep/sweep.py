@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from xttsbench.comparison.effects import standing
+from xttsbench.comparison.effects import MIN_PROCESSES, standing
 from xttsbench.comparison.sweep import (
-    LEAST_PROCESSES,
     ROUNDS,
     enough,
     next_round,
@@ -27,8 +26,9 @@ from xttsbench.scenario.settings import MOST_SWEEP_ARMS, Scenario
 from xttsbench.workflows.measure.arms import compare_arms
 from xttsbench.workflows.measure.session import Progress, Session, Silent
 from xttsbench.workflows.outcome import Outcome
+from xttsbench.workflows.recorded import REPORT_S
 from xttsbench.workflows.report import finish
-from xttsbench.workflows.run.run import REPORT_S, Request, begin, read_scenario
+from xttsbench.workflows.run.run import Request, begin, read_scenario
 from xttsbench.xtts.data.pool import Progress as DataProgress
 
 _PARITY_S: Final = 15.0
@@ -128,7 +128,7 @@ def _fits(scenario: Scenario, comparison: Comparison) -> None:
         raise InvalidInputError(f"{scenario.name}: a sweep compares two configurations at least; give it a grid.")
     # Two processes of the baseline and of some arm; all arms once.
     trial_s = expected_s(comparison, comparison.window_s, warm=True) / len(comparison.arms)
-    least_s = (arms + 3) * trial_s + LEAST_PROCESSES * IMPORT_S + REPORT_S + _PARITY_S
+    least_s = (arms + 3) * trial_s + MIN_PROCESSES * IMPORT_S + REPORT_S + _PARITY_S
     if least_s > scenario.budget_s:
         raise UsageError(
             f"--budget {scenario.budget_s:g}: a sweep of {scenario.name!r} with {arms} configurations takes "

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xttsbench.diagnosis.next_trial import IMPORT_S
-from xttsbench.planning import Job
+from xttsbench.planning import IMPORT_S, Job
 from xttsbench.workflows.diagnose.diagnose import Isolation, isolate
 from xttsbench.workflows.measure.session import Silent
 
