@@ -69,19 +69,12 @@ class ComparedArms:
         return self.parity["differences"] if self.parity else {}
 
 
-def compare(
-    comparison: Comparison,
-    trials: Sequence[TrialRecord],
-    *,
-    candidates: int | None = None,
-    first_arm: int = 0,
-) -> ComparedArms:
+def compare(comparison: Comparison, trials: Sequence[TrialRecord], *, first_arm: int = 0) -> ComparedArms:
     """The arms of every group, with what may be said of each.
 
     Args:
         comparison: as planned.
         trials: of the run; those of other rungs are left alone.
-        candidates: how many are compared; those of the comparison without it.
         first_arm: index in the report of the first arm, for the paths of ``unmeasured``.
     """
     data = parity_found(comparison, trials)
@@ -91,7 +84,7 @@ def compare(
     unmeasured: dict[str, str] = {}
     every: list[Weighed] = []
     for group in groups:
-        weighed = weigh(group, comparison.margin, candidates=candidates)
+        weighed = weigh(group, comparison.margin)
         every.append(weighed)
         own: list[Arm] = []
         open_: dict[str, str] = {}

@@ -215,17 +215,15 @@ class Weighed:
         return None if self.again is None else self.noise_scale > NOISY
 
 
-def weigh(group: GroupRuns, margin: float, *, candidates: int | None = None) -> Weighed:
+def weigh(group: GroupRuns, margin: float) -> Weighed:
     """What the rounds of a group say of each of its candidates.
 
     Rounds in which something else used the machine are left out, unless they are more than half: then all are kept, and
-    the noise is taken to be larger.
+    the noise is taken to be larger. Each candidate has to show as many times the evidence as there are candidates.
 
     Args:
         group: the trials of one accelerator, sorted.
         margin: the smallest difference that matters, as a share.
-        candidates: how many are compared, which each has to show that many times the evidence for; those of the group
-            without it.
     """
     judged = gate([trial for runs in group.arms for trial in runs.trials.values()])
     group = group.without(judged.invalid)
@@ -237,7 +235,7 @@ def weigh(group: GroupRuns, margin: float, *, candidates: int | None = None) -> 
     }
     again = sample_of(baseline.turns, group.again.turns) if group.again is not None else None
     s0 = noise_scale(again, samples.values(), mostly_invalid=judged.widened)
-    count = candidates or max(len(group.candidates), 1)
+    count = max(len(group.candidates), 1)
     found = {}
     for runs in group.candidates:
         name = runs.arm.id

@@ -14,6 +14,7 @@ from xttsbench.diagnosis.verdict import RunVerdict
 from xttsbench.errors import JournalError
 from xttsbench.execution import history
 from xttsbench.execution.training import Trained
+from xttsbench.records.missing import nulls
 from xttsbench.records.plan import RunPlan
 from xttsbench.records.report import Finding, Report, WarmUp
 from xttsbench.records.training import HistoryLine, TrainSetup
@@ -159,13 +160,9 @@ def _unmeasured(record: Report, told: RunVerdict, of_arms: Mapping[str, str]) ->
     else:
         found["arms"] = record.verdict.summary
     found |= dict.fromkeys(("aa.effect", "aa.noisy", "aa.smallest_visible_effect"), "a training run is measured once")
-    for name, value in record.warm_up:
-        if value is None and name != "reason":
-            found[f"warm_up.{name}"] = (
-                record.verdict.summary
-                if told.steps is None
-                else "tracing and compilation of all shapes come before the steps, and are told as one time"
-            )
+    before = "tracing and compilation of all shapes come before the steps, and are told as one time"
+    why = record.verdict.summary if told.steps is None else before
+    found |= dict(nulls("warm_up", record.warm_up, why, but=("reason",)))
     if record.verdict_after_s is None:
         found["verdict_after_s"] = "no session ended"
     if not record.overhead:
