@@ -40,7 +40,6 @@ class Session:
 
     Args:
         directory: of the run.
-        trials: those that the run has had before.
         earlier: those of the journal of a run that goes on.
         helper: a running helper to go on with, for trials of ``block``; it stays the caller's and is never ended here.
         block: see ``helper``.
@@ -55,7 +54,6 @@ class Session:
         self,
         directory: Path,
         *,
-        trials: Sequence[TrialRecord] = (),
         earlier: Sequence[TrialRecord] = (),
         helper: Helper | None = None,
         block: int | None = None,
@@ -65,7 +63,7 @@ class Session:
         began: float | None = None,
         scripts: bool = False,
     ) -> None:
-        self.trials = list(trials)
+        self.trials: list[TrialRecord] = []
         self.earlier = {record.spec.trial_id: record for record in earlier if record.status != "interrupted"}
         self._directory = directory
         self._helper = helper

@@ -139,7 +139,8 @@ def test_ctrl_c_between_two_trials_is_a_trial_that_never_began(world) -> None:
 def test_it_goes_on_with_a_helper_of_the_caller_s_and_leaves_it(world) -> None:
     own = FakeHelper()
     before = [TrialRecord(spec=spec(), status="ok", started_utc="t", duration_s=1.0)]
-    with Session(world.directory, trials=before, helper=own, block=1, budget_s=10) as session:  # type: ignore[arg-type]
+    with Session(world.directory, helper=own, block=1, budget_s=10) as session:  # type: ignore[arg-type]
+        session.trials.extend(before)
         assert session.block == 1
         session.run(spec(1), LIMITS)
         session.run(spec(2), LIMITS)
