@@ -20,7 +20,7 @@ from xttsbench.planning import Slot, arm_trial, block_order, expected_s, parity_
 from xttsbench.records.plan import Accelerator, Comparison
 from xttsbench.records.trial import TrialRecord, TrialSpec, interrupted
 from xttsbench.workflows.measure.session import Session
-from xttsbench.workflows.measure.turns import TURN_S, Enough, Rounds, Standing, take_rounds
+from xttsbench.workflows.measure.turns import TURN_S, Enough, Rounds, Standing, goes_on, take_rounds
 
 _OPEN_S: Final = 1.0
 """Of a process that takes turns, besides building the target: fork and warm-up, at the least."""
@@ -136,7 +136,7 @@ class _Wanted:
 def _in_turns(wanted: _Wanted, session: Trials) -> str | None:
     """Measure the arms in turns; why some cannot, or ``None`` where all have been measured."""
     side_by_side, comparison = session.side_by_side, wanted.comparison
-    if not _goes_on(comparison, wanted.refused):
+    if not goes_on(comparison.arms, wanted.refused):
         return None
     arms = [arm for arm in comparison.arms if arm.id not in wanted.refused]
     if len(arms) == 1:
@@ -188,14 +188,14 @@ def _in_blocks(wanted: _Wanted, session: Trials, why: str) -> None:
         slots = [
             slot
             for slot in block_order(comparison, block, wanted.seed)
-            if _goes_on(comparison, ended[slot.accelerator.label] | refused)
+            if goes_on(comparison.arms, ended[slot.accelerator.label] | refused)
             and slot.arm.id not in {*ended[slot.accelerator.label], *refused, *done.get(slot.accelerator.label, ())}
         ]
         if not slots or begun + block_s > wanted.until_s:
             return
         for slot in slots:
             gone = ended[slot.accelerator.label]
-            if not _goes_on(comparison, gone | refused):
+            if not goes_on(comparison.arms, gone | refused):
                 continue
             spec = arm_trial(
                 comparison, slot, number=len(session.trials), block=block, window_s=window_s, seed=wanted.seed
@@ -224,14 +224,6 @@ def _window_before(comparison: Comparison, session: Trials) -> float | None:
     """The window of this comparison's trials in the journal of a run that goes on."""
     own = (trial.spec for trial in session.earlier.values() if trial.spec.group == comparison.name)
     return next((spec.window_s for spec in own if spec.rung == "arm"), None)
-
-
-def _goes_on(comparison: Comparison, gone: Collection[str]) -> bool:
-    """Whether a group has its baseline still, both of its runs, and a candidate where it ever had one."""
-    if any(arm.id in gone for arm in comparison.arms if arm.role != "candidate"):
-        return False
-    candidates = [arm.id for arm in comparison.arms if arm.role == "candidate"]
-    return not candidates or any(name not in gone for name in candidates)
 
 
 def _compare_data(comparison: Comparison, session: Trials, block: int, limits: Limits, seed: int) -> ParityFound:

@@ -18,7 +18,7 @@ from xttsbench.errors import HelperError
 from xttsbench.execution.limits import Limits
 from xttsbench.execution.turns import LiveTrial
 from xttsbench.planning import Slot, arm_trial, block_order
-from xttsbench.records.plan import Comparison
+from xttsbench.records.plan import Comparison, PlannedArm
 from xttsbench.records.trial import TrialRecord, TrialSpec, Turn
 from xttsbench.workflows.measure.session import Session
 
@@ -84,6 +84,14 @@ class Rounds:
         plan, slot = self.comparison, self.slots[index]
         trial = arm_trial(plan, slot, number=first + index, block=self.block, window_s=plan.window_s, seed=self.seed)
         return trial.model_copy(update={"turns": True})
+
+
+def goes_on(arms: Sequence[PlannedArm], gone: Collection[str]) -> bool:
+    """Whether there is something to compare: the baseline, in both of its runs, and a candidate if there was one."""
+    candidates = [arm.id for arm in arms if arm.role == "candidate"]
+    if any(arm.id in gone for arm in arms if arm.role != "candidate"):
+        return False
+    return not candidates or any(name not in gone for name in candidates)
 
 
 def take_rounds(wanted: Rounds, session: Session) -> str | None:
@@ -287,11 +295,8 @@ class _Group:
         return self.wanted.slots[0].arm.id
 
     def _goes_on(self) -> bool:
-        """Whether the baseline lives, in both of its runs, and a candidate where there is one."""
-        roles = {slot.arm.role for slot in self.wanted.slots}
-        kept = [slot.arm.id for slot in self.wanted.slots if slot.arm.role != "candidate"]
-        alive = all(name in self.lives and not self.lives[name].over for name in kept)
-        return alive and (bool(self._candidates()) or "candidate" not in roles)
+        arms = [slot.arm for slot in self.wanted.slots]
+        return goes_on(arms, {arm.id for arm in arms if arm.id not in self.lives or self.lives[arm.id].over})
 
     def _time_for(self, seconds: float) -> bool:
         return self.session.spent_s + seconds <= self.until_s
