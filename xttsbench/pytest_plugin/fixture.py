@@ -5,7 +5,6 @@ What is heavy is imported when a test measures, since this module is loaded in e
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -93,7 +92,10 @@ class TargetBenchmark:
             min_utilization: 0..1, of what ``utilization_of`` in the record says.
             fail_on: fail where a limiting finding of the diagnosis is this severe or worse.
         """
-        from xttsbench.pytest_plugin.gates import Demands  # here and not above: every pytest run loads this module
+        # Here and not above: every pytest run loads this module.
+        from xttsbench.api import importable_name
+        from xttsbench.pytest_plugin.gates import Demands
+        from xttsbench.pytest_plugin.measuring import Asked
 
         try:
             if self._used:
@@ -104,49 +106,22 @@ class TargetBenchmark:
             if max_regression is None:
                 max_regression = self._item.config.getoption("xttsbench_max_regression")
             demands = Demands.of(diagnose, max_regression, min_throughput, max_step_time_s, min_utilization, fail_on)
-            asked = self._asked(target, kwargs, accelerator, steps, blocks, window_s, budget_s, diagnose)
+            asked = Asked(
+                name=self._item.name,
+                command=f"pytest {self._item.nodeid}",
+                target=target if isinstance(target, str) else importable_name(target),
+                kwargs=kwargs or {},
+                accelerator=accelerator,
+                steps=steps,
+                blocks=blocks,
+                window_s=window_s,
+                budget_s=budget_s,
+                diagnose=diagnose,
+            )
             return self._run(asked, demands)
         except XttsbenchError as error:
             give_up(self._benchmark, error)
             pytest.fail(str(error), pytrace=False)
-
-    def _asked(
-        self,
-        target: str | Callable[..., Any],
-        kwargs: Mapping[str, Any] | None,
-        accelerator: str,
-        steps: int,
-        blocks: int,
-        window_s: float,
-        budget_s: float,
-        diagnose: bool,
-    ) -> Asked:
-        from xttsbench.api import importable_name
-        from xttsbench.pytest_plugin.measuring import Asked
-
-        for name, value in {"steps": steps, "blocks": blocks, "window_s": window_s, "budget_s": budget_s}.items():
-            if value <= 0:
-                raise UsageError(f"xttsbench_benchmark: {name} must be above 0, got {value!r}.")
-        if kwargs:
-            try:
-                json.dumps(kwargs, allow_nan=False)
-            except (TypeError, ValueError) as error:
-                raise UsageError(
-                    f"xttsbench_benchmark: kwargs go to a fresh process as JSON, and {dict(kwargs)!r} cannot "
-                    f"({error}); pass numbers, text, lists and dictionaries (a path as str)."
-                ) from error
-        return Asked(
-            name=self._item.name,
-            command=f"pytest {self._item.nodeid}",
-            target=target if isinstance(target, str) else importable_name(target),
-            kwargs=kwargs or {},
-            accelerator=accelerator,
-            steps=steps,
-            blocks=blocks,
-            window_s=window_s,
-            budget_s=budget_s,
-            diagnose=diagnose,
-        )
 
     def _run(self, asked: Asked, demands: Demands) -> Result:
         from xttsbench.pytest_plugin.gates import judged, too_severe

@@ -6,6 +6,7 @@ test's process never imports TensorFlow.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -41,7 +42,11 @@ PER_PROCESS: Final = ("throughput_per_s", "step_time_s", "utilization")
 
 @dataclass(frozen=True)
 class Asked:
-    """What a test asks to be measured; ``name`` and ``command`` are for the run's own files."""
+    """What a test asks to be measured; ``name`` and ``command`` are for the run's own files.
+
+    Raises:
+        UsageError: a number is not above 0, or an argument cannot be told to a fresh process.
+    """
 
     name: str
     command: str
@@ -53,6 +58,18 @@ class Asked:
     window_s: float = 10.0
     budget_s: float = 120.0
     diagnose: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "blocks", "window_s", "budget_s"):
+            if (value := getattr(self, name)) <= 0:
+                raise UsageError(f"xttsbench_benchmark: {name} must be above 0, got {value!r}.")
+        try:
+            json.dumps(dict(self.kwargs), allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise UsageError(
+                f"xttsbench_benchmark: kwargs go to a fresh process as JSON, and {dict(self.kwargs)!r} cannot "
+                f"({error}); pass numbers, text, lists and dictionaries (a path as str)."
+            ) from error
 
 
 @dataclass(frozen=True)
