@@ -96,7 +96,7 @@ class Lines:
         elif self._terminal:
             self._write("", final=False)
 
-    def standing(self, sentence: str) -> None:
+    def status(self, sentence: str) -> None:
         """A line of its own for how a comparison stands."""
         self._write(sentence, final=True)
 

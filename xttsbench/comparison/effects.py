@@ -324,7 +324,7 @@ def _round_s(group: GroupRuns, runs: ArmRuns) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class InterimStatus:
     """Of the first accelerator's arms, the baseline's second run left out.
 
     Attributes:
@@ -349,16 +349,16 @@ class Standing:
         return f"{said}; {self.leader} leads, {ratio} the baseline: {self.word.replace('_', ' ')}"
 
 
-def standing(comparison: Comparison, trials: Sequence[TrialRecord]) -> Standing:
+def interim_status(comparison: Comparison, trials: Sequence[TrialRecord]) -> InterimStatus:
     """Where the arms of a comparison stand after these trials."""
     weighed = weigh(collect(comparison, trials)[0], comparison.margin)
     arms = [runs for runs in weighed.group.arms if runs.arm.role != "aa"]
     alive = sum(runs.ended is None for runs in arms)
     found = {name: effect for name, effect in weighed.effects.items() if effect.found}
     if not found:
-        return Standing(alive, len(arms))
+        return InterimStatus(alive, len(arms))
     leader = max(found, key=lambda name: found[name].found.ratio.estimate)  # type: ignore[union-attr]
-    return Standing(alive, len(arms), leader, found[leader].ratio, found[leader].word)
+    return InterimStatus(alive, len(arms), leader, found[leader].ratio, found[leader].word)
 
 
 def no_more_to_say(comparison: Comparison, trials: Sequence[TrialRecord]) -> set[str]:

@@ -200,7 +200,7 @@ def isolate(wanted: Isolation, session: Session, progress: Progress) -> None:
     while not interrupted(session.trials):
         spec, sentence = wanted.next(session.trials, session.spent_s)
         if sentence is not None and sentence != before:
-            progress.standing(f"[{session.spent_s:3.0f} s of {wanted.budget_s:.0f}] {sentence}")
+            progress.status(f"[{session.spent_s:3.0f} s of {wanted.budget_s:.0f}] {sentence}")
         before = sentence or before
         if spec is None:
             return

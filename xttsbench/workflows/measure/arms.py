@@ -20,7 +20,7 @@ from xttsbench.planning import Slot, arm_trial, block_order, expected_s, parity_
 from xttsbench.records.plan import Accelerator, Comparison
 from xttsbench.records.trial import TrialRecord, TrialSpec, interrupted
 from xttsbench.workflows.measure.session import Session
-from xttsbench.workflows.measure.turns import TURN_S, Enough, Rounds, Standing, goes_on, take_rounds
+from xttsbench.workflows.measure.turns import TURN_S, AfterRound, Enough, Rounds, goes_on, take_rounds
 
 _OPEN_S: Final = 1.0
 """Of a process that takes turns, besides building the target: fork and warm-up, at the least."""
@@ -60,7 +60,7 @@ def compare_arms(
     parity: bool = True,
     seed: int = 0,
     enough: Enough | None = None,
-    standing: Standing | None = None,
+    after_round: AfterRound | None = None,
 ) -> list[TrialRecord]:
     """Run the trials of a comparison; they are in ``session.trials`` and in the journal too.
 
@@ -79,7 +79,7 @@ def compare_arms(
         seed: of the order within the rounds, and of the trials.
         enough: which candidates need no more rounds; without it those that are clearly faster, clearly slower, or no
             different, each accelerator by itself.
-        standing: called after each round.
+        after_round: called after each round.
 
     Returns:
         The new trials. One with the status ``interrupted`` is the last.
@@ -100,7 +100,7 @@ def compare_arms(
         seed,
         setup_s,
         enough,
-        standing,
+        after_round,
         earlier,
         frozenset(data.differences),
     )
@@ -122,7 +122,7 @@ class _Wanted:
     seed: int
     setup_s: float
     enough: Enough | None
-    standing: Standing | None
+    after_round: AfterRound | None
     earlier: Collection[str]
     refused: frozenset[str]
     """Arms with other data than the baseline's."""
@@ -159,7 +159,7 @@ def _in_turns(wanted: _Wanted, session: Trials) -> str | None:
             wanted.seed,
             1 / (len(devices) - number),
             wanted.enough_on(accelerator),
-            wanted.standing,
+            wanted.after_round,
         )
         why = take_rounds(measured, side_by_side)
         if why is not None or interrupted(session.trials[before:]):
@@ -210,8 +210,8 @@ def _in_blocks(wanted: _Wanted, session: Trials, why: str) -> None:
         block_s = (
             session.spent_s - begun + sum(trial.duration_s for trial in own if trial.spec.trial_id in wanted.earlier)
         )
-        if wanted.standing is not None:
-            wanted.standing(number + 1, wanted.rounds, session.trials)
+        if wanted.after_round is not None:
+            wanted.after_round(number + 1, wanted.rounds, session.trials)
         done = {one.label: wanted.enough_on(one)(session.trials) for one in comparison.accelerators}
         left = [
             slot for slot in slots if slot.arm.role == "candidate" and slot.arm.id not in done[slot.accelerator.label]

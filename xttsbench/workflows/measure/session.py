@@ -283,8 +283,8 @@ class Progress(Protocol):
     def done(self, name: str, status: str, seconds: float) -> None:
         """A trial ended."""
 
-    def standing(self, sentence: str) -> None:
-        """A block of a comparison ended: how its arms stand."""
+    def status(self, sentence: str) -> None:
+        """What may be said so far."""
 
 
 class Silent:
@@ -299,5 +299,5 @@ class Silent:
     def done(self, name: str, status: str, seconds: float) -> None:
         """Ignore it."""
 
-    def standing(self, sentence: str) -> None:
+    def status(self, sentence: str) -> None:
         """Ignore it."""

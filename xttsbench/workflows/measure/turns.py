@@ -47,7 +47,7 @@ _SPARE: Final = 0.1
 
 Enough = Callable[[Sequence[TrialRecord]], Collection[str]]
 """From the trials so far, of processes that live as well, to the candidates that need no more rounds."""
-Standing = Callable[[int, int, Sequence[TrialRecord]], None]
+AfterRound = Callable[[int, int, Sequence[TrialRecord]], None]
 """Called after each round with how many are done, of how many, and the trials so far."""
 
 
@@ -65,7 +65,7 @@ class Rounds:
         share: of what is left of them once all processes are open; the rest is for others.
         seed: of the order, and of the trials.
         enough: see :data:`Enough`.
-        standing: see :data:`Standing`.
+        after_round: see :data:`AfterRound`.
     """
 
     comparison: Comparison
@@ -77,7 +77,7 @@ class Rounds:
     seed: int
     share: float
     enough: Enough
-    standing: Standing | None = None
+    after_round: AfterRound | None = None
 
     def spec(self, index: int, first: int) -> TrialSpec:
         """The specification of an arm's trial; ``first`` is the number of the first one."""
@@ -246,8 +246,8 @@ class _Group:
             judged = gate(own)
             most = wanted.most + min(len(judged.invalid), wanted.most)
             trials = [*self.session.trials, *own]
-            if wanted.standing is not None:
-                wanted.standing(number, most, trials)
+            if wanted.after_round is not None:
+                wanted.after_round(number, most, trials)
             done = wanted.enough(trials)
             candidates = self._candidates()
             if candidates and all(name in done for name in candidates):

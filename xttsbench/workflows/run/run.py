@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from xttsbench.comparison.effects import MIN_PROCESSES, settled_arms, standing
+from xttsbench.comparison.effects import MIN_PROCESSES, interim_status, settled_arms
 from xttsbench.comparison.runs import collect, parity_found
 from xttsbench.comparison.sweep import ROUNDS
 from xttsbench.errors import UsageError
@@ -39,7 +39,7 @@ from xttsbench.targets.spec import parse_target
 from xttsbench.workflows.identity import code_identity, data_identity
 from xttsbench.workflows.measure.arms import Trials, compare_arms
 from xttsbench.workflows.measure.session import Progress, Silent
-from xttsbench.workflows.measure.turns import Standing
+from xttsbench.workflows.measure.turns import AfterRound
 from xttsbench.workflows.outcome import Outcome
 from xttsbench.workflows.recorded import REPORT_S, Recorded, open_run
 from xttsbench.workflows.report import finish
@@ -59,16 +59,16 @@ def run(request: Request, *, progress: Progress | None = None, data_progress: Da
     plan, comparison, told = begun.plan, begun.comparison, progress or Silent()
 
     def tell(done: int, rounds: int, trials: Sequence[TrialRecord]) -> None:
-        told.standing(f"round {done} of {rounds} at most is done: {standing(comparison, trials)}")
+        told.status(f"round {done} of {rounds} at most is done: {interim_status(comparison, trials)}")
 
     with begun.session(progress, print_to_stderr=request.print_to_stderr) as session:
         until_s = max(plan.budget_s - REPORT_S, session.spent_s + 1.0)
-        measure(comparison, session, until_s=until_s, seed=plan.seed, standing=tell)
+        measure(comparison, session, until_s=until_s, seed=plan.seed, after_round=tell)
     return finish(replace(begun, trials=session.trials))
 
 
 def measure(
-    comparison: Comparison, session: Trials, *, until_s: float, seed: int, standing: Standing | None = None
+    comparison: Comparison, session: Trials, *, until_s: float, seed: int, after_round: AfterRound | None = None
 ) -> None:
     """Measure arms until each is decided in two processes, or has as many rounds as the comparison asks for.
 
@@ -80,7 +80,7 @@ def measure(
         session: runs the trials; they are in ``session.trials``.
         until_s: seconds of the session at which everything has to be over.
         seed: of the order, and of the trials.
-        standing: called after each round.
+        after_round: called after each round.
     """
     left, plan, processes = comparison.blocks, comparison, min(MIN_PROCESSES, comparison.blocks)
     alone = len(comparison.arms) == 1
@@ -98,7 +98,7 @@ def measure(
             seed=seed,
             # In its first process an arm is measured until that can say no more.
             enough=(lambda trials: settled_arms(comparison, trials, processes)) if block else None,
-            standing=standing,
+            after_round=after_round,
         )
         measured = [trial for trial in ran if trial.spec.rung == "arm"]
         if not measured or measured[-1].status == "interrupted":

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from xttsbench.comparison.effects import MIN_PROCESSES, standing
+from xttsbench.comparison.effects import MIN_PROCESSES, interim_status
 from xttsbench.comparison.sweep import (
     ROUNDS,
     enough,
@@ -95,7 +95,7 @@ def search(
             parity=False,
             seed=seed,
             enough=lambda trials: enough(comparison, procedure, seen_in(comparison, trials)),
-            standing=lambda _, __, trials: progress.standing(_told(comparison, trials, until_s - session.spent_s)),
+            after_round=lambda _, __, trials: progress.status(_told(comparison, trials, until_s - session.spent_s)),
         )
         if not ran:
             return
@@ -106,7 +106,7 @@ def _told(comparison: Comparison, trials: Sequence[TrialRecord], left_s: float) 
     seen = seen_in(comparison, trials)
     state = state_of(comparison, seen)
     done = seen.rounds
-    said = f"{done} {'round' if done == 1 else 'rounds'} done: {standing(comparison, trials)}"
+    said = f"{done} {'round' if done == 1 else 'rounds'} done: {interim_status(comparison, trials)}"
     if not state.ahead:
         return said
     return f"{said}; {len(state.ahead)} may still win, at most {_minutes(max(left_s, 0.0))} left"

@@ -65,7 +65,7 @@ def names(trials) -> list[str]:
 def run(build, *arms: str, budget_s: float = 1e6, endings=None, seconds: float = 2.0, **options: Any):
     wanted = {
         name: options.pop(name)
-        for name in ("first_block", "seed", "rounds", "window_s", "parity", "standing", "enough")
+        for name in ("first_block", "seed", "rounds", "window_s", "parity", "after_round", "enough")
         if name in options
     }
     blocks = options.pop("planned", 3)
@@ -235,7 +235,7 @@ def test_a_given_window_is_every_trial_s(build) -> None:
 
 def test_how_it_stands_is_told_after_each_block(build) -> None:
     told = []
-    run(build, "a", "b", planned=3, standing=lambda done, rounds, trials: told.append((done, rounds, len(trials))))
+    run(build, "a", "b", planned=3, after_round=lambda done, rounds, trials: told.append((done, rounds, len(trials))))
     assert told == [(1, 3, 4), (2, 3, 7), (3, 3, 10)]
 
 

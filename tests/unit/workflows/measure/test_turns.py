@@ -182,7 +182,15 @@ class World:
 
 
 def measured(build, *arms, world=None, budget_s=1e6, planned=3, **options):
-    wanted = {name: options.pop(name) for name in ("seed", "enough", "standing", "processes") if name in options}
+    wanted = {
+        name: options.pop(name)
+        for name in (
+            "seed",
+            "enough",
+            "after_round",
+        )
+        if name in options
+    }
     wanted.setdefault("enough", lambda trials: ())
     comparison = build.comparison(*arms, blocks=planned, **options)
     world = world or World()
@@ -398,7 +406,7 @@ def test_how_it_stands_is_told_after_each_round(build) -> None:
     def standing(done, rounds, trials):
         told.append((done, rounds, {len(trial.rounds) for trial in trials}))
 
-    world, _ = measured(build, "a", "b", standing=standing)
+    world, _ = measured(build, "a", "b", after_round=standing)
     assert told == [(1, 3, {1}), (2, 3, {2}), (3, 3, {3})]
     assert "round 2 of 3 at most: 3 configurations in turn, real device" in world.said
 

@@ -51,7 +51,7 @@ class Standings(Silent):
     def __init__(self) -> None:
         self.told: list[str] = []
 
-    def standing(self, sentence: str) -> None:
+    def status(self, sentence: str) -> None:
         self.told.append(sentence)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xttsbench.comparison.effects import standing
+from xttsbench.comparison.effects import interim_status
 
 
 def trials(build, blocks: int, **walls: float):
@@ -14,7 +14,7 @@ def trials(build, blocks: int, **walls: float):
 def test_the_fastest_candidate_leads_from_the_first_round_on(build) -> None:
     comparison = build.comparison(*"abc")
     for blocks, word in ((1, "faster"), (2, "clearly_faster")):
-        found = standing(comparison, trials(build, blocks, a=0.02, b=0.016, c=0.01))
+        found = interim_status(comparison, trials(build, blocks, a=0.02, b=0.016, c=0.01))
         assert (found.alive, found.arms, found.leader, found.word) == (3, 3, "c", word)
         assert found.ratio.estimate == pytest.approx(2, rel=0.02)
         assert found.ratio.low < 2 < found.ratio.high
@@ -24,12 +24,12 @@ def test_the_fastest_candidate_leads_from_the_first_round_on(build) -> None:
 
 def test_an_arm_that_ended_does_not_lead(build) -> None:
     comparison = build.comparison(*"abc")
-    found = standing(comparison, [*trials(build, 2, a=0.02, b=0.016, c=0.01), build.dead("c", block=2)])
+    found = interim_status(comparison, [*trials(build, 2, a=0.02, b=0.016, c=0.01), build.dead("c", block=2)])
     assert (found.alive, found.leader) == (2, "b")
 
 
 def test_before_a_block_has_both_nobody_leads(build) -> None:
     comparison = build.comparison(*"ab")
     for some in ([], trials(build, 1, b=0.01), trials(build, 1, a=0.02)):
-        found = standing(comparison, some)
+        found = interim_status(comparison, some)
         assert (found.alive, found.leader, str(found)) == (2, None, "2 of 2 configurations alive")
