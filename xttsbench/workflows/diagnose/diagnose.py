@@ -180,10 +180,6 @@ class Isolation:
         told = said is not None and self.only is None and trials[-1].status == "ok"
         return spec, _provisional(said) if told and said is not None else None
 
-    def limits(self, spent_s: float, *, first: bool) -> Limits:
-        """What ends the next trial; see :func:`trial_limits`."""
-        return trial_limits(self.budget_s, spent_s, self.due_s, first=first, script=self.job.script)
-
     def after_the_first(self, record: TrialRecord, import_s: float) -> Isolation:
         """The same with the time for the verdict that this target and this machine need."""
         most_s = max(self.due_s, self.budget_s - REPORT_S)
@@ -204,8 +200,10 @@ def isolate(wanted: Isolation, session: Session, progress: Progress) -> None:
         before = sentence or before
         if spec is None:
             return
-        record = session.run(spec, wanted.limits(session.spent_s, first=not session.trials))
-        if len(session.trials) == 1:
+        first, script = not session.trials, wanted.job.script
+        limits = trial_limits(wanted.budget_s, session.spent_s, wanted.due_s, first=first, script=script)
+        record = session.run(spec, limits)
+        if first:
             wanted = wanted.after_the_first(record, session.import_s)
 
 
