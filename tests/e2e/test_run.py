@@ -251,7 +251,7 @@ def test_a_directory_a_missing_file_and_an_unknown_name(run, tmp_path):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--set", "ms=3"), "the arms of 'mine' set 'ms' themselves"),
+        (("--set", "ms=3"), "the configurations of 'mine' set 'ms' themselves"),
         (("--set", "ms"), "not KEY=VALUE"),
         (("--data", "there"), "--data is for the bundled workload"),
         (("--accelerator", "warp"), "use real, emulated:MS"),

@@ -182,7 +182,7 @@ def test_the_command_line_changes_a_scenario(scenario) -> None:
 
 def test_a_change_that_cannot_be_is_a_usage_error(scenario, tmp_path: Path) -> None:
     found = scenario("arms: [{id: a}, {id: b, config: {z: 1}}]\n")
-    with pytest.raises(UsageError, match=r"--set z=2: the arms of 'mine' set 'z' themselves"):
+    with pytest.raises(UsageError, match=r"--set z=2: the configurations of 'mine' set 'z' themselves"):
         changed(found, {}, {"z": 2})
     with pytest.raises(UsageError, match=r"--blocks: .*, got '0'"):
         changed(found, {"blocks": 0}, {})

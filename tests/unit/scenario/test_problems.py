@@ -201,7 +201,7 @@ def test_what_the_command_line_sets_is_checked_with_the_arms(scenario) -> None:
     assert changed(own, {}, {"wokers": 4}, arguments=configuration_problems).base == {"wokers": 4}
     with pytest.raises(UsageError, match=r"^--set workers=4: skip: it leaves none of the 2 combinations"):
         changed(found, {}, {"workers": 4})
-    with pytest.raises(UsageError, match=r"^--set loader=packed: the arms of 'mine' set 'loader' themselves"):
+    with pytest.raises(UsageError, match=r"^--set loader=packed: the configurations of 'mine' set 'loader' themselves"):
         changed(found, {}, {"loader": "packed"})
     with pytest.raises(UsageError, match=r"^--set rate: a finite number is expected"):
         changed(found, {}, {"rate": float("inf")})

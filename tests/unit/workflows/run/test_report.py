@@ -206,7 +206,7 @@ def _rebuilt_without_pages(directory: Path):
         ("noisy", 3, "Undecided: c is clearly faster than a"),
         ("not_reproducible", 3, "Undecided: "),
         ("dead_baseline", 4, "the baseline a ended (killed: killed by SIGKILL"),
-        ("nothing", 4, "no arm was measured"),
+        ("nothing", 4, "no configuration was measured"),
         ("refused", 5, "Refused, since the data are not those of a: b: batch 0, mel: row 1, frame 2: 1 against 2."),
         ("unbuildable_candidate", 5, "b: Target 'm:f': no"),
         ("unreadable_baseline", 5, "a: no file"),

@@ -85,4 +85,4 @@ def test_nothing_measured_is_said_with_its_cause(build) -> None:
     )
     assert found.verdict.step_time_s is None
     assert found.unmeasured["verdict.step_time_s"].startswith("the baseline a ended")
-    assert "no arm was measured" in baseline_verdict(compare(comparison, [])).verdict.summary
+    assert "no configuration was measured" in baseline_verdict(compare(comparison, [])).verdict.summary
