@@ -51,7 +51,7 @@ def measured(case: Case, neighbour: str, budget_s: float, folder: Path) -> dict[
         "case": case.name,
         "neighbour": neighbour,
         "kind": "diagnose" if isinstance(case, Target) else case.command,
-        "known": "|".join(case.verdicts) if isinstance(case, Target) else "",
+        "known": "|".join(case.right(neighbour)) if isinstance(case, Target) else "",
         "at_utc": datetime.now(UTC).isoformat(timespec="seconds"),
         "others_before": psutil.cpu_percent(interval=LOOK_S) / 100,
     }
@@ -62,7 +62,7 @@ def measured(case: Case, neighbour: str, budget_s: float, folder: Path) -> dict[
         return row | {"skipped": str(error), "outcome": "skipped"}
     report = found.pop("report")
     if isinstance(case, Target):
-        told = diagnosed(report, case.verdicts, neighbour)
+        told = diagnosed(report, case.right(neighbour), neighbour)
     else:
         told = compared(report, {name: speed for name, (_, speed) in case.arms.items()}, neighbour)
     return row | found | told

@@ -32,7 +32,8 @@ PROCESS_SPREAD: Final = 0.03
 """What processes of one configuration differ by as a whole, as a share, before any data say so (`measuring.md`)."""
 OWN_SPREAD: Final = 0.01
 """What one figure differs by from process to process beyond that."""
-_STRETCH_SPREAD: Final = 0.03
+STRETCH_SPREAD: Final = 0.03
+"""What a figure differs by from stretch to stretch of one process, before its own stretches say so."""
 _FREEDOM: Final = 3.0
 _LEAST: Final = 1e-3
 """No draw is below this share of its figure: times and rates are not negative, and quotients of them are finite."""
@@ -139,7 +140,11 @@ def pool(
 
 
 def pool_together(
-    groups: Sequence[Mapping[Any, Sample]], rng: np.random.Generator, *, spread: float = 1.0
+    groups: Sequence[Mapping[Any, Sample]],
+    rng: np.random.Generator,
+    *,
+    spread: float = 1.0,
+    stretch_spread: float = STRETCH_SPREAD,
 ) -> list[dict[str, Pooled]]:
     """Figures of several segments, drawn together: what a process is faster by as a whole is in all of its segments.
 
@@ -148,6 +153,7 @@ def pool_together(
             process's first group is the one that tells how fast that process was as a whole.
         rng: the only source of chance.
         spread: times what processes are taken to differ by before data say so; above 1 on a disturbed machine.
+        stretch_spread: what stretches of a process are taken to differ by before data say so, as a share.
 
     Returns:
         For each segment name -> figure. Figures are times, rates and counts, none of them negative.
@@ -157,7 +163,7 @@ def pool_together(
     shared = _t_scale(np.array(list(lead.values())), PROCESS_SPREAD * spread) * _share(groups[0]) if groups else 0.0
     whole = rng.standard_normal(DRAWS) * np.sqrt(_freedom(len(lead)) / rng.chisquare(_freedom(len(lead)), DRAWS))
     return [
-        _drawn(group, values, lead, shared * whole, OWN_SPREAD * spread, rng) if group else {}
+        _drawn(group, values, lead, shared * whole, (OWN_SPREAD * spread, stretch_spread), rng) if group else {}
         for group, values in zip(groups, means, strict=True)
     ]
 
@@ -167,13 +173,14 @@ def _drawn(
     values: Mapping[str, float],
     lead: Mapping[Any, float],
     whole: FloatArray,
-    own_spread: float,
+    spreads: tuple[float, float],
     rng: np.random.Generator,
 ) -> dict[str, Pooled]:
     names = list(values)
     mean = np.array([values[name] for name in names])
     scale = np.where(mean != 0, np.abs(mean), 1.0)  # a figure that is 0 in all processes has no spread either
-    within, freedom = _within(group, names, scale)
+    own_spread, stretch_spread = spreads
+    within, freedom = _within(group, names, scale, stretch_spread)
     root = _root(within)
     noise = rng.standard_normal((DRAWS, len(names))) @ root.T
     noise *= np.sqrt(freedom / rng.chisquare(freedom, DRAWS))[:, np.newaxis]
@@ -224,11 +231,11 @@ def _share(group: Mapping[Any, Sample]) -> float:
 
 
 def _within(
-    group: Mapping[Any, Sample], names: Sequence[str], scale: FloatArray
+    group: Mapping[Any, Sample], names: Sequence[str], scale: FloatArray, stretch_spread: float
 ) -> tuple[npt.NDArray[np.float64], float]:
     """Covariance, relative to ``scale``, of the pooled figures for what stretches differ by; and its freedom."""
     total = sum(one.weight for one in group.values())
-    scatter = _FREEDOM * _STRETCH_SPREAD**2 * np.eye(len(names))
+    scatter = _FREEDOM * stretch_spread**2 * np.eye(len(names))
     freedom, reach = _FREEDOM, 0.0
     for one in group.values():
         rows = np.stack([one.stretches[name] for name in names]) / scale[:, np.newaxis]

@@ -23,7 +23,8 @@ SURE: Final = 0.95
 _MASKED: Final = 0.25
 """Share of the processors that neighbours take from which contention may not show."""
 CONFIDENT: Final = 0.60
-"""Below this probability no bottleneck is named."""
+"""Below this probability no bottleneck is named; beside neighbours, whose doings look like losses of the target's own,
+nothing avoidable is below :data:`SURE`."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,8 @@ def why_undecided(
     series: Sequence[Steps],
     found: Classified,
     each: Sequence[Classified] = (),
+    *,
+    taken_share: float = 0.0,
 ) -> str | None:
     """Why no bottleneck is to be named, or ``None`` where one can be.
 
@@ -68,6 +71,7 @@ def why_undecided(
         series: their steady steps.
         found: what all processes say together.
         each: what each process says by itself, where there are several and none was disturbed.
+        taken_share: of the processors, by neighbours; 0 on a quiet machine.
     """
     steps = sum(len(one) for one in series)
     if steps < MIN_STEPS:
@@ -85,9 +89,11 @@ def why_undecided(
     if len({one.bottleneck for one in sure}) > 1:
         said = ", ".join(f"{one.bottleneck} {one.probability:.0%}" for one in sure)
         return f"fresh processes of the same target disagree ({said}): something differs from process to process"
-    if found.probability < CONFIDENT:
+    beside = taken_share > 0 and found.bottleneck != "compute"
+    if found.probability < (SURE if beside else CONFIDENT):
+        others = f"beside others, who used {taken_share:.0%} of the processor, " if beside else ""
         return (
-            f"the measurement does not tell them apart ({found.bottleneck} with a probability of "
+            f"{others}the measurement does not tell them apart ({found.bottleneck} with a probability of "
             f"{found.probability:.0%}, {found.runner_up} next): more seconds (--budget) would"
         )
     return None

@@ -87,7 +87,9 @@ def build_diagnosis(trials: Sequence[TrialRecord], environment: Mapping[str, Any
         each.append(classify_bottleneck(base, *_attributed(own, saved, facts, with_loop=with_loop), own["wall_s"]))
     means = _means(figures, saved, with_loop=with_loop)
     wanted = cores_wanted(means, facts)
-    why = why_undecided(records, series, said, each) or hidden_contention(means, wanted, facts, said)
+    why = why_undecided(records, series, said, each, taken_share=facts.taken_share) or hidden_contention(
+        means, wanted, facts, said
+    )
 
     vector, unmeasured = oscillation(series[0].wall_s)
     explanation = explain(series[0].wall_s - series[0].compile_s, series[0].batch_elements)

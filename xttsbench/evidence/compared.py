@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from xttsbench.analysis.attribution import StepFacts
-from xttsbench.analysis.pooling import Columns, Pooled, Sample, mean_of, pool, pool_together, ratio
+from xttsbench.analysis.pooling import STRETCH_SPREAD, Columns, Pooled, Sample, mean_of, pool, pool_together, ratio
 from xttsbench.analysis.steps import Steps, measured, steady, steps_of
 from xttsbench.evidence.evidence import Compared
 from xttsbench.records.base import Estimate
@@ -34,7 +35,9 @@ def compiled_share(trials: Sequence[TrialRecord], rng: np.random.Generator) -> P
     """Share of the step as given that one compiled graph saves, told on paired turns within each process.
 
     A share, since the machine may be slower or faster then than when the target ran as it is. Of the graph alone: what
-    XLA gains beyond it is faster computing, and no launch overhead.
+    XLA gains beyond it is faster computing, and no launch overhead. Beside neighbours turns of the same side differ by
+    more than on a quiet machine, and four rounds may agree by luck: what they differ by is what both sides are taken
+    to.
     """
     found = {}
     for trial in tried(trials, "graph", "graph"):
@@ -43,7 +46,7 @@ def compiled_share(trials: Sequence[TrialRecord], rng: np.random.Generator) -> P
             found[trial.spec.trial_id] = _in_pairs(given, changed)
     if not found:
         return None
-    (figures,) = pool_together([found], rng)
+    (figures,) = pool_together([found], rng, stretch_spread=max(STRETCH_SPREAD, _turns_differ(found.values())))
     given_s, graph_s = figures["given_s"], figures["graph_s"]
     return Pooled(1 - graph_s.value / given_s.value, 1 - graph_s.resamples / given_s.resamples)
 
@@ -64,6 +67,16 @@ def _in_pairs(given: Steps, changed: Steps) -> Sample:
         },
         weight=float(min(len(given), len(changed))),
     )
+
+
+def _turns_differ(samples: Iterable[Sample]) -> float:
+    """What turns of one side differ by, as a share of their mean: the pooled standard deviation of all sides."""
+    squares, freedom = 0.0, 0
+    for sample in samples:
+        for turns in sample.stretches.values():
+            squares += float(((turns / turns.mean() - 1) ** 2).sum())
+            freedom += len(turns) - 1
+    return math.sqrt(squares / freedom) if freedom else 0.0
 
 
 def tried(trials: Sequence[TrialRecord], rung: str, segment_name: str) -> list[TrialRecord]:

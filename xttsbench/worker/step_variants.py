@@ -13,6 +13,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from statistics import stdev
 from typing import Any, Final
 
 import keras
@@ -33,8 +34,13 @@ from xttsbench.worker.step_profile import call_step
 GIVEN: Final = "step_only"
 """Segment of the step as given."""
 _ROUNDS: Final = 4
+_MOST_ROUNDS: Final = 12
 _WINDOWS: Final = 2.0
-"""Windows of the trial that all turns of both sides may take."""
+"""Windows of the trial that four turns of both sides may take."""
+_LONGEST: Final = 6.0
+"""The same of all turns."""
+_SETTLED: Final = 0.04
+"""Standard error of the mean log ratio from which on more rounds are not worth their time."""
 _WARM_UP_S: Final = 60.0
 
 
@@ -44,6 +50,8 @@ def run_beside(
     """Measure both as the segments ``step_only`` and ``name``; each is stepped once on every batch before.
 
     A round has a turn of each, on the same batches and as many, in an order that is turned round from one to the next.
+    Four rounds are enough on a quiet machine; where they differ by much there are up to twelve. How much is looked at,
+    never which side is ahead.
 
     Args:
         spec: for the steps and the window.
@@ -61,15 +69,29 @@ def run_beside(
     turn_s = _WINDOWS * spec.window_s / (len(sides) * _ROUNDS)
     limit = _fixed(min(max(int(turn_s / slowest_s), 1), math.ceil(spec.steps / _ROUNDS)))
     began, first = time.perf_counter(), len(bench.marks)
-    for number in range(first, first + _ROUNDS):
+    log_ratios: list[float] = []
+    for number in range(first, first + _MOST_ROUNDS):
+        took_s = {}
         with bench.round(number):
             for segment in reversed(sides) if number % 2 else sides:
                 step, batches = sides[segment]
                 bench.channel.phase(segment)
+                turn_began = time.perf_counter()
                 bench.run(segment, CachedBatches(batches, range(len(batches))), step, limit, round=number)
-        if time.perf_counter() - began > _WINDOWS * spec.window_s:  # one round of a step of many seconds has to do
+                took_s[segment] = time.perf_counter() - turn_began
+        log_ratios.append(math.log(took_s[GIVEN] / took_s[name]))
+        if enough(log_ratios, (time.perf_counter() - began) / spec.window_s):
             break
     bench.accelerator = accelerator
+
+
+def enough(log_ratios: list[float], windows: float) -> bool:
+    """Whether rounds with these log ratios, which took so many windows of the trial, are enough."""
+    count = len(log_ratios)
+    if count < _ROUNDS and windows <= _WINDOWS:
+        return False
+    # One round of a step of many seconds has to do.
+    return count == 1 or windows > _LONGEST or stdev(log_ratios) / math.sqrt(count) <= _SETTLED
 
 
 def _warm_pace_s(bench: Bench, segment: str, step: Step, batches: list[Any]) -> float:

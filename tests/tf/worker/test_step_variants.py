@@ -15,7 +15,15 @@ from xttsbench.errors import TargetError
 from xttsbench.records.trial import TrialSpec
 from xttsbench.targets.load import classify, load_target
 from xttsbench.targets.spec import parse_target
-from xttsbench.worker.step_variants import halved, run_beside, run_half_batch, run_mode, run_precision, under_policy
+from xttsbench.worker.step_variants import (
+    enough,
+    halved,
+    run_beside,
+    run_half_batch,
+    run_mode,
+    run_precision,
+    under_policy,
+)
 from xttsbench.worker.trial import step_of
 
 STEPS = Path(__file__).parents[2] / "targets" / "steps.py"
@@ -128,7 +136,7 @@ def test_rounds_of_both_on_the_same_batches(bench, mode):
     given, other = record.segment("step_only"), record.segment(mode)
     rounds = [mark.round for mark in record.rounds]
     assert rounds == [*range(len(rounds))]
-    assert len(rounds) == 4
+    assert 4 <= len(rounds) <= 12
     assert given.columns["round"] == other.columns["round"]
     assert given.columns["batch"] == other.columns["batch"]
     assert record.segment("warm_up").steps >= 4
@@ -144,7 +152,7 @@ def test_rounds_of_both_on_the_same_batches(bench, mode):
     # The order is turned round from one round to the next.
     first = [given.columns["start_ns"][given.columns["round"].index(n)] for n in rounds]
     second = [other.columns["start_ns"][other.columns["round"].index(n)] for n in rounds]
-    assert [one < two for one, two in zip(first, second, strict=True)] == [True, False, True, False]
+    assert [one < two for one, two in zip(first, second, strict=True)] == [not n % 2 for n in rounds]
 
 
 def test_an_eager_turn_leaves_the_next_one_compiled(bench):
@@ -158,10 +166,11 @@ def test_an_eager_turn_leaves_the_next_one_compiled(bench):
     loaded = classify((tf.data.Dataset.from_tensors(tf.ones([2])).repeat(4), compiled), "t")
     run_mode(spec("eager", steps=8), loaded, compiled, bench)
     record = bench.channel.record()
-    assert record.segment("step_only").steps == record.segment("eager").steps == 8
+    steps = record.segment("eager").steps
+    assert record.segment("step_only").steps == steps >= 8
     # The step as given runs its Python once, however often the eager one has run in between.
     assert ran.count("traced") == 1
-    assert ran.count("op by op") == 4 + 1 + 8
+    assert ran.count("op by op") == 4 + 1 + steps
 
 
 def test_a_step_of_seconds_has_one_round(bench):
@@ -173,6 +182,23 @@ def test_a_step_of_seconds_has_one_round(bench):
     record = bench.channel.record()
     assert len(record.rounds) == 1
     assert record.segment("step_only").steps == record.segment("graph").steps == 1
+
+
+@pytest.mark.parametrize(
+    ("log_ratios", "windows", "is_enough"),
+    [
+        ([0.3], 0.5, False),
+        ([0.3], 2.1, True),  # a step of many seconds
+        ([0.3, 0.3, 0.3], 1.5, False),
+        ([0.3, 0.31, 0.29, 0.3], 2.0, True),
+        ([0.3, 0.3, 0.31], 2.1, True),
+        ([0.9, -0.3, 0.5, 0.1], 2.0, False),
+        ([0.9, -0.3, 0.5, 0.1], 6.1, True),
+        ([-0.9, 0.3, -0.5, -0.1], 2.0, False),
+    ],
+)
+def test_rounds_that_differ_by_much_are_followed_by_more(log_ratios, windows, is_enough):
+    assert enough(log_ratios, windows) is is_enough
 
 
 @pytest.mark.measured
@@ -199,7 +225,9 @@ def test_what_is_measured_later_in_the_process_has_rounds_of_its_own(bench):
     batches = [tf.ones([2])]
     for name in ("mixed_bfloat16", "tf32"):
         run_beside(spec(steps=8), bench, (tf.identity, batches), (tf.identity, batches), name)
-    assert [mark.round for mark in bench.channel.record().rounds] == [*range(8)]
+    rounds = [mark.round for mark in bench.channel.record().rounds]
+    assert 8 <= len(rounds) <= 24
+    assert rounds == [*range(len(rounds))]
 
 
 def test_without_a_step_there_are_no_modes(bench):

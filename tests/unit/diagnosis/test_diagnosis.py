@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from xttsbench.analysis.attribution import PARTS
-from xttsbench.diagnosis.classify import CONFIDENT
+from xttsbench.analysis.steps import measured
+from xttsbench.diagnosis.classify import CONFIDENT, Classified, why_undecided
 from xttsbench.diagnosis.diagnosis import Diagnosis, build_diagnosis
 from xttsbench.records.pipeline import Pipeline, PythonFunction
 from xttsbench.records.readings import HostReadings, Readings
@@ -73,6 +74,55 @@ def test_dispatch_is_what_one_graph_saved(build) -> None:
     assert graph.time_s.estimate == pytest.approx(0.01, rel=0.02)
     assert graph.compile_s == pytest.approx(0.3)
     assert found.evidence.given_mode == "eager"
+
+
+def eager_in_turns(build, rng, *, gain: float, turns_differ: float, rounds: int = 4):
+    """An eager step beside its graph, whose turns of three steps differ by so much, beside neighbours."""
+    number = np.repeat(np.arange(rounds), 3)
+    given, graph = (
+        0.05 * share * np.exp(turns_differ * rng.standard_normal(rounds))[number] for share in (1.0, 1.0 - gain)
+    )
+    mode = build.trial(
+        "graph",
+        build.segment("step_only", step_s=given, round=number),
+        build.segment("graph", step_s=graph, round=number),
+        number=1,
+    )
+    # Its launches alone are 6 % of the step.
+    anatomy = build.eager(eager_ops_per_step=150.0)
+    return [
+        beside_neighbours(build.ladder(step=0.05, anatomy=anatomy, step_columns={"calls_s": 0.0}), 0.8, own=0.9),
+        mode,
+    ]
+
+
+def test_four_rounds_that_agree_by_luck_beside_neighbours_accuse_nobody(build) -> None:
+    """Turns that differ by a third of their mean, of sides that are as fast: a few in a hundred look like launching."""
+    rng = np.random.default_rng(5)
+    said = [told(eager_in_turns(build, rng, gain=0.05, turns_differ=0.35)).evidence.bottleneck for _ in range(60)]
+    assert said.count("dispatch") <= 3
+    assert set(said) <= {"dispatch", "inconclusive", "compute"}
+
+
+def test_launching_that_takes_half_of_the_step_is_named_beside_neighbours_too(build) -> None:
+    rng = np.random.default_rng(6)
+    said = [
+        told(eager_in_turns(build, rng, gain=0.6, turns_differ=0.2, rounds=8)).evidence.bottleneck for _ in range(20)
+    ]
+    assert said.count("dispatch") >= 18
+    one = told(eager_in_turns(build, rng, gain=0.05, turns_differ=0.01))
+    assert one.evidence.bottleneck == "compute"
+
+
+def test_beside_neighbours_it_takes_more_to_name_something_avoidable(build) -> None:
+    found = Classified("dispatch", 0.9, "compute")
+    series = [measured(build.ladder(), "as_is")]
+    assert why_undecided([build.ladder()], series, found) is None
+    assert "beside others, who used 35% of the processor" in why_undecided(
+        [build.ladder()], series, found, taken_share=0.35
+    )
+    computes = Classified("compute", 0.7, "dispatch")
+    assert why_undecided([build.ladder()], series, computes, taken_share=0.35) is None
 
 
 def test_what_xla_gains_beyond_the_graph_is_no_launch_overhead(build) -> None:
