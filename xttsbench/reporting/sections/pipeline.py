@@ -15,7 +15,7 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from xttsbench.records.pipeline import Pipeline, PipelineOp, PythonFunction
+from xttsbench.records.pipeline import AUTOTUNE, Pipeline, PipelineOp, PythonFunction
 from xttsbench.records.report import Report
 from xttsbench.reporting import units
 from xttsbench.reporting.document import NOT_MEASURED, Block, Lines, Node, Tree
@@ -24,7 +24,6 @@ TITLE: Final = "Pipeline, its end first, time per batch"
 HEADER: Final = ("op", "time per batch", "share", "computes or waits", "where", "notes")
 _INNER: Final = "in it: "
 _PART_OF_ABOVE: Final = "in the above"
-AUTOTUNE: Final = -1
 NO_LINE: Final = "line not known"
 _STEM: Final = re.compile(r"^(?:Experimental|Legacy|Parallel)*(\w+?)(?:Dataset)?(?:V\d+)?$")
 _CALLS: Final[Mapping[str, str]] = {
