@@ -20,7 +20,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from xttsbench.pipeline.graph.library import FunctionLibrary, called
-from xttsbench.pipeline.graph.nodes import constant, constant_input, dataset_inputs, named_inputs, node_inputs
+from xttsbench.pipeline.graph.nodes import constant, constant_input, dataset_inputs, named_inputs, results
 from xttsbench.records.elements import Element, Row
 
 _BATCHES: Final = re.compile(r"(ParallelBatch|Batch|PaddedBatch|MapAndBatch|DenseToSparseBatch|Rebatch)Dataset(V\d+)?")
@@ -48,7 +48,7 @@ class Batching:
 def batching(graph: Any) -> Batching:
     """What the last data ops of a graph say; an op that takes batches apart ends the search."""
     by_name = {node.name: node for node in graph.node}
-    ends = [name for node in graph.node if node.op == "_Retval" for name in node_inputs(node)]
+    ends = results(graph)
     return _of(ends[0], by_name, FunctionLibrary(graph.library.function), mapped=False) if ends else Batching()
 
 

@@ -19,8 +19,9 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
+from xttsbench.pipeline.graph.edit import data_inputs
 from xttsbench.pipeline.graph.library import FunctionLibrary
-from xttsbench.pipeline.graph.nodes import is_dataset, named_inputs
+from xttsbench.pipeline.graph.nodes import dataset_inputs, is_dataset, named_inputs, node_inputs
 from xttsbench.pipeline.graph.registry import PYTHON_OPS, cells, lookup
 from xttsbench.pipeline.purity.source import call_of, is_users
 from xttsbench.records.elements import GraphIdentity
@@ -191,11 +192,7 @@ class _Hasher:
                 waiting.pop()
                 continue
             one = by_name[name]
-            before = [
-                i.split(":")[0]
-                for i in one.input
-                if not i.startswith("^") and i.split(":")[0] in by_name and i.split(":")[0] not in arguments
-            ]
+            before = [i for i in node_inputs(one) if i in by_name and i not in arguments]
             missing = [i for i in before if (scope, i) not in self._nodes and i not in waiting]
             if missing:
                 waiting.extend(missing)
@@ -208,12 +205,10 @@ class _Hasher:
         if node.op in ("Identity", "StopGradient"):
             return self.reference(next(iter(node.input)), by_name, arguments)
         parts = [node.op]
-        reads = is_dataset(node) and not any(
-            i.split(":")[0] in by_name and is_dataset(by_name[i.split(":")[0]]) for i in node.input
-        )
+        reads = is_dataset(node) and not dataset_inputs(node, by_name)
         seeds = _seeds(node, by_name) if by_name is self.outermost else "seed: not told"
         names = dict(enumerate(name for name, _ in named_inputs(node)))
-        for number, text in enumerate(i for i in node.input if not i.startswith("^")):
+        for number, text in enumerate(data_inputs(node)):
             source = by_name.get(text.split(":")[0]) if text.split(":")[0] not in arguments else None
             if names.get(number) in _SEEDS and seeds is not None:
                 parts.append(seeds)

@@ -18,6 +18,7 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
+from xttsbench.pipeline.graph.edit import data_inputs
 from xttsbench.pipeline.graph.library import FunctionLibrary, called
 from xttsbench.pipeline.graph.nodes import behind_identities, captured_inputs, constant, constant_input, is_dataset
 
@@ -103,7 +104,7 @@ def _dependencies(
         if target is None or inside is None or depth == _DEEPEST:
             waiting.extend(node.input)
             continue
-        data = [one for one in node.input if not one.startswith("^")]
+        data = data_inputs(node)
         result = (str(target.signature.name), inside)
         if result not in known:
             known[result] = _dependencies(library, target, [inside, *_control_returns(target)], known, depth + 1)
@@ -236,7 +237,7 @@ def _consumers(library: FunctionLibrary, function: Any, place: int, depth: int) 
     found: set[str] = set()
     names = {name for name, number in arguments(function).items() if number == place}
     for node in function.node_def:
-        data = [one for one in node.input if not one.startswith("^")]
+        data = data_inputs(node)
         positions = [number for number, one in enumerate(data) if one.split(":")[0] in names]
         if not positions:
             continue
@@ -320,7 +321,7 @@ class _Body:
         return None if target is None or inside is None else self._inside(node, target).width(inside)
 
     def _inside(self, node: Any, target: Any) -> _Body:
-        data = [one for one in node.input if not one.startswith("^")]
+        data = data_inputs(node)
         widths = {number: self.width(reference) for number, reference in enumerate(data)}
         known = {number: width for number, width in widths.items() if width is not None}
         return _Body(self._library, target, known, self._depth + 1)

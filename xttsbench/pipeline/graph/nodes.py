@@ -14,6 +14,8 @@ from tensorflow.python.data.ops import options as options_lib
 from tensorflow.python.data.util import options as options_util
 from tensorflow.python.framework import op_def_registry
 
+from xttsbench.pipeline.graph.edit import data_inputs
+
 _DATASET_OP: Final = re.compile(r"Dataset(V\d+)?$")
 _ENDS_IN_DATASET: Final = ("ReduceDataset", "DeleteMultiDeviceIterator")
 """Ops whose name ends like a dataset's that make none: ``ReduceDataset`` runs one."""
@@ -23,7 +25,7 @@ _SMALL: Final = 4096
 
 def dataset_nodes(graph: Any) -> list[Any]:
     """The dataset nodes that feed the graph's result, sources first, each after all of its inputs."""
-    return ordered({node.name: node for node in graph.node}, _results(graph))
+    return ordered({node.name: node for node in graph.node}, results(graph))
 
 
 def ordered(by_name: Mapping[str, Any], ends: Iterable[str]) -> list[Any]:
@@ -43,7 +45,8 @@ def ordered(by_name: Mapping[str, Any], ends: Iterable[str]) -> list[Any]:
     return [node for node in found.values() if is_dataset(node)]
 
 
-def _results(graph: Any) -> list[str]:
+def results(graph: Any) -> list[str]:
+    """Names of the nodes that a graph's results come from."""
     return [name for node in graph.node if node.op == "_Retval" for name in node_inputs(node)]
 
 
@@ -54,7 +57,7 @@ def dataset_inputs(node: Any, by_name: Mapping[str, Any]) -> list[str]:
 
 def node_inputs(node: Any) -> list[str]:
     """Names of the nodes that a node reads, output numbers and control inputs taken off."""
-    return [name.split(":")[0] for name in node.input if not name.startswith("^")]
+    return [name.split(":")[0] for name in data_inputs(node)]
 
 
 def is_dataset(node: Any) -> bool:
@@ -107,7 +110,7 @@ def named_inputs(node: Any) -> Iterator[tuple[str, str]]:
     definition = op_def_registry.get(node.op)
     if definition is None:
         return
-    inputs = iter([name for name in node.input if not name.startswith("^")])
+    inputs = iter(data_inputs(node))
     for argument in definition.input_arg:
         if argument.type_list_attr:
             count = len(node.attr[argument.type_list_attr].list.type)

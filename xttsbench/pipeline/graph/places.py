@@ -24,7 +24,7 @@ from typing import Any, Final
 import tensorflow as tf
 from tensorflow.python.data.ops import dataset_ops
 
-from xttsbench.pipeline.graph.nodes import dataset_inputs, node_inputs
+from xttsbench.pipeline.graph.nodes import dataset_inputs, results
 from xttsbench.pipeline.graph.registry import is_tensorflow
 from xttsbench.pipeline.graph.source import (
     before_autograph,
@@ -242,8 +242,7 @@ def beneath(dataset: Any) -> Any:
 
 def _pairs(dataset: Any, graph: Any) -> Iterator[tuple[str, Any]]:
     by_name = {node.name: node for node in graph.node}
-    ends = [name for node in graph.node if node.op == "_Retval" for name in node_inputs(node)]
-    waiting = [(dataset, name) for name in ends[:1]]
+    waiting = [(dataset, name) for name in results(graph)[:1]]
     seen: set[str] = set()
     while waiting:
         current, name = waiting.pop()
