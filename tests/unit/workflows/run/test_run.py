@@ -14,8 +14,8 @@ from xttsbench.execution.run_directory import read_plan
 from xttsbench.records.plan import Procedure
 from xttsbench.workflows import recorded
 from xttsbench.workflows.recorded import Recorded
+from xttsbench.workflows.run import run as module
 from xttsbench.workflows.run.run import Request, begin, read_scenario
-from xttsbench.workflows.run.run import run as module
 
 TEXT = "name: mine\ntarget: data.py:make\ngrid: {ms: [1, 2, 3]}\nbudget_s: 60\n"
 
