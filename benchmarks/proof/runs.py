@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from xttsbench.execution import history
+from xttsbench.execution import journal as history
 from xttsbench.records.training import HistoryLine, TrainSetup
 from xttsbench.xtts.recipe import Recipe
 

@@ -24,7 +24,7 @@ from xttsbench.records.training import TrainJob
 from xttsbench.training.order import Position
 from xttsbench.training.strategy import Replicas, make_strategy
 from xttsbench.training.stream import BatchStream, Loading
-from xttsbench.worker import devices
+from xttsbench.worker.training import devices
 from xttsbench.xtts import text
 from xttsbench.xtts.data.feature_cache import open_cache
 from xttsbench.xtts.data.speech_data import read_speech_data

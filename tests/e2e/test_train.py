@@ -17,7 +17,8 @@ import psutil
 import pytest
 
 from xttsbench.cli import main
-from xttsbench.execution import history, journal
+from xttsbench.execution import journal
+from xttsbench.execution import journal as history
 from xttsbench.xtts.data.make import make_data
 
 SMALL = ("--no-listening", "--set", "batch_size=4", "--set", "training.log_every=2", "--set", "model.layers=1")

@@ -45,7 +45,7 @@ def worker(monkeypatch: pytest.MonkeyPatch):
         return f"{dataset} with {', '.join(plan.fixes)}"
 
     modules = {
-        "live_optimize": types.SimpleNamespace(load_here=load_here),
+        "live": types.SimpleNamespace(load_here=load_here),
         "optimized": types.SimpleNamespace(apply_plan=apply_plan),
     }
     monkeypatch.setattr(optimizing, "_worker", modules.__getitem__)

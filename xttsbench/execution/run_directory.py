@@ -1,9 +1,14 @@
-"""A run's own directory: made once, never shared with anything else, every small file written whole or not at all."""
+"""A run's own directory: made once, never shared with anything else, and held by one process at a time."""
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
+import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
@@ -103,3 +108,27 @@ def _read_json(path: Path) -> Any:
         ) from error
     except ValueError as error:
         raise JournalError(f"{path} is not JSON ({error}).") from error
+
+
+@contextmanager
+def lock_run(directory: Path) -> Iterator[None]:
+    """Hold a run's directory, which must be there; it is the directory itself that is locked, so nothing is left in it.
+
+    Raises:
+        UsageError: another process holds it.
+    """
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UsageError(
+                f"--out {str(directory)!r} is in use by another process that goes on with this run; wait for its end, "
+                "or name another directory."
+            ) from error
+        except OSError as error:
+            if error.errno not in (errno.ENOLCK, errno.ENOTSUP):  # of a file system without locks, which keeps none out
+                raise
+        yield
+    finally:
+        os.close(descriptor)

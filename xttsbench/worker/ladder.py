@@ -9,13 +9,18 @@ input has had, so that what the two differ by is not what batches or processes d
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any, Final
 
 import tensorflow as tf
 
+from xttsbench.errors import InvalidInputError
+from xttsbench.fixes.graph.apply import apply
+from xttsbench.fixes.step.rewrite import fixed_step
 from xttsbench.pipeline.cost.cost_source import with_python_costs
 from xttsbench.pipeline.cost.costs import read_costs
 from xttsbench.pipeline.cost.python_functions import classify
+from xttsbench.records.fix_set import FixSet
 from xttsbench.records.trial import TrialSpec
 from xttsbench.targets.load import Loaded
 from xttsbench.worker.batches import CachedBatches, ExhaustedError, LiveBatches, describe, take_batches
@@ -267,3 +272,28 @@ def run_pipeline(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Benc
         bench.channel.phase("python functions")
         classified = classify(loaded.dataset, pipeline, max_s=spec.window_s * 0.6)
         bench.channel.part("pipeline", with_python_costs(classified))
+
+
+def fixed(loaded: Loaded, step: Step | None, spec: TrialSpec) -> tuple[Loaded, Step | None]:
+    """The target and its step with the fix of a trial; both as they are where it names none.
+
+    Raises:
+        InvalidInputError: a part of the fix does not exist or does not apply, with the reason.
+    """
+    fixes = FixSet.parse(spec.fix)
+    if fixes.of_dataset:
+        dataset = apply(loaded.dataset, fixes.of_dataset, cache_dir=spec.cache_dir)
+        loaded = replace(loaded, dataset=dataset)
+    for fix in fixes.of_step:
+        step = fixed_step(step, fix, loaded.model)
+    return loaded, step
+
+
+def run_fix(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) -> None:
+    """Measure a target that has its fix already as :func:`xttsbench.worker.ladder.run_ladder` measures it as it is."""
+    if spec.fix is None:
+        raise InvalidInputError("a trial of the rung 'fix' names no fix.")
+    fill_caches(spec, loaded, bench)
+    batches = first_batches(loaded)
+    warm_up(bench, step, batches)
+    measure_as_is(spec, loaded, step, bench)

@@ -1,4 +1,4 @@
-"""How a process that the parent starts begins, is tied to it, and ends. Needs the standard library alone."""
+"""How a process that the parent starts begins, is tied to it, is asked to stop, and ends. Standard library alone."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Iterator
+from types import FrameType
 from typing import Final, NoReturn
 
 _PR_SET_PDEATHSIG: Final = 1
@@ -83,3 +84,18 @@ def quiet_unless_it_fails() -> Iterator[None]:
         finally:
             os.dup2(own, 2)
             os.close(own)
+
+
+class Stop:
+    """Whether the process was asked to end."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def ask(self, number: int, frame: FrameType | None) -> None:
+        """Remember it; what a signal handler has to look like."""
+        self.asked = True
+
+    def __call__(self) -> bool:
+        """Whether the process was asked to end."""
+        return self.asked

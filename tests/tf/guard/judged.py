@@ -27,7 +27,7 @@ from xttsbench.targets.load import Loaded
 from xttsbench.worker.batches import ExhaustedError
 from xttsbench.worker.bench import Bench
 from xttsbench.worker.channel import Channel
-from xttsbench.worker.elements import run_elements
+from xttsbench.worker.fingerprint import run_elements
 
 FIXES = (
     "parallel-map:4",

@@ -1,6 +1,10 @@
+"""A run's directory is one process's at a time, and free again when that one is gone."""
+
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -10,6 +14,7 @@ from xttsbench.errors import JournalError, UsageError
 from xttsbench.execution.run_directory import (
     ENVIRONMENT,
     PLAN,
+    lock_run,
     make_run_directory,
     read_environment,
     read_plan,
@@ -135,3 +140,32 @@ def test_an_environment_that_is_none(tmp_path: Path, text: str) -> None:
     (tmp_path / ENVIRONMENT).write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(JournalError, match=r"environment\.json"):
         read_environment(tmp_path)
+
+
+HOLDS = """
+import sys
+from pathlib import Path
+from xttsbench.execution.run_directory import lock_run
+with lock_run(Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_another_process_is_kept_out_until_the_holder_is_killed(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", HOLDS, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(UsageError, match="is in use by another process"), lock_run(tmp_path):
+            pass
+        holder.kill()
+        holder.wait()
+        with lock_run(tmp_path):
+            assert list(tmp_path.iterdir()) == []
+
+
+def test_it_is_free_again_after_use(tmp_path: Path) -> None:
+    for _ in range(2):
+        with lock_run(tmp_path):
+            pass

@@ -9,8 +9,7 @@ import signal
 import socket
 import time
 
-from xttsbench.worker.parent import answer, closed, die_with_parent, quiet_unless_it_fails
-from xttsbench.worker.training.stop import Stop
+from xttsbench.worker.parent import Stop, answer, closed, die_with_parent, quiet_unless_it_fails
 
 
 def main(connection: socket.socket, rows: int, began: float) -> int:

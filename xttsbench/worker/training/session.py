@@ -2,34 +2,144 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import cast
+from typing import Any, Final, cast
 
-from xttsbench.errors import XttsbenchError
-from xttsbench.records.training import CHECKPOINTS, Begun, HistoryLine, TrainJob
+import tensorflow as tf
+
+from xttsbench.errors import InvalidInputError, XttsbenchError
+from xttsbench.probes.clock import EmulatedAccelerator
+from xttsbench.records.rows import RowMemory
+from xttsbench.records.training import CHECKPOINTS, Begun, HistoryLine, Interval, Spoken, TrainJob
+from xttsbench.records.trial import MeasurementOverhead
 from xttsbench.training.checkpoints import Checkpoints
-from xttsbench.training.evaluation import TensorBoard
-from xttsbench.training.loop import Run, train
+from xttsbench.training.evaluation import Hearing, HeldOutLoss, TensorBoard
+from xttsbench.training.loop import HeldOut, Run, train
 from xttsbench.training.order import Origin, Position, clip_frames, planned_epoch, with_parts
 from xttsbench.training.state import TrainingState
-from xttsbench.training.step import TrainingStep
+from xttsbench.training.step import StepResult, TrainingStep
 from xttsbench.training.strategy import Replicas, Workers, make_strategy
 from xttsbench.training.stream import Ahead, BatchStream, Fetched, Loading, shapes
-from xttsbench.worker import devices
 from xttsbench.worker.channel import Channel, shared_rows
-from xttsbench.worker.training.emulated import EmulatedStep
-from xttsbench.worker.training.evaluating import Evaluating
-from xttsbench.worker.training.fitting import fitted, with_tokens
-from xttsbench.worker.training.overhead import measure_overhead
+from xttsbench.worker.overhead import overhead_of
+from xttsbench.worker.training import devices
+from xttsbench.worker.training.devices import fitted, with_tokens
 from xttsbench.worker.training.watch import Watch
 from xttsbench.worker.trial import devices_seen, failure
 from xttsbench.xtts.data import feature_cache, speech_data
-from xttsbench.xtts.data.batches import loss_counts
+from xttsbench.xtts.data.batches import LossCounts, loss_counts
+from xttsbench.xtts.data.speech_data import SpeechData, read_speech_data
 from xttsbench.xtts.loaders import CACHED
 from xttsbench.xtts.recipe import Recipe
+
+
+class EmulatedStep:
+    """Takes batches as :class:`xttsbench.training.step.TrainingStep` does, so that the input has its real work to do.
+
+    Attributes:
+        waited_ns: what the last step waited.
+    """
+
+    def __init__(self, step_times_ms: Sequence[float]) -> None:
+        self.waited_ns = 0
+        self._accelerator = EmulatedAccelerator(step_times_ms)
+        nothing = tf.constant(0.0)
+        self._result = StepResult(nothing, nothing, nothing, nothing, nothing, tf.constant(True))
+
+    def __call__(
+        self, micro_batches: Sequence[Sequence[dict[str, Any]]], counts: LossCounts, **of_the_step: Any
+    ) -> StepResult:
+        """Wait."""
+        self.waited_ns = self._accelerator.compute()
+        return self._result
+
+
+class Evaluating:
+    """The held-out clips of a job, and what is done with them.
+
+    Args:
+        job: what is trained.
+        recipe: of the job.
+        data: the clips that are trained on.
+        tell: passes on what there is to tell.
+    """
+
+    def __init__(self, job: TrainJob, recipe: Recipe, data: SpeechData, tell: Callable[[HistoryLine], None]) -> None:
+        self._job, self._recipe, self._data, self._tell = job, recipe, data, tell
+        rate = recipe.features.sample_rate_hz
+        self._held_out: SpeechData | None = None
+        try:
+            self._held_out = read_speech_data(Path(job.data), sample_rate_hz=rate, split="eval", seed=job.seed)
+        except InvalidInputError as error:  # that all clips can be read was seen before the start
+            tell(HistoryLine(session=0, warned=f"no held-out loss: {error}"))
+
+    def loss(self, state: TrainingState) -> Callable[[], HeldOut] | None:
+        """What gives the held-out loss of a state; ``None`` where no clip is held out."""
+        if self._held_out is None:
+            return None
+        loader = str(self._job.config["loader"])
+        root = None if self._job.features is None else Path(self._job.features)
+        cache = feature_cache.open_cache(self._held_out, self._recipe.features, root) if loader in CACHED else None
+        # To the loop an evaluation is any record of these fields; that ours cannot be changed is more than it asks for.
+        loss = HeldOutLoss(state, self._recipe, self._held_out, loader=loader, cache=cache, seed=self._job.seed)
+        return cast(Callable[[], HeldOut], loss)
+
+    def listen(self, state: TrainingState, step: int, board: TensorBoard) -> None:
+        """Let the state's model speak after so many steps, and tell what was heard; a failure costs no training."""
+        began = time.perf_counter()
+        try:
+            hearing = Hearing(state, self._recipe, self._data, self._held_out, Path(self._job.directory), board)
+            found = hearing(step)
+        except (InvalidInputError, OSError) as error:
+            self._tell(HistoryLine(session=0, warned=f"the model's speech was not evaluated: {error}"))
+            return
+        spoken = Spoken(step=step, metrics=found.metrics())
+        self._tell(HistoryLine(session=0, spoken=spoken, took_s=time.perf_counter() - began))
+
+
+class _Nowhere(Channel):
+    """A channel that puts messages into words, and sends none."""
+
+    def __init__(self) -> None:
+        self.rows = RowMemory(bytearray(RowMemory.size_bytes(64)))
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Do what sending costs but for the pipe."""
+        json.dumps(message, separators=(",", ":"), allow_nan=False).encode()
+
+
+def watching_overhead(fetched: Fetched) -> MeasurementOverhead:
+    """Mean cost of watching a step of an interval, whose losses are told as well.
+
+    Args:
+        fetched: a batch as the stream gives it; its tensors are not looked at.
+    """
+    step = tf.function(lambda values: values + 1)
+    values = tf.zeros([4, 4])
+    step(values)
+    watch = Watch(_Nowhere(), lambda _: _BEGUN)
+    watch.begun(0)
+
+    def watched(steps: int) -> None:
+        for _ in range(steps):
+            watch.fetching()
+            watch.fetched(fetched)
+            watch.stepped(step(values))
+        watch.interval(_INTERVAL)
+
+    def bare(steps: int) -> None:
+        for _ in range(steps):
+            step(values)
+
+    return overhead_of(watched, bare, "one small compiled call each, told of as an interval")
+
+
+_BEGUN: Final = Begun.model_validate(dict.fromkeys(Begun.model_fields, 1))
+_INTERVAL: Final = Interval.model_validate(dict.fromkeys(Interval.model_fields, 1))
 
 
 def serve(connection: socket.socket, rows: int, stop: Callable[[], bool], began_s: float) -> int:
@@ -134,7 +244,7 @@ class Session:
             ended = train(run)
         finally:
             watch.flush()
-        channel.part("overhead", measure_overhead(self._first_batch()))
+        channel.part("overhead", watching_overhead(self._first_batch()))
         if job.listen and ended.reason != "terminated" and evaluating is not None and board is not None:
             channel.phase("listening")
             evaluating.listen(self._state, ended.step, board)

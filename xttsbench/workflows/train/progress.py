@@ -9,7 +9,7 @@ from typing import Protocol
 
 from xttsbench.diagnosis.training import Starvation, wait_fraction
 from xttsbench.errors import JournalError
-from xttsbench.execution import history
+from xttsbench.execution import journal
 from xttsbench.records.report import Finding
 from xttsbench.records.training import Begun, Evaluated, HistoryLine, Interval, Spoken, Watched
 
@@ -100,7 +100,7 @@ class Told:
         self.lines.append(line)
         if self._writes:
             try:
-                history.append(self._directory, line)
+                journal.append_history(self._directory, line)
             except JournalError as error:
                 # The checkpoints are what counts; the process that writes them tells of its own troubles.
                 self._writes = False

@@ -12,7 +12,7 @@ from xttsbench.comparison.arms import compare
 from xttsbench.diagnosis.training import STARVING, explain, train_verdict, training_of
 from xttsbench.diagnosis.verdict import RunVerdict
 from xttsbench.errors import JournalError
-from xttsbench.execution import history
+from xttsbench.execution import journal
 from xttsbench.execution.training import Trained
 from xttsbench.records.missing import nulls
 from xttsbench.records.plan import RunPlan
@@ -90,7 +90,7 @@ def assembled_train(
     plan: RunPlan, environment: Mapping[str, Any], trials: Sequence[TrialRecord], directory: Path
 ) -> Report:
     """The report of the run in a directory, with its history and setup read from there."""
-    return assemble_train(plan, environment, trials, history.read(directory), read_setup(directory))
+    return assemble_train(plan, environment, trials, journal.read_history(directory), read_setup(directory))
 
 
 def _findings(told: RunVerdict, setup: TrainSetup) -> tuple[Finding, ...]:

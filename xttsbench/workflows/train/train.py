@@ -12,18 +12,17 @@ from typing import Any, Final
 
 from xttsbench.diagnosis.training import explain
 from xttsbench.errors import UsageError
-from xttsbench.execution import history, journal
+from xttsbench.execution import journal
 from xttsbench.execution.run_directory import (
     ENVIRONMENT,
     PLAN,
     clear_unplanned,
+    lock_run,
     make_run_directory,
     read_plan,
     write_json,
 )
-from xttsbench.execution.run_lock import held
-from xttsbench.execution.training import run_training
-from xttsbench.execution.training_environment import training_environment
+from xttsbench.execution.training import run_training, training_environment
 from xttsbench.probes.environment import environment
 from xttsbench.probes.monitor import Monitor
 from xttsbench.probes.nvml import open_gpus
@@ -73,7 +72,7 @@ def train(
         directory = make_run_directory(request.out, f"train-{prepared.recipe.name}", now)
     job = prepared.job(request, directory, None if leader is None else leader / CHECKPOINTS)
     setup = TrainSetup(job=job, taken_over=prepared.taken, said=prepared.said)
-    with held(directory):
+    with lock_run(directory):
         if goes_on and (directory / CHECKPOINTS / MANIFEST).exists():
             refuse_another(read_setup(directory).job, job)
             refuse_other_data(read_plan(directory), plan, directory)
@@ -101,7 +100,9 @@ def _goes_on(request: TrainRequest) -> bool:
 
 def _fitted(directory: Path) -> int | None:
     """The size of a batch that an earlier session chose: the run goes on with it, whatever is free now."""
-    return next((line.fitted.tokens_per_batch for line in history.read(directory) if line.fitted is not None), None)
+    return next(
+        (line.fitted.tokens_per_batch for line in journal.read_history(directory) if line.fitted is not None), None
+    )
 
 
 def _plan(request: TrainRequest, prepared: Prepared, now: datetime) -> RunPlan:
@@ -153,7 +154,7 @@ def _session(
 ) -> Outcome:
     """Train, keep what came of it, and report on all sessions of the run."""
     earlier = journal.read(directory) if (directory / journal.NAME).exists() else []
-    before = history.read(directory)
+    before = journal.read_history(directory)
     number = 1 + max([*(trial.spec.block for trial in earlier), *(line.session for line in before)], default=-1)
     job = setup.job
     why = partial(explain, job.config, overlap=job.overlap, input_workers=job.input_workers)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from xttsbench.diagnosis.training import explain
-from xttsbench.execution import history
+from xttsbench.execution import journal
 from xttsbench.records.training import Begun, Fitted, HistoryLine, Interval, Watched
 from xttsbench.workflows.train.progress import Silent, Told
 
@@ -71,7 +71,7 @@ def test_every_line_is_on_disk_with_its_session(told, tmp_path: Path) -> None:
     told, heard = told
     told.told(HistoryLine(session=0, warned="one"))
     told.told(HistoryLine(session=0, fitted=Fitted(tokens_per_batch=900, peak_bytes=2**20, limit_bytes=2**22)))
-    assert [(line.session, line.warned) for line in history.read(tmp_path)] == [(3, "one"), (3, None)]
+    assert [(line.session, line.warned) for line in journal.read_history(tmp_path)] == [(3, "one"), (3, None)]
     assert heard.said == [
         "Warning: one.",
         "Fitted to memory: tokens_per_batch=900, whose steps take 1 of 4 MiB.",
@@ -80,7 +80,7 @@ def test_every_line_is_on_disk_with_its_session(told, tmp_path: Path) -> None:
 
 def test_a_full_disk_is_said_once_and_ends_nothing(told, tmp_path: Path) -> None:
     told, heard = told
-    (tmp_path / history.NAME).mkdir()
+    (tmp_path / journal.HISTORY).mkdir()
     told.told(HistoryLine(session=0, warned="one"))
     told.told(HistoryLine(session=0, warned="two"))
     assert [line.warned for line in told.lines] == ["one", "two"]

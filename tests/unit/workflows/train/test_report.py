@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from xttsbench.errors import JournalError
-from xttsbench.execution import history, journal
+from xttsbench.execution import journal
 from xttsbench.execution.run_directory import ENVIRONMENT, PLAN, write_json
 from xttsbench.execution.training import Trained
 from xttsbench.records.plan import Accelerator, Comparison, PlannedArm, RunPlan
@@ -143,7 +143,7 @@ def test_it_is_rebuilt_to_the_byte_and_written_in_words(build, tmp_path: Path) -
     for trial in trials:
         journal.append(tmp_path, trial)
     for line in told:
-        history.append(tmp_path, line)
+        journal.append_history(tmp_path, line)
     with patch("xttsbench.reporting.plots.draw_one", side_effect=ValueError("not drawn here")):
         outcome = rebuild(tmp_path)
     assert outcome.exit_code == 0

@@ -13,7 +13,7 @@ from xttsbench.execution.child import Collected
 from xttsbench.pipeline.graph.read import read_graph
 from xttsbench.records.readings import Readings
 from xttsbench.records.trial import TrialRecord, TrialSpec
-from xttsbench.worker.live_optimize import LiveTarget, load_here
+from xttsbench.worker.live import LiveTarget, load_here
 
 
 def _dataset(count: int = 64) -> tf.data.Dataset:

@@ -13,7 +13,7 @@ from xttsbench.pipeline.graph import places
 from xttsbench.records.trial import TrialSpec
 from xttsbench.targets.load import Loaded
 from xttsbench.worker.batches import ExhaustedError
-from xttsbench.worker.elements import MOST_ROWS, run_elements
+from xttsbench.worker.fingerprint import MOST_ROWS, run_elements
 
 pytestmark = pytest.mark.tf
 

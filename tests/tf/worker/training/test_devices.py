@@ -12,13 +12,13 @@ import pytest
 from xttsbench.errors import InvalidInputError
 from xttsbench.probes.quota import CpuAllowance
 from xttsbench.records.training import TrainJob
-from xttsbench.worker import devices
+from xttsbench.worker.training import devices
 
 SCRIPT = """
 import json, sys
 import tensorflow as tf
 from xttsbench.records.training import TrainJob
-from xttsbench.worker.devices import configure, memory_bytes
+from xttsbench.worker.training.devices import configure, memory_bytes
 
 notes = configure(TrainJob.model_validate_json(sys.argv[1]))
 print(json.dumps({

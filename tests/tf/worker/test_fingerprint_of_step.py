@@ -7,8 +7,8 @@ import tensorflow as tf
 
 from xttsbench.records.trial import TrialSpec
 from xttsbench.targets.load import Loaded
-from xttsbench.worker.elements import run_elements
-from xttsbench.worker.fix import fixed
+from xttsbench.worker.fingerprint import run_elements
+from xttsbench.worker.ladder import fixed
 
 pytestmark = pytest.mark.tf
 

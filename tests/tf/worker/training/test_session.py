@@ -13,10 +13,9 @@ from xttsbench.execution.child import SharedRows
 from xttsbench.records.training import TrainJob
 from xttsbench.training.order import Position
 from xttsbench.training.stream import Fetched
+from xttsbench.worker.parent import Stop
 from xttsbench.worker.training import session
-from xttsbench.worker.training.emulated import EmulatedStep
-from xttsbench.worker.training.overhead import measure_overhead
-from xttsbench.worker.training.stop import Stop
+from xttsbench.worker.training.session import EmulatedStep, watching_overhead
 from xttsbench.xtts.data.batches import Batch, LossCounts
 
 
@@ -29,7 +28,7 @@ def fetched() -> Fetched:
 
 
 def test_watching_costs_microseconds_and_says_how_that_was_measured(fetched: Fetched) -> None:
-    found = measure_overhead(fetched)
+    found = watching_overhead(fetched)
     assert found.overhead_s > 0
     assert found.pairs >= 10
     assert "in turn" in found.method

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from xttsbench.execution.training_environment import training_environment
+from xttsbench.execution.training import training_environment
 from xttsbench.records.training import TrainJob
 
 THREADS = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
