@@ -15,7 +15,7 @@ from xttsbench.evidence.evidence import Evidence
 from xttsbench.records.base import Estimate
 from xttsbench.records.plan import Accelerator, Comparison, PlannedArm
 from xttsbench.records.rows import COLUMNS
-from xttsbench.records.trial import Anatomy, Parity, Segment, TrialRecord, TrialSpec
+from xttsbench.records.trial import Parity, Segment, StepProfile, TrialRecord, TrialSpec
 
 
 def estimate(value: float, spread: float = 0.02) -> Estimate:
@@ -60,22 +60,22 @@ def trial(rung: str = "ladder", *segments: Segment, number: int = 0, block: int 
     )
 
 
-def compiled(**changes: Any) -> Anatomy:
+def compiled(**changes: Any) -> StepProfile:
     """A step that is one tf.function, all of its time inside."""
     fields = {"steps": 20, "samples": 100, "eager_ops_per_step": 0.0, "eager_op_time_s": 0.0, "op_floor_s": 1e-5}
-    return Anatomy(**(fields | {"function_calls_per_step": 1.0, "kinds": {"function": 1.0}} | changes))
+    return StepProfile(**(fields | {"function_calls_per_step": 1.0, "kinds": {"function": 1.0}} | changes))
 
 
-def eager(**changes: Any) -> Anatomy:
+def eager(**changes: Any) -> StepProfile:
     """A step of a hundred ops launched from Python."""
     fields = {"steps": 20, "samples": 100, "eager_ops_per_step": 100.0, "eager_op_time_s": 0.02, "op_floor_s": 2e-5}
-    return Anatomy(**(fields | {"function_calls_per_step": 0.0, "kinds": {"tensorflow": 1.0}} | changes))
+    return StepProfile(**(fields | {"function_calls_per_step": 0.0, "kinds": {"tensorflow": 1.0}} | changes))
 
 
-def opaque(**changes: Any) -> Anatomy:
+def opaque(**changes: Any) -> StepProfile:
     """A step that sleeps: no op, no function."""
     fields = {"steps": 20, "samples": 100, "eager_ops_per_step": 0.0, "eager_op_time_s": 0.0, "op_floor_s": 1e-5}
-    return Anatomy(**(fields | {"function_calls_per_step": 0.0, "kinds": {"python": 1.0}} | changes))
+    return StepProfile(**(fields | {"function_calls_per_step": 0.0, "kinds": {"python": 1.0}} | changes))
 
 
 def noisy(mean: float, steps: int, rng: np.random.Generator, cv: float = 0.02) -> np.ndarray:
@@ -90,7 +90,7 @@ def ladder(
     alone: float | None = None,
     steps: int = 120,
     seed: int = 0,
-    anatomy: Anatomy | None = None,
+    anatomy: StepProfile | None = None,
     number: int = 0,
     block: int = 0,
     step_columns: dict[str, Any] | None = None,

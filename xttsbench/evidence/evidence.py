@@ -14,7 +14,7 @@ from xttsbench.records.pipeline import Pipeline, Prediction
 from xttsbench.records.report import Oscillation
 from xttsbench.records.source_fact import SourceFact
 from xttsbench.records.step_ops import StepOps
-from xttsbench.records.trial import Anatomy, Batches, Devices, ScriptRun, Trace, TrialRecord
+from xttsbench.records.trial import Batches, Devices, ScriptRun, StepProfile, Trace, TrialRecord
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Evidence:
     input_alone_s: Estimate | None = None
     input_cpu_s: Estimate | None = None
     cores_wanted: float | None = None
-    anatomy: Anatomy | None = None
+    anatomy: StepProfile | None = None
     step_ops: StepOps | None = None
     script: ScriptRun | None = None
     source: Sequence[SourceFact] = ()

@@ -13,7 +13,7 @@ from xttsbench.analysis.readings import spans_of
 from xttsbench.analysis.steps import Steps
 from xttsbench.analysis.variance import explain
 from xttsbench.records.pipeline import Pipeline
-from xttsbench.records.trial import Anatomy, TrialRecord
+from xttsbench.records.trial import StepProfile, TrialRecord
 
 EAGER_OPS: Final = 10
 """A step with this many eager ops and calls of tf.functions is dispatched from Python."""
@@ -32,7 +32,7 @@ _AS_GIVEN: Final = ("warm_up", "as_is", "step_only")
 def step_facts(
     ladder: Sequence[TrialRecord],
     series: Sequence[Steps],
-    anatomy: Anatomy | None,
+    anatomy: StepProfile | None,
     pipeline: Pipeline | None,
     environment: Mapping[str, Any],
     *,
@@ -77,7 +77,7 @@ def _mean(measured: Iterable[float | None]) -> float:
     return sum(values) / len(values) if values else 0.0
 
 
-def _dispatch_floor_s(anatomy: Anatomy | None) -> float:
+def _dispatch_floor_s(anatomy: StepProfile | None) -> float:
     """What launching the step's ops from Python costs at least, where compiling the step was not measured.
 
     Each op costs what a tiny one does, of which there is nothing to compute; and between its ops TensorFlow's own
@@ -92,12 +92,12 @@ def _dispatch_floor_s(anatomy: Anatomy | None) -> float:
     return launching_s + max(inside_s - anatomy.eager_op_time_s, 0.0)
 
 
-def is_eager(anatomy: Anatomy | None) -> bool:
+def is_eager(anatomy: StepProfile | None) -> bool:
     """Whether the step is dispatched op by op (or by many small tf.functions) from Python."""
     return anatomy is not None and anatomy.eager_ops_per_step + anatomy.function_calls_per_step >= EAGER_OPS
 
 
-def is_opaque(anatomy: Anatomy | None) -> bool:
+def is_opaque(anatomy: StepProfile | None) -> bool:
     """Whether the step does its work outside TensorFlow: it sleeps, or computes elsewhere."""
     if anatomy is None or anatomy.function_calls_per_step > 0 or is_eager(anatomy):
         return False
@@ -118,7 +118,7 @@ def given_mode(ladder: Sequence[TrialRecord], facts: StepFacts) -> str:
     return "xla" if compiled else "graph"
 
 
-def _host_share(anatomy: Anatomy | None, *, eager: bool) -> float:
+def _host_share(anatomy: StepProfile | None, *, eager: bool) -> float:
     """Share of the base time (see :func:`xttsbench.analysis.attribution.attribute`) that is the host's own work."""
     if anatomy is None:
         return 0.0

@@ -202,7 +202,7 @@ class StackLine(Record):
     """Share of the steps in which it was seen at all: 1 is every step, 0.1 is every tenth."""
 
 
-class Anatomy(Record):
+class StepProfile(Record):
     """What the step does, from a segment on cached batches with counters and a stack sampler that no timing uses."""
 
     steps: int
@@ -332,7 +332,7 @@ class TrialRecord(Record):
     rounds: tuple[RoundMark, ...] = ()
     """Its turns, where it took turns with others or measured in several stretches; empty for one stretch."""
     traces: tuple[Trace, ...] = ()
-    anatomy: Anatomy | None = None
+    anatomy: StepProfile | None = None
     batches: Batches | None = None
     step_ops: StepOps | None = None
     pipeline: Pipeline | None = None

@@ -7,7 +7,6 @@ ladder, or in turns with others: measuring whenever it is given its turn, and st
 
 from __future__ import annotations
 
-import math
 import time
 from typing import Any, Final
 
@@ -15,10 +14,10 @@ import tensorflow as tf
 
 from xttsbench.records.trial import TrialSpec, Turn
 from xttsbench.targets.load import Loaded
-from xttsbench.worker.batches import CachedBatches, ExhaustedError, LiveBatches
+from xttsbench.worker.batches import ExhaustedError, LiveBatches
 from xttsbench.worker.bench import Bench, Limit, Step
 from xttsbench.worker.filling import fill_caches
-from xttsbench.worker.ladder import handoff_after_pause_s, handoff_s, measure_as_is
+from xttsbench.worker.ladder import measure_as_is, next_floor_after_pause_s, next_floor_s
 
 _QUIET: Final = 8
 """Batches in a row without a new shape, after which no more is looked for; twice the shapes seen, if that is more."""
@@ -35,27 +34,18 @@ def run_arm(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) ->
         fill_caches(spec, loaded, bench)
     if step is not None:
         bench.channel.phase("shapes")
-        _warm_up(bench, step, one_of_each_shape(loaded.dataset))
+        batches = one_of_each_shape(loaded.dataset)
+        bench.channel.phase("warm_up")
+        bench.warm_up(step, batches)  # XLA needs seconds for each shape; the parent ends a trial that takes too long
     elif spec.emulated_ms:
         bench.channel.phase("hand-off")
         for batch in loaded.dataset.take(1):
-            bench.channel.part("handoff_s", handoff_s(batch, count=_HANDED_OVER))
-            bench.channel.part("handoff_after_pause_s", handoff_after_pause_s(spec, batch, _HANDED_OVER))
+            bench.channel.part("handoff_s", next_floor_s(batch, count=_HANDED_OVER))
+            bench.channel.part("handoff_after_pause_s", next_floor_after_pause_s(spec, batch, _HANDED_OVER))
     if spec.turns:
         take_turns(loaded, step, bench)
     else:
         measure_as_is(spec, loaded, step, bench)
-
-
-def _warm_up(bench: Bench, step: Step, batches: list[Any]) -> None:
-    """Step once on every batch, however long that takes, without the emulated accelerator.
-
-    XLA needs seconds for each shape; the parent ends a trial that takes too long.
-    """
-    bench.channel.phase("warm_up")
-    accelerator, bench.accelerator = bench.accelerator, None
-    bench.run("warm_up", CachedBatches(batches), step, Limit(len(batches), 0.1, len(batches), fair_s=0.0))
-    bench.accelerator = accelerator
 
 
 def one_of_each_shape(dataset: tf.data.Dataset) -> list[Any]:
@@ -129,13 +119,8 @@ def _measured(turn: Turn, source: LiveBatches, step: Step | None, bench: Bench) 
     settling = turn.round < 0
     number = max(turn.round, 0)
     if turn.discarded:
-        bench.run(SETTLING if settling else TURN_START, source, step, _batches(turn.discarded), round=number)
+        bench.run(SETTLING if settling else TURN_START, source, step, Limit.exactly(turn.discarded), round=number)
     began_ns = time.perf_counter_ns()
-    if not bench.run(SETTLING if settling else "as_is", source, step, _batches(turn.batches), round=number):
+    if not bench.run(SETTLING if settling else "as_is", source, step, Limit.exactly(turn.batches), round=number):
         raise ExhaustedError("the dataset yields nothing when it is iterated a second time")
     return began_ns, time.perf_counter_ns()
-
-
-def _batches(count: int) -> Limit:
-    """So many, however long they take: the parent ends a process that takes too long."""
-    return Limit(count, math.inf, count, fair_s=0.0)

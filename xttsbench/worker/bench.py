@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,11 +13,11 @@ import tensorflow as tf
 
 from xttsbench.probes.clock import EmulatedAccelerator, canary_ns
 from xttsbench.probes.procfs import ChildrenCpu
-from xttsbench.records.rows import SegmentRows, StepRow
+from xttsbench.records.rows import SegmentRows
 from xttsbench.records.trial import RoundMark
-from xttsbench.step.watch import Watch
+from xttsbench.step.watch import Moment, Watch, step_row
 from xttsbench.step.xla import Compilations
-from xttsbench.worker.batches import ExhaustedError, Source
+from xttsbench.worker.batches import CachedBatches, ExhaustedError, Source
 from xttsbench.worker.channel import Channel
 from xttsbench.worker.frames import FrameKeys, HeldLengths
 
@@ -46,6 +46,11 @@ class Limit:
     min_steps: int = 4
     fair_s: float = 2.0
     """Fast steps are measured for this long even when there are enough of them."""
+
+    @classmethod
+    def exactly(cls, steps: int, window_s: float = math.inf) -> Limit:
+        """So many steps, within ``window_s`` if at least one has ended: the parent ends what takes too long."""
+        return cls(steps, window_s, steps if window_s == math.inf else 1, fair_s=0.0)
 
     def reached(self, steps: int, elapsed_s: float) -> bool:
         """Whether a segment of that many steps and seconds is complete."""
@@ -84,6 +89,20 @@ class Bench:
         )
         self.marks.append(mark)
         self.channel.part("rounds", list(self.marks))
+
+    @contextlib.contextmanager
+    def without_accelerator(self) -> Iterator[None]:
+        """Within, no emulated accelerator waits."""
+        accelerator, self.accelerator = self.accelerator, None
+        try:
+            yield
+        finally:
+            self.accelerator = accelerator
+
+    def warm_up(self, step: Step, batches: Sequence[Any], window_s: float = math.inf) -> None:
+        """Step on every batch, or until the window is over, so that traces and compilations are in ``warm_up``."""
+        with self.without_accelerator():
+            self.run("warm_up", CachedBatches(batches), step, Limit.exactly(len(batches), window_s))
 
     def run(
         self, name: str, source: Source, step: Step | None, limit: Limit, *, round: int = 0, warmup: int = 0
@@ -146,33 +165,19 @@ class Bench:
             emulated_ns = accelerator.compute() if accelerator is not None else 0
             end_ns = clock()
             cpu_before, cpu_ns, main_before, main_ns = cpu_ns, cpu(), main_ns, main_cpu()
-            calls, calls_ns, traces, trace_ns, syncs, sync_ns, gc_ns = (
-                now - then for now, then in zip(watch.counters(), before, strict=True)
-            )
+            counted = tuple(now - then for now, then in zip(watch.counters(), before, strict=True))
             watch.step_ended()
-            shape_id, size, elements, frames = self.shape_of(batch)
+            shape = self.shape_of(batch)
             index = rows.append(
-                StepRow(
-                    start_ns=start_ns,
-                    wall_ns=end_ns - last_ns,
-                    wait_ns=got_ns - start_ns,
-                    step_ns=end_ns - got_ns,
+                step_row(
+                    start_ns,
+                    end_ns - last_ns,
+                    got_ns - start_ns,
+                    Moment(counted, cpu_ns - cpu_before, main_ns - main_before),
+                    shape,
+                    epoch=source.epoch,
                     device_ns=device_ns,
                     emulated_ns=emulated_ns,
-                    trace_ns=trace_ns,
-                    traces=traces,
-                    sync_ns=sync_ns,
-                    syncs=syncs,
-                    gc_ns=gc_ns,
-                    calls=calls,
-                    calls_ns=calls_ns,
-                    cpu_ns=cpu_ns - cpu_before,
-                    main_cpu_ns=main_ns - main_before,
-                    batch_size=size,
-                    batch_elements=elements,
-                    shape_id=shape_id,
-                    epoch=source.epoch,
-                    frames=frames,
                     pause_ns=start_ns - last_ns,
                     batch=source.batch,
                     round=round,
@@ -180,7 +185,7 @@ class Bench:
             )
             if (lengths := self.keys.lengths_of(batch)) is not None:
                 self.lengths.add(rows, index, lengths)
-            self.compilations.step_ended(rows, index, end_ns - got_ns - emulated_ns, shape_id)
+            self.compilations.step_ended(rows, index, end_ns - got_ns - emulated_ns, shape[0])
             done += 1
             last_ns = end_ns
 

@@ -28,7 +28,7 @@ from xttsbench.worker.bench import Bench, Limit, Step
 from xttsbench.worker.filling import fill_caches
 from xttsbench.worker.overhead import measure_overhead
 from xttsbench.worker.profiling import profile_window
-from xttsbench.worker.step_profile import read_anatomy, read_step_ops
+from xttsbench.worker.step_profile import read_step_ops, read_step_profile
 
 _ANATOMY: Final = 0.25
 _WARM_UP_S: Final = 20.0
@@ -44,16 +44,16 @@ def run_ladder(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench)
     bench.channel.part("batches", facts)
     warm_up(bench, step, batches)
     bench.channel.phase("hand-off")
-    ready_s = handoff_s(batches[0])
+    ready_s = next_floor_s(batches[0])
     bench.channel.part("handoff_s", ready_s)
-    run_rounds(spec, loaded, step, bench, bytes_per_batch=facts.bytes / len(batches), handoff_s=ready_s)
+    run_rounds(spec, loaded, step, bench, bytes_per_batch=facts.bytes / len(batches), floor_s=ready_s)
     seen = tuple(str(list(signature)) for signature in bench.shapes)[:50]
     bench.channel.part("batches", facts.model_copy(update={"shapes": seen}))
     if spec.emulated_ms:
-        bench.channel.part("handoff_after_pause_s", handoff_after_pause_s(spec, batches[0]))
+        bench.channel.part("handoff_after_pause_s", next_floor_after_pause_s(spec, batches[0]))
     if step is not None:
         bench.channel.phase("anatomy")
-        bench.channel.part("anatomy", read_anatomy(bench, step, batches, max(spec.window_s * _ANATOMY, 1.0)))
+        bench.channel.part("anatomy", read_step_profile(bench, step, batches, max(spec.window_s * _ANATOMY, 1.0)))
         if spec.block == 0:
             bench.channel.phase("ops of the step")
             bench.channel.part("step_ops", read_step_ops(bench, step, batches, max(spec.window_s * _ANATOMY, 1.0)))
@@ -71,9 +71,7 @@ def warm_up(bench: Bench, step: Step | None, batches: list[Any]) -> None:
     if step is None:
         return
     bench.channel.phase("warm_up")
-    accelerator, bench.accelerator = bench.accelerator, None
-    bench.run("warm_up", CachedBatches(batches), step, Limit(len(batches), _WARM_UP_S, 1, fair_s=0.0))
-    bench.accelerator = accelerator
+    bench.warm_up(step, batches, _WARM_UP_S)
 
 
 def measure_as_is(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) -> None:
@@ -96,13 +94,13 @@ def first_batches(loaded: Loaded) -> list[Any]:
         source.close()
 
 
-def handoff_after_pause_s(spec: TrialSpec, batch: Any, count: int = 60) -> float:
+def next_floor_after_pause_s(spec: TrialSpec, batch: Any, count: int = 60) -> float:
     """The same after a pause as long as the emulated accelerator's, which whoever slept wakes from to cold caches."""
     paused_s = min(sum(spec.emulated_ms) / len(spec.emulated_ms) / 1e3, _LONGEST_PAUSE_S)
-    return handoff_s(batch, paused_s, count)
+    return next_floor_s(batch, paused_s, count)
 
 
-def handoff_s(batch: Any, pause_s: float = 0.0005, count: int = 60) -> float:
+def next_floor_s(batch: Any, pause_s: float = 0.0005, count: int = 60) -> float:
     """Median time of ``next()`` on a batch that is always ready: no pipeline can wait less.
 
     Args:
@@ -187,7 +185,7 @@ class Keeping(LiveBatches):
 
 
 def run_rounds(
-    spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench, *, bytes_per_batch: float, handoff_s: float
+    spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench, *, bytes_per_batch: float, floor_s: float
 ) -> None:
     """Measure the segments ``as_is``, ``input_only`` and, where there is a step, ``step_only``, round after round.
 
@@ -197,7 +195,7 @@ def run_rounds(
         step: its step, or ``None``.
         bench: the loop.
         bytes_per_batch: of a typical batch.
-        handoff_s: what ``next()`` takes on a ready batch.
+        floor_s: what ``next()`` takes on a ready batch.
 
     Raises:
         ExhaustedError: the dataset yields nothing when it is iterated a second time.
@@ -212,14 +210,14 @@ def run_rounds(
             with bench.round(number):
                 bench.channel.phase("as_is")
                 if number and alternating:
-                    _use_up_buffers(source, step, bench, number, stretch_s, handoff_s)
+                    _use_up_buffers(source, step, bench, number, stretch_s, floor_s)
                 source.forget()
                 limit = Limit(max(int(spec.steps * share), 1), stretch_s, 1 if number else spec.min_steps)
                 if not bench.run("as_is", source, step, limit, round=number, warmup=0 if number else 1):
                     raise ExhaustedError("the dataset yields nothing when it is iterated a second time")
                 kept, indices = source.batches, source.indices
                 if alternating:
-                    _input_only(spec, source, bench, number, _ALONE * stretch_s, handoff_s)
+                    _input_only(spec, source, bench, number, _ALONE * stretch_s, floor_s)
                 if step is not None:
                     bench.channel.phase("step_only")
                     _settle()
@@ -230,26 +228,21 @@ def run_rounds(
         source.close()
 
 
-def _input_only(
-    spec: TrialSpec, source: Keeping, bench: Bench, number: int, stretch_s: float, handoff_s: float
-) -> None:
+def _input_only(spec: TrialSpec, source: Keeping, bench: Bench, number: int, stretch_s: float, floor_s: float) -> None:
     bench.channel.phase("input_only")
-    accelerator, bench.accelerator = bench.accelerator, None
-    try:
-        _use_up_buffers(source, None, bench, number, stretch_s, handoff_s)
+    with bench.without_accelerator():
+        _use_up_buffers(source, None, bench, number, stretch_s, floor_s)
         bench.run("input_only", source, None, Limit(spec.steps, stretch_s, 2, fair_s=0.0), round=number)
-    finally:
-        bench.accelerator = accelerator
 
 
 def _use_up_buffers(
-    source: Keeping, step: Step | None, bench: Bench, number: int, stretch_s: float, handoff_s: float
+    source: Keeping, step: Step | None, bench: Bench, number: int, stretch_s: float, floor_s: float
 ) -> None:
     """Take what was made under other conditions: until a batch was not ready, but a fifth of the stretch at most."""
     until = time.perf_counter() + 0.2 * stretch_s
     for _ in range(_MOST_FROM_BUFFERS):
-        bench.run(BETWEEN, source, step, Limit(1, 60.0, 1, fair_s=0.0), round=number)
-        if source.wait_ns > _LATE * handoff_s * 1e9 or time.perf_counter() > until:
+        bench.run(BETWEEN, source, step, Limit.exactly(1), round=number)
+        if source.wait_ns > _LATE * floor_s * 1e9 or time.perf_counter() > until:
             return
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 import time
 from collections.abc import Callable
@@ -79,7 +78,7 @@ def measure_overhead(bench: Bench, calls: float = 1) -> MeasurementOverhead:
 
     def measured(steps: int) -> None:
         with Watch() as own.watch:
-            own.loop("overhead", rows, source, step, Limit(steps, math.inf, steps, 0.0))
+            own.loop("overhead", rows, source, step, Limit.exactly(steps))
 
     def bare(steps: int) -> None:
         for _ in range(steps):

@@ -18,7 +18,7 @@ from tensorflow.python import pywrap_tfe
 from tensorflow.python.framework import kernels
 
 from xttsbench.records.step_ops import OpLine, Phase, Placement, StepOps
-from xttsbench.records.trial import Anatomy, StackLine
+from xttsbench.records.trial import StackLine, StepProfile
 from xttsbench.step.eager_ops import EagerOp, EagerOps
 from xttsbench.step.frames import in_layer, in_order, own_phase, user_frame, writes
 from xttsbench.step.graph_ops import CALLS, GraphOps, OpPlace, by_name, scope_of
@@ -56,7 +56,7 @@ class OpCounter:
             self.counts[name] += 1
 
 
-def read_anatomy(bench: Bench, step: Step, batches: list[Any], window_s: float) -> Anatomy:
+def read_step_profile(bench: Bench, step: Step, batches: list[Any], window_s: float) -> StepProfile:
     """Run the step for ``window_s`` seconds (one step at least) and say where its time went."""
     bench.watch.watch_calls()
     source, steps, calls_before = CachedBatches(batches), 0, bench.watch.counters()[0]
@@ -71,13 +71,13 @@ def read_anatomy(bench: Bench, step: Step, batches: list[Any], window_s: float) 
     return summarise(ops, sampler, steps, bench.watch.counters()[0] - calls_before)
 
 
-def summarise(ops: OpCounter, sampler: StackSampler, steps: int, calls: int) -> Anatomy:
+def summarise(ops: OpCounter, sampler: StackSampler, steps: int, calls: int) -> StepProfile:
     """What was counted and sampled in that many steps, in which tf.functions were called ``calls`` times."""
     lines = _lines(sampler, steps)
     kinds: dict[str, float] = {}
     for line in lines:
         kinds[line.kind] = kinds.get(line.kind, 0.0) + line.share
-    return Anatomy(
+    return StepProfile(
         steps=steps,
         samples=sampler.samples,
         eager_ops_per_step=sum(ops.counts.values()) / steps,

@@ -67,7 +67,7 @@ def run_beside(
     accelerator, bench.accelerator = bench.accelerator, None  # it waits the same for both
     slowest_s = max(_warm_pace_s(bench, segment, *side) for segment, side in sides.items())
     turn_s = _WINDOWS * spec.window_s / (len(sides) * _ROUNDS)
-    limit = _fixed(min(max(int(turn_s / slowest_s), 1), math.ceil(spec.steps / _ROUNDS)))
+    limit = Limit.exactly(min(max(int(turn_s / slowest_s), 1), math.ceil(spec.steps / _ROUNDS)))
     began, first = time.perf_counter(), len(bench.marks)
     log_ratios: list[float] = []
     for number in range(first, first + _MOST_ROUNDS):
@@ -97,15 +97,10 @@ def enough(log_ratios: list[float], windows: float) -> bool:
 def _warm_pace_s(bench: Bench, segment: str, step: Step, batches: list[Any]) -> float:
     """Seconds of a step once all batches have been through it, with its traces and compilations."""
     bench.channel.phase(f"warm_up {segment}")
-    bench.run("warm_up", CachedBatches(batches), step, Limit(len(batches), _WARM_UP_S, 1, fair_s=0.0))
+    bench.warm_up(step, batches, _WARM_UP_S)
     began = time.perf_counter()
-    done = bench.run("warm_up", CachedBatches(batches), step, _fixed(1))
+    done = bench.run("warm_up", CachedBatches(batches), step, Limit.exactly(1))
     return (time.perf_counter() - began) / max(done, 1)
-
-
-def _fixed(count: int) -> Limit:
-    """So many, however long they take."""
-    return Limit(count, math.inf, count, fair_s=0.0)
 
 
 _KEEP = 4

@@ -64,7 +64,6 @@ from xttsbench.records.training import (
     WatchedInterval,
 )
 from xttsbench.records.trial import (
-    Anatomy,
     Batches,
     Devices,
     MeasurementOverhead,
@@ -74,6 +73,7 @@ from xttsbench.records.trial import (
     ScriptRun,
     Segment,
     StackLine,
+    StepProfile,
     Trace,
     TrialError,
     TrialRecord,
@@ -151,7 +151,7 @@ VERDICT = Verdict(
         input=0.1, dispatch=0, compute=0.2, compile=0, host=0, transfer=0, contention=0, residual=-1e-9
     ),
 )
-ANATOMY = Anatomy(
+ANATOMY = StepProfile(
     steps=1,
     samples=2,
     eager_ops_per_step=3,

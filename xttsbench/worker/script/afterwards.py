@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -17,12 +18,18 @@ from typing import Any, Final
 import tensorflow as tf
 from tensorflow.python.ops import resource_variable_ops
 
-from xttsbench.records.trial import TrialSpec
-from xttsbench.step.modes import Mode, fetches_answered, in_mode
+from xttsbench.records.trial import MeasurementOverhead, TrialSpec
+from xttsbench.step.modes import Mode, fetches_answered, in_mode, keras_step
 from xttsbench.targets.load import Loaded
 from xttsbench.worker.batches import CachedBatches, ExhaustedError, LiveBatches
 from xttsbench.worker.bench import Bench, Limit, Step, StepRaisedError
-from xttsbench.worker.ladder import first_batches, handoff_s, run_pipeline
+from xttsbench.worker.channel import SilentChannel
+from xttsbench.worker.ladder import first_batches, next_floor_s, run_pipeline
+from xttsbench.worker.overhead import Steps, overhead_of
+from xttsbench.worker.script.eager_loops import original
+from xttsbench.worker.script.patches import Patches, patch_tensorflow
+from xttsbench.worker.script.report import ScriptReport
+from xttsbench.worker.script.watched import Watched
 from xttsbench.worker.step_profile import read_step_ops
 
 _PIPELINE_S: Final = 5.0
@@ -34,7 +41,7 @@ _VARIABLES_BYTES: Final = 2 * 2**30
 
 
 @dataclass
-class Seen:
+class ScriptHandles:
     """What was kept of a script for afterwards.
 
     Attributes:
@@ -50,25 +57,38 @@ class Seen:
     mode: str = "graph"
 
 
-def measure_afterwards(spec: TrialSpec, seen: Seen, bench: Bench) -> None:
+def measure_script(report: ScriptReport, watched: Watched, patches: Patches) -> None:
+    """Measure, in what is left of the script, what its own run could not show, and what it cost to watch it."""
+    handles = handles_of(watched)
+    watched.eager.open = None
+    watched.recorder.watch.__exit__()
+    patches.undo()
+    report.channel.phase("overhead")
+    report.channel.part("overhead", watching_overhead(report.spec, in_graph=watched.fit.loop is not None))
+    report.channel.phase("afterwards")
+    with watched.recorder.watch:
+        measure_afterwards(report.spec, handles, watched.recorder.results.bench)
+
+
+def measure_afterwards(spec: TrialSpec, handles: ScriptHandles, bench: Bench) -> None:
     """Measure what the script's own run could not show. What fails is noted; the steps measured before stand."""
     from xttsbench.targets.source.scan import scan_loaded  # LibCST, which the script's own steps do without
 
     script = os.path.abspath(spec.target)
     bench.channel.part("source", [*scan_loaded(os.path.dirname(script), script, imported_before=False)])
-    if not isinstance(seen.dataset, tf.data.Dataset):
+    if not isinstance(handles.dataset, tf.data.Dataset):
         bench.channel.note("the script's input was not read: no tf.data.Dataset fed its steps, or it was gone")
         return
-    loaded = Loaded("script", seen.dataset, seen.step)
+    loaded = Loaded("script", handles.dataset, handles.step)
     with _noted(bench, "its pipeline was not read"):
         run_pipeline(spec.model_copy(update={"window_s": _PIPELINE_S}), loaded, None, bench)
     with _noted(bench, "its input alone was not measured"):
         _measure_input(spec, loaded, bench)
-    if seen.step is None:
-        bench.channel.note(f"the script's step alone was not measured: {seen.why_no_step or 'it was not found'}")
+    if handles.step is None:
+        bench.channel.note(f"the script's step alone was not measured: {handles.why_no_step or 'it was not found'}")
         return
     with _noted(bench, "its step alone was not measured"), _variables_kept():
-        _measure_step(spec, loaded, seen, bench)
+        _measure_step(spec, loaded, handles, bench)
 
 
 def _measure_input(spec: TrialSpec, loaded: Loaded, bench: Bench) -> None:
@@ -79,19 +99,19 @@ def _measure_input(spec: TrialSpec, loaded: Loaded, bench: Bench) -> None:
     bench.run("input_only", source, None, Limit(spec.steps, _INPUT_S, spec.min_steps), warmup=1)
 
 
-def _measure_step(spec: TrialSpec, loaded: Loaded, seen: Seen, bench: Bench) -> None:
+def _measure_step(spec: TrialSpec, loaded: Loaded, handles: ScriptHandles, bench: Bench) -> None:
     """The step on batches in memory: as the script has it, and compiled where the script runs it op by op."""
     if loaded.step is None:
         return
     batches = first_batches(loaded)
-    bench.channel.part("handoff_s", handoff_s(batches[0]))
+    bench.channel.part("handoff_s", next_floor_s(batches[0]))
     bench.channel.phase("step_only")
     limit = Limit(spec.steps, _STEP_S, 2, fair_s=1.0)
     bench.run("step_only", CachedBatches(batches, range(len(batches))), loaded.step, limit, warmup=1)
     with _noted(bench, "the ops of its step were not read"):
         bench.channel.phase("ops of the step")
         bench.channel.part("step_ops", read_step_ops(bench, loaded.step, batches, _OPS_S))
-    mode: Mode = "graph" if seen.mode == "eager" else "xla"
+    mode: Mode = "graph" if handles.mode == "eager" else "xla"
     with _noted(bench, f"its step was not measured in mode {mode}"):
         _measure_mode(spec, loaded.step, mode, batches, bench)
 
@@ -101,7 +121,7 @@ def _measure_mode(spec: TrialSpec, step: Step, mode: Mode, batches: list[Any], b
     with fetches_answered() as fetches:
         changed = in_mode(step, mode)
         # Not `warm_up`: that is the script's own.
-        bench.run(f"warm_up_{mode}", CachedBatches(batches), changed, Limit(len(batches), _STEP_S, 1, fair_s=0.0))
+        bench.run(f"warm_up_{mode}", CachedBatches(batches), changed, Limit.exactly(len(batches), _STEP_S))
         bench.channel.phase(mode)
         bench.run(mode, CachedBatches(batches), changed, Limit(spec.steps, _STEP_S / 2, 1, fair_s=0.5))
     if fetches.count:
@@ -141,3 +161,73 @@ def _variables_kept() -> Iterator[None]:
     finally:
         for variable, value in kept:
             variable.assign(value)
+
+
+def handles_of(watched: Watched) -> ScriptHandles:
+    """The dataset and the step of the main loop."""
+    main = watched.recorder.results.loops.main
+    if main is None:
+        return ScriptHandles(why_no_step="no loop was seen")
+    dataset = original(main.dataset)
+    if main is watched.fit.loop:
+        return _of_fit(watched.fit.model, main.dataset, dataset)
+    if main in watched.graph:
+        return ScriptHandles(dataset, None, "the loop is inside a tf.function, so no function takes a single batch")
+    if dataset is not main.dataset:
+        return ScriptHandles(dataset, None, "the batches are distributed over replicas")
+    if watched.eager.step is None:
+        return ScriptHandles(dataset, None, "no function of the script takes the whole batch as it comes")
+    return ScriptHandles(dataset, watched.eager.step, None, watched.eager.step_mode)
+
+
+def _of_fit(model: Any, distributed: Any, dataset: Any) -> ScriptHandles:
+    if distributed is not dataset or tf.distribute.has_strategy():
+        return ScriptHandles(dataset, None, "the batches are distributed over replicas")
+    mode = "eager" if model.run_eagerly else "xla" if model.jit_compile else "graph"
+    return ScriptHandles(dataset, keras_step(model), None, mode)
+
+
+def watching_overhead(spec: TrialSpec, *, in_graph: bool) -> MeasurementOverhead:
+    """Mean cost of watching a step.
+
+    Args:
+        spec: the trial's.
+        in_graph: whether the script's requests for data are inside a graph (``fit``), with their stamps.
+    """
+    iterator = iter(tf.data.Dataset.from_tensors(tf.zeros([4, 4])).repeat())
+    long = spec.model_copy(update={"steps": 10**9, "window_s": 1e6, "emulated_ms": ()})
+    watched, bare = (_steps(long, iterator, watched=watched, in_graph=in_graph) for watched in (True, False))
+    how = "a request inside a graph" if in_graph else "a request from Python and a small compiled step"
+    return overhead_of(watched, bare, how, clock=time.process_time_ns if in_graph else time.thread_time_ns)
+
+
+def _steps(spec: TrialSpec, iterator: Any, *, watched: bool, in_graph: bool) -> Steps:
+    one = Watched(ScriptReport(spec, SilentChannel()), lambda _: None)
+    # Traced anew for each side: the stamps are in the trace.
+    request = tf.function(lambda: next(iterator) + 1) if in_graph else tf.function(lambda batch: batch + 1)
+
+    def run(steps: int) -> None:
+        patches = Patches()
+        one.eager.open = None  # else the bare steps since then would be one long step
+        if watched:
+            patch_tensorflow(one, patches)
+            one.recorder.watch.__enter__()
+            one.fitting = in_graph
+            one.active = True
+        try:
+            if in_graph:
+                for _ in range(steps):
+                    request()
+            else:
+                for _ in range(steps):
+                    request(next(iterator))
+        finally:
+            one.active = False
+            if watched:
+                one.recorder.watch.__exit__()
+            patches.undo()
+
+    one.recorder.results  # noqa: B018 - made here, as it is paid once
+    one.recorder.windows.leave_out()
+    run(10)
+    return run

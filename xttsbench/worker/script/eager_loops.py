@@ -9,16 +9,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from xttsbench.pipeline.graph.places import place_of as dataset_place
+from xttsbench.step.watch import Moment, step_row
 from xttsbench.worker.script.loops import Loop
-from xttsbench.worker.script.recorder import Moment, row
-from xttsbench.worker.script.step_function import as_step, place_of, takes_batch
-
-if TYPE_CHECKING:
-    from xttsbench.worker.script.step_function import PythonStep
-    from xttsbench.worker.script.watched import Watched
-
+from xttsbench.worker.script.recorder import Recorder
+from xttsbench.worker.script.step_function import PythonStep, as_step, place_of, takes_batch
 
 _OURS: Final = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
 _NOT_USERS: Final = (_OURS, sysconfig.get_paths()["stdlib"] + os.sep, "<frozen")
@@ -38,14 +35,20 @@ def call_site() -> tuple[str, int]:
 
 def made_at(dataset: Any) -> tuple[str, int] | None:
     """Where a dataset was made, where that is remembered; for a distributed one, where its original was."""
-    from xttsbench.pipeline.graph.places import place_of
-
-    return place_of(original(dataset))
+    return dataset_place(original(dataset))
 
 
 def original(dataset: Any) -> Any:
     """The dataset that a distributed one was made from; any other as it is."""
     return getattr(dataset, "_original_dataset", dataset)
+
+
+def dataset_of(iterator: Any) -> Any:
+    """The dataset of an iterator; ``None`` where it is not known."""
+    if (dataset := getattr(iterator, "_dataset", None)) is not None:
+        return dataset
+    inner = next(iter(getattr(iterator, "_iterators", ())), None)
+    return getattr(inner, "_dataset", None)
 
 
 _MARK: Final = "_xttsbench_loop"
@@ -76,13 +79,13 @@ class EagerLoops:
     first one's step. A loop that asks twice runs within (validation): the outer step ends where it began.
     """
 
-    def __init__(self, watched: Watched) -> None:
+    def __init__(self, recorder: Recorder) -> None:
         self.open: Open | None = None
         self.dataset: Any = None
         self.step: Any = None
         self.step_trains = False
         self.step_mode = "graph"
-        self._watched = watched
+        self._recorder = recorder
         self._outer: list[Loop] = []
         self._requesting: Loop | None = None
         self._python: PythonStep | None = None
@@ -104,26 +107,23 @@ class EagerLoops:
             del self._outer[self._outer.index(loop) :]
             self._open(loop, time.perf_counter_ns())
         elif id(loop) not in current.others and loop.key not in current.loop.inner:
-            current.others[id(loop)] = (now, current.wait_ns, Moment.now(self._watched.watch))
+            current.others[id(loop)] = (now, current.wait_ns, Moment.now(self._recorder.watch))
         else:
             self._nest(current, loop, now)
-        bouts = self._watched.bouts
-        if bouts.running:
-            bouts.asking(True)
+        self._recorder.windows.asking(True)
 
     def waited(self, began_ns: int, ended_ns: int) -> None:
         """Time within requests, and while an iterator is made."""
         if self.open is not None:
             self.open.wait_ns += ended_ns - began_ns
-        if self._watched.bouts.running:
-            self._watched.bouts.asking(False)
+        self._recorder.windows.asking(False)
 
     def got(self, began_ns: int, got_ns: int, batch: Any) -> None:
         """A request gave a batch."""
         self.waited(began_ns, got_ns)
         if self.open is not None and self._requesting is self.open.loop:
             self.open.got_ns, self.open.batch = got_ns, batch
-            if self._watched.bouts.running and self.step is None:
+            if self._recorder.windows.running and self.step is None:
                 self._look(batch)
 
     def called(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, trains: bool) -> None:
@@ -138,81 +138,79 @@ class EagerLoops:
         if places is not None:
             self.step, self.step_trains = as_step(function, args, kwargs, places), trains
             self.step_mode = "xla" if getattr(function, "_jit_compile", None) else "graph"
-            self._watched.results.step_function = place_of(function)
+            self._recorder.results.step_function = place_of(function)
 
     def _look(self, batch: Any) -> None:
         """No tf.function took the batch so far: perhaps a Python function does."""
         if self._python is None:
-            from xttsbench.worker.script.step_function import PythonStep
-
             self._python = PythonStep(self._found)
         self._python.begin(batch)
 
     def _found(self, step: Callable[[Any], Any], place: str) -> None:
         self.step, self.step_mode = step, "eager"
-        self._watched.results.step_function = place
+        self._recorder.results.step_function = place
 
     def _nest(self, current: Open, loop: Loop, now: int) -> None:
         """``loop`` runs within the open step, which ends where that one asked first."""
         began, wait_ns, moment = current.others.get(id(loop), (now, current.wait_ns, None))
         current.loop.inner.add(loop.key)
         current.wait_ns = wait_ns
-        if self._watched.results.bench.accelerator is None:  # else its end had to be emulated before
+        if self._recorder.results.bench.accelerator is None:  # else its end had to be emulated before
             self._close(began, moment)
         self._outer.append(current.loop)
         self._open(loop, now)
 
     def _open(self, loop: Loop, now: int) -> None:
-        watched = self._watched
-        watched.watch.step = loop.steps
-        self.open = Open(loop, now, time.perf_counter_ns(), Moment.now(watched.watch), watched.tapes)
+        recorder = self._recorder
+        recorder.watch.step = loop.steps
+        self.open = Open(loop, now, time.perf_counter_ns(), Moment.now(recorder.watch), recorder.tapes)
 
     def _close(self, now: int, moment: Moment | None = None) -> int:
         """End the open step; returns when it ended, so that what we do ourselves is in the next one's pause."""
-        watched, current = self._watched, self.open
+        recorder, current = self._recorder, self.open
         self.open = None
         if current is None or not current.got_ns:
             return now
-        bench, loop, device_ns, emulated_ns, end_ns = watched.results.bench, current.loop, 0, 0, now
-        loop.trains = loop.trains or watched.tapes != current.tapes
-        if moment is None and watched.results.loops.counts(loop):
+        bench, loop, device_ns, emulated_ns, end_ns = recorder.results.bench, current.loop, 0, 0, now
+        loop.trains = loop.trains or recorder.tapes != current.tapes
+        if moment is None and recorder.results.loops.counts(loop):
             if bench.synchronise is not None:
                 bench.synchronise()
                 device_ns = time.perf_counter_ns() - now
             emulated_ns = bench.accelerator.compute() if bench.accelerator is not None else 0
             end_ns = time.perf_counter_ns() if bench.synchronise or emulated_ns else now
         wall_ns = end_ns - current.last_ns
-        watched.watch.step_ended()
-        added = (moment or Moment.now(watched.watch)).since(current.moment)[0]
-        is_timed = not watched.bout_step(loop)
+        recorder.watch.step_ended()
+        added = (moment or Moment.now(recorder.watch)).since(current.moment)[0]
+        is_timed = not recorder.in_window(loop)
         if is_timed:
-            values = row(
+            values = step_row(
                 current.start_ns,
                 wall_ns,
                 current.wait_ns,
                 added,
-                watched.results.shape_of(current.batch),
+                recorder.results.shape_of(current.batch),
                 epoch=max(loop.epochs - 1, 0),
                 device_ns=device_ns,
                 emulated_ns=emulated_ns,
                 pause_ns=current.start_ns - current.last_ns,
             )
-            watched.results.add(loop, values, traced=added.counters[2] > 0)
-        if loop is watched.results.loops.main:
+            recorder.results.add(loop, values, traced=added.counters[2] > 0)
+        if loop is recorder.results.loops.main:
             self.dataset = loop.dataset
-        watched.after_step(loop)
+        recorder.after_step(loop)
         return end_ns if is_timed else time.perf_counter_ns()
 
     def _loop_of(self, iterator: Any) -> Loop:
         loop: Loop | None = iterator.__dict__.get(_MARK)
         if loop is None:
-            dataset = self._watched.dataset_of(iterator)
+            dataset = dataset_of(iterator)
             made = made_at(dataset)
             how = "next()"
             key = (call_site(), made if made is not None else str(getattr(iterator, "element_spec", "")))
-            loop = self._watched.results.loops.get(key, how)
+            loop = self._recorder.results.loops.get(key, how)
             loop.epochs += 1
             loop.dataset = dataset
-            self._watched.results.datasets = len({id(one.dataset) for one in self._watched.results.loops.all()})
+            self._recorder.results.datasets = len({id(one.dataset) for one in self._recorder.results.loops.all()})
             iterator.__dict__[_MARK] = loop
         return loop

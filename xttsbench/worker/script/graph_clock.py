@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.framework import ops
 
-from xttsbench.worker.script.intervals import Stamp
+from xttsbench.worker.script.intervals import GraphTimestamp
 
 _SLOTS: Final = 4096
 _DEVICE: Final = "/device:CPU:0"
@@ -51,7 +51,7 @@ class Site:
         with tf.control_dependencies([put]):
             tf.raw_ops.AssignAddVariableOp(resource=count, value=tf.constant(1, tf.int64))
 
-    def drain(self, offset_ns: int) -> list[Stamp]:
+    def drain(self, offset_ns: int) -> list[GraphTimestamp]:
         """What was stamped since the last time, as ``time.perf_counter_ns`` has it; of more than fit, the last."""
         with tf.device(_DEVICE):
             count = int(tf.raw_ops.ReadVariableOp(resource=self._count, dtype=tf.int64).numpy())
@@ -60,7 +60,7 @@ class Site:
             rows = tf.raw_ops.ReadVariableOp(resource=self._ring, dtype=tf.float64).numpy()
         first, self._read = max(self._read, count - _SLOTS), count
         return [
-            Stamp(round(t0 * 1e9) - offset_ns, round(t1 * 1e9) - offset_ns, int(size), int(elements))
+            GraphTimestamp(round(t0 * 1e9) - offset_ns, round(t1 * 1e9) - offset_ns, int(size), int(elements))
             for t0, t1, size, elements in (rows[index % _SLOTS] for index in range(first, count))
         ]
 
@@ -101,7 +101,7 @@ class GraphClock:
         return result
 
     def mark_end_of(self, outputs: Any) -> None:
-        """Stamp the end of a step in the graph that is being traced: when all of its outputs are there."""
+        """GraphTimestamp the end of a step in the graph that is being traced: when all of its outputs are there."""
         if self._group is not None:  # a distributed iterator wraps its elements so too
             return
         after = _tensors(outputs)
@@ -132,7 +132,7 @@ class GraphClock:
 
         return stamped
 
-    def drain(self) -> list[tuple[Site, list[Stamp]]]:
+    def drain(self) -> list[tuple[Site, list[GraphTimestamp]]]:
         """Everything since the last time, of the sites that ran since."""
         offset_ns = time.time_ns() - time.perf_counter_ns()
         found = [(site, site.drain(offset_ns)) for site in list(self.sites)]

@@ -5,21 +5,18 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from tensorflow.python.framework import ops
 
+from xttsbench.step.watch import Moment, step_row
 from xttsbench.worker.script.graph_clock import Site
-from xttsbench.worker.script.intervals import Piece, Stamp, merged, steps_of_call, steps_of_requests
+from xttsbench.worker.script.intervals import GraphTimestamp, StepInterval, merged, steps_of_call, steps_of_requests
 from xttsbench.worker.script.loops import Loop
-from xttsbench.worker.script.recorder import Moment, row
+from xttsbench.worker.script.recorder import Recorder
 from xttsbench.worker.script.step_function import place_of
-
-if TYPE_CHECKING:
-    from xttsbench.worker.script.watched import Watched
-
 
 _DRAIN_NS: Final = 400_000_000
 _HELD: Final = 256
@@ -36,19 +33,25 @@ class Batch:
     device_ns: int
     emulated_ns: int
     epoch: int
-    bout: bool
+    in_window: bool
 
 
 class FitSteps:
-    """The batches of all calls of ``fit``, one loop a model."""
+    """The batches of all calls of ``fit``, one loop a model.
 
-    def __init__(self, watched: Watched) -> None:
+    Args:
+        recorder: gets the rows.
+        drain_clock: adds what was stamped in graphs to :attr:`requests` and :attr:`ends`.
+    """
+
+    def __init__(self, recorder: Recorder, drain_clock: Callable[[], None]) -> None:
         self.loop: Loop | None = None
         self.model: Any = None
         self.dataset: Any = None
-        self.requests: list[Stamp] = []
-        self.ends: list[Stamp] = []
-        self._watched = watched
+        self.requests: list[GraphTimestamp] = []
+        self.ends: list[GraphTimestamp] = []
+        self._recorder = recorder
+        self._drain_clock = drain_clock
         self._pending: list[Batch] = []
         self._last_ns = self._start_ns = 0
         self._moment: Moment | None = None
@@ -57,14 +60,14 @@ class FitSteps:
     def begin(self, model: Any, dataset: Any) -> None:
         """A call of ``fit`` begins its first epoch."""
         self.model, self.dataset = model, dataset
-        loop = self.loop = self._watched.results.loops.get(("fit", id(model)), "fit")
+        loop = self.loop = self._recorder.results.loops.get(("fit", id(model)), "fit")
         loop.trains = True
         loop.dataset = dataset
-        self._watched.results.datasets += 1
-        self._watched.results.steps_per_call = int(getattr(model, "steps_per_execution", 1) or 1)
+        self._recorder.results.datasets += 1
+        self._recorder.results.steps_per_call = int(getattr(model, "steps_per_execution", 1) or 1)
         place = place_of(model.train_step)
         if f"{os.sep}keras{os.sep}src{os.sep}" not in place:
-            self._watched.results.step_function = place
+            self._recorder.results.step_function = place
         self.restart()
 
     def restart(self) -> None:
@@ -72,7 +75,7 @@ class FitSteps:
         self._begin(time.perf_counter_ns())
 
     def _begin(self, last_ns: int) -> None:
-        self._last_ns, self._moment = last_ns, Moment.now(self._watched.watch)
+        self._last_ns, self._moment = last_ns, Moment.now(self._recorder.watch)
         self._start_ns = time.perf_counter_ns()
 
     def epoch(self) -> None:
@@ -82,50 +85,50 @@ class FitSteps:
 
     def ended(self) -> None:
         """The callbacks of a batch are over."""
-        watched, loop, before = self._watched, self.loop, self._moment
+        recorder, loop, before = self._recorder, self.loop, self._moment
         if loop is None or before is None:
             return
-        bench, returned_ns = watched.results.bench, time.perf_counter_ns()
+        bench, returned_ns = recorder.results.bench, time.perf_counter_ns()
         if bench.synchronise is not None:
             bench.synchronise()
         device_ns = time.perf_counter_ns() - returned_ns if bench.synchronise is not None else 0
         emulated_ns = 0
         if bench.accelerator is not None:  # once for each step of the group, after it: not from inside its graph
-            emulated_ns = sum(bench.accelerator.compute() for _ in range(watched.results.steps_per_call))
+            emulated_ns = sum(bench.accelerator.compute() for _ in range(recorder.results.steps_per_call))
         end_ns = time.perf_counter_ns()
-        watched.watch.step_ended()
-        bout = watched.bout_step(loop)
-        added = (before, Moment.now(watched.watch))
+        recorder.watch.step_ended()
+        in_window = recorder.in_window(loop)
+        added = (before, Moment.now(recorder.watch))
         epoch = max(loop.epochs - 1, 0)
         pause_ns = self._start_ns - self._last_ns
-        self._pending.append(Batch(self._last_ns, end_ns, pause_ns, added, device_ns, emulated_ns, epoch, bout))
+        self._pending.append(Batch(self._last_ns, end_ns, pause_ns, added, device_ns, emulated_ns, epoch, in_window))
         if end_ns - self._drained_ns > _DRAIN_NS or len(self._pending) >= _HELD:
             self.drain()
-            watched.after_step(loop)
-        self._begin(time.perf_counter_ns() if bout or watched.bouts.running else end_ns)
+            recorder.after_step(loop)
+        self._begin(time.perf_counter_ns() if in_window or recorder.windows.running else end_ns)
 
     def drain(self) -> None:
         """Make rows of the batches that have ended, with the waits that were stamped meanwhile."""
-        watched, loop = self._watched, self.loop
+        loop = self.loop
         self._drained_ns = time.perf_counter_ns()
-        watched.drain()
+        self._drain_clock()
         if loop is None:
             return
         pending, self._pending = self._pending, []
         for batch in pending:
-            if not batch.bout:
+            if not batch.in_window:
                 self._add(loop, batch)
         if pending:
             self.requests = [one for one in self.requests if one.ended_ns > pending[-1].end_ns]
             self.ends = [one for one in self.ends if one.ended_ns > pending[-1].end_ns]
 
     def _add(self, loop: Loop, batch: Batch) -> None:
-        results = self._watched.results
+        results = self._recorder.results
         pieces = steps_of_call(batch.last_ns, batch.end_ns, self.requests, self.ends)
         parts = batch.added[1].since(batch.added[0], len(pieces))
         for index, (piece, added) in enumerate(zip(pieces, parts, strict=True)):
             last = index == len(pieces) - 1
-            values = row(
+            values = step_row(
                 piece.began_ns,
                 piece.ended_ns - piece.began_ns,
                 piece.wait_ns,
@@ -142,16 +145,18 @@ class FitSteps:
 class GraphLoops:
     """One loop for each traced function that asks for data, or iterates a dataset, outside of ``fit``."""
 
-    def __init__(self, watched: Watched) -> None:
+    def __init__(self, recorder: Recorder) -> None:
         self.calls: deque[tuple[int, int]] = deque(maxlen=1000)
         self.dataset: Any = None
         self.traced: list[Loop] = []
-        self._watched = watched
+        self._recorder = recorder
+        self.begun: set[int] = set()
+        self.last_dataset: Any = None
         self._loops: dict[int, Loop] = {}
-        self._sites: dict[int, dict[Site, list[Stamp]]] = {}
+        self._sites: dict[int, dict[Site, list[GraphTimestamp]]] = {}
         self._body_end: dict[int, int] = {}
         self._moment: Moment | None = None
-        self._pending: dict[Hashable, list[Stamp]] = {}
+        self._pending: dict[Hashable, list[GraphTimestamp]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._loops)
@@ -166,14 +171,14 @@ class GraphLoops:
             while getattr(graph, "outer_graph", None) is not None and ops_inside(graph.outer_graph):
                 graph = graph.outer_graph
             how = "for in a tf.function" if site.kind == "body" else "next() in a tf.function"
-            loop = self._watched.results.loops.get(("graph", getattr(graph, "name", ""), site.kind), how)
+            loop = self._recorder.results.loops.get(("graph", getattr(graph, "name", ""), site.kind), how)
             self._loops[site.group] = loop
-            if self._watched.results.bench.accelerator is not None:
-                self._watched.results.unmeasured["emulated accelerator"] = "no wait can be put inside a tf.function"
+            if self._recorder.results.bench.accelerator is not None:
+                self._recorder.results.unmeasured["emulated accelerator"] = "no wait can be put inside a tf.function"
             self.traced.append(loop)
         self._sites.setdefault(site.group, {})[site] = []
 
-    def stamped(self, site: Site, stamps: list[Stamp]) -> None:
+    def stamped(self, site: Site, stamps: list[GraphTimestamp]) -> None:
         """A place ran."""
         if site.kind == "body":
             stamps = self._requests_of_body(site.group, stamps)
@@ -181,8 +186,8 @@ class GraphLoops:
 
     def add_rows(self, *, over: bool = False) -> None:
         """Make rows of the steps whose end is known by now."""
-        watched = self._watched
-        before, now = self._moment, Moment.now(watched.watch)
+        recorder = self._recorder
+        before, now = self._moment, Moment.now(recorder.watch)
         self._moment = now
         for group, sites in self._sites.items():
             ran = [stamps for stamps in sites.values() if stamps]
@@ -202,26 +207,26 @@ class GraphLoops:
             if pieces:
                 self._add(loop, pieces, before or now, now)
 
-    def _add(self, loop: Loop, pieces: list[Piece], before: Moment, now: Moment) -> None:
-        watched = self._watched
-        loop.dataset = self.dataset if self.dataset is not None else watched.last_dataset
-        watched.results.datasets = max(len(watched.begun), 1)
+    def _add(self, loop: Loop, pieces: list[StepInterval], before: Moment, now: Moment) -> None:
+        recorder = self._recorder
+        loop.dataset = self.dataset if self.dataset is not None else self.last_dataset
+        recorder.results.datasets = max(len(self.begun), 1)
         for piece, added in zip(pieces, now.since(before, len(pieces)), strict=True):
-            shape = watched.results.shape_in_graph(piece.batch_size, piece.elements)
+            shape = recorder.results.shape_in_graph(piece.batch_size, piece.elements)
             wall_ns = piece.ended_ns - piece.began_ns
-            watched.results.add(loop, row(piece.began_ns, wall_ns, piece.wait_ns, added, shape), traced=False)
+            recorder.results.add(loop, step_row(piece.began_ns, wall_ns, piece.wait_ns, added, shape), traced=False)
 
-    def _returned(self, stamp: Stamp) -> bool:
+    def _returned(self, stamp: GraphTimestamp) -> bool:
         return any(begin <= stamp.began_ns <= end for begin, end in self.calls)
 
-    def _requests_of_body(self, group: int, bodies: list[Stamp]) -> list[Stamp]:
+    def _requests_of_body(self, group: int, bodies: list[GraphTimestamp]) -> list[GraphTimestamp]:
         """A body begins when its element is there; the element was asked for when the body before it had ended."""
         requests = []
         for body in bodies:
             last = self._body_end.get(group)
             first = last is None or any(last <= end <= body.began_ns for _, end in self.calls)
             asked = body.began_ns if first or last is None else min(last, body.began_ns)
-            requests.append(Stamp(asked, body.began_ns, body.batch_size, body.elements))
+            requests.append(GraphTimestamp(asked, body.began_ns, body.batch_size, body.elements))
             self._body_end[group] = body.ended_ns
         return requests
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Stamp:
+class GraphTimestamp:
     """One execution of a stamped place in a graph.
 
     Attributes:
@@ -25,7 +25,7 @@ class Stamp:
 
 
 @dataclass(frozen=True)
-class Piece:
+class StepInterval:
     """One step: from the end of the one before to its own, and the part of it in which it waited for data."""
 
     began_ns: int
@@ -35,7 +35,7 @@ class Piece:
     elements: int = 0
 
 
-def covered_ns(stamps: Sequence[Stamp], began_ns: int, ended_ns: int) -> int:
+def covered_ns(stamps: Sequence[GraphTimestamp], began_ns: int, ended_ns: int) -> int:
     """Length of the union of the stamps within a window: replicas wait at the same time, which counts once."""
     total, reached = 0, began_ns
     for stamp in sorted(stamps, key=lambda one: one.began_ns):
@@ -46,7 +46,9 @@ def covered_ns(stamps: Sequence[Stamp], began_ns: int, ended_ns: int) -> int:
     return total
 
 
-def steps_of_call(began_ns: int, ended_ns: int, waits: Sequence[Stamp], ends: Sequence[Stamp]) -> list[Piece]:
+def steps_of_call(
+    began_ns: int, ended_ns: int, waits: Sequence[GraphTimestamp], ends: Sequence[GraphTimestamp]
+) -> list[StepInterval]:
     """The steps of one call from Python, which may be a group of them.
 
     A graph may ask for the next element while the step before still computes. Only what remains after that step's end
@@ -69,7 +71,7 @@ def steps_of_call(began_ns: int, ended_ns: int, waits: Sequence[Stamp], ends: Se
     for index, (begin, end) in enumerate(itertools.pairwise(bounds)):
         own = given[index * len(given) // count : (index + 1) * len(given) // count]
         pieces.append(
-            Piece(
+            StepInterval(
                 begin,
                 end,
                 covered_ns([*own, *(others if count == 1 else ())], begin, end),
@@ -80,7 +82,7 @@ def steps_of_call(began_ns: int, ended_ns: int, waits: Sequence[Stamp], ends: Se
     return pieces
 
 
-def steps_of_requests(requests: Sequence[Stamp], calls: Sequence[tuple[int, int]]) -> list[Piece]:
+def steps_of_requests(requests: Sequence[GraphTimestamp], calls: Sequence[tuple[int, int]]) -> list[StepInterval]:
     """The steps of a loop inside a graph: each from one request for data to the next one within the same call.
 
     Args:
@@ -99,14 +101,14 @@ def steps_of_requests(requests: Sequence[Stamp], calls: Sequence[tuple[int, int]
             ends.append(requests[index + 1].began_ns)
         if ends:
             end = max(min(ends), one.ended_ns)
-            pieces.append(Piece(one.began_ns, end, one.ended_ns - one.began_ns, one.batch_size, one.elements))
+            pieces.append(StepInterval(one.began_ns, end, one.ended_ns - one.began_ns, one.batch_size, one.elements))
     return pieces
 
 
-def merged(replicas: Sequence[Sequence[Stamp]]) -> list[Stamp]:
+def merged(replicas: Sequence[Sequence[GraphTimestamp]]) -> list[GraphTimestamp]:
     """One stamp a step of replicas that ask for their parts of the same batch, from as many as all of them have."""
     return [
-        Stamp(
+        GraphTimestamp(
             min(one.began_ns for one in parts),
             max(one.ended_ns for one in parts),
             sum(one.batch_size for one in parts),

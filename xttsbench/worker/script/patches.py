@@ -9,7 +9,7 @@ import functools
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tensorflow.python.autograph.operators import control_flow
 from tensorflow.python.data.ops import dataset_autograph, dataset_ops, iterator_ops, optional_ops
@@ -18,8 +18,7 @@ from tensorflow.python.eager import backprop, context
 from tensorflow.python.eager.polymorphic_function import polymorphic_function
 from tensorflow.python.framework import ops
 
-if TYPE_CHECKING:
-    from xttsbench.worker.script.watched import Watched
+from xttsbench.worker.script.watched import Watched
 
 Around = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -128,7 +127,7 @@ def patch_tensorflow(watched: Watched, patches: Patches) -> None:
 
     def around_tape(original: Callable[..., Any]) -> Callable[..., Any]:
         def enter(tape: Any) -> Any:
-            watched.tapes += 1
+            watched.recorder.tapes += 1
             return original(tape)
 
         return enter

@@ -19,10 +19,9 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType, TracebackType
 from typing import Any, Final
 
-from xttsbench.records.rows import RowMemory
-from xttsbench.records.trial import ScriptRun, TrialError, TrialSpec
-from xttsbench.worker.channel import Channel, shared_rows
-from xttsbench.worker.script.stop import StoppedByUs
+from xttsbench.records.trial import TrialError
+from xttsbench.worker.channel import shared_rows
+from xttsbench.worker.script.report import LockedChannel, ScriptReport, StoppedByUs, exit_now
 
 
 class AfterImport(MetaPathFinder):
@@ -80,37 +79,15 @@ _ATEXIT_S: Final = 10.0
 _AFTERWARDS_S: Final = 90.0
 
 
-class LockedChannel(Channel):
-    """A channel that several threads of this process use; in a process that the script forked it is silent."""
-
-    def __init__(self, connection: socket.socket, rows: RowMemory) -> None:
-        super().__init__(connection, rows)
-        self._lock = threading.RLock()
-        self._pid = os.getpid()
-
-    def send(self, message: dict[str, Any]) -> None:
-        """Send one message; a parent that is gone ends this process, as nobody is left to tell."""
-        if os.getpid() != self._pid:
-            return
-        with self._lock:
-            try:
-                super().send(message)
-            except OSError:
-                _exit(1)
-
-
-_exit = os._exit
-
-
 class Process:
     """Runs the script and ends with it; :attr:`watched` is set once TensorFlow has been loaded."""
 
     def __init__(self, connection: socket.socket, rows: int) -> None:
         connection.set_inheritable(False)
         self.channel = LockedChannel(connection, shared_rows(rows))
-        self.spec: TrialSpec = self.channel.receive_spec()
-        self.run = ScriptRun()
+        self.report = ScriptReport(self.channel.receive_spec(), self.channel)
         self.watched: Any = None
+        self._patches: Any = None
         self._pid = os.getpid()
         self._over = False
         self._keras = False
@@ -128,7 +105,7 @@ class Process:
         if os.getpid() != self._pid:  # a process that the script forked, and that came back here
             self._noted("exit handlers", atexit._run_exitfuncs)
             _flush()
-            _exit(code or 0)
+            exit_now(code or 0)
         self.finish(ended, code, error)
 
     def finish(self, ended: str, code: int | None, error: BaseException | None) -> None:
@@ -137,7 +114,7 @@ class Process:
         with self._limited(_AFTERWARDS_S, 0 if code is None else code):
             self._told(ended, code, error)
             if self.watched is not None and error is None:
-                self._noted("what is measured afterwards", self.watched.afterwards)
+                self._noted("what is measured afterwards", self._measure_afterwards)
         self.channel.send({"done": True})
         leave = 0 if code is None else code
         with self._limited(_ATEXIT_S, leave):
@@ -145,12 +122,7 @@ class Process:
                 self._noted("exit handlers", _wait_for_threads)
             self._noted("exit handlers", atexit._run_exitfuncs)
         _flush()
-        _exit(leave)
-
-    def tell(self, **changed: Any) -> None:
-        """Change the record of the script's run, and send it."""
-        self.run = self.run.model_copy(update=changed)
-        self.channel.part("script", self.run)
+        exit_now(leave)
 
     def end_at_once(self, why: str) -> None:
         """From another thread: the script can't be stopped, so everything is sent and the process group ends."""
@@ -158,13 +130,13 @@ class Process:
         self.channel.note(why)
         if self.watched is not None:
             self.watched.end()
-        self.tell(ended="stopped")
+        self.report.tell(ended="stopped")
         self.channel.send({"done": True})
         _kill_group(0)
 
     def _run_script(self) -> tuple[str, int | None, BaseException | None]:
-        script = self.spec.target
-        sys.argv = [script, *self.spec.arguments]
+        script = self.report.spec.target
+        sys.argv = [script, *self.report.spec.arguments]
         sys.path.insert(0, os.path.dirname(os.path.abspath(script)))
         try:
             runpy.run_path(script, run_name="__main__")
@@ -190,9 +162,9 @@ class Process:
             self._noted("the end of the script", self.watched.end)
         else:
             self.channel.note("the script did not import TensorFlow: none of its steps was seen")
-        self.tell(ended=ended, exit_code=None if ended == "stopped" else code)
+        self.report.tell(ended=ended, exit_code=None if ended == "stopped" else code)
         if error is not None:
-            self.channel.send(_failure(error, self.spec.target))
+            self.channel.send(_failure(error, self.report.spec.target))
 
     def _left(self, code: int) -> None:
         """``os._exit``, as the script calls it; a process that it forked leaves at once."""
@@ -201,17 +173,19 @@ class Process:
             with contextlib.suppress(Exception):
                 self._told("exited", code, None)
                 self.channel.send({"done": True})
-        _exit(code)
+        exit_now(code)
 
     def _tensorflow_loaded(self) -> None:
         def watch() -> None:
+            from xttsbench.worker.script.patches import Patches, patch_tensorflow
             from xttsbench.worker.script.watched import Watched
 
-            watched = Watched(self)
-            watched.install()
+            watched, self._patches = Watched(self.report, self.end_at_once), Patches()
+            patch_tensorflow(watched, self._patches)
+            watched.begin()
             self.watched = watched
             if self._keras:
-                watched.install_keras()
+                self._watch_keras()
 
         self._noted("watching the script", watch)
 
@@ -219,7 +193,17 @@ class Process:
         self._keras = True
         if self.watched is None:  # TensorFlow comes later, or not at all
             return
-        self._noted("watching Keras", self.watched.install_keras)
+        self._noted("watching Keras", self._watch_keras)
+
+    def _watch_keras(self) -> None:
+        from xttsbench.worker.script.patches import patch_keras
+
+        patch_keras(self.watched, self._patches)
+
+    def _measure_afterwards(self) -> None:
+        from xttsbench.worker.script.afterwards import measure_script
+
+        measure_script(self.report, self.watched, self._patches)
 
     def _noted(self, what: str, action: Callable[[], None]) -> None:
         """Our own failure must not become the script's: it is told, and the script goes on."""
@@ -331,4 +315,4 @@ def _kill_group(code: int) -> None:
     """End this process with all that it started, where the process group is its own; else end it alone."""
     if os.getpgid(0) == os.getpid():
         os.killpg(0, signal.SIGKILL)
-    _exit(code)
+    exit_now(code)

@@ -2,208 +2,111 @@
 
 from __future__ import annotations
 
-import functools
 import threading
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from functools import cached_property
+from typing import Any, Final
 
 import tensorflow as tf
 
 from xttsbench.probes.clock import EmulatedAccelerator
 from xttsbench.probes.procfs import ChildrenCpu
 from xttsbench.records.rows import StepRow
-from xttsbench.records.trial import Anatomy, Batches
+from xttsbench.records.trial import Batches, StepProfile
 from xttsbench.step.modes import synchroniser
+from xttsbench.step.sampler import StackSampler
 from xttsbench.step.watch import Watch
 from xttsbench.worker.bench import Bench, Limit
 from xttsbench.worker.script.loops import Loop, Loops
-
-if TYPE_CHECKING:
-    from xttsbench.step.sampler import StackSampler
-    from xttsbench.worker.script.process import Process
-    from xttsbench.worker.step_profile import OpCounter
-
-
-@functools.cache
-def _main_clock() -> int:
-    """The processor clock of the main thread, which other threads can read too."""
-    return time.pthread_getcpuclockid(threading.main_thread().ident or 0)
-
-
-@dataclass(slots=True)
-class Moment:
-    """What was counted so far: the watch's counters, processor time of the process and of its main thread."""
-
-    counters: tuple[int, ...]
-    cpu_ns: int
-    main_cpu_ns: int
-
-    @classmethod
-    def now(cls, watch: Watch) -> Moment:
-        """Read everything."""
-        return cls(watch.counters(), time.process_time_ns(), time.clock_gettime_ns(_main_clock()))
-
-    def since(self, before: Moment, parts: int = 1) -> list[Moment]:
-        """What was added since then, for each of so many steps: clocks spread evenly, events on the first."""
-        added = [now - then for now, then in zip(self.counters, before.counters, strict=True)]
-        cpu, main = self.cpu_ns - before.cpu_ns, self.main_cpu_ns - before.main_cpu_ns
-        if parts == 1:  # nearly always, and in every step
-            return [Moment(tuple(added), max(cpu, 0), max(main, 0))]
-        calls, calls_ns = added[:2]
-        nothing = [0] * (len(added) - 2)
-        return [
-            Moment(
-                (
-                    calls * (part + 1) // parts - calls * part // parts,
-                    calls_ns // parts,
-                    *(added[2:] if part == 0 else nothing),
-                ),
-                max(cpu, 0) // parts,
-                max(main, 0) // parts,
-            )
-            for part in range(parts)
-        ]
-
-
-def row(
-    start_ns: int,
-    wall_ns: int,
-    wait_ns: int,
-    added: Moment,
-    shape: tuple[int, int, int],
-    *,
-    epoch: int = 0,
-    device_ns: int = 0,
-    emulated_ns: int = 0,
-    pause_ns: int = 0,
-) -> StepRow:
-    """One row of a step.
-
-    ``added`` is what was counted in the step; ``shape`` the index of the batch's signature, its first dimension and its
-    numbers in all.
-    """
-    calls, calls_ns, traces, trace_ns, syncs, sync_ns, gc_ns = added.counters
-    shape_id, size, elements = shape
-    pause_ns = min(pause_ns, wall_ns)
-    wait_ns = min(wait_ns, wall_ns - pause_ns)
-    step_ns = wall_ns - pause_ns - wait_ns
-    # Of calls that are seen from a loop inside them only the part that is no wait belongs to the step.
-    calls_ns = min(calls_ns, step_ns)
-    return StepRow(
-        start_ns=start_ns,
-        wall_ns=wall_ns,
-        wait_ns=wait_ns,
-        step_ns=step_ns,
-        device_ns=device_ns,
-        emulated_ns=emulated_ns,
-        trace_ns=trace_ns,
-        traces=traces,
-        sync_ns=sync_ns,
-        syncs=syncs,
-        gc_ns=gc_ns,
-        calls=calls,
-        calls_ns=calls_ns,
-        cpu_ns=added.cpu_ns,
-        main_cpu_ns=added.main_cpu_ns,
-        batch_size=size,
-        batch_elements=elements,
-        shape_id=shape_id,
-        epoch=epoch,
-        pause_ns=pause_ns,
-    )
-
+from xttsbench.worker.script.report import ScriptReport, StoppedByUs
+from xttsbench.worker.step_profile import OpCounter, summarise
 
 _FIRST_STEPS: Final = 8
 _SECOND_AFTER: Final = 60
-_BOUT_S: Final = 1.5
-_BOUTS: Final = 2
+_WINDOW_S: Final = 1.5
+_WINDOWS: Final = 2
 _UNKNOWN_AFTER: Final = 30
-"""A loop that takes no gradients has an anatomy only after so many steps: it may be over soon."""
+"""A loop that takes no gradients has a profile only after so many steps: it may be over soon."""
+_TELL_S: Final = 2.0
+_PATIENCE: Final = 2.0
+"""A loop without gradients is taken for the main one after so many of the trial's windows."""
 
 
-class Bouts:
-    """The first bout takes a few steps after the warm-up, so that a short script has some left to time.
+class SamplingWindows:
+    """Two stretches of the script's own steps that are sampled and counted, and that no timing uses.
 
-    A loop that goes on gets a second, longer one, whose result replaces the first's.
+    The first takes a few steps after the warm-up, so that a short script has some left to time. A loop that goes on
+    gets a second, longer one, whose profile replaces the first's.
     """
 
     def __init__(self, watch: Watch) -> None:
-        self.running = False
-        self._loop: Loop | None = None
-        self._asking = False
         self._watch = watch
-        self._done = 0
-        self._steps = 0
-        self._ops: OpCounter | None = None
-        self._sampler: StackSampler | None = None
+        self._loop: Loop | None = None
+        self._tools: tuple[OpCounter, StackSampler] | None = None
+        self._asking = False
+        self._done = self._steps = self._calls = 0
         self._until = 0.0
-        self._calls = 0
+
+    @property
+    def running(self) -> bool:
+        """Whether a window has begun and not ended."""
+        return self._tools is not None
 
     def leave_out(self) -> None:
         """Begin no more of them: what they add to a step is in no step that is timed."""
-        self._done = _BOUTS
+        self._done = _WINDOWS
 
     def due(self, loop: Loop, *, main: bool) -> bool:
-        """Whether a bout should begin with the next step of this loop."""
+        """Whether a window should begin with the next step of this loop."""
         if self.running or loop.warming or not (main or loop.trains or loop.steps >= _UNKNOWN_AFTER):
             return False
         return self._done == 0 or (self._done == 1 and loop.measured >= _SECOND_AFTER)
 
     def begin(self, loop: Loop) -> None:
-        """Begin with the next step of that loop; this pauses the script, and imports Keras where the script did not."""
-        from xttsbench.step.sampler import StackSampler
-        from xttsbench.worker.step_profile import OpCounter
-
+        """Begin with the next step of that loop; this pauses the script."""
         self._watch.watch_calls()
-        self._ops, self._sampler = OpCounter(), StackSampler(input_runs=True)
+        ops, sampler = self._tools = OpCounter(), StackSampler(input_runs=True)
         self._steps, self._calls = 0, self._watch.counters()[0]
-        self._ops.__enter__()
-        self._sampler.__enter__()
-        self._sampler.step = 0
-        self._until = time.perf_counter() + _BOUT_S
-        self._loop, self._asking, self.running = loop, False, True
+        ops.__enter__()
+        sampler.__enter__()
+        sampler.step = 0
+        self._until = time.perf_counter() + _WINDOW_S
+        self._loop, self._asking = loop, False
 
     def asking(self, now: bool) -> None:
         """The script asks for data from now on (or has it): that is no part of its step."""
-        if self._sampler is not None and self._ops is not None and now != self._asking:
-            self._asking = now
-            self._sampler.step = None if now else self._steps
-            if now:
-                self._ops.__exit__()
-            else:
-                self._ops.__enter__()
+        if self._tools is None or now == self._asking:
+            return
+        ops, sampler = self._tools
+        self._asking = now
+        sampler.step = None if now else self._steps
+        if now:
+            ops.__exit__()
+        else:
+            ops.__enter__()
 
-    def step_ended(self, loop: Loop) -> Anatomy | None:
-        """Count a step of the bout; its anatomy once the bout is over, which a step of another loop makes it too."""
-        if loop is not self._loop:
+    def step_ended(self, loop: Loop) -> StepProfile | None:
+        """Count a step of the window; its profile once it is over, which a step of another loop makes it too."""
+        if self._tools is None or loop is not self._loop:
             return self.finish()
         self._steps += 1
-        if self._sampler is not None:
-            self._sampler.step = self._steps
+        self._tools[1].step = self._steps
         if time.perf_counter() < self._until and (self._done or self._steps < _FIRST_STEPS):
             return None
         return self.finish()
 
-    def finish(self) -> Anatomy | None:
-        """End the bout; ``None`` where no step of it ended."""
-        if self._ops is None or self._sampler is None:
+    def finish(self) -> StepProfile | None:
+        """End the window; ``None`` where no step of it ended, or none has begun."""
+        if self._tools is None:
             return None
-        from xttsbench.worker.step_profile import summarise
-
+        (ops, sampler), self._tools = self._tools, None
         if not self._asking:
-            self._ops.__exit__()
-        self._sampler.__exit__()
-        ops, sampler, self._ops, self._sampler, self.running = self._ops, self._sampler, None, None, False
+            ops.__exit__()
+        sampler.__exit__()
         self._done += 1
         if not self._steps:
             return None
         return summarise(ops, sampler, self._steps, self._watch.counters()[0] - self._calls)
-
-
-_TELL_S: Final = 2.0
-_PATIENCE: Final = 2.0
-"""A loop without gradients is taken for the main one after so many windows."""
 
 
 class Results:
@@ -212,20 +115,19 @@ class Results:
     Rows are added by the script's main thread, and another one tells of them; :attr:`lock` is held for both.
     """
 
-    def __init__(self, process: Process, watch: Watch) -> None:
-        spec = process.spec
+    def __init__(self, report: ScriptReport, watch: Watch) -> None:
+        spec = report.spec
         self.lock = threading.RLock()
-        self.loops = Loops(round(spec.window_s * _PATIENCE * 1e9), process.channel.rows)
+        self.loops = Loops(round(spec.window_s * _PATIENCE * 1e9), report.channel.rows)
         self.limit = Limit(spec.steps, spec.window_s, spec.min_steps)
         accelerator = EmulatedAccelerator(spec.emulated_ms) if spec.emulated_ms else None
-        self.bench = Bench(process.channel, watch, accelerator, synchroniser())
+        self.bench = Bench(report.channel, watch, accelerator, synchroniser())
         self.datasets = 0
         self.step_function: str | None = None
         self.steps_per_call = 1
         self.unmeasured: dict[str, str] = {}
-        self._process = process
-        self._children = ChildrenCpu()
-        self._spread = 0
+        self._report = report
+        self._children, self._spread = ChildrenCpu(), 0
         self._phase = ""
         self._told_s = time.monotonic()
         self.bench.compilations.begin()
@@ -249,16 +151,14 @@ class Results:
         """Say how the script goes, and add the processor time of the processes that it started to its rows."""
         with self.lock:
             main = self.loops.main
-            changed: dict[str, Any] = {
-                "iterations": (main.how,) if main is not None else (),
-                "steps_per_call": self.steps_per_call,
-                "step_function": self.step_function,
-                "datasets": self.datasets,
-                "steps_seen": main.steps if main is not None else 0,
-                "unmeasured": dict(self.unmeasured),
-            }
-            if self._process.run.model_copy(update=changed) != self._process.run:
-                self._process.tell(**changed)
+            self._report.tell(
+                iterations=(main.how,) if main is not None else (),
+                steps_per_call=self.steps_per_call,
+                step_function=self.step_function,
+                datasets=self.datasets,
+                steps_seen=main.steps if main is not None else 0,
+                unmeasured=dict(self.unmeasured),
+            )
             if main is not None and (segment := main.segments.get("as_is")) is not None:
                 self._children.spread(segment, self._spread)
                 self._spread = segment.count
@@ -283,17 +183,77 @@ class Results:
         shapes = tuple(str(list(signature)) for signature in self.bench.shapes)[:50]
         self.bench.channel.part("batches", Batches(cached=0, bytes=0, shapes=shapes, static_signature=static))
 
-    def shape_of(self, batch: Any) -> tuple[int, int, int]:
-        """Index of the batch's signature, its first dimension and its numbers, over all replicas."""
+    def shape_of(self, batch: Any) -> tuple[int, int, int, int]:
+        """Index of the batch's signature, its first dimension and its numbers, over all replicas; no frames."""
         shape_id, size, elements, _ = self.bench.shape_of(batch)
         first = next(iter(tf.nest.flatten(batch)), None)
         replicas = len(first.values) if isinstance(first, tf.distribute.DistributedValues) else 1
-        return shape_id, size * replicas, elements
+        return shape_id, size * replicas, elements, 0
 
-    def shape_in_graph(self, size: int, elements: int) -> tuple[int, int, int]:
+    def shape_in_graph(self, size: int, elements: int) -> tuple[int, int, int, int]:
         """The same of a batch that was in a graph alone, from what was stamped: its sizes stand for its shape."""
         signature: tuple[tuple[int, ...], ...] = ((size,), (elements,))
-        known = self.bench.shapes.get(signature)
-        if known is None:
-            known = self.bench.shapes[signature] = (len(self.bench.shapes), size, elements, 0)
-        return known[0], size, elements
+        return self.bench.shapes.setdefault(signature, (len(self.bench.shapes), size, elements, 0))
+
+
+class Recorder:
+    """What all loops of a script share: counters, rows, sampling windows, and the wish that the script may end.
+
+    Attributes:
+        tapes: gradient tapes that were entered so far.
+        stopping_since: when the script was first to be stopped, ``time.monotonic``; ``None`` as long as it is not.
+    """
+
+    def __init__(self, report: ScriptReport) -> None:
+        self.report = report
+        self.watch = Watch()
+        self.windows = SamplingWindows(self.watch)
+        self.tapes = 0
+        self.stopping_since: float | None = None
+
+    @cached_property
+    def results(self) -> Results:
+        """The results, which ask for devices; so they are made when the script has made its settings."""
+        from xttsbench.worker.trial import devices_seen  # here: with it comes Keras, which the script may do without
+
+        results = Results(self.report, self.watch)
+        self.report.channel.part("devices", devices_seen())
+        return results
+
+    @property
+    def has_results(self) -> bool:
+        """Whether anything was recorded by now."""
+        return "results" in self.__dict__
+
+    def in_window(self, loop: Loop) -> bool:
+        """Whether the step that ends now was one of a sampling window; ends the window when it has its steps."""
+        if not self.windows.running:
+            return False
+        self.send_profile(self.windows.step_ended(loop))
+        return True
+
+    def send_profile(self, profile: StepProfile | None) -> None:
+        """Send what a window showed, if it showed anything."""
+        if profile is not None:
+            self.report.channel.part("anatomy", profile)
+
+    def after_step(self, loop: Loop) -> None:
+        """Between two steps: begin a sampling window, or have the script stop."""
+        if self.results.enough():
+            self.stop()
+        elif self.stopping_since is None and self.windows.due(loop, main=loop is self.results.loops.main):
+            self.windows.begin(loop)
+
+    def stop(self) -> None:
+        """Have the script stop at its next request, call or batch."""
+        if self.stopping_since is None:
+            self.stopping_since = time.monotonic()
+
+    def check_stop(self) -> None:
+        """End the script here, where it is to stop.
+
+        Raises:
+            StoppedByUs: it is.
+        """
+        if self.stopping_since is not None:
+            raise StoppedByUs("xttsbench has measured enough steps")

@@ -1,4 +1,4 @@
-"""Devices, their memory, and the batches that fit into it, as a training job asks for them, before TensorFlow starts."""
+"""Devices, their memory, and the batches that fit into it, as a training job wants them, before TensorFlow starts."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +12,6 @@ import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError, XttsbenchError
 from xttsbench.probes.clock import EmulatedAccelerator
-from xttsbench.records.rows import RowMemory
 from xttsbench.records.training import CHECKPOINTS, Begun, HistoryLine, Interval, Spoken, TrainJob
 from xttsbench.records.trial import MeasurementOverhead
 from xttsbench.training.checkpoints import Checkpoints
@@ -24,7 +22,7 @@ from xttsbench.training.state import TrainingState
 from xttsbench.training.step import StepResult, TrainingStep
 from xttsbench.training.strategy import Replicas, Workers, make_strategy
 from xttsbench.training.stream import Ahead, BatchStream, Fetched, Loading, shapes
-from xttsbench.worker.channel import Channel, shared_rows
+from xttsbench.worker.channel import Channel, SilentChannel, shared_rows
 from xttsbench.worker.overhead import overhead_of
 from xttsbench.worker.training import devices
 from xttsbench.worker.training.devices import fitted, with_tokens
@@ -101,17 +99,6 @@ class Evaluating:
         self._tell(HistoryLine(session=0, spoken=spoken, took_s=time.perf_counter() - began))
 
 
-class _Nowhere(Channel):
-    """A channel that puts messages into words, and sends none."""
-
-    def __init__(self) -> None:
-        self.rows = RowMemory(bytearray(RowMemory.size_bytes(64)))
-
-    def send(self, message: dict[str, Any]) -> None:
-        """Do what sending costs but for the pipe."""
-        json.dumps(message, separators=(",", ":"), allow_nan=False).encode()
-
-
 def watching_overhead(fetched: Fetched) -> MeasurementOverhead:
     """Mean cost of watching a step of an interval, whose losses are told as well.
 
@@ -121,7 +108,7 @@ def watching_overhead(fetched: Fetched) -> MeasurementOverhead:
     step = tf.function(lambda values: values + 1)
     values = tf.zeros([4, 4])
     step(values)
-    watch = Watch(_Nowhere(), lambda _: _BEGUN)
+    watch = Watch(SilentChannel(in_words=True), lambda _: _BEGUN)
     watch.begun(0)
 
     def watched(steps: int) -> None:

@@ -5,29 +5,36 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xttsbench.worker.script.intervals import Piece, Stamp, covered_ns, merged, steps_of_call, steps_of_requests
+from xttsbench.worker.script.intervals import (
+    GraphTimestamp,
+    StepInterval,
+    covered_ns,
+    merged,
+    steps_of_call,
+    steps_of_requests,
+)
 
 
 def test_replicas_that_wait_at_the_same_time_count_once() -> None:
-    assert covered_ns([Stamp(0, 4), Stamp(1, 5), Stamp(8, 9)], 0, 10) == 6
+    assert covered_ns([GraphTimestamp(0, 4), GraphTimestamp(1, 5), GraphTimestamp(8, 9)], 0, 10) == 6
 
 
 @given(st.lists(st.tuples(st.integers(0, 100), st.integers(0, 100)), max_size=8), st.integers(0, 100))
 def test_a_union_is_what_counting_moments_gives(pairs: list[tuple[int, int]], end: int) -> None:
-    stamps = [Stamp(min(pair), max(pair)) for pair in pairs]
+    stamps = [GraphTimestamp(min(pair), max(pair)) for pair in pairs]
     moments = {at for stamp in stamps for at in range(stamp.began_ns, min(stamp.ended_ns, end))}
     assert covered_ns(stamps, 0, end) == len(moments)
 
 
 def test_a_call_of_one_step_waits_for_its_own_request_alone() -> None:
-    waits = [Stamp(-5, -1, 4, 8), Stamp(1, 4, 4, 8), Stamp(11, 12, 4, 8)]
-    assert steps_of_call(0, 10, waits, [Stamp(9, 9)]) == [Piece(0, 10, 3, 4, 8)]
+    waits = [GraphTimestamp(-5, -1, 4, 8), GraphTimestamp(1, 4, 4, 8), GraphTimestamp(11, 12, 4, 8)]
+    assert steps_of_call(0, 10, waits, [GraphTimestamp(9, 9)]) == [StepInterval(0, 10, 3, 4, 8)]
 
 
 def test_in_a_group_what_was_asked_for_during_the_step_before_is_no_wait_until_that_ends() -> None:
     # Steps of 5, batches of 8 that are asked for as the step before begins: 3 of the 8 remain.
-    waits = [Stamp(0, 8, 4), Stamp(8, 16, 4), Stamp(16, 24, 4)]
-    ends = [Stamp(13, 13), Stamp(21, 21), Stamp(29, 29)]
+    waits = [GraphTimestamp(0, 8, 4), GraphTimestamp(8, 16, 4), GraphTimestamp(16, 24, 4)]
+    ends = [GraphTimestamp(13, 13), GraphTimestamp(21, 21), GraphTimestamp(29, 29)]
     pieces = steps_of_call(0, 30, waits, ends)
     assert [piece.wait_ns for piece in pieces] == [8, 3, 3]
     assert [piece.ended_ns - piece.began_ns for piece in pieces] == [13, 8, 9]
@@ -35,23 +42,27 @@ def test_in_a_group_what_was_asked_for_during_the_step_before_is_no_wait_until_t
 
 
 def test_an_epochs_end_within_a_call_is_waited_for_and_adds_no_clips() -> None:
-    assert steps_of_call(0, 10, [Stamp(0, 1, -1), Stamp(2, 3, 4)], []) == [Piece(0, 10, 2, 4, 0)]
+    assert steps_of_call(0, 10, [GraphTimestamp(0, 1, -1), GraphTimestamp(2, 3, 4)], []) == [
+        StepInterval(0, 10, 2, 4, 0)
+    ]
 
 
 def test_steps_inside_a_graph_go_from_request_to_request_and_the_last_to_the_end_of_its_call() -> None:
-    requests = [Stamp(0, 3), Stamp(8, 11), Stamp(16, 17, -1)]
+    requests = [GraphTimestamp(0, 3), GraphTimestamp(8, 11), GraphTimestamp(16, 17, -1)]
     pieces = steps_of_requests(requests, [(0, 18)])
     assert [(piece.ended_ns - piece.began_ns, piece.wait_ns) for piece in pieces] == [(8, 3), (8, 3)]
 
 
 def test_the_last_request_of_a_call_that_has_not_returned_is_kept_back() -> None:
-    assert [piece.began_ns for piece in steps_of_requests([Stamp(0, 3), Stamp(8, 11)], [])] == [0]
+    assert [piece.began_ns for piece in steps_of_requests([GraphTimestamp(0, 3), GraphTimestamp(8, 11)], [])] == [0]
 
 
 def test_time_between_two_calls_belongs_to_no_step() -> None:
-    pieces = steps_of_requests([Stamp(1, 2), Stamp(101, 102)], [(0, 5), (100, 105)])
+    pieces = steps_of_requests([GraphTimestamp(1, 2), GraphTimestamp(101, 102)], [(0, 5), (100, 105)])
     assert [piece.ended_ns - piece.began_ns for piece in pieces] == [4, 4]
 
 
 def test_parts_of_replicas_make_one_batch() -> None:
-    assert merged([[Stamp(0, 2, 4, 8), Stamp(9, 10, 4, 8)], [Stamp(1, 3, 3, 6)]]) == [Stamp(0, 3, 7, 14)]
+    assert merged([[GraphTimestamp(0, 2, 4, 8), GraphTimestamp(9, 10, 4, 8)], [GraphTimestamp(1, 3, 3, 6)]]) == [
+        GraphTimestamp(0, 3, 7, 14)
+    ]
