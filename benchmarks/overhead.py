@@ -2,8 +2,8 @@
 
 ``python benchmarks/overhead.py [--quick]``: through the very code of a trial, in several rounds: the loop of a callable
 with steps of 1, 10 and 50 calls of a tf.function (:mod:`xttsbench.worker.overhead`), and scripts that ask for their
-batch from Python and inside a graph, as Keras ``fit`` does (:mod:`xttsbench.worker.script.afterwards`). Goals: at most 20
-microseconds a step of a callable, at most 1 % of a step of 5 ms of a script.
+batch from Python and inside a graph, as Keras ``fit`` does (:mod:`xttsbench.worker.script.afterwards`). Goals: at most
+20 microseconds a step of a callable, at most 1 % of a step of 5 ms of a script.
 """
 
 from __future__ import annotations
