@@ -7,6 +7,7 @@ the plain question: do the two halves of what is left run at the same speed?
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -18,10 +19,8 @@ from xttsbench.records.rows import COLUMNS, absent
 from xttsbench.records.trial import Segment, TrialRecord
 
 FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True)
 class Steps:
     """The columns of :class:`xttsbench.records.rows.StepRow`, one entry per step; ``x_ns`` is ``x_s``, in seconds.
 
@@ -30,32 +29,16 @@ class Steps:
     step that did not, or with those clocks where every step compiles.
     """
 
-    start_s: FloatArray
-    wall_s: FloatArray
-    wait_s: FloatArray
-    step_s: FloatArray
-    device_s: FloatArray
-    emulated_s: FloatArray
-    trace_s: FloatArray
-    traces: IntArray
-    xla_s: FloatArray
-    xla_compiles: IntArray
-    sync_s: FloatArray
-    syncs: IntArray
-    gc_s: FloatArray
-    calls: IntArray
-    calls_s: FloatArray
-    cpu_s: FloatArray
-    main_cpu_s: FloatArray
-    batch_size: IntArray
-    batch_elements: IntArray
-    shape_id: IntArray
-    epoch: IntArray
-    frames: IntArray
-    pause_s: FloatArray
-    batch: IntArray
-    round: IntArray
-    valid_frames: IntArray
+    def __init__(self, columns: Mapping[str, npt.NDArray[Any]]) -> None:
+        self.columns = dict(columns)
+
+    def __getattr__(self, name: str) -> npt.NDArray[Any]:
+        column: npt.NDArray[Any] | None = self.__dict__.get("columns", {}).get(name)
+        if column is None:
+            raise AttributeError(
+                f"steps have no column {name!r}; they have {', '.join(self.__dict__.get('columns', ()))}"
+            )
+        return column
 
     def __len__(self) -> int:
         return len(self.wall_s)
@@ -68,35 +51,38 @@ class Steps:
     @cached_property
     def compiling(self) -> npt.NDArray[np.bool_]:
         """Steps in which something was traced or compiled."""
-        return (self.traces > 0) | (self.xla_compiles > 0)
+        compiling: npt.NDArray[np.bool_] = (self.traces > 0) | (self.xla_compiles > 0)
+        return compiling
 
     @cached_property
     def compile_s(self) -> FloatArray:
         """Seconds of each step that went to tracing and compilation."""
         clean, clocked = self.step_s[~self.compiling], self.trace_s + self.xla_s
         excess = self.step_s - np.median(clean) if len(clean) >= 3 else clocked
-        spent = np.where(self.compiling, np.maximum(excess, clocked), 0.0)
-        return np.clip(spent, 0.0, self.step_s)
+        spent: FloatArray = np.clip(np.where(self.compiling, np.maximum(excess, clocked), 0.0), 0.0, self.step_s)
+        return spent
 
     @cached_property
     def working_s(self) -> FloatArray:
         """``step_s`` without tracing and compilation."""
-        return self.step_s - self.compile_s
+        working: FloatArray = self.step_s - self.compile_s
+        return working
 
     @cached_property
     def outside_s(self) -> FloatArray:
         """Seconds inside the step but outside of tf.functions, of waiting for the device, and of compilation."""
         calls = np.minimum(self.calls_s, self.step_s)
         compile_outside_s = np.maximum(self.compile_s - calls, 0.0)
-        return np.clip(self.step_s - calls - self.emulated_s - self.device_s - compile_outside_s, 0.0, None)
+        outside: FloatArray = self.step_s - calls - self.emulated_s - self.device_s - compile_outside_s
+        return np.maximum(outside, 0.0)
 
     def __getitem__(self, rows: slice | npt.NDArray[np.bool_]) -> Steps:
-        return Steps(**{name: getattr(self, name)[rows] for name in self.__dataclass_fields__})
+        return Steps({name: values[rows] for name, values in self.columns.items()})
 
 
 def steps_of(segment: Segment) -> Steps:
     """All rows of a segment but its known warm-up; times in seconds, ``start_s`` from the first row."""
-    columns: dict[str, Any] = {}
+    columns: dict[str, npt.NDArray[Any]] = {}
     for name in COLUMNS:
         # A journal from before the column was kept has none.
         values = segment.columns.get(name, (absent(name),) * segment.steps)
@@ -104,7 +90,7 @@ def steps_of(segment: Segment) -> Steps:
         if name == "start_ns":
             column = column - column[:1]
         columns |= {f"{name.removesuffix('_ns')}_s": column / 1e9} if name.endswith("_ns") else {name: column}
-    return Steps(**columns)
+    return Steps(columns)
 
 
 def measured(trial: TrialRecord, name: str) -> Steps | None:

@@ -1,20 +1,78 @@
-"""A process that works for this one: its environment, the memory for its rows, and its record while that comes in."""
+"""A process that works for this one: how it is started and followed, its rows, and its record while that comes in."""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import mmap
 import os
+import select
+import signal
 import site
-from collections.abc import Mapping
-from typing import Any
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol
 
 from pydantic import ValidationError
 
+from xttsbench.errors import HelperError
+from xttsbench.execution.limits import Limits
 from xttsbench.records.readings import Readings
 from xttsbench.records.rows import ROWS, RowMemory
 from xttsbench.records.trial import Segment, TrialError, TrialRecord, TrialSpec, TrialStatus
+
+_LOOK_S: Final = 0.25
+"""Steps that end are seen so soon; they send no message."""
+
+
+class Monitor(Protocol):
+    """Readings beside a child, taken from the parent's own loop (see :mod:`xttsbench.probes.monitor`)."""
+
+    def due(self, now_ns: int) -> float:
+        """Seconds until the next sample."""
+
+    def tick(self, now_ns: int) -> None:
+        """Take a sample if one is due."""
+
+    def sample(self) -> None:
+        """Take a sample now: something begins or ends."""
+
+    def readings(self) -> Readings:
+        """Everything read so far."""
+
+
+def start(
+    module: str, *arguments: int | str, what: str, environment: Mapping[str, str], print_to_stderr: bool, session: bool
+) -> subprocess.Popen[bytes]:
+    """Start a module of this package in a process of its own.
+
+    Args:
+        module: that is run.
+        arguments: of it; numbers are descriptors, which it inherits.
+        what: the process, in words, for whoever reads why it did not start.
+        environment: all of its variables.
+        print_to_stderr: what it prints goes to standard error.
+        session: it gets a session of its own, so that Ctrl-C is this process's to handle.
+
+    Raises:
+        HelperError: it could not be started.
+    """
+    try:
+        return subprocess.Popen(
+            # -P: a random.py in the working directory must not stand in for the standard library's.
+            [sys.executable, "-P", "-m", module, *map(str, arguments)],
+            pass_fds=[one for one in arguments if isinstance(one, int)],
+            stdin=subprocess.DEVNULL,
+            stdout=sys.stderr.fileno() if print_to_stderr else None,
+            env=dict(environment),
+            start_new_session=session,
+        )
+    except OSError as error:
+        raise HelperError(f"{what} could not be started: {error.strerror or error}.") from error
 
 
 def child_environment(more: Mapping[str, str] | None = None, *, has_gpu: bool, quiet: bool = True) -> dict[str, str]:
@@ -115,6 +173,19 @@ class Collected:
         elif "done" in message:
             self.done = True
 
+    def interrupted(self) -> None:
+        """Note that the user ended the run."""
+        self.status, self.cause = "interrupted", f"interrupted in phase {self.phase!r}"
+
+    def ended(self, code: int) -> None:
+        """Name an end that the child did not announce itself, by its exit code (negative: by that signal)."""
+        if code < 0:
+            name = signal.Signals(-code).name if -code in signal.valid_signals() else str(-code)
+            self.status, self.cause = "killed", f"killed by {name} in phase {self.phase!r}"
+        else:
+            self.status = "exited"
+            self.cause = f"the process ended with exit code {code} in phase {self.phase!r}, without a word"
+
     def record(self, *, started_utc: str, duration_s: float, readings: Readings) -> TrialRecord:
         """The journal line, with everything that has arrived."""
         found = self.rows.read()
@@ -143,3 +214,110 @@ class Collected:
             fit = {name: value for name, value in self._parts.items() if name not in unfit}
             dropped = f"dropped, since they do not fit the record: {', '.join(sorted(unfit))}"
             return TrialRecord.model_validate(fields | fit | {"notes": (*fields["notes"], dropped)})
+
+
+class Follower:
+    """Reads what a child tells, sees its steps end, and takes readings beside it meanwhile.
+
+    Args:
+        connection: to the child.
+        collected: gets its messages.
+    """
+
+    def __init__(self, connection: socket.socket, collected: Collected) -> None:
+        self.connection = connection
+        self.collected = collected
+        self.monitor: Monitor | None = None
+        self._buffer = b""
+        self._steps = 0
+        self._closed = False
+
+    @property
+    def over(self) -> bool:
+        """Whether the child has said that it is done, has ended, or has broken a limit."""
+        return self._closed or self.collected.done or self.collected.status != "ok"
+
+    def tell(self, line: str) -> None:
+        """Send it one line; one that has ended does not hear it, and its exit code says how it ended."""
+        try:
+            self.connection.sendall(line.encode() + b"\n")
+        except (BrokenPipeError, ConnectionResetError):
+            self._closed = True
+
+    def follow(self, limits: Limits | None = None, until: Callable[[], bool] = lambda: False) -> None:
+        """Read messages until that is so, or the child says that it is done, ends, or breaks a limit."""
+        began = heard = time.monotonic()
+        while not self.over and not until():
+            now, timeout = time.monotonic(), None
+            if self.collected.steps != self._steps:
+                heard = now
+                self._progressed()
+            if limits is not None:
+                if self._broke(limits, now - began, now - heard):
+                    return
+                timeout = min(began + limits.time_s - now, heard + limits.stall_s - now, _LOOK_S)
+            if self.monitor is not None:
+                self.monitor.tick(time.perf_counter_ns())
+                due_s = self.monitor.due(time.perf_counter_ns())
+                timeout = due_s if timeout is None else min(timeout, due_s)
+            ended = self.has_ended()
+            if ended:
+                timeout = 0.0
+            ready, _, _ = select.select(self.sources(), [], [], None if timeout is None else max(timeout, 0.0))
+            if self.connection in ready:
+                heard = time.monotonic()
+                self._read()
+            elif ended:  # and all that it sent has been read
+                self._closed = True
+
+    def has_ended(self) -> bool:
+        """Whether the child is known to have ended, other than by its pipe."""
+        return False
+
+    def sources(self) -> list[socket.socket]:
+        """What to wait for."""
+        return [self.connection]
+
+    def take(self, message: dict[str, Any]) -> None:
+        """Take one message."""
+        self.collected.take(message)
+
+    def progress(self) -> None:
+        """Something came, or steps have ended."""
+
+    def _broke(self, limits: Limits, elapsed_s: float, silent_s: float) -> bool:
+        collected = self.collected
+        if elapsed_s > limits.time_s:
+            collected.status = "time_limit"
+            collected.cause = f"still in phase {collected.phase!r} after its time limit of {limits.time_s:.0f} s"
+        elif silent_s > limits.stall_s:
+            collected.status = "stalled"
+            collected.cause = (
+                f"no step ended and nothing was heard for {limits.stall_s:.0f} s in phase {collected.phase!r}"
+            )
+        return collected.status in ("time_limit", "stalled")
+
+    def _read(self) -> None:
+        try:
+            data = self.connection.recv(1 << 18)
+        except ConnectionResetError:
+            data = b""
+        self._closed = not data
+        *lines, self._buffer = (self._buffer + data).split(b"\n")
+        for line in lines:
+            self.take(_message(line))
+        if data:
+            self._progressed()
+
+    def _progressed(self) -> None:
+        self._steps = self.collected.steps
+        self.progress()
+
+
+def _message(line: bytes) -> dict[str, Any]:
+    """A message of the child; a torn one, from a child that died while writing, is empty."""
+    try:
+        message = json.loads(line)
+    except ValueError:
+        return {}
+    return message if isinstance(message, dict) else {}

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Final
 
 from xttsbench.errors import HelperError
-from xttsbench.execution.child import SharedRows, child_environment
+from xttsbench.execution.child import SharedRows, child_environment, start
 
 _START_S = 180.0
 """Importing TensorFlow takes 4-7 s on two cores; a cold disk can take much longer."""
@@ -74,16 +74,15 @@ class Helper:
 
     def __enter__(self) -> Helper:
         ours, theirs = socket.socketpair()
-        quiet = not self._scripts
         with theirs:
-            self._process = subprocess.Popen(
-                # -P: a random.py in the working directory must not stand in for the standard library's.
-                [sys.executable, "-P", "-m", "xttsbench.worker", str(theirs.fileno()), *_SCRIPTS[: self._scripts]],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=sys.stderr.fileno() if self._print_to_stderr else None,
-                env=child_environment(self._environment, has_gpu=self._has_gpu, quiet=quiet),
-                start_new_session=True,  # Ctrl-C is the parent's to handle
+            self._process = start(
+                "xttsbench.worker",
+                theirs.fileno(),
+                *_SCRIPTS[: self._scripts],
+                what="The helper process",
+                environment=child_environment(self._environment, has_gpu=self._has_gpu, quiet=not self._scripts),
+                print_to_stderr=self._print_to_stderr,
+                session=True,
             )
         self.control = ours
         return self

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import socket
-import subprocess
-import sys
 
 from xttsbench.errors import HelperError, InvalidInputError
-from xttsbench.execution.child import child_environment
+from xttsbench.execution.child import child_environment, start
 from xttsbench.records.training import Synthesised, SynthesisJob
 
 
@@ -26,19 +24,14 @@ def run_synthesis(job: SynthesisJob, *, has_gpu: bool = False) -> Synthesised:
     ours, theirs = socket.socketpair()
     with ours:
         with theirs:
-            try:
-                process = subprocess.Popen(
-                    # -P: a random.py in the working directory must not stand in for the standard library's.
-                    [sys.executable, "-P", "-m", "xttsbench.worker.synthesize", str(theirs.fileno())],
-                    pass_fds=[theirs.fileno()],
-                    stdin=subprocess.DEVNULL,
-                    stdout=sys.stderr.fileno(),
-                    env=child_environment(has_gpu=has_gpu),
-                )
-            except OSError as error:
-                raise HelperError(
-                    f"The process that speaks could not be started: {error.strerror or error}."
-                ) from error
+            process = start(
+                "xttsbench.worker.synthesize",
+                theirs.fileno(),
+                what="The process that speaks",
+                environment=child_environment(has_gpu=has_gpu),
+                print_to_stderr=True,
+                session=False,
+            )
         with process:
             try:
                 ours.sendall(job.model_dump_json().encode() + b"\n")

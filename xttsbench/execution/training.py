@@ -6,13 +6,10 @@ next step with its checkpoint written; a second one kills it. What it tells is k
 
 from __future__ import annotations
 
-import json
 import os
-import select
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -22,11 +19,8 @@ from datetime import UTC, datetime
 from types import FrameType
 from typing import Any, Final, Protocol
 
-from xttsbench.errors import HelperError
-from xttsbench.execution.child import Collected, SharedRows, child_environment
-from xttsbench.execution.trial import Monitor
+from xttsbench.execution.child import Collected, Follower, Monitor, SharedRows, child_environment, start
 from xttsbench.records.readings import Readings
-from xttsbench.records.rows import RowMemory
 from xttsbench.records.training import HistoryLine, TrainJob
 from xttsbench.records.trial import TrialRecord, TrialSpec
 
@@ -88,66 +82,54 @@ def run_training(
     Raises:
         HelperError: it could not be started.
     """
-    shared = SharedRows(ROWS + 1)
-    session = _Session(spec, listener, shared.memory)
     started_utc, began = datetime.now(UTC).isoformat(timespec="milliseconds"), time.monotonic()
     ours, theirs = socket.socketpair()
     with ours:
-        with theirs, shared:
-            process = _start(theirs, shared, child_environment(variables, has_gpu=has_gpu), print_to_stderr)
-        watching = monitor(process.pid) if monitor else None
+        with theirs, SharedRows(ROWS + 1) as shared:
+            session = _Session(ours, Collected(spec, shared.memory), listener)
+            process = start(
+                "xttsbench.worker.training",
+                theirs.fileno(),
+                shared.fileno(),
+                what="The process that trains",
+                environment=child_environment(variables, has_gpu=has_gpu),
+                print_to_stderr=print_to_stderr,
+                session=True,
+            )
+        session.monitor = monitor(process.pid) if monitor else None
         with _signals_go_to(process, session):
             try:
-                ours.sendall(job.model_dump_json().encode() + b"\n")
-                session.follow(ours, watching)
-            except (BrokenPipeError, ConnectionResetError):
-                pass  # it ended: its exit code tells how
+                session.tell(job.model_dump_json())
+                session.follow()
             except BaseException:
                 _kill(process)
                 raise
             finally:
                 _wait(process)
     session.name_the_end(process.returncode)
-    readings = watching.readings() if watching else Readings()
+    readings = session.monitor.readings() if session.monitor else Readings()
     record = session.collected.record(started_utc=started_utc, duration_s=time.monotonic() - began, readings=readings)
     return Trained(record, session.exit_code, session.shape)
 
 
-class _Session:
+class _Session(Follower):
     """What was heard so far."""
 
-    def __init__(self, spec: TrialSpec, listener: Listener, rows: RowMemory) -> None:
-        self.collected = Collected(spec, rows)
+    def __init__(self, connection: socket.socket, collected: Collected, listener: Listener) -> None:
+        super().__init__(connection, collected)
         self.exit_code: int | None = None
         self.shape: str | None = None
         self.signals = 0
         self.listener = listener
 
-    def follow(self, connection: socket.socket, monitor: Monitor | None) -> None:
-        """Read messages until the process says that it is done or its pipe closes."""
-        buffer = b""
-        while not self.collected.done:
-            timeout = None
-            if monitor is not None:
-                monitor.tick(time.perf_counter_ns())
-                timeout = monitor.due(time.perf_counter_ns())
-            ready, _, _ = select.select([connection], [], [], timeout)
-            if not ready:
-                continue
-            data = connection.recv(1 << 18)
-            if not data:
-                return
-            *lines, buffer = (buffer + data).split(b"\n")
-            for line in lines:
-                self._take(json.loads(line))
-
-    def _take(self, message: dict[str, Any]) -> None:
+    def take(self, message: dict[str, Any]) -> None:
+        """Take one message; what is told of the run goes to the listener."""
         if "told" in message:
             self.listener.told(HistoryLine.model_validate(message["told"]))
         elif "shape" in message:
             self.shape = message["shape"]
         else:
-            self.collected.take(message)
+            super().take(message)
             self.exit_code = message.get("exit_code", self.exit_code)
             if "phase" in message:
                 self.listener.phase(message["phase"])
@@ -163,29 +145,8 @@ class _Session:
             # The kernel does not tell; nobody else sends this signal to a process that was asked for nothing.
             collected.status = "out_of_memory"
             collected.cause = f"killed in phase {collected.phase!r}, as the kernel does when memory runs out"
-        elif code < 0:
-            collected.status = "killed"
-            collected.cause = f"killed by {signal.Signals(-code).name} in phase {collected.phase!r}"
         else:
-            collected.status = "exited"
-            collected.cause = f"the process ended with exit code {code} in phase {collected.phase!r}, without a word"
-
-
-def _start(
-    theirs: socket.socket, rows: SharedRows, environment: dict[str, str], print_to_stderr: bool
-) -> subprocess.Popen[bytes]:
-    try:
-        return subprocess.Popen(
-            # -P: a random.py in the working directory must not stand in for the standard library's.
-            [sys.executable, "-P", "-m", "xttsbench.worker.training", str(theirs.fileno()), str(rows.fileno())],
-            pass_fds=[theirs.fileno(), rows.fileno()],
-            stdin=subprocess.DEVNULL,
-            stdout=sys.stderr.fileno() if print_to_stderr else None,
-            env=environment,
-            start_new_session=True,  # Ctrl-C is this process's to handle
-        )
-    except OSError as error:
-        raise HelperError(f"The process that trains could not be started: {error.strerror or error}.") from error
+            collected.ended(code)
 
 
 def _wait(process: subprocess.Popen[bytes]) -> None:

@@ -17,9 +17,11 @@ from typing import Final
 
 import psutil
 
+from xttsbench.execution.child import Monitor
 from xttsbench.execution.helper import Helper
 from xttsbench.execution.limits import Limits
-from xttsbench.execution.trial import Child, Monitor, Progress
+from xttsbench.execution.trial import Child, Progress
+from xttsbench.probes.procfs import parse_stat
 from xttsbench.records.trial import RoundMark, TrialRecord, TrialSpec, Turn
 
 _STOP_S: Final = 5.0
@@ -102,7 +104,7 @@ class LiveTrial:
 
     def interrupted(self) -> None:
         """Note that the user ended the run in the middle of its turn."""
-        self._child.interrupted()
+        self._child.collected.interrupted()
 
     def so_far(self) -> TrialRecord:
         """Its record with the turns that it has had; it lives on."""
@@ -183,9 +185,7 @@ class LiveTrial:
 def _state_and_cpu_s(pid: int) -> tuple[str, float] | None:
     """State of a process as the kernel's letter, and its processor time in seconds; ``None`` once it is gone."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        stat = parse_stat(Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace"))
     except (FileNotFoundError, ProcessLookupError):
         return None
-    if fields[0] in "ZX":
-        return None
-    return fields[0], (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return None if stat.ended else (stat.state, stat.cpu_s)

@@ -10,7 +10,7 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 import psutil
 
@@ -26,11 +26,11 @@ every tenth sample only, since that takes a walk over all processes. Until it is
 MAIN_GROUP: Final = "main"
 CHILDREN_GROUP: Final = "child processes"
 
-_PROCESS_FIELDS: Final = (
+_SAMPLED: Final = (
     *("t_ns", "cpu_s", "run_delay_s", "rss_bytes", "major_faults", "read_bytes", "read_call_bytes", "throttled_s"),
-    *MACHINE_COLUMNS,
-    *("parent_cpu_s", "pids"),
+    "parent_cpu_s",
 )
+"""Columns of :class:`~xttsbench.records.readings.HostReadings` that get an entry with each sample, where it is read."""
 
 
 class HostProbe:
@@ -72,16 +72,8 @@ class HostProbe:
         self._delays_ns: dict[tuple[int, int], int] = {}
         self._delayed_ns = 0
         self._unmeasured: dict[str, str] = {}
-        self._t_ns: list[int] = []
-        self._cpu_s: list[float] = []
-        self._run_delay_s: list[float] = []
-        self._rss_bytes: list[int] = []
-        self._major_faults: list[int] = []
-        self._read_bytes: list[int] = []
-        self._read_call_bytes: list[int] = []
-        self._throttled_s: list[float] = []
+        self._columns: dict[str, list[Any]] = {name: [] for name in _SAMPLED}
         self._machine: list[MachineTimes] = []
-        self._parent_cpu_s: list[float] = []
         self._calls = 0
         self._ended = False
         self._last_ns = clock()
@@ -125,25 +117,28 @@ class HostProbe:
 
     def _append(self, now_ns: int, own: Stat, family: dict[int, Stat], reads: Reads | None) -> None:
         children_s = _children_cpu_s(own, family)
-        # A child that ends without being waited for takes its counts along: what was counted stays counted.
-        self._cpu_s.append(max(own.cpu_s + children_s, self._cpu_s[-1] if self._cpu_s else 0.0))
+        self._risen("cpu_s", own.cpu_s + children_s)
         if children_s > self._children_start_s:
             used_s = children_s - self._children_start_s
             self._groups[CHILDREN_GROUP] = max(used_s, self._groups.get(CHILDREN_GROUP, 0.0))
-        faults = own.major_faults + sum(stat.major_faults for stat in family.values())
-        self._major_faults.append(max(faults, self._major_faults[-1] if self._major_faults else 0))
+        self._risen("major_faults", own.major_faults + sum(stat.major_faults for stat in family.values()))
         if reads is not None:
             self._append_reads([reads, *(other for pid in family if (other := self._reads(pid)) is not None)])
         self._sample_throttling()
         self._pids |= family.keys()
-        self._rss_bytes.append(own.rss_bytes + sum(stat.rss_bytes for stat in family.values()))
+        self._columns["rss_bytes"].append(own.rss_bytes + sum(stat.rss_bytes for stat in family.values()))
         if (times := self._machine_times()) is not None:
             self._machine.append(times)
-        self._parent_cpu_s.append(self._parent())
+        self._columns["parent_cpu_s"].append(self._parent())
         if "run_delay_s" not in self._unmeasured:
-            self._run_delay_s.append(self._delayed_ns / 1e9)
-        self._t_ns.append(now_ns)
+            self._columns["run_delay_s"].append(self._delayed_ns / 1e9)
+        self._columns["t_ns"].append(now_ns)
         self._last_ns = now_ns
+
+    def _risen(self, name: str, value: float) -> None:
+        """Add to a counter that never falls: a child that ends without being waited for takes its counts along."""
+        column = self._columns[name]
+        column.append(max(value, column[-1]) if column else value)
 
     def _living_family(self) -> dict[int, Stat]:
         living = {}
@@ -154,23 +149,21 @@ class HostProbe:
         return living
 
     def _append_reads(self, reads: Sequence[Reads]) -> None:
-        storage = sum(one.storage_bytes for one in reads)
-        self._read_bytes.append(max(storage, self._read_bytes[-1] if self._read_bytes else 0))
+        self._risen("read_bytes", sum(one.storage_bytes for one in reads))
         if reads[0].call_bytes is None:
             self._unmeasured["read_call_bytes"] = "/proc/<pid>/io has no rchar"
             return
-        calls = sum(one.call_bytes or 0 for one in reads)
-        self._read_call_bytes.append(max(calls, self._read_call_bytes[-1] if self._read_call_bytes else 0))
+        self._risen("read_call_bytes", sum(one.call_bytes or 0 for one in reads))
 
     def _sample_throttling(self) -> None:
         if "throttled_s" in self._unmeasured:
             return
         stopped_s = self._throttled()
         if stopped_s is None:
-            self._throttled_s.clear()
+            self._columns["throttled_s"].clear()
             self._unmeasured["throttled_s"] = "no processor quota is set, or the kernel does not count its stops"
             return
-        self._throttled_s.append(stopped_s)
+        self._columns["throttled_s"].append(stopped_s)
 
     def _reads(self, pid: int) -> Reads | None:
         """What was read; ``None`` where it may not be told, and then for the process it is given up."""
@@ -180,7 +173,7 @@ class HostProbe:
             return parse_reads(_read(f"{self._proc}/{pid}/io"))
         except (OSError, ValueError) as error:
             if pid == self._pid:
-                if self._read_bytes:
+                if self._columns["read_bytes"]:
                     raise  # It could be read before, so the process is going.
                 why = f"/proc/<pid>/io cannot be read: {_why(error)}"
                 self._unmeasured |= {"read_bytes": why, "read_call_bytes": why}
@@ -219,7 +212,7 @@ class HostProbe:
                     known_ns = before.get((pid, tid), 0)
                     self._delayed_ns += waited_ns - known_ns if waited_ns >= known_ns else waited_ns
         if not self._delays_ns:
-            self._run_delay_s.clear()
+            self._columns["run_delay_s"].clear()
             self._unmeasured["run_delay_s"] = "the kernel does not count the wait for a processor (schedstat)"
 
     def _walk_threads(self, *, baseline: bool = False) -> None:
@@ -247,33 +240,25 @@ class HostProbe:
             # Some sandboxes and old container layers show the machine's counters frozen, or all of them 0.
             machine = []
             unmeasured |= dict.fromkeys(MACHINE_COLUMNS, "the machine's processor counters do not advance here")
-        if not self._t_ns:
+        if not self._columns["t_ns"]:
             if not os.path.isdir(f"{self._proc}/self"):
                 reason = "this system has no /proc"
             elif self._ended:
                 reason = "the process ended before the first sample"
             else:
                 reason = "no sample was taken"
-            unmeasured = dict.fromkeys((*_PROCESS_FIELDS, "thread_group_cpu_s"), reason)
+            unmeasured = dict.fromkeys((*_SAMPLED, *MACHINE_COLUMNS, "pids", "thread_group_cpu_s"), reason)
         elif not self._groups:
             unmeasured["thread_group_cpu_s"] = "no thread used a tick of the processor"
         return HostReadings(
             allowed_cpus=self._allowed_cpus,
-            t_ns=tuple(self._t_ns),
-            cpu_s=tuple(self._cpu_s),
-            rss_bytes=tuple(self._rss_bytes),
-            major_faults=tuple(self._major_faults),
-            read_bytes=tuple(self._read_bytes),
-            read_call_bytes=tuple(self._read_call_bytes),
-            throttled_s=tuple(self._throttled_s),
-            pids=tuple(sorted(self._pids)) if self._t_ns else (),
-            run_delay_s=tuple(self._run_delay_s),
+            pids=tuple(sorted(self._pids)) if self._columns["t_ns"] else (),
             machine_busy_s=tuple(times.busy_s for times in machine),
             machine_steal_s=tuple(times.steal_s for times in machine),
             machine_idle_s=tuple(times.idle_s for times in machine),
-            parent_cpu_s=tuple(self._parent_cpu_s),
             thread_group_cpu_s=dict(self._groups),
             unmeasured=unmeasured,
+            **{name: tuple(values) for name, values in self._columns.items()},
         )
 
 

@@ -28,14 +28,19 @@ class Stat:
     """One ``/proc/<pid>/stat`` or ``/proc/<pid>/task/<tid>/stat``; processor time is user and system."""
 
     name: str
-    ended: bool
-    """A zombie: it keeps its times, but its memory is gone."""
+    state: str
+    """The kernel's letter: ``R`` runs, ``T`` was stopped by a signal, ``Z`` is a zombie."""
     cpu_s: float
     reaped_cpu_s: float
     """Processor time of the children that ended and were waited for."""
     major_faults: int
     """Its own and those of the children that ended and were waited for."""
     rss_bytes: int
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is a zombie: it keeps its times, but its memory is gone."""
+        return self.state in "ZX"
 
 
 def parse_stat(text: str) -> Stat:
@@ -46,7 +51,7 @@ def parse_stat(text: str) -> Stat:
     fields = text[end + 1 :].split()
     return Stat(
         name=text[start:end],
-        ended=fields[0] in "ZX",
+        state=fields[0],
         cpu_s=(int(fields[11]) + int(fields[12])) * _TICK_S,
         reaped_cpu_s=(int(fields[13]) + int(fields[14])) * _TICK_S,
         major_faults=int(fields[9]) + int(fields[10]),
