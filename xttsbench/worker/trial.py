@@ -26,10 +26,9 @@ from xttsbench.targets.spec import parse_target
 from xttsbench.targets.substituted import substituted
 from xttsbench.worker.arm import run_arm
 from xttsbench.worker.batches import ExhaustedError
-from xttsbench.worker.bench import Bench, Step, StepRaisedError
+from xttsbench.worker.bench import Bench, Step, StepRaisedError, frame_keys
 from xttsbench.worker.channel import Channel, shared_rows
 from xttsbench.worker.fingerprint import run_elements
-from xttsbench.worker.frames import frame_keys
 from xttsbench.worker.ladder import fixed, run_fix, run_ladder, run_pipeline
 from xttsbench.worker.parity import run_parity
 from xttsbench.worker.step_variants import run_half_batch, run_mode, run_precision
