@@ -123,23 +123,9 @@ class _Gpu:
         self._pcie_asked = False
         self._handle = self._ask("name", pynvml.nvmlDeviceGetHandleByIndex, index)
         if self._handle is None:
-            self._given_up = dict.fromkeys(
-                (
-                    "name",
-                    "uuid",
-                    "memory_total_bytes",
-                    "max_sm_clock_mhz",
-                    *_CALLS,
-                    *_PCIE_CALLS,
-                    "utilization",
-                    "processes",
-                ),
-                self._unmeasured["name"],
-            )
-        self._name = self._ask("name", pynvml.nvmlDeviceGetName, self._handle)
-        self._uuid = self._ask("uuid", pynvml.nvmlDeviceGetUUID, self._handle)
-        self._memory_total_bytes = self._ask("memory_total_bytes", _memory_total_bytes, self._handle)
-        self._max_sm_clock_mhz = self._ask("max_sm_clock_mhz", _max_sm_clock_mhz, self._handle)
+            fields = (*_FIXED_CALLS, *_CALLS, *_PCIE_CALLS, "utilization", "processes")
+            self._given_up = dict.fromkeys(fields, self._unmeasured["name"])
+        self._fixed = {name: self._ask(name, call, self._handle) for name, call in _FIXED_CALLS.items()}
         self._given_up |= self._unmeasured
 
     def restart(self, epoch_us: int) -> None:
@@ -191,11 +177,11 @@ class _Gpu:
             unmeasured.setdefault("utilization", "the driver's buffer held no sample of this trial")
         return GpuReadings(
             index=self._index,
-            name=_text(self._name),
-            uuid=_text(self._uuid),
+            name=_text(self._fixed["name"]),
+            uuid=_text(self._fixed["uuid"]),
             t_ns=tuple(self._t_ns),
-            memory_total_bytes=self._memory_total_bytes,
-            max_sm_clock_mhz=self._max_sm_clock_mhz,
+            memory_total_bytes=self._fixed["memory_total_bytes"],
+            max_sm_clock_mhz=self._fixed["max_sm_clock_mhz"],
             utilization_t_ns=tuple(t_ns for t_ns, _ in self._utilization),
             utilization=tuple(share for _, share in self._utilization),
             processes=self._processes,
@@ -215,44 +201,12 @@ def _utilization_since(handle: Any, last_seen_us: int) -> Iterable[tuple[int, fl
     return sorted(sample for sample in found if sample[0] > last_seen_us)
 
 
-def _memory_total_bytes(handle: Any) -> int:
-    return int(pynvml.nvmlDeviceGetMemoryInfo(handle).total)
-
-
-def _memory_used_bytes(handle: Any) -> int:
-    return int(pynvml.nvmlDeviceGetMemoryInfo(handle).used)
-
-
-def _sm_clock_mhz(handle: Any) -> int:
-    return int(pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM))
-
-
-def _max_sm_clock_mhz(handle: Any) -> int:
-    return int(pynvml.nvmlDeviceGetMaxClockInfo(handle, pynvml.NVML_CLOCK_SM))
-
-
-def _memory_clock_mhz(handle: Any) -> int:
-    return int(pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_MEM))
-
-
 def _clock_reasons(handle: Any) -> int:
     try:
         return int(pynvml.nvmlDeviceGetCurrentClocksEventReasons(handle))
     except pynvml.NVMLError_FunctionNotFound:
         # The name that drivers before 535 know.
         return int(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle))
-
-
-def _power_w(handle: Any) -> float:
-    return float(pynvml.nvmlDeviceGetPowerUsage(handle)) / 1000.0
-
-
-def _pcie_rx_bytes_per_s(handle: Any) -> int:
-    return int(pynvml.nvmlDeviceGetPcieThroughput(handle, pynvml.NVML_PCIE_UTIL_RX_BYTES)) * _KIB
-
-
-def _pcie_tx_bytes_per_s(handle: Any) -> int:
-    return int(pynvml.nvmlDeviceGetPcieThroughput(handle, pynvml.NVML_PCIE_UTIL_TX_BYTES)) * _KIB
 
 
 def _compute_processes(handle: Any) -> tuple[int, ...]:
@@ -264,16 +218,27 @@ def _compute_processes(handle: Any) -> tuple[int, ...]:
 
 
 _CALLS: Final[dict[str, Callable[[Any], Any]]] = {
-    "memory_used_bytes": _memory_used_bytes,
-    "sm_clock_mhz": _sm_clock_mhz,
-    "memory_clock_mhz": _memory_clock_mhz,
+    "memory_used_bytes": lambda handle: int(pynvml.nvmlDeviceGetMemoryInfo(handle).used),
+    "sm_clock_mhz": lambda handle: int(pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM)),
+    "memory_clock_mhz": lambda handle: int(pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_MEM)),
     "throttle_reasons": _clock_reasons,
-    "power_w": _power_w,
+    "power_w": lambda handle: float(pynvml.nvmlDeviceGetPowerUsage(handle)) / 1000.0,
 }
 _PCIE_CALLS: Final[dict[str, Callable[[Any], Any]]] = {
-    "pcie_rx_bytes_per_s": _pcie_rx_bytes_per_s,
-    "pcie_tx_bytes_per_s": _pcie_tx_bytes_per_s,
+    "pcie_rx_bytes_per_s": lambda handle: (
+        int(pynvml.nvmlDeviceGetPcieThroughput(handle, pynvml.NVML_PCIE_UTIL_RX_BYTES)) * _KIB
+    ),
+    "pcie_tx_bytes_per_s": lambda handle: (
+        int(pynvml.nvmlDeviceGetPcieThroughput(handle, pynvml.NVML_PCIE_UTIL_TX_BYTES)) * _KIB
+    ),
 }
+_FIXED_CALLS: Final[dict[str, Callable[[Any], Any]]] = {
+    "name": pynvml.nvmlDeviceGetName,
+    "uuid": pynvml.nvmlDeviceGetUUID,
+    "memory_total_bytes": lambda handle: int(pynvml.nvmlDeviceGetMemoryInfo(handle).total),
+    "max_sm_clock_mhz": lambda handle: int(pynvml.nvmlDeviceGetMaxClockInfo(handle, pynvml.NVML_CLOCK_SM)),
+}
+"""What does not change while a process runs."""
 
 
 def _text(value: str | bytes | None) -> str:

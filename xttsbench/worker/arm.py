@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from xttsbench.records.trial import TrialSpec, Turn
 from xttsbench.targets.load import Loaded
-from xttsbench.worker.batches import ExhaustedError, LiveBatches
+from xttsbench.worker.batches import MOST_BYTES, ExhaustedError, LiveBatches, first_pass, size_bytes
 from xttsbench.worker.bench import Bench, Limit, Step
 from xttsbench.worker.filling import fill_caches
 from xttsbench.worker.ladder import measure_as_is, next_floor_after_pause_s, next_floor_s
@@ -25,7 +25,7 @@ _MOST: Final = 128
 _SECONDS: Final = 6.0
 _HANDED_OVER: Final = 15
 """Batches that are ready, by which what handing one over costs is told: the part of a wait that no input can spare."""
-_BYTES: Final = 512 * 1024**2
+_BYTES: Final = MOST_BYTES
 
 
 def run_arm(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) -> None:
@@ -57,36 +57,23 @@ def one_of_each_shape(dataset: tf.data.Dataset) -> list[Any]:
     Raises:
         ExhaustedError: the dataset yields nothing at all.
     """
-    source, began = LiveBatches(dataset), time.perf_counter()
+    source = LiveBatches(dataset)
     found: dict[tuple[Any, ...], Any] = {}
-    taken = quiet = held = 0
+    quiet = held = 0
     try:
-        while taken < _MOST and held < _BYTES and (not taken or time.perf_counter() - began < _SECONDS):
-            try:
-                batch = source.next()
-            except ExhaustedError:
-                if not taken:
-                    raise ExhaustedError("the dataset yields no element: next() ended at once") from None
-                break
-            if source.epoch and taken:
-                break
-            taken += 1
+        for batch in first_pass(source, _MOST, _SECONDS):
             tensors = tf.nest.flatten(batch, expand_composites=True)
             shape = tuple(tuple(tensor.shape) for tensor in tensors if hasattr(tensor, "shape"))
             if shape in found:
                 quiet += 1
             else:
                 found[shape], quiet = batch, 0
-                held += sum(tensor.dtype.size * tf.size(tensor).numpy() for tensor in tensors if _has_size(tensor))
-            if quiet >= max(_QUIET, 2 * len(found)):
+                held += size_bytes(batch)
+            if quiet >= max(_QUIET, 2 * len(found)) or held >= _BYTES:
                 break
     finally:
         source.close()
     return list(found.values())
-
-
-def _has_size(tensor: Any) -> bool:
-    return isinstance(tensor, tf.Tensor) and tensor.dtype.size is not None
 
 
 SETTLING: Final = "settling"

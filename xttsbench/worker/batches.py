@@ -88,8 +88,30 @@ Source = LiveBatches | CachedBatches
 
 
 _COUNT: Final = 8
-_BYTES: Final = 512 * 1024**2
+MOST_BYTES: Final = 512 * 1024**2
+"""Of batches that are kept in memory."""
 _SECONDS: Final = 4.0
+
+
+def first_pass(source: LiveBatches, most: int, seconds: float) -> Iterator[Any]:
+    """Batches of the first pass over a dataset: so many at most, within so many seconds, but at least one.
+
+    Raises:
+        ExhaustedError: the dataset yields nothing at all.
+    """
+    began = time.perf_counter()
+    for number in range(most):
+        if number and time.perf_counter() - began >= seconds:
+            return
+        try:
+            batch = source.next()
+        except ExhaustedError:
+            if number:
+                return
+            raise ExhaustedError("the dataset yields no element: next() ended at once") from None
+        if source.epoch and number:  # a short dataset, begun again: every batch is seen once
+            return
+        yield batch
 
 
 def take_batches(source: LiveBatches) -> list[Any]:
@@ -98,19 +120,13 @@ def take_batches(source: LiveBatches) -> list[Any]:
     Raises:
         ExhaustedError: the dataset yields nothing at all.
     """
-    began, held = time.perf_counter(), 0
     batches: list[Any] = []
-    while len(batches) < _COUNT and held < _BYTES and (not batches or time.perf_counter() - began < _SECONDS):
-        try:
-            batch = source.next()
-        except ExhaustedError:
-            if batches:
-                break
-            raise ExhaustedError("the dataset yields no element: next() ended at once") from None
-        if source.epoch and batches:  # a short dataset, begun again: every batch is kept once
-            break
+    held = 0
+    for batch in first_pass(source, _COUNT, _SECONDS):
         batches.append(batch)
-        held += _bytes(batch)
+        held += size_bytes(batch)
+        if held >= MOST_BYTES:
+            break
     return batches
 
 
@@ -119,7 +135,7 @@ def describe(batches: list[Any], dataset: tf.data.Dataset) -> Batches:
     padding, component = _padding(batches)
     return Batches(
         cached=len(batches),
-        bytes=sum(_bytes(batch) for batch in batches),
+        bytes=sum(size_bytes(batch) for batch in batches),
         shapes=(),
         static_signature=str(dataset.element_spec)[:500],
         padding_share=padding,
@@ -128,12 +144,10 @@ def describe(batches: list[Any], dataset: tf.data.Dataset) -> Batches:
     )
 
 
-def _bytes(batch: Any) -> int:
-    return sum(
-        int(np.prod(tensor.shape)) * tensor.dtype.size
-        for tensor in tf.nest.flatten(batch, expand_composites=True)
-        if hasattr(tensor, "dtype")
-    )
+def size_bytes(batch: Any) -> int:
+    """Bytes of the tensors of a batch, as far as their type has a size."""
+    tensors = tf.nest.flatten(batch, expand_composites=True)
+    return sum(int(np.prod(one.shape)) * (one.dtype.size or 0) for one in tensors if isinstance(one, tf.Tensor))
 
 
 def _components(batch: Any) -> list[tuple[str, np.ndarray[Any, Any]]]:

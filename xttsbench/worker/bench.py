@@ -20,6 +20,7 @@ from xttsbench.probes.clock import EmulatedAccelerator, canary_ns
 from xttsbench.probes.procfs import ChildrenCpu
 from xttsbench.records.rows import SegmentRows
 from xttsbench.records.trial import RoundMark
+from xttsbench.step.modes import keras_step
 from xttsbench.step.watch import Moment, Watch, step_row
 from xttsbench.step.xla import Compilations
 from xttsbench.targets.load import Loaded
@@ -289,3 +290,8 @@ def frame_keys(loaded: Loaded, name: str) -> FrameKeys:
                 "number are needed."
             )
     return FrameKeys(workload.frames, workload.lengths)
+
+
+def step_of(loaded: Loaded) -> Step | None:
+    """The step of a target as ``step(batch)``; that of ``fit`` where it is a Keras model."""
+    return keras_step(loaded.model) if loaded.model is not None else loaded.step

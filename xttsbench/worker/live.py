@@ -16,13 +16,13 @@ from xttsbench.records.rows import RowMemory
 from xttsbench.records.trial import TrialSpec
 from xttsbench.targets.load import Loaded, classify, load_target
 from xttsbench.targets.spec import parse_target
-from xttsbench.worker.bench import Bench, Step
+from xttsbench.worker.bench import Bench, Step, step_of
 from xttsbench.worker.channel import DirectChannel
 from xttsbench.worker.filling import fill_caches
 from xttsbench.worker.fingerprint import run_elements
 from xttsbench.worker.ladder import measure_as_is
 from xttsbench.worker.optimized import rewritten
-from xttsbench.worker.trial import failure, run_rung, step_of
+from xttsbench.worker.trial import failure, run_rung
 
 _FILLING: Final = 2
 """Windows of the trial that takes fingerprints which filling a cache may take: it is filled once for all others."""

@@ -13,21 +13,18 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final
+from typing import Any
 
 import tensorflow as tf
 
 from xttsbench.errors import TargetError
 from xttsbench.records.trial import Parity, TrialSpec
 from xttsbench.samedata.tolerance import TOLERANCE, difference, loss_difference
-from xttsbench.step.modes import keras_step, loss_of
+from xttsbench.step.modes import loss_of
 from xttsbench.targets.load import Loaded, load_target
 from xttsbench.targets.spec import parse_target
-from xttsbench.worker.batches import ExhaustedError
-from xttsbench.worker.bench import Bench, Step
-
-_BYTES: Final = 512 * 1024**2
-"""The baseline's batches are held in memory."""
+from xttsbench.worker.batches import MOST_BYTES, ExhaustedError, size_bytes
+from xttsbench.worker.bench import Bench, Step, step_of
 
 
 def run_parity(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) -> None:
@@ -61,7 +58,7 @@ def run_parity(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench)
     bench.channel.part("parity", found)
     if why_not is not None:
         return
-    losses = _Losses(spec, step, min(ours, key=_bytes), load, lambda arm: bench.channel.phase(f"training {arm}"))
+    losses = _Losses(spec, step, min(ours, key=size_bytes), load, lambda arm: bench.channel.phase(f"training {arm}"))
     told = _Told()
     for arm, kwargs in spec.others.items():
         bench.channel.phase(f"reading {arm}")
@@ -112,7 +109,7 @@ class _Losses:
 
     def against(self, arm: str, other: Loaded, told: _Told) -> str | None:
         """Where the losses of an arm with the baseline's data differ, or ``None``; the numbers go into ``told``."""
-        step = _step_of(other)
+        step = step_of(other)
         if self.step is None or step is None:
             return None
         ours, why_not = self._ours
@@ -146,7 +143,7 @@ class _Losses:
         """How the baseline's losses differ from those of a step that is built anew with the same arguments."""
         ours, why_not = self._ours
         try:
-            step = _step_of(self.load(self.spec.kwargs))
+            step = step_of(self.load(self.spec.kwargs))
             again = None if step is None else self._of(step, self.spec.arm or "the baseline")
         except Exception as error:
             return f"the baseline cannot be built again in the same process: {_sentence(error)}"
@@ -181,10 +178,6 @@ def _quiet() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def _step_of(loaded: Loaded) -> Step | None:
-    return keras_step(loaded.model) if loaded.model is not None else loaded.step
-
-
 def _sentence(error: Exception) -> str:
     return f"{type(error).__name__}: {str(error).strip().splitlines()[0][:300] if str(error).strip() else ''}"
 
@@ -194,18 +187,13 @@ def _first(dataset: tf.data.Dataset, count: int) -> tuple[list[Any], bool]:
     batches: list[Any] = []
     held = 0
     iterator = iter(dataset)
-    while len(batches) < count and held < _BYTES:
+    while len(batches) < count and held < MOST_BYTES:
         batch = next(iterator, None)
         if batch is None:
             return batches, True
         batches.append(batch)
-        held += _bytes(batch)
+        held += size_bytes(batch)
     return batches, False
-
-
-def _bytes(batch: Any) -> int:
-    tensors = tf.nest.flatten(batch, expand_composites=True)
-    return sum(t.dtype.size * int(tf.size(t)) for t in tensors if isinstance(t, tf.Tensor))
 
 
 def _difference(ours: list[Any], ended: bool, other: tf.data.Dataset, alive: Callable[[], None]) -> str | None:

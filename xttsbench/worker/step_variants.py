@@ -23,11 +23,11 @@ from xttsbench.errors import TargetError
 from xttsbench.records.conditions import HALF_BATCH, not_applicable
 from xttsbench.records.trial import TrialSpec
 from xttsbench.step.eager_ops import EagerOps, all_ops
-from xttsbench.step.modes import Mode, fetches_answered, functions_run, in_mode, keras_step
+from xttsbench.step.modes import Mode, fetches_answered, functions_run, in_mode
 from xttsbench.targets.load import Loaded, load_target
 from xttsbench.targets.spec import parse_target
 from xttsbench.worker.batches import CachedBatches
-from xttsbench.worker.bench import Bench, Limit, Step, StepRaisedError
+from xttsbench.worker.bench import Bench, Limit, Step, StepRaisedError, step_of
 from xttsbench.worker.ladder import first_batches
 from xttsbench.worker.step_profile import call_step
 
@@ -203,7 +203,7 @@ def run_precision(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Ben
         with under_policy(name):
             # The policy has to hold while the step builds its layers, which may be in its first call.
             again = load_target(parse_target(spec.target), spec.kwargs)
-            changed = keras_step(again.model) if again.model is not None else again.step
+            changed = step_of(again)
             if changed is None:
                 raise TargetError(f"Target {spec.target!r} has no step when it is built again.")
             after = dtypes_of(bench, changed, batches[0])

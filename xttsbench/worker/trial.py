@@ -19,14 +19,14 @@ from xttsbench.pipeline.graph import places
 from xttsbench.pipeline.graph.source import locate
 from xttsbench.probes.clock import EmulatedAccelerator
 from xttsbench.records.trial import Devices, TrialError, TrialSpec
-from xttsbench.step.modes import keras_step, synchroniser, without_xla
+from xttsbench.step.modes import synchroniser, without_xla
 from xttsbench.step.watch import Watch
 from xttsbench.targets.load import Loaded, load_target
 from xttsbench.targets.spec import parse_target
 from xttsbench.targets.substituted import substituted
 from xttsbench.worker.arm import run_arm
 from xttsbench.worker.batches import ExhaustedError
-from xttsbench.worker.bench import Bench, Step, StepRaisedError, frame_keys
+from xttsbench.worker.bench import Bench, Step, StepRaisedError, frame_keys, step_of
 from xttsbench.worker.channel import Channel, shared_rows
 from xttsbench.worker.fingerprint import run_elements
 from xttsbench.worker.ladder import fixed, run_fix, run_ladder, run_pipeline
@@ -119,11 +119,6 @@ def run_rung(spec: TrialSpec, loaded: Loaded, step: Step | None, channel: Channe
             channel.send({"traces": [trace.model_dump(mode="json") for trace in watch.traces]})
             if bench.compilations.xla.reason:
                 channel.note(bench.compilations.xla.reason)
-
-
-def step_of(loaded: Loaded) -> Step | None:
-    """The step of a target as ``step(batch)``; that of ``fit`` where it is a Keras model."""
-    return keras_step(loaded.model) if loaded.model is not None else loaded.step
 
 
 def devices_seen() -> Devices:
