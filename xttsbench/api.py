@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import importlib
 import sys
 from collections.abc import Callable
@@ -103,10 +102,8 @@ def diagnose(
         from xttsbench.workflows.live import LiveRequest, diagnose_live
 
         # By name: TensorFlow is in this process already, and nothing else of ours may bring it into a parent.
-        measure = importlib.import_module("xttsbench.worker.live").measure_live
-        outcome = diagnose_live(
-            LiveRequest(described(target), accelerator, steps, budget_s, place), functools.partial(measure, target)
-        )
+        live = _worker("live").LiveTarget(target, described(target))
+        outcome = diagnose_live(LiveRequest(described(target), accelerator, steps, budget_s, place), live.measure)
     _refuse(outcome.exit_code, outcome.message, "the diagnosis")
     return outcome.report
 

@@ -113,24 +113,3 @@ def load_here(target: Any, name: str, kwargs: dict[str, Any]) -> Loaded:
     if isinstance(target, str):
         return load_target(parse_target(target), kwargs)
     return classify(target(**kwargs) if callable(target) else target, name)
-
-
-def measure_live(target: Any, spec: TrialSpec, take: Callable[[dict[str, Any]], None], rows: RowMemory) -> None:
-    """Run one rung on what a target would have returned, in this process and thread.
-
-    Args:
-        target: a dataset, ``(dataset, step)``, ``(dataset, model)`` or a Workload.
-        spec: of the trial; its ``target`` is a name for people.
-        take: gets each message that a trial in a process of its own would send.
-        rows: gets the rows of its steps.
-
-    Raises:
-        TargetError: the target is none of these.
-    """
-    loaded = classify(target, spec.target)
-    channel = DirectChannel(take, rows)
-    try:
-        run_rung(spec, loaded, step_of(loaded), channel)
-    except Exception as error:
-        channel.send(failure(error))
-    channel.send({"done": True})
