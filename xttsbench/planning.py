@@ -17,7 +17,7 @@ import numpy as np
 
 from xttsbench.errors import InvalidInputError
 from xttsbench.records.plan import Accelerator, Comparison, PlannedArm, Procedure
-from xttsbench.records.trial import MAIN_RUNGS, Rung, TrialSpec
+from xttsbench.records.trial import MAIN_KINDS, TrialKind, TrialSpec
 from xttsbench.scenario.grid import configurations
 from xttsbench.scenario.settings import Scenario
 
@@ -51,7 +51,7 @@ class Job:
     arguments: tuple[str, ...] = ()
     repeat: bool = False
 
-    def spec(self, number: int, rung: Rung, *, block: int = 0, fix: str | None = None, share: float = 1.0) -> TrialSpec:
+    def spec(self, number: int, rung: TrialKind, *, block: int = 0, fix: str | None = None, share: float = 1.0) -> TrialSpec:
         """The specification of one trial of this job."""
         return TrialSpec(
             trial_id=f"{number:03d}-{rung}" + (f"-{fix.replace(':', '-').replace(' ', '')}" if fix else ""),
@@ -64,7 +64,7 @@ class Job:
             steps=self.steps,
             window_s=self.window_s * share,
             fix=fix,
-            profile_dir=self.profile_dir if rung in MAIN_RUNGS and block == 0 else None,
+            profile_dir=self.profile_dir if rung in MAIN_KINDS and block == 0 else None,
             seed=self.seed,
         )
 

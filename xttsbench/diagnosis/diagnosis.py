@@ -24,7 +24,7 @@ from xttsbench.evidence.facts import given_mode, step_facts
 from xttsbench.fixes.cache.spec import behind_cache
 from xttsbench.fixes.model import predictions
 from xttsbench.records.base import Estimate
-from xttsbench.records.trial import MAIN_RUNGS, TrialRecord
+from xttsbench.records.trial import MAIN_KINDS, TrialRecord
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Diagnosis:
 def build_diagnosis(trials: Sequence[TrialRecord], environment: Mapping[str, Any], *, seed: int = 0) -> Diagnosis:
     """What the trials of one run say. The same trials, environment and seed give the same answer."""
     rng = np.random.default_rng(seed)
-    ladder = [trial for trial in trials if trial.spec.rung in MAIN_RUNGS]
+    ladder = [trial for trial in trials if trial.spec.rung in MAIN_KINDS]
     base = _known(trials, ladder, environment)
     found = [(trial, steady(rows)) for trial in ladder if (rows := measured(trial, "as_is")) is not None]
     if not found:

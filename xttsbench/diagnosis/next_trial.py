@@ -22,7 +22,7 @@ from xttsbench.fixes.calls import BLOCKING_POOL
 from xttsbench.planning import IMPORT_S, Job
 from xttsbench.records.fix_set import Fix, FixSet
 from xttsbench.records.pipeline import Pipeline
-from xttsbench.records.trial import Rung, TrialRecord, TrialSpec
+from xttsbench.records.trial import TrialKind, TrialRecord, TrialSpec
 
 WAITS: Final = 0.07
 """Share of the step in ``next()`` from which fixes of the pipeline are tried."""
@@ -54,7 +54,7 @@ class Interim:
         return self.probability >= SURE and not self.disturbed
 
 
-MODES: Final[tuple[Rung, ...]] = ("eager", "graph", "xla")
+MODES: Final[tuple[TrialKind, ...]] = ("eager", "graph", "xla")
 """Modes of the step; the one that takes the least time to be measured comes first."""
 
 
@@ -64,7 +64,7 @@ def next_trial(
     left_s: float,
     *,
     said: Interim = Interim(),
-    only: Collection[Rung] | None = None,
+    only: Collection[TrialKind] | None = None,
 ) -> TrialSpec | None:
     """The next trial, or ``None`` when nothing is left that is worth its time.
 
@@ -100,7 +100,7 @@ def _next_script(job: Job, done: Sequence[TrialRecord], left_s: float) -> TrialS
     return job.spec(1, "script", block=1) if again else None
 
 
-def _ran(done: Sequence[TrialRecord], rung: Rung, fix: str | None, block: int) -> bool:
+def _ran(done: Sequence[TrialRecord], rung: TrialKind, fix: str | None, block: int) -> bool:
     return any(
         trial.spec.rung == rung and trial.spec.fix == fix and (trial.spec.block == block or rung != "ladder")
         for trial in done
@@ -119,13 +119,13 @@ def skipped(done: Sequence[TrialRecord], said: Interim = Interim()) -> list[str]
 
 
 def _wanted(
-    done: Sequence[TrialRecord], said: Interim, asked: Collection[Rung] = ()
-) -> list[tuple[Rung, str | None, int, float]]:
+    done: Sequence[TrialRecord], said: Interim, asked: Collection[TrialKind] = ()
+) -> list[tuple[TrialKind, str | None, int, float]]:
     """All trials worth running after the first, most needed first: (rung, fix, block, share of the window)."""
     first = done[0]
     has_step = first.segment("warm_up") is not None
     pipeline = next((trial.pipeline for trial in done if trial.pipeline is not None), None)
-    wanted: list[tuple[Rung, str | None, int, float]] = [("pipeline", None, 0, _READ_SHARE)]
+    wanted: list[tuple[TrialKind, str | None, int, float]] = [("pipeline", None, 0, _READ_SHARE)]
     compiles = has_step and not is_opaque(first.anatomy)
     if compiles and (is_eager(first.anatomy) or _recompiles(first)):
         wanted.append(("graph", None, 0, _MODE_SHARE))
@@ -143,14 +143,14 @@ def _wanted(
     return wanted
 
 
-def _modes(first: TrialRecord) -> list[Rung]:
+def _modes(first: TrialRecord) -> list[TrialKind]:
     """Modes other than the one that the step has."""
     if is_eager(first.anatomy):
         return ["graph", "xla"]
     return ["graph", "eager"] if _uses_xla(first) else ["xla", "eager"]
 
 
-def _informing(first: TrialRecord) -> list[Rung]:
+def _informing(first: TrialRecord) -> list[TrialKind]:
     """What else could make a step faster that computes: XLA or its absence, other precision, a larger batch.
 
     Precision is worth a trial where Keras layers made a part of the step. An eager step is launched from Python
@@ -158,7 +158,7 @@ def _informing(first: TrialRecord) -> list[Rung]:
     """
     ops = first.step_ops
     keras = first.target_kind == "dataset+model" or bool(ops and ops.keras_layers)
-    precision: list[Rung] = ["precision"] if keras and _wait_share(first) < _COMPUTES else []
+    precision: list[TrialKind] = ["precision"] if keras and _wait_share(first) < _COMPUTES else []
     if is_eager(first.anatomy):
         return ["xla", *precision]
     return [_modes(first)[0], *precision, "batch"]
@@ -208,7 +208,7 @@ def _prefetches(pipeline: Pipeline | None) -> int:
     return sum(op.op.startswith("PrefetchDataset") for op in pipeline.ops) if pipeline else 0
 
 
-def _expected_s(first: TrialRecord, rung: Rung, block: int, window_s: float) -> float:
+def _expected_s(first: TrialRecord, rung: TrialKind, block: int, window_s: float) -> float:
     """Seconds that a trial is expected to take, from what the first one took."""
     setup = first.setup_s or 0.0
     warm_up = sum(first.segment("warm_up").columns.get("wall_ns", ())) / 1e9 if first.segment("warm_up") else 0.0  # type: ignore[union-attr]

@@ -14,7 +14,7 @@ from xttsbench.analysis.pooling import STRETCH_SPREAD, Columns, Pooled, Sample, 
 from xttsbench.analysis.steps import Steps, measured, steady, steps_of
 from xttsbench.evidence.evidence import Compared
 from xttsbench.records.base import Estimate
-from xttsbench.records.conditions import NOT_APPLICABLE, RUNG_OF, reason_of
+from xttsbench.records.conditions import KIND_OF, NOT_APPLICABLE, reason_of
 from xttsbench.records.trial import TrialRecord
 
 FloatArray = npt.NDArray[np.float64]
@@ -99,7 +99,7 @@ def modes(
     """
     found = {}
     main = _mean([c for trial in ladder if (c := _step_times(trial, "step_only")) is not None], rng)
-    for mode, rung in RUNG_OF.items():
+    for mode, rung in KIND_OF.items():
         own = tried(trials, rung, mode)
         if mode not in MODES:  # one rung measures several of them, as far as they apply
             own = [trial for trial in own if trial.segment(mode) or reason_of(mode, trial.notes)]

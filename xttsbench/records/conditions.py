@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from xttsbench.records.trial import Rung
+from xttsbench.records.trial import TrialKind
 
 PRECISIONS: Final = ("mixed_bfloat16", "mixed_float16", "tf32", "no-tf32")
 """``tf32`` is TensorFloat-32 switched on where it was off, ``no-tf32`` off where it was on, as it is by default."""
 HALF_BATCH: Final = "half-batch"
 NOT_APPLICABLE: Final = "not applicable"
 
-RUNG_OF: Final[dict[str, Rung]] = {
+KIND_OF: Final[dict[str, TrialKind]] = {
     "eager": "eager",
     "graph": "graph",
     "xla": "xla",

@@ -36,7 +36,7 @@ class ScriptRun(Record):
     unmeasured: dict[str, str] = {}
 
 
-Rung = Literal[
+TrialKind = Literal[
     "ladder",
     "input",
     "pipeline",
@@ -63,7 +63,7 @@ first losses, of several configurations. ``elements`` takes the fingerprints of 
 without; nothing is timed.
 """
 
-MAIN_RUNGS: Final = ("ladder", "script")
+MAIN_KINDS: Final = ("ladder", "script")
 """Those that run the target as it is, from which the verdict comes."""
 
 TrialStatus = Literal[
@@ -76,7 +76,7 @@ class TrialSpec(Record):
 
     trial_id: str
     block: int = 0
-    rung: Rung
+    rung: TrialKind
     target: str
     kwargs: dict[str, Any] = {}
     arguments: tuple[str, ...] = ()

@@ -22,7 +22,7 @@ from xttsbench.worker.filling import fill_caches
 from xttsbench.worker.fingerprint import run_elements
 from xttsbench.worker.ladder import measure_as_is
 from xttsbench.worker.optimized import rewritten
-from xttsbench.worker.trial import failure, run_rung
+from xttsbench.worker.trial import failure, run_kind
 
 _FILLING: Final = 2
 """Windows of the trial that takes fingerprints which filling a cache may take: it is filled once for all others."""
@@ -75,7 +75,7 @@ class LiveTarget:
         channel = DirectChannel(take, rows)
         try:
             loaded, step, rung = self._prepared(spec)
-            run_rung(spec, loaded, step, channel, rung)
+            run_kind(spec, loaded, step, channel, rung)
         except Exception as error:
             channel.send(failure(error))
         channel.send({"done": True})

@@ -33,9 +33,9 @@ from xttsbench.worker.ladder import fixed, run_fix, run_ladder, run_pipeline
 from xttsbench.worker.parity import run_parity
 from xttsbench.worker.step_variants import run_half_batch, run_mode, run_precision
 
-Rung = Callable[[TrialSpec, Loaded, Step | None, Bench], None]
+Run = Callable[[TrialSpec, Loaded, Step | None, Bench], None]
 
-RUNGS: Final[dict[str, Rung]] = {
+KINDS: Final[dict[str, Run]] = {
     "ladder": run_ladder,
     "pipeline": run_pipeline,
     "eager": run_mode,
@@ -88,7 +88,7 @@ def _run(spec: TrialSpec, channel: Channel) -> None:
 
         channel.part("source", [*scan_loaded(target.folder, module_file(target), entry=target.attribute)])
     own = functools.partial(run_elements, original=original, variables=variables) if spec.rung == "elements" else None
-    run_rung(spec, loaded, step, channel, own)
+    run_kind(spec, loaded, step, channel, own)
 
 
 def _collecting(variables: list[Any]) -> Callable[..., Any]:
@@ -101,7 +101,9 @@ def _collecting(variables: list[Any]) -> Callable[..., Any]:
     return create
 
 
-def run_rung(spec: TrialSpec, loaded: Loaded, step: Step | None, channel: Channel, rung: Rung | None = None) -> None:
+def run_kind(
+    spec: TrialSpec, loaded: Loaded, step: Step | None, channel: Channel, rung: Run | None = None
+) -> None:
     """Run the rung of a trial, or the one given in its place, on a target that is there, watched."""
     channel.part("target_kind", loaded.kind)
     channel.part("devices", devices_seen())
@@ -114,7 +116,7 @@ def run_rung(spec: TrialSpec, loaded: Loaded, step: Step | None, channel: Channe
             keys=frame_keys(loaded, spec.target),
         )
         try:
-            (rung or RUNGS[spec.rung])(spec, loaded, step, bench)
+            (rung or KINDS[spec.rung])(spec, loaded, step, bench)
         finally:
             channel.send({"traces": [trace.model_dump(mode="json") for trace in watch.traces]})
             if bench.compilations.xla.reason:

@@ -32,7 +32,7 @@ from xttsbench.records.plan import RunPlan
 from xttsbench.records.readings import Readings
 from xttsbench.records.report import Kind
 from xttsbench.records.rows import RowMemory
-from xttsbench.records.trial import Rung, TrialRecord, TrialSpec
+from xttsbench.records.trial import TrialKind, TrialRecord, TrialSpec
 from xttsbench.workflows.diagnose.diagnose import STEPS, VERDICT_S, window_s
 from xttsbench.workflows.optimize.verify import Verification, verify
 from xttsbench.workflows.outcome import Outcome
@@ -42,7 +42,7 @@ from xttsbench.workflows.report import finish
 Measure = Callable[[TrialSpec, Callable[[dict[str, Any]], None], RowMemory], None]
 """Runs one trial and hands over its messages and its rows."""
 
-READING_RUNGS: Final[tuple[Rung, ...]] = ("ladder", "pipeline")
+READING_KINDS: Final[tuple[TrialKind, ...]] = ("ladder", "pipeline")
 """Those that change nothing in the process for good: a mode of the step might, and a fix needs processes of its own."""
 _READING: Final = 0.35
 """Share of the budget in which the target is read."""
@@ -54,7 +54,7 @@ _HERE: Final = (
 _DIAGNOSED: Final = f"{_HERE}modes and fixes"
 _OPTIMIZED: Final = f"{_HERE}modes of the step, and a patch"
 _WINDOWS: Final = {"elements": (0.05, 1.5), "arm": (0.01, 0.6)}
-"""Rung -> the share of the budget that the window of one trial may be, and the least seconds that show something.
+"""TrialKind -> the share of the budget that the window of one trial may be, and the least seconds that show something.
 
 Fingerprints are taken four times at least; the turns of a comparison are three dozen, and need no process to begin."""
 _SAID: Final = (
@@ -245,7 +245,7 @@ def changes_by_itself(first: Elements, second: Elements) -> str | None:
 def _read(job: Job, session: LiveSession, until_s: float) -> None:
     """Measure the target as it is, and what its pipeline is made of."""
     while True:
-        spec = next_trial(job, session.trials, until_s - session.spent_s, only=READING_RUNGS)
+        spec = next_trial(job, session.trials, until_s - session.spent_s, only=READING_KINDS)
         if spec is None or spec.block:  # another block is another process, which there is not
             return
         session.run(spec, Limits(until_s, until_s))

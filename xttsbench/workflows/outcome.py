@@ -9,7 +9,7 @@ from pathlib import Path
 from xttsbench.records.base import DECIDED
 from xttsbench.records.plan import Comparison
 from xttsbench.records.report import Report
-from xttsbench.records.trial import MAIN_RUNGS, TrialRecord, interrupted
+from xttsbench.records.trial import MAIN_KINDS, TrialRecord, interrupted
 
 DONE, GATE, USAGE, INCONCLUSIVE, NOTHING, INVALID, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 
@@ -36,7 +36,7 @@ def judge(report: Report, trials: Sequence[TrialRecord]) -> tuple[int, str | Non
     """
     if interrupted(trials):
         return INTERRUPTED, "Interrupted; what was measured before is in the report."
-    first = next((trial for trial in trials if trial.spec.rung in MAIN_RUNGS), None)
+    first = next((trial for trial in trials if trial.spec.rung in MAIN_KINDS), None)
     raised = next((trial for trial in trials if trial.status == "raised" and trial.spec.rung in _AS_GIVEN), None)
     if raised is not None:
         return INVALID, raised.cause

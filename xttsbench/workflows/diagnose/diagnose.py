@@ -24,7 +24,7 @@ from xttsbench.execution.run_directory import PROFILE
 from xttsbench.planning import IMPORT_S, Job
 from xttsbench.records.plan import Comparison, RunPlan
 from xttsbench.records.report import Kind
-from xttsbench.records.trial import Rung, TrialRecord, TrialSpec, interrupted
+from xttsbench.records.trial import TrialKind, TrialRecord, TrialSpec, interrupted
 from xttsbench.targets.spec import parse_target
 from xttsbench.workflows.measure.arms import compare_arms
 from xttsbench.workflows.measure.session import Progress, Session, Silent
@@ -45,7 +45,7 @@ _SCRIPT_SHARE: Final = 0.3
 """Share of the time for the verdict that the steps of a script get: it also has to start, and to be read afterwards."""
 _READ_S: Final = 45.0
 """For reading the target, where the time is for its fixes."""
-_READING: Final[tuple[Rung, ...]] = ("ladder", "pipeline", "graph", "xla")
+_READING: Final[tuple[TrialKind, ...]] = ("ladder", "pipeline", "graph", "xla")
 """Rungs that say which fixes are worth verifying."""
 _FIXES_REPORT_S: Final = 10.0
 """The same after fixes were verified: there are some forty trials more, and one of them may be late."""
@@ -167,7 +167,7 @@ class Isolation:
     environment: Mapping[str, Any]
     budget_s: float
     due_s: float
-    only: Collection[Rung] | None = None
+    only: Collection[TrialKind] | None = None
 
     def next(self, trials: Sequence[TrialRecord], spent_s: float) -> tuple[TrialSpec | None, str | None]:
         """The next trial, or ``None`` where none is left; and what may be said before it. Pure."""

@@ -18,9 +18,9 @@ from xttsbench.analysis.steps import Steps, measured
 from xttsbench.evidence.compared import tried
 from xttsbench.evidence.evidence import Compared
 from xttsbench.records.base import Estimate
-from xttsbench.records.conditions import HALF_BATCH, NOT_APPLICABLE, RUNG_OF
+from xttsbench.records.conditions import HALF_BATCH, KIND_OF, NOT_APPLICABLE
 from xttsbench.records.report import Arm
-from xttsbench.records.trial import MAIN_RUNGS, TrialRecord
+from xttsbench.records.trial import MAIN_KINDS, TrialRecord
 
 GROUP: Final = "modes of the step"
 LABEL: Final = "real device; the step alone, on batches in memory"
@@ -40,15 +40,15 @@ def mode_arms(
     modes = {name: mode for name, mode in modes.items() if name != HALF_BATCH and mode.status != NOT_APPLICABLE}
     if not modes:
         return ()
-    rungs = {RUNG_OF[name] for name in modes}
+    rungs = {KIND_OF[name] for name in modes}
     alone = [trial for trial in trials if trial.segment("step_only") is not None]
-    main = [trial for trial in alone if trial.spec.rung in MAIN_RUNGS]
+    main = [trial for trial in alone if trial.spec.rung in MAIN_KINDS]
     beside = main or [trial for trial in alone if trial.spec.rung in rungs]
     config = {"mode": given, "measured": "step alone"}
     baseline = _arm(f"step:{given or 'as-given'}", "baseline", config, beside, "step_only", rng)
     arms = [baseline]
     for name, compared in modes.items():
-        own = tried(trials, RUNG_OF[name], name)
+        own = tried(trials, KIND_OF[name], name)
         arm = _arm(f"step:{name}", "candidate", {"mode": name, "measured": "step alone"}, own, name, rng)
         status = compared.status if compared.cause is None else f"{compared.status}: {compared.cause}"
         arms.append(

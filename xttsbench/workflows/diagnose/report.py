@@ -17,7 +17,7 @@ from xttsbench.findings.registry import find
 from xttsbench.fixes.model import unmeasured as missing_predictions
 from xttsbench.fixes.verified import mending, with_fixes
 from xttsbench.records.base import Estimate
-from xttsbench.records.conditions import RUNG_OF
+from xttsbench.records.conditions import KIND_OF
 from xttsbench.records.fix import Patch
 from xttsbench.records.missing import nulls
 from xttsbench.records.plan import RunPlan
@@ -104,7 +104,7 @@ def _ladder(diagnosis: Diagnosis, trials: Sequence[TrialRecord]) -> tuple[Rung, 
     times |= {mode.name: mode.time_s for mode in diagnosis.evidence.modes.values() if mode.time_s is not None}
 
     def rung(name: str, time_s: Estimate) -> Rung:
-        rungs = ("ladder", "input", "script") if name in pooled else (RUNG_OF.get(name, name), "script")
+        rungs = ("ladder", "input", "script") if name in pooled else (KIND_OF.get(name, name), "script")
         own = [found for trial in trials if trial.spec.rung in rungs and (found := trial.segment(name)) is not None]
         return Rung(
             name=name,
