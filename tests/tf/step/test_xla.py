@@ -13,8 +13,6 @@ import tensorflow as tf
 from xttsbench.records.rows import RowMemory, StepRow
 from xttsbench.step import xla as xla_metrics
 from xttsbench.step.xla import Compilations, XlaCounters, XlaMetrics
-from xttsbench.worker.batches import CachedBatches
-from xttsbench.worker.bench import Limit
 
 
 @pytest.fixture
@@ -153,24 +151,3 @@ def test_a_machine_without_the_counters_is_left_alone():
     found.begin()
     found.step_ended(memory.segment("as_is"), 0, 10**9, 0)
     found.end()
-
-
-def test_xla_compilations_of_real_steps_are_found_though_nothing_is_traced_again(bench, segment):
-    if not bench.compilations.xla.available:
-        pytest.skip(bench.compilations.xla.reason)
-
-    @tf.function(jit_compile=True, reduce_retracing=True)
-    def step(x):
-        for _ in range(30):  # so that compiling takes longer than a slow step may
-            x = tf.tanh(tf.linalg.matmul(x, x, transpose_b=True) @ x * 0.01)
-        return tf.reduce_sum(x)
-
-    shapes = (2, 3, 4, 21, 22, 22, 23, 21)
-    batches = [tf.ones([size, 8]) for size in shapes]
-    bench.run("as_is", CachedBatches(batches), step, Limit(8, 60.0, 8, 0.0))
-    found = segment("as_is").columns
-    assert sum(found["traces"]) <= 2
-    assert found["xla_compiles"] == (1, 1, 1, 1, 1, 0, 1, 0)
-    compiled = [(xla, step) for xla, step in zip(found["xla_ns"], found["step_ns"], strict=True) if xla]
-    assert len(compiled) == 6
-    assert all(xla <= step for xla, step in compiled)

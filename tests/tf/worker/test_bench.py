@@ -405,3 +405,24 @@ def test_what_the_workload_declares_is_checked_against_its_batches():
         keys(Workload(dataset, frames="mel_length"))
     with pytest.raises(TargetError, match="which has no keys"):
         keys(Workload(tf.data.Dataset.range(3), lengths="x"))
+
+
+def test_xla_compilations_of_real_steps_are_found_though_nothing_is_traced_again(bench, segment):
+    if not bench.compilations.xla.available:
+        pytest.skip(bench.compilations.xla.reason)
+
+    @tf.function(jit_compile=True, reduce_retracing=True)
+    def step(x):
+        for _ in range(30):  # so that compiling takes longer than a slow step may
+            x = tf.tanh(tf.linalg.matmul(x, x, transpose_b=True) @ x * 0.01)
+        return tf.reduce_sum(x)
+
+    shapes = (2, 3, 4, 21, 22, 22, 23, 21)
+    batches = [tf.ones([size, 8]) for size in shapes]
+    bench.run("as_is", CachedBatches(batches), step, Limit(8, 60.0, 8, 0.0))
+    found = segment("as_is").columns
+    assert sum(found["traces"]) <= 2
+    assert found["xla_compiles"] == (1, 1, 1, 1, 1, 0, 1, 0)
+    compiled = [(xla, step) for xla, step in zip(found["xla_ns"], found["step_ns"], strict=True) if xla]
+    assert len(compiled) == 6
+    assert all(xla <= step for xla, step in compiled)
