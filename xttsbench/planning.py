@@ -51,7 +51,9 @@ class Job:
     arguments: tuple[str, ...] = ()
     repeat: bool = False
 
-    def spec(self, number: int, rung: TrialKind, *, block: int = 0, fix: str | None = None, share: float = 1.0) -> TrialSpec:
+    def spec(
+        self, number: int, rung: TrialKind, *, block: int = 0, fix: str | None = None, share: float = 1.0
+    ) -> TrialSpec:
         """The specification of one trial of this job."""
         return TrialSpec(
             trial_id=f"{number:03d}-{rung}" + (f"-{fix.replace(':', '-').replace(' ', '')}" if fix else ""),

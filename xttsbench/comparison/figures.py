@@ -14,9 +14,9 @@ from typing import Any, Final
 import numpy as np
 
 from xttsbench.analysis.evidence import interval, paired
-from xttsbench.analysis.oscillation import robust_cv
 from xttsbench.analysis.readings import gpu_samples
 from xttsbench.analysis.steps import Steps
+from xttsbench.analysis.variation import robust_cv
 from xttsbench.comparison.effects import matched
 from xttsbench.comparison.runs import ArmRuns, GroupRuns
 from xttsbench.records.base import Estimate

@@ -10,11 +10,10 @@ import numpy as np
 
 from xttsbench.analysis.attribution import PARTS, Means, StepFacts, attribute, cores_wanted
 from xttsbench.analysis.disturbance import gate
-from xttsbench.analysis.oscillation import oscillation
 from xttsbench.analysis.pooling import Pooled, interval_of, mean_of, pool, ratio
 from xttsbench.analysis.readings import gpu_samples
 from xttsbench.analysis.steps import Steps, measured, steady
-from xttsbench.analysis.variance import Explanation, explain
+from xttsbench.analysis.variation import Explanation, explain, oscillation
 from xttsbench.diagnosis.classify import classify_bottleneck, hidden_contention, why_undecided
 from xttsbench.diagnosis.next_trial import Interim
 from xttsbench.diagnosis.samples import DISTURBED_SPREAD, PARTS_OF, pooled, samples_of, undisturbed

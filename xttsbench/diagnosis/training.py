@@ -15,9 +15,9 @@ from typing import Any, Final
 import numpy as np
 
 from xttsbench.analysis.attribution import THRESHOLD, Means, StepFacts, attribute, verdicts
-from xttsbench.analysis.oscillation import oscillation
 from xttsbench.analysis.pooling import Pooled, Statistic, mean_of, pool, ratio
 from xttsbench.analysis.steps import Steps, measured, steady
+from xttsbench.analysis.variation import oscillation
 from xttsbench.comparison.figures import PROCESSOR
 from xttsbench.diagnosis.verdict import RunVerdict, unmeasured_verdict
 from xttsbench.records.report import Arm, Attribution, Bottleneck, Finding, Oscillation, Verdict

@@ -8,7 +8,7 @@ from typing import Any
 
 from xttsbench.analysis.attribution import StepFacts
 from xttsbench.analysis.steps import SteadyState, Steps
-from xttsbench.analysis.variance import Explanation
+from xttsbench.analysis.variation import Explanation
 from xttsbench.records.base import Estimate
 from xttsbench.records.pipeline import Pipeline, Prediction
 from xttsbench.records.report import Oscillation

@@ -11,7 +11,7 @@ from xttsbench.analysis.attribution import StepFacts
 from xttsbench.analysis.disturbance import Gate, shares
 from xttsbench.analysis.readings import spans_of
 from xttsbench.analysis.steps import Steps
-from xttsbench.analysis.variance import explain
+from xttsbench.analysis.variation import explain
 from xttsbench.records.pipeline import Pipeline
 from xttsbench.records.trial import StepProfile, TrialRecord
 

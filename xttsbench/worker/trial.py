@@ -101,9 +101,7 @@ def _collecting(variables: list[Any]) -> Callable[..., Any]:
     return create
 
 
-def run_kind(
-    spec: TrialSpec, loaded: Loaded, step: Step | None, channel: Channel, rung: Run | None = None
-) -> None:
+def run_kind(spec: TrialSpec, loaded: Loaded, step: Step | None, channel: Channel, rung: Run | None = None) -> None:
     """Run the rung of a trial, or the one given in its place, on a target that is there, watched."""
     channel.part("target_kind", loaded.kind)
     channel.part("devices", devices_seen())

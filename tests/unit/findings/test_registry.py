@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from xttsbench.analysis.attribution import StepFacts
-from xttsbench.analysis.variance import explain
+from xttsbench.analysis.variation import explain
 from xttsbench.evidence.evidence import Compared
 from xttsbench.findings import registry as findings
 from xttsbench.records.base import Location

@@ -15,7 +15,7 @@ import pytest
 
 from xttsbench.analysis.disturbance import shares
 from xttsbench.analysis.readings import Span
-from xttsbench.probes.host import CHILDREN_GROUP, MAIN_GROUP, MIN_GAP_NS, HostProbe, processors_in_use
+from xttsbench.probes.monitor import CHILDREN_GROUP, MAIN_GROUP, MIN_GAP_NS, HostProbe, processors_in_use
 
 PID = 500
 TICKS = os.sysconf("SC_CLK_TCK")

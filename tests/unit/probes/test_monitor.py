@@ -6,8 +6,7 @@ from typing import cast
 
 import pytest
 
-from xttsbench.probes.host import HostProbe
-from xttsbench.probes.monitor import Monitor
+from xttsbench.probes.monitor import HostProbe, Monitor
 from xttsbench.probes.nvml import GpuProbe
 from xttsbench.records.readings import GpuReadings, HostReadings
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from xttsbench.analysis.steps import Steps, measured, steady
 from xttsbench.analysis.trend import Trend, trend
-from xttsbench.analysis.variance import explain
+from xttsbench.analysis.variation import explain
 from xttsbench.evidence.evidence import Evidence
 from xttsbench.findings.rule import Findings, rule
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from xttsbench.analysis.readings import trace
 from xttsbench.analysis.rhythm import autocorrelation, effective_size, periodogram, varies
-from xttsbench.analysis.variance import stragglers
+from xttsbench.analysis.variation import stragglers
 from xttsbench.diagnosis.training import STARVING
 from xttsbench.records.base import Estimate
 from xttsbench.records.training import Training

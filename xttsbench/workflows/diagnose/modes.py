@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from xttsbench.analysis.oscillation import robust_cv
 from xttsbench.analysis.pooling import Columns, Statistic, mean_of, pool
 from xttsbench.analysis.steps import Steps, measured
+from xttsbench.analysis.variation import robust_cv
 from xttsbench.evidence.compared import tried
 from xttsbench.evidence.evidence import Compared
 from xttsbench.records.base import Estimate

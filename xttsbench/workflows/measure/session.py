@@ -19,8 +19,7 @@ from xttsbench.execution.trial import run_trial
 from xttsbench.execution.turns import LiveTrial
 from xttsbench.planning import IMPORT_S
 from xttsbench.probes.clock import canary_ns
-from xttsbench.probes.host import processors_in_use
-from xttsbench.probes.monitor import Monitor
+from xttsbench.probes.monitor import Monitor, processors_in_use
 from xttsbench.probes.nvml import open_gpus
 from xttsbench.probes.quota import cpu_allowance, memory_available_bytes
 from xttsbench.records.trial import TrialRecord, TrialSpec, TrialStatus

@@ -17,8 +17,8 @@ from scipy import special
 from xttsbench.analysis.attribution import THRESHOLD, Means, StepFacts, attribute, verdicts
 from xttsbench.analysis.disturbance import disturbance_of
 from xttsbench.analysis.evidence import interval, paired
-from xttsbench.analysis.oscillation import oscillation
 from xttsbench.analysis.steps import measured, steady
+from xttsbench.analysis.variation import oscillation
 from xttsbench.comparison.arms import ComparedArms, compare
 from xttsbench.comparison.figures import PROCESSOR
 from xttsbench.comparison.runs import ArmRuns

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from xttsbench.analysis.variance import Explanation, LengthVariance, Stragglers
+from xttsbench.analysis.variation import Explanation, LengthVariance, Stragglers
 from xttsbench.findings.pipeline.dynamic_shape import dynamic_shape
 from xttsbench.findings.pipeline.nan_batch import nan_batch
 from xttsbench.findings.pipeline.padding_waste import padding_waste

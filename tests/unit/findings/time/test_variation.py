@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from xttsbench.analysis.variance import explain
+from xttsbench.analysis.variation import explain
 from xttsbench.findings.time.drift import drift
 from xttsbench.findings.time.length_variance import length_variance
 from xttsbench.findings.time.oscillation import oscillation as oscillation_rule

@@ -1,4 +1,4 @@
-"""The vector, its closed forms, and the reasons of its nulls."""
+"""What length explains and what stalls explain, told apart."""
 
 from __future__ import annotations
 
@@ -7,9 +7,116 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import signal
 
-from xttsbench.analysis.oscillation import burstiness, oscillation, robust_cv
+from xttsbench.analysis.variation import burstiness, explain, length_variance, oscillation, robust_cv, stragglers
 from xttsbench.records.report import Oscillation
+
+N = 240
+ELEMENTS = np.random.default_rng(0).integers(10, 100, N) * 1000.0
+NOISE_S = 0.002 * np.random.default_rng(1).normal(size=N)
+BY_LENGTH_S = 0.01 + 5e-7 * ELEMENTS + NOISE_S
+
+
+def test_a_linear_cost_is_found_with_its_slope_and_share() -> None:
+    found = length_variance(BY_LENGTH_S, ELEMENTS)
+    assert found is not None
+    assert found.slope_s_per_element == pytest.approx(5e-7, rel=0.05)
+    explained = np.var(5e-7 * ELEMENTS)
+    assert found.share == pytest.approx(explained / (explained + np.var(NOISE_S)), abs=0.01)
+    assert found.p_value < 1e-20
+
+
+def test_stalls_change_neither_slope_nor_share() -> None:
+    steps_s = BY_LENGTH_S.copy()
+    steps_s[::16] += 1
+    found = length_variance(steps_s, ELEMENTS)
+    assert found is not None
+    assert found.slope_s_per_element == pytest.approx(5e-7, rel=0.1)
+    assert found.share > 0.9
+
+
+def test_length_that_costs_nothing_explains_nothing() -> None:
+    found = length_variance(0.05 + NOISE_S, ELEMENTS)
+    assert found is not None
+    assert found.share < 0.03
+    assert found.p_value > 0.01
+
+
+def test_the_p_value_holds_where_both_drift() -> None:
+    rng = np.random.default_rng(2)
+
+    def slow() -> np.ndarray:
+        noise: np.ndarray = signal.lfilter([1.0], [1.0, -0.9], rng.normal(size=N + 300))[300:]
+        return noise
+
+    found = [length_variance(np.exp(0.1 * slow()), slow()) for _ in range(150)]
+    assert sum(one is not None and one.p_value < 0.05 for one in found) <= 18
+
+
+@pytest.mark.parametrize(("steps", "elements"), [(np.arange(50.0), np.full(50, 7.0)), (np.arange(5.0), np.arange(5.0))])
+def test_equal_batches_and_few_steps_have_no_answer(steps: np.ndarray, elements: np.ndarray) -> None:
+    assert length_variance(steps, elements) is None
+
+
+def test_constant_steps_are_not_explained() -> None:
+    found = length_variance(np.full(50, 0.1), np.arange(50.0))
+    assert found is not None
+    assert (found.share, found.slope_s_per_element, found.p_value) == (0, 0, 1)
+
+
+def test_columns_that_do_not_pair_are_refused() -> None:
+    with pytest.raises(ValueError, match="got 3 and 2"):
+        explain([1.0, 2.0, 3.0], [1.0, 2.0])
+
+
+def test_stragglers_by_hand() -> None:
+    steps_s = np.full(100, 0.01)
+    steps_s[[7, 50]] = [0.05, 0.11]
+    found = stragglers(steps_s)
+    assert found.indices.tolist() == [7, 50]
+    assert found.threshold_s == pytest.approx(0.015)
+    assert found.excess_s_per_step == pytest.approx((0.04 + 0.10) / 100)
+    assert found.share_of_time == pytest.approx(0.14 / steps_s.sum())
+
+
+def test_ordinary_noise_has_no_stragglers() -> None:
+    rng = np.random.default_rng(3)
+    assert stragglers(rng.normal(1, 0.02, 1000)).indices.size == 0
+    assert stragglers(rng.normal(1, 0.2, 1000)).indices.size <= 1
+    assert stragglers([0.5]).indices.size == 0
+
+
+def test_the_factor_moves_the_threshold() -> None:
+    steps_s = np.append(np.full(99, 1.0), 1.8)
+    assert stragglers(steps_s).indices.tolist() == [99]
+    assert stragglers(steps_s, factor=2).indices.size == 0
+    with pytest.raises(ValueError, match="at least one step"):
+        stragglers([])
+
+
+@given(scale=st.floats(1e-6, 1e6))
+def test_stragglers_do_not_depend_on_the_unit(scale: float) -> None:
+    steps_s = BY_LENGTH_S.copy()
+    steps_s[::30] += 1
+    one, other = stragglers(steps_s), stragglers(scale * steps_s)
+    assert one.indices.tolist() == other.indices.tolist()
+    assert one.share_of_time == pytest.approx(other.share_of_time)
+
+
+def test_long_batches_are_not_stragglers_and_stalls_on_short_ones_are() -> None:
+    elements = np.where(np.arange(N) % 12 == 0, 90_000.0, 20_000.0 + 100 * (np.arange(N) % 7))
+    steps_s = 0.01 + 5e-7 * elements + 0.01 * NOISE_S
+    assert stragglers(steps_s).indices.size == 20
+    assert explain(steps_s, elements).stragglers.indices.size == 0
+    stalled = [31, 101, 205]
+    steps_s[stalled] += 0.03
+    found = explain(steps_s, elements)
+    assert found.stragglers.indices.tolist() == stalled
+    assert found.stragglers.excess_s_per_step == pytest.approx(0.09 / N, rel=0.02)
+    assert found.length is not None
+    assert found.length.share > 0.9
+
 
 FloatArray = npt.NDArray[np.float64]
 
