@@ -11,6 +11,7 @@ import tensorflow as tf
 from xttsbench.errors import TargetError
 from xttsbench.execution.child import Collected
 from xttsbench.pipeline.graph.read import read_graph
+from xttsbench.records.fix_set import FixSet
 from xttsbench.records.readings import Readings
 from xttsbench.records.trial import TrialRecord, TrialSpec
 from xttsbench.worker.live import LiveTarget, load_here
@@ -31,8 +32,8 @@ def test_the_dataset_is_the_given_object_and_a_fix_is_applied_once() -> None:
     dataset = _dataset()
     live = LiveTarget((dataset, print), "a pair")
     assert live.dataset is dataset
-    assert live.with_fix("prefetch", None) is live.with_fix("prefetch", None)
-    assert live.with_fix("parallel-map", None) is not live.with_fix("prefetch", None)
+    assert live.with_fix(FixSet.parse("prefetch"), None) is live.with_fix(FixSet.parse("prefetch"), None)
+    assert live.with_fix(FixSet.parse("parallel-map"), None) is not live.with_fix(FixSet.parse("prefetch"), None)
 
 
 def test_fingerprints_are_those_of_the_dataset_with_the_fix_and_the_step_is_not_run() -> None:
@@ -63,7 +64,7 @@ def test_a_cache_on_disk_of_shortened_passes_is_not_the_one_that_is_kept(tmp_pat
     name = next(node.name for node in read_graph(dataset).node if node.op == "MapDataset")
     fix = f"cache-file@{name}"
     assert _run(live, rung="elements", source_limit=12, fix=fix, cache_dir=str(tmp_path)).status == "ok"
-    kept = [batch.numpy().tolist() for batch in live.with_fix(fix, str(tmp_path))]
+    kept = [batch.numpy().tolist() for batch in live.with_fix(FixSet.parse(fix), str(tmp_path))]
     assert kept == [batch.numpy().tolist() for batch in dataset]
 
 
