@@ -49,7 +49,8 @@ def _detail(at: int | None) -> str:
 
 
 def _names_npy(module: Module) -> bool:
-    return any(".npy" in module.code(one) for one in module.of(cst.BaseString))
+    text = (*module.of(cst.SimpleString), *module.of(cst.FormattedStringText))
+    return any(".npy" in module.code(one) for one in text)
 
 
 def _near(module: Module, node: cst.CSTNode) -> bool:

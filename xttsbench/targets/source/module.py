@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -71,7 +71,10 @@ def read_module(file: str, text: str) -> Module:
     Raises:
         SyntaxError, ValueError, RecursionError: the text is not Python, or too deep.
     """
-    return Module(file, text)
+    module = Module(file, text)
+    if _BOM * text.startswith(_BOM) + module.tree.code != text:
+        raise ValueError("LibCST does not give the text back as it is, so that its places cannot be relied on")
+    return module
 
 
 class Module:
@@ -286,7 +289,7 @@ class Module:
 
     def string(self, node: cst.CSTNode) -> str | None:
         """Its value where it is text written out, or a name for one that is assigned once."""
-        values = self.values(node) if isinstance(node, cst.Name) else [node]
+        values: Sequence[cst.CSTNode] = self.values(node) if isinstance(node, cst.Name) else [node]
         value = getattr(values[0], "evaluated_value", None) if len(values) == 1 else None
         return value if isinstance(value, str) else None
 
