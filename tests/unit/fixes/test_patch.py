@@ -11,7 +11,7 @@ from collections.abc import Callable
 import libcst as cst
 import pytest
 
-from tests.unit.targets.source.fake_datasets import FILE, built, kinds, patch_of, pipeline_of
+from tests.unit.fixes.fake_datasets import FILE, built, kinds, patch_of, pipeline_of
 from xttsbench.fixes.patch import propose
 from xttsbench.fixes.registry import SPECS
 from xttsbench.records.fix_set import FixSet

@@ -39,5 +39,5 @@ ANY_ORDER: Final = Spec(
     candidates=candidates,
     rewrite="xttsbench.fixes.any_order.rewrite:any_order",
     asked_for="elements in another order have to be asked for",
-    patch="xttsbench.targets.source.parallelism:any_order",
+    patch="xttsbench.fixes.parallel_map.patch:any_order",
 )

@@ -65,7 +65,7 @@ REBATCH: Final = Spec(
     rank=7,
     tried_unpriced=True,
     rewrite="xttsbench.fixes.batch_first.rewrite:rebatch",
-    patch="xttsbench.targets.source.reorder:rebatch",
+    patch="xttsbench.fixes.batch_first.patch:rebatch",
 )
 BATCH_FIRST: Final = Spec(
     name="batch-first",
@@ -77,5 +77,5 @@ BATCH_FIRST: Final = Spec(
     tried_unpriced=True,
     rewrite="xttsbench.fixes.batch_first.rewrite:batch_first",
     hazards="xttsbench.fixes.batch_first.rewrite:hazards",
-    patch="xttsbench.targets.source.reorder:batch_first",
+    patch="xttsbench.fixes.batch_first.patch:batch_first",
 )

@@ -292,7 +292,7 @@ CACHE: Final = Spec(
     rank=4,
     rewrite="xttsbench.fixes.cache.rewrite:in_memory",
     hazards="xttsbench.fixes.cache.rewrite:hazards",
-    patch="xttsbench.targets.source.buffers:cache",
+    patch="xttsbench.fixes.cache.patch:cache",
 )
 CACHE_FILE: Final = Spec(
     name="cache-file",
@@ -304,5 +304,5 @@ CACHE_FILE: Final = Spec(
     tried_unpriced=True,
     rewrite="xttsbench.fixes.cache.rewrite:on_disk",
     hazards="xttsbench.fixes.cache.rewrite:hazards",
-    patch="xttsbench.targets.source.buffers:cache_file",
+    patch="xttsbench.fixes.cache.patch:cache_file",
 )

@@ -98,5 +98,5 @@ FILTER_FIRST: Final = Spec(
     rank=8,
     rewrite="xttsbench.fixes.filter_first.rewrite:filter_first",
     hazards="xttsbench.fixes.filter_first.rewrite:hazards",
-    patch="xttsbench.targets.source.reorder:filter_first",
+    patch="xttsbench.fixes.filter_first.patch:filter_first",
 )

@@ -38,5 +38,5 @@ PARALLEL_BATCH: Final = Spec(
     rewrite="xttsbench.fixes.parallel_batch.rewrite:parallel_batch",
     argument="calls",
     runs_ahead=True,
-    patch="xttsbench.targets.source.parallelism:parallel_batch",
+    patch="xttsbench.fixes.parallel_map.patch:parallel_batch",
 )

@@ -65,5 +65,5 @@ PARALLEL_INTERLEAVE: Final = Spec(
     argument="calls",
     hazards="xttsbench.fixes.parallel_interleave.rewrite:hazards",
     runs_ahead=True,
-    patch="xttsbench.targets.source.parallelism:parallel_interleave",
+    patch="xttsbench.fixes.parallel_map.patch:parallel_interleave",
 )

@@ -63,7 +63,7 @@ PARALLEL_MAP: Final = Spec(
     argument="calls",
     hazards="xttsbench.fixes.parallel_map.rewrite:hazards",
     runs_ahead=True,
-    patch="xttsbench.targets.source.parallelism:parallel_map",
+    patch="xttsbench.fixes.parallel_map.patch:parallel_map",
 )
 CALLS: Final = Spec(
     name="calls",
@@ -77,5 +77,5 @@ CALLS: Final = Spec(
     argument="calls",
     hazards="xttsbench.fixes.parallel_map.rewrite:hazards",
     runs_ahead=True,
-    patch="xttsbench.targets.source.parallelism:parallel_calls",
+    patch="xttsbench.fixes.parallel_map.patch:parallel_calls",
 )

@@ -68,7 +68,7 @@ DROP_PREFETCH: Final = Spec(
     mends=("redundant-prefetch",),
     candidates=needless,
     rewrite="xttsbench.fixes.prefetch.rewrite:drop_inner_prefetch",
-    patch="xttsbench.targets.source.buffers:drop_prefetch",
+    patch="xttsbench.fixes.prefetch.patch:drop_prefetch",
 )
 BUFFER: Final = Spec(
     name="buffer",
@@ -81,7 +81,7 @@ BUFFER: Final = Spec(
     rewrite="xttsbench.fixes.prefetch.rewrite:last_buffer",
     argument="elements",
     runs_ahead=True,
-    patch="xttsbench.targets.source.buffers:prefetch_buffer",
+    patch="xttsbench.fixes.prefetch.patch:prefetch_buffer",
 )
 PREFETCH: Final = Spec(
     name="prefetch",
@@ -97,5 +97,5 @@ PREFETCH: Final = Spec(
     argument="elements",
     needs_graph=False,
     runs_ahead=True,
-    patch="xttsbench.targets.source.buffers:prefetch",
+    patch="xttsbench.fixes.prefetch.patch:prefetch",
 )

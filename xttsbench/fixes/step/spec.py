@@ -14,7 +14,7 @@ STEP_GRAPH: Final = Spec(
     does="the training step as one graph (`tf.function`)",
     mends=("eager-step", "retracing", "xla-recompilation"),
     rewrite=_FIXED,
-    patch="xttsbench.targets.source.step:graph_step",
+    patch="xttsbench.fixes.step.patch:graph_step",
 )
 STEP_XLA: Final = Spec(
     name="step:xla",
@@ -22,7 +22,7 @@ STEP_XLA: Final = Spec(
     does="the training step compiled by XLA",
     mends=("eager-step", "xla-untried"),
     rewrite=_FIXED,
-    patch="xttsbench.targets.source.step:xla_step",
+    patch="xttsbench.fixes.step.patch:xla_step",
 )
 STEP_BUCKETS: Final = Spec(
     name="step:buckets",

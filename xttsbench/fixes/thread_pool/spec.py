@@ -43,5 +43,5 @@ THREAD_POOL: Final = Spec(
     on_dataset="xttsbench.fixes.thread_pool.rewrite:with_pool",
     argument="threads",
     needs_graph=False,
-    patch="xttsbench.targets.source.pool:thread_pool",
+    patch="xttsbench.fixes.thread_pool.patch:thread_pool",
 )

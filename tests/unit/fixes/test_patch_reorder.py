@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.unit.targets.source.fake_datasets import FILE, kinds, patch_of, pipeline_of
+from tests.unit.fixes.fake_datasets import FILE, kinds, patch_of, pipeline_of
 from xttsbench.fixes.patch import propose
 from xttsbench.records.fix import Patch
 from xttsbench.records.fix_set import FixSet

@@ -9,7 +9,7 @@ import tokenize
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.targets.source.fake_datasets import FILE, built, patch_of
+from tests.unit.fixes.fake_datasets import FILE, built, patch_of
 
 _LINKS = ["map(f)", "map(lambda x, y=(1, 2): (x, y))", "map(g, deterministic=None,)", "batch(4)", "prefetch(8)"]
 _LINKS += ["prefetch(buffer_size=2)", "repeat()", "shuffle(\n    9,  # inner\n)", "cache()", "map(\n    f,\n)"]

@@ -1,4 +1,4 @@
-"""Links in another order: a filter, or a batch, before the maps in front of it; an unbatch and its batch as one."""
+"""A filter before the maps in front of it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 
 import libcst as cst
 
+from xttsbench.fixes.batch_first.patch import maps_before
 from xttsbench.records.pipeline import PipelineOp
-from xttsbench.targets.source.calls import Calls, attempt, kind, place
+from xttsbench.targets.source.calls import Calls, attempt, place
 from xttsbench.targets.source.edits import Change, Found, NoEditError, Replacement
-from xttsbench.targets.source.links import argument, moved_first, removed
+from xttsbench.targets.source.links import argument, moved_first
 from xttsbench.targets.source.module import Link, Module
 
 
@@ -29,69 +30,11 @@ def filter_first(calls: Calls, number: int | None, op: str) -> Iterable[Found]:
     return [found]
 
 
-def batch_first(calls: Calls, number: int | None, op: str) -> Iterable[Found]:
-    """The first batch behind maps, before those maps, whose functions then work on whole batches."""
-    found = Found(why_not="no .batch(...) comes directly behind a .map(...)")
-    for one in calls.of_kind("batch"):
-        maps = _maps_before(calls, one)
-
-        def edit(ops: Sequence[PipelineOp] = (*maps, one)) -> Sequence[Change]:
-            return [moved_first(*calls.links(ops))]
-
-        if maps and not found.changes:
-            by_hand = f"write the .batch(...) of {place(one)} before the .map(...) of {place(maps[0])}"
-            found = attempt(edit, f"{by_hand}, with a function that works on whole batches")
-    return [found]
-
-
-def rebatch(calls: Calls, number: int | None, op: str) -> Iterable[Found]:
-    """The first ``.unbatch().batch(n)`` as ``.rebatch(n)``."""
-    found = Found(why_not="no .batch(...) comes directly behind an .unbatch()")
-    by_name = {one.name: one for one in calls.pipeline.ops}
-    for one in calls.of_kind("batch"):
-        apart = by_name.get(one.inputs[0]) if len(one.inputs) == 1 else None
-
-        def edit(ops: Sequence[PipelineOp | None] = (apart, one)) -> Sequence[Change]:
-            module, links = calls.links([op for op in ops if op is not None])
-            return [_as_rebatch(module, *links)]
-
-        if apart is not None and kind(apart) == "unbatch" and not found.changes:
-            found = attempt(edit, f"write .rebatch(...) in place of .unbatch() and .batch(...) at {place(one)}")
-    return [found]
-
-
-def _as_rebatch(module: Module, unbatch: Link, batch: Link) -> Change:
-    moved_first(module, (unbatch, batch))  # refuses what does not follow, or has other readers
-    for name, position in (("num_parallel_calls", 2), ("deterministic", 3)):
-        if argument(batch, name, position) is not None:
-            raise NoEditError(f".rebatch(...) takes no {name}")
-    if not isinstance(batch.node.func, cst.Attribute):
-        raise NoEditError("batch(...) is not called on a dataset")
-    renamed = Replacement(*module.span(batch.node.func.attr), "rebatch")
-    first = removed(module, unbatch)
-    return Change(module, batch.line, (min(unbatch.start, batch.start), batch.end), (*first.steps, renamed))
-
-
-def _maps_before(calls: Calls, op: PipelineOp) -> list[PipelineOp]:
-    """The maps directly above an op that nothing else reads, sources first."""
-    by_name = {one.name: one for one in calls.pipeline.ops}
-    found: list[PipelineOp] = []
-    current = op
-    while len(current.inputs) == 1:
-        above = by_name.get(current.inputs[0])
-        readers = [one for one in calls.pipeline.ops if above is not None and above.name in one.inputs]
-        if above is None or kind(above) != "map" or len(readers) != 1:
-            break
-        found.insert(0, above)
-        current = above
-    return found
-
-
 def _passed_maps(calls: Calls, op: PipelineOp) -> tuple[list[PipelineOp], dict[int, int]]:
     """The maps that a filter can go before, and where it then finds what it looks at: its component -> theirs."""
     passed: list[PipelineOp] = []
     seen = {number: number for number in op.reads or ()}
-    for above in reversed(_maps_before(calls, op) if seen else []):
+    for above in reversed(maps_before(calls, op) if seen else []):
         if not all(number in above.passes for number in seen.values()):
             break
         seen = {number: above.passes[component] for number, component in seen.items()}
