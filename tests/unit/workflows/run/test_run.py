@@ -11,6 +11,7 @@ import pytest
 from xttsbench.errors import InvalidInputError, UsageError
 from xttsbench.execution import journal
 from xttsbench.execution.run_directory import read_plan
+from xttsbench.files import DRAFT_PREFIX
 from xttsbench.records.plan import Procedure
 from xttsbench.workflows import recorded
 from xttsbench.workflows.recorded import Recorded
@@ -69,7 +70,7 @@ def test_going_on_where_nothing_is_yet_begins(start: Any) -> None:
 
 def test_going_on_after_a_kill_before_the_plan_was_written_begins(start: Any) -> None:
     first = start()
-    (first.directory / "plan.json").rename(first.directory / ".plan.json.abc")
+    (first.directory / "plan.json").rename(first.directory / f"{DRAFT_PREFIX}1-abc")
     assert start(resume=True).plan.kind == "run"
     assert sorted(path.name for path in first.directory.iterdir()) == ["environment.json", "plan.json"]
 
