@@ -100,7 +100,7 @@ def why_undecided(
 
 
 def hidden_contention(means: Means, wanted: FloatArray | None, facts: StepFacts, found: Classified) -> str | None:
-    """Why "compute" cannot be told from contention beside neighbours, or ``None`` where it can.
+    """Why "compute" cannot be told apart from contention beside neighbours, or ``None`` where it can.
 
     Where neighbours take a good part of the processors, what the input leaves goes to them and not to the step alone:
     what input and step cost one another is not seen, though on a quiet machine they would want more than there is.

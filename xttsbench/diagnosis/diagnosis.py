@@ -14,8 +14,7 @@ from xttsbench.analysis.pooling import Pooled, interval_of, mean_of, pool, ratio
 from xttsbench.analysis.readings import gpu_samples
 from xttsbench.analysis.steps import Steps, measured, steady
 from xttsbench.analysis.variation import Explanation, explain, oscillation
-from xttsbench.diagnosis.classify import classify_bottleneck, hidden_contention, why_undecided
-from xttsbench.diagnosis.next_trial import Interim
+from xttsbench.diagnosis.classify import SURE, classify_bottleneck, hidden_contention, why_undecided
 from xttsbench.diagnosis.samples import DISTURBED_SPREAD, PARTS_OF, pooled, samples_of, undisturbed
 from xttsbench.evidence.compared import compiled_share, fixes, modes
 from xttsbench.evidence.evidence import Evidence
@@ -54,6 +53,16 @@ class Diagnosis:
     disturbed: bool = False
     unmeasured: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def bottleneck(self) -> str:
+        """The verdict's name."""
+        return self.evidence.bottleneck
+
+    @property
+    def sure(self) -> bool:
+        """Whether more of the same would not change what is said."""
+        return self.probability >= SURE and not self.disturbed
+
 
 def build_diagnosis(trials: Sequence[TrialRecord], environment: Mapping[str, Any], *, seed: int = 0) -> Diagnosis:
     """What the trials of one run say. The same trials, environment and seed give the same answer."""
@@ -76,15 +85,15 @@ def build_diagnosis(trials: Sequence[TrialRecord], environment: Mapping[str, Any
     facts = step_facts(records, series, base.anatomy, base.pipeline, environment, has_step=base.has_step, judged=judged)
     saved = compiled_share(trials, rng) if facts.eager or facts.recompiles else None
     # In eager scripts, work of the loop cannot be separated from work of the step.
-    with_loop = base.script is not None and not facts.eager
-    parts, drawn = _attributed(figures, saved, facts, with_loop=with_loop)
+    attributing = _Attributing(facts, saved, with_loop=base.script is not None and not facts.eager)
+    parts, drawn = attributing.parts(figures)
     wall = figures["wall_s"]
     said = classify_bottleneck(base, parts, drawn, wall)
     each = []
     for name in voting if len(voting) > 1 else ():
         own = pooled(samples, rng, only={name})
-        each.append(classify_bottleneck(base, *_attributed(own, saved, facts, with_loop=with_loop), own["wall_s"]))
-    means = _means(figures, saved, with_loop=with_loop)
+        each.append(classify_bottleneck(base, *attributing.parts(own), own["wall_s"]))
+    means = attributing.means(figures)
     wanted = cores_wanted(means, facts)
     why = why_undecided(records, series, said, each, taken_share=facts.taken_share) or hidden_contention(
         means, wanted, facts, said
@@ -114,7 +123,7 @@ def build_diagnosis(trials: Sequence[TrialRecord], environment: Mapping[str, Any
         length_has_the_period=vector.period_steps is not None and _period_is_of_length(series[0], explanation),
     )
     # Compilation that recurs is the step's, whatever the input costs.
-    alone = _alone(figures, with_loop=with_loop)
+    alone = attributing.alone(figures)
     recurring = _sum(alone, figures["compile_s"]) if alone else None
     model = predictions(evidence, wall=wall.estimate(), alone=recurring.estimate() if recurring else None)
     emulated = figures["emulated_s"]
@@ -157,37 +166,46 @@ def _known(trials: Sequence[TrialRecord], ladder: Sequence[TrialRecord], environ
     )
 
 
-def _alone(figures: Mapping[str, Pooled], *, with_loop: bool) -> Pooled | None:
-    """The step alone; of a script with what it does around its function, which that function alone leaves out."""
-    alone = figures.get("alone_s")
-    return _sum(alone, figures["outside_s"]) if alone is not None and with_loop else alone
+@dataclass(frozen=True)
+class _Attributing:
+    """How figures become the parts of the mean step.
+
+    Attributes:
+        facts: what is known of the step.
+        saved: share of the step that one compiled graph saves; ``None`` where that was not measured or matters not.
+        with_loop: the step alone is that of a script, whose function leaves out what the loop does around it.
+    """
+
+    facts: StepFacts
+    saved: Pooled | None
+    with_loop: bool
+
+    def parts(self, figures: Mapping[str, Pooled]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Seconds by part: of the means, and of each draw."""
+        return attribute(self.means(figures), self.facts), attribute(self.means(figures, drawn=True), self.facts)
+
+    def means(self, figures: Mapping[str, Pooled], *, drawn: bool = False) -> Means:
+        """The figures as the attribution takes them: of one entry, or of one for each draw."""
+
+        def of(figure: Pooled | None) -> Any:
+            return None if figure is None else figure.resamples if drawn else np.array([figure.value])
+
+        return Means(
+            **{name: of(figures[name]) for name in PARTS_OF},
+            alone_s=of(self.alone(figures)),
+            compiled_gain_s=None if self.saved is None else of(self.saved) * of(_given(figures)),
+            input_alone_s=of(figures.get("input_alone_s")),
+            input_cpu_s=of(figures.get("input_cpu_s")),
+        )
+
+    def alone(self, figures: Mapping[str, Pooled]) -> Pooled | None:
+        """The step alone, with what a script's loop does around its function."""
+        alone = figures.get("alone_s")
+        return _sum(alone, figures["outside_s"]) if alone is not None and self.with_loop else alone
 
 
 def _sum(one: Pooled, other: Pooled) -> Pooled:
     return Pooled(one.value + other.value, one.resamples + other.resamples)
-
-
-def _attributed(
-    figures: Mapping[str, Pooled], saved: Pooled | None, facts: StepFacts, *, with_loop: bool
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Seconds by part: of the means, and of each draw."""
-    point = _means(figures, saved, with_loop=with_loop)
-    return attribute(point, facts), attribute(_means(figures, saved, with_loop=with_loop, drawn=True), facts)
-
-
-def _means(figures: Mapping[str, Pooled], saved: Pooled | None, *, with_loop: bool, drawn: bool = False) -> Means:
-    """The figures as the attribution takes them: of one entry, or of one for each draw."""
-
-    def of(figure: Pooled | None) -> Any:
-        return None if figure is None else figure.resamples if drawn else np.array([figure.value])
-
-    return Means(
-        **{name: of(figures[name]) for name in PARTS_OF},
-        alone_s=of(_alone(figures, with_loop=with_loop)),
-        compiled_gain_s=None if saved is None else of(saved) * of(_given(figures)),
-        input_alone_s=of(figures.get("input_alone_s")),
-        input_cpu_s=of(figures.get("input_cpu_s")),
-    )
 
 
 def _given(figures: Mapping[str, Pooled]) -> Pooled:
@@ -230,8 +248,3 @@ def _gpu_utilization(records: Sequence[TrialRecord], rng: np.random.Generator) -
     """Mean of the driver's own utilisation samples while the target ran as it is; ``None`` without a GPU."""
     found = [{"wall_s": busy} for trial in records if len(busy := gpu_samples(trial))]
     return pool(found, {"mean": mean_of("wall_s")}, rng)["mean"].estimate() if found else None
-
-
-def interim(said: Diagnosis) -> Interim:
-    """What a diagnosis says to the choice of the next trial."""
-    return Interim(said.evidence.bottleneck, said.probability, said.disturbed)

@@ -10,13 +10,12 @@ faster.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from xttsbench.analysis.steps import steps_of
-from xttsbench.diagnosis.classify import SURE
+from xttsbench.diagnosis.diagnosis import Diagnosis
 from xttsbench.evidence.facts import ALWAYS, is_eager, is_opaque
 from xttsbench.fixes.calls import BLOCKING_POOL
 from xttsbench.planning import IMPORT_S, Job
@@ -28,34 +27,21 @@ WAITS: Final = 0.07
 """Share of the step in ``next()`` from which fixes of the pipeline are tried."""
 _COMPUTES: Final = 0.5
 """A step that waits for less than this share of its time has something to gain from other precision."""
-_READ_SHARE: Final = 0.5
-_MODE_SHARE: Final = 0.5
 _MOST_PROCESSES: Final = 3
 """Of the target as it is: a verdict that three leave open is open."""
 
 
-@dataclass(frozen=True)
-class Interim:
-    """What the trials so far say.
-
-    Attributes:
-        bottleneck: the most probable one.
-        probability: of that, 0..1.
-        disturbed: neighbours disturbed a part of what it is from.
-    """
-
-    bottleneck: str = ""
-    probability: float = 0.0
-    disturbed: bool = False
-
-    @property
-    def sure(self) -> bool:
-        """Whether more of the same would not change what is said."""
-        return self.probability >= SURE and not self.disturbed
-
-
 MODES: Final[tuple[TrialKind, ...]] = ("eager", "graph", "xla")
 """Modes of the step; the one that takes the least time to be measured comes first."""
+
+
+class _Wanted(NamedTuple):
+    """A trial that is worth running; ``share`` is that of the window in which it measures."""
+
+    rung: TrialKind
+    fix: str | None = None
+    block: int = 0
+    share: float = 0.5
 
 
 def next_trial(
@@ -63,7 +49,7 @@ def next_trial(
     done: Sequence[TrialRecord],
     left_s: float,
     *,
-    said: Interim = Interim(),
+    said: Diagnosis | None = None,
     only: Collection[TrialKind] | None = None,
 ) -> TrialSpec | None:
     """The next trial, or ``None`` when nothing is left that is worth its time.
@@ -72,7 +58,7 @@ def next_trial(
         job: what all trials share.
         done: the trials so far, in order.
         left_s: seconds left until the verdict is due.
-        said: what these trials say.
+        said: what these trials say; ``None`` before anything was asked of them.
         only: rungs that may be run still; all without it. Modes of the step that are named are asked for, whatever
             the verdict.
     """
@@ -83,12 +69,13 @@ def next_trial(
     first = done[0]
     if first.status != "ok":
         return None
-    for rung, fix, block, share in _wanted(done, said, asked=only or ()):
-        if (only is not None and rung not in only) or _ran(done, rung, fix, block):
+    for one in _wanted(done, said, asked=only or ()):
+        if (only is not None and one.rung not in only) or _ran(done, one):
             continue
-        if _expected_s(first, rung, block, job.window_s * share) <= left_s:
+        if _expected_s(first, one.rung, one.block, job.window_s * one.share) <= left_s:
             # What is not replicated runs in the block at hand: a helper is started only for another whole ladder.
-            return job.spec(len(done), rung, block=max(block, done[-1].spec.block), fix=fix, share=share)
+            block = max(one.block, done[-1].spec.block)
+            return job.spec(len(done), one.rung, block=block, fix=one.fix, share=one.share)
     return None
 
 
@@ -100,46 +87,42 @@ def _next_script(job: Job, done: Sequence[TrialRecord], left_s: float) -> TrialS
     return job.spec(1, "script", block=1) if again else None
 
 
-def _ran(done: Sequence[TrialRecord], rung: TrialKind, fix: str | None, block: int) -> bool:
-    return any(
-        trial.spec.rung == rung and trial.spec.fix == fix and (trial.spec.block == block or rung != "ladder")
-        for trial in done
-    )
+def _ran(done: Sequence[TrialRecord], one: _Wanted) -> bool:
+    specs = [trial.spec for trial in done if trial.spec.rung == one.rung and trial.spec.fix == one.fix]
+    return any(spec.block == one.block or one.rung != "ladder" for spec in specs)
 
 
-def skipped(done: Sequence[TrialRecord], said: Interim = Interim()) -> list[str]:
+def skipped(done: Sequence[TrialRecord], said: Diagnosis | None = None) -> list[str]:
     """Names of the trials that were wanted and not run, for the report."""
     if not done or done[0].status != "ok" or done[0].spec.rung == "script":
         return []
     return [
-        (f"{rung} {fix}" if fix else rung) + (f" (block {block})" if block else "")
-        for rung, fix, block, _ in _wanted(done, said)
-        if not _ran(done, rung, fix, block)
+        (f"{one.rung} {one.fix}" if one.fix else one.rung) + (f" (block {one.block})" if one.block else "")
+        for one in _wanted(done, said)
+        if not _ran(done, one)
     ]
 
 
-def _wanted(
-    done: Sequence[TrialRecord], said: Interim, asked: Collection[TrialKind] = ()
-) -> list[tuple[TrialKind, str | None, int, float]]:
-    """All trials worth running after the first, most needed first: (rung, fix, block, share of the window)."""
+def _wanted(done: Sequence[TrialRecord], said: Diagnosis | None, asked: Collection[TrialKind] = ()) -> list[_Wanted]:
+    """All trials worth running after the first, most needed first."""
     first = done[0]
     has_step = first.segment("warm_up") is not None
     pipeline = next((trial.pipeline for trial in done if trial.pipeline is not None), None)
-    wanted: list[tuple[TrialKind, str | None, int, float]] = [("pipeline", None, 0, _READ_SHARE)]
+    wanted = [_Wanted("pipeline")]
     compiles = has_step and not is_opaque(first.anatomy)
     if compiles and (is_eager(first.anatomy) or _recompiles(first)):
-        wanted.append(("graph", None, 0, _MODE_SHARE))
+        wanted.append(_Wanted("graph"))
     if _wait_share(first) >= WAITS or not has_step:
-        wanted += [("fix", fix, 0, _READ_SHARE) for fix in _fixes(pipeline)]
+        wanted += [_Wanted("fix", fix) for fix in _fixes(pipeline)]
     processes = 1 + max(trial.spec.block for trial in done if trial.spec.rung == "ladder")
-    if not said.sure and processes < _MOST_PROCESSES:
-        wanted.append(("ladder", None, processes, 1.0))
+    if (said is None or not said.sure) and processes < _MOST_PROCESSES:
+        wanted.append(_Wanted("ladder", block=processes, share=1.0))
     if compiles:
-        informing = _informing(first) if said.bottleneck == "compute" else []
+        informing = _informing(first) if said is not None and said.bottleneck == "compute" else []
         modes = [mode for mode in _modes(first) if mode in asked]
-        wanted += [(mode, None, 0, _MODE_SHARE) for mode in dict.fromkeys([*modes, *informing])]
+        wanted += [_Wanted(mode) for mode in dict.fromkeys([*modes, *informing])]
     if _prefetches(pipeline) > 1:
-        wanted.append(("fix", "drop-prefetch", 0, _READ_SHARE))
+        wanted.append(_Wanted("fix", "drop-prefetch"))
     return wanted
 
 

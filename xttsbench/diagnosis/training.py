@@ -63,10 +63,10 @@ def train_verdict(trials: Sequence[TrialRecord], arm: Arm | None, *, mode: str, 
         return _nothing(trials)
     figures = pool([_columns(steps) for _, (steps, _) in found], _STATISTICS, np.random.default_rng(seed))
     parts = _parts({name: np.array([figures[name].value]) for name in _NAMES})
-    cloud = _parts({name: figures[name].resamples for name in _NAMES})
+    drawn = _parts({name: figures[name].resamples for name in _NAMES})
     wall = figures["wall_s"]
     name: Bottleneck = _bottleneck(parts, np.array([wall.value]))
-    confidence = float(np.mean(verdicts(cloud, wall.resamples) == name))
+    confidence = float(np.mean(verdicts(drawn, wall.resamples) == name))
     trial, (steps, state) = max(found, key=lambda one: len(one[1][0]))
     vector, missing = oscillation(steps.wall_s)
     unmeasured = {f"oscillation.{key}": reason for key, reason in missing.items()}
@@ -142,7 +142,7 @@ def training_of(lines: Sequence[HistoryLine], recipe: str, taken_over: TakenOver
 
     A session that goes on from a checkpoint takes the steps after it once more, bit by bit the same; and where a loss
     blew up the run goes back within a session, and writes the checkpoint that it went back to once more. So what was
-    told of later steps before is left out.
+    reported of later steps before is left out.
     """
     sessions: list[Begun] = []
     intervals: list[WatchedInterval] = []
@@ -211,7 +211,7 @@ def _forget(
     evaluations: list[TimedEvaluation],
     checkpoints: list[CheckpointEntry],
 ) -> None:
-    """Drop what was told of steps after this one."""
+    """Drop what was reported of steps after this one."""
     intervals[:] = [one for one in intervals if _last_step(one) <= step]
     evaluations[:] = [one for one in evaluations if one.step <= step]
     checkpoints[:] = [one for one in checkpoints if one.step <= step]

@@ -158,7 +158,7 @@ def _clause(reason: str | None) -> str:
 
 
 def _input(evidence: Evidence) -> str:
-    op = limiting_op(evidence.pipeline, allowed_cpus(evidence)) if evidence.pipeline is not None else None
+    op = limiting_op(evidence.graph, allowed_cpus(evidence))
     where = ""
     if op is not None:
         place = f" ({op.location.file}:{op.location.line})" if op.location.file else ""

@@ -33,7 +33,7 @@ class Bursts:
     Attributes:
         production_s: of the input, ``(n,)`` seconds.
         rest_s: of the consumer, ``(n,)`` seconds.
-        source: the op whose work comes in bursts, as far as can be told the most costly one.
+        source: the op whose work comes in bursts, by all that is known the most costly one.
         ahead: batches that are kept ready behind it now.
     """
 

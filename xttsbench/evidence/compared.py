@@ -32,7 +32,7 @@ def _step_times(trial: TrialRecord, segment_name: str) -> Columns | None:
 
 
 def compiled_share(trials: Sequence[TrialRecord], rng: np.random.Generator) -> Pooled | None:
-    """Share of the step as given that one compiled graph saves, told on paired turns within each process.
+    """Share of the step as given that one compiled graph saves, measured in paired turns within each process.
 
     A share, since the machine may be slower or faster then than when the target ran as it is. Of the graph alone: what
     XLA gains beyond it is faster computing, and no launch overhead. Beside neighbours turns of the same side differ by

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from xttsbench.analysis.attribution import StepFacts
+from xttsbench.analysis.attribution import THRESHOLD, StepFacts
 from xttsbench.analysis.steps import SteadyState, Steps
 from xttsbench.analysis.variation import Explanation
 from xttsbench.records.base import Estimate
@@ -41,7 +41,7 @@ class Evidence:
 
     Attributes:
         ladder: trials of the main rung that gave steps, in order.
-        steps: steady steps of the first of them, the series that oscillation and stragglers are told from.
+        steps: steady steps of the first of them, the series that oscillation and stragglers are found in.
         wall_s: mean step time, and with ``parts`` its attribution in seconds (the estimate).
         max_speedups: by part, the speed-up of the step if that part cost nothing, with its interval.
         facts: what the attribution took as known of the step.
@@ -85,6 +85,11 @@ class Evidence:
     length_has_the_period: bool = False
     environment: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def graph(self) -> Pipeline:
+        """The pipeline as far as it was read: without ops where it was not."""
+        return self.pipeline or Pipeline()
+
     def known(self, name: str) -> Mapping[str, Any]:
         """What the environment says under a name: ``cpu``, ``memory``, ``variables``; empty where it says nothing."""
         found = self.environment.get(name)
@@ -100,7 +105,7 @@ class Evidence:
 
     def limits(self, part: str) -> bool:
         """Whether the step loses enough to that part for a finding about it to be limiting."""
-        return self.bottleneck == part or (self.bottleneck != "inconclusive" and self.share(part) >= 0.10)
+        return self.bottleneck == part or (self.bottleneck != "inconclusive" and self.share(part) >= THRESHOLD)
 
 
 def allowed_cpus(evidence: Evidence) -> int:

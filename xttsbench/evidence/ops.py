@@ -12,6 +12,12 @@ from xttsbench.throughput.threads import inputs_of
 
 INFINITE: Final = -1
 """Cardinality of what never ends."""
+LARGE: Final = 0.10
+"""Share of the memory, or of an epoch, from which a buffer is worth a word."""
+TOO_LARGE: Final = 0.25
+"""The same from which it is worth a warning."""
+CACHE_MEMORY_SHARE: Final = 0.50
+"""Share of the memory that a cache may take: the training needs the rest."""
 PREFETCH: Final = "Prefetch"
 MAPS: Final = ("MapDataset", "ParallelMapDataset")
 BATCHES: Final = ("PaddedBatchDataset", "BatchDataset", "ParallelBatchDataset", "RaggedBatchDataset")
@@ -73,8 +79,8 @@ def bytes_of(evidence: Evidence, op: PipelineOp) -> float | None:
     """Mean size of an element of an op; at the end of the pipeline that of the batches that were kept."""
     if op.element_bytes is not None:
         return op.element_bytes
-    batches, pipeline = evidence.batches, evidence.pipeline
-    if batches is None or not batches.cached or pipeline is None:
+    batches, pipeline = evidence.batches, evidence.graph
+    if batches is None or not batches.cached:
         return None
     same = all(other.op.startswith(_SAME_ELEMENTS) for other in downstream(pipeline, op))
     return batches.bytes / batches.cached if same else None
@@ -82,8 +88,7 @@ def bytes_of(evidence: Evidence, op: PipelineOp) -> float | None:
 
 def last_of(evidence: Evidence, kinds: tuple[str, ...]) -> PipelineOp | None:
     """The last op of some kinds; of a data set that a function makes, the op that makes it."""
-    ops = evidence.pipeline.ops if evidence.pipeline is not None else ()
-    return next((op for op in reversed(ops) if op.op.startswith(kinds)), None)
+    return next((op for op in reversed(evidence.graph.ops) if op.op.startswith(kinds)), None)
 
 
 def buffered(op: PipelineOp) -> int:

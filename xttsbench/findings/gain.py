@@ -80,9 +80,9 @@ def _of_kinds(name: str, kinds: Sequence[str]) -> bool:
 
 def cost_share(evidence: Evidence, op: PipelineOp | None) -> float | None:
     """Share of an op in the cost of the whole pipeline, or ``None`` where costs are not known."""
-    if op is None or op.cost_s is None or evidence.pipeline is None:
+    if op is None or op.cost_s is None:
         return None
-    total = sum(other.cost_s or 0.0 for other in evidence.pipeline.ops if not other.cached)
+    total = sum(other.cost_s or 0.0 for other in evidence.graph.ops if not other.cached)
     return (0.0 if op.cached else op.cost_s) / total if total > 0 else None
 
 
@@ -91,11 +91,11 @@ def pace_s(evidence: Evidence, op: PipelineOp) -> float | None:
 
     Its calls run at once, but those that compute need a processor each, and under the interpreter lock they take turns.
     """
-    if op.cost_s is None or evidence.pipeline is None:
+    if op.cost_s is None:
         return None
     cpus = allowed_cpus(evidence)
-    need = demand(op, evidence.pipeline, cpus)
-    return max(need.cost_s / effective_parallelism(op, evidence.pipeline, cpus), need.lock_s, need.cpu_s / max(cpus, 1))
+    need = demand(op, evidence.graph, cpus)
+    return max(need.cost_s / effective_parallelism(op, evidence.graph, cpus), need.lock_s, need.cpu_s / max(cpus, 1))
 
 
 def pace_share(evidence: Evidence, *ops: PipelineOp) -> float | None:
@@ -103,7 +103,7 @@ def pace_share(evidence: Evidence, *ops: PipelineOp) -> float | None:
 
     Stages overlap, so the share of an op in the time that a batch really takes is at least this.
     """
-    total = sum(pace_s(evidence, op) or 0.0 for op in evidence.pipeline.ops) if evidence.pipeline else 0.0
+    total = sum(pace_s(evidence, op) or 0.0 for op in evidence.graph.ops)
     own = [pace for op in ops if (pace := pace_s(evidence, op)) is not None]
     return sum(own) / total if own and total > 0 else None
 

@@ -101,7 +101,7 @@ def fixed_npy_header(evidence: Evidence) -> Findings:
         title = fact.detail if slices else f"a .npy file cut at a constant: {fact.detail}"
         yield _at(fact, fixed_npy_header, title)
     reported = {fact.file for fact in evidence.source if fact.kind == "fixed-npy-header"}
-    for op in every_op(evidence.pipeline.ops if evidence.pipeline is not None else ()):
+    for op in every_op(evidence.graph.ops):
         if op.byte_offset != _NPY_OFFSET or op.location.file in reported:
             continue
         yield finding(

@@ -4,7 +4,9 @@ import dataclasses
 
 import pytest
 
-from xttsbench.diagnosis.next_trial import MODES, Interim, next_trial, skipped
+from tests.unit.evidence.made import make_evidence
+from xttsbench.diagnosis.diagnosis import Diagnosis
+from xttsbench.diagnosis.next_trial import MODES, next_trial, skipped
 from xttsbench.planning import IMPORT_S, Job
 from xttsbench.records.pipeline import Pipeline, PipelineOp, PythonFunction
 from xttsbench.records.step_ops import StepOps
@@ -12,8 +14,14 @@ from xttsbench.records.step_ops import StepOps
 JOB = Job(target="data.py:make", kwargs={"n": 1}, emulated_ms=(), steps=400, window_s=2.0, seed=3)
 ALWAYS = 1e9
 WAITING = {"wait": 0.03, "step": 0.03}
-SURE = Interim("input", 0.99)
-COMPUTE = Interim("compute", 0.99)
+
+
+def diagnosed(bottleneck: str, probability: float, *, disturbed: bool = False) -> Diagnosis:
+    return Diagnosis(make_evidence(bottleneck), probability=probability, disturbed=disturbed)
+
+
+SURE = diagnosed("input", 0.99)
+COMPUTE = diagnosed("compute", 0.99)
 BOTH = ["fix parallel-map:32 + thread-pool:32", "fix parallel-map:32"]
 
 
@@ -38,7 +46,7 @@ def names(spec) -> str:
     return spec.rung + (f" {spec.fix}" if spec.fix else "") + (f" b{spec.block}" if spec.block else "")
 
 
-def climbed(build, first, *, pipeline=None, left_s: float = ALWAYS, said: Interim = SURE) -> list[str]:
+def climbed(build, first, *, pipeline=None, left_s: float = ALWAYS, said: Diagnosis | None = SURE) -> list[str]:
     """The order of all trials where each one succeeds; the one that reads the pipeline finds ``pipeline``."""
     done = [first]
     while (spec := next_trial(JOB, done, left_s, said=said)) is not None:
@@ -65,14 +73,14 @@ def test_of_a_step_that_computes_what_could_make_it_faster_is_tried(build) -> No
     assert climbed(build, build.ladder(), pipeline=SEQUENTIAL, said=COMPUTE) == ["pipeline", "xla", "batch"]
 
 
-@pytest.mark.parametrize("said", [Interim(), Interim("input", 0.7), Interim("input", 1.0, disturbed=True)])
-def test_the_whole_again_where_the_verdict_is_open_or_was_disturbed(build, said: Interim) -> None:
+@pytest.mark.parametrize("said", [None, diagnosed("input", 0.7), diagnosed("input", 1.0, disturbed=True)])
+def test_the_whole_again_where_the_verdict_is_open_or_was_disturbed(build, said: Diagnosis | None) -> None:
     assert climbed(build, build.ladder(), pipeline=SEQUENTIAL, said=said) == ["pipeline", "ladder b1", "ladder b2"]
 
 
 def test_no_more_processes_once_the_verdict_is_sure(build) -> None:
     done = [build.ladder(), build.trial("pipeline", number=1), build.ladder(block=1, number=2)]
-    open_still = next_trial(JOB, done, ALWAYS, said=Interim("input", 0.7))
+    open_still = next_trial(JOB, done, ALWAYS, said=diagnosed("input", 0.7))
     assert (open_still.rung, open_still.block) == ("ladder", 2)  # type: ignore[union-attr]
     assert next_trial(JOB, done, ALWAYS, said=SURE) is None
 
@@ -87,7 +95,7 @@ def test_precision_is_tried_where_keras_layers_compute(build) -> None:
 
 
 def test_an_eager_step_is_compiled_before_anything_is_run_again(build) -> None:
-    order = climbed(build, build.ladder(anatomy=build.eager()), pipeline=PLAIN, said=Interim("dispatch", 0.8))
+    order = climbed(build, build.ladder(anatomy=build.eager()), pipeline=PLAIN, said=diagnosed("dispatch", 0.8))
     assert order == ["pipeline", "graph", "ladder b1", "ladder b2"]
     assert climbed(build, build.ladder(anatomy=build.eager()), said=COMPUTE)[-2:] == ["graph", "xla"]
 
@@ -142,7 +150,7 @@ def test_fixes_are_those_that_could_help_the_pipeline(build, pipeline, fixes) ->
 
 
 def test_fixes_come_before_the_whole_again(build) -> None:
-    order = climbed(build, build.ladder(**WAITING), pipeline=SEQUENTIAL, said=Interim("input", 0.7))
+    order = climbed(build, build.ladder(**WAITING), pipeline=SEQUENTIAL, said=diagnosed("input", 0.7))
     assert order.index("fix parallel-map") < order.index("ladder b1")
 
 
@@ -180,7 +188,7 @@ def test_what_does_not_fit_into_the_time_left_is_skipped_for_what_does(build) ->
     first = build.ladder()
     assert next_trial(JOB, [first], 2.9) is None
     assert next_trial(JOB, [first], 3.1).rung == "pipeline"  # type: ignore[union-attr]
-    done, computes = [first, build.trial("pipeline")], Interim("compute", 0.8)
+    done, computes = [first, build.trial("pipeline")], diagnosed("compute", 0.8)
     assert next_trial(JOB, done, 10.0 + IMPORT_S + 0.1, said=computes).rung == "ladder"  # type: ignore[union-attr]
     assert next_trial(JOB, done, 10.0 + IMPORT_S - 0.1, said=computes).rung == "xla"  # type: ignore[union-attr]
 

@@ -117,11 +117,10 @@ def _batch_bytes(evidence: Evidence) -> float:
 
 def _pass_steps(evidence: Evidence) -> float | None:
     """Batches of one pass over the data set, where that is known."""
-    ops = evidence.pipeline.ops if evidence.pipeline else ()
     # Past a repeat there is no pass any more: the last op before it with a length has that of a pass.
     counts = [
         op.cardinality / op.elements_per_batch
-        for op in ops
+        for op in evidence.graph.ops
         if op.cardinality is not None and op.cardinality > 0 and op.elements_per_batch
     ]
     return counts[-1] if counts else None

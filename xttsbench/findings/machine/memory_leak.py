@@ -45,8 +45,7 @@ class _Growth:
 )
 def memory_leak(evidence: Evidence) -> Findings:
     """Memory that grows from step to step to the end in every process, and when it is full."""
-    told = [_growth(trial) for trial in evidence.ladder]
-    measured = [one for one in told if one is not None]
+    measured = [one for trial in evidence.ladder if (one := _growth(trial)) is not None]
     growths = [one for one in measured if isinstance(one, _Growth)]
     if not growths or len(growths) < len(measured):
         return

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from xttsbench.evidence.evidence import Evidence
-from xttsbench.evidence.ops import INFINITE, bytes_of, downstream, function_of, input_of, memory_bytes, upstream
+from xttsbench.evidence.ops import (
+    CACHE_MEMORY_SHARE,
+    INFINITE,
+    bytes_of,
+    downstream,
+    function_of,
+    input_of,
+    memory_bytes,
+    upstream,
+)
 from xttsbench.findings.gain import finding, gain, pace_share
 from xttsbench.findings.rule import Findings, rule
 from xttsbench.records.pipeline import Pipeline, PipelineOp, every_op, size
 from xttsbench.records.report import Finding
-
-_MEMORY_SHARE: Final = 0.50
-"""Share of the memory that a cache may take: the training needs the rest."""
 
 
 @rule(
@@ -24,9 +28,9 @@ _MEMORY_SHARE: Final = 0.50
 )
 def cache_misuse(evidence: Evidence) -> Findings:
     """A cache that freezes what should be random, is never filled, grows without end, or does not fit."""
-    pipeline = evidence.pipeline
-    for op in pipeline.ops if pipeline is not None else ():
-        if pipeline is None or not op.op.startswith("CacheDataset"):
+    pipeline = evidence.graph
+    for op in pipeline.ops:
+        if not op.op.startswith("CacheDataset"):
             continue
         yield from _frozen(pipeline, op)
         yield from _endless(evidence, op, input_of(pipeline, op))
@@ -121,7 +125,7 @@ def _too_large(evidence: Evidence, op: PipelineOp) -> Findings:
     if memory is None or each is None or op.filename != "" or op.cardinality is None or op.cardinality < 0:
         return
     held = each * op.cardinality
-    if held <= _MEMORY_SHARE * memory:
+    if held <= CACHE_MEMORY_SHARE * memory:
         return
     yield finding(
         cache_misuse,

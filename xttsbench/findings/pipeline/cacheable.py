@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from xttsbench.evidence.evidence import Evidence
-from xttsbench.evidence.ops import bytes_of, downstream, memory_bytes, upstream
+from xttsbench.evidence.ops import CACHE_MEMORY_SHARE, bytes_of, downstream, memory_bytes, upstream
 from xttsbench.findings.gain import Gain, finding, gain, is_main, pace_share
 from xttsbench.findings.rule import Findings, rule
 from xttsbench.fixes.cache.spec import shuffled_bytes
@@ -16,8 +16,6 @@ from xttsbench.throughput.orderings import chain_before
 
 _EXPENSIVE: Final = 0.50
 """Share of the pace that the ops before a cache must have to be worth one where nothing says what it gives."""
-_MEMORY_SHARE: Final = 0.50
-"""Share of the memory that a cache may take: the training needs the rest."""
 _SHORT_EPOCH_S: Final = 600.0
 """A data set that takes no longer to go through is hardly trained on once."""
 _LONGEST_EPOCH_S: Final = 24 * 3600.0
@@ -37,8 +35,8 @@ _NO_PLACE: Final = ("Prefetch", "Repeat", "Cache", "Options", "Shuffle", "Model"
 )
 def cacheable(evidence: Evidence) -> Findings:
     """An expensive beginning of the pipeline that yields the same in every epoch and would fit in memory or on disk."""
-    pipeline = evidence.pipeline
-    if pipeline is None or not (evidence.limits("input") or evidence.limits("contention")):
+    pipeline = evidence.graph
+    if not (evidence.limits("input") or evidence.limits("contention")):
         return
     best = _best_place(evidence, pipeline)
     if best is None:
@@ -52,8 +50,8 @@ def cacheable(evidence: Evidence) -> Findings:
     if each is None or elements is None or share is None:
         return
     held = each * elements
-    in_memory = memory is not None and held <= _MEMORY_SHARE * memory
-    if not in_memory and memory is not None and shuffled_bytes(op, pipeline) > _MEMORY_SHARE * memory:
+    in_memory = memory is not None and held <= CACHE_MEMORY_SHARE * memory
+    if not in_memory and memory is not None and shuffled_bytes(op, pipeline) > CACHE_MEMORY_SHARE * memory:
         return  # on a disk it would fit, and the shuffle behind it would not
     where = "in memory: .cache()" if in_memory else "on a local disk: .cache('/path/of/the/cache')"
     python = [own for own in _kept(pipeline, op) if own.python_functions]

@@ -21,9 +21,9 @@ _TO_DEVICE: Final = ("CopyToDevice", "PrefetchToDevice")
 )
 def device_prefetch_not_last(evidence: Evidence) -> Findings:
     """Ops after the copy to the device: they run on the host, so that the copy is undone or late."""
-    pipeline = evidence.pipeline
-    for op in pipeline.ops if pipeline is not None else ():
-        if pipeline is None or not op.op.startswith(_TO_DEVICE):
+    pipeline = evidence.graph
+    for op in pipeline.ops:
+        if not op.op.startswith(_TO_DEVICE):
             continue
         after = [own for own in downstream(pipeline, op) if not own.op.startswith((PREFETCH, "Options"))]
         if not after:

@@ -21,7 +21,7 @@ def input_bound(evidence: Evidence) -> Findings:
     """The step waits for data; the op that costs most is named where the graph was read."""
     if not evidence.limits("input"):
         return
-    op = limiting_op(evidence.pipeline, allowed_cpus(evidence)) if evidence.pipeline is not None else None
+    op = limiting_op(evidence.graph, allowed_cpus(evidence))
     what = f"{op.name} costs most" if op is not None else "no op's cost is known" if evidence.pipeline else ""
     alone = evidence.input_alone_s
     yield input_bound.finding(

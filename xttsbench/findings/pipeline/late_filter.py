@@ -28,9 +28,7 @@ _KEEPS_ALL: Final = 0.99
 )
 def late_filter(evidence: Evidence) -> Findings:
     """A filter after work that it does not look at, so that the work is done for what it throws away."""
-    pipeline = evidence.pipeline
-    if pipeline is None:
-        return
+    pipeline = evidence.graph
     for ops in _sequences(pipeline.ops):
         for op in ops:
             if not op.op.startswith("FilterDataset") or op.reads is None:

@@ -21,8 +21,8 @@ from xttsbench.records.base import Estimate
 def no_prefetch(evidence: Evidence) -> Findings:
     """Step and input take turns: nothing is prepared while the step runs."""
     helps = gain(evidence, "prefetch")
-    pipeline = evidence.pipeline
-    if pipeline is None or not pipeline.ops:
+    pipeline = evidence.graph
+    if not pipeline.ops:
         return
     last = pipeline.ops[-1]
     empty = last.op.startswith(PREFETCH) and last.buffer_size == 0

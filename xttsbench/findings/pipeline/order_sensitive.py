@@ -26,9 +26,9 @@ _UNEVEN: Final = 0.5
 )
 def order_sensitive(evidence: Evidence) -> Findings:
     """Parallel calls that wait for the slowest of them to keep the order, where any order is faster."""
-    pipeline = evidence.pipeline
+    pipeline = evidence.graph
     helps = gain(evidence, "any-order")
-    if pipeline is None or pipeline.deterministic is False or not evidence.limits("input"):
+    if pipeline.deterministic is False or not evidence.limits("input"):
         return
     ordered = [
         op for op in pipeline.ops if op.op.startswith(("Parallel", "LegacyParallel")) and op.deterministic != "false"

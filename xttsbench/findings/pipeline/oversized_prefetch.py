@@ -6,16 +6,13 @@ from collections.abc import Mapping
 from typing import Final
 
 from xttsbench.evidence.evidence import Evidence
-from xttsbench.evidence.ops import PREFETCH, buffered, bytes_of, memory_bytes, upstream
+from xttsbench.evidence.ops import LARGE, PREFETCH, TOO_LARGE, buffered, bytes_of, memory_bytes, upstream
 from xttsbench.findings.gain import finding
 from xttsbench.findings.rule import Findings, rule
 from xttsbench.records.pipeline import size
 from xttsbench.records.report import Severity
 
 _TO_DEVICE: Final = ("CopyToDevice", "PrefetchToDevice")
-_LARGE: Final = 0.10
-"""Share of the memory from which a buffer is worth a word."""
-_TOO_LARGE: Final = 0.25
 
 
 @rule(
@@ -27,15 +24,15 @@ _TOO_LARGE: Final = 0.25
 )
 def oversized_prefetch(evidence: Evidence) -> Findings:
     """A prefetch whose buffer takes a good part of the memory: after `batch` it counts batches, not elements."""
-    pipeline = evidence.pipeline
-    for op in pipeline.ops if pipeline is not None else ():
+    pipeline = evidence.graph
+    for op in pipeline.ops:
         each, count = bytes_of(evidence, op), buffered(op)
-        if pipeline is None or not op.op.startswith(PREFETCH) or each is None or count <= 1:
+        if not op.op.startswith(PREFETCH) or each is None or count <= 1:
             continue
         on_device = any(own.op.startswith(_TO_DEVICE) for own in upstream(pipeline, op))
         memory = (_gpu_memory_bytes(evidence) if on_device else None) or memory_bytes(evidence)
         held = count * each
-        if memory is None or held < _LARGE * memory:
+        if memory is None or held < LARGE * memory:
             continue
         batched = any("Batch" in own.op for own in upstream(pipeline, op))
         unit = "batches" if batched else "elements"
@@ -63,7 +60,7 @@ def oversized_prefetch(evidence: Evidence) -> Findings:
 
 
 def _by_share(share: float) -> Severity:
-    return "critical" if share >= 0.8 else "warning" if share >= _TOO_LARGE else "info"
+    return "critical" if share >= 0.8 else "warning" if share >= TOO_LARGE else "info"
 
 
 def _gpu_memory_bytes(evidence: Evidence) -> int | None:

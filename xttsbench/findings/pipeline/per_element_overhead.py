@@ -30,8 +30,8 @@ _BATCHES: Final = ("BatchDataset", "ParallelBatchDataset", "PaddedBatchDataset")
 )
 def per_element_overhead(evidence: Evidence) -> Findings:
     """Tiny elements, whose calls cost more than what they do."""
-    pipeline = evidence.pipeline
-    if pipeline is None or not (evidence.limits("input") or evidence.limits("contention")):
+    pipeline = evidence.graph
+    if not (evidence.limits("input") or evidence.limits("contention")):
         return
     tiny = [op for op in pipeline.ops if _is_tiny(op)]
     share = pace_share(evidence, *tiny)

@@ -38,12 +38,10 @@ _MANY_CALLS: Final = 8
 )
 def python_function(evidence: Evidence) -> Findings:
     """Python inside the graph, by file and line: whether it holds the interpreter lock, blocks, or releases it."""
-    if evidence.pipeline is None:
-        return
-    for function in evidence.pipeline.python_functions:
+    for function in evidence.graph.python_functions:
         op = _outer_op(evidence, function)
         limiting = evidence.limits("input") and _is_waited_for(evidence, function, op)
-        after = (op, *downstream(evidence.pipeline, op)) if op is not None else ()
+        after = (op, *downstream(evidence.graph, op)) if op is not None else ()
         fixed = gain(evidence, *_FIXES[function.gil], *(f"cache@{own.name}" for own in after))
         yield python_function.finding(
             f"{_called(function)} runs as {function.kind} in {function.location.op or 'the pipeline'} and "
@@ -70,7 +68,7 @@ def python_function(evidence: Evidence) -> Findings:
 
 def _outer_op(evidence: Evidence, function: PythonFunction) -> PipelineOp | None:
     """The op of the outer pipeline that runs a function, itself or in a dataset that its function makes."""
-    for op in evidence.pipeline.ops if evidence.pipeline else ():
+    for op in evidence.graph.ops:
         if any(function.token in own.python_functions for own in every_op((op,))):
             return op
     return None
@@ -81,19 +79,19 @@ def _is_waited_for(evidence: Evidence, function: PythonFunction, op: PipelineOp 
     if op is not None and pace_share(evidence, op) is not None:
         return is_main(evidence, op)
     waited_s = evidence.input_alone_s.estimate if evidence.input_alone_s is not None else evidence.parts.get("input")
-    if not waited_s or evidence.pipeline is None:
+    if not waited_s:
         return False
     if function.call_time_s is not None and function.calls_per_batch is not None:
         at_once = _calls_at_once(evidence, op) if function.gil != "holds" else 1
         return function.call_time_s * function.calls_per_batch / at_once >= MAIN_SHARE * waited_s
     # By elimination: what is known of the others explains less than half of the time, and no other is unknown
-    others = [other for other in evidence.pipeline.ops if other is not op and other.python_functions]
-    known_s = sum(other.cost_s or 0.0 for other in evidence.pipeline.ops)
+    others = [other for other in evidence.graph.ops if other is not op and other.python_functions]
+    known_s = sum(other.cost_s or 0.0 for other in evidence.graph.ops)
     return not any(other.cost_s is None for other in others) and known_s < 0.5 * waited_s
 
 
 def _calls_at_once(evidence: Evidence, op: PipelineOp | None) -> int:
-    pool = (evidence.pipeline.threadpool_size if evidence.pipeline else None) or allowed_cpus(evidence)
+    pool = evidence.graph.threadpool_size or allowed_cpus(evidence)
     written = op.chosen_parallelism or op.parallelism if op is not None else None
     if written is None:
         return 1

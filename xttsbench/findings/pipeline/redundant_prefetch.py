@@ -20,8 +20,8 @@ from xttsbench.records.pipeline import Pipeline, PipelineOp
 )
 def redundant_prefetch(evidence: Evidence) -> Findings:
     """Several prefetches, of which only the last hides anything."""
-    pipeline = evidence.pipeline
-    if pipeline is None or not pipeline.ops or not pipeline.ops[-1].op.startswith(PREFETCH):
+    pipeline = evidence.graph
+    if not pipeline.ops or not pipeline.ops[-1].op.startswith(PREFETCH):
         return
     inner = [op for op in pipeline.ops[:-1] if op.op.startswith(PREFETCH)]
     if not inner:

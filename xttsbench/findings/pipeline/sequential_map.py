@@ -19,11 +19,11 @@ from xttsbench.records.pipeline import Pipeline, PipelineOp
 def sequential_map(evidence: Evidence) -> Findings:
     """A map that runs one element at a time, where running it in parallel helps."""
     helps = gain(evidence, "parallel-map")
-    if helps is None or evidence.pipeline is None:
+    if helps is None:
         return
-    maps = [op for op in evidence.pipeline.ops if op.op == "MapDataset"]
+    maps = [op for op in evidence.graph.ops if op.op == "MapDataset"]
     if not helps.processes:
-        maps = [op for op in maps if not _takes_turns(evidence.pipeline, op)]
+        maps = [op for op in maps if not _takes_turns(evidence.graph, op)]
     op = most_costly(evidence, maps)
     if op is None or not blamed(evidence, helps, *maps):
         return

@@ -25,9 +25,9 @@ READERS: Final = ("TFRecordDataset", "TextLineDataset", "FixedLengthRecordDatase
 def sequential_read(evidence: Evidence) -> Findings:
     """Files, or other sources, read one after the other, where reading several at once helps."""
     helps = gain(evidence, "parallel-interleave")
-    if evidence.pipeline is None or not evidence.limits("input"):
+    if not evidence.limits("input"):
         return
-    op = most_costly(evidence, [op for op in evidence.pipeline.ops if _reads_in_turn(evidence.pipeline, op)])
+    op = most_costly(evidence, [op for op in evidence.graph.ops if _reads_in_turn(evidence.graph, op)])
     if op is None:
         return
     untried = (
@@ -35,7 +35,7 @@ def sequential_read(evidence: Evidence) -> Findings:
     )
     if not (blamed(evidence, helps, op) if helps is not None else untried and is_main(evidence, op)):
         return
-    source = input_of(evidence.pipeline, op)
+    source = input_of(evidence.graph, op)
     files = source.cardinality if source is not None and (source.cardinality or 0) > 0 else None
     reader = _file_reader(op)
     cycle = f"cycle_length={min(files, 16)}, " if files else ""

@@ -7,14 +7,11 @@ from typing import Final
 import numpy as np
 
 from xttsbench.evidence.evidence import Evidence
-from xttsbench.evidence.ops import bytes_of, function_of, input_of, memory_bytes, upstream
+from xttsbench.evidence.ops import LARGE, TOO_LARGE, bytes_of, function_of, input_of, memory_bytes, upstream
 from xttsbench.findings.gain import finding, is_main, most_costly, pace_s
 from xttsbench.findings.rule import Findings, rule
 from xttsbench.records.pipeline import PipelineOp, size
 
-_LARGE: Final = 0.10
-"""Share of the memory, or of an epoch, from which a buffer is worth a word."""
-_TOO_LARGE: Final = 0.25
 _SLOW_FILL_S: Final = 2.0
 """A buffer that takes less to fill goes unnoticed, unless epochs are short."""
 _VERY_SLOW_FILL_S: Final = 30.0
@@ -30,9 +27,9 @@ _VERY_SLOW_FILL_S: Final = 30.0
 )
 def shuffle_fill(evidence: Evidence) -> Findings:
     """A shuffle buffer that must be full before the first element comes: what that takes in time and memory."""
-    pipeline = evidence.pipeline
-    for op in pipeline.ops if pipeline is not None else ():
-        if pipeline is None or not op.op.startswith("Shuffle") or not op.buffer_size or op.buffer_size < 0:
+    pipeline = evidence.graph
+    for op in pipeline.ops:
+        if not op.op.startswith("Shuffle") or not op.buffer_size or op.buffer_size < 0:
             continue
         before = upstream(pipeline, op)
         source = input_of(pipeline, op)
@@ -44,10 +41,10 @@ def shuffle_fill(evidence: Evidence) -> Findings:
         each, memory = bytes_of(evidence, op), memory_bytes(evidence)
         share = held * each / memory if each is not None and memory else None
         of_epoch = _share_of_epoch(evidence, op, there, fill_s)
-        slow = fill_s is not None and (fill_s >= _SLOW_FILL_S or (of_epoch or 0.0) >= _LARGE)
-        if not slow and (share is None or share < _LARGE):
+        slow = fill_s is not None and (fill_s >= _SLOW_FILL_S or (of_epoch or 0.0) >= LARGE)
+        if not slow and (share is None or share < LARGE):
             continue
-        bad = (share or 0.0) >= _TOO_LARGE or (fill_s or 0.0) >= _VERY_SLOW_FILL_S or (of_epoch or 0.0) >= _TOO_LARGE
+        bad = (share or 0.0) >= TOO_LARGE or (fill_s or 0.0) >= _VERY_SLOW_FILL_S or (of_epoch or 0.0) >= TOO_LARGE
         costly = most_costly(evidence, [own for own in before if own.op.startswith(("Map", "ParallelMap"))])
         heavy = costly if costly is not None and is_main(evidence, costly) else None
         takes = [f"{fill_s:.2g} s" for _ in (1,) if slow and fill_s is not None]
@@ -78,9 +75,9 @@ def shuffle_fill(evidence: Evidence) -> Findings:
 
 def _fill_s(evidence: Evidence, op: PipelineOp, elements: int) -> float | None:
     """Seconds until a buffer is full, from what an element costs above it; ``None`` where that is not known."""
-    if evidence.pipeline is None or not op.elements_per_batch:
+    if not op.elements_per_batch:
         return None
-    paces = [pace for own in upstream(evidence.pipeline, op) if (pace := pace_s(evidence, own)) is not None]
+    paces = [pace for own in upstream(evidence.graph, op) if (pace := pace_s(evidence, own)) is not None]
     return sum(paces) / op.elements_per_batch * elements if paces else None
 
 
@@ -105,5 +102,4 @@ def _first_wait_s(evidence: Evidence) -> float | None:
 
 
 def _readers(evidence: Evidence, op: PipelineOp) -> list[PipelineOp]:
-    ops = evidence.pipeline.ops if evidence.pipeline is not None else ()
-    return [own for own in ops if op.name in own.inputs]
+    return [own for own in evidence.graph.ops if op.name in own.inputs]

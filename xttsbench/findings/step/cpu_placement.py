@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from xttsbench.analysis.attribution import THRESHOLD
 from xttsbench.evidence.evidence import Evidence
 from xttsbench.findings.rule import Findings, rule
 from xttsbench.records.base import Location
@@ -33,7 +34,7 @@ def cpu_placement(evidence: Evidence) -> Findings:
         return
     heaviest = max(asked or on_cpu, key=lambda placed: (placed.share or 0.0, placed.count))
     line = next((line for line in ops.lines if line.device.startswith("CPU") and line.file), None)
-    limiting = evidence.bottleneck == "compute" and share >= 0.10
+    limiting = evidence.bottleneck == "compute" and share >= THRESHOLD
     yield cpu_placement.finding(
         f"{sum(placed.count for placed in on_cpu)} ops of the step run on the CPU beside the GPU "
         f"({share:.0%} of the time of all ops)",
@@ -46,7 +47,7 @@ def cpu_placement(evidence: Evidence) -> Findings:
         "Take the tf.device away."
         if asked
         else "Use an op with a kernel for the GPU, or move the work into the input pipeline.",
-        severity="warning" if limiting or share >= 0.10 else "info",
+        severity="warning" if limiting or share >= THRESHOLD else "info",
         limiting=limiting,
         location=Location(file=line.file, line=line.line, op=heaviest.op) if line else Location(op=heaviest.op),
     )

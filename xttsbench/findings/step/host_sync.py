@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from xttsbench.analysis.attribution import THRESHOLD
 from xttsbench.evidence.evidence import Evidence
 from xttsbench.evidence.step import heaviest_line, place_of
 from xttsbench.findings.rule import Findings, rule
@@ -22,7 +23,7 @@ def host_sync(evidence: Evidence) -> Findings:
     per_step, cost_s = float(steps.syncs.mean()), float(steps.sync_s.mean())
     on_gpu = bool(evidence.devices and evidence.devices.gpus)
     share = cost_s / evidence.wall_s if evidence.wall_s else 0.0
-    limiting = evidence.limits("host") and share >= 0.10
+    limiting = evidence.limits("host") and share >= THRESHOLD
     yield host_sync.finding(
         f"{per_step:.1f} values a step are fetched from the device",
         {"fetches_per_step": per_step, "fetch_s_per_step": cost_s, "share": share, "gpu": on_gpu},

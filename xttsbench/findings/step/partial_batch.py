@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from xttsbench.analysis.attribution import THRESHOLD
 from xttsbench.analysis.shape_costs import partial_batches
 from xttsbench.evidence.evidence import Evidence
 from xttsbench.evidence.step import heaviest_line, place_of
@@ -36,7 +37,7 @@ def partial_batch(evidence: Evidence) -> Findings:
     if steady is not None and len(steady):
         own = (steady.batch_size < found.usual) & steady.compiling
         again = float(steady.compile_s[own].sum()) / float(steady.wall_s.sum())
-    limiting = evidence.limits("compile") and again >= 0.10
+    limiting = evidence.limits("compile") and again >= THRESHOLD
     yield partial_batch.finding(
         f"the last batch of an epoch has {found.size} rows instead of {found.usual}, and the step is "
         f"{'compiled' if found.compiles else 'traced'} again for it",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from xttsbench.analysis.attribution import THRESHOLD
 from xttsbench.evidence.evidence import Evidence
 from xttsbench.evidence.step import heaviest_line, place_of
 from xttsbench.findings.rule import Findings, rule
@@ -23,7 +24,7 @@ def python_function_in_step(evidence: Evidence) -> Findings:
     yield python_function_in_step.finding(
         f"the step calls Python from inside its graph: {anatomy.python_functions_in_step[0]}",
         {"share_of_step": share, "functions": len(anatomy.python_functions_in_step)},
-        severity="warning" if share >= 0.10 else "info",
-        limiting=share >= 0.10 and evidence.bottleneck == "compute",
+        severity="warning" if share >= THRESHOLD else "info",
+        limiting=share >= THRESHOLD and evidence.bottleneck == "compute",
         location=place_of(heaviest_line(evidence, ("python_function",))),
     )

@@ -183,7 +183,7 @@ def _lines(evidence: Evidence, period_steps: float) -> list[Correlate]:
 def _buffers(evidence: Evidence, period_steps: float) -> list[Correlate]:
     """Ops of the pipeline one of whose sizes comes to the period, in batches."""
     found = []
-    for op in evidence.pipeline.ops if evidence.pipeline else ():
+    for op in evidence.graph.ops:
         per_batch = op.elements_per_batch
         sizes: Sequence[tuple[str, float | None]] = (
             ("buffer", op.chosen_buffer_size or op.buffer_size),

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from xttsbench.diagnosis.classify import SURE
-from xttsbench.diagnosis.diagnosis import Diagnosis, build_diagnosis, interim
-from xttsbench.diagnosis.next_trial import MODES, Interim, next_trial
+from xttsbench.diagnosis.diagnosis import Diagnosis, build_diagnosis
+from xttsbench.diagnosis.next_trial import MODES, next_trial
 from xttsbench.diagnosis.verdict import summary
 from xttsbench.execution.accelerator import parse_accelerator
 from xttsbench.execution.limits import Limits
@@ -173,8 +173,7 @@ class Isolation:
         """The next trial, or ``None`` where none is left; and what may be said before it. Pure."""
         found = build_diagnosis(trials, self.environment, seed=self.job.seed) if trials else None
         said = found if found is not None and found.figures else None
-        known = interim(said) if said else Interim()
-        spec = next_trial(self.job, trials, self.due_s - spent_s, said=known, only=self.only)
+        spec = next_trial(self.job, trials, self.due_s - spent_s, said=said, only=self.only)
         if spec is not None and self.only is not None and spec.rung == "ladder" and spec.block:
             spec = None  # the whole again in a fresh process makes a verdict surer, and no fix
         told = said is not None and self.only is None and trials[-1].status == "ok"

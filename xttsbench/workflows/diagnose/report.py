@@ -10,7 +10,7 @@ import numpy as np
 
 from xttsbench.analysis.disturbance import disturbance_of
 from xttsbench.comparison.arms import ARM_NUMBERS, ComparedArms, compare
-from xttsbench.diagnosis.diagnosis import Diagnosis, build_diagnosis, interim
+from xttsbench.diagnosis.diagnosis import Diagnosis, build_diagnosis
 from xttsbench.diagnosis.next_trial import skipped
 from xttsbench.diagnosis.verdict import step_section, verdict
 from xttsbench.findings.registry import find
@@ -243,7 +243,7 @@ def reasons(record: Report, diagnosis: Diagnosis, plan: RunPlan, trials: Sequenc
     if not record.overhead:
         found["overhead"] = why
     found |= _of_fixes(record)
-    for name in skipped(trials, interim(diagnosis)) if plan.kind == "diagnose" else ():
+    for name in skipped(trials, diagnosis) if plan.kind == "diagnose" else ():
         found[f"trials.{name}"] = f"no time for it within the budget of {plan.budget_s:g} s"
     return found
 
