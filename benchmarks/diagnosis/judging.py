@@ -12,7 +12,8 @@ from cases import Case, fault_places
 PIPELINE_RULES = frozenset({
     "autotune-arithmetic", "cache-misuse", "cacheable", "dead-option", "device-prefetch-not-last", "fixed-npy-header",
     "input-bound", "late-filter", "no-prefetch", "order-sensitive", "oversized-prefetch", "per-element-overhead",
-    "python-function", "redundant-prefetch", "sequential-map", "sequential-read", "shuffle-fill", "thread-pool",
+    "python-function", "redundant-prefetch", "sequential-map", "sequential-read", "shuffle-after-batch",
+    "shuffle-fill", "thread-pool",
 })  # fmt: skip
 STEP_RULES = frozenset({
     "cpu-placement", "dynamic-shape", "eager-step", "host-stall", "host-sync", "launch-bound", "partial-batch",

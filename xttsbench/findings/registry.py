@@ -23,6 +23,7 @@ MODULES: Final[Mapping[str, tuple[str, ...]]] = {
         "pipeline.oversized_prefetch",
         "pipeline.device_prefetch_not_last",
         "pipeline.shuffle_fill",
+        "pipeline.shuffle_after_batch",
         "pipeline.cacheable",
         "pipeline.cache_misuse",
         "pipeline.late_filter",
