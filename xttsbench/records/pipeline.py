@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Final, Literal
 
@@ -119,6 +120,19 @@ class Pipeline(Record):
     """How the costs were read, or why they could not be."""
     unserialisable: str | None = None
     """Why the graph could not be taken; then ``ops`` holds what Python-side attributes show."""
+
+
+_KIND: Final = re.compile(r"^_*(?:Experimental|Legacy|Parallel)*(\w+?)(?:Dataset)?(?:V\d+)?$")
+
+
+def kind_of_op(name: str) -> str:
+    """What an op does, without how and in which version: ``Map`` of ``ParallelMapDatasetV2``.
+
+    Args:
+        name: type of an op, or the name of a dataset class of TensorFlow's.
+    """
+    found = _KIND.match(name)
+    return found.group(1) if found is not None else name
 
 
 def every_op(ops: Sequence[PipelineOp]) -> Iterator[PipelineOp]:

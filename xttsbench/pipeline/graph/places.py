@@ -13,7 +13,6 @@ TensorFlow 1). Kinds are compared on the way; where they do not agree, everythin
 from __future__ import annotations
 
 import functools
-import re
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -34,6 +33,7 @@ from xttsbench.pipeline.graph.source import (
     whose,
     wrapped_functions,
 )
+from xttsbench.records.pipeline import kind_of_op
 
 Place = tuple[str, int]
 """File and line as the frame had them: AutoGraph's generated file, where the code ran from one."""
@@ -184,7 +184,6 @@ def _name(function: Any) -> str | None:
     return name.decode() if isinstance(name, bytes) else name
 
 
-_KIND: Final = re.compile(r"^_*(?:Experimental|Legacy|Parallel)*(\w+?)(?:Dataset)?(?:V\d+)?$")
 _SAME: Final = {"DenseToRagged": "DenseToRaggedBatch", "Choose": "DirectedInterleave", "RaggedBatch": "DenseToRagged"}
 
 
@@ -263,10 +262,5 @@ def _agree(dataset: Any, node: Any) -> bool:
     """Whether an object and a node are of one kind; a user's own class, or a bare variant, may be any node."""
     if not is_tensorflow(type(dataset)) or type(dataset).__name__ == "_VariantDataset":
         return True
-    ours, theirs = _dataset_kind(type(dataset).__name__), _dataset_kind(node.op)
+    ours, theirs = kind_of_op(type(dataset).__name__), kind_of_op(node.op)
     return ours.lower() == theirs.lower() or _SAME.get(ours) == theirs or _SAME.get(theirs) == ours
-
-
-def _dataset_kind(name: str) -> str:
-    found = _KIND.match(name)
-    return found.group(1) if found is not None else name

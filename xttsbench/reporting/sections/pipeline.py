@@ -15,7 +15,7 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from xttsbench.records.pipeline import AUTOTUNE, Pipeline, PipelineOp, PythonFunction
+from xttsbench.records.pipeline import AUTOTUNE, Pipeline, PipelineOp, PythonFunction, kind_of_op
 from xttsbench.records.report import Report
 from xttsbench.reporting import units
 from xttsbench.reporting.document import NOT_MEASURED, Block, Lines, Node, Tree
@@ -25,7 +25,6 @@ HEADER: Final = ("op", "time per batch", "share", "computes or waits", "where", 
 _INNER: Final = "in it: "
 _PART_OF_ABOVE: Final = "in the above"
 NO_LINE: Final = "line not known"
-_STEM: Final = re.compile(r"^(?:Experimental|Legacy|Parallel)*(\w+?)(?:Dataset)?(?:V\d+)?$")
 _CALLS: Final[Mapping[str, str]] = {
     "TensorSlice": "from_tensor_slices",
     "Tensor": "from_tensors",
@@ -166,7 +165,7 @@ def call(op: PipelineOp) -> str:
     settings = [
         "" if op.batch_size is None else str(op.batch_size),
         chosen(op.buffer_size, op.chosen_buffer_size),
-        op.filename if _stem(op) in ("Cache", "Snapshot") and op.filename else "",
+        op.filename if kind_of_op(op.op) in ("Cache", "Snapshot") and op.filename else "",
         "" if op.cycle_length is None else f"cycle {chosen(op.cycle_length, None)}",
         "" if op.parallelism is None else f"calls {chosen(op.parallelism, op.chosen_parallelism)}",
     ]
@@ -176,8 +175,8 @@ def call(op: PipelineOp) -> str:
 
 def name(op: PipelineOp) -> str:
     """The call alone. A ``flat_map`` over a generator is what ``from_generator`` makes."""
-    stem = _stem(op)
-    if stem == "FlatMap" and any(_stem(one) == "Generator" for one in op.inner):
+    stem = kind_of_op(op.op)
+    if stem == "FlatMap" and any(kind_of_op(one.op) == "Generator" for one in op.inner):
         return "from_generator"
     return _CALLS.get(stem) or re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", stem).lower()
 
@@ -237,8 +236,3 @@ def notes(op: PipelineOp, functions: Mapping[str, PythonFunction]) -> Iterator[s
 
 def _whole(value: float) -> float:
     return int(value) if float(value).is_integer() else value
-
-
-def _stem(op: PipelineOp) -> str:
-    found = _STEM.match(op.op)
-    return found.group(1) if found is not None else op.op

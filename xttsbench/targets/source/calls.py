@@ -17,11 +17,10 @@ import libcst as cst
 
 from xttsbench.records.base import Location
 from xttsbench.records.fix_set import FixSet
-from xttsbench.records.pipeline import Pipeline, PipelineOp
+from xttsbench.records.pipeline import Pipeline, PipelineOp, kind_of_op
 from xttsbench.targets.source.edits import Change, Found, NoCallError, NoEditError, NothingToDoError
 from xttsbench.targets.source.module import Link, Module, read_module
 
-_KIND: Final = re.compile(r"^_*(?:Experimental|Legacy|Parallel)*(\w+?)(?:Dataset)?(?:V\d+)?$")
 _WORDS: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _BY_ANOTHER_NAME: Final = {
     "group_by_window": ("group_by_window", "bucket_by_sequence_length"),
@@ -195,8 +194,7 @@ def attempt(edit: Callable[[], Sequence[Change]], by_hand: str) -> Found:
 
 def methods(op: PipelineOp) -> tuple[str, ...]:
     """Names of the methods that make such ops."""
-    found = _KIND.match(op.op)
-    words = _WORDS.sub("_", found.group(1) if found else op.op).lower()
+    words = _WORDS.sub("_", kind_of_op(op.op)).lower()
     return _BY_ANOTHER_NAME.get(words, (words,))
 
 
