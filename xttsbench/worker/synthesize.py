@@ -15,7 +15,7 @@ from xttsbench.worker.parent import answer, closed, die_with_parent, quiet_unles
 from xttsbench.xtts import text
 from xttsbench.xtts.audio.features import FeatureSettings, Floats, log_mel
 from xttsbench.xtts.audio.griffin_lim import griffin_lim
-from xttsbench.xtts.audio.wav import read_wav, resample
+from xttsbench.xtts.audio.wav import read_sound, resample
 from xttsbench.xtts.evaluation.clips import as_reference
 from xttsbench.xtts.evaluation.written import read_references, write_sound
 
@@ -87,7 +87,7 @@ def voice(job: SynthesisJob, features: FeatureSettings, frames: int, run_directo
         InvalidInputError: the reference cannot be read or is too short, or the run does not know the speaker.
     """
     if job.reference is not None:
-        samples, rate_hz = read_wav(job.reference)
+        samples, rate_hz = read_sound(job.reference)
         try:
             mel = log_mel(resample(samples, rate_hz, features.sample_rate_hz), features)
         except ValueError as error:

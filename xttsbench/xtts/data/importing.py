@@ -1,6 +1,6 @@
 """Brings other data sets into canonical form: LJSpeech's layout, mono, 16-bit PCM, one rate.
 
-Any listing that :mod:`xttsbench.xtts.data.listing` reads, and any WAV file that :mod:`xttsbench.xtts.audio.wav` reads.
+Any listing that :mod:`xttsbench.xtts.data.listing` reads, and any sound that :mod:`xttsbench.xtts.audio.wav` reads.
 Sound is looked for in the source's directory only, whatever its listing says.
 """
 
@@ -24,10 +24,10 @@ from xttsbench.records.base import Record
 from xttsbench.xtts.audio.wav import (
     MAX_RATE_HZ,
     MIN_RATE_HZ,
+    SoundHeader,
     WavError,
-    WavHeader,
-    read_wav,
-    read_wav_header,
+    read_sound,
+    read_sound_header,
     resample,
     wav_bytes,
     write_wav,
@@ -187,7 +187,7 @@ def _clips(
                 unusable.add("listed twice", entry.where, f"the clip {clip_id!r} is listed at {first} too")
                 continue
             try:
-                header = read_wav_header(path)
+                header = read_sound_header(path)
                 reason = _header_problem(header)
             except WavError as error:
                 reason = error.reason
@@ -214,7 +214,7 @@ def _text_problem(entry: Entry) -> str | None:
     return None if encoded_length(entry.text) else f"no character of {entry.text[:40]!r} is among {SYMBOLS!r}"
 
 
-def _header_problem(header: WavHeader) -> str | None:
+def _header_problem(header: SoundHeader) -> str | None:
     if not MIN_RATE_HZ <= header.sample_rate_hz <= MAX_RATE_HZ:
         return f"says {header.sample_rate_hz} Hz, which no speech has"
     if header.frames < MIN_CLIP_S * header.sample_rate_hz:
@@ -287,7 +287,7 @@ def _convert(job: Job) -> list[tuple[int, float] | str]:
     converted: list[tuple[int, float] | str] = []
     for path, clip_id in clips:
         try:
-            samples, rate_hz = read_wav(path)
+            samples, rate_hz = read_sound(path)
         except WavError as error:
             converted.append(error.reason)
             continue

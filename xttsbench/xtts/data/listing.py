@@ -196,7 +196,7 @@ class SoundFolder:
 
         Args:
             audio: an id or a path, as listed: relative to the directory, its ``wavs/`` or ``clips/``, or the listing's
-                directory. Where WAV and another format are there, it is the WAV file.
+                directory. Where several formats are there, a WAV file comes first.
             beside: the listing's directory.
         """
         if not audio.isprintable():
@@ -212,12 +212,11 @@ class SoundFolder:
         stem, ending = os.path.splitext(audio)
         if ending.lower() not in SOUND_SUFFIXES:  # a dot in an id, or none
             stem, ending = audio, ""
-        # What is listed as another format may have been converted since.
-        candidates = [audio] if ending.lower() == ".wav" else [f"{stem}.wav", f"{stem}.WAV", audio]
+        # What is listed as one format may have been converted since.
+        first = [audio] if ending.lower() == ".wav" else [f"{stem}.wav", f"{stem}.WAV", audio]
         outside = False
-        for base in bases:
-            for name in candidates:
-                path = os.path.normpath(os.path.join(base, name))
+        for names in (first, [stem + suffix for suffix in SOUND_SUFFIXES]):
+            for path in (os.path.normpath(os.path.join(base, name)) for base in bases for name in names):
                 if not _is_inside(path, self.root):
                     outside = True
                 elif os.path.isfile(path):
@@ -226,11 +225,7 @@ class SoundFolder:
                     return self._id(path), path
         if outside:
             return f"{audio!r} leads out of the directory"
-        for base in bases:
-            for suffix in SOUND_SUFFIXES:
-                if os.path.isfile(os.path.normpath(os.path.join(base, stem + suffix))):
-                    return f"there is no WAV file for {audio!r}, but a {suffix} file; convert it to WAV"
-        return f"there is no file {audio!r}" + ("" if candidates == [audio] else f" nor {candidates[0]!r}")
+        return f"there is no file {audio!r}" + ("" if first == [audio] else f" nor {first[0]!r}")
 
     def _realpath(self, path: str) -> str:
         """Resolve links; of a directory once, since a data set has many files in few."""
