@@ -140,10 +140,20 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
         os.fsync(file.fileno())
 
 
-def check_not_a_mount(target: Path) -> None:
-    """Raise :class:`UsageError` where nothing can be renamed to a directory, since another disk is mounted there."""
-    if target.is_mount():
+def first_entry(target: Path) -> str | None:
+    """Return the name of something that a directory holds; None where it is empty or does not exist.
+
+    Raises:
+        UsageError: it is a file, or empty and a mount point, which nothing can be renamed to.
+    """
+    if not os.path.lexists(target):
+        return None
+    if not target.is_dir():
+        raise UsageError(f"{target} is a file; name a directory that is empty or does not exist")
+    taken = next(target.iterdir(), None)
+    if taken is None and target.is_mount():
         raise UsageError(f"{target} is a mount point, which nothing can be renamed to; name a directory below it")
+    return None if taken is None else taken.name
 
 
 def require_space(target: Path, needed_bytes: int) -> None:

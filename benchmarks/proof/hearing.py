@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from xttsbench.training.trained import find_checkpoint, generator_of
+from xttsbench.training.checkpoints import find_checkpoint
+from xttsbench.training.state import generator_of
 from xttsbench.xtts.data.speech_data import Split, read_speech_data
 from xttsbench.xtts.evaluation.clips import Clips, as_reference, choose, letters_of, made_of, mel_of, reference_clips
 from xttsbench.xtts.evaluation.evaluate import Listener

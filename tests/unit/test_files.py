@@ -17,8 +17,8 @@ from xttsbench.files import (
     DRAFT_PREFIX,
     atomic_file,
     atomic_write,
-    check_not_a_mount,
     draft,
+    first_entry,
     megabytes,
     not_written,
     require_space,
@@ -174,9 +174,18 @@ def test_where_nothing_can_be_made_it_says_so(tmp_path: Path) -> None:
         draft(tmp_path / "file" / "in" / "set"),
     ):
         pass
-    check_not_a_mount(tmp_path)
-    with pytest.raises(UsageError, match="/proc is a mount point"):
-        check_not_a_mount(Path("/proc"))
+
+
+def test_a_place_is_empty_or_says_what_it_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert first_entry(tmp_path) is first_entry(tmp_path / "none") is None
+    (tmp_path / "file").touch()
+    assert first_entry(tmp_path) == "file"
+    with pytest.raises(UsageError, match="file is a file; name a directory"):
+        first_entry(tmp_path / "file")
+    (tmp_path / "disk").mkdir()
+    monkeypatch.setattr(Path, "is_mount", lambda _: True)
+    with pytest.raises(UsageError, match="disk is a mount point"):
+        first_entry(tmp_path / "disk")
 
 
 def test_room_is_asked_for_before_work_is_spent(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from xttsbench import __version__
 from xttsbench.errors import InvalidInputError
 from xttsbench.files import DRAFT_PREFIX, atomic_write, sync
 from xttsbench.records.base import SCHEMA_VERSION, Record
-from xttsbench.records.training import MANIFEST, CheckpointEntry, Manifest
+from xttsbench.records.training import CHECKPOINTS, MANIFEST, CheckpointEntry, Manifest
 from xttsbench.training.course import HealthState, StoppingState
 from xttsbench.training.interval import Sums
 from xttsbench.training.order import NONE, Origin, Position
@@ -266,6 +266,36 @@ class Checkpoints:
         while path.exists():
             path, number = self.directory / f"step-{step:08d}-{number}", number + 1
         return path
+
+
+def find_checkpoint(path: Path, warn: Callable[[str], None]) -> tuple[Checkpoint, Path]:
+    """Return a checkpoint and the directory of its run.
+
+    Args:
+        path: a run's directory or its ``checkpoints/``, of which the newest whole checkpoint is taken, or a checkpoint.
+        warn: is told of each damaged one that is passed over.
+
+    Raises:
+        InvalidInputError: there is no checkpoint, or it is damaged.
+    """
+    path = path.resolve()
+    for directory in (path / CHECKPOINTS, path):
+        if (directory / MANIFEST).is_file():
+            found = Checkpoints(directory, keep=1).newest(warn)
+            if found is None:
+                raise InvalidInputError(
+                    f"{directory}: no checkpoint was written yet; train longer, or name another run"
+                )
+            return found, directory.parent
+    if (path.parent / MANIFEST).is_file():
+        checkpoints = Checkpoints(path.parent, keep=1)
+        entry = next((entry for entry in checkpoints.entries if name_of(entry) == path.name), None)
+        if entry is not None:
+            return checkpoints.load(entry), path.parent.parent
+    raise InvalidInputError(
+        f"{path}: holds no checkpoint that a {MANIFEST} names; give the directory of a run of 'xttsbench train', its "
+        f"{CHECKPOINTS}/, or one of the checkpoints in there"
+    )
 
 
 def digest(arrays: Mapping[str, npt.NDArray[Any]]) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from xttsbench.errors import InvalidInputError, XttsbenchError
 from xttsbench.records.training import Synthesised, SynthesisJob
-from xttsbench.training.trained import find_checkpoint, generator_of
+from xttsbench.training.checkpoints import find_checkpoint
 from xttsbench.worker.channel import Channel
 from xttsbench.worker.parent import answer, closed, die_with_parent, quiet_unless_it_fails
 from xttsbench.xtts import text
@@ -52,7 +52,10 @@ def synthesise(job: SynthesisJob) -> Synthesised:
             f"{text.VOCABULARY}; take the version that trained it"
         )
     speaker, reference = voice(job, origin.features, origin.batches.reference_frames, run_directory)
-    with quiet_unless_it_fails():  # TensorFlow is imported in there
+    # Only now, so that a checkpoint that cannot be used is refused before TensorFlow is imported.
+    with quiet_unless_it_fails():
+        from xttsbench.training.state import generator_of
+
         generator, averaged = generator_of(found)
     began_s = time.monotonic()
     generated = generator([text.encode(job.text)], reference[None])

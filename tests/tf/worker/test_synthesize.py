@@ -10,11 +10,10 @@ import pytest
 from xttsbench.errors import InvalidInputError
 from xttsbench.records.training import SynthesisJob
 from xttsbench.shipped import shipped
-from xttsbench.training.checkpoints import Checkpoints, RunState
+from xttsbench.training.checkpoints import Checkpoints, RunState, find_checkpoint
 from xttsbench.training.order import Origin, Position
-from xttsbench.training.state import TrainingState
+from xttsbench.training.state import TrainingState, generator_of
 from xttsbench.training.strategy import make_strategy
-from xttsbench.training.trained import find_checkpoint, generator_of
 from xttsbench.worker.synthesize import synthesise
 from xttsbench.xtts import text
 from xttsbench.xtts.audio.synthesis import utterance

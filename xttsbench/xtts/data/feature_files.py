@@ -71,8 +71,7 @@ def write_npy(path: Path, array: Floats) -> None:
         OSError: the file cannot be written; nothing of it is left.
     """
     with atomic_file(path) as file:
-        file.write(npy_header(*array.shape))
-        file.write(np.ascontiguousarray(array, "<f4").data)
+        np.save(file, np.ascontiguousarray(array, "<f4"), allow_pickle=False)
 
 
 def read_npy(path: Path, n_mels: int) -> Floats:
@@ -99,6 +98,11 @@ def npy_frames(path: Path, n_mels: int) -> int:
     Raises:
         CacheFileError: as :func:`read_npy`.
     """
+    return _rows_and_offset(path, n_mels)[0]
+
+
+def _rows_and_offset(path: Path, n_mels: int) -> tuple[int, int]:
+    """Return the number of rows of a file and where they begin, in bytes, from its header and its size."""
     try:
         with open(path, "rb", buffering=0) as file:
             head = file.read(_FIRST_READ_BYTES)
@@ -107,7 +111,7 @@ def npy_frames(path: Path, n_mels: int) -> int:
         raise unreadable(path, error) from error
     frames, offset = array_header(path, head, n_mels)
     _check_size(path, size, frames, offset, n_mels)
-    return frames
+    return frames, offset
 
 
 def array_header(path: Path, head: bytes, n_mels: int) -> tuple[int, int]:
@@ -201,19 +205,9 @@ def check_packed(path: Path, rows: int, n_mels: int) -> int:
     Raises:
         CacheFileError: the file is missing, of another type, order or shape, or shorter or longer than it should be.
     """
-    try:
-        with path.open("rb", buffering=0) as file:
-            head = file.read(4096)
-            size = os.fstat(file.fileno()).st_size
-    except OSError as error:
-        raise unreadable(path, error) from error
-    found, offset = array_header(path, head, n_mels)
+    found, offset = _rows_and_offset(path, n_mels)
     if found != rows:
         raise CacheFileError(path, f"has {found} rows, and the index of its cache means {rows}")
-    expected = offset + 4 * rows * n_mels
-    if size != expected:
-        what = "is truncated: it" if size < expected else "is too long: it"
-        raise CacheFileError(path, f"{what} has {size} bytes, and {rows} x {n_mels} numbers need {expected}")
     return offset
 
 

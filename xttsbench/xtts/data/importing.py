@@ -19,7 +19,7 @@ from typing import Final
 import numpy as np
 
 from xttsbench.errors import InvalidInputError, UsageError
-from xttsbench.files import Draft, check_not_a_mount, draft, not_written, require_space, sync, write_lines
+from xttsbench.files import Draft, draft, first_entry, not_written, require_space, sync, write_lines
 from xttsbench.records.base import Record
 from xttsbench.xtts.audio.wav import (
     MAX_RATE_HZ,
@@ -122,11 +122,12 @@ def import_data(
         what = "is a file" if source.exists() else "there is no such directory"
         raise InvalidInputError(f"{source}: {what}; name the directory of a data set")
     out = out.resolve()
-    _check_free(out)
+    if (taken := first_entry(out)) is not None:
+        raise UsageError(f"{out} holds {taken!r} already; name a directory that is empty or does not exist")
     progress = progress or Silent()
-    unusable = _Unusable()
+    unusable = Problems()
     clips, seconds = _clips(source, find_listings(source, metadata, eval_metadata), unusable, progress)
-    unusable.check(source, skip_unreadable, len(clips))
+    _check(unusable, source, skip_unreadable, len(clips))
     needed_bytes = round(2 * seconds * sample_rate_hz) + len(clips) * (4096 // 2)
     require_space(out, needed_bytes)
     try:
@@ -139,28 +140,17 @@ def import_data(
     return record
 
 
-class _Unusable(Problems):
-    """Problems, of which all are kept for the list of what was skipped."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.all: list[Skipped] = []
-
-    def add(self, kind: str, where: str, what: str) -> None:
-        super().add(kind, where, what)
-        self.all.append(Skipped(where=where, reason=what))
-
-    def check(self, source: Path, skip: bool, usable: int) -> None:
-        """Raise unless the problems may be skipped and something is left."""
-        if self and not (skip and usable):
-            remedy = "No clip is left" if skip else "Mend them, or leave them out with --skip-unreadable"
-            raise self.error(str(source), usable + len(self), remedy)
-        if not usable:
-            raise InvalidInputError(f"{source}: its listing names no clip; name another with --metadata")
+def _check(unusable: Problems, source: Path, skip: bool, usable: int) -> None:
+    """Raise unless what cannot be used may be skipped and something is left."""
+    if unusable and not (skip and usable):
+        remedy = "No clip is left" if skip else "Mend them, or leave them out with --skip-unreadable"
+        raise unusable.error(str(source), usable + len(unusable), remedy)
+    if not usable:
+        raise InvalidInputError(f"{source}: its listing names no clip; name another with --metadata")
 
 
 def _clips(
-    source: Path, listings: tuple[Path, Path | None], unusable: _Unusable, progress: Progress
+    source: Path, listings: tuple[Path, Path | None], unusable: Problems, progress: Progress
 ) -> tuple[list[_Clip], float]:
     """Return the clips that can be used and how long they last in seconds; what is wrong with the others is noted."""
     folder = SoundFolder(source)
@@ -229,7 +219,7 @@ def _fill(
     sample_rate_hz: int,
     workers: int | None,
     skip_unreadable: bool,
-    unusable: _Unusable,
+    unusable: Problems,
     progress: Progress,
 ) -> ImportedData:
     wavs = made.directory / "wavs"
@@ -255,7 +245,7 @@ def _fill(
                 peak = max(peak, result[1])
             done += len(converted)
             progress.update("clips imported", done, len(clips))
-    unusable.check(source, skip_unreadable, len(good))
+    _check(unusable, source, skip_unreadable, len(good))
     train = [clip for clip in good if not clip.held_out]
     held_out = [clip for clip in good if clip.held_out]
     if not train:
@@ -275,7 +265,7 @@ def _fill(
         forms=dict(Counter(clip.form for clip in good).most_common()),
         clipped=clipped,
         peak=round(peak, 6),
-        skipped=tuple(unusable.all),
+        skipped=tuple(Skipped(where=issue.where, reason=issue.what) for issue in unusable.issues),
     )
     write_lines(made.directory / IMPORT, [record.model_dump_json(indent=2), "\n"])
     return record
@@ -307,15 +297,3 @@ def _parts(clips: Sequence[_Clip], size: int) -> Iterator[list[_Clip]]:
     remaining = iter(clips)
     while part := list(islice(remaining, size)):
         yield part
-
-
-def _check_free(out: Path) -> None:
-    """Raise unless a directory is empty or does not exist."""
-    if not os.path.lexists(out):
-        return
-    if not out.is_dir():
-        raise UsageError(f"{out} is a file; name a directory that is empty or does not exist")
-    taken = next(out.iterdir(), None)
-    if taken is not None:
-        raise UsageError(f"{out} holds {taken.name!r} already; name a directory that is empty or does not exist")
-    check_not_a_mount(out)

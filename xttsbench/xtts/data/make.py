@@ -17,7 +17,7 @@ import platformdirs
 from pydantic import ValidationError
 
 from xttsbench.errors import InvalidInputError, UsageError
-from xttsbench.files import Draft, check_not_a_mount, draft, not_written, require_space, sync, write_lines
+from xttsbench.files import Draft, draft, first_entry, not_written, require_space, sync, write_lines
 from xttsbench.records.base import Record
 from xttsbench.xtts.audio import synthesis
 from xttsbench.xtts.audio.wav import wav_bytes, write_wav
@@ -216,19 +216,14 @@ def _make_clips(job: Job) -> list[tuple[str, str, int]]:
 
 def _existing(directory: Path, wanted: Wanted) -> MadeData | None:
     """Return the record of a set that is there, or None where there is nothing yet."""
-    if not os.path.lexists(directory):
-        return None
-    if not directory.is_dir():
-        raise UsageError(f"{directory} is a file; name a directory that is empty or does not exist")
-    taken = next(directory.iterdir(), None)
+    taken = first_entry(directory)
     if taken is None:
-        check_not_a_mount(directory)
         return None
     try:
         record = MadeData.model_validate(json.loads((directory / MADE).read_text(encoding="utf-8")))
     except (OSError, ValueError, ValidationError) as error:
         raise UsageError(
-            f"{directory} holds {taken.name!r} and is not a set that 'xttsbench data make' made; "
+            f"{directory} holds {taken!r} and is not a set that 'xttsbench data make' made; "
             "name a directory that is empty or does not exist"
         ) from error
     if record.wanted() != wanted:

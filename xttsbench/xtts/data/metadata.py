@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,30 +26,35 @@ SHOWN: Final = 5
 """Problems that an error names; the others are counted."""
 
 
+class Issue(NamedTuple):
+    """Something that is wrong with a clip or a line."""
+
+    where: str
+    """File and line, or file."""
+    what: str
+    clip: str | None = None
+    """The clip's id, where it is known and not itself what is wrong."""
+    remedy: str | None = None
+    """What to do about it; None for a line of the metadata, which is corrected or removed."""
+
+
 class Problems:
     """Gathers what is wrong with clips, so that a user mends a data set once and not clip by clip."""
 
     def __init__(self) -> None:
         self.kinds: Counter[str] = Counter()
-        self.shown: list[str] = []
+        self.issues: list[Issue] = []
 
     def __len__(self) -> int:
-        return self.kinds.total()
+        return len(self.issues)
 
-    def add(self, kind: str, where: str, what: str) -> None:
-        """Note a problem.
-
-        Args:
-            kind: what it is one of, in words that follow a number: ``"without a WAV file"``.
-            where: file and line, or file.
-            what: what is wrong there.
-        """
+    def add(self, kind: str, where: str, what: str, clip: str | None = None, remedy: str | None = None) -> None:
+        """Note an :class:`Issue`; its kind is in words that follow a number: ``"without a WAV file"``."""
         self.kinds[kind] += 1
-        if len(self.shown) < SHOWN:
-            self.shown.append(f"{where}: {what}")
+        self.issues.append(Issue(where, what, clip, remedy))
 
     def error(self, where: str, checked: int, remedy: str) -> InvalidInputError:
-        """Return the error that says all of it.
+        """Return the error that counts all of it by kind, and names the first few.
 
         Args:
             where: the data set.
@@ -59,9 +64,10 @@ class Problems:
         count = len(self)
         kinds = ", ".join(f"{number} {kind}" for kind, number in self.kinds.most_common())
         first = "" if count <= SHOWN else f", the first {SHOWN}"
+        shown = "; ".join(f"{issue.where}: {issue.what}" for issue in self.issues[:SHOWN])
         return InvalidInputError(
             f"{where}: {count} of {checked} clip{'s' * (checked != 1)} cannot be used ({kinds}){first}: "
-            f"{'; '.join(self.shown)}. {remedy}"
+            f"{shown}. {remedy}"
         )
 
 
@@ -265,7 +271,7 @@ def read_metadata(directory: Path, seed: int, problems: Problems) -> Metadata:
         np.frombuffer(lines, np.int32),
         held_out_from,
     )
-    for row, first in _repeated(metadata):
+    for row, first in repeated(metadata):
         problems.add(
             "with an id that comes twice",
             metadata.where(row),
@@ -317,7 +323,7 @@ def read_speakers(
     return np.where(missing, 0, speakers[at]).astype(np.int32), tuple(names)
 
 
-def _repeated(metadata: Metadata) -> Iterator[tuple[int, int]]:
+def repeated(metadata: Metadata) -> Iterator[tuple[int, int]]:
     """Yield the clips whose id came before, with the first that has it, in the order of the file."""
     order = np.argsort(metadata.keys, kind="stable")
     keys = metadata.keys[order]

@@ -28,11 +28,8 @@ class Progress(Protocol):
         """So many of ``total`` parts of ``what`` (e.g. ``"clips made"``) are done; a total of 0 is not known."""
 
 
-class Silent:
+class Silent(Progress):
     """Progress that nobody watches."""
-
-    def update(self, what: str, done: int, total: int) -> None:
-        """Ignore it."""
 
 
 Job = TypeVar("Job")

@@ -8,7 +8,6 @@ recipe's rate. Optional are ``metadata_eval.csv`` (the held-out clips; without i
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -25,11 +24,13 @@ from xttsbench.xtts.audio.wav import CONVERT, WavError, canonical_samples
 from xttsbench.xtts.data.metadata import (
     EVAL_METADATA,
     METADATA,
+    Issue,
     Metadata,
     Problems,
     held_out,
     read_metadata,
     read_speakers,
+    repeated,
 )
 from xttsbench.xtts.text import encode
 
@@ -38,6 +39,8 @@ MADE: Final = "made.json"
 
 MIN_CLIP_S: Final = 0.02
 """Shortest usable clip in seconds: less is not even one frame of features with what surrounds it."""
+
+_REMOVE: Final = "take the clip out of the metadata"
 
 Split = Literal["all", "train", "eval"]
 
@@ -103,6 +106,14 @@ def read_speech_data(directory: Path, *, sample_rate_hz: int, split: Split = "tr
         InvalidInputError: the directory is not a data set, or clips cannot be used; the message counts them all and
             names the first few.
     """
+    data, problems, checked = _read(directory, sample_rate_hz, split, seed)
+    if problems:
+        raise problems.error(str(directory), checked, _remedy(directory, problems))
+    return data
+
+
+def _read(directory: Path, sample_rate_hz: int, split: Split, seed: int) -> tuple[SpeechData, Problems, int]:
+    """Return the clips of a split that can be used, what is wrong with the others, and how many were looked at."""
     _check_layout(directory)
     problems = Problems()
     metadata = read_metadata(directory, seed, problems)
@@ -117,10 +128,12 @@ def read_speech_data(directory: Path, *, sample_rate_hz: int, split: Split = "tr
         )
     checked = len(rows) + len(problems)
     samples = _samples(directory, metadata, rows, sample_rate_hz, problems)
-    if problems:
-        raise problems.error(str(directory), checked, _remedy(directory, problems))
-    return SpeechData(
-        directory, sample_rate_hz, samples, speakers[rows], names, metadata.text_lengths[rows], metadata, rows
+    rows, samples = rows[samples > 0], samples[samples > 0]
+    lengths = metadata.text_lengths[rows]
+    return (
+        SpeechData(directory, sample_rate_hz, samples, speakers[rows], names, lengths, metadata, rows),
+        problems,
+        checked,
     )
 
 
@@ -137,25 +150,30 @@ def _rows(metadata: Metadata, split: Split) -> npt.NDArray[np.int64]:
 def _samples(
     directory: Path, metadata: Metadata, rows: npt.NDArray[np.int64], sample_rate_hz: int, problems: Problems
 ) -> npt.NDArray[np.int64]:
-    """Return the samples of each clip, ``[n]``; clips that cannot be used are added to the problems."""
+    """Return the samples of each clip, ``[n]``; 0 for those that cannot be used, which are added to the problems."""
     folder = os.path.join(directory, "wavs", "")  # strings: a million paths would take seconds of their own
     fewest = MIN_CLIP_S * sample_rate_hz
+    listed = {row for row, _ in repeated(metadata)}
     samples = np.zeros(len(rows), np.int64)
     for position, row in enumerate(rows.tolist()):
-        name = f"{metadata.ids[row]}.wav"
+        if row in listed:
+            continue
+        clip = metadata.ids[row]
         try:
-            samples[position] = found = canonical_samples(folder + name, sample_rate_hz)
+            found = canonical_samples(f"{folder}{clip}.wav", sample_rate_hz)
         except WavError as error:
-            missing = isinstance(error.__cause__, FileNotFoundError)
-            kind = "without a WAV file" if missing else "in another form" if error.remedy == CONVERT else "unreadable"
-            problems.add(
-                kind,
-                metadata.where(row) if missing else f"wavs/{name}",
-                f"there is no wavs/{name}" if missing else error.reason,
-            )
+            if isinstance(error.__cause__, FileNotFoundError):
+                what, remedy = f"there is no wavs/{clip}.wav", "add the file or remove the line"
+                problems.add("without a WAV file", metadata.where(row), what, clip, remedy)
+            else:
+                kind = "in another form" if error.remedy == CONVERT else "unreadable"
+                problems.add(kind, f"wavs/{clip}.wav", error.reason, clip, error.remedy)
+            continue
+        if found < fewest:
+            what = f"lasts {found} samples, and {MIN_CLIP_S:g} s is the least"
+            problems.add("too short", f"wavs/{clip}.wav", what, clip, _REMOVE)
         else:
-            if found < fewest:
-                problems.add("too short", f"wavs/{name}", f"lasts {found} samples, and {MIN_CLIP_S:g} s is the least")
+            samples[position] = found
     return samples
 
 
@@ -203,8 +221,6 @@ def _remedy(directory: Path, problems: Problems) -> str:
 
 ProblemRule = Literal["corrupt-cache", "stale-cache", "feature-mismatch", "unsupported-audio", "bad-metadata"]
 
-_REMOVE: Final = "take the clip out of the metadata"
-
 
 class Problem(Record):
     """One thing that is wrong."""
@@ -221,21 +237,10 @@ class Problem(Record):
         return self.rule in ("corrupt-cache", "stale-cache", "feature-mismatch")
 
 
-class _AllProblems(Problems):
-    """Keeps every problem, where an error keeps the first few."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.listed: list[tuple[str, str]] = []
-
-    def add(self, kind: str, where: str, what: str) -> None:
-        """Note a problem."""
-        super().add(kind, where, what)
-        self.listed.append((where, what))
-
-
 def usable(directory: Path, features: FeatureSettings) -> tuple[SpeechData | None, int, list[Problem]]:
     """Return the clips of a data set that can be used, the number of all, and what is wrong with the others.
+
+    :func:`read_speech_data` refuses a data set with a bad clip in it, in one sentence; here all of them are listed.
 
     Returns:
         The clips, None where there is none; the clips of the metadata, unusable ones included; what is wrong.
@@ -243,78 +248,22 @@ def usable(directory: Path, features: FeatureSettings) -> tuple[SpeechData | Non
     Raises:
         InvalidInputError: the directory is no data set, or its metadata cannot be read at all.
     """
-    try:
-        data = read_speech_data(directory, sample_rate_hz=features.sample_rate_hz, split="all")
-    except InvalidInputError as error:
-        try:
-            found = _usable_in_part(directory, features)
-        except InvalidInputError:
-            raise error from None  # not about single clips: the first error says more
-        if not found[2]:
-            raise
-        return found
-    problems = list(_too_short(data, features))
-    if problems:
-        data = data.subset(np.flatnonzero(data.samples >= features.fewest_samples))
-    return (data if len(data) else None), len(data) + len(problems), problems
-
-
-def _usable_in_part(directory: Path, features: FeatureSettings) -> tuple[SpeechData | None, int, list[Problem]]:
-    listed = _AllProblems()
-    metadata = read_metadata(directory, 0, listed)
-    speakers, names = read_speakers(directory, metadata, 0, listed)
-    problems = [
-        Problem(rule="bad-metadata", clip=None, what=f"{where}: {what}", remedy="correct or remove the line")
-        for where, what in listed.listed
-    ]
-    clips = len(metadata) + listed.kinds["malformed"] + listed.kinds["with a bad id"] + listed.kinds["without text"]
-    rows, samples, seen = [], [], set()
-    for row in range(len(metadata)):
-        clip_id = metadata.ids[row]
-        if clip_id in seen:  # listed already
-            continue
-        seen.add(clip_id)
-        try:
-            found = canonical_samples(directory / "wavs" / f"{clip_id}.wav", features.sample_rate_hz)
-        except WavError as error:
-            problems.append(_audio_problem(clip_id, error, metadata.where(row), directory))
-            continue
-        if found < MIN_CLIP_S * features.sample_rate_hz:
-            what = f"wavs/{clip_id}.wav lasts {found} samples, and {MIN_CLIP_S:g} s is the least"
-            problems.append(Problem(rule="unsupported-audio", clip=clip_id, what=what, remedy=_REMOVE))
-            continue
-        rows.append(row)
-        samples.append(found)
-    if not rows:
-        return None, clips, problems
-    chosen = np.asarray(rows, np.int64)
-    data = SpeechData(
-        directory,
-        features.sample_rate_hz,
-        np.asarray(samples, np.int64),
-        speakers[chosen],
-        names,
-        metadata.text_lengths[chosen],
-        metadata,
-        chosen,
-    )
-    short = list(_too_short(data, features))
-    data = data.subset(np.flatnonzero(data.samples >= features.fewest_samples))
-    return (data if len(data) else None), clips, problems + short
-
-
-def _audio_problem(clip_id: str, error: WavError, where: str, directory: Path) -> Problem:
-    if isinstance(error.__cause__, FileNotFoundError):
-        what = f"{where}: there is no wavs/{clip_id}.wav"
-        return Problem(rule="bad-metadata", clip=clip_id, what=what, remedy="add the file or remove the line")
-    remedy = error.remedy
-    if remedy == CONVERT:
-        remedy = f"run 'xttsbench data import {directory} --out NEW' and use NEW"
-    return Problem(rule="unsupported-audio", clip=clip_id, what=f"wavs/{clip_id}.wav {error.reason}", remedy=remedy)
-
-
-def _too_short(data: SpeechData, features: FeatureSettings) -> Iterator[Problem]:
+    data, listed, _ = _read(directory, features.sample_rate_hz, "all", 0)
+    clips = len(data.metadata) + sum(listed.kinds[kind] for kind in ("malformed", "with a bad id", "without text"))
+    problems = [_problem(directory, issue) for issue in listed.issues]
     fewest = features.fewest_samples
     for clip in np.flatnonzero(data.samples < fewest).tolist():
         what = f"wavs/{data.id(clip)}.wav has {data.samples[clip]} samples, and these features need {fewest}"
-        yield Problem(rule="unsupported-audio", clip=data.id(clip), what=what, remedy=_REMOVE)
+        problems.append(Problem(rule="unsupported-audio", clip=data.id(clip), what=what, remedy=_REMOVE))
+    data = data.subset(np.flatnonzero(data.samples >= fewest))
+    return (data if len(data) else None), clips, problems
+
+
+def _problem(directory: Path, issue: Issue) -> Problem:
+    if not issue.where.startswith("wavs/"):
+        what, remedy = f"{issue.where}: {issue.what}", issue.remedy or "correct or remove the line"
+        return Problem(rule="bad-metadata", clip=issue.clip, what=what, remedy=remedy)
+    remedy = issue.remedy or _REMOVE
+    if remedy == CONVERT:
+        remedy = f"run 'xttsbench data import {directory} --out NEW' and use NEW"
+    return Problem(rule="unsupported-audio", clip=issue.clip, what=f"{issue.where} {issue.what}", remedy=remedy)
