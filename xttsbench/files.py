@@ -27,6 +27,19 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextmanager
+def flushed_file(path: Path) -> Iterator[BinaryIO]:
+    """Open a new file that is on the disk when the block has ended well.
+
+    Raises:
+        OSError: the file is there already, or cannot be written.
+    """
+    with path.open("xb") as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+
+
+@contextmanager
 def atomic_file(path: Path) -> Iterator[BinaryIO]:
     """Open a draft beside ``path`` that takes its name when the block ends well, and is deleted when it does not.
 
@@ -34,10 +47,8 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
     """
     draft = path.with_name(f"{DRAFT_PREFIX}{os.getpid()}-{secrets.token_hex(6)}")
     try:
-        with draft.open("xb") as file:
+        with flushed_file(draft) as file:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
         os.replace(draft, path)
     except BaseException:
         draft.unlink(missing_ok=True)
@@ -134,10 +145,8 @@ def sync(path: Path) -> None:
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:
     """Write a file in UTF-8, of lines that bring their own ends, and flush it to the disk."""
-    with path.open("w", encoding="utf-8", newline="") as file:
-        file.writelines(lines)
-        file.flush()
-        os.fsync(file.fileno())
+    with flushed_file(path) as file:
+        file.writelines(line.encode() for line in lines)
 
 
 def first_entry(target: Path) -> str | None:

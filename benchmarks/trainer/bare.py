@@ -28,7 +28,7 @@ from xttsbench.worker.training import devices
 from xttsbench.xtts import text
 from xttsbench.xtts.data.feature_cache import open_cache
 from xttsbench.xtts.data.speech_data import read_speech_data
-from xttsbench.xtts.model import build, losses, open_spec, use_precision
+from xttsbench.xtts.model import SpeechModel, losses, open_spec, use_precision
 from xttsbench.xtts.recipe import Recipe
 
 Batch = dict[str, tf.Tensor]
@@ -44,7 +44,9 @@ def make_step(recipe: Recipe, mode: str, precision: str, seed: int) -> Step:
         precision: as the trainer has it.
         seed: of weights and dropout.
     """
-    model = build(recipe.model, recipe.features.n_mels, text.VOCABULARY, seed=seed, dtype=use_precision(precision))
+    model = SpeechModel(
+        recipe.model, recipe.features.n_mels, text.VOCABULARY, seed=seed, dtype=use_precision(precision)
+    )
     ema_decay, settings = recipe.training.ema_decay, recipe.optimizer
     average = {} if ema_decay is None else {"use_ema": True, "ema_momentum": ema_decay}
     optimizer = keras.optimizers.Adam(

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import shutil
 import zipfile
@@ -24,7 +23,7 @@ from pydantic import ValidationError
 
 from xttsbench import __version__
 from xttsbench.errors import InvalidInputError
-from xttsbench.files import DRAFT_PREFIX, atomic_write, sync
+from xttsbench.files import DRAFT_PREFIX, atomic_write, flushed_file, sync
 from xttsbench.records.base import SCHEMA_VERSION, Record
 from xttsbench.records.training import CHECKPOINTS, MANIFEST, CheckpointEntry, Manifest
 from xttsbench.training.course import HealthState, StoppingState
@@ -192,7 +191,8 @@ class Checkpoints:
             draft.mkdir()
             _write_arrays(draft / WEIGHTS, weights)
             _write_arrays(draft / OPTIMIZER, optimizer)
-            _write(draft / STATE, state)
+            with flushed_file(draft / STATE) as file:
+                file.write(state)
             sync(draft)
             draft.rename(target)
             sync(self.directory)
@@ -310,21 +310,11 @@ def digest(arrays: Mapping[str, npt.NDArray[Any]]) -> str:
 
 def _write_arrays(path: Path, arrays: Arrays) -> None:
     """Write an ``.npz`` and flush it; not ``np.savez``, which leaves a broken archive open where the disk is full."""
-    with path.open("xb") as file:
-        with zipfile.ZipFile(file, "w") as archive:
-            for name, array in arrays.items():
-                # Of a fixed time, so that equal arrays are equal files; above 2 GiB an entry needs the longer form.
-                with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
-                    np.lib.format.write_array(member, np.asarray(array), allow_pickle=False)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _write(path: Path, content: bytes) -> None:
-    with path.open("xb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+    with flushed_file(path) as file, zipfile.ZipFile(file, "w") as archive:
+        for name, array in arrays.items():
+            # Of a fixed time, so that equal arrays are equal files; above 2 GiB an entry needs the longer form.
+            with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, np.asarray(array), allow_pickle=False)
 
 
 def _read_arrays(path: Path) -> Arrays:

@@ -6,16 +6,15 @@ alone. Files are written in the run's directory: ``evaluation/`` and, for Tensor
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError
 from xttsbench.records.training import Ended, Evaluated, Interval
-from xttsbench.training.loop import Action
+from xttsbench.training.loop import Action, HeldOut
 from xttsbench.training.state import TrainingState
 from xttsbench.xtts.data.batches import LossCounts, held_out_batches, loss_counts
 from xttsbench.xtts.data.feature_cache import FeatureCache
@@ -76,18 +75,6 @@ Batch = dict[str, tf.Tensor]
 
 VOICES: Final = 64
 """Speakers at most whose references are kept, and whose clips are spoken."""
-
-
-class HeldOut(NamedTuple):
-    """The loss on all held-out clips, as one batch of them all would have it."""
-
-    loss: float
-    mel: float
-    stop: float
-    guided: float
-    clips: int
-    metrics: Mapping[str, float | None] = {}
-    """Those of :class:`~xttsbench.xtts.evaluation.written.Evaluation`, where the model was let speak."""
 
 
 class HeldOutLoss:

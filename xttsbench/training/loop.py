@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from xttsbench.errors import InvalidInputError, XttsbenchError
 from xttsbench.records.training import Ended, Evaluated
@@ -63,15 +63,16 @@ class Action:
         """The last call, however the run ended but for an exception."""
 
 
-class HeldOut(Protocol):
-    """What an evaluation gives."""
+class HeldOut(NamedTuple):
+    """The loss on all held-out clips, as one batch of them all would have it."""
 
     loss: float
     mel: float
     stop: float
     guided: float
     clips: int
-    metrics: Mapping[str, float | None]
+    metrics: Mapping[str, float | None] = {}
+    """Those of :class:`~xttsbench.xtts.evaluation.written.Evaluation`, where the model was let speak."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,7 @@ from xttsbench.errors import InvalidInputError
 from xttsbench.training.adam import FIRST_SCALE, LossScale, ReplicaVariables
 from xttsbench.training.checkpoints import Checkpoint
 from xttsbench.xtts import text
-from xttsbench.xtts.model import build, use_precision
+from xttsbench.xtts.model import SpeechModel, use_precision
 from xttsbench.xtts.model.generate import Generator
 from xttsbench.xtts.recipe import Recipe
 
@@ -49,7 +49,7 @@ class TrainingState:
         """
         self.strategy = strategy
         with strategy.scope():
-            self.model = build(
+            self.model = SpeechModel(
                 recipe.model,
                 recipe.features.n_mels,
                 text.VOCABULARY,
@@ -163,7 +163,7 @@ def generator_of(checkpoint: Checkpoint) -> tuple[Generator, bool]:
         name.removeprefix(_AVERAGE): array for name, array in checkpoint.optimizer.items() if name.startswith(_AVERAGE)
     }
     weights = averages or checkpoint.weights
-    model = build(origin.model, origin.features.n_mels, origin.vocabulary, dtype="float32")
+    model = SpeechModel(origin.model, origin.features.n_mels, origin.vocabulary, dtype="float32")
     variables = named_variables(model)
     wanted = {name: tuple(variable.shape) for name, variable in variables.items()}
     if wanted != {name: array.shape for name, array in weights.items()}:

@@ -66,7 +66,7 @@ def listener() -> Listener:
     small = TINY.model_copy(
         update={"model": TINY.model.model_copy(update={"d_model": 16, "feed_forward": 16, "layers": 2})}
     )
-    made = model.build(small.model, FEATURES.n_mels, text.VOCABULARY, dtype="float32")
+    made = model.SpeechModel(small.model, FEATURES.n_mels, text.VOCABULARY, dtype="float32")
     return Listener(made, small, REFERENCES, TEMPLATES)
 
 

@@ -22,7 +22,7 @@ REFERENCES = np.random.default_rng(0).normal(-5, 2, (3, 3 * GROUP, N_MELS)).asty
 
 
 def build(settings: ModelSettings = SMALL, stop_bias: float = -100.0) -> model.SpeechModel:
-    made = model.build(settings, N_MELS, VOCABULARY, seed=3, dtype="float32")
+    made = model.SpeechModel(settings, N_MELS, VOCABULARY, seed=3, dtype="float32")
     made.heads.stop_bias.assign([stop_bias])
     return made
 
@@ -98,7 +98,7 @@ def test_the_longest_speech_is_derived_from_the_text() -> None:
 
 
 def test_a_model_that_computes_in_sixteen_bits_speaks_too() -> None:
-    made = model.build(SMALL, N_MELS, VOCABULARY, seed=3, dtype="mixed_bfloat16")
+    made = model.SpeechModel(SMALL, N_MELS, VOCABULARY, seed=3, dtype="mixed_bfloat16")
     made.heads.stop_bias.assign([-100.0])
     generated = Generator(made, STEP_S)(TEXTS, REFERENCES)
     whole = Generator(build(), STEP_S)(TEXTS, REFERENCES)

@@ -26,7 +26,7 @@ FLOOR = np.log(1e-5)
 
 @pytest.fixture(scope="module")
 def small() -> model.SpeechModel:
-    return model.build(SMALL, N_MELS, VOCABULARY, dtype="float64")
+    return model.SpeechModel(SMALL, N_MELS, VOCABULARY, dtype="float64")
 
 
 def example(**changes: Any) -> dict[str, np.ndarray]:
@@ -72,7 +72,7 @@ BIGGER = {
 @pytest.mark.parametrize(("name", "millions"), [("tiny", 0.55), ("small", 7.0), ("base", 51.0)])
 def test_parameters_are_as_published(name: str, millions: float) -> None:
     settings = ModelSettings.model_validate(TINY.model_dump() | BIGGER[name])
-    assert model.build(settings, 80, VOCABULARY).count_params() / 1e6 == pytest.approx(millions, rel=0.1)
+    assert model.SpeechModel(settings, 80, VOCABULARY).count_params() / 1e6 == pytest.approx(millions, rel=0.1)
 
 
 def test_shapes(small: model.SpeechModel) -> None:
@@ -84,7 +84,7 @@ def test_shapes(small: model.SpeechModel) -> None:
 
 
 def test_the_seed_decides_the_weights() -> None:
-    one, same, other = (model.build(SMALL, N_MELS, VOCABULARY, seed=seed) for seed in (4, 4, 5))
+    one, same, other = (model.SpeechModel(SMALL, N_MELS, VOCABULARY, seed=seed) for seed in (4, 4, 5))
     for first, second, third in zip(one.weights, same.weights, other.weights, strict=True):
         np.testing.assert_array_equal(first, second)
         assert "bias" in first.path or not np.array_equal(first, third)
@@ -186,7 +186,9 @@ def test_guided_heads_lead_to_real_characters_alone(small: model.SpeechModel) ->
 
 
 def test_no_guided_layers_is_a_choice() -> None:
-    plain = model.build(SMALL.model_copy(update={"guided_layers": 0, "layers": 1}), N_MELS, VOCABULARY, dtype="float64")
+    plain = model.SpeechModel(
+        SMALL.model_copy(update={"guided_layers": 0, "layers": 1}), N_MELS, VOCABULARY, dtype="float64"
+    )
     assert plain(tensors(example())).attention == ()
 
 
@@ -278,7 +280,7 @@ def test_sixteen_bits_are_close_to_thirty_two(policy: str) -> None:
     batch = {
         key: tf.cast(value, tf.float32 if value.dtype.kind == "f" else tf.int32) for key, value in example().items()
     }
-    exact, short = (model.build(SMALL, N_MELS, VOCABULARY, dtype=dtype) for dtype in ("float32", policy))
+    exact, short = (model.SpeechModel(SMALL, N_MELS, VOCABULARY, dtype=dtype) for dtype in ("float32", policy))
     assert {weight.dtype for weight in short.weights} == {"float32"}
     found, expected = short(batch), exact(batch)
     assert found.scaled_mel.dtype == found.stop_logits.dtype == tf.float32
@@ -297,6 +299,6 @@ def test_keras_saves_and_loads_it(small: model.SpeechModel, tmp_path: Path) -> N
 
 def test_a_checkpoint_restores_it(small: model.SpeechModel, tmp_path: Path) -> None:
     path = tf.train.Checkpoint(model=small).save(str(tmp_path / "checkpoint"))
-    other = model.build(SMALL, N_MELS, VOCABULARY, seed=9, dtype="float64")
+    other = model.SpeechModel(SMALL, N_MELS, VOCABULARY, seed=9, dtype="float64")
     tf.train.Checkpoint(model=other).restore(path).assert_consumed()
     np.testing.assert_array_equal(other(tensors(example())).scaled_mel, small(tensors(example())).scaled_mel)

@@ -140,7 +140,7 @@ def test_without_guided_weight_or_heads_there_is_no_guided_loss() -> None:
 
 
 def test_padding_changes_no_loss() -> None:
-    small = model.build(SMALL, N_MELS, VOCABULARY, dtype="float64")
+    small = model.SpeechModel(SMALL, N_MELS, VOCABULARY, dtype="float64")
     batch = example()
     rng = np.random.default_rng(3)
     text = batch["text"].numpy()
@@ -155,7 +155,7 @@ def test_padding_changes_no_loss() -> None:
 
 @pytest.fixture(scope="module")
 def trained() -> model.SpeechModel:
-    small = model.build(SMALL, N_MELS, VOCABULARY, seed=1, dtype="float64")
+    small = model.SpeechModel(SMALL, N_MELS, VOCABULARY, seed=1, dtype="float64")
     rng = np.random.default_rng(4)
     for bias in small.prenet.biases:  # the first step reads zeros: without a bias it sits on the kink of the rectifier
         bias.assign(rng.uniform(0.1, 0.5, bias.shape))

@@ -75,7 +75,7 @@ def test_sixteen_bits_learn_what_float32_does(
 def test_gradients_are_float32_finite_and_about_those_of_float32(batch: dict[str, tf.Tensor], precision: str) -> None:
     found = {}
     for policy, scale in (("float32", None), (precision, tf.constant(1024.0))):
-        built = model.build(recipe().model, N_MELS, VOCABULARY, seed=1, dtype=policy)
+        built = model.SpeechModel(recipe().model, N_MELS, VOCABULARY, seed=1, dtype=policy)
         _, gradients = model.losses_and_gradients(built, batch, recipe().loss, None, scale)
         assert {gradient.dtype for gradient in gradients} == {tf.float32}
         found[policy] = np.concatenate([np.ravel(gradient) for gradient in gradients]) / (1024 if scale else 1)

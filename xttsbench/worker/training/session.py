@@ -82,9 +82,7 @@ class Evaluating:
         loader = str(self._job.config["loader"])
         root = None if self._job.features is None else Path(self._job.features)
         cache = feature_cache.open_cache(self._held_out, self._recipe.features, root) if loader in CACHED else None
-        # To the loop an evaluation is any record of these fields; that ours cannot be changed is more than it asks for.
-        loss = HeldOutLoss(state, self._recipe, self._held_out, loader=loader, cache=cache, seed=self._job.seed)
-        return cast(Callable[[], HeldOut], loss)
+        return HeldOutLoss(state, self._recipe, self._held_out, loader=loader, cache=cache, seed=self._job.seed)
 
     def listen(self, state: TrainingState, step: int, board: TensorBoard) -> None:
         """Let the state's model speak after so many steps, and tell what was heard; a failure costs no training."""

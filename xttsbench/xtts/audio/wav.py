@@ -52,6 +52,8 @@ _READ: Final = ("WAV", "WAVEX", "AIFF", "FLAC", "OGG", "MP3")
 """Formats, in libsndfile's words, of which it shows where a file ends early."""
 _LOSSY_SLACK: Final = 0.02
 """Share of its samples that an MP3 may lack: its header, if it has any, estimates them."""
+_UNRECOGNISED: Final = 1
+"""libsndfile's code for a file of no kind that it knows."""
 _UNKNOWN_LENGTH: Final = 0xFFFFFFFF
 
 
@@ -212,9 +214,8 @@ def _sound(descriptor: int, path: StrPath) -> Iterator[tuple[SoundFile, SoundHea
     except (soundfile.LibsndfileError, MemoryError, OverflowError) as error:
         head = _read_at(descriptor, path, 0, min(_FIRST_READ_BYTES, os.fstat(descriptor).st_size))
         why = getattr(error, "error_string", "").rstrip(". ") or "its header asks for too much memory"
-        raise WavError(
-            path, f"is no sound file that can be read: {_kind_of(head)} (libsndfile: {why})", _remedy(head)
-        ) from error
+        detail = "" if getattr(error, "code", None) == _UNRECOGNISED else f" (libsndfile: {why})"
+        raise WavError(path, f"is no sound file that can be read: {_kind_of(head)}{detail}", _remedy(head)) from error
 
 
 def _checked(file: SoundFile, path: StrPath) -> SoundHeader:

@@ -24,7 +24,6 @@ import numpy.typing as npt
 from xttsbench.errors import InvalidInputError
 from xttsbench.xtts.audio.features import FeatureSettings
 from xttsbench.xtts.data.cache_index import (
-    CACHE_VERSION,
     HASH_BYTES,
     INDEX,
     MANIFEST,
@@ -48,12 +47,7 @@ from xttsbench.xtts.data.feature_files import (
 from xttsbench.xtts.data.make import cache_directory
 from xttsbench.xtts.data.speech_data import SpeechData
 
-__all__ = ["CACHED_LOADERS", "CACHE_VERSION", "FeatureCache", "cache_path", "open_cache"]
-
 NPY: Final = "npy"
-
-CACHED_LOADERS: Final = ("numpy_cache", "tf_cache", "packed")
-"""Loaders that read a cache; named here for those who have to know without importing TensorFlow."""
 
 _HEADERS_READ: Final = 256
 """Headers that opening a cache reads, evenly spaced: a cache that another program wrote shows in any of them."""

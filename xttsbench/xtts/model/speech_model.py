@@ -37,7 +37,10 @@ class Prediction(NamedTuple):
 
 @keras.saving.register_keras_serializable("xttsbench")
 class SpeechModel(keras.Model):
-    """Text ids, mel frames and a reference's mel frames to predicted mel frames and stop logits."""
+    """Text ids, mel frames and a reference's mel frames to predicted mel frames and stop logits.
+
+    Its variables exist at once, and are the same for the same seed.
+    """
 
     def __init__(
         self,
@@ -49,6 +52,17 @@ class SpeechModel(keras.Model):
         dtype: Any = None,
         gradient_checkpointing: bool = False,
     ) -> None:
+        """Make a model.
+
+        Args:
+            settings: sizes.
+            n_mels: mels of a frame, at least two.
+            vocabulary: ids of the text, 0 among them.
+            seed: of the initial weights.
+            dtype: a Keras dtype policy or its name; None takes Keras's.
+            gradient_checkpointing: compute the decoder's blocks again in the backward pass, in place of keeping all
+                that they computed until then.
+        """
         # The mels are scaled before they are cast to a shorter type.
         super().__init__(name="speech_model", dtype=dtype, autocast=False)
         rng = np.random.default_rng(seed)
@@ -202,31 +216,6 @@ def scale_mel(mel: tf.Tensor, settings: ModelSettings) -> tf.Tensor:
 def unscale_mel(scaled: tf.Tensor, settings: ModelSettings) -> tf.Tensor:
     """Return the log-mels that :func:`scale_mel` scaled."""
     return scaled * settings.mel_std + settings.mel_mean
-
-
-def build(
-    settings: ModelSettings,
-    n_mels: int,
-    vocabulary: int,
-    *,
-    seed: int = 0,
-    dtype: Any = None,
-    gradient_checkpointing: bool = False,
-) -> SpeechModel:
-    """Return a model with its variables, the same for the same seed.
-
-    Args:
-        settings: sizes.
-        n_mels: mels of a frame, at least two.
-        vocabulary: ids of the text, 0 among them.
-        seed: of the initial weights.
-        dtype: a Keras dtype policy or its name; None takes Keras's.
-        gradient_checkpointing: compute the decoder's blocks again in the backward pass, in place of keeping all that
-            they computed until then.
-    """
-    return SpeechModel(
-        settings, n_mels, vocabulary, seed=seed, dtype=dtype, gradient_checkpointing=gradient_checkpointing
-    )
 
 
 def open_spec(n_mels: int) -> dict[str, tf.TensorSpec]:

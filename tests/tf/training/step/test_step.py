@@ -46,7 +46,7 @@ def test_neither_division_nor_computing_again_changes_the_step(
 def test_the_steps_are_those_of_keras_adam(trainer_of: Any, make_batch: Any, make_recipe: Any) -> None:
     trainer, recipe = trainer_of("graph"), make_recipe()
     settings, n_mels = recipe.optimizer, recipe.features.n_mels
-    theirs = model.build(recipe.model, n_mels, VOCABULARY, seed=7)
+    theirs = model.SpeechModel(recipe.model, n_mels, VOCABULARY, seed=7)
     adam = keras.optimizers.Adam(settings.learning_rate, settings.beta_1, settings.beta_2, settings.epsilon)
 
     @tf.function(autograph=False)

@@ -17,6 +17,7 @@ from xttsbench.errors import InvalidInputError
 from xttsbench.xtts.audio.features import FeatureSettings, log_mel
 from xttsbench.xtts.audio.wav import read_canonical_wav
 from xttsbench.xtts.data.cache_index import (
+    CACHE_VERSION,
     ENTRY,
     HASH_BYTES,
     index_of,
@@ -26,7 +27,7 @@ from xttsbench.xtts.data.cache_index import (
     write_index,
     write_manifest,
 )
-from xttsbench.xtts.data.feature_cache import CACHE_VERSION, cache_path, open_cache
+from xttsbench.xtts.data.feature_cache import cache_path, open_cache
 from xttsbench.xtts.data.feature_files import CacheFileError, read_npy
 from xttsbench.xtts.data.precompute import precompute
 from xttsbench.xtts.data.speech_data import SpeechData

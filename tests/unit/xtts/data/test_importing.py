@@ -224,7 +224,7 @@ REASONS = {
     "wavs/cut.wav": "is truncated",
     "wavs/nan.wav": "not a number",
     "wavs/short.wav": "lasts 100 samples, and 0.02 s is the least",
-    "wavs/adpcm.wav": "it looks like a WAV file (libsndfile: Error in WAV/W64/RF64 file. Malformed 'fmt ' chunk)",
+    "wavs/adpcm.wav": "it looks like a WAV file (libsndfile: Error in ADPCM WAV file. Invalid bit width)",
     "wavs/slow.wav": "says 10 Hz, which no speech has",
     "metadata.csv:8": "there is no file 'absent' nor 'absent.wav'",
     "wavs/flac.flac": "it looks like FLAC",

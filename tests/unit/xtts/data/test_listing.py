@@ -19,7 +19,7 @@ def entries(path: Path, content: str, problems: Problems | None = None) -> list[
     noted = Problems() if problems is None else problems
     found = [(entry.audio, entry.raw_text, entry.text, entry.speaker) for entry in read_listing(path, noted)]
     if problems is None:
-        assert not noted.shown
+        assert not noted
     return found
 
 
@@ -78,7 +78,7 @@ def test_lines_are_numbered_as_in_the_file(tmp_path: Path) -> None:
     (tmp_path / "m.csv").write_text('file,text\n\na.wav,"one\ntwo"\nb.wav\n,text\nc.wav,x\n')
     found = list(read_listing(tmp_path / "m.csv", problems))
     assert [(entry.audio, entry.where) for entry in found] == [("a.wav", "m.csv:4"), ("c.wav", "m.csv:7")]
-    assert problems.shown == [
+    assert [f"{issue.where}: {issue.what}" for issue in problems.issues] == [
         "m.csv:5: expected a sound file and its text, got 'b.wav'",
         "m.csv:6: expected a sound file and its text, got ',text'",
     ]

@@ -152,7 +152,7 @@ def test_all_bad_clips_are_counted_and_the_first_named_at_once(make: Callable[..
         ({"sample_format": "float32"}, "is 22050 Hz, 1 channel, float32"),
         ({"data_bytes": 99_999}, "is truncated: its header says 99999 bytes of samples, the file has 1200"),
         ({"data_bytes": 0}, "holds no sample"),
-        ({"code": 0x55}, "holds MP3"),
+        ({"code": 0x55}, "a WAV file.*Malformed 'fmt ' chunk"),
     ],
 )
 def test_files_that_cannot_be_used(
