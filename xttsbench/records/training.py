@@ -11,12 +11,12 @@ from xttsbench.records.base import SCHEMA_VERSION, Record
 CHECKPOINTS: Final = "checkpoints"
 """Directory of the checkpoints in that of a run."""
 MANIFEST: Final = "manifest.json"
-"""In that directory; where it is, there is something to go on from."""
+"""In that directory; where it is, there is something to resume from."""
 STRATEGIES: Final = ("one", "mirrored", "multi_worker")
 
 
 class TrainJob(Record):
-    """What the process that trains is told: everything, since it knows nothing else."""
+    """The job of the process that trains: everything that it knows."""
 
     directory: str
     """The run's directory; nothing is written outside of it."""
@@ -188,7 +188,7 @@ class Fitted(Record):
 
 
 class HistoryLine(Record):
-    """One line of ``history.jsonl``: a session's number, and what was told."""
+    """One line of ``history.jsonl``: a session's number, and what was reported."""
 
     session: int
     begun: Begun | None = None
@@ -236,7 +236,7 @@ class TakenOver(Record):
 
 
 class TrainSetup(Record):
-    """``train.json``: what the process that trains was told in the last session, and where that came from."""
+    """``train.json``: the job of the process that trained in the last session, and where it came from."""
 
     schema_version: int = SCHEMA_VERSION
     job: TrainJob
@@ -261,7 +261,7 @@ class Training(Record):
 
 
 class SynthesisJob(Record):
-    """What the process that speaks is told. Paths are absolute."""
+    """The job of the process that speaks. Paths are absolute."""
 
     checkpoint: str
     """A run's directory, its ``checkpoints/``, or a checkpoint."""

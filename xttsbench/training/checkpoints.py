@@ -209,7 +209,7 @@ class Checkpoints:
         """Read the newest whole checkpoint; ``None`` where none was ever written.
 
         Args:
-            warn: is told of each damaged one that is passed over.
+            warn: called with a sentence about each damaged one that is passed over.
             up_to: the step that it should not be after, as long as there is one before.
 
         Raises:
@@ -273,7 +273,7 @@ def find_checkpoint(path: Path, warn: Callable[[str], None]) -> tuple[Checkpoint
 
     Args:
         path: a run's directory or its ``checkpoints/``, of which the newest whole checkpoint is taken, or a checkpoint.
-        warn: is told of each damaged one that is passed over.
+        warn: called with a sentence about each damaged one that is passed over.
 
     Raises:
         InvalidInputError: there is no checkpoint, or it is damaged.
@@ -348,5 +348,5 @@ def _read_state(path: Path, sha256: str) -> RunState:
         first = error.errors()[0]
         raise InvalidInputError(
             f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}; it was written by another version of "
-            "xttsbench: go on with that one, or begin again in another directory"
+            "xttsbench: resume with that one, or begin again in another directory"
         ) from error

@@ -65,7 +65,7 @@ class HealthState(Record):
         return self.model_copy(update={"lowest": loss})
 
     def rolled_back(self, current: HealthState) -> HealthState:
-        """Return this state of a checkpoint as the run goes on with that goes back to it from ``current``."""
+        """Return this state of a checkpoint as a run has it that went back to it from ``current``."""
         return self.model_copy(update={"rollbacks": current.rollbacks + 1, "skipped_in_a_row": 0, "longest_skipped": 0})
 
     def rate(self, settings: HealthSettings) -> float:

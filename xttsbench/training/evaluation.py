@@ -35,7 +35,7 @@ _OF_EVALUATED: Final = ("loss", "mel", "stop", "guided")
 
 
 class TensorBoard(Action):
-    """Writes what an interval and an evaluation tell; each step of a run that goes on is written by its number."""
+    """Writes the numbers of intervals and evaluations; each step of a resumed run is written by its number."""
 
     def __init__(self, directory: Path) -> None:
         """Open a new file of events in a run's directory, beside those of earlier sessions."""

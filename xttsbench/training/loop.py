@@ -81,7 +81,7 @@ class Run:
 
     recipe: Recipe
     origin: Origin
-    """What a checkpoint must be of to be gone on with."""
+    """What a checkpoint must be of to be resumed."""
     state: TrainingState
     step: TrainingStep
     batches: Callable[[Position], Iterator[Fetched]]
@@ -284,7 +284,7 @@ class _Loop:
         )
 
     def _save(self, *, is_best: bool = False, is_last: bool = False) -> None:
-        """Write a checkpoint; where it cannot be, that is an error of the last one, and told once of the others."""
+        """Write a checkpoint; where it cannot be, the last one raises, and the others are warned of once."""
         self._fetch()
         step, checkpoints = self.position.step, self.run.checkpoints
         if self.run.workers.is_chief:

@@ -1,6 +1,6 @@
 """What decides a run's steps: its origin (settings and data), the order of its batches, and its position in that order.
 
-All are functions of seed and position, so that to go on is to begin at another place.
+All are functions of seed and position, so that resuming is beginning at another place.
 """
 
 from __future__ import annotations

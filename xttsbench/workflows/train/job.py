@@ -1,4 +1,4 @@
-"""From what was asked for to what the process that trains is told: recipe, winner's configuration, data, features."""
+"""From the request to the job of the process that trains: recipe, winner's configuration, data, features."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class TrainRequest:
         recipe: name of a shipped one, or a path.
         best, best_path: take the configuration of the newest, or of the named, ``best.yaml``.
         settings: keys of ``best.yaml``, or of the recipe with dots between them.
-        resume: whether a directory that holds a run is gone on with; it is refused otherwise.
+        resume: whether a run in the directory is resumed; it is refused otherwise.
     """
 
     recipe: str = "tiny"
@@ -76,7 +76,7 @@ class TrainRequest:
 
 @dataclass(frozen=True)
 class Prepared:
-    """What the process will be told, but for the run's directory, and what has to be said of it."""
+    """The job but for the run's directory, and what is to be reported of the choices in it."""
 
     recipe: Recipe
     config: dict[str, Any]
@@ -122,7 +122,7 @@ def prepare_training(
         request: as it was asked for.
         machine: the environment, against which a winner's fingerprint is held.
         reports: the directory of all runs, where the newest winner is looked for.
-        progress: told of the making.
+        progress: reports what is made.
         tokens: the size of a batch that an earlier session of the run found to fit into memory.
 
     Raises:
@@ -198,7 +198,7 @@ def _configuration(taken: Mapping[str, Any], request: TrainRequest) -> tuple[dic
     if different:
         said.insert(0, f"Switched off on the command line, which leaves {', '.join(different)}.")
     if taken.get("deterministic") is False or given.get("deterministic") is False:
-        said.append("deterministic=False is not followed: training keeps the order, so that it can be gone on with.")
+        said.append("deterministic=False is not followed: training keeps the order, so that it can be resumed.")
     return config, tuple(said)
 
 
@@ -237,7 +237,7 @@ def _changed(recipe: Recipe, request: TrainRequest, config: Mapping[str, Any]) -
 
 
 def refuse_another(before: TrainJob, now: TrainJob) -> None:
-    """Refuse to go on with a run in another way than it began, before anything of it is written over.
+    """Refuse to resume a run in another way than it began, before anything of it is written over.
 
     What is loaded how, and how long it trains, may change.
 
@@ -256,7 +256,7 @@ def refuse_another(before: TrainJob, now: TrainJob) -> None:
 
 
 def refuse_other_data(before: RunPlan, now: RunPlan, directory: Path) -> None:
-    """Refuse to go on with a run on another data set, before TensorFlow is started for it.
+    """Refuse to resume a run on another data set, before TensorFlow is started for it.
 
     Raises:
         UsageError: both plans know their data, and they are not the same.

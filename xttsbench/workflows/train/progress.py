@@ -15,7 +15,7 @@ from xttsbench.records.training import Begun, Evaluated, HistoryLine, Interval, 
 
 
 class TrainProgress(Protocol):
-    """Whom a training run tells; the command line draws it."""
+    """Reports a training run to the user; the command line draws it."""
 
     def phase(self, name: str) -> None:
         """The process begins something else: ``setup``, ``warm_up``, ``as_is``."""
@@ -40,13 +40,13 @@ class Silent(TrainProgress):
     """Progress that nobody watches."""
 
 
-class Told:
+class SessionProgress:
     """Hears a session of training (see :class:`xttsbench.execution.training.Listener`).
 
     Args:
         directory: of the run.
         session: its number.
-        progress: told of it.
+        progress: reports it to the user.
         explain: gives the finding behind a share of the time that is waiting for data.
         clock: seconds.
     """
@@ -77,7 +77,7 @@ class Told:
         self._progress.say("Ending at the next step, with a checkpoint; a second signal ends it at once.")
 
     def told(self, line: HistoryLine) -> None:
-        """Keep it, and tell what there is to tell."""
+        """Keep it, and report what a user wants to know."""
         line = line.model_copy(update={"session": self._session})
         self.lines.append(line)
         if self._writes:

@@ -43,11 +43,11 @@ def assemble_train(
     """
     if plan.comparison is None:
         raise JournalError("plan.json is of a training run, and names no arm; train again in another directory.")
-    # A session that failed and was gone on with says nothing of the run.
+    # A session that failed and was resumed says nothing of the run.
     counted = [trial for trial in trials[:-1] if trial.status == "ok"] + list(trials[-1:])
     compared = compare(plan.comparison, counted)
     arm, job = compared.arms[0], setup.job
-    told = train_verdict(trials, arm, mode=str(job.config.get("mode")))
+    result = train_verdict(trials, arm, mode=str(job.config.get("mode")))
     training = training_of(lines, plan.target, setup.taken_over)
     record = Report(
         kind=plan.kind,
@@ -55,24 +55,24 @@ def assemble_train(
         created_utc=plan.created_utc,
         target=target(plan, trials),
         environment=dict(environment),
-        verdict=told.verdict,
-        findings=_findings(told, setup),
-        oscillation=told.oscillation,
-        arms=compared.arms if told.steps is not None else (),
-        accelerator=accelerator(plan.accelerator, told.verdict.accelerator_utilization),
-        warm_up=_warm_up(told, lines),
-        overhead=_overhead(told, trials),
+        verdict=result.verdict,
+        findings=_findings(result, setup),
+        oscillation=result.oscillation,
+        arms=compared.arms if result.steps is not None else (),
+        accelerator=accelerator(plan.accelerator, result.verdict.accelerator_utilization),
+        warm_up=_warm_up(result, lines),
+        overhead=_overhead(result, trials),
         verdict_after_s=verdict_after_s(plan, trials),
-        readings=readings_beside(told.trial),
+        readings=readings_beside(result.trial),
         trials=rows_of(trials),
         warnings=_warnings(trials, lines),
         training=training,
     )
-    return record.model_copy(update={"unmeasured": _unmeasured(record, told, compared.unmeasured)})
+    return record.model_copy(update={"unmeasured": _unmeasured(record, result, compared.unmeasured)})
 
 
 def read_setup(directory: Path) -> TrainSetup:
-    """What the process that trained was told in the last session.
+    """What the process that trained was result in the last session.
 
     Raises:
         JournalError: the file is missing or malformed.
@@ -93,13 +93,13 @@ def assembled_train(
     return assemble_train(plan, environment, trials, journal.read_history(directory), read_setup(directory))
 
 
-def _findings(told: RunVerdict, setup: TrainSetup) -> tuple[Finding, ...]:
+def _findings(result: RunVerdict, setup: TrainSetup) -> tuple[Finding, ...]:
     """What explains the waiting, where there is much of it; and a step that is eager."""
     found = []
-    job, wait = setup.job, told.verdict.input_wait_fraction
+    job, wait = setup.job, result.verdict.input_wait_fraction
     if wait is not None and wait.estimate >= STARVING:
         finding = explain(job.config, overlap=job.overlap, input_workers=job.input_workers, share=wait.estimate)
-        found.append(finding.model_copy(update={"limiting": told.verdict.bottleneck == "input"}))
+        found.append(finding.model_copy(update={"limiting": result.verdict.bottleneck == "input"}))
     if job.config.get("mode") == "eager":
         found.append(
             Finding(
@@ -113,29 +113,29 @@ def _findings(told: RunVerdict, setup: TrainSetup) -> tuple[Finding, ...]:
     return tuple(found)
 
 
-def _warm_up(told: RunVerdict, lines: Sequence[HistoryLine]) -> WarmUp:
+def _warm_up(result: RunVerdict, lines: Sequence[HistoryLine]) -> WarmUp:
     """What came before the steady state of the session with the most steps."""
-    if told.steps is None or told.steady is None or told.trial is None:
-        return WarmUp(reason=told.verdict.summary)
-    session = told.trial.spec.block
+    if result.steps is None or result.steady is None or result.trial is None:
+        return WarmUp(reason=result.verdict.summary)
+    session = result.trial.spec.block
     begun = next((line.begun for line in lines if line.session == session and line.begun is not None), None)
-    count = len(told.steps)
+    count = len(result.steps)
     few = f"{count} steady steps; {CERTIFIED_STEPS} certify a steady state" if count < CERTIFIED_STEPS else None
     return WarmUp(
         first_step_s=begun.warm_up_s if begun is not None else None,
-        steps_cut=told.steady.cut,
-        steady_state=told.steady.steady,
+        steps_cut=result.steady.cut,
+        steady_state=result.steady.steady,
         steps_measured=count,
-        certified=told.steady.steady and count >= CERTIFIED_STEPS,
-        reason=told.steady.reason or few,
+        certified=result.steady.steady and count >= CERTIFIED_STEPS,
+        reason=result.steady.reason or few,
     )
 
 
-def _overhead(told: RunVerdict, trials: Sequence[TrialRecord]) -> dict[str, Any]:
+def _overhead(result: RunVerdict, trials: Sequence[TrialRecord]) -> dict[str, Any]:
     found = next((trial.overhead for trial in reversed(trials) if trial.overhead is not None), None)
     if found is None:
         return {}
-    time_s = told.verdict.step_time_s
+    time_s = result.verdict.step_time_s
     return {
         "overhead_s_per_step": found.overhead_s,
         "share_of_step": found.overhead_s / time_s.estimate if time_s is not None else None,
@@ -152,16 +152,16 @@ def _warnings(trials: Sequence[TrialRecord], lines: Sequence[HistoryLine]) -> tu
     return tuple(dict.fromkeys(found))
 
 
-def _unmeasured(record: Report, told: RunVerdict, of_arms: Mapping[str, str]) -> dict[str, str]:
+def _unmeasured(record: Report, result: RunVerdict, of_arms: Mapping[str, str]) -> dict[str, str]:
     """A reason for every null that could have been a number."""
-    found = dict(told.unmeasured)
+    found = dict(result.unmeasured)
     if record.arms:
         found |= {path: why for path, why in of_arms.items() if path.startswith("arms.")}
     else:
         found["arms"] = record.verdict.summary
     found |= dict.fromkeys(("aa.effect", "aa.noisy", "aa.smallest_visible_effect"), "a training run is measured once")
-    before = "tracing and compilation of all shapes come before the steps, and are told as one time"
-    why = record.verdict.summary if told.steps is None else before
+    before = "tracing and compilation of all shapes come before the steps, and are reported as one time"
+    why = record.verdict.summary if result.steps is None else before
     found |= dict(nulls("warm_up", record.warm_up, why, but=("reason",)))
     if record.verdict_after_s is None:
         found["verdict_after_s"] = "no session ended"
@@ -179,10 +179,10 @@ def judge_training(trained: Trained, report: Report) -> tuple[int, str | None]:
     record, ended = trained.record, report.training.ended if report.training else None
     if record.status == "ok":
         if ended is not None and ended.reason == "terminated":
-            return INTERRUPTED, f"Ended by a signal after step {ended.step}; the same command goes on from there."
+            return INTERRUPTED, f"Ended by a signal after step {ended.step}; the same command resumes from there."
         return DONE, None
     if record.status == "interrupted":
-        return INTERRUPTED, "Ended at once; the same command goes on from the last checkpoint."
+        return INTERRUPTED, "Ended at once; the same command resumes from the last checkpoint."
     if record.status == "out_of_memory":
         return FAILED, _out_of_memory(trained, report.target.get("kwargs") or {})
     return trained.exit_code or FAILED, record.cause

@@ -33,7 +33,7 @@ from xttsbench.scenario.settings import BUNDLED
 from xttsbench.workflows.identity import code_identity, data_identity
 from xttsbench.workflows.outcome import Outcome
 from xttsbench.workflows.train.job import Prepared, TrainRequest, prepare_training, refuse_another, refuse_other_data
-from xttsbench.workflows.train.progress import Silent, Told, TrainProgress
+from xttsbench.workflows.train.progress import SessionProgress, Silent, TrainProgress
 from xttsbench.workflows.train.report import ARM, GROUP, SETUP, assemble_train, judge_training, read_setup
 from xttsbench.xtts.data.pool import Progress as DataProgress
 
@@ -46,25 +46,25 @@ _UNLIMITED_S: Final = 1e9
 def train(
     request: TrainRequest, *, progress: TrainProgress | None = None, data_progress: DataProgress | None = None
 ) -> Outcome:
-    """Train, or go on with the run in ``request.out``, and write its report however that ends.
+    """Train, or resume the run in ``request.out``, and write its report however that ends.
 
     Raises:
         UsageError, InvalidInputError: the request, the recipe, the winner or the data cannot be used, or the directory
             holds something else; nothing has been run.
         HelperError: the process that trains could not be started.
     """
-    told = progress or Silent()
+    progress = progress or Silent()
     number = worker_number(os.environ.get("TF_CONFIG")) if request.strategy == "multi_worker" else 0
     request, leader = follower(request, number) if number else (request, None)
-    goes_on = _goes_on(request)
+    resumed = _resumes(request)
     machine = environment()
-    tokens = _fitted(request.out) if goes_on and request.fit_memory and request.out is not None else None
+    tokens = _fitted(request.out) if resumed and request.fit_memory and request.out is not None else None
     prepared = prepare_training(request, machine, Path.cwd() / "reports", data_progress, tokens=tokens)
     for sentence in prepared.said:
-        told.say(sentence)
+        progress.say(sentence)
     now = datetime.now(UTC)
     plan = _plan(request, prepared, now)
-    if goes_on and request.out is not None:
+    if resumed and request.out is not None:
         directory = request.out
         before = read_plan(directory)
         plan = plan.model_copy(update={"created_utc": before.created_utc})
@@ -73,17 +73,17 @@ def train(
     job = prepared.job(request, directory, None if leader is None else leader / CHECKPOINTS)
     setup = TrainSetup(job=job, taken_over=prepared.taken, said=prepared.said)
     with lock_run(directory):
-        if goes_on and (directory / CHECKPOINTS / MANIFEST).exists():
+        if resumed and (directory / CHECKPOINTS / MANIFEST).exists():
             refuse_another(read_setup(directory).job, job)
             refuse_other_data(read_plan(directory), plan, directory)
         write_json(directory / ENVIRONMENT, machine)
         write_json(directory / PLAN, plan.model_dump(mode="json"))
         write_json(directory / SETUP, setup.model_dump(mode="json"))
-        return _session(request, plan, machine, setup, directory, told)
+        return _session(request, plan, machine, setup, directory, progress)
 
 
-def _goes_on(request: TrainRequest) -> bool:
-    """Whether the directory holds a run of training that is to be gone on with."""
+def _resumes(request: TrainRequest) -> bool:
+    """Whether the directory holds a run of training that is to be resumed."""
     if request.out is None or not (request.out / PLAN).exists():
         if request.out is not None and request.resume:
             clear_unplanned(request.out)
@@ -99,7 +99,7 @@ def _goes_on(request: TrainRequest) -> bool:
 
 
 def _fitted(directory: Path) -> int | None:
-    """The size of a batch that an earlier session chose: the run goes on with it, whatever is free now."""
+    """The size of a batch that an earlier session chose: the run keeps it, whatever is free now."""
     return next(
         (line.fitted.tokens_per_batch for line in journal.read_history(directory) if line.fitted is not None), None
     )
@@ -158,14 +158,14 @@ def _session(
     number = 1 + max([*(trial.spec.block for trial in earlier), *(line.session for line in before)], default=-1)
     job = setup.job
     why = partial(explain, job.config, overlap=job.overlap, input_workers=job.input_workers)
-    told = Told(directory, number, progress, lambda share: why(share=share))
+    session = SessionProgress(directory, number, progress, lambda share: why(share=share))
     gpus = open_gpus()
     variables = training_environment(job, has_gpu=gpus[0] is not None)
     try:
         trained = run_training(
             job,
             _spec(job, plan, number, request.accelerator),
-            told,
+            session,
             variables={name: value for name, value in variables.items() if name not in os.environ},
             monitor=lambda pid: Monitor(pid, gpus=gpus, interval_s=_READINGS_S),
             print_to_stderr=request.print_to_stderr,
@@ -175,7 +175,7 @@ def _session(
         if gpus[0] is not None:
             gpus[0].close()
     journal.append(directory, trained.record)
-    trials, lines = [*earlier, trained.record], [*before, *told.lines]
+    trials, lines = [*earlier, trained.record], [*before, *session.lines]
     report = assemble_train(plan, machine, trials, lines, setup)
     # Here and not above: plots are drawn when no training runs any more, so that the parent stays small until then.
     from xttsbench.reporting.write import write_run

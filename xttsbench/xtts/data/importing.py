@@ -110,7 +110,7 @@ def import_data(
         sample_rate_hz: the rate wanted.
         skip_unreadable: leave out what cannot be used, and list it in the result.
         workers: processes; by default the allowed cores.
-        progress: whom to tell.
+        progress: reports what is done.
 
     Raises:
         UsageError: ``out`` holds something or cannot be made, or the rate is out of range.

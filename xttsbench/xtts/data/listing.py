@@ -82,7 +82,7 @@ def read_listing(path: Path, problems: Problems) -> Iterator[Entry]:
     """Yield the lines of a listing, of whichever form; malformed ones are added to the problems.
 
     Raises:
-        InvalidInputError: the file cannot be read, is not UTF-8, is empty, or its columns cannot be told.
+        InvalidInputError: the file cannot be read, is not UTF-8, is empty, or its columns cannot be recognised.
     """
     lines = lines_of(path)
     first = next(lines, None)

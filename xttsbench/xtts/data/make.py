@@ -130,7 +130,7 @@ def make_data(
         max_s: longest clip in seconds.
         speakers: how many of the made speakers take turns.
         workers: processes; by default the allowed cores, and one where the work is small.
-        progress: whom to tell.
+        progress: reports what is done.
 
     Raises:
         UsageError: a value is out of range, or the directory holds something else or cannot be made.

@@ -1,8 +1,8 @@
 """Makes the feature cache of a data set: what is missing or stale, in several processes, and keeps the rest.
 
 One process at a time makes a cache. Every file appears whole or not at all, and the manifest, without which nothing
-counts, is written last. What is known of finished clips is noted every few seconds, so that a run broken off goes on
-where it was.
+counts, is written last. What is known of finished clips is noted every few seconds, so that a run that was
+interrupted resumes where it was.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def make_cache(
         features: what determines their features.
         root: where all caches are; by default :func:`xttsbench.xtts.data.make.cache_directory`.
         workers: processes; by default the allowed cores, and this process alone where the work is small.
-        progress: whom to tell.
+        progress: reports what is done.
         again: clips to make again although they look right.
 
     Raises:

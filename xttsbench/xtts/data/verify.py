@@ -83,7 +83,7 @@ def verify(
         everything: compare all clips, not :data:`SAMPLE_CLIPS` of them.
         seed: decides which clips are compared.
         workers: processes; by default the allowed cores, and this process alone where the work is small.
-        progress: whom to tell.
+        progress: reports what is done.
         remedy: what to do about the cache.
 
     Raises:

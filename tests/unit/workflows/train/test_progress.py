@@ -10,7 +10,7 @@ import pytest
 from xttsbench.diagnosis.training import explain
 from xttsbench.execution import journal
 from xttsbench.records.training import Begun, Fitted, HistoryLine, Interval, Watched
-from xttsbench.workflows.train.progress import Silent, Told
+from xttsbench.workflows.train.progress import SessionProgress, Silent
 
 
 class Heard(Silent):
@@ -39,7 +39,7 @@ def interval(first: int, wait_s: float) -> HistoryLine:
 @pytest.fixture
 def told(tmp_path: Path):
     heard, clock = Heard(), iter(range(0, 1000, 5))
-    told = Told(
+    told = SessionProgress(
         tmp_path,
         3,
         heard,
