@@ -36,8 +36,26 @@ class TrainProgress(Protocol):
         """Something that deserves a line."""
 
 
-class Silent(TrainProgress):
+class Silent:
     """Progress that nobody watches."""
+
+    def phase(self, name: str) -> None:
+        """Ignore it."""
+
+    def begun(self, begun: Begun) -> None:
+        """Ignore it."""
+
+    def interval(self, interval: Interval, watched: Watched, steps: int, left_s: float) -> None:
+        """Ignore it."""
+
+    def evaluated(self, evaluated: Evaluated) -> None:
+        """Ignore it."""
+
+    def spoken(self, spoken: Spoken) -> None:
+        """Ignore it."""
+
+    def say(self, sentence: str) -> None:
+        """Ignore it."""
 
 
 class SessionProgress:

@@ -28,8 +28,11 @@ class Progress(Protocol):
         """So many of ``total`` parts of ``what`` (e.g. ``"clips made"``) are done; a total of 0 is not known."""
 
 
-class Silent(Progress):
+class Silent:
     """Progress that nobody watches."""
+
+    def update(self, what: str, done: int, total: int) -> None:
+        """Ignore it."""
 
 
 Job = TypeVar("Job")
