@@ -13,7 +13,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from multiprocessing.connection import Connection
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -25,7 +25,7 @@ from xttsbench.training.memory import SMALLER, Bucket, Peak, most_tokens, upper_
 from xttsbench.training.state import TrainingState
 from xttsbench.training.step import Shape, TrainingStep
 from xttsbench.training.strategy import Replicas, make_strategy
-from xttsbench.xtts.data.pool import end_with_parent, spawning
+from xttsbench.xtts.data.pool import Server, end_with_parent
 from xttsbench.xtts.recipe import Recipe
 
 SHARE: Final = 0.9
@@ -141,17 +141,11 @@ def _peak(measure: Measure, bucket: Bucket, tokens: int) -> Peak | None:
 @contextmanager
 def measuring(plan: Plan, prepare: Callable[[], object]) -> Iterator[Measure]:
     """Give what measures a step in a process of its own; all of them end with the block."""
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=_serve, args=(theirs, plan, prepare), daemon=True)
-    with spawning():
-        process.start()
-    theirs.close()
+    server = Server(_measurer, plan, prepare)
 
     def measure(shape: Shape) -> int | None:
         try:
-            ours.send(shape)
-            answer = ours.recv()
+            answer: int | str | None = server.ask(shape)
         except (EOFError, ConnectionError) as error:
             raise XttsbenchError("the process that measures memory died; train without --fit-memory") from error
         if isinstance(answer, str):
@@ -161,17 +155,13 @@ def measuring(plan: Plan, prepare: Callable[[], object]) -> Iterator[Measure]:
     try:
         yield measure
     finally:
-        ours.close()
-        process.kill()
-        process.join()
+        server.process.kill()
+        server.process.join()
 
 
-def _serve(connection: Connection, plan: Plan, prepare: Callable[[], object]) -> None:
-    """Measure the steps that are asked for, each in a fork, until the other end is closed."""
-    end_with_parent()
-    with suppress(EOFError):
-        while True:
-            connection.send(_forked(plan, prepare, connection.recv()))
+def _measurer(plan: Plan, prepare: Callable[[], object]) -> Callable[[Shape], int | str | None]:
+    """Return what measures a step in a fork of the process that it runs in."""
+    return partial(_forked, plan, prepare)
 
 
 def _forked(plan: Plan, prepare: Callable[[], object], shape: Shape) -> int | str | None:

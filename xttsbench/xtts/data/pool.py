@@ -14,9 +14,10 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from multiprocessing.connection import Connection
 from types import ModuleType
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from xttsbench.errors import XttsbenchError
 
@@ -83,6 +84,49 @@ def in_processes(function: Callable[[Job], Result], jobs: Iterable[Job], workers
         ) from error
     finally:
         executor.shutdown(cancel_futures=True)
+
+
+class Server:
+    """A spawned process that answers requests one after the other, until it is killed or its parent is gone.
+
+    Attributes:
+        process: the process.
+    """
+
+    def __init__(self, make: Callable[..., Callable[[Any], Any]], *arguments: Any) -> None:
+        """Start the process, in which ``make(*arguments)`` gives what answers a request; all are pickled."""
+        context = multiprocessing.get_context("spawn")
+        self._connection, theirs = context.Pipe()
+        self.process = context.Process(target=_serve, args=(theirs, make, arguments), daemon=True)
+        with spawning():
+            self.process.start()
+        theirs.close()
+
+    def ask(self, request: Any) -> Any:
+        """Return the answer to a request.
+
+        Raises:
+            EOFError: the process is dead; also as a ``ConnectionError``.
+            Exception: what the process raised instead of an answer.
+        """
+        self._connection.send(request)
+        answer = self._connection.recv()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def _serve(connection: Connection, make: Callable[..., Callable[[Any], Any]], arguments: tuple[Any, ...]) -> None:
+    end_with_parent()
+    answer_to = make(*arguments)
+    with suppress(EOFError):  # the other end is closed
+        while True:
+            request = connection.recv()
+            try:
+                answer = answer_to(request)
+            except Exception as error:
+                answer = error
+            connection.send(answer)
 
 
 def end_with_parent() -> None:

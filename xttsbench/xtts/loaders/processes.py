@@ -6,15 +6,13 @@ it. They are spawned, for a fork would copy TensorFlow's threads in whatever sta
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import math
-import multiprocessing
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
-from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
+from multiprocessing.sharedctypes import RawArray
 from queue import SimpleQueue
 from typing import Any, Final, NamedTuple
 
@@ -23,7 +21,7 @@ import numpy as np
 from xttsbench.errors import InvalidInputError, XttsbenchError
 from xttsbench.xtts.audio.features import FeatureSettings
 from xttsbench.xtts.data.feature_cache import FeatureCache
-from xttsbench.xtts.data.pool import end_with_parent, spawning
+from xttsbench.xtts.data.pool import Server
 from xttsbench.xtts.data.speech_data import SpeechData
 from xttsbench.xtts.loaders import IN_PYTHON, LOADERS
 from xttsbench.xtts.loaders.numpy_loaders import Arrays, BatchMemory, Fill, Floats, MakeBatch, fill_batch
@@ -100,7 +98,7 @@ class InputProcesses:
         """
         worker = self._idle.get()
         try:
-            numbers = worker.fill(number)
+            numbers = worker.ask(number)
             mel, reference = self._memory.take(number)
             for ours, theirs in zip((mel, reference), _views(worker.shared, self._planned, number), strict=True):
                 ours[:] = theirs
@@ -133,43 +131,18 @@ def weakly(processes: InputProcesses) -> MakeBatch:
     return make
 
 
-class _Worker:
-    """One process, and what is shared with it."""
+class _Worker(Server):
+    """One process, and the memory that is shared with it."""
 
     def __init__(self, source: Source) -> None:
-        context = multiprocessing.get_context("spawn")
-        self.shared = context.RawArray(ctypes.c_float, sum(source.planned.most_elements()))
-        self._connection, theirs = context.Pipe()
-        self.process = context.Process(target=_work, args=(theirs, self.shared, source), daemon=True)
-        with spawning():
-            self.process.start()
-        theirs.close()
-
-    def fill(self, number: int) -> Ints:
-        """Have a batch put into the shared memory; returns its numbers.
-
-        Raises:
-            EOFError: the process is dead; also as a ``ConnectionError``.
-        """
-        self._connection.send(number)
-        answer = self._connection.recv()
-        if isinstance(answer, Exception):
-            raise answer
-        return np.asarray(answer)
+        self.shared = RawArray(ctypes.c_float, sum(source.planned.most_elements()))
+        super().__init__(_filler, self.shared, source)
 
 
-def _work(connection: Connection, shared: Any, source: Source) -> None:
-    """Make the batches that are asked for, until the other end is closed."""
-    end_with_parent()
+def _filler(shared: Any, source: Source) -> Callable[[int], Ints]:
+    """Return what puts a batch into shared memory and returns its numbers; runs in the process."""
     fill = source.fill()
-    with contextlib.suppress(EOFError):
-        while True:
-            number = connection.recv()
-            try:
-                answer: Any = fill_batch(source.planned, fill, number, *_views(shared, source.planned, number))
-            except Exception as error:
-                answer = error
-            connection.send(answer)
+    return lambda number: fill_batch(source.planned, fill, number, *_views(shared, source.planned, number))
 
 
 def _views(shared: Any, planned: Planned, number: int) -> tuple[Floats, Floats]:
