@@ -81,8 +81,8 @@ def test_the_door_of_a_checkout(tmp_path: Path) -> None:
     assert "diagnose" in done.stdout
 
 
-def test_the_command_line_imports_no_tensorflow(tmp_path: Path) -> None:
-    code = "import sys, xttsbench.cli; print(sorted({'tensorflow', 'keras'} & set(sys.modules)))"
+def test_the_command_line_imports_neither_tensorflow_nor_sound(tmp_path: Path) -> None:
+    code = "import sys, xttsbench.cli; print(sorted({'tensorflow', 'keras', 'soundfile'} & set(sys.modules)))"
     done = python("-c", code, cwd=tmp_path, path=ROOT)
     assert (done.returncode, done.stdout.strip()) == (0, "[]"), done.stderr
 
