@@ -11,6 +11,10 @@ from xttsbench.records.fix import FixResult, Optimized
 from xttsbench.records.pipeline import Prediction
 from xttsbench.records.training import Training
 
+Bottleneck = Literal["input", "dispatch", "compute", "compile", "host", "transfer", "contention", "inconclusive"]
+Severity = Literal["info", "warning", "critical"]
+Kind = Literal["diagnose", "sweep", "run", "compare", "optimize", "train"]
+
 
 class Fingerprint(Record):
     """Where a winner was found; it holds where all of this is the same."""
@@ -62,11 +66,6 @@ class Best(Record):
     """Paired rounds of these processes."""
     evidence: float | None = None
     """The e-value of the winner; ``None`` where the baseline was kept."""
-
-
-Bottleneck = Literal["input", "dispatch", "compute", "compile", "host", "transfer", "contention", "inconclusive"]
-Severity = Literal["info", "warning", "critical"]
-Kind = Literal["diagnose", "sweep", "run", "compare", "optimize", "train"]
 
 
 class Attribution(Record):

@@ -37,6 +37,8 @@ FILES: Final = (WEIGHTS, OPTIMIZER, STATE)
 """What a checkpoint's directory holds."""
 CHECKPOINT: Final = re.compile(r"step-\d{8,}(-\d+)?")
 """What a checkpoint's directory is called; the second number tells those of one step apart."""
+Arrays = dict[str, npt.NDArray[Any]]
+_DRAFT: Final = ".draft"
 
 
 def read_manifest(directory: Path) -> Manifest:
@@ -115,11 +117,6 @@ def versioned(path: Path, content: bytes) -> object:
             "version"
         )
     return values
-
-
-Arrays = dict[str, npt.NDArray[Any]]
-
-_DRAFT: Final = ".draft"
 
 
 class RunState(Record):

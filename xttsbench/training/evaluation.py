@@ -32,6 +32,9 @@ TENSORBOARD: Final = "tensorboard"
 
 _OF_INTERVAL: Final = ("loss", "mel", "stop", "guided", "gradient_norm", "learning_rate", "loss_scale")
 _OF_EVALUATED: Final = ("loss", "mel", "stop", "guided")
+Batch = dict[str, tf.Tensor]
+VOICES: Final = 64
+"""Speakers at most whose references are kept, and whose clips are spoken."""
 
 
 class TensorBoard(Action):
@@ -69,12 +72,6 @@ class TensorBoard(Action):
                 if value is not None:
                     tf.summary.scalar(name, np.float32(value))
         self._writer.flush()
-
-
-Batch = dict[str, tf.Tensor]
-
-VOICES: Final = 64
-"""Speakers at most whose references are kept, and whose clips are spoken."""
 
 
 class HeldOutLoss:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from xttsbench.training.step import StepResult, TrainingStep
     from xttsbench.training.strategy import Workers
     from xttsbench.training.stream import Fetched
+Reason = Literal["steps", "early_stopping", "terminated"]
 
 
 class Action:
@@ -93,9 +94,6 @@ class Run:
     actions: Sequence[Action] = ()
     stop: Callable[[], bool] = lambda: False
     """Looked at after each step, or at the end of each interval where several processes have to agree."""
-
-
-Reason = Literal["steps", "early_stopping", "terminated"]
 
 
 def train(run: Run) -> Ended:

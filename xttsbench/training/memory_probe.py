@@ -38,6 +38,8 @@ _NEVER_BYTES: Final = 2**60
 """Stands for the need of a step that ran out of memory: no device has so much."""
 _STEP_DOWN: Final = 0.8
 """Of a number of tokens whose step ran out of memory, the next one."""
+Measure = Callable[[Shape], int | None]
+"""Returns the peak of a step in bytes, or ``None`` where it ran out of memory."""
 
 
 class Plan(NamedTuple):
@@ -57,10 +59,6 @@ class Fit(NamedTuple):
     peak_bytes: int
     """The most that one of its steps took beyond what the process held before."""
     limit_bytes: int
-
-
-Measure = Callable[[Shape], int | None]
-"""Returns the peak of a step in bytes, or ``None`` where it ran out of memory."""
 
 
 def fit_tokens(

@@ -26,6 +26,9 @@ from xttsbench.xtts.recipe import (
 )
 from xttsbench.xtts.text import VOCABULARY
 
+NONE: Final = hashlib.sha256().hexdigest()
+"""The running hash before the first sample."""
+
 
 class Position(Record):
     """The next step, and the batch that it takes."""
@@ -35,10 +38,6 @@ class Position(Record):
     epoch: int = 0
     batch: int = 0
     """Number of the next batch in the plan of the epoch."""
-
-
-NONE: Final = hashlib.sha256().hexdigest()
-"""The running hash before the first sample."""
 
 
 def consumed(before: str, ids: Sequence[str]) -> str:

@@ -24,6 +24,9 @@ from xttsbench.xtts.loaders.loader import explained, make_dataset
 from xttsbench.xtts.recipe import Recipe
 
 Item = TypeVar("Item")
+_STRETCH_ROWS: Final = 2**18
+"""Clips that pipelines are made for at once, some megabytes of numbers: at the end of such a stretch, hours apart, new
+ones are made. That a plan of many epochs is in one is what makes an epoch's end like any other batch."""
 
 
 class Ahead(Iterator[Item], Generic[Item]):
@@ -63,11 +66,6 @@ class Ahead(Iterator[Item], Generic[Item]):
             return None
         self._left -= 1
         return self._thread.submit(next, self._source)
-
-
-_STRETCH_ROWS: Final = 2**18
-"""Clips that pipelines are made for at once, some megabytes of numbers: at the end of such a stretch, hours apart, new
-ones are made. That a plan of many epochs is in one is what makes an epoch's end like any other batch."""
 
 
 class Places(Protocol):

@@ -27,6 +27,8 @@ ARM: Final = "train"
 GROUP: Final = "train"
 SETUP: Final = "train.json"
 _DIAGNOSED: Final = "training measures itself alone; 'xttsbench diagnose' takes it apart"
+FAILED = 1
+"""Training failed: it does not stay on course, its last checkpoint cannot be written, memory ran out."""
 
 
 def assemble_train(
@@ -168,10 +170,6 @@ def _unmeasured(record: Report, result: RunVerdict, of_arms: Mapping[str, str]) 
     if not record.overhead:
         found["overhead"] = "it is measured when a session ends by itself"
     return found | {"pipeline": _DIAGNOSED, "profile": _DIAGNOSED, "parity": "there is nothing to compare"}
-
-
-FAILED = 1
-"""Training failed: it does not stay on course, its last checkpoint cannot be written, memory ran out."""
 
 
 def judge_training(trained: Trained, report: Report) -> tuple[int, str | None]:

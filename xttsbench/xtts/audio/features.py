@@ -17,6 +17,7 @@ Floats = npt.NDArray[np.float32]
 
 _BLOCK_FRAMES: Final = 32
 """Frames transformed at once: few enough to stay in a core's own cache, enough to make the calls cheap."""
+_BREAK_HZ, _HZ_PER_MEL, _LOG_STEP = 1000.0, 200.0 / 3, np.log(6.4) / 27
 
 
 class FeatureSettings(Record):
@@ -171,9 +172,6 @@ def window(settings: FeatureSettings) -> npt.NDArray[np.float64]:
     padded = np.pad(hann, (before, settings.n_fft - size - before))
     padded.flags.writeable = False
     return padded
-
-
-_BREAK_HZ, _HZ_PER_MEL, _LOG_STEP = 1000.0, 200.0 / 3, np.log(6.4) / 27
 
 
 def _mel(hertz: float) -> float:

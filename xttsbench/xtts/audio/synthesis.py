@@ -18,6 +18,8 @@ Array = npt.NDArray[np.float64]
 SAMPLE_RATE_HZ: Final = 22_050
 _N_FFT: Final = 1024
 _HOP: Final = 256
+_CONSONANTS: Final = "mnlsf"
+_VOWELS: Final = "aeiou"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +74,6 @@ SPEAKERS: Final = (
     Speaker("high", 205.0, 1.15),
     Speaker("child", 265.0, 1.28),
 )
-_CONSONANTS: Final = "mnlsf"
-_VOWELS: Final = "aeiou"
 
 
 def utterance(index: int, seed: int, min_s: float, max_s: float, speakers: int = len(SPEAKERS)) -> Utterance:

@@ -55,6 +55,29 @@ _LOSSY_SLACK: Final = 0.02
 _UNRECOGNISED: Final = 1
 """libsndfile's code for a file of no kind that it knows."""
 _UNKNOWN_LENGTH: Final = 0xFFFFFFFF
+_MAGIC: Final = (
+    (0, b"fLaC", "FLAC"),
+    (0, b"OggS", "Ogg"),
+    (0, b"ID3", "MP3"),
+    (0, b"FORM", "AIFF"),
+    (0, b"#!AMR", "AMR"),
+    (0, b"\x1aE\xdf\xa3", "Matroska or WebM"),
+    (0, b"PK\x03\x04", "a ZIP archive"),
+    (0, b"\x1f\x8b", "a gzip archive"),
+    (0, b"version https://git-lfs", "a Git LFS pointer, whose file was not fetched"),
+    (0, b"<", "an HTML or XML page"),
+    (4, b"ftyp", "MP4 or M4A"),
+    (8, b"AVI ", "an AVI file"),
+    (8, b"WAVE", "a WAV file"),
+)
+MIN_RATE_HZ: Final = 1_000
+MAX_RATE_HZ: Final = 768_000
+"""Rates outside of these are not those of speech, but of a damaged header."""
+_STOP_DB: Final = 80.0
+_TRANSITION: Final = 0.1
+"""Width of the filter's slope as a part of the lower Nyquist frequency, at which it ends."""
+_LARGEST_FACTOR: Final = 50_000
+"""A filter grows with its factors; exact for all usual rates, and for any below this."""
 
 
 class WavError(InvalidInputError):
@@ -275,23 +298,6 @@ def _remedy(head: bytes) -> str:
     return "convert it, e.g. with 'ffmpeg -i IN -c:a pcm_s16le OUT.wav', then run 'xttsbench data import'"
 
 
-_MAGIC: Final = (
-    (0, b"fLaC", "FLAC"),
-    (0, b"OggS", "Ogg"),
-    (0, b"ID3", "MP3"),
-    (0, b"FORM", "AIFF"),
-    (0, b"#!AMR", "AMR"),
-    (0, b"\x1aE\xdf\xa3", "Matroska or WebM"),
-    (0, b"PK\x03\x04", "a ZIP archive"),
-    (0, b"\x1f\x8b", "a gzip archive"),
-    (0, b"version https://git-lfs", "a Git LFS pointer, whose file was not fetched"),
-    (0, b"<", "an HTML or XML page"),
-    (4, b"ftyp", "MP4 or M4A"),
-    (8, b"AVI ", "an AVI file"),
-    (8, b"WAVE", "a WAV file"),
-)
-
-
 def _kind_of(head: bytes) -> str:
     """Return in words what the first bytes of a file look like."""
     if not head:
@@ -308,17 +314,6 @@ def _kind_of(head: bytes) -> str:
     if all(32 <= byte < 127 or byte in b"\t\r\n" for byte in head[:64]):
         return f"it looks like text, {head[:24].decode('ascii')!r}"
     return f"it begins with {head[:4]!r}"
-
-
-MIN_RATE_HZ: Final = 1_000
-MAX_RATE_HZ: Final = 768_000
-"""Rates outside of these are not those of speech, but of a damaged header."""
-
-_STOP_DB: Final = 80.0
-_TRANSITION: Final = 0.1
-"""Width of the filter's slope as a part of the lower Nyquist frequency, at which it ends."""
-_LARGEST_FACTOR: Final = 50_000
-"""A filter grows with its factors; exact for all usual rates, and for any below this."""
 
 
 def resample(samples: Floats, from_hz: int, to_hz: int) -> Floats:

@@ -34,6 +34,7 @@ _USUAL_HEADER: Final = re.compile(
     rb"\x93NUMPY\x01\x00(..)\{'descr': '<f4', 'fortran_order': False, 'shape': \((\d{1,18}), (\d{1,18})\), \} *\n",
     re.DOTALL,
 ).match
+PACKED: Final = "packed.npy"
 
 
 class CacheFileError(InvalidInputError):
@@ -163,9 +164,6 @@ def _unusual_header(path: Path, head: bytes, n_mels: int) -> tuple[int, int]:
     if len(shape) != 2 or shape[1] != n_mels or shape[0] < 1:
         raise CacheFileError(path, f"has the shape {shape}, and [frames, {n_mels}] is expected")
     return int(shape[0]), file.tell()
-
-
-PACKED: Final = "packed.npy"
 
 
 def write_packed(

@@ -40,6 +40,7 @@ from xttsbench.xtts.text import SYMBOLS, encoded_length
 
 IMPORT: Final = "import.json"
 _CLIPS_A_JOB: Final = 16
+Job = tuple[str, int, list[tuple[str, str]]]
 
 
 class Skipped(Record):
@@ -83,9 +84,6 @@ class _Clip:
     speaker: str
     form: str
     held_out: bool
-
-
-Job = tuple[str, int, list[tuple[str, str]]]
 
 
 def import_data(

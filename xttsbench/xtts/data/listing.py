@@ -26,6 +26,8 @@ SPEAKER: Final = ("speaker_name", "speaker", "speaker_id", "client_id")
 
 SOUND_SUFFIXES: Final = (".wav", ".flac", ".mp3", ".ogg", ".opus", ".m4a")
 _TRAIN: Final = (METADATA, "metadata_train.csv")
+_FOLDERS: Final = ("wavs", "clips")
+"""Where data sets keep their sound without saying so in each line: LJSpeech and Common Voice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,10 +178,6 @@ def _named(source: Path, path: Path) -> Path:
         if candidate.is_file():
             return candidate
     raise InvalidInputError(f"{path}: there is no such file here nor in {source}; name the listing of the clips")
-
-
-_FOLDERS: Final = ("wavs", "clips")
-"""Where data sets keep their sound without saying so in each line: LJSpeech and Common Voice."""
 
 
 class SoundFolder:

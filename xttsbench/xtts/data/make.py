@@ -33,6 +33,16 @@ DEFAULT_MIN_S: Final = 1.0
 DEFAULT_MAX_S: Final = 10.0
 DEFAULT_SEED: Final = 0
 DEFAULT_SPEAKERS: Final = 4
+MAX_CLIPS: Final = 1_000_000
+MIN_S: Final = 0.3
+MAX_S: Final = 60.0
+"""Bounds of what may be asked for."""
+_CLIPS_A_JOB: Final = 8
+_METADATA_BYTES_A_CLIP: Final = 300
+_BLOCK_BYTES: Final = 4096
+"""What a file takes at least on most file systems."""
+Wanted = tuple[int, int, int, float, float, int]
+Job = tuple[Path, range, int, float, float, int]
 
 
 def cache_directory() -> Path:
@@ -49,20 +59,6 @@ def made_data(clips: int, seed: int, min_s: float, max_s: float, speakers: int =
 def default_data() -> Path:
     """Return where the set that every command without ``--data`` uses is kept; it need not be there yet."""
     return made_data(DEFAULT_CLIPS, DEFAULT_SEED, DEFAULT_MIN_S, DEFAULT_MAX_S)
-
-
-MAX_CLIPS: Final = 1_000_000
-MIN_S: Final = 0.3
-MAX_S: Final = 60.0
-"""Bounds of what may be asked for."""
-
-_CLIPS_A_JOB: Final = 8
-_METADATA_BYTES_A_CLIP: Final = 300
-_BLOCK_BYTES: Final = 4096
-"""What a file takes at least on most file systems."""
-
-
-Wanted = tuple[int, int, int, float, float, int]
 
 
 class MadeData(Record):
@@ -83,9 +79,6 @@ class MadeData(Record):
     def wanted(self) -> Wanted:
         """What determines every byte of the set."""
         return self.maker_version, self.clips, self.seed, self.min_s, self.max_s, self.speakers
-
-
-Job = tuple[Path, range, int, float, float, int]
 
 
 def ensure_default_data(progress: Progress | None = None) -> Path:

@@ -24,6 +24,18 @@ from xttsbench.xtts.text import SYMBOLS, encoded_length
 
 SHOWN: Final = 5
 """Problems that an error names; the others are counted."""
+MAX_ID_BYTES: Final = 240
+"""Longest id in UTF-8: file systems allow 255 bytes for a name, and an ending and a draft's prefix are added."""
+HELD_OUT: Final = 16
+"""One clip in so many is held out where a data set does not say itself which."""
+_PLAIN_ID: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,200}").fullmatch
+METADATA: Final = "metadata.csv"
+EVAL_METADATA: Final = "metadata_eval.csv"
+SPEAKERS: Final = "speakers.csv"
+ONE_SPEAKER: Final = "speaker"
+"""Name of the speaker where a data set names none."""
+_BOM: Final = b"\xef\xbb\xbf"
+_UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
 
 
 class Issue(NamedTuple):
@@ -69,15 +81,6 @@ class Problems:
             f"{where}: {count} of {checked} clip{'s' * (checked != 1)} cannot be used ({kinds}){first}: "
             f"{shown}. {remedy}"
         )
-
-
-MAX_ID_BYTES: Final = 240
-"""Longest id in UTF-8: file systems allow 255 bytes for a name, and an ending and a draft's prefix are added."""
-
-HELD_OUT: Final = 16
-"""One clip in so many is held out where a data set does not say itself which."""
-
-_PLAIN_ID: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,200}").fullmatch
 
 
 def why_not_an_id(clip_id: str) -> str | None:
@@ -158,16 +161,6 @@ class StringsBuilder:
     def build(self) -> Strings:
         """Return the column; the builder is used up."""
         return Strings(self._buffer, np.frombuffer(self._starts, np.int64))
-
-
-METADATA: Final = "metadata.csv"
-EVAL_METADATA: Final = "metadata_eval.csv"
-SPEAKERS: Final = "speakers.csv"
-ONE_SPEAKER: Final = "speaker"
-"""Name of the speaker where a data set names none."""
-
-_BOM: Final = b"\xef\xbb\xbf"
-_UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
 
 
 @dataclass(frozen=True, eq=False)

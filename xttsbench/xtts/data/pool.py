@@ -21,6 +21,12 @@ from typing import Any, Final, Protocol, TypeVar
 
 from xttsbench.errors import XttsbenchError
 
+Job = TypeVar("Job")
+Result = TypeVar("Result")
+_MOST_WORKERS: Final = 16
+_AHEAD: Final = 4
+"""Jobs submitted ahead for each worker."""
+
 
 class Progress(Protocol):
     """Called as work goes on."""
@@ -34,14 +40,6 @@ class Silent:
 
     def update(self, what: str, done: int, total: int) -> None:
         """Ignore it."""
-
-
-Job = TypeVar("Job")
-Result = TypeVar("Result")
-
-_MOST_WORKERS: Final = 16
-_AHEAD: Final = 4
-"""Jobs submitted ahead for each worker."""
 
 
 def allowed_workers() -> int:

@@ -63,6 +63,7 @@ _CLIPS_A_JOB: Final = 64
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 Job = tuple[Sequence[tuple[str, Path]], Path, FeatureSettings]
+_ELSEWHERE: Final = "make room, or name another place (--out ROOT, or XTTSBENCH_CACHE), and run again"
 
 
 @dataclass(frozen=True, eq=False)
@@ -283,9 +284,6 @@ class _Maker:
 
     def _remove_parts(self) -> None:
         shutil.rmtree(self.directory / PARTS, ignore_errors=True)
-
-
-_ELSEWHERE: Final = "make room, or name another place (--out ROOT, or XTTSBENCH_CACHE), and run again"
 
 
 def _make_clips(job: Job) -> tuple[list[bytes], npt.NDArray[np.void]]:

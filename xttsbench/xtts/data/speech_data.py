@@ -43,6 +43,7 @@ MIN_CLIP_S: Final = 0.02
 _REMOVE: Final = "take the clip out of the metadata"
 
 Split = Literal["all", "train", "eval"]
+ProblemRule = Literal["corrupt-cache", "stale-cache", "feature-mismatch", "unsupported-audio", "bad-metadata"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,9 +218,6 @@ def _remedy(directory: Path, problems: Problems) -> str:
     if "in another form" in kinds or "unreadable" in kinds:
         return f"Mend them, or run '{command} --skip-unreadable' and use NEW"
     return f"Correct or remove those lines of {METADATA}"
-
-
-ProblemRule = Literal["corrupt-cache", "stale-cache", "feature-mismatch", "unsupported-audio", "bad-metadata"]
 
 
 class Problem(Record):

@@ -35,6 +35,12 @@ from xttsbench.xtts.loaders.tf_batches import signature
 
 _AHEAD_OF_PROCESSES: Final = 2
 """Batches that are held beside those that processes make: one for the step to take, and one while it is taken."""
+# The three ways in which a loader's sentence comes: from Python, from an assertion among the ops, and from `ReadFile`,
+# which names the file and nothing more.
+_RAISED: Final = re.compile(r"(CacheFileError|WavError|InvalidInputError|XttsbenchError): (.*?)\nTraceback", re.DOTALL)
+_ASSERTED: Final = re.compile(r"assertion failed: \[(.*?)\]\n", re.DOTALL)
+_UNREADABLE: Final = re.compile(r": ([^:\n]*\.(npy|wav)); (.*?)(?:\n|$)")
+_REMEDIES: Final = {"npy": "run 'xttsbench data precompute'", "wav": "put the file back, or take its line out"}
 
 
 def make_dataset(
@@ -211,14 +217,6 @@ def numpy_batches(planned: Planned, make: MakeBatch) -> Callable[[tf.Tensor], di
         return made
 
     return batch
-
-
-# The three ways in which a loader's sentence comes: from Python, from an assertion among the ops, and from `ReadFile`,
-# which names the file and nothing more.
-_RAISED: Final = re.compile(r"(CacheFileError|WavError|InvalidInputError|XttsbenchError): (.*?)\nTraceback", re.DOTALL)
-_ASSERTED: Final = re.compile(r"assertion failed: \[(.*?)\]\n", re.DOTALL)
-_UNREADABLE: Final = re.compile(r": ([^:\n]*\.(npy|wav)); (.*?)(?:\n|$)")
-_REMEDIES: Final = {"npy": "run 'xttsbench data precompute'", "wav": "put the file back, or take its line out"}
 
 
 @contextmanager

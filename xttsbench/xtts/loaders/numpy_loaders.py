@@ -27,6 +27,9 @@ _ALIGNMENT_BYTES: Final = 64
 """Alignment of TensorFlow's own tensors (Eigen's widest vector)."""
 _KEPT: Final = 8
 """Free buffers that are kept; what a longer queue of batches needed for a moment is given back."""
+Floats = npt.NDArray[np.float32]
+Fill = Callable[[Floats, Ints, Ints, Ints], None]
+"""``fill(array, clips, firsts, counts)`` puts frames of clips, from ``firsts`` on, into ``array[i, : counts[i]]``."""
 
 
 class BufferPool:
@@ -60,11 +63,6 @@ def _aligned(elements: int) -> npt.NDArray[np.float32]:
     raw = np.empty(4 * elements + _ALIGNMENT_BYTES, np.uint8)
     start = -raw.ctypes.data % _ALIGNMENT_BYTES
     return raw[start : start + 4 * elements].view(np.float32)
-
-
-Floats = npt.NDArray[np.float32]
-Fill = Callable[[Floats, Ints, Ints, Ints], None]
-"""``fill(array, clips, firsts, counts)`` puts frames of clips, from ``firsts`` on, into ``array[i, : counts[i]]``."""
 
 
 def by_clip(read: Callable[[int, int, Floats], None]) -> Fill:

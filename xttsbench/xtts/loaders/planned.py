@@ -22,6 +22,7 @@ from xttsbench.xtts.data.speech_data import SpeechData
 from xttsbench.xtts.text import VOCABULARY
 
 Ints = npt.NDArray[np.int32]
+_ENCODED: Final[WeakKeyDictionary[SpeechData, Texts]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -134,9 +135,6 @@ def planned(data: SpeechData, batches: Sequence[Batch], features: FeatureSetting
         features.n_mels,
         np.log(np.float32(features.log_floor)),
     )
-
-
-_ENCODED: Final[WeakKeyDictionary[SpeechData, Texts]] = WeakKeyDictionary()
 
 
 def _texts(data: SpeechData) -> Texts:

@@ -10,6 +10,9 @@ import tensorflow as tf
 from xttsbench.xtts.data.speech_data import SpeechData
 from xttsbench.xtts.loaders.planned import Planned
 
+Content = Callable[..., tf.Tensor]
+"""Returns a scalar string that belongs to a clip, from its number (int32) and whatever else is needed to make it."""
+
 
 def signature(planned: Planned) -> dict[str, tf.TensorSpec]:
     """Return what a batch looks like; a size is open where batches differ in it."""
@@ -94,10 +97,6 @@ def tf_batches(planned: Planned, data: SpeechData, load: Load) -> Callable[[tf.T
         return made
 
     return batch
-
-
-Content = Callable[..., tf.Tensor]
-"""Returns a scalar string that belongs to a clip, from its number (int32) and whatever else is needed to make it."""
 
 
 def kept(content: Content) -> Content:

@@ -21,6 +21,9 @@ Size: TypeAlias = int | tf.Tensor
 """A size of a tensor: a number where the trace knows it, else a scalar tensor."""
 
 _EPSILON: Final = 1e-5
+MASKED: Final = -3e4
+"""Added to the score of a key that must not be seen: its weight becomes exactly 0. Two of them still fit float16."""
+Gradient = Callable[..., tuple[tf.Tensor | None, ...]]
 
 
 class Part(keras.layers.Layer):
@@ -117,12 +120,6 @@ def positions(count: Size, d_model: int, dtype: Any = tf.float32) -> tf.Tensor:
 def at_least_single(dtype: tf.DType) -> tf.DType:
     """Return the type to compute a mean, an angle or a loss in: sixteen bits are too few for it."""
     return tf.float32 if dtype in (tf.float16, tf.bfloat16) else dtype
-
-
-MASKED: Final = -3e4
-"""Added to the score of a key that must not be seen: its weight becomes exactly 0. Two of them still fit float16."""
-
-Gradient = Callable[..., tuple[tf.Tensor | None, ...]]
 
 
 @tf.custom_gradient

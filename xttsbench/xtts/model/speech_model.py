@@ -22,6 +22,9 @@ Batch = dict[str, tf.Tensor]
 
 _PHILOX_BLOCK: Final = 4
 """Numbers that the generator makes of one value of its counter."""
+PRECISIONS: Final = ("float32", "tf32", "mixed_bfloat16", "mixed_float16")
+"""Its variables are float32 in all of them. ``tf32`` is float32 but for the factors of a product on a GPU since Ampere,
+which have ten bits for their digits; the others are Keras's dtype policies."""
 
 
 class Prediction(NamedTuple):
@@ -232,11 +235,6 @@ def open_spec(n_mels: int) -> dict[str, tf.TensorSpec]:
         "reference": mels,
         "reference_start": length,
     }
-
-
-PRECISIONS: Final = ("float32", "tf32", "mixed_bfloat16", "mixed_float16")
-"""Its variables are float32 in all of them. ``tf32`` is float32 but for the factors of a product on a GPU since Ampere,
-which have ten bits for their digits; the others are Keras's dtype policies."""
 
 
 def use_precision(precision: str) -> str:
