@@ -1,4 +1,4 @@
-"""Work on many clips in several processes: results in order, progress, and no process that outlives its parent.
+"""Processes of our own: work on many clips, in order; a server of requests; progress; and none outlives its parent.
 
 The processes are spawned, not forked, for the parent may hold threads of TensorFlow's.
 """
