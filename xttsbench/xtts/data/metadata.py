@@ -49,6 +49,9 @@ class Issue(NamedTuple):
     remedy: str | None = None
     """What to do about it; None for a line of the metadata, which is corrected or removed."""
 
+    def __str__(self) -> str:
+        return f"{self.where}: {self.what}"
+
 
 class Problems:
     """Gathers what is wrong with clips, so that a user mends a data set once and not clip by clip."""
@@ -76,7 +79,7 @@ class Problems:
         count = len(self)
         kinds = ", ".join(f"{number} {kind}" for kind, number in self.kinds.most_common())
         first = "" if count <= SHOWN else f", the first {SHOWN}"
-        shown = "; ".join(f"{issue.where}: {issue.what}" for issue in self.issues[:SHOWN])
+        shown = "; ".join(map(str, self.issues[:SHOWN]))
         return InvalidInputError(
             f"{where}: {count} of {checked} clip{'s' * (checked != 1)} cannot be used ({kinds}){first}: "
             f"{shown}. {remedy}"

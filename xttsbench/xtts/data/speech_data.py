@@ -259,7 +259,7 @@ def usable(directory: Path, features: FeatureSettings) -> tuple[SpeechData | Non
 
 def _problem(directory: Path, issue: Issue) -> Problem:
     if not issue.where.startswith("wavs/"):
-        what, remedy = f"{issue.where}: {issue.what}", issue.remedy or "correct or remove the line"
+        what, remedy = str(issue), issue.remedy or "correct or remove the line"
         return Problem(rule="bad-metadata", clip=issue.clip, what=what, remedy=remedy)
     remedy = issue.remedy or _REMOVE
     if remedy == CONVERT:

@@ -78,7 +78,7 @@ def test_lines_are_numbered_as_in_the_file(tmp_path: Path) -> None:
     (tmp_path / "m.csv").write_text('file,text\n\na.wav,"one\ntwo"\nb.wav\n,text\nc.wav,x\n')
     found = list(read_listing(tmp_path / "m.csv", problems))
     assert [(entry.audio, entry.where) for entry in found] == [("a.wav", "m.csv:4"), ("c.wav", "m.csv:7")]
-    assert [f"{issue.where}: {issue.what}" for issue in problems.issues] == [
+    assert [str(issue) for issue in problems.issues] == [
         "m.csv:5: expected a sound file and its text, got 'b.wav'",
         "m.csv:6: expected a sound file and its text, got ',text'",
     ]

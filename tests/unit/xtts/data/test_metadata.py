@@ -107,7 +107,7 @@ def read(directory: Path, problems: Problems | None = None) -> Metadata:
     noted = Problems() if problems is None else problems
     metadata = read_metadata(directory, 0, noted)
     if problems is None:
-        assert not noted.shown
+        assert not noted
     return metadata
 
 
@@ -164,7 +164,7 @@ def test_lines_that_name_no_usable_clip_are_noted(
     problems = Problems()
     metadata = read(laid_out(tmp_path, {"metadata.csv": f"a|fine\n{line}\nb|fine\n"}), problems)
     assert dict(problems.kinds) == {kind: 1}
-    assert words in problems.shown[0]
+    assert words in str(problems.issues[0])
     assert [metadata.ids[0], metadata.ids[1]] == ["a", "b"]
 
 
@@ -172,7 +172,7 @@ def test_of_an_id_that_comes_again_both_lines_are_named(tmp_path: Path, laid_out
     files: dict[str, str | bytes] = {"metadata.csv": "a|x\nb|y\na|z\nc|x\na|w\n", "metadata_eval.csv": "c|x\n"}
     problems = Problems()
     read(laid_out(tmp_path, files), problems)
-    assert problems.shown == [
+    assert [str(issue) for issue in problems.issues] == [
         "metadata.csv:3: the id 'a' is that of metadata.csv:1 too",
         "metadata.csv:5: the id 'a' is that of metadata.csv:1 too",
         "metadata_eval.csv:1: the id 'c' is that of metadata.csv:4 too",
@@ -220,7 +220,7 @@ def test_clips_without_a_speaker_are_noted(tmp_path: Path, laid_out: LayOut) -> 
     directory = laid_out(tmp_path, {"metadata.csv": "a|x\nb|x\n", "speakers.csv": "a|anna\n"})
     problems = Problems()
     read_speakers(directory, read(directory), 0, problems)
-    assert problems.shown == ["metadata.csv:2: speakers.csv does not name 'b'"]
+    assert [str(issue) for issue in problems.issues] == ["metadata.csv:2: speakers.csv does not name 'b'"]
 
 
 @pytest.mark.parametrize(
