@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from xttsbench.execution import journal as history
+from xttsbench.execution.journal import read_history
 from xttsbench.records.training import HistoryLine, TrainSetup
 from xttsbench.xtts.recipe import Recipe
 
@@ -58,7 +58,7 @@ def train(data: Path, directory: Path, *, steps: int, seed: int, settings: Seque
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise FailedError(f"xttsbench train ended with exit code {done.returncode}: {done.stderr[-2000:]}")
-    lines = history.read(directory)
+    lines = read_history(directory)
     warned = tuple(line.warned for line in lines if line.warned is not None)
     return Run(directory, losses(lines), warned, time.monotonic() - began_s)
 

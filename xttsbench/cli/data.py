@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from xttsbench.cli.options import AsJson, Debug, Workers
-from xttsbench.cli.output import Watched, say
+from xttsbench.cli.output import Watched, printable, say
 
 if TYPE_CHECKING:
     from xttsbench.xtts.audio.features import FeatureSettings
@@ -338,7 +338,7 @@ def _print_json(record: dict[str, Any]) -> None:
 
 
 def _print(line: str) -> None:
-    typer.echo("".join(c if c.isprintable() else repr(c)[1:-1] for c in line))
+    typer.echo(printable(line))
 
 
 def _count(number: int, what: str) -> str:

@@ -23,10 +23,14 @@ if TYPE_CHECKING:
 _BETWEEN_LINES_S: Final = 10.0
 
 
+def printable(text: str) -> str:
+    """``text`` on one line, with the control characters of whatever is quoted in it made visible."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
 def say(text: str) -> None:
-    """One line on standard error; control characters of whatever is quoted in it are made visible."""
-    printable = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
-    print(printable, file=sys.stderr, flush=True)
+    """One printable line on standard error."""
+    print(printable(text), file=sys.stderr, flush=True)
 
 
 def page() -> tuple[int, bool]:
@@ -102,7 +106,7 @@ class Lines:
 
     def _write(self, text: str, *, final: bool) -> None:
         start = "\r\x1b[2K" if self._terminal else ""
-        sys.stderr.write(start + text + ("\n" if final else ""))
+        sys.stderr.write(start + printable(text) + ("\n" if final else ""))
         sys.stderr.flush()
 
 

@@ -13,7 +13,7 @@ import typer
 
 from xttsbench.cli.options import AsJson, Data, Debug, Out, typed
 from xttsbench.cli.output import Watched as DataWatched
-from xttsbench.cli.output import end, say
+from xttsbench.cli.output import end, printable, say
 
 if TYPE_CHECKING:
     from xttsbench.records.training import Begun, Evaluated, Interval, Spoken, Watched
@@ -251,11 +251,11 @@ class TrainLines:
             sys.stderr.write("\n")
 
     def _write(self, text: str, *, final: bool) -> None:
-        printable = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+        line = printable(text)
         if self._terminal and not final:
-            printable = printable[: shutil.get_terminal_size((100, 24)).columns - 1]
+            line = line[: shutil.get_terminal_size((100, 24)).columns - 1]
         start = "\r\x1b[2K" if self._terminal else ""
-        sys.stderr.write(start + printable + ("\n" if final else ""))
+        sys.stderr.write(start + line + ("\n" if final else ""))
         sys.stderr.flush()
 
 

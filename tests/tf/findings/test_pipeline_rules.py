@@ -10,7 +10,7 @@ import pytest
 
 from xttsbench.analysis.attribution import PARTS, StepFacts
 from xttsbench.evidence.evidence import Evidence
-from xttsbench.findings.pipeline import input_bound as rules
+from xttsbench.findings.registry import rules_about
 from xttsbench.pipeline.cost.costs import read_costs
 from xttsbench.records.base import Estimate
 
@@ -62,7 +62,7 @@ def told(pipeline, bottleneck: str) -> Evidence:
 
 
 def found(evidence: Evidence) -> list[str]:
-    return [finding.rule for rule in rules.RULES for finding in rule(evidence)]
+    return [finding.rule for rule in rules_about("In the pipeline") for finding in rule(evidence)]
 
 
 @pytest.mark.parametrize(
@@ -77,5 +77,5 @@ def test_the_fault_is_seen_and_its_double_is_not_blamed(targets, faulty: str, he
     assert rule in found(told(ill, "input"))
     assert rule not in found(told(well, "input"))
     for pipeline in (ill, well):
-        for each in rules.RULES:
+        for each in rules_about("In the pipeline"):
             assert not any(finding.limiting for finding in each(told(pipeline, "compute")))
