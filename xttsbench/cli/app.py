@@ -2,26 +2,45 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import sys
 import traceback
-from typing import Annotated
+from io import TextIOWrapper
+from typing import Annotated, Any, Final
 
 import typer
+from typer.core import TyperGroup
 
 from xttsbench import __version__
 from xttsbench.cli.data import app as data
 from xttsbench.cli.diagnose import diagnose, optimize
-from xttsbench.cli.explain import explain
+from xttsbench.cli.explain import explain, list_
 from xttsbench.cli.output import say
 from xttsbench.cli.runs import compare, report
 from xttsbench.cli.scenarios import run, sweep
 from xttsbench.cli.train import synthesize, train, with_value_of_best
 from xttsbench.errors import XttsbenchError
 
+
+class _InterruptedError(Exception):
+    """The user broke a command off; Typer would leave without a word."""
+
+
+class _Group(TyperGroup):
+    """The commands; an interruption of one reaches :func:`main`."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise _InterruptedError from None
+
+
 app = typer.Typer(
     name="xttsbench",
+    cls=_Group,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     help="Find why a TensorFlow training step takes as long as it does, and prove it by experiment.",
 )
@@ -42,33 +61,85 @@ def _options(
     """Options of xttsbench itself."""
 
 
-app.command("compare")(compare)
+_BUNDLED: Final = "The bundled speech model"
+
 app.command("diagnose")(diagnose)
-app.command("explain")(explain)
 app.command("optimize")(optimize)
-app.command("report")(report)
+app.command("compare")(compare)
 app.command("run")(run)
 app.command("sweep")(sweep)
-app.command("synthesize")(synthesize)
-app.command("train")(train)
-app.add_typer(data)
+app.command("report")(report)
+app.command("explain")(explain)
+app.command("list")(list_)
+app.command("train", rich_help_panel=_BUNDLED)(train)
+app.command("synthesize", rich_help_panel=_BUNDLED)(synthesize)
+app.add_typer(data, rich_help_panel=_BUNDLED)
 
 
 def main() -> None:
     """Run the command line; errors that are ours become one sentence on standard error."""
-    debug = "--debug" in sys.argv
     arguments = sys.argv[1:]
+    own = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    _survive_closed_pipes()
     try:
-        app(with_value_of_best(arguments) if arguments[:1] == ["train"] else arguments)
+        app(with_value_of_best(arguments) if arguments[:1] == ["train"] else arguments, prog_name="xttsbench")
     except XttsbenchError as error:
-        if debug:
+        if "--debug" in own:
             traceback.print_exc()
         say(f"Error: {error}")
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        say("Interrupted. Trials that ended are in the run's journal: 'xttsbench report DIR' writes their report.")
+    except _InterruptedError:
+        say(f"Interrupted.{_what_is_left()}")
         sys.exit(130)
-    except BrokenPipeError:
-        # The reader of our output went away (`| head`): nothing more to say to it.
-        sys.stderr.close()
-        sys.exit(1)
+
+
+def _what_is_left() -> str:
+    """How to get a report of what the interrupted run measured, where there is one."""
+    from xttsbench.execution import journal
+    from xttsbench.execution.run_directory import made
+
+    directory = next((one for one in reversed(made) if (one / journal.NAME).exists()), None)
+    if directory is None:
+        return ""
+    command = shlex.join(["xttsbench", "report", str(directory)])
+    return f" What was measured is kept; its report: {command}"
+
+
+def _survive_closed_pipes() -> None:
+    """Let a command run to its own end and exit code where whoever read its output has gone (``| head``)."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if type(stream) is TextIOWrapper:
+            setattr(
+                sys,
+                name,
+                _Stream(
+                    stream.buffer,
+                    encoding=stream.encoding,
+                    errors=stream.errors,
+                    line_buffering=stream.line_buffering,
+                    write_through=stream.write_through,
+                ),
+            )
+
+
+class _Stream(TextIOWrapper):
+    """Standard output or error, whose text goes nowhere once nobody reads it any more."""
+
+    def write(self, text: str, /) -> int:
+        try:
+            return super().write(text)
+        except BrokenPipeError:
+            self._discard()
+            return len(text)
+
+    def flush(self) -> None:
+        try:
+            super().flush()
+        except BrokenPipeError:
+            self._discard()
+
+    def _discard(self) -> None:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self.fileno())
+        os.close(nowhere)

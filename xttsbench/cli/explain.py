@@ -1,13 +1,34 @@
-"""``xttsbench explain NAME``: a verdict, a rule or a fix in words."""
+"""``xttsbench explain NAME`` and ``xttsbench list WHAT``: what has a name, in words."""
 
 from __future__ import annotations
 
 import json
 import textwrap
+from collections.abc import Iterator
 from dataclasses import asdict
+from enum import StrEnum
 from typing import Annotated
 
 import typer
+
+from xttsbench.cli.options import AsJson, Debug
+
+
+class Kind(StrEnum):
+    """What ``xttsbench list`` lists."""
+
+    scenarios = "scenarios"
+    grids = "grids"
+    recipes = "recipes"
+    rules = "rules"
+    fixes = "fixes"
+
+
+def _names(incomplete: str) -> Iterator[str]:
+    """Names to explain, for the completion of a shell."""
+    from xttsbench.workflows.explain import explanations
+
+    return (one.name for one in explanations() if one.name.startswith(incomplete))
 
 
 def explain(
@@ -16,10 +37,11 @@ def explain(
         typer.Argument(
             metavar="NAME",
             help="A verdict (dispatch), a rule (no-prefetch) or a fix (batch-first), as a report has it.",
+            autocompletion=_names,
         ),
     ],
-    as_json: Annotated[bool, typer.Option("--json", help="The same as JSON on standard output.")] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+    as_json: AsJson = False,
+    debug: Debug = False,
 ) -> None:
     """Explain a verdict, a rule or a fix: what it means, its evidence, from where on it fires, and what to do.
 
@@ -38,3 +60,28 @@ def explain(
     for heading, text in found.parts.items():
         body = text[0].upper() + text[1:] + ("" if text.endswith(".") else ".")
         typer.echo(f"\n{heading}\n{textwrap.fill(body, width, initial_indent='  ', subsequent_indent='  ')}")
+
+
+def list_(
+    what: Annotated[Kind, typer.Argument(metavar="WHAT", help="scenarios, grids, recipes, rules or fixes.")],
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """List what the command line takes by name, a line each: scenarios, grids, recipes, rules or fixes.
+
+    Example:  xttsbench list rules
+    """
+    from xttsbench.cli.output import page
+    from xttsbench.workflows.catalogue import entries
+
+    found = entries(what.value)
+    if as_json:
+        typer.echo(json.dumps([asdict(one) for one in found], indent=2, ensure_ascii=False))
+        return
+    width, _ = page()
+    column = 2 + max(len(one.name) for one in found)
+    for one in found:
+        typer.echo(textwrap.fill(one.name.ljust(column) + one.summary, width, subsequent_indent=" " * column))
+    use = {Kind.scenarios: "xttsbench run NAME", Kind.grids: "xttsbench sweep --grid NAME"}
+    use[Kind.recipes] = "xttsbench train NAME"
+    typer.echo(f"\nUse one:  {use.get(what, 'xttsbench explain NAME')}")

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from xttsbench.shipped import Kind, available
 
 Settings = Annotated[
     list[str] | None,
@@ -43,9 +47,14 @@ AsJson = Annotated[bool, typer.Option("--json", help="The record as JSON on stan
 Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks.")]
 
 
+def names(kind: Kind) -> Callable[[str], list[str]]:
+    """What is shipped of a kind, for the completion of a shell."""
+    return lambda incomplete: [name for name in available(kind) if name.startswith(incomplete)]
+
+
 def typed() -> str:
-    """The command line as it was typed, for the report."""
-    return " ".join(["xttsbench", *sys.argv[1:]])
+    """The command line as it can be typed again, for the report."""
+    return shlex.join(["xttsbench", *sys.argv[1:]])
 
 
 def arguments_of(settings: list[str] | None) -> dict[str, object]:

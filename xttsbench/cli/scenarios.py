@@ -18,13 +18,20 @@ from xttsbench.cli.options import (
     Strict,
     TrialSteps,
     arguments_of,
+    names,
     typed,
 )
 from xttsbench.cli.output import Lines, Watched, end
 
 
 def run(
-    scenario: Annotated[str, typer.Argument(help="Name of a shipped scenario (loader, mode, ...), or a YAML file.")],
+    scenario: Annotated[
+        str,
+        typer.Argument(
+            help="Name of a shipped scenario (xttsbench list scenarios), or a YAML file.",
+            autocompletion=names("scenarios"),
+        ),
+    ],
     settings: Settings = None,
     accelerator: Annotated[
         list[str] | None,
@@ -77,7 +84,11 @@ def run(
 
 def sweep(
     grid: Annotated[
-        str, typer.Option(help="Name of a shipped grid (prefetch, workers, loader, mode, batch, full), or a YAML file.")
+        str,
+        typer.Option(
+            help="Name of a shipped grid (prefetch, workers, loader, mode, batch, full), or a YAML file.",
+            autocompletion=names("scenarios"),
+        ),
     ],
     settings: Settings = None,
     accelerator: Annotated[

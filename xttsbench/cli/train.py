@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from xttsbench.cli.options import AsJson, Data, Debug, Out, typed
+from xttsbench.cli.options import AsJson, Data, Debug, Out, names, typed
 from xttsbench.cli.output import Watched as DataWatched
 from xttsbench.cli.output import end, printable, say
 
@@ -37,7 +37,10 @@ def _off(name: str, what: str) -> Any:
 
 
 def train(
-    recipe: Annotated[str, typer.Argument(help="A shipped recipe (tiny, small, base), or a YAML file.")] = "tiny",
+    recipe: Annotated[
+        str,
+        typer.Argument(help="A shipped recipe (tiny, small, base), or a YAML file.", autocompletion=names("training")),
+    ] = "tiny",
     best: Annotated[
         str | None,
         typer.Option(
@@ -98,7 +101,7 @@ def train(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Train the bundled speech model; run again with the same --out it goes on from its last checkpoint.
+    """Train the bundled speech model; run again with the same --out it resumes from its last checkpoint.
 
     Exit code 0: done; 1: training failed (off course, out of memory, no checkpoint); 130: ended by a signal, with a
     checkpoint written.

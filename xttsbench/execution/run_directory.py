@@ -24,6 +24,9 @@ PLAN: Final = "plan.json"
 ENVIRONMENT: Final = "environment.json"
 PROFILE: Final = "profile"
 
+made: list[Path] = []
+"""The directories that this process made for runs, so that whoever is interrupted can be told where to look."""
+
 
 def make_run_directory(out: Path | None, name: str, now: datetime, *, under: Path | None = None) -> Path:
     """Make the directory of a run and return it; without ``out``, ``reports/<UTC time>-<name>/`` under ``under``.
@@ -51,6 +54,7 @@ def make_run_directory(out: Path | None, name: str, now: datetime, *, under: Pat
             f"--out {str(out)!r} holds {taken.name!r} already, and a run needs a directory of its own. "
             "Name one that is empty or does not exist."
         )
+    made.append(out)
     return out
 
 

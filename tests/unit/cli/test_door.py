@@ -1,0 +1,110 @@
+"""The door of the command line: interruptions, closed pipes, ``--debug``, completion, and what the help shows first."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from xttsbench.cli.app import app, main
+from xttsbench.cli.options import typed
+from xttsbench.execution import journal, run_directory
+
+ROOT = Path(__file__).parents[3]
+COMMAND = f"{sys.executable} -m xttsbench"
+
+
+def shell(command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["bash", "-c", command],
+        env=os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "100"} | environment,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def left(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int | str | None:
+    monkeypatch.setattr(sys, "argv", ["xttsbench", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    return ended.value.code
+
+
+@pytest.mark.parametrize("command", ["list rules", "explain cacheable --json", "--help"])
+def test_a_reader_that_goes_away_changes_nothing(command) -> None:
+    done = shell(f"({COMMAND} {command}; echo code $? >&2) | head -c 1")
+    assert (len(done.stdout), done.stderr) == (1, "code 0\n")
+
+
+def test_a_closed_standard_error_leaves_the_exit_code_alone(tmp_path) -> None:
+    code = tmp_path / "code"
+    shell(f"({COMMAND} report {tmp_path} 2>&1; echo $? > {code}) | true")
+    assert code.read_text() == "5\n"
+
+
+def test_debug_is_ours_only_before_the_script_s_own_arguments(monkeypatch, capsys) -> None:
+    assert left(monkeypatch, "diagnose", "missing.py", "--", "--debug") == 5
+    assert "Traceback" not in capsys.readouterr().err
+    assert left(monkeypatch, "diagnose", "missing.py", "--debug") == 5
+    assert "Traceback" in capsys.readouterr().err
+
+
+def _interrupted(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_an_interruption_before_a_run_began_says_no_more_than_that(monkeypatch, capsys) -> None:
+    monkeypatch.setattr("xttsbench.workflows.diagnose.diagnose.diagnose", _interrupted)
+    monkeypatch.setattr(run_directory, "made", [])
+    assert left(monkeypatch, "diagnose", "mine:make") == 130
+    assert capsys.readouterr().err == "Interrupted.\n"
+
+
+def test_an_interrupted_run_is_named(monkeypatch, capsys, tmp_path) -> None:
+    directory = tmp_path / "my run"
+    directory.mkdir()
+    (directory / journal.NAME).touch()
+    monkeypatch.setattr("xttsbench.workflows.diagnose.diagnose.diagnose", _interrupted)
+    monkeypatch.setattr(run_directory, "made", [directory])
+    assert left(monkeypatch, "diagnose", "mine:make") == 130
+    assert f"its report: xttsbench report '{directory}'\n" in capsys.readouterr().err
+
+
+def test_the_command_of_a_report_can_be_typed_again(monkeypatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["xttsbench", "diagnose", "a b.py", "--", "--name", "it's"])
+    assert typed() == """xttsbench diagnose 'a b.py' -- --name 'it'"'"'s'"""
+
+
+def test_the_help_begins_with_the_main_job_and_keeps_the_bundled_model_apart(monkeypatch, capsys) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    left(monkeypatch, "--help")
+    general, bundled = capsys.readouterr().out.split("The bundled speech model")
+    listed = re.compile(r"^│ ([a-z]+) ", re.MULTILINE)
+    names = listed.findall(general)
+    assert names[0] == "diagnose"
+    assert {*names} == {one.name for one in app.registered_commands} - {"train", "synthesize"}
+    assert listed.findall(bundled) == ["train", "synthesize", "data"]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("train sm", {"small"}),
+        ("sweep --grid wo", {"workers"}),
+        ("dia", {"diagnose"}),
+        ("list re", {"recipes"}),
+        ("explain no-pre", {"no-prefetch"}),
+        ("run osc", {"oscillation"}),
+    ],
+)
+def test_a_shell_completes_commands_and_names(words, expected) -> None:
+    count = len(words.split())
+    done = shell(COMMAND, _XTTSBENCH_COMPLETE="complete_bash", COMP_WORDS=f"xttsbench {words}", COMP_CWORD=str(count))
+    assert {*done.stdout.split()} == expected, done.stderr
