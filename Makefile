@@ -26,17 +26,18 @@ $(STAMP): pyproject.toml constraints.txt
 diagnose: install ## the main job on real input: why a training step takes as long as it does
 	@$(BIN)/xttsbench diagnose
 
-# Two files at a time, in this order and not by their number of tests: few e2e tests take long, and the short files of
-# unit tests fill up the end. What asserts on times of the command runs alone.
-TWO_AT_A_TIME := --numprocesses 2 --dist loadfile --no-loadscope-reorder
+# Three files at a time on two cores, since many tests wait for a process; in this order and not by their number of
+# tests: few e2e tests take long, and the short files of unit tests fill up the end. What holds beside no neighbour runs
+# alone.
+AT_A_TIME := --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
-test: install ## unit, tf and e2e tests, some twenty minutes on two cores
-	$(PYTEST) tests/e2e tests/tf tests/unit -m "not slow and not (e2e and measured)" $(TWO_AT_A_TIME)
+test: install ## unit, tf and e2e tests, some twelve minutes on two cores
+	$(PYTEST) tests/e2e tests/tf tests/unit -m "not slow and not alone" $(AT_A_TIME)
 	@mkdir -p .benchmarks
-	$(PYTEST) tests/e2e -m "not slow and measured" --benchmark-enable --benchmark-json=.benchmarks/last.json # one at a time
+	$(PYTEST) tests/e2e -m "not slow and alone" --benchmark-enable --benchmark-json=.benchmarks/last.json
 
 test-unit: install ## the tests without TensorFlow alone, some ninety seconds on two quiet cores
-	$(PYTEST) tests/unit -m "not slow" $(TWO_AT_A_TIME)
+	$(PYTEST) tests/unit -m "not slow" $(AT_A_TIME)
 
 test-all: install ## every test, the slow ones too, an hour and a half
 	$(PYTEST)

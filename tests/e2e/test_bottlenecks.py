@@ -72,7 +72,7 @@ def adds_up(report: dict[str, Any]) -> None:
         pytest.param("retraces", "compile", {"retracing"}, marks=SLOW),
         pytest.param("xla_for_every_length", "compile", {"xla-recompilation", "dynamic-shape"}, marks=SLOW),
         ("checkpoints", "host", {"host-stall", "oscillation"}),
-        ("shares_the_cores", "contention", {"core-contention"}),
+        pytest.param("shares_the_cores", "contention", {"core-contention"}, marks=pytest.mark.alone),
         ("slow_device", "compute", set()),
     ],
 )

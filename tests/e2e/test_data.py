@@ -200,7 +200,10 @@ def test_a_set_is_imported_and_what_was_left_out_is_listed(tmp_path: Path) -> No
     command = ("import", "in", "--out", "set", "--metadata", "list.csv")
     code, out, err = run(*command, cwd=tmp_path)
     assert (code, out) == (5, "")
-    assert "in: 1 of 2 clips cannot be used (1 unreadable): b.wav: is not a WAV file: it looks like FLAC." in err
+    assert (
+        "in: 1 of 2 clips cannot be used (1 unreadable): b.wav: is no sound file that can be read: it looks like FLAC."
+        in err
+    )
     code, out, err = run(*command, "--skip-unreadable", "--json", cwd=tmp_path)
     record = json.loads(out)
     assert (code, record["clips"], record["seconds"], record["forms"]) == (

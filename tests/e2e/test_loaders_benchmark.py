@@ -31,6 +31,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 @pytest.mark.measured
+@pytest.mark.alone
 @pytest.mark.benchmark(group="loaders behind an emulated accelerator, 10 ms a step")
 @pytest.mark.parametrize("loader", LOADERS)
 def test_loader(xttsbench_benchmark: Any, data: dict[str, Any], loader: str) -> None:

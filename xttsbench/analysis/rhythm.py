@@ -187,6 +187,8 @@ def periodogram(x: npt.ArrayLike) -> Periodogram:
 IntArray = npt.NDArray[np.int64]
 
 MIN_STEPS: Final = 64
+MOST_STEPS: Final = 8192
+"""Of a longer series the last so many are searched, in some seconds; periods are tens of steps, not thousands."""
 MIN_CYCLES: Final = 4
 """A period has to be seen this often: none longer than a quarter of the series is claimed."""
 LEVEL: Final = 0.01
@@ -194,7 +196,7 @@ LEVEL: Final = 0.01
 _PADDING: Final = 8
 _CLIP: Final = 10.0
 """Robust standard deviations at which an outlier is cut, so that one long stall does not hide the rest."""
-_SURROGATES: Final = 500
+_SURROGATES: Final = 200
 _BATCH: Final = 20
 """Surrogates made at once: few, to keep the memory small and to stop early where they score as high as the steps."""
 _SEED: Final = 20090601
@@ -210,7 +212,7 @@ class Period:
     variance_share: float
     """Share of the variance (trend out, outliers cut at ten robust standard deviations) in the folded profile."""
     p_value: float
-    """Over all periods searched; 0.002 is the smallest that the surrogates can give."""
+    """Over all periods searched; 0.005 is the smallest that the surrogates can give."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,20 +236,22 @@ class _Comb:
         grid = np.arange(self.padded // 2 + 1) / self.padded
         null = red_noise(ar1(rows), rows.var(axis=1), grid)
         relative = 2 * np.divide(power(rows, self.padded), null, out=np.zeros_like(null), where=null > 0)
-        total = np.zeros((rows.shape[0], self.frequency.size))
+        # A candidate's values of all rows lie side by side, since harmonics are gathered by candidate.
+        relative = np.ascontiguousarray(relative.T)
+        total = np.zeros((self.frequency.size, rows.shape[0]))
         best = np.full_like(total, -np.inf)
         harmonics = np.ones(total.shape, dtype=np.int64)
         for k in range(1, int(0.5 / self.frequency[0]) + 1):
             # The candidates whose k-th harmonic lies at or below Nyquist come first.
             count = int(np.searchsorted(self.frequency, 0.5 / k * (1 + 1e-9), side="right"))
             index = np.rint(k * self.frequency[:count] * self.padded).astype(np.int64)
-            total[:, :count] += relative[:, np.minimum(index, grid.size - 1)]
+            score = total[:count]
+            score += relative[np.minimum(index, grid.size - 1)]
             if k > 1:
-                total[:, :count] -= 4
-            better = total[:, :count] > best[:, :count]
-            best[:, :count][better] = total[:, :count][better]
-            harmonics[:, :count][better] = k
-        return best, harmonics
+                score -= 4
+            np.copyto(harmonics[:count], k, where=score > best[:count])
+            np.maximum(best[:count], score, out=best[:count])
+        return best.T, harmonics.T
 
 
 def find_period(x: npt.ArrayLike) -> Period | None:
@@ -257,9 +261,10 @@ def find_period(x: npt.ArrayLike) -> Period | None:
         x: step times, or anything sampled once per step, shape ``(n,)``; any unit, since only ratios matter.
 
     Returns:
-        ``None`` too for fewer than 64 steps and for a constant series. No period longer than ``n / 4`` is claimed.
+        ``None`` too for fewer than 64 steps and for a constant series. No period longer than ``n / 4`` is claimed,
+        with ``n`` at most :data:`MOST_STEPS`.
     """
-    series = np.asarray(x, dtype=np.float64)
+    series = np.asarray(x, dtype=np.float64)[-MOST_STEPS:]
     if series.size < MIN_STEPS or not varies(series):
         return None
     row = prepare(_clipped(series)[np.newaxis])

@@ -22,7 +22,7 @@ def test_measuring_costs_something_and_is_nobody_s_measurement(bench, calls):
 
 
 @pytest.mark.measured
-@pytest.mark.parametrize("calls", [1, 50])
+@pytest.mark.parametrize("calls", [1, pytest.param(50, marks=pytest.mark.slow)])
 def test_it_is_at_most_twenty_microseconds(bench, calls):
     bench.watch.__exit__()
     assert min(measure_overhead(bench, calls).overhead_s for _ in range(5)) <= 20e-6

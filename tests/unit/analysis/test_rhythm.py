@@ -11,7 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import signal, stats
 
-from xttsbench.analysis.rhythm import Period, autocorrelation, effective_size, find_period, ljung_box, periodogram
+from xttsbench.analysis.rhythm import (
+    MOST_STEPS,
+    Period,
+    autocorrelation,
+    effective_size,
+    find_period,
+    ljung_box,
+    periodogram,
+)
 
 
 def ar1_of(phi: float, n: int, seed: int) -> npt.NDArray[np.float64]:
@@ -255,3 +263,13 @@ def test_neither_unit_nor_level_matters(scale: float, shift: float) -> None:
 def test_the_same_steps_give_the_same_answer() -> None:
     steps = stalls(16, jitter=2, seed=3)
     assert find_period(steps) == find_period(steps)
+
+
+def test_of_a_long_series_the_end_is_searched() -> None:
+    noise = np.random.default_rng(5).gamma(9, size=3 * MOST_STEPS)
+    beaten = noise + 6 * (np.arange(noise.size) % 10 == 0) * (np.arange(noise.size) >= 2 * MOST_STEPS)
+    found = find_period(beaten)
+    assert found == find_period(beaten[-MOST_STEPS:])
+    assert found is not None
+    assert found.period_steps == 10
+    assert find_period(beaten[: 2 * MOST_STEPS]) is None
