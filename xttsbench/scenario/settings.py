@@ -251,7 +251,7 @@ class Scenario(Space):
     """Steps that a trial measures; fast ones are measured for two seconds even where there are enough."""
     window_s: float = Field(15.0, gt=0, le=600)
     """Seconds that a trial measures at most."""
-    blocks: int = Field(8, ge=1, le=100)
+    blocks: int = Field(24, ge=1, le=100)
     """How often ``run`` measures every arm, at most; one that is decided is measured no further."""
     margin: float = Field(MARGIN, gt=0, lt=1)
     """The smallest difference that matters, as a share."""

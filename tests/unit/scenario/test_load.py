@@ -62,7 +62,7 @@ def test_every_scenario_of_the_project_loads_and_is_planned(load) -> None:
 def test_what_is_not_written_has_a_default(scenario) -> None:
     head = "name: mine\nworkload: xtts\n"
     found = scenario("", head=head)
-    assert (found.blocks, found.margin, found.accelerator, found.seed) == (8, 0.02, ["real"], 0)
+    assert (found.blocks, found.margin, found.accelerator, found.seed) == (24, 0.02, ["real"], 0)
     assert found.callable_name == "xttsbench.targets.bundled:make_workload"
     assert found.bundled
     assert scenario("base:\ndata:\nsteps:\nskip:\nranges:\nbaseline:\n", head=head) == found  # keys without a value

@@ -25,6 +25,7 @@ from xttsbench.records.trial import TrialRecord, interrupted
 from xttsbench.scenario.settings import MOST_SWEEP_ARMS, Scenario
 from xttsbench.workflows.measure.arms import compare_arms
 from xttsbench.workflows.measure.session import Progress, Session, Silent
+from xttsbench.workflows.measure.turns import TURN_S
 from xttsbench.workflows.outcome import Outcome
 from xttsbench.workflows.recorded import REPORT_S
 from xttsbench.workflows.report import finish
@@ -126,8 +127,8 @@ def _fits(scenario: Scenario, comparison: Comparison) -> None:
     arms = len(comparison.arms) - any(arm.role == "aa" for arm in comparison.arms)
     if arms < 2:
         raise InvalidInputError(f"{scenario.name}: a sweep compares two configurations at least; give it a grid.")
-    # Two processes of the baseline and of some arm; all arms once.
-    trial_s = expected_s(comparison, comparison.window_s, warm=True) / len(comparison.arms)
+    # Two processes of the baseline and of some arm; all arms once. Large differences show in a turn or two of each.
+    trial_s = expected_s(comparison, min(comparison.window_s, 2 * TURN_S), warm=True) / len(comparison.arms)
     least_s = (arms + 3) * trial_s + MIN_PROCESSES * IMPORT_S + REPORT_S + _PARITY_S
     if least_s > scenario.budget_s:
         raise UsageError(

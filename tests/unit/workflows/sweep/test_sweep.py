@@ -9,14 +9,16 @@ from typing import Any
 
 import pytest
 
+from xttsbench.errors import UsageError
 from xttsbench.execution import journal
 from xttsbench.records.plan import Procedure, RunPlan
 from xttsbench.records.trial import Parity, TrialRecord
 from xttsbench.workflows.measure.session import Session, Silent
 from xttsbench.workflows.outcome import judge_sweep
+from xttsbench.workflows.run.run import Request
 from xttsbench.workflows.sweep.best import read_best, write_best
 from xttsbench.workflows.sweep.report import assemble_sweep
-from xttsbench.workflows.sweep.sweep import search
+from xttsbench.workflows.sweep.sweep import search, sweep
 
 ENVIRONMENT: dict[str, Any] = {"cpu": {"model": "a CPU", "machine_cpus": 2}, "gpus": [], "fingerprint": "f"}
 PROCEDURE = Procedure(blocks=6)
@@ -266,3 +268,13 @@ def test_the_order_of_the_trials_is_the_seed_s(world, build) -> None:
         )
     ]
     assert len({tuple(block) for block in blocks[:2]}) == 2
+
+
+def test_two_minutes_are_enough_for_five_configurations_and_half_a_minute_is_refused(tmp_path: Path) -> None:
+    scenario = tmp_path / "five.yaml"
+    scenario.write_text("name: five\ntarget: os:getcwd\ngrid: {n: [1, 2, 3, 4, 5]}\n", encoding="utf-8")
+    out = tmp_path / "run"
+    with pytest.raises(UsageError, match=r"with 5 configurations takes [5-9][0-9] s at least") as refused:
+        sweep(Request(str(scenario), budget_s=30.0, out=out, command="xttsbench sweep"))
+    assert float(str(refused.value).split(" takes ")[1].split()[0]) < 120
+    assert not out.exists()
