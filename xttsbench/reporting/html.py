@@ -1,15 +1,19 @@
-"""A document as ``report.html``: one self-contained page, without scripts and without anything to fetch.
+"""A document as ``report.html``: one self-contained page that fetches nothing.
 
-The plots are embedded as data URIs, so that the identifiers of one SVG cannot clash with another's; a content security
-policy keeps the page from loading anything, whatever a name in the report may hold. The template escapes all text.
+The plots are embedded as data URIs, so that the identifiers of one SVG cannot clash with another's. A content security
+policy keeps the page from loading anything and from running any script but its own, which are named by their hashes,
+whatever a name in the report may hold. The template escapes all text.
 """
 
 from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Mapping
+from hashlib import sha256
+from importlib.resources import files
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from xttsbench.reporting.document import NOT_MEASURED, Document, View
 from xttsbench.reporting.palette import PART_COLORS, SEVERITY_COLORS
@@ -32,11 +36,23 @@ def render(document: Document, plots: Mapping[str, bytes], *, view: View = View.
         keep_trailing_newline=True,
     )
     environment.tests["a"] = lambda block, name: type(block).__name__ == name
+    scripts = (_script("page.js"),)
     return environment.get_template("report.html.j2").render(
         headline=document.headline,
         blocks=document.shown(view, figures=plots),
         images={name: b64encode(image).decode() for name, image in plots.items()},
+        scripts=scripts,
+        script_hashes=Markup(" ".join(f"'sha256-{_digest(script)}'" for script in scripts)),
         not_measured=NOT_MEASURED,
         part_colors=PART_COLORS,
         severity_colors=SEVERITY_COLORS,
     )
+
+
+def _script(name: str) -> Markup:
+    """A script of this package: not from outside, so it is not escaped."""
+    return Markup(files("xttsbench.reporting").joinpath("templates", name).read_text(encoding="utf-8"))
+
+
+def _digest(script: str) -> str:
+    return b64encode(sha256(script.encode()).digest()).decode()

@@ -13,6 +13,7 @@ from xttsbench.records.report import Report
 from xttsbench.records.trial import TrialRecord
 from xttsbench.reporting import html, markdown
 from xttsbench.reporting.groups import figures
+from xttsbench.reporting.page.document import page_document
 from xttsbench.reporting.sections.report import report_document
 
 
@@ -30,7 +31,7 @@ def write_run(directory: Path, report: Report, trials: Sequence[TrialRecord]) ->
     images, warnings = _write_plots(directory / "plots", report, trials)
     pages: dict[str, Callable[[], str]] = {
         "report.md": lambda: markdown.render(report_document(report), plots=tuple(images)),
-        "report.html": lambda: html.render(report_document(report), images),
+        "report.html": lambda: html.render(page_document(report), images),
     }
     for name, serialize in pages.items():
         try:

@@ -1,21 +1,23 @@
 from __future__ import annotations
 
 import re
+from base64 import b64encode
+from hashlib import sha256
 from html.parser import HTMLParser
 
 from tests.unit.reporting.conftest import one
 from xttsbench.records.report import Report
 from xttsbench.reporting.document import Facts
 from xttsbench.reporting.html import render
+from xttsbench.reporting.page.document import page_document
 from xttsbench.reporting.sections import unmeasured
-from xttsbench.reporting.sections.report import report_document
 from xttsbench.reporting.text import plain
 
 _VOID = {"meta", "img"}
 
 
 def serialize(report: Report, plots: dict[str, bytes]) -> str:
-    return render(report_document(report), plots)
+    return render(page_document(report), plots)
 
 
 class _Page(HTMLParser):
@@ -26,6 +28,7 @@ class _Page(HTMLParser):
         self.text: list[str] = []
         self.elements: list[tuple[str, dict[str, str | None]]] = []
         self.open: list[str] = []
+        self.scripts: list[str] = []
         self.feed(page)
         self.words = " ".join(" ".join(self.text).split())
 
@@ -38,22 +41,34 @@ class _Page(HTMLParser):
         assert self.open.pop() == tag
 
     def handle_data(self, data: str) -> None:
-        if self.open and self.open[-1] != "style":
+        if self.open and self.open[-1] == "script":
+            self.scripts.append(data)
+        elif self.open and self.open[-1] != "style":
             self.text.append(data)
 
 
-def test_the_page_is_self_contained_and_without_scripts(every_run) -> None:
+def test_the_page_is_self_contained_and_runs_no_script_but_its_own(every_run) -> None:
     svg = b'<svg xmlns="http://www.w3.org/2000/svg"/>'
     for name, (report, _) in every_run.items():
         text = serialize(report, {"timeline": svg})
         page = _Page(text)
         assert page.open == [], name
-        assert "<script" not in text, name
-        assert not re.search(r"https?://|url\(|@import", text), name
+        assert not re.search(r"https?://|url\(|@import", re.sub(r"(?s)<script>.*?</script>", "", text)), name
+        (policy,) = [attributes["content"] for _, attributes in page.elements if "http-equiv" in attributes]
+        assert policy is not None
+        assert policy.startswith("default-src 'none'; "), name
+        allowed = re.findall(r"'sha256-([^']+)'", policy)
+        assert allowed == [b64encode(sha256(script.encode()).digest()).decode() for script in page.scripts], name
+        identifiers = {attributes["id"] for _, attributes in page.elements if "id" in attributes}
         for tag, attributes in page.elements:
-            assert tag not in {"script", "link", "iframe", "object", "a"}, name
-            assert not [key for key in attributes if key.startswith("on") or key == "href"], name
+            assert tag not in {"link", "iframe", "object", "form"}, name
+            assert not [key for key in attributes if key.startswith("on")], name
             assert (attributes.get("src") or "data:").startswith("data:"), name
+            assert (attributes.get("href") or "#finding-1")[1:] in {*identifiers, "finding-1"}, name
+
+
+def test_what_a_page_says_of_hostile_names_runs_nothing(hostile, starving) -> None:
+    assert _Page(serialize(hostile.report, {})).scripts == _Page(serialize(starving.report, {})).scripts
 
 
 def test_every_finding_and_every_reason_is_in_it(every_run) -> None:

@@ -23,7 +23,7 @@ _PATCH_LINES: Final = 40
 """Of a diff, on a terminal."""
 _FIXES: Final = ("fix", "estimated", "measured", "data", "outcome and why")
 _PREDICTED: Final = ("condition", "batches a second", "speed-up", "limited by", "measured", "remark")
-_DATA: Final = {
+DATA: Final = {
     "identical": "the same, bit for bit",
     "rounding": "the same, but for rounding",
     "other order": "the same samples, another order",
@@ -39,18 +39,18 @@ def section(report: Report) -> Iterator[Section]:
         return
     chosen = next((found for found in report.fixes if found.chosen), None)
     patch = chosen.patch if chosen else None
-    blocks: list[Block] = [Paragraph(_proposal(report, chosen), view=View.SUMMARY)]
+    blocks: list[Block] = [Paragraph(proposal(report, chosen), view=View.SUMMARY)]
     if tried := [found for found in report.fixes if found.outcome != "not verified"]:
         blocks.append(table(_FIXES, map(_row, tried), view=View.SUMMARY))
-    if said := _patched(patch):
+    if said := patched(patch):
         blocks.append(Paragraph(said))
     if patch and patch.diff.strip():
         blocks.append(Code((patch.diff,), "diff", shown=_PATCH_LINES, rest="in the run's patch.diff"))
     if patch and patch.unpatched:
         by_hand = tuple(Fact(fix, what) for fix, what in patch.unpatched.items())
         blocks.append(Facts(by_hand, ("fix", "what to write"), "By hand:"))
-    if call := _call(report.optimized):
-        blocks.append(Code(call, "python", "Without editing the source:"))
+    if applied := call(report.optimized):
+        blocks.append(Code(applied, "python", "Without editing the source:"))
     if left := [Fact(found.name, found.why) for found in report.fixes if found.outcome == "not verified"]:
         blocks.append(Facts(tuple(left), ("fix", "why"), "Not measured:"))
     yield Section("Fixes", tuple(blocks))
@@ -85,7 +85,8 @@ def _prediction(found: Prediction) -> tuple[str | Cell, ...]:
     )
 
 
-def _proposal(report: Report, chosen: FixResult | None) -> str:
+def proposal(report: Report, chosen: FixResult | None) -> str:
+    """What is proposed, in a sentence; that there is nothing to propose, and why."""
     if chosen is None:
         tried = sum(found.outcome == "rejected" for found in report.fixes)
         if not report.fixes:
@@ -107,12 +108,12 @@ def _row(found: FixResult) -> tuple[str | Cell, ...]:
         found.name,
         NOT_ESTIMATED if predicted is None else units.ratio(predicted),
         cell(achieved, units.ratio_bounds),
-        "not compared" if found.semantics is None else _DATA[found.semantics.how],
+        "not compared" if found.semantics is None else DATA[found.semantics.how],
         f"{outcome}: {found.why}" if found.why else outcome,
     )
 
 
-def _patched(patch: Patch | None) -> str:
+def patched(patch: Patch | None) -> str:
     """Whether the source with the edits was run, and what came of it."""
     if patch is None or not (patch.diff.strip() or patch.why_not):
         return ""
@@ -128,7 +129,7 @@ def _patched(patch: Patch | None) -> str:
     return f"The source with this patch was not run{reason}" + ("" if reason.endswith(".") else ".")
 
 
-def _call(optimized: Optimized | None) -> tuple[str, ...]:
+def call(optimized: Optimized | None) -> tuple[str, ...]:
     """``xttsbench.optimize`` with the saved plan; without fixes there is nothing to apply."""
     if optimized is None or not optimized.fixes:
         return ()

@@ -26,14 +26,14 @@ def report_document(report: Report) -> doc.Document:
             headline(report),
             *(doc.Callout(warning, view=doc.View.SUMMARY) for warning in report.warnings),
             *arms.comparisons(report),
-            *_numbers(report, comparing=comparing),
+            *numbers(report, comparing=comparing),
             *_attribution(report, comparing=comparing),
             doc.Section(pipeline.TITLE, () if comparing else pipeline.blocks(report)),
             *(() if comparing else fixes.predictions(report)),
-            *_experiments(report),
+            *experiments(report),
             *arms.ungrouped(report),
             *fixes.section(report),
-            *_findings(report, comparing=comparing),
+            *findings(report, comparing=comparing),
             *step.in_time(report, only_measured=comparing),
             _plots(report, comparing=comparing),
             *unmeasured(report),
@@ -49,7 +49,7 @@ def report_document(report: Report) -> doc.Document:
     )
 
 
-def _numbers(report: Report, *, comparing: bool) -> Iterator[doc.Section]:
+def numbers(report: Report, *, comparing: bool) -> Iterator[doc.Section]:
     """The mean step and its like; in a comparison those of the baseline, where they are known."""
     verdict = report.verdict
     if comparing and verdict.step_time_s is None:
@@ -118,7 +118,8 @@ def attribution(report: Report) -> tuple[doc.Bars | None, str]:
     return doc.Bars(parts, view=doc.View.SUMMARY), " ".join([note, *reasons])
 
 
-def _experiments(report: Report) -> Iterator[doc.Section]:
+def experiments(report: Report) -> Iterator[doc.Section]:
+    """The isolation experiments, as far as there were any."""
     if report.ladder:
         rows = [
             (one.name, one.what, cell(one.step_time_s, units.duration_bounds), f"{one.steps:,}", f"{one.processes:,}")
@@ -128,7 +129,7 @@ def _experiments(report: Report) -> Iterator[doc.Section]:
         yield doc.Section("Isolation experiments", (doc.table(header, rows),))
 
 
-def _findings(report: Report, *, comparing: bool) -> Iterator[doc.Section]:
+def findings(report: Report, *, comparing: bool) -> Iterator[doc.Section]:
     """The findings in their order; a diagnosis says where there is none."""
     proposed = next((fix.patch.diff for fix in report.fixes if fix.chosen and fix.patch is not None), None)
     blocks = tuple(_finding(number, finding, proposed) for number, finding in enumerate(report.findings, start=1))

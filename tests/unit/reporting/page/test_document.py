@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+from tests.unit.reporting.conftest import estimate, sections
+from xttsbench.findings.registry import rules
+from xttsbench.records.fix import FixResult
+from xttsbench.records.report import Report
+from xttsbench.reporting.document import Fact, Finding, Fold, Section, Table
+from xttsbench.reporting.page.document import Tiles, machine, page_document
+
+
+def figures(report: Report) -> dict[str, str]:
+    tiles = [block for block in page_document(report).blocks if isinstance(block, Tiles) and block.kind == "figures"]
+    return {fact.label: fact.value for one in tiles for fact in one.facts}
+
+
+def fixed(report: Report, **given: object) -> Report:
+    found = {"name": "a", "fixes": ("a",), "what": "does a", "outcome": "accepted", "why": "", **given}
+    return report.model_copy(update={"fixes": (FixResult.model_validate(found),)})
+
+
+def test_the_answer_comes_before_what_it_rests_on(starving) -> None:
+    titles = [block.title for block in page_document(starving.report).blocks if isinstance(block, Section)]
+    order = ["Where a step's time goes", "The input pipeline", "Findings", "In time"]
+    assert [title for title in titles if title in order] == order
+    assert titles[-1] == "Methods, distributions and raw data"
+
+
+def test_the_saving_is_the_step_over_the_gain(starving) -> None:
+    measured = figures(fixed(starving.report, verified_speedup=estimate(2.0), chosen=True))
+    assert measured == {
+        "a step now": "34.2 ms (33.2 to 35.2)",
+        "after the fix": "17.1 ms",
+        "gain, measured": "2.00x (1.94 to 2.06)",
+        "the fix": "does a",
+    }
+    hoped = figures(fixed(starving.report, outcome="not verified", predicted_speedup=3.0))
+    assert hoped["gain, estimated only"] == "3.00x"
+    assert "after the fix" not in hoped
+    assert figures(starving.report)["gain"] == "no fix is known to be worth it"
+
+
+def test_a_step_that_was_not_measured_says_why(empty) -> None:
+    assert figures(empty.report)["a step now"].startswith("not measured: the target raised")
+
+
+def test_the_machine_is_one_strip_and_what_is_emulated_says_so(starving) -> None:
+    facts = machine(starving.report).facts
+    assert Fact("processors", "2") in facts
+    assert Fact("accelerator", "EMULATED, 15 ms per step") in facts
+    assert Fact("GPU", "none") in facts
+
+
+def test_findings_without_a_loss_and_checks_that_found_nothing_are_folded(starving) -> None:
+    document = page_document(starving.report)
+    parts = {part.title: part for part in sections(document.blocks)}
+    assert [block.rule for block in parts["Findings"].blocks if isinstance(block, Finding)] == [
+        "python-function",
+        "oscillation",
+    ]
+    assert isinstance(parts["One finding without a loss"], Fold)
+    fired = {finding.rule for finding in starving.report.findings}
+    (table,) = parts[f"{len(set(rules()) - fired)} checks that found nothing"].blocks
+    assert isinstance(table, Table)
+    assert {row.cells[0].value for row in table.rows} == set(rules()) - fired

@@ -1,0 +1,184 @@
+"""The order of the page: what is wrong, what is to be gained, where the time goes, what to do; what it rests on.
+
+It is of the same sections as the other outputs, with the drawn ones of this package in place of their tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
+
+from xttsbench.findings.registry import rules
+from xttsbench.fixes.spec import WORTH
+from xttsbench.records.report import Report
+from xttsbench.reporting import document as doc
+from xttsbench.reporting import units
+from xttsbench.reporting.groups import compares, target_figures
+from xttsbench.reporting.page import fixes, graph
+from xttsbench.reporting.sections import arms, missing, pipeline, step, unmeasured
+from xttsbench.reporting.sections.details import details
+from xttsbench.reporting.sections.fixes import predictions
+from xttsbench.reporting.sections.headline import headline
+from xttsbench.reporting.sections.report import attribution, experiments, findings, numbers
+
+_DIAGNOSES: Final = ("diagnose", "optimize")
+
+
+@dataclass(frozen=True, slots=True)
+class Tiles(doc.Block):
+    """Facts side by side: large figures, or a ``strip`` of small ones."""
+
+    facts: tuple[doc.Fact, ...]
+    kind: Literal["figures", "strip"]
+
+
+def page_document(report: Report) -> doc.Document:
+    """The report in the order of the page."""
+    comparing = compares(report)
+    compared = (*arms.comparisons(report), *arms.ungrouped(report))
+    said = headline(report)
+    below = tuple(one for one in said.below if not one.text.startswith("Machine: "))  # that stands in the strip
+    head = (replace(said, below=below), *_figures(report, comparing=comparing), machine(report))
+    warnings = (doc.Callout(warning) for warning in report.warnings)
+    found, informational = _findings(report, comparing=comparing)
+    return doc.Document(
+        (
+            *head,
+            *warnings,
+            *(compared if comparing else ()),
+            *(numbers(report, comparing=True) if comparing else ()),
+            *_bar(report, comparing=comparing),
+            doc.Section("The input pipeline", () if comparing else graph.blocks(report)),
+            *fixes.section(report),
+            *found,
+            *step.in_time(report, only_measured=comparing),
+            *(() if comparing else compared),
+            *informational,
+            *_passed(report),
+            doc.Section("Methods, distributions and raw data", tuple(_rest(report, comparing=comparing))),
+        )
+    )
+
+
+def machine(report: Report) -> Tiles:
+    """What it was measured on, in a line: processor, accelerator, memory, versions, and what others did meanwhile."""
+    return Tiles(tuple(_machine(report)), "strip")
+
+
+def _machine(report: Report) -> Iterator[doc.Fact]:
+    found = report.environment
+    cpu, memory = _inner(found, "cpu"), _inner(found, "memory")
+    if cores := cpu.get("allowed_cpus") or found.get("cpus"):
+        yield doc.Fact("processors", f"{cores:g} of {cpu['model']}" if cpu.get("model") else f"{cores:g}")
+    kind, label = (str(report.accelerator.get(key, "")) for key in ("kind", "label"))
+    names = ", ".join(str(gpu.get("name", "GPU")) for gpu in found.get("gpus") or () if isinstance(gpu, Mapping))
+    if label or kind:
+        said = label or kind
+        yield doc.Fact("accelerator", said.upper() if kind == "emulated" and said == kind else _capital(said, kind))
+    yield doc.Fact("GPU", names or "none")
+    if total := memory.get("limit_bytes") or memory.get("total_bytes"):
+        yield doc.Fact("memory", units.size(total))
+    packages = _inner(found, "packages")
+    if packages.get("tensorflow"):
+        yield doc.Fact("TensorFlow", str(packages["tensorflow"]))
+    if python := _inner(found, "python").get("version"):
+        yield doc.Fact("Python", str(python))
+    if report.disturbance:
+        yield doc.Fact("other work meanwhile", report.disturbance.sentence)
+
+
+def _inner(found: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = found.get(key)
+    return value if isinstance(value, Mapping) else {}
+
+
+def _capital(label: str, kind: str) -> str:
+    """An emulated accelerator is never to be taken for a device."""
+    return label.replace("emulated", "EMULATED") if kind == "emulated" else label
+
+
+def _figures(report: Report, *, comparing: bool) -> Iterator[Tiles]:
+    """Step time now and after the best fix, the gain, and what it rests on; of a comparison the table says it."""
+    time = report.verdict.step_time_s
+    if comparing:
+        return
+    now = missing(report, "verdict.step_time_s") if time is None else units.duration_interval(time)
+    facts = [doc.Fact("a step now", now)]
+    tried = [one for one in report.fixes if one.verified_speedup and (one.chosen or one.outcome == "accepted")]
+    best = next((found for found in tried if found.chosen), None) or max(
+        tried, key=lambda found: found.verified_speedup.estimate if found.verified_speedup else 0.0, default=None
+    )
+    if best is not None and best.verified_speedup is not None:
+        after = None if time is None else time.estimate / best.verified_speedup.estimate
+        if after is not None:
+            facts.append(doc.Fact("after the fix", units.duration(after)))
+        facts.append(doc.Fact("gain, measured", units.ratio_interval(best.verified_speedup)))
+        facts.append(doc.Fact("the fix", best.what or best.name))
+    else:
+        hoped = [found for found in report.fixes if found.outcome == "not verified" and found.predicted_speedup]
+        likely = max(hoped, key=lambda found: found.predicted_speedup or 0.0, default=None)
+        if likely is not None and (likely.predicted_speedup or 0.0) >= WORTH:
+            facts.append(doc.Fact("gain, estimated only", units.ratio(likely.predicted_speedup or 0.0)))
+            facts.append(doc.Fact("the fix to try", likely.what or likely.name))
+        elif report.kind in _DIAGNOSES:
+            facts.append(doc.Fact("gain", "no fix is known to be worth it"))
+    yield Tiles(tuple(facts), "figures")
+
+
+def _bar(report: Report, *, comparing: bool) -> Iterator[doc.Section]:
+    bars, note = attribution(report)
+    blocks: list[doc.Block] = [] if bars is None else [bars]
+    if bars is not None or not comparing:
+        blocks.append(doc.Paragraph(note, "soft"))
+    if said := step.sentence(report):
+        blocks.append(doc.Paragraph(said))
+    yield doc.Section("Where a step's time goes", tuple(blocks))
+
+
+def _findings(report: Report, *, comparing: bool) -> tuple[tuple[doc.Section, ...], tuple[doc.Section, ...]]:
+    """The findings to act on, and those that are only worth knowing, folded away."""
+    every = [block for part in findings(report, comparing=comparing) for block in part.blocks]
+    harmless = [isinstance(one, doc.Finding) and not one.limiting and one.severity == "info" for one in every]
+    only_known = tuple(one for one, known in zip(every, harmless, strict=True) if known)
+    open_ones = tuple(one for one, known in zip(every, harmless, strict=True) if not known)
+    several = f"{len(only_known)} findings" if len(only_known) > 1 else "One finding"
+    return (doc.Section("Findings", open_ones),), (doc.Fold(f"{several} without a loss", only_known),)
+
+
+def _passed(report: Report) -> Iterator[doc.Fold]:
+    """The rules that found nothing in a diagnosis."""
+    if report.kind not in _DIAGNOSES or not report.findings:
+        return
+    fired = {finding.rule for finding in report.findings}
+    quiet = [(rule.id, rule.symptom) for rule in rules().values() if rule.id not in fired]
+    yield doc.Fold(f"{len(quiet)} checks that found nothing", (doc.table(("rule", "what it looks for"), quiet),))
+
+
+def _rest(report: Report, *, comparing: bool) -> Iterator[doc.Block]:
+    """What the answer rests on: numbers, experiments, plots, what was not measured, tables, how it was made."""
+    if not comparing:
+        yield from (_folded("Step time and utilization", numbers(report, comparing=False)))
+        yield from (_folded("What the model estimates", predictions(report)))
+    yield from _folded("Isolation experiments", experiments(report))
+    drawn = tuple(
+        doc.Figure(name, caption, drawn_above=name == "attribution", view=doc.View.FULL)
+        for name, caption in target_figures(report).items()
+    )
+    yield doc.Fold("Plots of the baseline" if comparing else "Plots", drawn)
+    yield from _folded("Not measured", unmeasured(report))
+    if comparing and (ops := graph.blocks(report)):
+        yield doc.Fold("The input pipeline", ops)
+    for part in details(report, comparing=comparing).blocks:
+        if not (isinstance(part, doc.Fold) and part.title == pipeline.TITLE):
+            yield part
+    yield doc.Fold(
+        "How it was made",
+        (doc.Code((report.command,)), doc.Paragraph(f"{report.kind} at {report.created_utc}", "soft")),
+    )
+
+
+def _folded(title: str, parts: Iterator[doc.Section] | tuple[doc.Section, ...]) -> Iterator[doc.Fold]:
+    inner = tuple(block for part in parts for block in part.blocks)
+    if inner:
+        yield doc.Fold(title, inner)
