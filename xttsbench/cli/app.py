@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 
 from xttsbench import __version__
 from xttsbench.cli.data import app as data
+from xttsbench.cli.defaults import read_defaults
 from xttsbench.cli.diagnose import diagnose, optimize
 from xttsbench.cli.explain import explain, list_
 from xttsbench.cli.output import say
@@ -43,6 +44,8 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     help="Find why a TensorFlow training step takes as long as it does, and prove it by experiment.",
+    epilog="Defaults of options stand in pyproject.toml of the working directory: `budget = 120` under "
+    r"\[tool.xttsbench.diagnose].",
 )
 
 
@@ -54,11 +57,13 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Options of xttsbench itself."""
+    """Options of xttsbench itself, and the defaults of those of its commands."""
+    context.default_map = read_defaults(context)
 
 
 _BUNDLED: Final = "The bundled speech model"

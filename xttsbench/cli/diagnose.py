@@ -24,6 +24,7 @@ class Level(StrEnum):
 
 
 def diagnose(
+    context: typer.Context,
     target: Annotated[
         str | None,
         typer.Argument(
@@ -100,7 +101,7 @@ def diagnose(
         profile=profile,
         seed=seed,
         print_to_stderr=as_json,
-        command=typed(),
+        command=typed(context),
         comparison=comparison,
         arguments=tuple(arguments or ()),
         repeat=repeat,
@@ -132,6 +133,7 @@ def _chosen(path: Path, target: str | None, settings: Mapping[str, object]) -> t
 
 
 def optimize(
+    context: typer.Context,
     target: Annotated[str, typer.Argument(help="module:callable or file.py:callable.")],
     settings: Settings = None,
     accelerator: Accelerator = "real",
@@ -169,6 +171,6 @@ def optimize(
         seed=seed,
         any_order=any_order,
         print_to_stderr=as_json,
-        command=typed(),
+        command=typed(context),
     )
     end(run(request, progress=Lines()), as_json=as_json, debug=debug, strict=strict)

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from xttsbench.cli.defaults import given
 from xttsbench.shipped import Kind, available
 
 Settings = Annotated[
@@ -52,9 +53,11 @@ def names(kind: Kind) -> Callable[[str], list[str]]:
     return lambda incomplete: [name for name in available(kind) if name.startswith(incomplete)]
 
 
-def typed() -> str:
-    """The command line as it can be typed again, for the report."""
-    return shlex.join(["xttsbench", *sys.argv[1:]])
+def typed(context: typer.Context) -> str:
+    """The command line as it can be typed again, with the options that ``pyproject.toml`` gave, for the report."""
+    words = sys.argv[1:]
+    end = words.index("--") if "--" in words else len(words)
+    return shlex.join(["xttsbench", *words[:end], *given(context), *words[end:]])
 
 
 def arguments_of(settings: list[str] | None) -> dict[str, object]:

@@ -24,6 +24,7 @@ _STDOUT: Final = "-"
 
 
 def compare(
+    context: typer.Context,
     a: Annotated[
         str, typer.Argument(metavar="A", help="A run's directory or report.json, before: PATH[:ARM[@DEVICE]].")
     ],
@@ -94,7 +95,7 @@ def compare(
         out=out,
         markdown=Path(markdown) if markdown not in (None, _STDOUT) else None,
         junit=junit,
-        command=typed(),
+        command=typed(context),
     )
     _show(compare_runs(request), as_json=as_json, as_markdown=markdown == _STDOUT)
 

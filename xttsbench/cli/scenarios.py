@@ -25,6 +25,7 @@ from xttsbench.cli.output import Lines, Watched, end
 
 
 def run(
+    context: typer.Context,
     scenario: Annotated[
         str,
         typer.Argument(
@@ -75,7 +76,7 @@ def run(
         out=out,
         resume=resume,
         print_to_stderr=as_json,
-        command=typed(),
+        command=typed(context),
     )
     with Watched() as watched:
         outcome = run_scenario(request, progress=Lines(), data_progress=watched)
@@ -83,6 +84,7 @@ def run(
 
 
 def sweep(
+    context: typer.Context,
     grid: Annotated[
         str,
         typer.Option(
@@ -130,7 +132,7 @@ def sweep(
         out=out,
         resume=resume,
         print_to_stderr=as_json,
-        command=typed(),
+        command=typed(context),
     )
     with Watched() as watched:
         outcome = run_sweep(request, progress=Lines(), data_progress=watched)

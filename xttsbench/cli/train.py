@@ -37,6 +37,7 @@ def _off(name: str, what: str) -> Any:
 
 
 def train(
+    context: typer.Context,
     recipe: Annotated[
         str,
         typer.Argument(help="A shipped recipe (tiny, small, base), or a YAML file.", autocompletion=names("training")),
@@ -138,7 +139,7 @@ def train(
         xla=not no_xla,
         bucketing=not no_bucketing,
         print_to_stderr=as_json,
-        command=typed(),
+        command=typed(context),
     )
     lines = TrainLines()
     with DataWatched() as making:

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from xttsbench.cli.app import app, main
-from xttsbench.cli.options import typed
 from xttsbench.execution import journal, run_directory
 
 ROOT = Path(__file__).parents[3]
@@ -75,11 +74,6 @@ def test_an_interrupted_run_is_named(monkeypatch, capsys, tmp_path) -> None:
     monkeypatch.setattr(run_directory, "made", [directory])
     assert left(monkeypatch, "diagnose", "mine:make") == 130
     assert f"its report: xttsbench report '{directory}'\n" in capsys.readouterr().err
-
-
-def test_the_command_of_a_report_can_be_typed_again(monkeypatch) -> None:
-    monkeypatch.setattr(sys, "argv", ["xttsbench", "diagnose", "a b.py", "--", "--name", "it's"])
-    assert typed() == """xttsbench diagnose 'a b.py' -- --name 'it'"'"'s'"""
 
 
 def test_the_help_begins_with_the_main_job_and_keeps_the_bundled_model_apart(monkeypatch, capsys) -> None:
