@@ -18,7 +18,7 @@ from xttsbench.cli.defaults import read_defaults
 from xttsbench.cli.diagnose import diagnose, optimize
 from xttsbench.cli.explain import explain, list_
 from xttsbench.cli.output import say
-from xttsbench.cli.runs import compare, report
+from xttsbench.cli.runs import compare, export, report
 from xttsbench.cli.scenarios import run, sweep
 from xttsbench.cli.train import synthesize, train, with_value_of_best
 from xttsbench.errors import XttsbenchError
@@ -74,6 +74,7 @@ app.command("compare")(compare)
 app.command("run")(run)
 app.command("sweep")(sweep)
 app.command("report")(report)
+app.command("export")(export)
 app.command("explain")(explain)
 app.command("list")(list_)
 app.command("train", rich_help_panel=_BUNDLED)(train)

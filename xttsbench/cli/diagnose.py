@@ -10,7 +10,19 @@ from typing import Annotated
 
 import typer
 
-from xttsbench.cli.options import Accelerator, AsJson, Data, Debug, Out, Settings, Steps, Strict, arguments_of, typed
+from xttsbench.cli.options import (
+    Accelerator,
+    AsJson,
+    Data,
+    Debug,
+    Open,
+    Out,
+    Settings,
+    Steps,
+    Strict,
+    arguments_of,
+    typed,
+)
 from xttsbench.cli.output import Lines, Watched, end, say
 from xttsbench.errors import UsageError
 
@@ -58,6 +70,7 @@ def diagnose(
         bool, typer.Option("--repeat", help="A script may be run a second time (callables always are).")
     ] = False,
     strict: Strict = False,
+    browse: Open = False,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -115,7 +128,7 @@ def diagnose(
         if bad:
             message = f"--fail-on {fail_on}: {bad[0].rule}: {bad[0].title}"
             outcome = replace(outcome, exit_code=GATE, message=message)
-    end(outcome, as_json=as_json, debug=debug, strict=strict or fail_on is not None)
+    end(outcome, as_json=as_json, debug=debug, browse=browse, strict=strict or fail_on is not None)
 
 
 def _chosen(path: Path, target: str | None, settings: Mapping[str, object]) -> tuple[str | None, Mapping[str, object]]:
@@ -146,6 +159,7 @@ def optimize(
     out: Out = None,
     seed: Annotated[int, typer.Option(help="Seed of TensorFlow, NumPy and the order of trials.")] = 0,
     strict: Strict = False,
+    browse: Open = False,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -173,4 +187,4 @@ def optimize(
         print_to_stderr=as_json,
         command=typed(context),
     )
-    end(run(request, progress=Lines()), as_json=as_json, debug=debug, strict=strict)
+    end(run(request, progress=Lines()), as_json=as_json, debug=debug, browse=browse, strict=strict)

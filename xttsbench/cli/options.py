@@ -45,6 +45,7 @@ Workers = Annotated[
 ]
 Strict = Annotated[bool, typer.Option("--strict", help="Exit with 3 if something stays undecided.")]
 AsJson = Annotated[bool, typer.Option("--json", help="The record as JSON on standard output.")]
+Open = Annotated[bool, typer.Option("--open", help="Open report.html in a browser at the end.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks.")]
 
 

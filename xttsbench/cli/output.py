@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, NoReturn, Self
 
@@ -60,17 +61,29 @@ def show(outcome: Outcome, *, as_json: bool) -> None:
         say(outcome.message)
 
 
-def end(outcome: Outcome, *, as_json: bool, debug: bool, strict: bool = False) -> NoReturn:
-    """Print what came of it, with the target's traceback where it is asked for, and leave with the exit code.
+def end(outcome: Outcome, *, as_json: bool, debug: bool, strict: bool = False, browse: bool = False) -> NoReturn:
+    """Print what came of it, show its page and the target's traceback where they are asked for, and leave.
 
-    That is 3 for what stayed undecided only where ``strict`` asks for it.
+    The exit code is 3 for what stayed undecided only where ``strict`` asks for it.
     """
     from xttsbench.workflows.outcome import DONE, INCONCLUSIVE
 
     show(outcome, as_json=as_json)
+    if browse:
+        open_page(outcome.directory / "report.html")
     if debug and (error := outcome.report.target.get("error")):
         sys.stderr.write(str(error.get("traceback", "")))
     raise typer.Exit(DONE if outcome.exit_code == INCONCLUSIVE and not strict else outcome.exit_code)
+
+
+def open_page(page: Path) -> None:
+    """Open a report's page in a browser; where none can be opened, say so."""
+    import webbrowser
+
+    if not page.is_file():
+        say(f"Warning: --open: {page} was not written.")
+    elif not webbrowser.open(page.resolve().as_uri()):
+        say(f"Warning: --open: no browser can be opened here; the page is {page} (BROWSER names a browser).")
 
 
 class Lines:

@@ -1,23 +1,33 @@
-"""What is done with runs that are there: ``xttsbench compare A B`` and ``xttsbench report DIR``."""
+"""What is done with runs that are there: ``xttsbench compare A B``, ``report DIR`` and ``export RUN``."""
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from xttsbench.cli.options import AsJson, Debug, typed
+from xttsbench.cli.options import AsJson, Debug, Open, typed
 from xttsbench.cli.output import end, page, say
-from xttsbench.errors import UsageError
+from xttsbench.errors import NothingMeasuredError, UsageError
 
 if TYPE_CHECKING:
     from xttsbench.workflows.compare.compare import Compared
 
 
+class Format(StrEnum):
+    """What ``xttsbench export`` writes."""
+
+    perfetto = "perfetto"
+    csv = "csv"
+
+
+_FILES: Final = {Format.perfetto: "trace.json", Format.csv: "steps.csv"}
 _SECONDS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "": 1.0}
 _NUMBER: Final = re.compile(r"\s*([0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)\s*([a-zµ%]*)\s*")
 _STDOUT: Final = "-"
@@ -174,6 +184,7 @@ def _show(compared: Compared, *, as_json: bool, as_markdown: bool) -> None:
 
 def report(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A run's directory, e.g. one under reports/.")],
+    browse: Open = False,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -183,4 +194,51 @@ def report(
     """
     from xttsbench.workflows.report import rebuild
 
-    end(rebuild(directory), as_json=as_json, debug=debug)
+    end(rebuild(directory), as_json=as_json, debug=debug, browse=browse)
+
+
+def export(
+    directory: Annotated[Path, typer.Argument(metavar="RUN", help="A run's directory, e.g. one under reports/.")],
+    form: Annotated[
+        Format, typer.Option("--format", help="perfetto: a time line for ui.perfetto.dev; csv: a row for each step.")
+    ] = Format.perfetto,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Where (default: trace.json or steps.csv in RUN); - for standard output.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Write every step of a run for other programs: waits, steps, compilations and processors on one time line, or CSV.
+
+    Example:  xttsbench export reports/20261121T080000Z-diagnose-make --format csv
+    """
+    from xttsbench.execution import journal
+    from xttsbench.files import atomic_write
+    from xttsbench.reporting import traces
+
+    if as_json and str(out) == _STDOUT:
+        raise UsageError("--json and --out - both write to standard output; give --out a file.")
+    trials = journal.read(directory)
+    steps = sum(segment.steps for trial in trials for segment in trial.segments)
+    if not steps:
+        raise NothingMeasuredError(f"{directory / journal.NAME} has no step to export; name a run that measured some.")
+    text = traces.perfetto(trials) if form is Format.perfetto else traces.table(trials)
+    if str(out) == _STDOUT:
+        sys.stdout.write(text)
+        return
+    file = out or directory / _FILES[form]
+    try:
+        atomic_write(file, text.encode())
+    except OSError as error:
+        raise UsageError(f"--out {str(file)!r} cannot be written: {error.strerror or error}. Name another.") from error
+    if as_json:
+        typer.echo(json.dumps({"file": str(file), "format": form.value, "trials": len(trials), "steps": steps}))
+        return
+    say(f"{steps:,} steps of {len(trials)} trials: {file}")
+    if form is Format.perfetto:
+        say("Open it at https://ui.perfetto.dev, or in chrome://tracing; it stays on this machine.")

@@ -11,6 +11,7 @@ from xttsbench.cli.options import (
     Budget,
     Data,
     Debug,
+    Open,
     Out,
     Resume,
     Seed,
@@ -52,6 +53,7 @@ def run(
     seed: Seed = None,
     resume: Resume = False,
     strict: Strict = False,
+    browse: Open = False,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -80,7 +82,7 @@ def run(
     )
     with Watched() as watched:
         outcome = run_scenario(request, progress=Lines(), data_progress=watched)
-    end(outcome, as_json=as_json, debug=debug, strict=strict)
+    end(outcome, as_json=as_json, debug=debug, browse=browse, strict=strict)
 
 
 def sweep(
@@ -108,6 +110,7 @@ def sweep(
     seed: Seed = None,
     resume: Resume = False,
     strict: Strict = False,
+    browse: Open = False,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -136,4 +139,4 @@ def sweep(
     )
     with Watched() as watched:
         outcome = run_sweep(request, progress=Lines(), data_progress=watched)
-    end(outcome, as_json=as_json, debug=debug, strict=strict)
+    end(outcome, as_json=as_json, debug=debug, browse=browse, strict=strict)

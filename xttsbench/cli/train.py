@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from xttsbench.cli.options import AsJson, Data, Debug, Out, names, typed
+from xttsbench.cli.options import AsJson, Data, Debug, Open, Out, names, typed
 from xttsbench.cli.output import Watched as DataWatched
 from xttsbench.cli.output import end, printable, say
 
@@ -99,6 +99,7 @@ def train(
     no_graph: Annotated[bool, _off("no-graph", "run the step eagerly, op by op")] = False,
     no_xla: Annotated[bool, _off("no-xla", "compile the step with tf.function alone")] = False,
     no_bucketing: Annotated[bool, _off("no-bucketing", "pad all batches to the longest edge")] = False,
+    browse: Open = False,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -145,7 +146,7 @@ def train(
     with DataWatched() as making:
         outcome = run(request, progress=lines, data_progress=making)
     lines.close()
-    end(outcome, as_json=as_json, debug=debug)
+    end(outcome, as_json=as_json, debug=debug, browse=browse)
 
 
 def _setting(text: str) -> tuple[str, object]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,7 +20,7 @@ class Ended:
     exit_code: int
     message: str | None = "Undecided: for want of time."
     warnings: tuple[str, ...] = ()
-    directory: str = "reports/run"
+    directory: Path = Path("reports/run")
     report: Any = field(
         default_factory=lambda: SimpleNamespace(
             findings=[SimpleNamespace(rule="cold-storage", title="slow", limiting=True, severity="warning")],
@@ -63,3 +64,21 @@ def test_a_gate_of_findings_fails_passes_or_says_that_it_could_not_tell(monkeypa
     result = left(monkeypatch, "diagnose", code, "--fail-on", level)
     assert result.exit_code == expected
     assert ("--fail-on warning: cold-storage: slow" in result.stderr) == (expected == 1)
+
+
+@pytest.mark.parametrize("written", [True, False])
+@pytest.mark.parametrize("opens", [True, False])
+@pytest.mark.parametrize("command", list(ENTRIES))
+def test_the_page_is_opened_where_it_was_asked_for(monkeypatch, tmp_path, command, opens, written) -> None:
+    where, arguments = ENTRIES[command]
+    page, opened = tmp_path / "report.html", []
+    if written:
+        page.touch()
+    monkeypatch.setattr(where, lambda *_, **__: Ended(1, directory=tmp_path))
+    monkeypatch.setattr("webbrowser.open", lambda url: opened.append(url) or opens)
+    CliRunner().invoke(app, arguments)
+    assert not opened
+    result = CliRunner().invoke(app, [*arguments, "--open"])
+    assert result.exit_code == 1
+    assert opened == [page.as_uri()] * written
+    assert ("Warning: --open" in result.stderr) == (not (opens and written))

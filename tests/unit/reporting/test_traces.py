@@ -1,0 +1,104 @@
+"""A run for other programs: what stands in the trace and in the table is what was recorded."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from xttsbench.execution import journal
+from xttsbench.records.readings import HostReadings, Readings
+from xttsbench.records.rows import COLUMNS
+from xttsbench.records.trial import RoundMark, Segment, TrialRecord
+from xttsbench.reporting import traces
+
+REFERENCE = Path(__file__).parents[3] / "reports" / "reference"
+MS = 1_000_000
+
+
+def made(make_trial: Any, **fields: Any) -> TrialRecord:
+    """Two steps of 10 ms after waits of 5, the second 3 ms after the first and compiled."""
+    columns = {
+        "start_ns": (100 * MS, 118 * MS),
+        "wall_ns": (15 * MS, 18 * MS),
+        "wait_ns": (5 * MS, 5 * MS),
+        "step_ns": (10 * MS, 10 * MS),
+        "xla_ns": (0, 4 * MS),
+        "xla_compiles": (0, 1),
+        "trace_ns": (0, 2 * MS),
+        "traces": (0, 1),
+    }
+    return make_trial("000-ladder", Segment(name="as_is", columns=columns, warmup_steps=1), **fields)
+
+
+def slices(trials: list[TrialRecord]) -> list[tuple[str, int, float, float]]:
+    events = json.loads(traces.perfetto(trials))["traceEvents"]
+    return [(one["name"], one["tid"], one["ts"], one["dur"]) for one in events if one["ph"] == "X"]
+
+
+def test_steps_waits_gaps_and_compilations_stand_where_they_were(make_trial) -> None:
+    assert slices([made(make_trial)]) == [
+        ("wait for input", 1, 0.0, 5_000.0),
+        ("step", 1, 5_000.0, 10_000.0),
+        ("between steps", 1, 15_000.0, 3_000.0),
+        ("wait for input", 1, 18_000.0, 5_000.0),
+        ("step", 1, 23_000.0, 10_000.0),
+        ("trace", 2, 23_000.0, 2_000.0),
+        ("XLA compile", 2, 25_000.0, 4_000.0),
+    ]
+
+
+def test_turns_and_processors_are_on_the_same_clock(make_trial) -> None:
+    host = HostReadings(t_ns=(100 * MS, 110 * MS, 120 * MS), cpu_s=(1.0, 1.02, 1.025))
+    trial = made(
+        make_trial,
+        rounds=(RoundMark(round=2, start_ns=99 * MS, end_ns=140 * MS),),
+        readings=Readings(host=host),
+    )
+    events = json.loads(traces.perfetto([trial]))["traceEvents"]
+    assert ("round 2", 3, 0.0, 41_000.0) in slices([trial])
+    used = [(one["ts"], one["args"]["value"]) for one in events if one["ph"] == "C"]
+    assert used == [(1_000.0, 2.0), (11_000.0, 0.5)]
+
+
+def test_a_row_of_the_table_is_a_step(make_trial) -> None:
+    rows = list(csv.DictReader(io.StringIO(traces.table([made(make_trial)]))))
+    assert [(row["trial"], row["kind"], row["segment"], row["step"], row["warm_up"]) for row in rows] == [
+        ("000-ladder", "ladder", "as_is", "0", "1"),
+        ("000-ladder", "ladder", "as_is", "1", "0"),
+    ]
+    assert (rows[1]["wait_ns"], rows[1]["xla_compiles"], rows[1]["batch"]) == (str(5 * MS), "1", "-1")
+    assert {*COLUMNS} < {*rows[0]}
+
+
+@pytest.mark.parametrize("name", ["=1+1", "+x", "-x", "@x", "a\nb", "\x1b[31mred", "\u202eabc"])
+def test_hostile_names_stay_text(make_trial, name) -> None:
+    trial = made(make_trial)
+    hostile = trial.model_copy(update={"spec": trial.spec.model_copy(update={"trial_id": name, "arm": name})})
+    row = next(csv.DictReader(io.StringIO(traces.table([hostile]))))
+    for shown in (row["trial"], row["configuration"], traces.perfetto([hostile]).rstrip("\n")):
+        assert shown[0] not in "=+-@"
+        assert not set(shown) & set("\n\x1b\u202e")
+
+
+@pytest.mark.parametrize("run", ["bundled-workload", "oscillation"])
+def test_stored_runs_are_whole_and_in_order(run) -> None:
+    trials = journal.read(REFERENCE / run)
+    steps = sum(segment.steps for trial in trials for segment in trial.segments)
+    assert len(list(csv.reader(io.StringIO(traces.table(trials))))) == steps + 1
+    events = json.loads(traces.perfetto(trials))["traceEvents"]
+    assert min(one["ts"] for one in events if "ts" in one) == 0
+    assert all(one["dur"] >= 0 for one in events if "dur" in one)
+    # A process has one loop: what it does comes one after the other.
+    for process in {one["pid"] for one in events}:
+        loop = sorted(
+            (one["ts"], one["dur"])
+            for one in events
+            if one["pid"] == process and one.get("tid") == 1 and one["ph"] == "X"
+        )
+        assert all(start + took <= after + 1 for (start, took), (after, _) in pairwise(loop))
