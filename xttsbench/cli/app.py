@@ -17,6 +17,7 @@ from xttsbench.cli.data import app as data
 from xttsbench.cli.defaults import read_defaults
 from xttsbench.cli.diagnose import diagnose, optimize
 from xttsbench.cli.explain import explain, list_
+from xttsbench.cli.init import init
 from xttsbench.cli.output import say
 from xttsbench.cli.runs import compare, export, report
 from xttsbench.cli.scenarios import run, sweep
@@ -77,6 +78,7 @@ app.command("report")(report)
 app.command("export")(export)
 app.command("explain")(explain)
 app.command("list")(list_)
+app.command("init")(init)
 app.command("train", rich_help_panel=_BUNDLED)(train)
 app.command("synthesize", rich_help_panel=_BUNDLED)(synthesize)
 app.add_typer(data, rich_help_panel=_BUNDLED)
