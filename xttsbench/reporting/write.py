@@ -14,6 +14,7 @@ from xttsbench.records.trial import TrialRecord
 from xttsbench.reporting import html, markdown
 from xttsbench.reporting.groups import figures
 from xttsbench.reporting.page.document import page_document
+from xttsbench.reporting.scene import Scene, stage
 from xttsbench.reporting.sections.report import report_document
 
 
@@ -28,10 +29,11 @@ def write_run(directory: Path, report: Report, trials: Sequence[TrialRecord]) ->
     """
     directory.mkdir(parents=True, exist_ok=True)
     atomic_write(directory / "report.json", to_json(report).encode())
-    images, warnings = _write_plots(directory / "plots", report, trials)
+    scene, warnings = _stage(report, trials)
+    images = _write_plots(directory / "plots", report, scene, warnings)
     pages: dict[str, Callable[[], str]] = {
         "report.md": lambda: markdown.render(report_document(report), plots=tuple(images)),
-        "report.html": lambda: html.render(page_document(report), images),
+        "report.html": lambda: html.render(page_document(report, scene), images),
     }
     for name, serialize in pages.items():
         try:
@@ -48,17 +50,25 @@ def to_json(report: Report) -> str:
     return report.model_dump_json(indent=2) + "\n"
 
 
-def _write_plots(folder: Path, report: Report, trials: Sequence[TrialRecord]) -> tuple[dict[str, bytes], list[str]]:
-    """Draw and write each plot by itself; the SVGs by name, and what went wrong."""
+def _stage(report: Report, trials: Sequence[TrialRecord]) -> tuple[Scene | None, list[str]]:
+    """What is drawn from; ``None`` and the reason where the steps cannot be read."""
+    try:
+        return stage(report, trials), []
+    except Exception as error:
+        return None, [f"no plot was drawn: {type(error).__name__}: {error}"]
+
+
+def _write_plots(folder: Path, report: Report, scene: Scene | None, warnings: list[str]) -> dict[str, bytes]:
+    """Draw and write each plot by itself; the SVGs by name. What went wrong is added to ``warnings``."""
+    if scene is None:
+        return {}
     try:
         from xttsbench.reporting import plots  # not at the top: Matplotlib is large, and the trials are over by now
-
-        scene = plots.stage(report, trials)
     except Exception as error:
-        return {}, [f"no plot was drawn: {type(error).__name__}: {error}"]
+        warnings.append(f"no plot was drawn: {type(error).__name__}: {error}")
+        return {}
     folder.mkdir(exist_ok=True)
     images: dict[str, bytes] = {}
-    warnings: list[str] = []
     for name in figures(report):
         try:
             plot = plots.draw_one(name, scene)
@@ -68,4 +78,4 @@ def _write_plots(folder: Path, report: Report, trials: Sequence[TrialRecord]) ->
         atomic_write(folder / f"{name}.png", plot.png)
         atomic_write(folder / f"{name}.svg", plot.svg)
         images[name] = plot.svg
-    return images, warnings
+    return images

@@ -16,12 +16,16 @@ from xttsbench.reporting import document as doc
 from xttsbench.reporting import units
 from xttsbench.reporting.groups import compares, target_figures
 from xttsbench.reporting.page import fixes, graph
+from xttsbench.reporting.page.timeline import time_line
+from xttsbench.reporting.scene import Scene
 from xttsbench.reporting.sections import arms, missing, pipeline, step, unmeasured
 from xttsbench.reporting.sections.details import details
 from xttsbench.reporting.sections.fixes import predictions
 from xttsbench.reporting.sections.headline import headline
 from xttsbench.reporting.sections.report import attribution, experiments, findings, numbers
 
+_DRAWN: Final = ("attribution", "timeline")
+"""Plots of which the page has a drawing of its own."""
 _DIAGNOSES: Final = ("diagnose", "optimize")
 
 
@@ -33,8 +37,8 @@ class Tiles(doc.Block):
     kind: Literal["figures", "strip"]
 
 
-def page_document(report: Report) -> doc.Document:
-    """The report in the order of the page."""
+def page_document(report: Report, scene: Scene | None = None) -> doc.Document:
+    """The report in the order of the page; without a scene the steps are not drawn over time."""
     comparing = compares(report)
     compared = (*arms.comparisons(report), *arms.ungrouped(report))
     said = headline(report)
@@ -52,8 +56,8 @@ def page_document(report: Report) -> doc.Document:
             doc.Section("The input pipeline", () if comparing else graph.blocks(report)),
             *fixes.section(report),
             *found,
-            *step.in_time(report, only_measured=comparing),
-            *(() if comparing else compared),
+            *_in_time(report, scene, comparing=comparing),
+            *(() if comparing else map(_with_folded_plots, compared)),
             *informational,
             *_passed(report),
             doc.Section("Methods, distributions and raw data", tuple(_rest(report, comparing=comparing))),
@@ -146,6 +150,26 @@ def _findings(report: Report, *, comparing: bool) -> tuple[tuple[doc.Section, ..
     return (doc.Section("Findings", open_ones),), (doc.Fold(f"{several} without a loss", only_known),)
 
 
+def _in_time(report: Report, scene: Scene | None, *, comparing: bool) -> Iterator[doc.Section]:
+    """The time line, then how the step behaves in time."""
+    said = list(step.in_time(report, only_measured=comparing))
+    if (drawn := time_line(scene)) is not None:
+        of = "The baseline's steps over time" if comparing else "Steps over time"
+        yield doc.Section(of, (drawn, *(block for part in said[:1] for block in part.blocks)))
+        yield from said[1:]
+    else:
+        yield from said
+
+
+def _with_folded_plots(part: doc.Block) -> doc.Block:
+    """A section whose plots do not stand between a reader and what follows."""
+    if not isinstance(part, doc.Section):
+        return part
+    plots = tuple(block for block in part.blocks if isinstance(block, doc.Figure))
+    others = tuple(block for block in part.blocks if not isinstance(block, doc.Figure))
+    return replace(part, blocks=(*others, doc.Fold("Plots", plots)))
+
+
 def _passed(report: Report) -> Iterator[doc.Fold]:
     """The rules that found nothing in a diagnosis."""
     if report.kind not in _DIAGNOSES or not report.findings:
@@ -162,7 +186,7 @@ def _rest(report: Report, *, comparing: bool) -> Iterator[doc.Block]:
         yield from (_folded("What the model estimates", predictions(report)))
     yield from _folded("Isolation experiments", experiments(report))
     drawn = tuple(
-        doc.Figure(name, caption, drawn_above=name == "attribution", view=doc.View.FULL)
+        doc.Figure(name, caption, drawn_above=name in _DRAWN, view=doc.View.FULL)
         for name, caption in target_figures(report).items()
     )
     yield doc.Fold("Plots of the baseline" if comparing else "Plots", drawn)

@@ -17,7 +17,7 @@ from xttsbench.records.trial import TrialRecord
 from xttsbench.reporting.groups import TRAINING, figures, figures_of, groups
 from xttsbench.reporting.plots import arms, target
 from xttsbench.reporting.plots.figure import Plot, save, style
-from xttsbench.reporting.plots.scene import Scene, stage
+from xttsbench.reporting.scene import Scene, stage
 
 __all__ = ["DRAWERS", "Plot", "draw", "draw_one", "figure_of", "save", "stage"]
 

@@ -25,7 +25,7 @@ from xttsbench.reporting.document import NOT_MEASURED
 from xttsbench.reporting.groups import Group, groups, trials_of
 from xttsbench.reporting.palette import ARM_COLORS, SERIES_COLORS
 from xttsbench.reporting.plots.figure import INK, SOFT, drawable, label, logarithmic_ticks, new, seconds_axis, words
-from xttsbench.reporting.plots.scene import FloatArray, Scene, StepSeries, from_segment
+from xttsbench.reporting.scene import FloatArray, Scene, StepSeries, from_segment
 from xttsbench.reporting.sections.arms import result, tone
 
 _WIDE = 10.0

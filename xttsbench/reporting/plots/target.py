@@ -18,7 +18,7 @@ from xttsbench.records.trial import TrialRecord
 from xttsbench.reporting import units
 from xttsbench.reporting.palette import PART_COLORS, SERIES_COLORS
 from xttsbench.reporting.plots.figure import INK, SOFT, drawable, label, logarithmic_ticks, new, seconds_axis, words
-from xttsbench.reporting.plots.scene import FloatArray, Scene, StepSeries
+from xttsbench.reporting.scene import FloatArray, Scene, StepSeries
 from xttsbench.reporting.sections.report import attribution
 from xttsbench.reporting.sections.step import period
 

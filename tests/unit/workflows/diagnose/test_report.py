@@ -16,7 +16,7 @@ from xttsbench.execution import journal
 from xttsbench.execution.run_directory import ENVIRONMENT, PLAN, write_json
 from xttsbench.records.base import Estimate, Location
 from xttsbench.records.report import Attribution, Report
-from xttsbench.reporting.plots.scene import stage
+from xttsbench.reporting.scene import stage
 from xttsbench.reporting.write import write_run
 from xttsbench.workflows.diagnose.report import assemble
 from xttsbench.workflows.report import rebuild

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 
 from xttsbench.records.trial import Segment
-from xttsbench.reporting.plots.scene import from_segment
+from xttsbench.reporting.scene import from_segment
 
 
 def test_columns_become_seconds_from_the_first_step() -> None:

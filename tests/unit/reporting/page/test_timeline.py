@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+
+import numpy as np
+
+from tests.unit.reporting.conftest import Run, eager_run, segment, starving_run, trial
+from xttsbench.records.trial import Segment
+from xttsbench.reporting.html import render
+from xttsbench.reporting.page.document import page_document
+from xttsbench.reporting.page.timeline import MOST_STRETCHES, TimeLine, kept_steps, time_line
+from xttsbench.reporting.scene import stage
+
+
+def drawn(run: Run) -> TimeLine:
+    found = time_line(stage(*run))
+    assert found is not None
+    return found
+
+
+def embedded(page: str) -> dict[str, list[float]]:
+    (text,) = re.findall(r'<script type="application/json" id="timeline-data">(.*?)</script>', page)
+    return dict(json.loads(text))
+
+
+def with_steps(made: Segment) -> Run:
+    return Run(starving_run().report, (trial("b0-ladder", made),))
+
+
+def many(steps: int) -> Run:
+    rng = np.random.default_rng(3)
+    wait = 0.001 + 0.002 * rng.random(steps)
+    wait[steps // 2] = 0.5
+    return with_steps(segment(wait, np.full(steps, 0.01)))
+
+
+def test_every_step_and_its_parts_are_in_the_page(starving) -> None:
+    found = drawn(starving)
+    data = embedded(render(page_document(starving.report, stage(*starving)), {}))
+    assert found.parts == ("input", "host")
+    assert data["n"] == list(range(1, 401))
+    wall = np.diff([0.0, *data["t"]])
+    np.testing.assert_allclose(wall, data["wall"], rtol=1e-3, atol=2e-6)
+    np.testing.assert_allclose(np.cumsum(data["input"]), data["waited"], rtol=1e-3)
+    np.testing.assert_allclose(data["host"], 40e-6, rtol=1e-3)
+
+
+def test_steps_that_compile_are_marked_and_charged() -> None:
+    made = segment([0.001] * 40, [*[0.01] * 20, 0.31, *[0.01] * 19])
+    columns = dict(made.columns)
+    columns["traces"] = tuple(int(index == 20) for index in range(40))
+    columns["trace_ns"] = tuple(200_000_000 * int(index == 20) for index in range(40))
+    found = drawn(with_steps(made.model_copy(update={"columns": columns})))
+    assert found.data["compiled"] == [21]
+    spent = found.data["compile"]
+    assert isinstance(spent, list)
+    assert spent[20] == 0.3
+    assert sum(spent) == 0.3
+
+
+def test_of_many_steps_the_extremes_are_kept_and_the_sums_stay_exact() -> None:
+    run = many(100_000)
+    wall = np.asarray(run.trials[0].segments[0].columns["wall_ns"]) / 1e9
+    kept = kept_steps(wall)
+    assert kept.size <= 2 * MOST_STRETCHES + 2
+    assert {0, 99_999, int(wall.argmax()), int(wall.argmin())} <= set(kept.tolist())
+    data = drawn(run).data
+    waited, times = data["waited"], data["t"]
+    assert isinstance(waited, list)
+    assert isinstance(times, list)
+    assert abs(waited[-1] - sum(run.trials[0].segments[0].columns["wait_ns"]) / 1e9) < 1e-5
+    assert abs(times[-1] - wall.sum()) < 1e-5
+    page = render(page_document(run.report, stage(*run)), {})
+    assert len(page.encode()) < 2_000_000
+    assert "drawn are the fastest and the slowest of every 25" in page
+
+
+def test_the_table_has_all_steps_in_stretches(starving) -> None:
+    found = drawn(starving).table
+    assert [column.name for column in found.columns] == [
+        "steps",
+        "from",
+        "mean step",
+        "slowest",
+        "waiting for input",
+        "work between steps",
+        "compilations",
+        "emulated accelerator",
+    ]
+    assert len(found.rows) == 24
+    assert found.rows[0].cells[0].value == "1 to 16"
+    assert found.rows[-1].cells[0].value.endswith(" to 400")
+
+
+def test_what_was_not_recorded_is_not_drawn() -> None:
+    columns = {"start_ns": (0, 10_000_000, 20_000_000), "wall_ns": (10_000_000,) * 3}
+    found = drawn(with_steps(Segment(name="as_is", columns=columns)))
+    assert found.parts == ()
+    assert found.data["waited"] is None
+    assert found.data["use"] == []
+
+
+def test_the_driver_s_samples_of_a_gpu_come_before_the_processor() -> None:
+    found = drawn(eager_run())
+    assert found.data["use_of"] == "GPU in use, as the driver samples it"
+    assert drawn(eager_run(gpu=False)).data["use_of"] != found.data["use_of"]
+
+
+def test_without_steps_there_is_no_time_line(empty) -> None:
+    assert time_line(stage(*empty)) is None
+    assert time_line(None) is None
+    assert "uPlot" not in render(page_document(empty.report, stage(*empty)), {})
+
+
+def test_a_name_cannot_end_the_data(hostile) -> None:
+    found = stage(*hostile)
+    assert found.main is not None
+    evil = replace(found, main=replace(found.main, label="</script><script>alert(1)</script>"))
+    page = render(page_document(hostile.report, evil), {})
+    assert "<script>alert" not in page
+    assert embedded(page)["n"][0] == 1
