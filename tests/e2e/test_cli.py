@@ -173,7 +173,7 @@ def test_the_checkout_s_door_diagnoses_and_the_gate_fails_it(from_the_checkout):
     assert result.returncode == 1, result.stderr
     assert f"--fail-on info: {limiting[0]['rule']}" in result.stderr.splitlines()[-1]
     assert "COMPILE" in result.stdout
-    assert f"Report: {out}/report.html" in result.stderr
+    assert f"{out}/report.html" in "".join(result.stdout.split())
     assert "\x1b" not in result.stdout + result.stderr
 
 

@@ -17,10 +17,13 @@ from xttsbench.cli.options import (
     Debug,
     Open,
     Out,
+    Quiet,
     Settings,
     Steps,
     Strict,
+    Verbose,
     arguments_of,
+    detail,
     typed,
 )
 from xttsbench.cli.output import Lines, Watched, end, say
@@ -71,6 +74,8 @@ def diagnose(
     ] = False,
     strict: Strict = False,
     browse: Open = False,
+    verbose: Verbose = 0,
+    quiet: Quiet = False,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -120,7 +125,7 @@ def diagnose(
         repeat=repeat,
         verify=not no_verify,
     )
-    outcome = run(request, progress=Lines())
+    outcome = run(request, progress=Lines(quiet=quiet))
     if outcome.exit_code == DONE and fail_on is not None:
         order = list(Level)
         least = order.index(fail_on)
@@ -128,7 +133,14 @@ def diagnose(
         if bad:
             message = f"--fail-on {fail_on}: {bad[0].rule}: {bad[0].title}"
             outcome = replace(outcome, exit_code=GATE, message=message)
-    end(outcome, as_json=as_json, debug=debug, browse=browse, strict=strict or fail_on is not None)
+    end(
+        outcome,
+        as_json=as_json,
+        debug=debug,
+        detail=detail(verbose, quiet=quiet),
+        browse=browse,
+        strict=strict or fail_on is not None,
+    )
 
 
 def _chosen(path: Path, target: str | None, settings: Mapping[str, object]) -> tuple[str | None, Mapping[str, object]]:
@@ -160,6 +172,8 @@ def optimize(
     seed: Annotated[int, typer.Option(help="Seed of TensorFlow, NumPy and the order of trials.")] = 0,
     strict: Strict = False,
     browse: Open = False,
+    verbose: Verbose = 0,
+    quiet: Quiet = False,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -187,4 +201,11 @@ def optimize(
         print_to_stderr=as_json,
         command=typed(context),
     )
-    end(run(request, progress=Lines()), as_json=as_json, debug=debug, browse=browse, strict=strict)
+    end(
+        run(request, progress=Lines(quiet=quiet)),
+        as_json=as_json,
+        debug=debug,
+        detail=detail(verbose, quiet=quiet),
+        browse=browse,
+        strict=strict,
+    )

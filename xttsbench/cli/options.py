@@ -46,12 +46,22 @@ Workers = Annotated[
 Strict = Annotated[bool, typer.Option("--strict", help="Exit with 3 if something stays undecided.")]
 AsJson = Annotated[bool, typer.Option("--json", help="The record as JSON on standard output.")]
 Open = Annotated[bool, typer.Option("--open", help="Open report.html in a browser at the end.")]
+Verbose = Annotated[
+    int,
+    typer.Option("-v", "--verbose", count=True, help="Also findings, fixes, experiments and pipeline; -vv: all."),
+]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="The answer in one line.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks.")]
 
 
 def names(kind: Kind) -> Callable[[str], list[str]]:
     """What is shipped of a kind, for the completion of a shell."""
     return lambda incomplete: [name for name in available(kind) if name.startswith(incomplete)]
+
+
+def detail(verbose: int, *, quiet: bool) -> int:
+    """How much is printed: -1 one line, 0 the answer on one screen, 1 what stands behind it, 2 everything."""
+    return -1 if quiet else min(verbose, 2)
 
 
 def typed(context: typer.Context) -> str:

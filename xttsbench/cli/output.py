@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
     from rich.progress import TaskID
 
+    from xttsbench.reporting.document import Document
     from xttsbench.workflows.outcome import Outcome
 
 _BETWEEN_LINES_S: Final = 10.0
@@ -42,38 +43,58 @@ def page() -> tuple[int, bool]:
     return width, sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
-def show(outcome: Outcome, *, as_json: bool) -> None:
-    """Print the report: the record under ``--json``, else the console rendering."""
+def rendered(document: Document, detail: int) -> str:
+    """What is printed of a document for people, see :func:`xttsbench.cli.options.detail`."""
+    from xttsbench.reporting.console import render
+    from xttsbench.reporting.document import View
+
+    if detail < 0:
+        return f"{document.line}\n"
+    width, color = page()
+    views = (View.SUMMARY, View.DETAILED, View.FULL)
+    return render(document, width=width, color=color, view=views[detail])
+
+
+def show(outcome: Outcome, *, as_json: bool, detail: int = 0) -> bool:
+    """Print the report: the record under ``--json``, else the answer, and as much of the rest as is asked for.
+
+    Returns:
+        Whether people see it: where nothing was measured, one sentence says it all.
+    """
+    report, seen = outcome.report, False
     if as_json:
-        sys.stdout.write(outcome.report.model_dump_json(indent=2) + "\n")
-    elif (report := outcome.report).verdict.step_time_s is not None or report.arms or report.parity:
-        # Without any of them one sentence says it all.
-        from xttsbench.reporting.console import render
+        sys.stdout.write(report.model_dump_json(indent=2) + "\n")
+    elif report.verdict.step_time_s is not None or report.arms or report.parity:
         from xttsbench.reporting.sections.report import report_document
 
-        width, color = page()
-        sys.stdout.write(render(report_document(report), width=width, color=color))
+        sys.stdout.write(rendered(report_document(report, str(outcome.directory)), detail))
+        seen = detail >= 0
     sys.stdout.flush()
     for warning in outcome.warnings:
         say(f"Warning: {warning}")
-    say(f"Report: {outcome.directory}/report.html (and report.json, report.md, plots/)")
-    if outcome.message:
-        say(outcome.message)
+    if not seen and detail >= 0:
+        say(f"Report: {outcome.directory}/report.html (and report.json, report.md, plots/)")
+    return seen
 
 
-def end(outcome: Outcome, *, as_json: bool, debug: bool, strict: bool = False, browse: bool = False) -> NoReturn:
+def end(
+    outcome: Outcome, *, as_json: bool, debug: bool, detail: int = 0, strict: bool = False, browse: bool = False
+) -> NoReturn:
     """Print what came of it, show its page and the target's traceback where they are asked for, and leave.
 
     The exit code is 3 for what stayed undecided only where ``strict`` asks for it.
     """
     from xttsbench.workflows.outcome import DONE, INCONCLUSIVE
 
-    show(outcome, as_json=as_json)
+    code = DONE if outcome.exit_code == INCONCLUSIVE and not strict else outcome.exit_code
+    seen = show(outcome, as_json=as_json, detail=detail)
+    if outcome.message and not (code == DONE and (seen or detail < 0)):
+        say(outcome.message)
     if browse:
         open_page(outcome.directory / "report.html")
     if debug and (error := outcome.report.target.get("error")):
         sys.stderr.write(str(error.get("traceback", "")))
-    raise typer.Exit(DONE if outcome.exit_code == INCONCLUSIVE and not strict else outcome.exit_code)
+    raise typer.Exit(code)
 
 
 def open_page(page: Path) -> None:
@@ -89,7 +110,8 @@ def open_page(page: Path) -> None:
 class Lines:
     """Progress as plain lines, or as one line that is rewritten on a terminal."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, quiet: bool = False) -> None:
+        self._quiet = quiet
         self._terminal = sys.stderr.isatty()
         self._label = ""
         self._shown = 0.0
@@ -118,6 +140,8 @@ class Lines:
         self._write(sentence, final=True)
 
     def _write(self, text: str, *, final: bool) -> None:
+        if self._quiet:
+            return
         start = "\r\x1b[2K" if self._terminal else ""
         sys.stderr.write(start + printable(text) + ("\n" if final else ""))
         sys.stderr.flush()

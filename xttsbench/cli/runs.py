@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from xttsbench.cli.options import AsJson, Debug, Open, typed
-from xttsbench.cli.output import end, page, say
+from xttsbench.cli.options import AsJson, Debug, Open, Quiet, Verbose, detail, typed
+from xttsbench.cli.output import end, rendered, say
 from xttsbench.errors import NothingMeasuredError, UsageError
 
 if TYPE_CHECKING:
@@ -72,6 +72,8 @@ def compare(
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write report.json and report.md there.", show_default=False)
     ] = None,
+    verbose: Verbose = 0,
+    quiet: Quiet = False,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -107,7 +109,12 @@ def compare(
         junit=junit,
         command=typed(context),
     )
-    _show(compare_runs(request), as_json=as_json, as_markdown=markdown == _STDOUT)
+    _show(
+        compare_runs(request),
+        as_json=as_json,
+        as_markdown=markdown == _STDOUT,
+        detail=detail(verbose, quiet=quiet),
+    )
 
 
 def share(option: str, text: str | None, *, most: float = 1.0, below: float | None = None) -> float | None:
@@ -156,9 +163,8 @@ def _positive(option: str, value: float | None) -> float | None:
     return value
 
 
-def _show(compared: Compared, *, as_json: bool, as_markdown: bool) -> None:
+def _show(compared: Compared, *, as_json: bool, as_markdown: bool, detail: int) -> None:
     """Print the record, the comment or the table, then what is for standard error; and end with the exit code."""
-    from xttsbench.reporting import console
     from xttsbench.reporting.sections.compare import comparison_document
     from xttsbench.reporting.write import to_json
     from xttsbench.workflows.compare.compare import comment
@@ -169,8 +175,7 @@ def _show(compared: Compared, *, as_json: bool, as_markdown: bool) -> None:
     elif as_markdown:
         sys.stdout.write(comment(report))
     else:
-        width, color = page()
-        sys.stdout.write(console.render(comparison_document(report), width=width, color=color))
+        sys.stdout.write(rendered(comparison_document(report), detail))
     sys.stdout.flush()
     if as_json or as_markdown:
         for warning in report.warnings:
@@ -185,6 +190,8 @@ def _show(compared: Compared, *, as_json: bool, as_markdown: bool) -> None:
 def report(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A run's directory, e.g. one under reports/.")],
     browse: Open = False,
+    verbose: Verbose = 0,
+    quiet: Quiet = False,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -194,7 +201,7 @@ def report(
     """
     from xttsbench.workflows.report import rebuild
 
-    end(rebuild(directory), as_json=as_json, debug=debug, browse=browse)
+    end(rebuild(directory), as_json=as_json, debug=debug, detail=detail(verbose, quiet=quiet), browse=browse)
 
 
 def export(

@@ -13,12 +13,15 @@ from xttsbench.cli.options import (
     Debug,
     Open,
     Out,
+    Quiet,
     Resume,
     Seed,
     Settings,
     Strict,
     TrialSteps,
+    Verbose,
     arguments_of,
+    detail,
     names,
     typed,
 )
@@ -54,6 +57,8 @@ def run(
     resume: Resume = False,
     strict: Strict = False,
     browse: Open = False,
+    verbose: Verbose = 0,
+    quiet: Quiet = False,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -81,8 +86,8 @@ def run(
         command=typed(context),
     )
     with Watched() as watched:
-        outcome = run_scenario(request, progress=Lines(), data_progress=watched)
-    end(outcome, as_json=as_json, debug=debug, browse=browse, strict=strict)
+        outcome = run_scenario(request, progress=Lines(quiet=quiet), data_progress=watched)
+    end(outcome, as_json=as_json, debug=debug, detail=detail(verbose, quiet=quiet), browse=browse, strict=strict)
 
 
 def sweep(
@@ -111,6 +116,8 @@ def sweep(
     resume: Resume = False,
     strict: Strict = False,
     browse: Open = False,
+    verbose: Verbose = 0,
+    quiet: Quiet = False,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -138,5 +145,5 @@ def sweep(
         command=typed(context),
     )
     with Watched() as watched:
-        outcome = run_sweep(request, progress=Lines(), data_progress=watched)
-    end(outcome, as_json=as_json, debug=debug, browse=browse, strict=strict)
+        outcome = run_sweep(request, progress=Lines(quiet=quiet), data_progress=watched)
+    end(outcome, as_json=as_json, debug=debug, detail=detail(verbose, quiet=quiet), browse=browse, strict=strict)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from xttsbench.cli.options import AsJson, Data, Debug, Open, Out, names, typed
+from xttsbench.cli.options import AsJson, Data, Debug, Open, Out, Quiet, Verbose, detail, names, typed
 from xttsbench.cli.output import Watched as DataWatched
 from xttsbench.cli.output import end, printable, say
 
@@ -100,6 +100,8 @@ def train(
     no_xla: Annotated[bool, _off("no-xla", "compile the step with tf.function alone")] = False,
     no_bucketing: Annotated[bool, _off("no-bucketing", "pad all batches to the longest edge")] = False,
     browse: Open = False,
+    verbose: Verbose = 0,
+    quiet: Quiet = False,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -142,11 +144,11 @@ def train(
         print_to_stderr=as_json,
         command=typed(context),
     )
-    lines = TrainLines()
+    lines = TrainLines(quiet=quiet)
     with DataWatched() as making:
         outcome = run(request, progress=lines, data_progress=making)
     lines.close()
-    end(outcome, as_json=as_json, debug=debug, browse=browse)
+    end(outcome, as_json=as_json, debug=debug, detail=detail(verbose, quiet=quiet), browse=browse)
 
 
 def _setting(text: str) -> tuple[str, object]:
@@ -187,7 +189,8 @@ _PHASES: Final = {
 class TrainLines:
     """Draws what :class:`xttsbench.workflows.train.progress.TrainProgress` says."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, quiet: bool = False) -> None:
+        self._quiet = quiet
         self._terminal = sys.stderr.isatty()
         self._told_time = False
         self._learns = True
@@ -252,10 +255,12 @@ class TrainLines:
 
     def close(self) -> None:
         """Leave the last line standing."""
-        if self._terminal:
+        if self._terminal and not self._quiet:
             sys.stderr.write("\n")
 
     def _write(self, text: str, *, final: bool) -> None:
+        if self._quiet:
+            return
         line = printable(text)
         if self._terminal and not final:
             line = line[: shutil.get_terminal_size((100, 24)).columns - 1]

@@ -1,4 +1,4 @@
-"""A document on a terminal: the answer in the first lines, then what a reader asks next.
+"""A document on a terminal: the answer on one screen; in larger views below what stands behind it, so that it is seen.
 
 Only :class:`rich.text.Text` objects reach rich, never markup strings, so brackets in a user's names stay brackets. A
 table takes one line a row where it fits; else its words fold, then intervals go below their estimates, then the columns
@@ -17,7 +17,6 @@ from typing import Final
 from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
-from rich.panel import Panel
 from rich.table import Table as RichTable
 from rich.text import Text
 
@@ -37,14 +36,17 @@ _CELL_STYLES: Final = {"strong": "bold"} | SEVERITY_COLORS
 _BAR_CELLS: Final = 8
 _WIDE: Final = 100
 """From this width on a tree has room for bars beside the percentages."""
+_LONG_LINE: Final = 70
+"""Columns from which a line is as long as those who count them expect."""
 _FULL, _EMPTY = "█", "·"
 _NARROWEST_TREE: Final = 40
 _COST_CELLS: Final = len(doc.NOT_MEASURED)
 _INDENT: Final = (0, 0, 0, 2)
+_WARNING: Final = "warning  "
 _TONES: Final = {"": "", "soft": "dim", "strong": "bold", "refused": SEVERITY_COLORS["critical"]}
 
 
-def render(document: doc.Document, *, width: int, color: bool, view: doc.View = doc.View.DETAILED) -> str:
+def render(document: doc.Document, *, width: int, color: bool, view: doc.View = doc.View.SUMMARY) -> str:
     """The document as text, ending in a newline.
 
     Args:
@@ -64,7 +66,9 @@ def render(document: doc.Document, *, width: int, color: bool, view: doc.View = 
         emoji=False,
         legacy_windows=False,
     )
-    for block in document.shown(view):
+    details = document.shown(view) if view is not doc.View.SUMMARY else ()
+    rule = (doc.Paragraph(""), doc.Paragraph("─" * console.width, "soft")) if details else ()
+    for block in (*details, *rule, *document.shown(doc.View.SUMMARY)):
         for made in _section(block, console.width) if isinstance(block, doc.Section) else _block(block, console.width):
             console.print(made)
     return "".join(f"{line.rstrip()}\n" for line in target.getvalue().splitlines())
@@ -85,11 +89,12 @@ def _section(section: doc.Section, width: int) -> Iterator[RenderableType]:
 def _block(block: doc.Block, width: int) -> Iterable[RenderableType]:
     match block:
         case doc.Headline():
-            return [_headline(block)]
+            return _headline(block, width)
         case doc.Callout():
-            return [_hanging("warning  ", SEVERITY_COLORS["warning"], Text(block.text))]
+            text = _first_lines(Text(block.text), block.lines, width - len(_WARNING))
+            return [_hanging(_WARNING, SEVERITY_COLORS["warning"], text)]
         case doc.Paragraph():
-            return [Text(block.text, _TONES[block.tone])]
+            return [_first_lines(Text(block.text, _TONES[block.tone]), block.lines, width)]
         case doc.Lines():
             return [Text("\n".join(block.lines), _TONES[block.tone])]
         case doc.Facts():
@@ -107,14 +112,28 @@ def _block(block: doc.Block, width: int) -> Iterable[RenderableType]:
     raise TypeError(f"no way to show a {type(block).__name__} on a terminal")
 
 
-def _headline(said: doc.Headline) -> Panel:
-    text = Text.assemble((said.word.upper(), "bold"), "  " if said.word else "")
-    text.append(said.sentence, "" if said.word else "bold")
+def _headline(said: doc.Headline, width: int) -> Iterator[Text]:
+    if above := f"{said.kind}  {said.subject}".strip():
+        yield _first_lines(Text(above, "dim"), 1, width)
+    text = Text.assemble((said.word.upper(), "bold reverse"), "  " if said.word else "", (said.sentence, "bold"))
+    yield _first_lines(text, said.lines, width)
     for sentence in said.below:
-        text.append(f"\n{sentence.text}", _TONES[sentence.tone])
-    title = Text(f"{said.kind} {said.subject}".strip())
-    title.truncate(60, overflow="ellipsis")
-    return Panel(text, title=title, title_align="left", border_style="bold")
+        yield _first_lines(Text(sentence.text, _TONES[sentence.tone]), sentence.lines, width)
+
+
+def _first_lines(text: Text, most: int, width: int) -> Text:
+    """The first ``most`` lines (0: all); where they are short, two or three times as many."""
+    if not most:
+        return text
+    lines = text.wrap(Console(width=width, color_system=None), width)
+    allowed = most * (1 if width >= _LONG_LINE else 2 if 2 * width >= _LONG_LINE else 3)
+    kept = Text("\n").join(lines[:allowed])
+    if len(lines) > allowed:
+        last = lines[allowed - 1]
+        last.rstrip()
+        last.truncate(width - 1)
+        kept = Text("\n").join([*lines[: allowed - 1], Text.assemble(last, "…")])
+    return kept
 
 
 def _hanging(label: str, style: str, text: Text) -> RichTable:
@@ -132,8 +151,9 @@ def _facts(said: doc.Facts, width: int) -> Iterator[RenderableType]:
     grid = RichTable.grid(padding=(0, 2, 0, 0))
     grid.add_column(overflow="fold", max_width=width // 2 + 9)
     grid.add_column(overflow="fold")
+    room = width - max((cell_len(fact.label) for fact in said.facts), default=0) - _GAP * 2
     for fact in said.facts:
-        grid.add_row(Text(fact.label), Text(fact.value))
+        grid.add_row(Text(fact.label, "dim"), _first_lines(Text(fact.value), fact.lines, room))
     yield Padding(grid, _INDENT if said.lead else 0)
 
 
@@ -148,12 +168,17 @@ def _code(code: doc.Code) -> Iterator[RenderableType]:
 def _bars(bars: doc.Bars, width: int) -> Iterator[RenderableType]:
     """One stacked bar over the width, and its legend; parts that are nothing are named on a line of their own."""
     yield Text.assemble(*((PART_GLYPHS[name] * count, PART_COLORS[name]) for name, count in bars.cells(width)))
+    if bars.compact:
+        parts = ((PART_GLYPHS[part.name], part.label, part.percent, PART_COLORS[part.name]) for part in bars.largest)
+        words = [Text.assemble((glyph, color), f" {label} {percent}") for glyph, label, percent, color in parts]
+        yield _first_lines(Text("   ").join(words), 1, width)
+        return
     legend = RichTable.grid(padding=(0, 2, 0, 0))
     for justify in ("left", "left", "right", "right"):
         legend.add_column(justify=justify)
     for part in bars.visible:
         glyphs = Text(PART_GLYPHS[part.name] * 2, PART_COLORS[part.name])
-        legend.add_row(glyphs, Text(part.name), Text(part.time), Text(part.percent))
+        legend.add_row(glyphs, Text(part.label), Text(part.time), Text(part.percent))
     yield legend
     if bars.nothing:
         yield Text(bars.nothing, "dim")
@@ -238,10 +263,13 @@ def _grid(table: doc.Table, widths: list[int], *, below: bool) -> RichTable:
         justify = "right" if column.numeric else "left"
         made.add_column(Text(column.short, "dim"), justify=justify, width=width, overflow="fold")  # type: ignore[arg-type]
     for row in table.rows:
-        texts = [
-            Text(_folded(_text(table, column, cell, below=below), width), _CELL_STYLES.get(cell.tone, ""))
-            for column, cell, width in zip(table.columns, row.cells, widths, strict=True)
-        ]
+        texts = []
+        for column, cell, width in zip(table.columns, row.cells, widths, strict=True):
+            text = _text(table, column, cell, below=below)
+            made_text = Text(text if table.short else _folded(text, width), _CELL_STYLES.get(cell.tone, ""))
+            if table.short:
+                made_text.truncate(width, overflow="ellipsis")
+            texts.append(made_text)
         made.add_row(*texts, style=_ROW_STYLES.get(row.tone, ""))
     return made
 

@@ -15,22 +15,25 @@ from typing import Final, Literal
 
 from xttsbench.records.report import Severity
 from xttsbench.reporting.text import plain, plain_lines
+from xttsbench.reporting.words import part
 
 NOT_MEASURED: Final = "not measured"
 SMALLEST_VISIBLE: Final = 0.0005
 """Share of a step from which a part is drawn and listed: what would print as 0.1 %."""
+_LARGEST, _WORTH_A_WORD = 4, 0.005
+"""Parts in a compact legend, at most, and the share from which one is in it."""
 Tone = Literal["", "soft", "strong", "refused"]
 
 
 class View(IntEnum):
-    """How much is shown; each view has all that those before it have."""
+    """How much is shown."""
 
     SUMMARY = 1
-    """The answer: what limits the step, by how much, and what to do."""
+    """The answer on one screen: what limits the step, by how much, what to do, what that gives."""
     DETAILED = 2
-    """What stands behind it; the console's."""
+    """What stands behind it: findings, fixes, experiments, the pipeline."""
     FULL = 3
-    """Plots and complete tables, for who wants to check; that of the pages."""
+    """Everything, for who wants to check; on pages with the plots."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,36 +54,48 @@ class Block(Cleaned):
 
 @dataclass(frozen=True, slots=True)
 class Fact(Cleaned):
-    """A label and its value."""
+    """A label and its value, of which a terminal shows so many ``lines`` at most (0: all)."""
 
     label: str
     value: str
+    lines: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Paragraph(Block):
-    """A sentence or a few; a ``soft`` one belongs to what stands before it."""
+    """A sentence or a few; a ``soft`` one belongs to what stands before it.
+
+    A terminal shows so many ``lines`` of it at most (0: all).
+    """
 
     text: str
     tone: Tone = ""
+    lines: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Headline(Block):
-    """The first thing that is read: ``word`` (the bottleneck; empty in a comparison), sentence, what qualifies it."""
+    """The first thing that is read: ``word`` (the bottleneck; empty in a comparison), sentence, what qualifies it.
+
+    Above it stands what was measured: ``kind`` and ``subject``. A terminal shows so many ``lines`` of the sentence at
+    most (0: all). ``name`` is the bottleneck as the records have it, which has a colour.
+    """
 
     kind: str
     subject: str
     word: str
     sentence: str
     below: tuple[Paragraph, ...] = ()
+    lines: int = 0
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Callout(Block):
-    """A warning about the report as a whole."""
+    """A warning about the report as a whole, of which a terminal shows so many ``lines`` at most (0: all)."""
 
     text: str
+    lines: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +111,15 @@ class Lines(Block):
 
 @dataclass(frozen=True, slots=True)
 class Facts(Block):
-    """Key figures: labels with values; without ``header`` they read as sentences. ``lead`` introduces them."""
+    """Key figures: labels with values; without ``header`` they read as sentences. ``lead`` introduces them.
+
+    ``soft`` ones belong to what stands before them.
+    """
 
     facts: tuple[Fact, ...]
     header: tuple[str, str] | None = None
     lead: str = ""
+    tone: Tone = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,29 +190,46 @@ class Row(Cleaned):
 class Table(Block):
     """Every row is as long as ``columns``.
 
-    A terminal has hardly room for one with ``blanks``: a dash stands for what was not measured.
+    A terminal has hardly room for one with ``blanks``: a dash stands for what was not measured. If it is ``short``,
+    words that are too long for their column are cut there, and not folded.
     """
 
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
     blanks: bool = False
+    short: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Part(Cleaned):
-    """One part of a step's mean time; ``share`` is of the step, 0..1, and may be negative for the residual."""
+    """One part of a step's mean time; ``share`` is of the step, 0..1, and may be negative for the residual.
+
+    It is called ``label``; ``name`` is that of the records, which has a colour.
+    """
 
     name: str
     time: str
     share: float
     percent: str
 
+    @property
+    def label(self) -> str:
+        """What it is called."""
+        return part(self.name)
+
 
 @dataclass(frozen=True, slots=True)
 class Bars(Block):
-    """A stacked bar with its legend: what the time of a step goes into."""
+    """A stacked bar with its legend: what the time of a step goes into; ``compact``: with the largest parts alone."""
 
     parts: tuple[Part, ...]
+    compact: bool = False
+
+    @property
+    def largest(self) -> tuple[Part, ...]:
+        """The parts that fill one line of a legend, the largest first."""
+        found = sorted(self.visible, key=lambda part: -abs(part.share))[:_LARGEST]
+        return tuple(part for part in found if abs(part.share) >= _WORTH_A_WORD)
 
     @property
     def visible(self) -> tuple[Part, ...]:
@@ -203,7 +239,7 @@ class Bars(Block):
     @property
     def nothing(self) -> str:
         """The other parts, in a sentence; empty where there is none."""
-        names = [part.name for part in self.parts if part not in self.visible]
+        names = [part.label for part in self.parts if part not in self.visible]
         return f"Nothing in: {', '.join(names)}." if names else ""
 
     @property
@@ -290,14 +326,21 @@ class Fold(Section):
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """Everything that is said, in order."""
+    """What is said, in order: everything (``blocks``), and the answer alone (``summary``)."""
 
     blocks: tuple[Block, ...]
+    summary: tuple[Block, ...] = ()
 
     @property
     def headline(self) -> Headline:
         """The first block."""
         return next(block for block in self.blocks if isinstance(block, Headline))
+
+    @property
+    def line(self) -> str:
+        """The answer in one line."""
+        said = next((block for block in self.summary if isinstance(block, Headline)), self.headline)
+        return ": ".join(word for word in (said.word.upper(), said.sentence) if word)
 
     def shown(self, view: View, *, figures: Collection[str] | None = ()) -> tuple[Block, ...]:
         """The blocks of a view, in order; sections without a block are left out.
@@ -306,7 +349,7 @@ class Document:
             view: how much is shown.
             figures: names of the plots that there are; ``None`` for all.
         """
-        return tuple(_shown(self.blocks, view, figures))
+        return tuple(_shown(self.summary if view is View.SUMMARY else self.blocks, view, figures))
 
 
 def table(header: Iterable[str | Column], rows: Iterable[Sequence[object]], *, view: View = View.DETAILED) -> Table:

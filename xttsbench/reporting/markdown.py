@@ -132,7 +132,7 @@ def _row(cells: Sequence[str]) -> str:
 
 def _bars(bars: doc.Bars) -> Iterator[str]:
     yield from _code(doc.Code(("".join(PART_GLYPHS[name] * count for name, count in bars.cells(_BAR_CELLS)),)))
-    rows = [(PART_GLYPHS[part.name], part.name, part.time, part.percent) for part in bars.visible]
+    rows = [(PART_GLYPHS[part.name], part.label, part.time, part.percent) for part in bars.visible]
     yield from _table(doc.table(("", "part", "mean per step", "share"), rows))
     if bars.nothing:
         yield from (bars.nothing, "")

@@ -19,12 +19,14 @@ import typer
 from click.testing import Result
 from typer.testing import CliRunner
 
+from xttsbench.cli.app import app as whole
 from xttsbench.cli.runs import compare, seconds, share
 from xttsbench.errors import InvalidInputError, NothingMeasuredError, UsageError, XttsbenchError
 from xttsbench.execution import journal
 from xttsbench.execution.run_directory import ENVIRONMENT, PLAN, write_json
 from xttsbench.records.comparison_result import ComparisonReport
 from xttsbench.records.plan import Accelerator, RunPlan
+from xttsbench.reporting.sections.summary import MOST_LINES
 from xttsbench.reporting.write import to_json
 from xttsbench.workflows.diagnose.report import assemble
 from xttsbench.workflows.run.report import assemble_run
@@ -293,6 +295,20 @@ def test_reports_alone_are_compared_by_their_intervals(before: Path, faster: Pat
     # A report in its run's directory is that run.
     assert record(before / "report.json", faster)["pairs"] == whole["pairs"]
     assert "does not hold their blocks" in error(InvalidInputError, f"{files[0]}:a", f"{files[0]}:b")
+
+
+def printed(*arguments: object) -> str:
+    return CliRunner().invoke(whole, list(map(str, arguments)), env={"NO_COLOR": "1", "TERM": "dumb"}).stdout
+
+
+def test_one_line_one_screen_or_everything_is_printed(before: Path, slower: Path) -> None:
+    for command in (("report", before), ("compare", before, slower)):
+        line, screen, more, everything = (printed(*command, *option) for option in (["-q"], [], ["-v"], ["-vv"]))
+        assert len(line.splitlines()) == 1 < len(screen.splitlines()) <= MOST_LINES
+        assert len(screen) < len(more) <= len(everything)
+        assert more.endswith(screen)
+        assert everything.endswith(screen)
+    assert f"{before}/report.html" in "".join(printed("report", before).split())
 
 
 def test_runs_that_differ_in_more_than_code_are_refused(make: Make, before: Path) -> None:

@@ -35,12 +35,14 @@ def bars(**shares: float) -> Bars:
     return Bars(tuple(Part(name, "", shares.get(name, 0.0), "") for name in PART_COLORS))
 
 
-def test_a_view_has_the_blocks_of_those_before_it() -> None:
-    first, then, last = (Paragraph(name, view=view) for name, view in zip("abc", View, strict=True))
-    document = Document((HEAD, first, then, last))
-    assert document.shown(View.SUMMARY) == (HEAD, first)
-    assert document.shown(View.DETAILED) == (HEAD, first, then)
+def test_the_summary_stands_apart_and_everything_has_the_details() -> None:
+    then, last = (Paragraph("a", view=view) for view in (View.DETAILED, View.FULL))
+    answer = (Headline("", "", "input", "It waits.", view=View.SUMMARY), Paragraph("b", view=View.SUMMARY))
+    document = Document((HEAD, then, last), answer)
+    assert document.shown(View.SUMMARY) == answer
+    assert document.shown(View.DETAILED) == (HEAD, then)
     assert document.shown(View.FULL) == document.blocks
+    assert document.line == "INPUT: It waits."
     assert document.headline is HEAD
 
 
@@ -77,7 +79,7 @@ def test_lines_and_code_keep_their_lines_and_indentation() -> None:
 def test_the_residual_is_always_listed_and_nothing_is_not() -> None:
     found = bars(input=0.6, compute=0.4)
     assert [part.name for part in found.visible] == ["input", "compute", "residual"]
-    assert found.nothing == "Nothing in: dispatch, compile, host, transfer, contention."
+    assert found.nothing == "Nothing in: launch overhead, compile, host work, transfer, CPU contention."
 
 
 def test_a_negative_residual_takes_no_width() -> None:

@@ -16,7 +16,7 @@ from xttsbench.records.base import FASTER, SLOWER, Estimate
 from xttsbench.records.fix import FixResult
 from xttsbench.records.report import Report
 from xttsbench.reporting import units
-from xttsbench.reporting.document import Block, Cleaned, Code, Fact, Facts, Fold, Paragraph, Section, View
+from xttsbench.reporting.document import Block, Cleaned, Code, Fact, Facts, Fold, Paragraph, Section
 from xttsbench.reporting.sections import fixes as words
 
 _MARGIN: Final = 1.06
@@ -65,7 +65,7 @@ def section(report: Report) -> Iterator[Section]:
     worth = [card for card, found in zip(cards, ranked, strict=True) if _open(found)]
     others = tuple(card for card, found in zip(cards, ranked, strict=True) if not _open(found))
     chosen = next((found for found in report.fixes if found.chosen), None)
-    blocks: list[Block] = [Paragraph(words.proposal(report, chosen), view=View.SUMMARY), *worth]
+    blocks: list[Block] = [Paragraph(words.proposal(report, chosen)), *worth]
     if chosen and chosen.patch and (said := words.patched(chosen.patch)):
         blocks.append(Paragraph(said))
     if chosen and chosen.patch and chosen.patch.unpatched:

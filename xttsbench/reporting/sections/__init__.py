@@ -11,7 +11,7 @@ from typing import Final
 
 from xttsbench.records.base import Estimate
 from xttsbench.records.report import Report
-from xttsbench.reporting.document import NOT_MEASURED, Cell, Fact, Facts, Section
+from xttsbench.reporting.document import NOT_MEASURED, Cell, Fact, Facts, Section, View
 
 _TOGETHER: Final = 2
 """So many numbers of one record that share a reason for not being there stand in one line."""
@@ -43,4 +43,5 @@ def unmeasured(report: Report) -> tuple[Section, ...]:
         names = [path.removeprefix(f"{record}.") for path in paths]
         together = [f"{record}: {', '.join(names)}"] if record and len(names) >= _TOGETHER else paths
         facts += [Fact(name, reason) for name in together]
-    return (Section("Not measured", (Facts(tuple(facts), ("what", "why")),)),) if facts else ()
+    found = Facts(tuple(facts), ("what", "why"))
+    return (Section("Not measured", (found,), view=View.FULL),) if facts else ()

@@ -13,7 +13,7 @@ from xttsbench.records.base import FASTER, SLOWER
 from xttsbench.records.report import Arm, Report
 from xttsbench.reporting import document as doc
 from xttsbench.reporting import units
-from xttsbench.reporting.groups import Group, compares, figures_of, groups
+from xttsbench.reporting.groups import Group, figures_of, groups
 from xttsbench.reporting.sections import cell, missing
 from xttsbench.reporting.sections.step import OSCILLATES
 
@@ -27,10 +27,9 @@ def comparisons(report: Report) -> Iterator[doc.Block]:
     for group in groups(report):
         plots = () if report.training is not None else figures_of(group).items()
         drawn = (doc.Figure(name, caption, view=doc.View.FULL) for name, caption in plots)
-        view = doc.View.SUMMARY if compares(report) else doc.View.DETAILED
-        yield doc.Section(group.title, (*_comparison(group, view), *drawn))
+        yield doc.Section(group.title, (*_comparison(group), *drawn))
     if any(arm.group for arm in report.arms) and (said := _noise_check(report)):
-        yield doc.Section("", (doc.Paragraph(said),))
+        yield doc.Section("", (doc.Paragraph(said),), view=doc.View.FULL)
 
 
 def ungrouped(report: Report) -> Iterator[doc.Section]:
@@ -43,7 +42,8 @@ def ungrouped(report: Report) -> Iterator[doc.Section]:
     if len(alone) == len(report.arms) and (said := _noise_check(report)):
         blocks.append(doc.Paragraph(said, "soft"))
     if blocks:
-        yield doc.Section("Configurations, each against the baseline" if alone else "", tuple(blocks))
+        title = "Configurations, each against the baseline" if alone else ""
+        yield doc.Section(title, tuple(blocks), view=doc.View.FULL)
 
 
 def in_full(report: Report) -> doc.Fold:
@@ -126,13 +126,13 @@ def _noise_check(report: Report) -> str:
     return "; ".join(words) + "."
 
 
-def _comparison(group: Group, view: doc.View) -> tuple[doc.Table, doc.Lines]:
+def _comparison(group: Group) -> tuple[doc.Table, doc.Lines]:
     measured = [name for name in _COLUMNS if any(_has(arm, name) for arm in group.arms)]
     nowhere = [column.name for name, (column, _) in _COLUMNS.items() if name not in measured]
     columns = tuple(_COLUMNS[name][0] for name in measured)
     rows = tuple(doc.Row(tuple(_COLUMNS[name][1](arm) for name in measured), tone(arm)) for arm in group.shown)
     notes = doc.Lines(tuple(_notes(group, nowhere)), "soft")
-    return doc.Table(columns, rows, blanks=True, view=view), notes
+    return doc.Table(columns, rows, blanks=True), notes
 
 
 def _has(arm: Arm, column: str) -> bool:

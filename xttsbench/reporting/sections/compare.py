@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 from xttsbench.records.base import FASTER, SLOWER
@@ -19,6 +20,8 @@ _MARKS: Final = {
     "undecided": doc.Cell("UNDECIDED", tone="warning"),
     "not measured": doc.Cell("NOT MEASURED", tone="warning"),
 }
+_MOST_ROWS, _MOST_WARNINGS = 5, 2
+"""Of the tables and warnings on one screen."""
 _METHODS: Final = {
     "paired blocks": "Rounds of one run, paired; 95 % intervals over rounds and processes.",
     "separate sessions": "Two sessions, unpaired: 95 % intervals over the processes of each.",
@@ -35,14 +38,43 @@ def comparison_document(report: ComparisonReport) -> doc.Document:
     remarks = doc.Lines(tuple(map(_remark, report.pairs)))
     differences = doc.Section("What differs", tuple(_differences(report)))
     return doc.Document(
-        (
-            doc.Headline("compare", "", "", report.verdict.summary, sides, view=doc.View.SUMMARY),
-            *(doc.Callout(warning, view=doc.View.SUMMARY) for warning in report.warnings),
+        summary=_summary(report),
+        blocks=(
+            doc.Headline("compare", "", "", report.verdict.summary, sides),
+            *map(doc.Callout, report.warnings),
             doc.Section("Gates", tuple(_gates(report))),
             doc.Section("Speed", (_effects(report), remarks, doc.Lines(tuple(_notes(report)), "soft"))),
             doc.Fold("Other figures, and what differs", (*figures, differences)),
-        )
+        ),
     )
+
+
+def _summary(report: ComparisonReport) -> tuple[doc.Block, ...]:
+    """The answer, the gates that did not pass first, the speeds, and how far apart the two sides are otherwise."""
+    sides = tuple(doc.Paragraph(_side(name, run), "soft", lines=1) for name, run in (("A", report.a), ("B", report.b)))
+    warnings = [doc.Callout(warning, lines=1) for warning in report.warnings]
+    gates = sorted(report.gates, key=lambda gate: gate.outcome == "passed")[:_MOST_ROWS]
+    tables = []
+    if gates:
+        rows = [(_MARKS[gate.outcome], gate.limit, gate.pair, gate.why) for gate in gates]
+        tables.append(doc.table(("outcome", "gate", "configuration", "why"), rows))
+    header = ("configuration", "A per s", "B per s", "speed of B over A (95 %)", doc.Column("result", leads=True))
+    tables.append(doc.table(header, (_effect(pair)[: len(header)] for pair in report.pairs[:_MOST_ROWS])))
+    notes = [
+        f"{len(every) - _MOST_ROWS} more {what} with -v." for every, what in _lists(report) if len(every) > _MOST_ROWS
+    ]
+    if apart := [found.field if found.comparable else f"{found.field}: NOT COMPARABLE" for found in report.differences]:
+        notes.append(f"What differs: {', '.join(apart)}.")
+    return (
+        doc.Headline(report.command, "", "", report.verdict.summary, sides, lines=3, view=doc.View.SUMMARY),
+        *(replace(one, view=doc.View.SUMMARY) for one in warnings[:_MOST_WARNINGS]),
+        *(doc.Section("", (replace(one, short=True, view=doc.View.SUMMARY),)) for one in tables),
+        *([doc.Section("", (doc.Paragraph(" ".join(notes), lines=2, view=doc.View.SUMMARY),))] if notes else []),
+    )
+
+
+def _lists(report: ComparisonReport) -> tuple[tuple[Sequence[object], str], ...]:
+    return (report.gates, "gates"), (report.pairs, "configurations")
 
 
 def _side(name: str, run: ComparedRun) -> str:
@@ -54,13 +86,13 @@ def _side(name: str, run: ComparedRun) -> str:
 def _gates(report: ComparisonReport) -> Iterator[doc.Block]:
     if report.gates:
         rows = [(_MARKS[gate.outcome], gate.limit, gate.pair, gate.why) for gate in report.gates]
-        yield doc.table(("outcome", "gate", "configuration", "why"), rows, view=doc.View.SUMMARY)
+        yield doc.table(("outcome", "gate", "configuration", "why"), rows)
 
 
 def _effects(report: ComparisonReport) -> doc.Table:
     header = ("configuration", "A per s", "B per s", "speed of B over A (95 %)")
     rest = (doc.Column("result", leads=True), "evidence", "processes")
-    return doc.table((*header, *rest), map(_effect, report.pairs), view=doc.View.SUMMARY)
+    return doc.table((*header, *rest), map(_effect, report.pairs))
 
 
 def _effect(pair: ComparedPair) -> tuple[str | doc.Cell, ...]:

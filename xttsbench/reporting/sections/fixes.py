@@ -39,9 +39,9 @@ def section(report: Report) -> Iterator[Section]:
         return
     chosen = next((found for found in report.fixes if found.chosen), None)
     patch = chosen.patch if chosen else None
-    blocks: list[Block] = [Paragraph(proposal(report, chosen), view=View.SUMMARY)]
+    blocks: list[Block] = [Paragraph(proposal(report, chosen))]
     if tried := [found for found in report.fixes if found.outcome != "not verified"]:
-        blocks.append(table(_FIXES, map(_row, tried), view=View.SUMMARY))
+        blocks.append(table(_FIXES, map(_row, tried)))
     if said := patched(patch):
         blocks.append(Paragraph(said))
     if patch and patch.diff.strip():
@@ -62,7 +62,7 @@ def predictions(report: Report) -> Iterator[Section]:
     fixes = [found for found in rows if found.fixes and (found.speedup or 0.0) >= WORTH]
     best = sorted(fixes, key=lambda found: -(found.speedup or 0.0))[:_MOST_PREDICTED]
     if chosen := [_prediction(found)[:4] for found in rows if not found.fixes or found in best]:
-        yield Section("What the model estimates", (table(_PREDICTED[:4], chosen),))
+        yield Section("What the model estimates", (table(_PREDICTED[:4], chosen),), view=View.FULL)
 
 
 def predictions_in_full(report: Report) -> Fold:

@@ -14,6 +14,7 @@ from xttsbench.records.report import Report
 from xttsbench.reporting import units
 from xttsbench.reporting.document import Headline, Paragraph, View
 from xttsbench.reporting.groups import compares, groups
+from xttsbench.reporting.words import part
 
 _SUBJECT: Final = ("scenario", "name", "spec", "target")
 """Keys of the target that name it, the best first."""
@@ -35,18 +36,14 @@ def headline(report: Report) -> Headline:
     return Headline(
         kind=report.kind,
         subject=str(next((report.target[key] for key in _SUBJECT if report.target.get(key)), "")),
-        word="" if comparing else shown(report.verdict.bottleneck),
+        word="" if comparing else part(report.verdict.bottleneck),
+        name="" if comparing else report.verdict.bottleneck,
         sentence=sentence,
         below=tuple(
             Paragraph(text, "refused" if text.startswith(_REFUSED) else "" if comparing else "soft") for text in below
         ),
         view=View.SUMMARY,
     )
-
-
-def shown(bottleneck: str) -> str:
-    """The bottleneck as people read it; programs know the open one by the name that it has always had."""
-    return "undecided" if bottleneck == "inconclusive" else bottleneck
 
 
 def _chosen(report: Report) -> tuple[str, ...]:

@@ -15,16 +15,24 @@ from xttsbench.reporting.groups import compares, of_verdict, target_figures
 from xttsbench.reporting.palette import PART_COLORS
 from xttsbench.reporting.sections import arms, cell, fixes, missing, pipeline, step, unmeasured
 from xttsbench.reporting.sections.details import details
-from xttsbench.reporting.sections.headline import headline, shown
+from xttsbench.reporting.sections.headline import headline
+from xttsbench.reporting.sections.summary import summary
+from xttsbench.reporting.words import part
 
 
-def report_document(report: Report) -> doc.Document:
-    """The report in words."""
+def report_document(report: Report, place: str = "") -> doc.Document:
+    """The report in words.
+
+    Args:
+        report: of a run.
+        place: the run's directory, as it is shown; empty where it is not known.
+    """
     comparing = compares(report)
     return doc.Document(
-        (
+        summary=summary(report, attribution(report)[0], place),
+        blocks=(
             headline(report),
-            *(doc.Callout(warning, view=doc.View.SUMMARY) for warning in report.warnings),
+            *(doc.Callout(warning) for warning in report.warnings),
             *arms.comparisons(report),
             *numbers(report, comparing=comparing),
             *_attribution(report, comparing=comparing),
@@ -45,7 +53,7 @@ def report_document(report: Report) -> doc.Document:
                     doc.Paragraph(f"{report.kind} at {report.created_utc}", "soft", view=doc.View.FULL),
                 ),
             ),
-        )
+        ),
     )
 
 
@@ -71,7 +79,7 @@ def numbers(report: Report, *, comparing: bool) -> Iterator[doc.Section]:
         value: Estimate | None = getattr(verdict, path)
         facts.append(doc.Fact(name, missing(report, f"verdict.{path}") if value is None else text(value)))
     header = ("number", "estimate (95 % interval)")
-    yield doc.Section(_baseline(report) if comparing else "", (doc.Facts(tuple(facts), header, view=doc.View.SUMMARY),))
+    yield doc.Section(_baseline(report) if comparing else "", (doc.Facts(tuple(facts), header),), view=doc.View.FULL)
 
 
 def _baseline(report: Report) -> str:
@@ -85,8 +93,8 @@ def _limit(report: Report) -> str:
     """The bottleneck of the baseline, or why a comparison does not name one."""
     verdict = report.verdict
     if verdict.bottleneck == "inconclusive":
-        return missing(report, "verdict.attribution_s") if verdict.attribution_s is None else shown(verdict.bottleneck)
-    return f"{verdict.bottleneck} (probability {units.percent(verdict.confidence)})"
+        return missing(report, "verdict.attribution_s") if verdict.attribution_s is None else part(verdict.bottleneck)
+    return f"{part(verdict.bottleneck)} (probability {units.percent(verdict.confidence)})"
 
 
 def _attribution(report: Report, *, comparing: bool) -> Iterator[doc.Section]:
@@ -97,7 +105,7 @@ def _attribution(report: Report, *, comparing: bool) -> Iterator[doc.Section]:
         blocks.append(doc.Paragraph(note, "soft"))
     if said := step.sentence(report):
         blocks.append(doc.Paragraph(said))
-    yield doc.Section("Where the time of a step goes (mean)", tuple(blocks))
+    yield doc.Section("Where the time of a step goes (mean)", tuple(blocks), view=doc.View.FULL)
 
 
 def attribution(report: Report) -> tuple[doc.Bars | None, str]:
@@ -115,7 +123,7 @@ def attribution(report: Report) -> tuple[doc.Bars | None, str]:
     note = f"The parts add up to {units.duration(measured)} of {units.duration(whole)}; the residual is what is left."
     paths = {name: f"verdict.attribution_s.{name}" for name in PART_COLORS}
     reasons = [f"{name}: {missing(report, path)}." for name, path in paths.items() if path in report.unmeasured]
-    return doc.Bars(parts, view=doc.View.SUMMARY), " ".join([note, *reasons])
+    return doc.Bars(parts), " ".join([note, *reasons])
 
 
 def experiments(report: Report) -> Iterator[doc.Section]:
@@ -152,7 +160,6 @@ def _finding(number: int, found: Finding, proposed: str | None) -> doc.Finding:
         remedy=doc.Lines((found.remedy,)),
         patch=doc.Code((patch,)),
         gain=_gain(found),
-        view=doc.View.SUMMARY if found.limiting else doc.View.DETAILED,
     )
 
 

@@ -151,7 +151,7 @@ def in_time(report: Report, *, only_measured: bool) -> Iterator[Section]:
     )
     facts = tuple(Fact(label, say(report)) for label, known, say in lines if known or not only_measured)
     if facts:
-        yield Section("In time", (Facts(facts),))
+        yield Section("In time", (Facts(facts),), view=View.FULL)
     if varies or not only_measured:
         every = tuple(Fact(label, _measure(report, name)) for name, label in _MEASURES.items())
         yield Fold("All measures of oscillation", (Facts(every, ("oscillation", "value"), view=View.FULL),))

@@ -16,7 +16,7 @@ from xttsbench.records.comparison_result import ComparedPair, ComparedRun, Compa
 from xttsbench.records.report import Disturbance, Verdict
 from xttsbench.reporting import console, markdown
 from xttsbench.reporting.console import MINIMUM_WIDTH
-from xttsbench.reporting.document import Table
+from xttsbench.reporting.document import Table, View
 from xttsbench.reporting.junit import to_junit
 from xttsbench.reporting.sections.compare import BLANK, comparison_document
 
@@ -58,7 +58,7 @@ def made(name: str = "arm", *, outcomes: tuple[str, ...] = (), **pair: Any) -> C
 
 
 def render(report: ComparisonReport, **how: Any) -> str:
-    return console.render(comparison_document(report), **how)
+    return console.render(comparison_document(report), **({"view": View.FULL} | how))
 
 
 def serialize(report: ComparisonReport) -> str:

@@ -14,7 +14,7 @@ from xttsbench.records.fix import Edit, FixResult, Optimized, Patch, Semantics
 from xttsbench.records.pipeline import Prediction
 from xttsbench.records.report import Report
 from xttsbench.reporting import console, html, markdown
-from xttsbench.reporting.document import Code, Facts, Paragraph, Section, Table
+from xttsbench.reporting.document import Code, Facts, Paragraph, Section, Table, View
 from xttsbench.reporting.sections import fixes
 from xttsbench.reporting.sections.report import report_document
 
@@ -76,7 +76,7 @@ def codes(section: Section) -> dict[str, tuple[str, ...]]:
 
 
 def on_console(given: Report, width: int = 80) -> str:
-    return console.render(report_document(given), width=width, color=False)
+    return console.render(report_document(given), width=width, color=False, view=View.FULL)
 
 
 def in_markdown(given: Report) -> str:

@@ -1,0 +1,294 @@
+"""The screen: what it says, that it fits, and that no output says other than the record."""
+
+from __future__ import annotations
+
+import html as entities
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.cells import cell_len
+
+from tests.unit.reporting.conftest import Run, estimate, starving_run
+from xttsbench.records.base import Location
+from xttsbench.records.fix import FixResult, Optimized, Patch, Semantics
+from xttsbench.records.report import Attribution, Disturbance, Report
+from xttsbench.reporting import console, html, markdown, units
+from xttsbench.reporting.document import View
+from xttsbench.reporting.sections import answer
+from xttsbench.reporting.sections.report import report_document
+from xttsbench.reporting.sections.summary import MOST_LINES
+from xttsbench.reporting.words import part
+
+STORED = sorted(Path("reports/reference").glob("**/report.json"))
+_RATIO = re.compile(r"(?<![\w.,])\d[\d,]*(?:\.\d+)?x\b")
+_PROBABILITY = re.compile(r"[Pp]robability (\S+ %)")
+
+
+def optimized() -> Report:
+    """A run that proposes a fix with its patch, and has tried others."""
+    report = starving_run().report
+    same = Semantics(equivalent=True, how="identical", sentence="The same elements.", elements=64, epochs=2)
+    other = Semantics(equivalent=False, how="different", sentence="Element 3 differs.", elements=64, epochs=2)
+    fixes = (
+        FixResult(
+            name="parallel-map:2",
+            fixes=("parallel-map:2",),
+            what="maps in parallel (2 calls) after Map/_2",
+            outcome="accepted",
+            why="faster",
+            predicted_speedup=2.02,
+            verified_speedup=estimate(1.94, 0.02),
+            semantics=same,
+            chosen=True,
+            patch=Patch(diff="--- a/x.py\n+++ b/x.py\n"),
+        ),
+        FixResult(
+            name="any-order",
+            fixes=("any-order",),
+            what="elements in any order",
+            outcome="rejected",
+            why="it changes the data",
+            predicted_speedup=1.3,
+            verified_speedup=estimate(1.2),
+            semantics=other,
+        ),
+        FixResult(
+            name="cache",
+            fixes=("cache",),
+            what="a cache in memory",
+            outcome="not verified",
+            why="its first pass takes 300 s",
+            predicted_speedup=2.11,
+        ),
+        FixResult(name="prefetch", fixes=("prefetch",), what="a prefetch", outcome="not verified", why="useless"),
+    )
+    quiet = Disturbance(
+        steal_share=0.0, foreign_share=0.01, throttled_share=None, rounds=4, invalid_rounds=0, sentence="quiet"
+    )
+    return report.model_copy(update={"fixes": fixes, "disturbance": quiet})
+
+
+def undecided() -> Report:
+    """A run beside neighbours, of which nothing can be named."""
+    report = starving_run().report
+    verdict = report.verdict.model_copy(
+        update={
+            "bottleneck": "inconclusive",
+            "confidence": 0.676,
+            "summary": "No bottleneck can be named: others used 39% of the processor; measure again later.",
+        }
+    )
+    return report.model_copy(update={"verdict": verdict, "findings": (), "arms": ()})
+
+
+def overflowing() -> Report:
+    """Everything at once, each of it too long."""
+    long = "words that go on and on, " * 40
+    report = optimized()
+    findings = tuple(
+        one.model_copy(update={"title": long, "remedy": long, "location": Location(file=f"/{'d/' * 90}x.py", line=1)})
+        for one in report.findings
+    )
+    fixes = tuple(one.model_copy(update={"what": long, "why": long, "chosen": False}) for one in report.fixes)
+    return report.model_copy(
+        update={
+            "command": f"xttsbench diagnose {long}",
+            "verdict": report.verdict.model_copy(update={"summary": long}),
+            "findings": findings,
+            "fixes": fixes * 4,
+            "warnings": (long, long, long),
+            "disturbance": report.disturbance.model_copy(update={"sentence": long}) if report.disturbance else None,
+            "environment": {"cpu": {"allowed_cpus": 2.0}, "gpus": [{"name": long}]},
+        }
+    )
+
+
+def stored(path: Path) -> Report:
+    return Report.model_validate_json(path.read_text())
+
+
+@pytest.fixture
+def every_report(every_run: dict[str, Run]) -> dict[str, Report]:
+    made = {"optimized": optimized(), "undecided": undecided(), "overflowing": overflowing()}
+    return {name: run.report for name, run in every_run.items()} | made | {str(path): stored(path) for path in STORED}
+
+
+def screen(report: Report, *, width: int = 100, view: View = View.SUMMARY, place: str = "reports/one") -> str:
+    return console.render(report_document(report, place), width=width, color=False, view=view)
+
+
+def flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+def test_there_are_stored_reports() -> None:
+    assert len(STORED) >= 2
+
+
+def test_it_fits_25_lines_of_100_columns_whatever_a_report_holds(every_report: dict[str, Report]) -> None:
+    for name, report in every_report.items():
+        lines = screen(report).splitlines()
+        assert len(lines) <= MOST_LINES, name
+        assert max(map(cell_len, lines)) <= 100, name
+
+
+def test_the_verdict_is_said_first_and_the_report_last(every_report: dict[str, Report]) -> None:
+    for name, report in every_report.items():
+        lines = screen(report).splitlines()
+        said = report_document(report).summary[0]
+        assert flat(said.word.upper() or said.sentence)[:30] in flat(lines[1]), name
+        assert lines[-1].split() == ["report", "reports/one/report.html"], name
+
+
+def test_what_the_fix_gives_stands_with_the_time_before_and_after() -> None:
+    text = flat(screen(optimized()))
+    for said in (
+        "a step now 34.2 ms (33.2 to 35.2)",
+        "after the fix 17.6 ms (17.3 to 18.0), 1.940x (1.901 to 1.979) as fast, measured",
+        "your line my_project/data.py:42",
+        "maps in parallel (2 calls) after map 1.940x (1.901 to 1.979) yes, bit for bit measured",
+        "a cache in memory 2.11x not checked estimated",
+        "elements in any order 1.200x (1.164 to 1.236) NO rejected",
+        "next patch -p1 < reports/one/patch.diff",
+        "machine quiet",
+        "INPUT The step waits 17.9 ms of 34.2 ms",
+        "(probability 99.8 %)",
+        "█ input 52.3 % ▒ compute 44.4 %",
+    ):
+        assert said in text
+
+
+def test_the_undecided_say_so_first_and_what_is_likely_all_the_same() -> None:
+    lines = screen(undecided()).splitlines()
+    assert lines[1].startswith("UNDECIDED  No bottleneck can be named: others used 39%")
+    assert "Likely all the same: waiting for input, 52.3 % of a step as measured." in lines
+    assert "probability" not in "\n".join(lines)
+    again = "next xttsbench diagnose my_project/data.py:make_dataset --accelerator emulated:15 --budget 600"
+    assert again in flat("\n".join(lines))
+
+
+def test_what_is_likely_follows_the_rule_of_the_verdict() -> None:
+    report = undecided()
+    parts = dict.fromkeys(Attribution.model_fields, 0.0) | {"compute": 0.031, "host": 0.0032}
+    verdict = report.verdict.model_copy(update={"attribution_s": Attribution(**parts)})
+    found = answer.likely(report.model_copy(update={"verdict": verdict}))
+    assert found is not None
+    assert found[0] == "compute"
+    assert answer.likely(optimized()) is None
+
+
+def test_an_emulated_accelerator_is_said_in_the_first_line(starving, comparing) -> None:
+    assert "EMULATED" in screen(starving.report).splitlines()[0]
+    text = screen(comparing.report)
+    assert "loaders: EMULATED accelerator" in text
+    assert "modes: REAL device" in text
+
+
+@pytest.mark.parametrize(
+    ("changes", "command"),
+    [
+        ({"kind": "diagnose", "command": "xttsbench diagnose a.py:f --set n=1 --steps 9", "name": "a.py:f"}, "n=1"),
+        ({"kind": "diagnose", "command": "xttsbench diagnose t.py -- -x", "name": "t.py"}, "explain python-function"),
+        ({"kind": "optimize", "command": "xttsbench optimize a.py:f", "name": "a.py:f"}, "explain python-function"),
+    ],
+)
+def test_the_next_command_applies_proves_or_explains(changes: dict[str, Any], command: str) -> None:
+    report = optimized()
+    left = tuple(one.model_copy(update={"chosen": False, "outcome": "not verified"}) for one in report.fixes[2:])
+    target = {"name": changes.pop("name")}
+    said = answer.next_command(report.model_copy(update={"fixes": left, "target": target} | changes), "reports/one")
+    assert command in said
+    assert said.startswith("xttsbench optimize a.py:f --set") == (command == "n=1")
+
+
+def test_a_plan_without_a_patch_is_applied_in_python() -> None:
+    report = optimized()
+    bare = tuple(one.model_copy(update={"patch": None}) for one in report.fixes)
+    plan = Optimized(
+        run="reports/one",
+        target="data.py:make",
+        fixes=("parallel-map:2",),
+        identity=None,
+        speedup=None,
+        equivalent=True,
+        data="",
+        proven=True,
+    )
+    said = answer.next_command(report.model_copy(update={"fixes": bare, "optimized": plan}), "reports/one")
+    assert "xttsbench.optimize('data.py:make', plan='reports/one/optimized.yaml')" in said
+
+
+def numbers(value: Any) -> Iterator[float]:
+    if isinstance(value, dict):
+        for inner in value.values():
+            yield from numbers(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from numbers(inner)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield float(value)
+
+
+def outputs(report: Report) -> dict[str, str]:
+    """What people read, as plain words, by where they read it."""
+    document = report_document(report, "reports/one")
+    page = html.render(document, {})
+    body = re.sub(r"<(style|script).*?</\1>", " ", page, flags=re.DOTALL)
+    return {
+        **{f"console, {view.name}": flat(screen(report, width=400, view=view)) for view in View},
+        "one line": document.line,
+        "report.md": flat(entities.unescape(markdown.render(document).replace("\\", ""))),
+        "report.html": flat(entities.unescape(re.sub(r"<[^>]*>", " ", body))),
+    }
+
+
+def test_no_output_says_other_than_the_record(every_report: dict[str, Report]) -> None:
+    for name, report in every_report.items():
+        record = json.loads(report.model_dump_json())
+        words = json.dumps(record, ensure_ascii=False)
+        known = {units.ratio(value) for value in numbers(record)}
+        sure = {units.percent(report.verdict.confidence)}
+        verdict = part(report.verdict.bottleneck).upper()
+        for where, text in outputs(report).items():
+            strangers = {found for found in _RATIO.findall(text) if found not in known and found not in words}
+            assert not strangers, (name, where)
+            assert set(_PROBABILITY.findall(text)) <= sure | set(_PROBABILITY.findall(words)), (name, where)
+            if not report_document(report).headline.word:
+                continue
+            assert verdict in text.upper(), (name, where)
+            if (time := report.verdict.step_time_s) is not None and where != "one line":
+                assert units.duration(time.estimate) in text, (name, where)
+
+
+def test_everything_stands_under_vv_and_more_than_under_v(every_report: dict[str, Report]) -> None:
+    for name, report in every_report.items():
+        document = report_document(report)
+        everything = flat(console.render(document, width=400, color=False, view=View.FULL))
+        for finding in report.findings:
+            assert f"[{finding.rule}]" in everything, name
+        for title in (block.title for block in document.shown(View.FULL) if hasattr(block, "title")):
+            assert flat(title) in everything, (name, title)
+        some = {block.title for block in document.shown(View.DETAILED) if hasattr(block, "title")}
+        assert some <= {block.title for block in document.shown(View.FULL) if hasattr(block, "title")}, name
+
+
+def test_v_adds_findings_experiments_and_the_pipeline(starving) -> None:
+    text = screen(starving.report, view=View.DETAILED)
+    for said in ("Findings", "[gpu-invisible]", "Isolation experiments", "Pipeline, its end first"):
+        assert said in text
+        assert said not in screen(starving.report)
+    for said in ("Not measured", "In time", "Details"):
+        assert f"\n{said}\n" not in text
+        assert f"\n{said}\n" in screen(starving.report, view=View.FULL)
+
+
+def test_hostile_names_stay_text_and_ops_are_called_what_they_are(hostile) -> None:
+    text = screen(hostile.report)
+    assert not set(text) & set("\x00\x07\x1b\r\u202e")
+    assert answer.with_calls("Map/_2 and Prefetch/_3 of TensorSlice/_1", hostile.report) == (
+        "map and prefetch of from_tensor_slices"
+    )

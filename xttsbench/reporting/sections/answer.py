@@ -1,0 +1,267 @@
+"""What a report comes to: the cause, what may be changed and what that gives, and which command is next. Pure.
+
+Every output takes the gain, the fix and the next command from here, so that none says other than another.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Final
+
+from pydantic import ValidationError
+
+from xttsbench.fixes.registry import said
+from xttsbench.fixes.spec import WORTH
+from xttsbench.records.base import DECIDED, FASTER, Estimate
+from xttsbench.records.fix import FixResult
+from xttsbench.records.fix_set import FixSet
+from xttsbench.records.pipeline import Pipeline, PipelineOp
+from xttsbench.records.report import Arm, Finding, Report
+from xttsbench.reporting import units
+from xttsbench.reporting.groups import Group, compares, groups
+from xttsbench.reporting.sections.pipeline import name as call_of
+from xttsbench.reporting.words import SAME_DATA, short_path
+
+_LIKELY: Final = (*FASTER, "likely_faster")
+_BUNDLED: Final = "xttsbench.targets.bundled:"
+_ONE_TRIAL: Final = "one trial"
+_TRIED: Final = "fix:"
+"""How the configuration of a fix begins that a diagnosis tried."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """Something that may be changed.
+
+    Attributes:
+        words: what it is.
+        gain: how many times as fast; a model's estimate has no width.
+        data: whether the data stay as they are, in a word or two.
+        basis: ``measured``, ``estimated``, or what came of the measurement.
+        measured: whether the gain is; else it is estimated.
+        taken: whether it may be counted on: accepted, or clearly faster, with the same data.
+        here: whether it was measured on the accelerator that the verdict is about.
+    """
+
+    words: str
+    gain: Estimate | None
+    data: str
+    basis: str
+    measured: bool
+    taken: bool
+    here: bool = True
+
+
+def cause(report: Report) -> Finding | None:
+    """What limits the step; the finding whose remedy is worth most."""
+    return next((found for found in report.findings if found.limiting), None)
+
+
+def likely(report: Report) -> tuple[str, float] | None:
+    """Of a report without a verdict: the part of the step that is probably the cause all the same, and its share.
+
+    It is the largest avoidable part from 10 % on, else the device's own work: the rule of the verdict itself.
+    """
+    found, time = report.verdict.attribution_s, report.verdict.step_time_s
+    if report.verdict.bottleneck != "inconclusive" or found is None or time is None or time.estimate <= 0:
+        return None
+    shares = {name: seconds / time.estimate for name, seconds in found.model_dump().items() if name != "residual"}
+    name = max((name for name in shares if name != "compute"), key=shares.__getitem__)
+    name = name if shares[name] >= 0.1 else "compute"
+    return name, shares[name]
+
+
+def costliest(report: Report) -> str:
+    """The call of the pipeline that takes most of its time, with its line; empty where no costs were measured."""
+    ops = _ops(report)
+    costs = [op.cost_s or 0.0 for op in ops]
+    if not sum(costs):
+        return ""
+    op = ops[costs.index(max(costs))]
+    share = units.percent((op.cost_s or 0.0) / sum(costs))
+    line = f" at {short_path(op.location.file)}:{op.location.line}" if op.location.file and op.location.line else ""
+    return f"{call_of(op)}{line}, {share} of the pipeline's time"
+
+
+def gain(report: Report) -> Option | None:
+    """The best gain that is known: measured first, else what removing the cause would give; ``None`` without any."""
+    every = options(report)
+    taken = [one for one in every if one.taken and one.here and one.gain is not None]
+    if taken:
+        return taken[0]
+    found = cause(report)
+    if found is not None and found.predicted_speedup is not None and found.predicted_speedup.estimate >= WORTH:
+        return Option("", found.predicted_speedup, "", "estimated", measured=False, taken=False)
+    hoped = [one for one in every if not one.measured and one.gain is not None and one.gain.estimate >= WORTH]
+    return max(hoped, key=lambda one: one.gain.estimate if one.gain else 0.0, default=None)
+
+
+def options(report: Report) -> tuple[Option, ...]:
+    """What may be changed, the best first: fixes that were tried or are worth trying, and compared configurations."""
+    tried = {frozenset(fix.kind for fix in FixSet.parse(arm.id[len(_TRIED) :])): arm for arm in _experiments(report)}
+    fixes = [
+        _of_fix(found, report)
+        for found in report.fixes
+        if _counts(found)
+        and (found.outcome != "not verified" or frozenset(fix.kind for fix in FixSet.of(found.fixes)) not in tried)
+    ]
+    fixes = sorted((*fixes, *map(_of_experiment, tried.values())), key=_rank)
+    compared = () if compares(report) else (one for group in groups(report) for one in _of_group(group, report))
+    return tuple(sorted((*compared, *fixes), key=lambda one: (not (one.taken and one.here), not one.taken)))
+
+
+def _experiments(report: Report) -> Iterator[Arm]:
+    """Fixes that a diagnosis tried in one process, to see what the cause is worth."""
+    if any(found.verified_speedup is not None for found in report.fixes):
+        return
+    for arm in report.arms:
+        if not arm.group and arm.id.startswith(_TRIED) and arm.effect is not None and arm.effect.estimate >= WORTH:
+            yield arm
+
+
+def _of_experiment(arm: Arm) -> Option:
+    words = said(FixSet.parse(arm.id[len(_TRIED) :]))
+    return Option(words, arm.effect, "not checked", _ONE_TRIAL, measured=True, taken=False)
+
+
+def _counts(found: FixResult) -> bool:
+    return found.outcome != "not verified" or found.semantics is not None or (found.predicted_speedup or 0.0) >= WORTH
+
+
+def _rank(option: Option) -> tuple[bool, bool, float]:
+    return not option.taken, option.basis.startswith("rejected"), -(option.gain.estimate if option.gain else 0.0)
+
+
+def _of_fix(found: FixResult, report: Report) -> Option:
+    speed, predicted = found.verified_speedup, found.predicted_speedup
+    if speed is None and predicted is not None:
+        speed = Estimate(estimate=predicted, low=predicted, high=predicted)
+    measured = found.verified_speedup is not None
+    basis = "measured" if measured else "estimated" if speed else "not tried"
+    if found.outcome == "rejected" or (measured and found.outcome == "not verified"):
+        basis = "rejected" if found.outcome == "rejected" else "undecided"
+    return Option(
+        words=with_calls(found.what or found.name, report),
+        gain=speed,
+        data="not checked" if found.semantics is None else SAME_DATA[found.semantics.how],
+        basis=basis,
+        measured=measured,
+        taken=found.chosen or found.outcome == "accepted",
+    )
+
+
+def _of_group(group: Group, report: Report) -> Iterator[Option]:
+    """The fastest configuration of a group, where it is faster."""
+    best = next((arm for arm in group.candidates if arm.effect and arm.effect.estimate >= WORTH), None)
+    if best is None or best.decision not in _LIKELY:
+        return
+    parity = report.parity or {}
+    same = "yes" if best.id in map(str, parity.get("arms") or ()) and parity.get("same") else "not checked"
+    if best.id in (parity.get("differences") or {}):
+        same = SAME_DATA["different"]
+    words = (best.id, group.where.replace(" accelerator,", ""), _used(group, best))
+    yield Option(
+        words=", ".join(word for word in words if word),
+        gain=best.effect,
+        data=same,
+        basis="measured" if best.decision in FASTER else "likely",
+        measured=True,
+        taken=best.decision in FASTER and same == "yes",
+        here=group.accelerator == report.accelerator.get("label"),
+    )
+
+
+def _used(group: Group, arm: Arm) -> str:
+    return f"{arm.utilization.estimate:.0%} used" if group.emulated and arm.utilization else ""
+
+
+def next_command(report: Report, place: str) -> str:
+    """What to run next: what applies the fix, proves it, or decides what stayed undecided; empty where nothing does.
+
+    Args:
+        report: of the run.
+        place: its directory.
+    """
+    chosen = next((found for found in report.fixes if found.chosen), None)
+    if chosen is not None and chosen.patch is not None and chosen.patch.diff.strip() and place:
+        return f"patch -p1 < {shlex.quote(f'{place}/patch.diff')}"
+    if report.optimized is not None and report.optimized.fixes:
+        plan = f"{report.optimized.run.rstrip('/')}/optimized.yaml" if report.optimized.run else "optimized.yaml"
+        return f"in Python: dataset, report = xttsbench.optimize({report.optimized.target!r}, plan={plan!r})"
+    if report.best is not None and report.best.decided:
+        whose = "train tiny" if report.best.workload else "diagnose"
+        return shlex.join(["xttsbench", *whose.split(), "--best", report.best.run or place])
+    if report.kind == "train":
+        return shlex.join(["xttsbench", "synthesize", "hello", "--checkpoint", place]) if place else ""
+    if compares(report):
+        final = (*DECIDED, "ended")
+        return (
+            _again(report) if any(arm.role == "candidate" and arm.decision not in final for arm in report.arms) else ""
+        )
+    if report.verdict.bottleneck == "inconclusive":
+        return _again(report) if report.verdict.step_time_s is not None else ""
+    if str(report.target.get("name", "")).startswith(_BUNDLED):
+        loader = next((one.words.split(",")[0] for one in options(report) if one.taken), None)
+        if loader and any(arm.id == loader and arm.config.get("loader") == loader for arm in report.arms):
+            return f"xttsbench train tiny --set loader={loader}"
+    found = cause(report)
+    hoped = any(
+        one.basis in ("estimated", _ONE_TRIAL) and one.gain and one.gain.estimate >= WORTH for one in options(report)
+    )
+    if hoped and report.kind == "diagnose" and (command := _optimize(report)):
+        return command
+    if found is not None:
+        return f"xttsbench explain {found.rule}"
+    return f"xttsbench explain {report.verdict.bottleneck}"
+
+
+def _again(report: Report) -> str:
+    """The command once more, with more time."""
+    head, separator, rest = report.command.partition(" -- ")
+    try:
+        given = shlex.split(head)
+    except ValueError:
+        return ""
+    if given[:1] != ["xttsbench"]:
+        return ""
+    old = {"--out", "--budget"}
+    kept = [word for at, word in enumerate(given) if not {word.partition("=")[0], given[at - 1]} & old]
+    return shlex.join([*kept, "--budget", "600"]) + separator + rest
+
+
+def _optimize(report: Report) -> str:
+    """``xttsbench optimize`` of the target that was diagnosed; empty for a script."""
+    try:
+        given = shlex.split(report.command)
+    except ValueError:
+        return ""
+    target = str(report.target.get("name", ""))
+    if given[:2] != ["xttsbench", "diagnose"] or target not in given or target.endswith(".py"):
+        return ""
+    kept = [word for at, word in enumerate(given) if at and {word, given[at - 1]} & {"--set", "--accelerator"}]
+    return shlex.join(["xttsbench", "optimize", target, *kept])
+
+
+def with_calls(text: str, report: Report) -> str:
+    """``text`` with the ops of the graph as the calls that make them: ``map`` in place of ``ParallelMapDatasetV2/_7``.
+
+    Where several ops are of one call, the line follows: ``map (data.py:12)``.
+    """
+    ops = _ops(report)
+    calls = [call_of(op) for op in ops]
+    for op, call in sorted(zip(ops, calls, strict=True), key=lambda pair: -len(pair[0].name)):
+        at = op.location
+        line = f" ({PurePath(at.file).name}:{at.line})" if at.file and at.line and calls.count(call) > 1 else ""
+        text = text.replace(op.name, call + line)
+    return text
+
+
+def _ops(report: Report) -> tuple[PipelineOp, ...]:
+    """Of the pipeline that was read; none where there is none, or another version wrote it."""
+    try:
+        return Pipeline.model_validate(report.pipeline, strict=False).ops if report.pipeline else ()
+    except ValidationError:
+        return ()

@@ -1,0 +1,236 @@
+"""The answer on one screen: what is wrong, where, what to do, what that gives, how sure that is, and what is next.
+
+It fits 25 lines of 100 columns whatever a report holds: each block says how many lines it may take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from xttsbench.records.base import Estimate
+from xttsbench.records.report import Report
+from xttsbench.reporting import document as doc
+from xttsbench.reporting import units
+from xttsbench.reporting.groups import Group, compares, groups
+from xttsbench.reporting.sections import answer, arms, cell, fixes, missing
+from xttsbench.reporting.sections.headline import headline
+from xttsbench.reporting.words import LIKELY, short_path
+
+MOST_LINES: Final = 25
+_VERDICT_LINES: Final = 3
+_MOST_OPTIONS: Final = 3
+_MOST_ARMS: Final = 8
+"""Rows of the tables of compared configurations, all groups together."""
+_OPTIONS: Final = ("what to change", "gain", "same data", "basis")
+_COMMAND: Final = 64
+"""Characters of the command line that are shown."""
+_PAGE: Final = "report.html"
+
+
+def summary(report: Report, bars: doc.Bars | None, place: str = "") -> tuple[doc.Block, ...]:
+    """The blocks of the screen.
+
+    Args:
+        report: of the run.
+        bars: what the time of a step goes into.
+        place: the run's directory, as it is shown; empty where it is not known.
+    """
+    comparing = compares(report)
+    body = _compared(report) if comparing else _diagnosed(report, bars)
+    last = doc.Facts(tuple(_last(report, place)), view=doc.View.SUMMARY)
+    return (_headline(report), *_warnings(report), *body, *([doc.Section("", (last,))] if last.facts else []))
+
+
+def subject(report: Report) -> str:
+    """What it was measured on, in a line: processors, memory, GPUs, and an accelerator that was emulated."""
+    found = report.environment
+    cpu, memory = _inner(found, "cpu"), _inner(found, "memory")
+    words = []
+    if cores := cpu.get("allowed_cpus") or cpu.get("affinity_cpus") or found.get("cpus"):
+        words.append(f"{cores:g} CPU{'' if cores == 1 else 's'}")
+    if total := memory.get("limit_bytes") or memory.get("total_bytes"):
+        words.append(units.size(total))
+    gpus = [str(gpu.get("name", "GPU")) for gpu in found.get("gpus") or () if isinstance(gpu, Mapping)]
+    words += [", ".join(gpus) or "no GPU"] if found else []
+    if report.accelerator.get("kind") == "emulated":
+        words.append(str(report.accelerator.get("label", "")).replace("emulated", "EMULATED"))
+    return ", ".join(words)
+
+
+def _inner(found: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = found.get(key)
+    return value if isinstance(value, Mapping) else {}
+
+
+def _headline(report: Report) -> doc.Headline:
+    said = headline(report)
+    below: list[doc.Paragraph] = []
+    if compares(report):
+        others = [one for one in said.below if not one.text.startswith("Machine: ")]
+        below = [doc.Paragraph(one.text, one.tone, lines=2) for one in others[:2]]
+    elif (found := answer.likely(report)) is not None:
+        name, share = found
+        text = f"Likely all the same: {LIKELY[name]}, {units.percent(share)} of a step as measured."
+        below = [doc.Paragraph(text, "strong", lines=1)]
+    sentence = answer.with_calls(said.sentence, report)
+    if said.word and not below and report.verdict.step_time_s is not None:
+        sentence = f"{sentence.rstrip('. ')} (probability {units.percent(report.verdict.confidence)})."
+    return doc.Headline(
+        kind=report.command if len(report.command) <= _COMMAND else f"{report.command[: _COMMAND - 1]}…",
+        subject=subject(report),
+        word=said.word,
+        sentence=sentence,
+        below=tuple(below),
+        lines=2 if below else _VERDICT_LINES,
+        view=doc.View.SUMMARY,
+    )
+
+
+def _warnings(report: Report) -> Iterator[doc.Callout]:
+    if report.warnings:
+        more = f" (and {len(report.warnings) - 1} more)" if len(report.warnings) > 1 else ""
+        yield doc.Callout(f"{report.warnings[0]}{more}", lines=1, view=doc.View.SUMMARY)
+
+
+def _diagnosed(report: Report, bars: doc.Bars | None) -> Iterator[doc.Block]:
+    """Where a step goes, now and after; the cause; what may be changed."""
+    facts = [*_times(report), *_cause(report), *_training(report)]
+    compact = [doc.Bars(bars.parts, compact=True, view=doc.View.SUMMARY)] if bars is not None else []
+    yield doc.Section("", (*compact, doc.Facts(tuple(facts), view=doc.View.SUMMARY, tone="soft" if compact else "")))
+    found = answer.options(report)
+    blocks: list[doc.Block] = []
+    if found:
+        rows = [
+            (
+                doc.Cell(one.words, tone="strong" if one.taken else ""),
+                _gain(one.gain, measured=one.measured) if one.gain else doc.NOT_MEASURED,
+                doc.Cell(one.data, tone="critical" if one.data == "NO" else ""),
+                one.basis,
+            )
+            for one in found[:_MOST_OPTIONS]
+        ]
+        made = doc.table(_OPTIONS, rows, view=doc.View.SUMMARY)
+        blocks.append(doc.Table(made.columns, made.rows, short=True, view=doc.View.SUMMARY))
+    if said := _note(report, len(found) - _MOST_OPTIONS):
+        blocks.append(doc.Paragraph(said, "soft", lines=1, view=doc.View.SUMMARY))
+    yield doc.Section("", tuple(blocks))
+
+
+def _gain(gain: Estimate, *, measured: bool) -> doc.Cell:
+    """With its interval; what a model says has none."""
+    exact = not measured and gain.low == gain.high
+    return doc.Cell(units.ratio(gain.estimate)) if exact else doc.Cell(*units.ratio_bounds(gain))
+
+
+def _times(report: Report) -> Iterator[doc.Fact]:
+    now, found = report.verdict.step_time_s, answer.gain(report)
+    if now is None:
+        yield doc.Fact("a step now", missing(report, "verdict.step_time_s"), 2)
+        return
+    yield doc.Fact("a step now", units.duration_interval(now))
+    if found is None or found.gain is None:
+        return
+    how = "measured" if found.measured else "estimated"
+    after = Estimate(
+        estimate=now.estimate / found.gain.estimate,
+        low=now.estimate / found.gain.high,
+        high=now.estimate / found.gain.low,
+    )
+    time = units.duration_interval(after) if found.gain.low < found.gain.high else units.duration(after.estimate)
+    times = _gain(found.gain, measured=found.measured).text
+    yield doc.Fact("after the fix", f"{time}, {times} as fast, {how}{f': {found.words}' if found.words else ''}", 1)
+
+
+def _cause(report: Report) -> Iterator[doc.Fact]:
+    found = answer.cause(report)
+    if found is None:
+        return
+    yield doc.Fact("cause", answer.with_calls(found.title, report), 2)
+    if found.location.file:
+        line = f":{found.location.line}" if found.location.line is not None else ""
+        op = answer.with_calls(f", in {found.location.op}", report) if found.location.op else ""
+        yield doc.Fact("your line", f"{short_path(found.location.file)}{line}{op}", 1)
+    elif report.verdict.bottleneck in ("input", "contention") and (op := answer.costliest(report)):
+        yield doc.Fact("costliest op", op, 1)
+    if found.remedy:
+        yield doc.Fact("what to do", answer.with_calls(found.remedy, report), 2)
+
+
+def _training(report: Report) -> Iterator[doc.Fact]:
+    """How far a model has learnt."""
+    training = report.training
+    if training is None:
+        return
+    losses = [found for found in training.intervals if found.loss is not None]
+    if losses:
+        first, last = losses[0], losses[-1]
+        steps = f"steps {first.first_step:,} to {last.first_step + last.steps - 1:,}"
+        fell = f"{units.number(float(first.loss or 0.0))} to {units.number(float(last.loss or 0.0))}"
+        yield doc.Fact("loss", f"{fell} over {steps}", 1)
+    if (held := next((found for found in reversed(training.evaluations) if found.best), None)) is not None:
+        yield doc.Fact("held-out loss", f"{units.number(float(held.loss))}, the lowest, at step {held.step:,}", 1)
+    if training.ended is not None:
+        reason = training.ended.reason.replace("_", " ")
+        count = len(training.checkpoints)
+        kept = f"; {count:,} checkpoint{'' if count == 1 else 's'} kept" if count else ""
+        yield doc.Fact("ended", f"{reason} after step {training.ended.step:,}{kept}", 1)
+
+
+def _note(report: Report, hidden: int) -> str:
+    """What the table of changes does not say: what is proposed, or why the first was not tried; and how many more."""
+    more = f"{hidden} more with -v. " if hidden > 0 else ""
+    left = next((found for found in report.fixes if found.outcome == "not verified" and found.why), None)
+    if any(found.outcome == "rejected" for found in report.fixes) and not any(one.chosen for one in report.fixes):
+        return more + fixes.proposal(report, None)
+    if left is not None and answer.options(report) and not any(one.chosen for one in report.fixes):
+        return f"{more}{answer.with_calls(left.what or left.name, report)}: {left.why}"
+    return more.strip() or ("" if report.fixes or report.kind == "train" else "No fix was found to try.")
+
+
+def _compared(report: Report) -> Iterator[doc.Block]:
+    """The groups, the baseline and the fastest of each."""
+    found = groups(report)
+    room = max(2, _MOST_ARMS // max(1, len(found))) if len(found) < _MOST_ARMS // 2 else 2
+    for group in found[: _MOST_ARMS // 2]:
+        yield doc.Section(group.title, (_group(group, room),))
+
+
+def _group(group: Group, most: int) -> doc.Table:
+    every = [arm for arm in group.arms if arm.role != "aa"]
+    best = [one for one in every if one.role == "baseline"]
+    rest = [one for one in every if one.role != "baseline"]
+    best += sorted(rest, key=lambda one: -(one.effect.estimate if one.effect else 0.0))
+    rows = [
+        doc.Row(
+            (
+                doc.Cell(one.id),
+                cell(one.step_time_s, units.duration_bounds),
+                cell(one.utilization, units.percent_bounds),
+                doc.Cell("1") if one.role == "baseline" else cell(one.effect, units.ratio_bounds),
+                doc.Cell(arms.result(one)),
+            ),
+            arms.tone(one),
+        )
+        for one in best[:most]
+    ]
+    if hidden := len(best) - most:
+        rows += [doc.Row((doc.Cell(f"{hidden} more with -v"), *[doc.Cell("")] * 4), "plain")] if hidden > 0 else []
+    columns = (
+        doc.Column("configuration"),
+        doc.Column("step time", numeric=True, interval=False),
+        doc.Column("utilization", numeric=True, interval=False),
+        doc.Column("speed-up", numeric=True),
+        doc.Column("result", leads=True),
+    )
+    return doc.Table(columns, tuple(rows), blanks=True, short=True, view=doc.View.SUMMARY)
+
+
+def _last(report: Report, place: str) -> Iterator[doc.Fact]:
+    """What is next, what the machine did to the measurement, and where the report is."""
+    if command := answer.next_command(report, place):
+        yield doc.Fact("next", command, 2)
+    if report.disturbance is not None:
+        yield doc.Fact("machine", report.disturbance.sentence, 1)
+    if place:
+        yield doc.Fact("report", f"{place}/{_PAGE}", 2)
