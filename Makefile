@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install diagnose test test-unit test-all check lint types schema docs bench proof clean
+.PHONY: help install diagnose test test-unit test-all browser check lint types schema docs bench proof clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
@@ -41,6 +41,12 @@ test-unit: install ## the tests without TensorFlow alone, some ninety seconds on
 
 test-all: install ## every test, the slow ones too, an hour and a half
 	$(PYTEST)
+
+# A Chromium on the path is used as it is; one elsewhere is named by XTTSBENCH_CHROMIUM.
+browser: install ## tests of report.html in a headless Chromium, which is installed (Debian, as root) where there is none
+	@$(BIN)/python -m pip install --quiet --editable '.[dev,browser]' --constraint constraints.txt
+	@test -n "$$XTTSBENCH_CHROMIUM" || command -v chromium || command -v chromium-browser || command -v google-chrome || { apt-get update --quiet=2 && apt-get install --yes --quiet=2 --no-install-recommends chromium fonts-dejavu-core; }
+	$(PYTEST) tests/browser
 
 check: install ## lint, formatting, types, layers
 	@$(MAKE) --no-print-directory --jobs 2 types lint

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 _HERE = Path(__file__).parent
-_FOLDER_MARKERS = ("unit", "tf", "e2e", "gpu")
+_FOLDER_MARKERS = ("unit", "tf", "e2e", "gpu", "browser")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
