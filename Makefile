@@ -3,25 +3,40 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.installed
+INSTALLED := $(VENV)/.installed
+DEVELOPING := $(VENV)/.developing
 PYTEST := $(BIN)/python -m pytest
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install diagnose test test-unit test-all browser check lint types schema docs bench proof clean
+.PHONY: help install dev diagnose test test-unit test-all browser check lint types schema docs bench proof clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
 
-install: $(STAMP) ## make .venv and install the project with its development tools
-
-$(STAMP): pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit("xttsbench needs Python 3.11 or newer, got " + sys.version.split()[0] + "; name one: make install PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo "installing xttsbench and its tools into $(VENV) (some minutes the first time)"
-	@$(BIN)/python -m pip install --quiet --editable '.[dev]' --constraint constraints.txt
+# What pip fetches is said as it comes: TensorFlow alone is several hundred megabytes.
+FETCHED := sed -unE 's/^ *(Downloading|Using cached) ([^ ]+-[0-9][^-]*)-[^ ]+ (\(.*\)).*/  \2 \3/p; s/^Installing .*/  unpacking; a minute or so/p'
+define pip
+	@bash -o pipefail -c "$(BIN)/python -m pip install --editable '$(1)' --constraint constraints.txt | $$FETCHED" \
+		|| { echo "Error: installing into $(VENV) failed, see above; the same command goes on from here." >&2; exit 1; }
 	@touch $@
+endef
+export FETCHED
+
+install: $(INSTALLED) ## make .venv with what xttsbench needs to run
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit("xttsbench needs Python 3.11 or newer, got " + sys.version.split()[0] + "; name one: make install PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || { echo "making $(VENV)"; $(PYTHON) -m venv --clear $(VENV); }
+	@echo "installing xttsbench and TensorFlow into $(VENV): once, a few minutes"
+	$(call pip,.)
+
+dev: $(DEVELOPING) ## add what tests, linting and the documentation need
+
+$(DEVELOPING): $(INSTALLED)
+	@echo "installing the development tools into $(VENV): once, a minute"
+	$(call pip,.[dev])
 
 diagnose: install ## the main job on real input: why a training step takes as long as it does
 	@$(BIN)/xttsbench diagnose
@@ -31,24 +46,24 @@ diagnose: install ## the main job on real input: why a training step takes as lo
 # alone.
 AT_A_TIME := --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
-test: install ## unit, tf and e2e tests, some twelve minutes on two cores
+test: dev ## unit, tf and e2e tests, some twelve minutes on two cores
 	$(PYTEST) tests/e2e tests/tf tests/unit -m "not slow and not alone" $(AT_A_TIME)
 	@mkdir -p .benchmarks
 	$(PYTEST) tests/e2e -m "not slow and alone" --benchmark-enable --benchmark-json=.benchmarks/last.json
 
-test-unit: install ## the tests without TensorFlow alone, some ninety seconds on two quiet cores
+test-unit: dev ## the tests without TensorFlow alone, some ninety seconds on two quiet cores
 	$(PYTEST) tests/unit -m "not slow" $(AT_A_TIME)
 
-test-all: install ## every test, the slow ones too, an hour and a half
+test-all: dev ## every test, the slow ones too, an hour and a half
 	$(PYTEST)
 
 # A Chromium on the path is used as it is; one elsewhere is named by XTTSBENCH_CHROMIUM.
-browser: install ## tests of report.html in a headless Chromium, which is installed (Debian, as root) where there is none
+browser: dev ## tests of report.html in a headless Chromium, which is installed (Debian, as root) where there is none
 	@$(BIN)/python -m pip install --quiet --editable '.[dev,browser]' --constraint constraints.txt
 	@test -n "$$XTTSBENCH_CHROMIUM" || command -v chromium || command -v chromium-browser || command -v google-chrome || { apt-get update --quiet=2 && apt-get install --yes --quiet=2 --no-install-recommends chromium fonts-dejavu-core; }
 	$(PYTEST) tests/browser
 
-check: install ## lint, formatting, types, layers
+check: dev ## lint, formatting, types, layers
 	@$(MAKE) --no-print-directory --jobs 2 types lint
 
 lint:
@@ -59,14 +74,14 @@ lint:
 types:
 	$(BIN)/mypy
 
-schema: install ## write the JSON Schema of scenarios for editors
+schema: dev ## write the JSON Schema of scenarios for editors
 	$(BIN)/python -m xttsbench.scenario.schema scenarios/scenario.schema.json
 
-docs: install ## write the reference pages of rules and fixes
+docs: dev ## write the reference pages of rules and fixes
 	$(BIN)/python -m xttsbench.findings.page docs/findings.md
 	$(BIN)/python -m xttsbench.fixes.page docs/fixes.md
 
-bench: install ## side-by-side comparisons, each script and package of benchmarks/ but proof, diagnosis, fixes and noise (two hours)
+bench: dev ## side-by-side comparisons, each script and package of benchmarks/ but proof, diagnosis, fixes and noise (two hours)
 	@set -e; for script in $(filter-out benchmarks/proof benchmarks/diagnosis benchmarks/fixes benchmarks/noise,$(sort $(wildcard benchmarks/*.py) $(patsubst %/__main__.py,%,$(wildcard benchmarks/*/__main__.py)))); do echo "== $$script"; $(BIN)/python $$script; done
 
 proof: install ## whether the trainer learns to read, beside a control with other texts; some minutes
