@@ -63,13 +63,14 @@ browser: dev ## tests of report.html in a headless Chromium, which is installed 
 	@test -n "$$XTTSBENCH_CHROMIUM" || command -v chromium || command -v chromium-browser || command -v google-chrome || { apt-get update --quiet=2 && apt-get install --yes --quiet=2 --no-install-recommends chromium fonts-dejavu-core; }
 	$(PYTEST) tests/browser
 
-check: dev ## lint, formatting, types, layers
+check: dev ## lint, formatting, types, layers, links of the documentation
 	@$(MAKE) --no-print-directory --jobs 2 types lint
 
 lint:
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
+	$(BIN)/python docs/links.py
 
 types:
 	$(BIN)/mypy
