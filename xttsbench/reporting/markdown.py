@@ -27,13 +27,29 @@ def render(
     """The document, ending in a newline.
 
     Args:
-        document: what to say.
+        document: what to say: the answer, then the rest, each section of it folded away.
         plots: names of the plots that were drawn; ``None`` for all.
-        view: how much of it to show.
+        view: how much of the rest.
         level: of the first heading: 1 for a page, more for a comment.
     """
-    lines = (line for block in document.shown(view, figures=plots) for line in _block(block, level))
+    answer, rest = document.shown(doc.View.SUMMARY), document.shown(view, figures=plots)
+    blocks = (*answer, *_folds(rest)) if answer else rest
+    lines = (line for block in blocks for line in _block(block, level))
     return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _folds(blocks: Iterable[doc.Block]) -> Iterator[doc.Fold]:
+    """Each section folded away, with what stands below it without a title; first what belongs to none."""
+    title, inside = "The verdict in full", list[doc.Block]()
+    for block in blocks:
+        if isinstance(block, doc.Section) and block.title:
+            yield doc.Fold(title, tuple(inside))
+            title, inside = block.title, list(block.blocks)
+        elif isinstance(block, doc.Section):
+            inside += block.blocks
+        else:
+            inside += block.below if isinstance(block, doc.Headline) else [block]
+    yield doc.Fold(title, tuple(inside))
 
 
 def escape(text: str) -> str:
@@ -78,6 +94,8 @@ def _block(block: doc.Block, level: int) -> Iterable[str]:
 
 def _section(section: doc.Section, level: int) -> Iterator[str]:
     folds = isinstance(section, doc.Fold)
+    if folds and not section.blocks:
+        return
     if folds:
         yield from (f"<details><summary>{_entities(section.title)}</summary>", "")
     elif section.title:
@@ -94,6 +112,8 @@ def _headline(said: doc.Headline, level: int) -> Iterator[str]:
     for sentence in said.below:
         text = sentence.text if sentence.text.endswith(".") else f"{sentence.text}."
         yield from _paragraph(doc.Paragraph(text, sentence.tone))
+    if said.kind and said.lines:
+        yield from (f"<sub>{escape(f'{said.kind} · {said.subject}'.rstrip(' ·'))}</sub>", "")
 
 
 def _paragraph(said: doc.Paragraph) -> tuple[str, ...]:
@@ -106,8 +126,8 @@ def _facts(said: doc.Facts) -> Iterator[str]:
     if said.header is not None:
         yield from _table(doc.table(said.header, [(fact.label, fact.value) for fact in said.facts]))
         return
-    for fact in said.facts:
-        yield from (f"{escape(fact.label.capitalize())}: {escape(fact.value)}.", "")
+    yield from (f"- **{escape(fact.label.capitalize())}:** {escape(fact.value)}" for fact in said.facts)
+    yield ""
 
 
 def _code(code: doc.Code) -> Iterator[str]:
@@ -131,7 +151,11 @@ def _row(cells: Sequence[str]) -> str:
 
 
 def _bars(bars: doc.Bars) -> Iterator[str]:
-    yield from _code(doc.Code(("".join(PART_GLYPHS[name] * count for name, count in bars.cells(_BAR_CELLS)),)))
+    bar = "".join(PART_GLYPHS[name] * count for name, count in bars.cells(_BAR_CELLS))
+    legend = [f"{PART_GLYPHS[part.name]} {part.label} {part.percent}" for part in bars.largest]
+    yield from _code(doc.Code((bar, "   ".join(legend)) if bars.compact else (bar,)))
+    if bars.compact:
+        return
     rows = [(PART_GLYPHS[part.name], part.label, part.time, part.percent) for part in bars.visible]
     yield from _table(doc.table(("", "part", "mean per step", "share"), rows))
     if bars.nothing:

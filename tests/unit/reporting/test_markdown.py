@@ -14,6 +14,7 @@ from xttsbench.reporting.document import Facts
 from xttsbench.reporting.markdown import escape, render
 from xttsbench.reporting.sections import unmeasured
 from xttsbench.reporting.sections.report import report_document
+from xttsbench.reporting.sections.summary import MOST_LINES
 from xttsbench.reporting.text import plain
 
 _PARSER = MarkdownIt("commonmark").enable("table")
@@ -57,18 +58,28 @@ def test_a_comparison_is_the_title_and_its_plots_stand_by_its_table(comparing) -
     places = [
         text.index(word)
         for word in (
-            "## loaders: EMULATED accelerator, 10 ms a step",
+            "<summary>loaders: EMULATED accelerator, 10 ms a step</summary>",
             "](plots/arms-loaders-emulated-accelerator-10-ms-a-step.png)",
             "](plots/traces-loaders-emulated-accelerator-10-ms-a-step.png)",
-            "## modes: REAL device",
+            "<summary>modes: REAL device</summary>",
             "](plots/arms-modes-real-device.png)",
-            "## Not measured",
+            "<summary>Not measured</summary>",
         )
     ]
     assert places == sorted(places)
-    for absent in ("## Plots", "timeline.png", "## Findings", "## In time", "## Where the time"):
+    for absent in (">Plots<", "timeline.png", ">Findings<", ">In time<", ">Where the time"):
         assert absent not in text
     assert "](plots/" not in serialize(comparing.report, plots=())
+
+
+def test_the_answer_fits_a_screen_and_all_else_is_folded_away(every_run) -> None:
+    for name, (report, _) in every_run.items():
+        answer, _, rest = serialize(report).partition("<details>")
+        assert len([line for line in answer.splitlines() if line]) <= MOST_LINES, name
+        assert rest.count("<details>") + 1 == rest.count("</details>"), name
+        assert not [
+            block for block in re.split("</?details>", rest)[1::2] if block.strip() and "<summary>" not in block
+        ]
 
 
 def test_a_null_is_not_measured(empty) -> None:
@@ -106,7 +117,7 @@ def test_hostile_arms_make_no_markup_and_break_no_table(hostile_arms) -> None:
     assert "<script" not in rendered
     assert "<em>" not in rendered
     for row in re.findall(r"<tr>(.*?)</tr>", rendered, re.DOTALL):
-        assert len(re.findall("<t[dh]", row)) in {2, 7, 9}
+        assert len(re.findall("<t[dh]", row)) in {2, 5, 7, 9}
 
 
 def test_a_fence_in_a_patch_does_not_end_the_fence(hostile) -> None:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from xttsbench.findings.registry import rules
-from xttsbench.fixes.spec import WORTH
 from xttsbench.records.report import Report
 from xttsbench.reporting import document as doc
 from xttsbench.reporting import units
@@ -19,6 +18,7 @@ from xttsbench.reporting.page import fixes, graph
 from xttsbench.reporting.page.timeline import time_line
 from xttsbench.reporting.scene import Scene
 from xttsbench.reporting.sections import arms, missing, pipeline, step, unmeasured
+from xttsbench.reporting.sections.answer import after, gain
 from xttsbench.reporting.sections.details import details
 from xttsbench.reporting.sections.fixes import predictions
 from xttsbench.reporting.sections.headline import headline
@@ -109,24 +109,18 @@ def _figures(report: Report, *, comparing: bool) -> Iterator[Tiles]:
         return
     now = missing(report, "verdict.step_time_s") if time is None else units.duration_interval(time)
     facts = [doc.Fact("a step now", now)]
-    tried = [one for one in report.fixes if one.verified_speedup and (one.chosen or one.outcome == "accepted")]
-    best = next((found for found in tried if found.chosen), None) or max(
-        tried, key=lambda found: found.verified_speedup.estimate if found.verified_speedup else 0.0, default=None
-    )
-    if best is not None and best.verified_speedup is not None:
-        after = None if time is None else time.estimate / best.verified_speedup.estimate
-        if after is not None:
-            facts.append(doc.Fact("after the fix", units.duration(after)))
-        facts.append(doc.Fact("gain, measured", units.ratio_interval(best.verified_speedup)))
-        facts.append(doc.Fact("the fix", best.what or best.name))
-    else:
-        hoped = [found for found in report.fixes if found.outcome == "not verified" and found.predicted_speedup]
-        likely = max(hoped, key=lambda found: found.predicted_speedup or 0.0, default=None)
-        if likely is not None and (likely.predicted_speedup or 0.0) >= WORTH:
-            facts.append(doc.Fact("gain, estimated only", units.ratio(likely.predicted_speedup or 0.0)))
-            facts.append(doc.Fact("the fix to try", likely.what or likely.name))
-        elif report.kind in _DIAGNOSES:
-            facts.append(doc.Fact("gain", "no fix is known to be worth it"))
+    best = gain(report)
+    if best is not None and best.gain is not None:
+        exact = best.gain.low == best.gain.high  # what a model says has no interval
+        times = units.ratio(best.gain.estimate) if exact else units.ratio_interval(best.gain)
+        how = "measured" if best.taken else "measured in one trial" if best.measured else "estimated only"
+        if time is not None and best.measured:
+            facts.append(doc.Fact("after the fix", after(time, best.gain)))
+        facts.append(doc.Fact(f"gain, {how}", times))
+        if best.words:
+            facts.append(doc.Fact("the fix" if best.taken else "the fix to try", best.words))
+    elif report.kind in _DIAGNOSES:
+        facts.append(doc.Fact("gain", "no fix is known to be worth it"))
     yield Tiles(tuple(facts), "figures")
 
 

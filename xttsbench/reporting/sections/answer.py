@@ -27,7 +27,8 @@ from xttsbench.reporting.words import SAME_DATA, short_path
 
 _LIKELY: Final = (*FASTER, "likely_faster")
 _BUNDLED: Final = "xttsbench.targets.bundled:"
-_ONE_TRIAL: Final = "one trial"
+ONE_TRIAL: Final = "one trial"
+"""The basis of a gain that one process alone measured, whose data nobody compared."""
 _TRIED: Final = "fix:"
 """How the configuration of a fix begins that a diagnosis tried."""
 
@@ -87,16 +88,25 @@ def costliest(report: Report) -> str:
 
 
 def gain(report: Report) -> Option | None:
-    """The best gain that is known: measured first, else what removing the cause would give; ``None`` without any."""
-    every = options(report)
-    taken = [one for one in every if one.taken and one.here and one.gain is not None]
-    if taken:
-        return taken[0]
-    found = cause(report)
-    if found is not None and found.predicted_speedup is not None and found.predicted_speedup.estimate >= WORTH:
-        return Option("", found.predicted_speedup, "", "estimated", measured=False, taken=False)
-    hoped = [one for one in every if not one.measured and one.gain is not None and one.gain.estimate >= WORTH]
-    return max(hoped, key=lambda one: one.gain.estimate if one.gain else 0.0, default=None)
+    """The best gain that is known: proven, else tried, else estimated, of a fix or of the cause removed."""
+    every = [one for one in options(report) if one.here and one.gain is not None and one.gain.estimate >= WORTH]
+    taken = next((one for one in every if one.taken), None)
+    if taken is not None:
+        return taken
+    for basis in (ONE_TRIAL, "estimated"):
+        if found := [one for one in every if one.basis == basis]:
+            return max(found, key=lambda one: one.gain.estimate if one.gain else 0.0)
+    limits = cause(report)
+    removed = limits.predicted_speedup if limits is not None else None
+    if removed is None or removed.estimate < WORTH:
+        return None
+    return Option("", removed, "", "estimated", measured=False, taken=False)
+
+
+def after(now: Estimate, gain: Estimate) -> str:
+    """The time of a step with a gain, in words, from what it is now; with an interval where the gain has one."""
+    found = Estimate(estimate=now.estimate / gain.estimate, low=now.estimate / gain.high, high=now.estimate / gain.low)
+    return units.duration_interval(found) if gain.low < gain.high else units.duration(found.estimate)
 
 
 def options(report: Report) -> tuple[Option, ...]:
@@ -124,7 +134,7 @@ def _experiments(report: Report) -> Iterator[Arm]:
 
 def _of_experiment(arm: Arm) -> Option:
     words = said(FixSet.parse(arm.id[len(_TRIED) :]))
-    return Option(words, arm.effect, "not checked", _ONE_TRIAL, measured=True, taken=False)
+    return Option(words, arm.effect, "not checked", ONE_TRIAL, measured=True, taken=False)
 
 
 def _counts(found: FixResult) -> bool:
@@ -185,6 +195,7 @@ def next_command(report: Report, place: str) -> str:
         report: of the run.
         place: its directory.
     """
+    place = place or (report.optimized.run if report.optimized is not None else "")
     chosen = next((found for found in report.fixes if found.chosen), None)
     if chosen is not None and chosen.patch is not None and chosen.patch.diff.strip() and place:
         return f"patch -p1 < {shlex.quote(f'{place}/patch.diff')}"
@@ -209,7 +220,7 @@ def next_command(report: Report, place: str) -> str:
             return f"xttsbench train tiny --set loader={loader}"
     found = cause(report)
     hoped = any(
-        one.basis in ("estimated", _ONE_TRIAL) and one.gain and one.gain.estimate >= WORTH for one in options(report)
+        one.basis in ("estimated", ONE_TRIAL) and one.gain and one.gain.estimate >= WORTH for one in options(report)
     )
     if hoped and report.kind == "diagnose" and (command := _optimize(report)):
         return command

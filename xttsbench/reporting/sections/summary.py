@@ -131,13 +131,8 @@ def _times(report: Report) -> Iterator[doc.Fact]:
     yield doc.Fact("a step now", units.duration_interval(now))
     if found is None or found.gain is None:
         return
-    how = "measured" if found.measured else "estimated"
-    after = Estimate(
-        estimate=now.estimate / found.gain.estimate,
-        low=now.estimate / found.gain.high,
-        high=now.estimate / found.gain.low,
-    )
-    time = units.duration_interval(after) if found.gain.low < found.gain.high else units.duration(after.estimate)
+    how = "measured" if found.taken else "measured in one trial" if found.measured else "estimated"
+    time = answer.after(now, found.gain)
     times = _gain(found.gain, measured=found.measured).text
     yield doc.Fact("after the fix", f"{time}, {times} as fast, {how}{f': {found.words}' if found.words else ''}", 1)
 

@@ -29,14 +29,16 @@ def test_the_saving_is_the_step_over_the_gain(starving) -> None:
     measured = figures(fixed(starving.report, verified_speedup=estimate(2.0), chosen=True))
     assert measured == {
         "a step now": "34.2 ms (33.2 to 35.2)",
-        "after the fix": "17.1 ms",
+        "after the fix": "17.1 ms (16.6 to 17.6)",
         "gain, measured": "2.00x (1.94 to 2.06)",
         "the fix": "does a",
     }
     hoped = figures(fixed(starving.report, outcome="not verified", predicted_speedup=3.0))
     assert hoped["gain, estimated only"] == "3.00x"
     assert "after the fix" not in hoped
-    assert figures(starving.report)["gain"] == "no fix is known to be worth it"
+    assert figures(starving.report)["gain, estimated only"] == "2.02x (1.96 to 2.08)"  # of the cause removed
+    bare = starving.report.model_copy(update={"findings": ()})
+    assert figures(bare)["gain"] == "no fix is known to be worth it"
 
 
 def test_a_step_that_was_not_measured_says_why(empty) -> None:

@@ -18,6 +18,7 @@ from xttsbench.records.fix import FixResult, Optimized, Patch, Semantics
 from xttsbench.records.report import Attribution, Disturbance, Report
 from xttsbench.reporting import console, html, markdown, units
 from xttsbench.reporting.document import View
+from xttsbench.reporting.page.document import page_document
 from xttsbench.reporting.sections import answer
 from xttsbench.reporting.sections.report import report_document
 from xttsbench.reporting.sections.summary import MOST_LINES
@@ -236,7 +237,7 @@ def numbers(value: Any) -> Iterator[float]:
 def outputs(report: Report) -> dict[str, str]:
     """What people read, as plain words, by where they read it."""
     document = report_document(report, "reports/one")
-    page = html.render(document, {})
+    page = html.render(page_document(report), {})
     body = re.sub(r"<(style|script).*?</\1>", " ", page, flags=re.DOTALL)
     return {
         **{f"console, {view.name}": flat(screen(report, width=400, view=view)) for view in View},
