@@ -181,15 +181,18 @@ class RowMemory:
 class SegmentRows:
     """Writes the rows of one segment; made by :meth:`RowMemory.segment`."""
 
+    __slots__ = ("_block", "_count", "_entry", "_first", "_rows", "_words", "count")
+
     def __init__(self, block: bytearray | mmap, words: memoryview, entry: int, first: int, rows: int) -> None:
         self.count = 0
         self._block, self._words, self._entry, self._first, self._rows = block, words, entry, first, rows
+        self._count = entry + _COUNT
 
-    def append(self, row: StepRow) -> int:
-        """Write a row; returns its index in the segment."""
+    def append(self, row: tuple[int, ...]) -> int:
+        """Write a :class:`StepRow`, or its values in the same order; returns its index in the segment."""
         index = self.count
         _ROW.pack_into(self._block, (self._first + index % self._rows * _WORDS) * _WORD, *row, index + 1)
-        self._words[self._entry + _COUNT] = self.count = index + 1
+        self._words[self._count] = self.count = index + 1
         return index
 
     def warmup(self, steps: int) -> None:

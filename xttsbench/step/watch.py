@@ -31,14 +31,14 @@ MANY_CALLS: Final = 10
 class Watch:
     """Counts what happens inside steps while it is installed (use it as a context manager).
 
-    ``counters()`` gives the cumulative values in the order of :data:`COUNTERS`. Call :meth:`step_ended` after each
-    step, so that a step of many calls is left alone.
+    ``counts`` are the cumulative values in the order of :data:`COUNTERS`, always in the same list. Call
+    :meth:`step_ended` after each step, so that a step of many calls is left alone.
     """
 
     def __init__(self) -> None:
         self.traces: list[Trace] = []
         self.step = 0
-        self._counts = [0] * len(COUNTERS)
+        self.counts = [0] * len(COUNTERS)
         self._depth = 0
         self._tracing = 0
         self._gc_began_ns = 0
@@ -49,11 +49,11 @@ class Watch:
 
     def counters(self) -> tuple[int, ...]:
         """Cumulative counters, in the order of :data:`COUNTERS`."""
-        return tuple(self._counts)
+        return tuple(self.counts)
 
     def step_ended(self) -> None:
         """Count no calls any more where the step made many."""
-        calls = self._counts[0]
+        calls = self.counts[0]
         if calls - self._calls_before >= MANY_CALLS:
             self.leave_calls()
         self._calls_before = calls
@@ -93,7 +93,7 @@ class Watch:
         return lambda: setattr(owner, name, original)
 
     def _around_call(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        counts, clock = self._counts, time.perf_counter_ns
+        counts, clock = self.counts, time.perf_counter_ns
 
         def call(function: Any, *args: Any, **kwargs: Any) -> Any:
             if self._depth:  # called while another one is traced or run eagerly: the outermost has the time
@@ -110,7 +110,7 @@ class Watch:
         return call
 
     def _around_trace(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        counts, clock = self._counts, time.perf_counter_ns
+        counts, clock = self.counts, time.perf_counter_ns
 
         def create(function_type: Any, type_context: Any, func_graph: Any, tracing_options: Any) -> Any:
             if self._tracing:
@@ -129,7 +129,7 @@ class Watch:
         return create
 
     def _around_sync(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        counts, clock = self._counts, time.perf_counter_ns
+        counts, clock = self.counts, time.perf_counter_ns
 
         def fetch(tensor: Any) -> Any:
             began = clock()
@@ -146,7 +146,7 @@ class Watch:
         if phase == "start":
             self._gc_began_ns = now
         else:
-            self._counts[6] += now - self._gc_began_ns
+            self.counts[6] += now - self._gc_began_ns
 
     def _note_trace(self, options: Any, function_type: Any, spent_ns: int) -> None:
         function = getattr(options, "python_function", None)

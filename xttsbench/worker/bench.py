@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import operator
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +22,7 @@ from xttsbench.probes.procfs import ChildrenCpu
 from xttsbench.records.rows import SegmentRows
 from xttsbench.records.trial import RoundMark
 from xttsbench.step.modes import keras_step
-from xttsbench.step.watch import Moment, Watch, step_row
+from xttsbench.step.watch import MANY_CALLS, Watch
 from xttsbench.step.xla import Compilations
 from xttsbench.targets.load import Loaded
 from xttsbench.worker.batches import CachedBatches, ExhaustedError, Source
@@ -196,12 +197,13 @@ class Bench:
     ) -> None:
         """The loop itself; all that it does besides waiting and stepping is in the ``pause_ns`` of the next step."""
         clock, cpu, main_cpu = time.perf_counter_ns, time.process_time_ns, time.thread_time_ns
-        watch, accelerator, synchronise = self.watch, self.accelerator, self.synchronise
+        watch, accelerator, synchronise, counts = self.watch, self.accelerator, self.synchronise, self.watch.counts
+        has_lengths, look_for_compilation = self.keys.lengths is not None, self.compilations.steps_of(rows)
         began_ns = last_ns = clock()
         cpu_ns, main_ns, done = cpu(), main_cpu(), 0
         while not limit.reached(done, (last_ns - began_ns) / 1e9):
             watch.step = rows.count
-            before = watch.counters()
+            before = counts[:]
             start_ns = clock()
             where = "next()"
             try:
@@ -221,28 +223,45 @@ class Bench:
             device_ns = clock() - returned_ns if synchronise is not None else 0
             emulated_ns = accelerator.compute() if accelerator is not None else 0
             end_ns = clock()
+            # A step leaves the processor's caches cold, where a call of a function takes a microsecond: few are made.
             cpu_before, cpu_ns, main_before, main_ns = cpu_ns, cpu(), main_ns, main_cpu()
-            counted = tuple(now - then for now, then in zip(watch.counters(), before, strict=True))
-            watch.step_ended()
-            shape = self.shape_of(batch)
+            calls, calls_ns, traces, trace_ns, syncs, sync_ns, gc_ns = map(operator.sub, counts, before)
+            if calls >= MANY_CALLS:
+                watch.leave_calls()
+            shape_id, size, elements, frames = self.shape_of(batch)
             index = rows.append(
-                step_row(
+                (  # in the order of StepRow
                     start_ns,
                     end_ns - last_ns,
                     got_ns - start_ns,
-                    Moment(counted, cpu_ns - cpu_before, main_ns - main_before),
-                    shape,
-                    epoch=source.epoch,
-                    device_ns=device_ns,
-                    emulated_ns=emulated_ns,
-                    pause_ns=start_ns - last_ns,
-                    batch=source.batch,
-                    round=round,
+                    end_ns - got_ns,
+                    device_ns,
+                    emulated_ns,
+                    trace_ns,
+                    traces,
+                    0,
+                    0,
+                    sync_ns,
+                    syncs,
+                    gc_ns,
+                    calls,
+                    calls_ns,
+                    cpu_ns - cpu_before,
+                    main_ns - main_before,
+                    size,
+                    elements,
+                    shape_id,
+                    source.epoch,
+                    frames,
+                    start_ns - last_ns,
+                    source.batch,
+                    round,
+                    0,
                 )
             )
-            if (lengths := self.keys.lengths_of(batch)) is not None:
-                self.lengths.add(rows, index, lengths)
-            self.compilations.step_ended(rows, index, end_ns - got_ns - emulated_ns, shape[0])
+            if has_lengths:
+                self.lengths.add(rows, index, self.keys.lengths_of(batch))
+            look_for_compilation(index, end_ns - got_ns - emulated_ns, shape_id)
             done += 1
             last_ns = end_ns
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Final
 
 import tensorflow as tf
@@ -32,6 +33,8 @@ def overhead_of(
     *,
     steps: int = STEPS,
     clock: Callable[[], int] = time.thread_time_ns,
+    around: Callable[[], AbstractContextManager[object]] = nullcontext,
+    settle: int = 0,
 ) -> MeasurementOverhead:
     """Run steps with everything that is recorded of them and without, in turn within this process.
 
@@ -43,14 +46,18 @@ def overhead_of(
         what: the steps, in words.
         steps: of a run.
         clock: processor time in nanoseconds, of this thread or of all that the steps use.
+        around: what a measurement begins with once and not in each step; it is entered around each measured run.
+        settle: steps of either kind before the clock starts, in which Python specialises code that was wrapped.
     """
     differences = []
     for pair in range(_PAIRS):
         times = {}
         for run in (measured, bare) if pair % 2 else (bare, measured):
-            began = clock()
-            run(steps)
-            times[run] = clock() - began
+            with around() if run is measured else nullcontext():
+                run(settle)
+                began = clock()
+                run(steps)
+                times[run] = clock() - began
         differences.append((times[measured] - times[bare]) / steps)
     return MeasurementOverhead(
         overhead_s=max(statistics.median(differences), 0.0) / 1e9,
@@ -77,13 +84,18 @@ def measure_overhead(bench: Bench, calls: float = 1) -> MeasurementOverhead:
     own = Bench(bench.channel, bench.watch, None, None, compilations=bench.compilations)
 
     def measured(steps: int) -> None:
+        own.loop("overhead", rows, source, step, Limit.exactly(steps))
+
+    @contextmanager
+    def watching() -> Iterator[None]:
         with Watch() as own.watch:
-            own.loop("overhead", rows, source, step, Limit.exactly(steps))
+            yield
 
     def bare(steps: int) -> None:
         for _ in range(steps):
             step(source.next())
 
-    measured(2)
+    with watching():
+        measured(2)
     what, steps = f"{calls} small compiled {'call' if calls == 1 else 'calls'} each", STEPS // calls
-    return overhead_of(measured, bare, what, steps=max(steps, _LEAST_STEPS))
+    return overhead_of(measured, bare, what, steps=max(steps, _LEAST_STEPS), around=watching, settle=_LEAST_STEPS)

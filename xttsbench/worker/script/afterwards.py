@@ -36,6 +36,8 @@ _PIPELINE_S: Final = 5.0
 _INPUT_S: Final = 2.0
 _STEP_S: Final = 2.0
 _OPS_S: Final = 1.0
+_SETTLES: Final = 10
+"""Steps after which what is done once is done."""
 _VARIABLES_BYTES: Final = 2 * 2**30
 """Variables larger than this in all are not copied, and so the step is not run."""
 
@@ -196,38 +198,35 @@ def watching_overhead(spec: TrialSpec, *, in_graph: bool) -> MeasurementOverhead
     """
     iterator = iter(tf.data.Dataset.from_tensors(tf.zeros([4, 4])).repeat())
     long = spec.model_copy(update={"steps": 10**9, "window_s": 1e6, "emulated_ms": ()})
-    watched, bare = (_steps(long, iterator, watched=watched, in_graph=in_graph) for watched in (True, False))
-    how = "a request inside a graph" if in_graph else "a request from Python and a small compiled step"
-    return overhead_of(watched, bare, how, clock=time.process_time_ns if in_graph else time.thread_time_ns)
+    watched = Watched(ScriptReport(long, SilentChannel()), lambda _: None)
+    watched.recorder.results  # noqa: B018 - made here, as it is paid once
+    watched.recorder.windows.leave_out()
 
-
-def _steps(spec: TrialSpec, iterator: Any, *, watched: bool, in_graph: bool) -> Steps:
-    one = Watched(ScriptReport(spec, SilentChannel()), lambda _: None)
-    # Traced anew for each side: the stamps are in the trace.
-    request = tf.function(lambda: next(iterator) + 1) if in_graph else tf.function(lambda batch: batch + 1)
-
-    def run(steps: int) -> None:
+    @contextlib.contextmanager
+    def watching() -> Iterator[None]:
         patches = Patches()
-        one.eager.open = None  # else the bare steps since then would be one long step
-        if watched:
-            patch_tensorflow(one, patches)
-            one.recorder.watch.__enter__()
-            one.fitting = in_graph
-            one.active = True
+        watched.eager.open = None  # else the bare steps since then would be one long step
+        patch_tensorflow(watched, patches)
         try:
-            if in_graph:
-                for _ in range(steps):
-                    request()
-            else:
-                for _ in range(steps):
-                    request(next(iterator))
+            with watched.recorder.watch:
+                watched.fitting, watched.active = in_graph, True
+                yield
         finally:
-            one.active = False
-            if watched:
-                one.recorder.watch.__exit__()
+            watched.active = False
             patches.undo()
 
-    one.recorder.results  # noqa: B018 - made here, as it is paid once
-    one.recorder.windows.leave_out()
-    run(10)
-    return run
+    def steps() -> Steps:
+        # Traced anew for each side: the stamps are in the trace.
+        if in_graph:
+            request = tf.function(lambda: next(iterator) + 1)
+            return lambda count: [request() for _ in range(count)]
+        step = tf.function(lambda batch: batch + 1)
+        return lambda count: [step(next(iterator)) for _ in range(count)]
+
+    measured, bare = steps(), steps()
+    with watching():
+        measured(_SETTLES)
+    bare(_SETTLES)
+    how = "a request inside a graph" if in_graph else "a request from Python and a small compiled step"
+    clock = time.process_time_ns if in_graph else time.thread_time_ns
+    return overhead_of(measured, bare, how, clock=clock, around=watching, settle=_SETTLES)
