@@ -59,7 +59,11 @@ def _stage(report: Report, trials: Sequence[TrialRecord]) -> tuple[Scene | None,
 
 
 def _write_plots(folder: Path, report: Report, scene: Scene | None, warnings: list[str]) -> dict[str, bytes]:
-    """Draw and write each plot by itself; the SVGs by name. What went wrong is added to ``warnings``."""
+    """Draw and write each plot by itself; what went wrong is added to ``warnings``.
+
+    Returns:
+        The SVGs of the plots that show something, by name.
+    """
     if scene is None:
         return {}
     try:
@@ -77,5 +81,6 @@ def _write_plots(folder: Path, report: Report, scene: Scene | None, warnings: li
             continue
         atomic_write(folder / f"{name}.png", plot.png)
         atomic_write(folder / f"{name}.svg", plot.svg)
-        images[name] = plot.svg
+        if plot.says:
+            images[name] = plot.svg
     return images

@@ -38,6 +38,14 @@ def test_a_comparison_writes_its_plots_and_the_same_bytes_again(tmp_path: Path, 
     assert first == files(tmp_path / "b")
 
 
+def test_a_plot_that_shows_nothing_is_on_no_page(tmp_path: Path, empty) -> None:
+    assert write.write_run(tmp_path, *empty) == ()
+    written = files(tmp_path)
+    assert "plots/distribution.png" in written
+    assert b"plots/" not in written["report.md"]
+    assert b"<img" not in written["report.html"]
+
+
 def test_hostile_arms_write_nothing_outside_the_directory(tmp_path: Path, hostile_arms) -> None:
     assert write.write_run(tmp_path / "deep" / "run", *hostile_arms) == ()
     written = {name for name in files(tmp_path) if not name.startswith("deep/run/")}

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
+import numpy as np
+
 from xttsbench.findings.registry import rules
 from xttsbench.records.report import Report
 from xttsbench.reporting import document as doc
@@ -24,6 +26,10 @@ from xttsbench.reporting.sections.fixes import predictions
 from xttsbench.reporting.sections.headline import headline
 from xttsbench.reporting.sections.report import attribution, experiments, findings, numbers
 
+_OF_A_PERIOD: Final = ("autocorrelation", "periodogram")
+"""Plots that say something where there is a period."""
+_NAMED: Final = {0.0: "fastest", 0.5: "median", 1.0: "slowest"}
+_QUANTILES: Final = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0)
 _DRAWN: Final = ("attribution", "timeline")
 """Plots of which the page has a drawing of its own."""
 _DIAGNOSES: Final = ("diagnose", "optimize")
@@ -60,7 +66,7 @@ def page_document(report: Report, scene: Scene | None = None) -> doc.Document:
             *(() if comparing else map(_with_folded_plots, compared)),
             *informational,
             *_passed(report),
-            doc.Section("Methods, distributions and raw data", tuple(_rest(report, comparing=comparing))),
+            doc.Section("Methods, distributions and raw data", tuple(_rest(report, scene, comparing=comparing))),
         )
     )
 
@@ -173,17 +179,35 @@ def _passed(report: Report) -> Iterator[doc.Fold]:
     yield doc.Fold(f"{len(quiet)} checks that found nothing", (doc.table(("rule", "what it looks for"), quiet),))
 
 
-def _rest(report: Report, *, comparing: bool) -> Iterator[doc.Block]:
+def _quantiles(scene: Scene | None) -> Iterator[doc.Table]:
+    """The distribution of the step time as numbers, a row for each process."""
+    steps = [series for series in (scene.series if scene else ()) if series.steady_wall_s.size]
+    if steps:
+        header = ("process", "steps", *(_NAMED.get(share, f"{100 * share:g} %") for share in _QUANTILES))
+        rows = [
+            (
+                series.label,
+                f"{series.steady_wall_s.size:,}",
+                *(units.duration(float(value)) for value in np.quantile(series.steady_wall_s, _QUANTILES)),
+            )
+            for series in steps
+        ]
+        yield doc.table((doc.Column(header[0]), *(doc.Column(name, numeric=True) for name in header[1:])), rows)
+
+
+def _rest(report: Report, scene: Scene | None, *, comparing: bool) -> Iterator[doc.Block]:
     """What the answer rests on: numbers, experiments, plots, what was not measured, tables, how it was made."""
     if not comparing:
         yield from (_folded("Step time and utilization", numbers(report, comparing=False)))
         yield from (_folded("What the model estimates", predictions(report)))
     yield from _folded("Isolation experiments", experiments(report))
+    rhythm = () if report.oscillation.period_steps is not None else _OF_A_PERIOD
     drawn = tuple(
-        doc.Figure(name, caption, drawn_above=name in _DRAWN, view=doc.View.FULL)
+        doc.Figure(name, caption, view=doc.View.FULL)
         for name, caption in target_figures(report).items()
+        if name not in (*_DRAWN, *rhythm)
     )
-    yield doc.Fold("Plots of the baseline" if comparing else "Plots", drawn)
+    yield doc.Fold("Plots of the baseline" if comparing else "Plots", (*drawn, *_quantiles(scene)))
     yield from _folded("Not measured", unmeasured(report))
     if comparing and (ops := graph.blocks(report)):
         yield doc.Fold("The input pipeline", ops)

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from xttsbench.analysis.readings import trace
-from xttsbench.records.base import Estimate
+from xttsbench.records.base import DECIDED, Estimate
 from xttsbench.records.report import Arm
 from xttsbench.records.trial import Segment, TrialRecord
 from xttsbench.reporting import units
@@ -36,7 +36,7 @@ _MEANINGS = {
     "again": "baseline again",
     "faster": "faster",
     "slower": "slower",
-    "plain": "neither faster nor slower is proven",
+    "plain": "no difference",
     "ended": "ended early",
 }
 MOST_ARMS: Final = 3
@@ -88,8 +88,11 @@ def draw_throughput(group: Group, _: Scene) -> Figure:
     axes.set_xlabel(f"{unit}{' (logarithmic axis)' if log else ''}; whiskers: 95 % intervals")
     _beside(beside, bars, axes.get_ylim())
     label(axes, group.where or group.name, bold=True)
-    tones = dict.fromkeys(tone(bar.arm) for bar in bars if bar.rate is not None)
+    drawn = [bar.arm for bar in bars if bar.rate is not None]
+    tones = dict.fromkeys(tone(arm) for arm in drawn if not _look(arm)[1])
     keys = [Patch(color=ARM_COLORS[name], label=text) for name, text in _MEANINGS.items() if name in tones]
+    if any(_look(arm)[1] for arm in drawn):
+        keys.append(Patch(facecolor="white", edgecolor=SOFT, hatch="///", label="hatched: not decided"))
     figure.legend(handles=keys, loc="outside lower left", ncols=len(keys))
     return figure
 
@@ -121,11 +124,20 @@ def _bar(axes: Axes, place: int, bar: _Bar) -> None:
         axes.annotate(text, (0, place), (6, 0), ("axes fraction", "data"), "offset points", color=SOFT, va="center")
         return
     left = axes.get_xlim()[0]
-    axes.barh(place, rate.estimate - left, 0.62, left=left, color=ARM_COLORS[tone(bar.arm)])
+    color, unsure = _look(bar.arm)
+    fill, hatch = ("white", "///") if unsure else (color, None)
+    axes.barh(place, rate.estimate - left, 0.62, left=left, facecolor=fill, edgecolor=color, hatch=hatch)
     errors = [[max(0.0, rate.estimate - rate.low)], [max(0.0, rate.high - rate.estimate)]]
     axes.errorbar(rate.estimate, place, xerr=errors, color=INK, capsize=3, linewidth=1.3)
     text = "; ".join(word for word in (units.rate_bounds(rate)[0], ended) if word)
     axes.annotate(text, (rate.high, place), (6, 0), textcoords="offset points", color=INK, va="center")
+
+
+def _look(arm: Arm) -> tuple[str, bool]:
+    """The colour of the effect, and whether it is still open: then the bar is hatched."""
+    if tone(arm) != "plain" or arm.effect is None or arm.decision in DECIDED:
+        return ARM_COLORS[tone(arm)], False
+    return ARM_COLORS["faster" if arm.effect.estimate >= 1 else "slower"], True
 
 
 def _beside(axes: Axes, bars: list[_Bar], limits: tuple[float, float]) -> None:

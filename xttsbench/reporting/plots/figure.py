@@ -21,14 +21,17 @@ INK: Final = "#1b1f24"
 SOFT: Final = "#59636e"
 _WIDTH_IN, _DOTS_PER_INCH = 9.0, 150
 _TITLE_COLUMNS: Final = 82
+_WORDS: Final = "words"
+"""Label of a figure that has nothing to show."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """One plot in both formats."""
+    """One plot in both formats; ``says`` is whether it shows something, and not why there is nothing to show."""
 
     png: bytes
     svg: bytes
+    says: bool = True
 
 
 def style() -> AbstractContextManager[None]:
@@ -67,6 +70,7 @@ def new(title: str, *, height_in: float) -> Figure:
 def words(title: str, text: str) -> Figure:
     """A figure for what cannot be drawn: the reason in words."""
     figure = new(title, height_in=1.0)
+    figure.set_label(_WORDS)
     figure.text(0.01, 0.4, "\n".join(textwrap.wrap(drawable(text), 95)), color=SOFT, va="center")
     return figure
 
@@ -81,7 +85,7 @@ def save(figure: Figure) -> Plot:
     png, svg = BytesIO(), BytesIO()
     figure.savefig(png, format="png", dpi=_DOTS_PER_INCH, metadata={"Software": None})
     figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
-    return Plot(png.getvalue(), svg.getvalue())
+    return Plot(png.getvalue(), svg.getvalue(), says=figure.get_label() != _WORDS)
 
 
 def label(axes: Axes, text: str, *, bold: bool = False) -> None:

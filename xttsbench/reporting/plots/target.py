@@ -32,6 +32,8 @@ _WIDE_DISTRIBUTION = 8.0
 """Largest over smallest step time from which the axis is logarithmic."""
 _MOST_BINS = 60
 _FEWEST_STEPS = 5
+_FEWEST_FOR_BINS = 60
+"""Below this a histogram shows its bins rather than the steps."""
 _FEWEST_FOR_A_SERIES = 20
 """Below this the band covers nearly everything."""
 _LONGEST_LAG = 100
@@ -171,7 +173,7 @@ def _windows(axes: Axes, series: StepSeries, busy_s: FloatArray, window_s: float
 
 
 def draw_distribution(scene: Scene) -> Figure:
-    """Histogram above, cumulative share (ECDF) below; mean, median and 95th percentile are the report's."""
+    """Histogram (of few steps a dot each) above, cumulative share (ECDF) below, with the report's own numbers."""
     steps = [(series.label, series.steady_wall_s) for series in scene.series if series.steady_wall_s.size]
     pooled = np.concatenate([wall for _, wall in steps]) if steps else np.empty(0)
     if pooled.size < _FEWEST_STEPS:
@@ -186,7 +188,10 @@ def draw_distribution(scene: Scene) -> Figure:
         color = SERIES_COLORS[index % len(SERIES_COLORS)]
         shares = np.histogram(wall, bins)[0] / wall.size
         text = drawable(f"{name} ({wall.size} steps)") if index < len(SERIES_COLORS) else None
-        above.stairs(shares, bins, color=color, fill=len(steps) == 1, alpha=0.9, linewidth=1.6, label=text)
+        if pooled.size < _FEWEST_FOR_BINS:
+            above.plot(wall, np.full(wall.size, index), "o", color=color, alpha=0.7, markersize=6, label=text)
+        else:
+            above.stairs(shares, bins, color=color, fill=len(steps) == 1, alpha=0.9, linewidth=1.6, label=text)
         below.ecdf(wall, color=color, linewidth=1.6)
     for (name, value), line in zip(marks.items(), ("-", "--", ":"), strict=True):
         for axes in (above, below):
@@ -195,7 +200,11 @@ def draw_distribution(scene: Scene) -> Figure:
     if log:
         below.set_xscale("log")
     seconds_axis(below.xaxis, float(pooled.max()), "wall time of a step", log=log)
-    for axes, text in ((above, "share of the steps (%)"), (below, "steps at or below (%)")):
+    if pooled.size < _FEWEST_FOR_BINS:
+        above.set_ylim(-1, len(steps))
+        above.set_yticks([])
+    shares_of = ((above, "share of the steps (%)"),) if pooled.size >= _FEWEST_FOR_BINS else ()
+    for axes, text in (*shares_of, (below, "steps at or below (%)")):
         axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:g}")
         axes.set_ylabel(text)
     figure.legend(loc="outside lower left", ncols=3)

@@ -8,6 +8,7 @@
     return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
   };
   const show = () => {
+    root.dataset.theme = dark() ? "dark" : "light";
     button.textContent = dark() ? "Light theme" : "Dark theme";
     document.dispatchEvent(new Event("theme"));
   };

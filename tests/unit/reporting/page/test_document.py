@@ -4,8 +4,9 @@ from tests.unit.reporting.conftest import estimate, sections
 from xttsbench.findings.registry import rules
 from xttsbench.records.fix import FixResult
 from xttsbench.records.report import Report
-from xttsbench.reporting.document import Fact, Finding, Fold, Section, Table
+from xttsbench.reporting.document import Fact, Figure, Finding, Fold, Section, Table
 from xttsbench.reporting.page.document import Tiles, machine, page_document
+from xttsbench.reporting.scene import stage
 
 
 def figures(report: Report) -> dict[str, str]:
@@ -50,6 +51,30 @@ def test_the_machine_is_one_strip_and_what_is_emulated_says_so(starving) -> None
     assert Fact("processors", "2") in facts
     assert Fact("accelerator", "EMULATED, 15 ms per step") in facts
     assert Fact("GPU", "none") in facts
+
+
+def test_the_distribution_is_a_table_as_well(starving) -> None:
+    parts = {part.title: part for part in sections(page_document(starving.report, stage(*starving)).blocks)}
+    (table,) = [block for block in parts["Plots"].blocks if isinstance(block, Table)]
+    assert [column.name for column in table.columns][:3] == ["process", "steps", "fastest"]
+    assert [row.cells[0].value for row in table.rows] == ["b0-ladder", "b1-ladder", "b2-ladder"]
+    assert table.rows[0].cells[1].value == "397"
+
+
+def test_plots_of_a_period_need_one(starving) -> None:
+    without = starving.report.model_copy(
+        update={"oscillation": starving.report.oscillation.model_copy(update={"period_steps": None})}
+    )
+    names = [
+        {
+            block.name
+            for part in sections(page_document(one).blocks)
+            for block in part.blocks
+            if isinstance(block, Figure)
+        }
+        for one in (starving.report, without)
+    ]
+    assert names == [{"distribution", "autocorrelation", "periodogram"}, {"distribution"}]
 
 
 def test_findings_without_a_loss_and_checks_that_found_nothing_are_folded(starving) -> None:

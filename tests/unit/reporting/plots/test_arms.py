@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
@@ -9,6 +10,7 @@ from matplotlib.text import Text
 from xttsbench.records.readings import GpuReadings, Readings
 from xttsbench.reporting import plots
 from xttsbench.reporting.groups import figures
+from xttsbench.reporting.palette import ARM_COLORS
 from xttsbench.reporting.plots import figure_of, stage
 from xttsbench.reporting.plots.figure import style
 
@@ -105,6 +107,18 @@ def test_no_winner_is_named_that_was_not_decided(comparing) -> None:
     ]
     figure = drawn(ARMS, *with_arms(comparing, *arms))
     assert title(figure) == "loaders: no configuration is proven to be faster than the baseline"
+
+
+def test_the_effect_is_the_colour_and_what_is_open_is_hatched(comparing) -> None:
+    arms = [
+        arm.model_copy(update={"decision": "undecided"}) if arm.id == "packed" else arm for arm in comparing.report.arms
+    ]
+    for given, hatched in ((comparing.report.arms, []), (arms, [1])):
+        figure = drawn(ARMS, *with_arms(comparing, *given))
+        bars = {round(patch.get_y() + patch.get_height() / 2): patch for patch in figure.axes[0].patches}
+        assert [place for place, patch in bars.items() if patch.get_hatch()] == hatched
+        assert to_hex(bars[1].get_edgecolor()).upper() == ARM_COLORS["faster"]
+        assert ("hatched: not decided" in words(figure)) == bool(hatched)
 
 
 def test_the_dead_are_in_the_plot_with_how_they_ended(comparing, make_arm) -> None:

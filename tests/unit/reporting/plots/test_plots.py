@@ -120,6 +120,20 @@ def test_the_distribution_overlays_processes_and_marks_the_reports_numbers(starv
     assert "1.89 times the median" in title(figure)
 
 
+def test_of_few_steps_each_is_a_dot(empty, make_segment, make_trial) -> None:
+    rng = np.random.default_rng(2)
+    few = make_trial("few", make_segment([0.001] * 30, 0.01 + 0.002 * rng.random(30)))
+    above, below = drawn("distribution", empty.report, (few,)).axes
+    (series,) = stage(empty.report, (few,)).series
+    assert [line.get_xdata().size for line in above.lines if line.get_marker() == "o"] == [series.steady_wall_s.size]
+    assert below.get_ylabel() == "steps at or below (%)"
+
+
+def test_a_plot_that_shows_nothing_says_so(empty, starving) -> None:
+    assert not any(plot.says for plot in plots.draw(*empty).values())
+    assert all(plot.says for plot in plots.draw(*starving).values())
+
+
 def test_a_narrow_distribution_has_a_linear_axis(eager) -> None:
     figure = drawn("distribution", *eager)
     assert figure.axes[1].get_xscale() == "linear"
