@@ -7,6 +7,7 @@ plain line now and then.
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -23,6 +24,14 @@ if TYPE_CHECKING:
     from xttsbench.workflows.outcome import Outcome
 
 _BETWEEN_LINES_S: Final = 10.0
+_PHASES: Final = {
+    "as_is": "as it is",
+    "input_only": "input alone",
+    "step_only": "step alone",
+    "warm_up": "warming up",
+    "fork": "starting",
+}
+"""What a trial says that it does, in words."""
 
 
 def printable(text: str) -> str:
@@ -37,8 +46,6 @@ def say(text: str) -> None:
 
 def page() -> tuple[int, bool]:
     """Columns of what is printed for people, and whether it may be coloured."""
-    import shutil
-
     width = min(shutil.get_terminal_size((100, 24)).columns, 120)
     return width, sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
@@ -113,37 +120,45 @@ class Lines:
     def __init__(self, *, quiet: bool = False) -> None:
         self._quiet = quiet
         self._terminal = sys.stderr.isatty()
-        self._label = ""
+        self._what = ""
+        self._began, self._budget_s = time.monotonic(), 0.0
         self._shown = 0.0
 
     def trial(self, name: str, spent_s: float, budget_s: float) -> None:
-        """Announce a trial."""
-        self._label = f"[{spent_s:3.0f} s of {budget_s:.0f}] {name}"
-        self._write(self._label, final=not self._terminal)
+        """Announce a trial: what is done, and why."""
+        self._what = name
+        self._began, self._budget_s = time.monotonic() - spent_s, budget_s
+        self._write(name, final=not self._terminal)
 
     def step(self, phase: str, steps: int) -> None:
         """Show the phase and the steps, at most five times a second and on a terminal only."""
         now = time.monotonic()
         if self._terminal and now - self._shown > 0.2:
             self._shown = now
-            self._write(f"{self._label}: {phase}, {steps} steps", final=False)
+            self._write(f"{self._what}: {_PHASES.get(phase, phase.replace('_', ' '))}, step {steps}", final=False)
 
     def done(self, name: str, status: str, seconds: float) -> None:
         """Close the line of a trial that did not end well; the others are replaced by the next."""
         if status != "ok":
-            self._write(f"{name} ended as {status} after {seconds:.1f} s", final=True)
+            self._write(f"{name}: ended as {status.replace('_', ' ')} after {seconds:.1f} s", final=True)
         elif self._terminal:
             self._write("", final=False)
 
     def status(self, sentence: str) -> None:
-        """A line of its own for how a comparison stands."""
+        """A line that stays: the verdict so far, or how a comparison stands."""
         self._write(sentence, final=True)
 
     def _write(self, text: str, *, final: bool) -> None:
+        """With the time that it has taken and what is left at most; one line on a terminal, whatever its width."""
         if self._quiet:
             return
+        spent_s = time.monotonic() - self._began
+        left = f", at most {max(self._budget_s - spent_s, 0.0):.0f} s left" if self._budget_s else ""
+        line = f"[{spent_s:.0f} s{left}] {printable(text)}" if text else ""
+        if self._terminal and not final:
+            line = line[: shutil.get_terminal_size((100, 24)).columns - 1]
         start = "\r\x1b[2K" if self._terminal else ""
-        sys.stderr.write(start + printable(text) + ("\n" if final else ""))
+        sys.stderr.write(start + line + ("\n" if final else ""))
         sys.stderr.flush()
 
 

@@ -195,7 +195,7 @@ def isolate(wanted: Isolation, session: Session, progress: Progress) -> None:
     while not interrupted(session.trials):
         spec, sentence = wanted.next(session.trials, session.spent_s)
         if sentence is not None and sentence != before:
-            progress.status(f"[{session.spent_s:3.0f} s of {wanted.budget_s:.0f}] {sentence}")
+            progress.status(sentence)
         before = sentence or before
         if spec is None:
             return

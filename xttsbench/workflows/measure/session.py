@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -17,12 +17,14 @@ from xttsbench.execution.helper import Helper
 from xttsbench.execution.limits import Limits, at_pace
 from xttsbench.execution.trial import run_trial
 from xttsbench.execution.turns import LiveTrial
+from xttsbench.fixes.registry import said
 from xttsbench.planning import IMPORT_S
 from xttsbench.probes.clock import canary_ns
 from xttsbench.probes.monitor import Monitor, processors_in_use
 from xttsbench.probes.nvml import open_gpus
 from xttsbench.probes.quota import cpu_allowance, memory_available_bytes
-from xttsbench.records.trial import TrialRecord, TrialSpec, TrialStatus
+from xttsbench.records.fix_set import FixSet
+from xttsbench.records.trial import TrialKind, TrialRecord, TrialSpec, TrialStatus
 
 _GLANCE_S: Final = 0.5
 """How long is looked at a time whether others still compute."""
@@ -131,7 +133,7 @@ class Session:
             record = _never_begun(spec, "interrupted", "interrupted before the trial began")
         if note is not None:
             record = record.model_copy(update={"notes": (*record.notes, note)})
-        return self._keep(record, label or spec.trial_id)
+        return self._keep(record, label or described(spec))
 
     @property
     def side_by_side(self) -> Session | str:
@@ -230,7 +232,7 @@ class Session:
 
     def _attempt(self, spec: TrialSpec, limits: Limits, label: str | None) -> TrialRecord:
         helper = self._helper_for(spec.block)
-        self.announce(label or spec.trial_id)
+        self.announce(label or described(spec))
         return run_trial(
             spec,
             helper,
@@ -244,7 +246,7 @@ class Session:
             return self._helper
         self._end_helper()
         if not self._scripts:
-            self.announce("importing TensorFlow")
+            self.announce("starting TensorFlow in a process of its own")
         helper = Helper(print_to_stderr=self._print_to_stderr, has_gpu=self._gpus[0] is not None, scripts=self._scripts)
         self._helper, self._block = helper, block
         began = time.monotonic()
@@ -268,6 +270,31 @@ def _never_begun(spec: TrialSpec, status: TrialStatus, cause: str) -> TrialRecor
         started_utc=datetime.now(UTC).isoformat(timespec="milliseconds"),
         duration_s=0.0,
     )
+
+
+def described(spec: TrialSpec) -> str:
+    """What a trial does, and what for, in words: ``the input pipeline op by op, to see what each op costs``."""
+    fixes = said(FixSet.parse(spec.fix)) if spec.fix else ""
+    if spec.rung in ("fix", "arm", "elements"):
+        what = "the patched source" if spec.patched else fixes or (spec.arm or "the original")
+        why = "to see whether the data stay the same" if spec.rung == "elements" else "to see what it gives"
+        return f"{what}, {why}"
+    again = "; once more in a fresh process" if spec.block and spec.rung == "ladder" else ""
+    return f"{_WHAT[spec.rung]}{again}"
+
+
+_WHAT: Final[Mapping[TrialKind, str]] = {
+    "ladder": "the target as it is, its input alone, its step alone, to see where the time goes",
+    "input": "the input alone, to see how long a batch takes",
+    "pipeline": "the input pipeline op by op, to see what each op costs",
+    "eager": "the step op by op from Python, to see what launching the ops costs",
+    "graph": "the step as one graph, to see what launching the ops costs",
+    "xla": "the step through XLA, to see whether it is faster",
+    "precision": "the step in other precisions, to see whether it is faster",
+    "batch": "the step on halves of the batches, to see what does not grow with them",
+    "script": "the script, unchanged and watched, to see where the time goes",
+    "parity": "the batches of each configuration, to see whether they are the same",
+}
 
 
 class Progress(Protocol):

@@ -334,7 +334,7 @@ def _guard(
         again=again,
     )
     trial_s = max(_TRIAL_S, 3 * spec.window_s + 2 * Clock(wanted, session).setup_s)
-    record = session.run(spec, Limits(trial_s, max(trial_s / 2, 15.0)), f"the data of {arm}")
+    record = session.run(spec, Limits(trial_s, max(trial_s / 2, 15.0)))
     return record.status == "ok"
 
 
