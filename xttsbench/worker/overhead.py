@@ -54,7 +54,8 @@ def overhead_of(
         times = {}
         for run in (measured, bare) if pair % 2 else (bare, measured):
             with around() if run is measured else nullcontext():
-                run(settle)
+                if settle:
+                    run(settle)
                 began = clock()
                 run(steps)
                 times[run] = clock() - began
