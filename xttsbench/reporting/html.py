@@ -18,6 +18,7 @@ from markupsafe import Markup
 from xttsbench.reporting.document import NOT_MEASURED, Block, Document, Section, View
 from xttsbench.reporting.page.timeline import PARTS, TimeLine
 from xttsbench.reporting.palette import PART_COLORS, SEVERITY_COLORS
+from xttsbench.reporting.words import part
 
 
 def render(document: Document, plots: Mapping[str, bytes], *, view: View = View.FULL) -> str:
@@ -37,6 +38,7 @@ def render(document: Document, plots: Mapping[str, bytes], *, view: View = View.
         keep_trailing_newline=True,
     )
     environment.tests["a"] = lambda block, name: type(block).__name__ == name
+    environment.filters["part"] = part
     drawn = _holds_a_time_line(document.blocks)
     scripts = (_text("templates/page.js"), *((_uplot(), _text("templates/timeline.js")) if drawn else ()))
     return environment.get_template("report.html.j2").render(

@@ -15,23 +15,24 @@ from xttsbench.findings.registry import rules
 from xttsbench.records.report import Report
 from xttsbench.reporting import document as doc
 from xttsbench.reporting import units
-from xttsbench.reporting.groups import compares, target_figures
+from xttsbench.reporting.groups import TRAINING, compares, target_figures
 from xttsbench.reporting.page import fixes, graph
 from xttsbench.reporting.page.timeline import time_line
 from xttsbench.reporting.scene import Scene
 from xttsbench.reporting.sections import arms, missing, pipeline, step, unmeasured
-from xttsbench.reporting.sections.answer import after, gain
+from xttsbench.reporting.sections.answer import after, gain, next_command, with_calls
 from xttsbench.reporting.sections.details import details
 from xttsbench.reporting.sections.fixes import predictions
 from xttsbench.reporting.sections.headline import headline
 from xttsbench.reporting.sections.report import attribution, experiments, findings, numbers
+from xttsbench.reporting.sections.summary import cause_facts, likely_sentence, training_facts
 
 _OF_A_PERIOD: Final = ("autocorrelation", "periodogram")
 """Plots that say something where there is a period."""
 _NAMED: Final = {0.0: "fastest", 0.5: "median", 1.0: "slowest"}
 _QUANTILES: Final = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0)
-_DRAWN: Final = ("attribution", "timeline")
-"""Plots of which the page has a drawing of its own."""
+_DRAWN: Final = ("attribution", "timeline", TRAINING)
+"""Plots of which the page has a drawing of its own, or which stand further above."""
 _DIAGNOSES: Final = ("diagnose", "optimize")
 
 
@@ -47,9 +48,7 @@ def page_document(report: Report, scene: Scene | None = None) -> doc.Document:
     """The report in the order of the page; without a scene the steps are not drawn over time."""
     comparing = compares(report)
     compared = (*arms.comparisons(report), *arms.ungrouped(report))
-    said = headline(report)
-    below = tuple(one for one in said.below if not one.text.startswith("Machine: "))  # that stands in the strip
-    head = (replace(said, below=below), *_figures(report, comparing=comparing), machine(report))
+    head = (_headline(report), *_answer(report, comparing=comparing), machine(report))
     warnings = (doc.Callout(warning) for warning in report.warnings)
     found, informational = _findings(report, comparing=comparing)
     return doc.Document(
@@ -59,6 +58,7 @@ def page_document(report: Report, scene: Scene | None = None) -> doc.Document:
             *(compared if comparing else ()),
             *(numbers(report, comparing=True) if comparing else ()),
             *_bar(report, comparing=comparing),
+            *_losses(report),
             doc.Section("The input pipeline", () if comparing else graph.blocks(report)),
             *fixes.section(report),
             *found,
@@ -69,6 +69,24 @@ def page_document(report: Report, scene: Scene | None = None) -> doc.Document:
             doc.Section("Methods, distributions and raw data", tuple(_rest(report, scene, comparing=comparing))),
         )
     )
+
+
+def _headline(report: Report) -> doc.Headline:
+    """The verdict in the calls of the user's source, and what is likely all the same where there is none."""
+    said = headline(report)
+    likely = [doc.Paragraph(text, "strong")] if (text := likely_sentence(report)) else []
+    below = [one for one in said.below if not one.text.startswith("Machine: ")]  # that stands in the strip
+    return replace(said, sentence=with_calls(said.sentence, report), below=(*likely, *below))
+
+
+def _answer(report: Report, *, comparing: bool) -> Iterator[doc.Block]:
+    """What is to be gained, the cause, what to do, and what to run next; of a comparison the tables say it."""
+    if not comparing:
+        yield from _figures(report)
+        if facts := (*cause_facts(report), *training_facts(report)):
+            yield doc.Facts(facts, ("what", "which"))
+    if command := next_command(report, ""):
+        yield doc.Code((command,), "shell", "Next:")
 
 
 def machine(report: Report) -> Tiles:
@@ -108,11 +126,9 @@ def _capital(label: str, kind: str) -> str:
     return label.replace("emulated", "EMULATED") if kind == "emulated" else label
 
 
-def _figures(report: Report, *, comparing: bool) -> Iterator[Tiles]:
-    """Step time now and after the best fix, the gain, and what it rests on; of a comparison the table says it."""
+def _figures(report: Report) -> Iterator[Tiles]:
+    """Step time now and after the best fix, the gain, and what it rests on."""
     time = report.verdict.step_time_s
-    if comparing:
-        return
     now = missing(report, "verdict.step_time_s") if time is None else units.duration_interval(time)
     facts = [doc.Fact("a step now", now)]
     best = gain(report)
@@ -140,9 +156,19 @@ def _bar(report: Report, *, comparing: bool) -> Iterator[doc.Section]:
     yield doc.Section("Where a step's time goes", tuple(blocks))
 
 
+def _losses(report: Report) -> Iterator[doc.Section]:
+    """How a model learnt."""
+    if report.training is not None:
+        yield doc.Section("Losses", (doc.Figure(TRAINING, target_figures(report)[TRAINING], view=doc.View.FULL),))
+
+
 def _findings(report: Report, *, comparing: bool) -> tuple[tuple[doc.Section, ...], tuple[doc.Section, ...]]:
     """The findings to act on, and those that are only worth knowing, folded away."""
-    every = [block for part in findings(report, comparing=comparing) for block in part.blocks]
+    every = [
+        replace(block, title=with_calls(block.title, report)) if isinstance(block, doc.Finding) else block
+        for part in findings(report, comparing=comparing)
+        for block in part.blocks
+    ]
     harmless = [isinstance(one, doc.Finding) and not one.limiting and one.severity == "info" for one in every]
     only_known = tuple(one for one, known in zip(every, harmless, strict=True) if known)
     open_ones = tuple(one for one, known in zip(every, harmless, strict=True) if not known)

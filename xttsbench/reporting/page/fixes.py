@@ -7,18 +7,22 @@ the step gets faster; it is hatched where the gain is estimated, or measured and
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
 from xttsbench.fixes.spec import WORTH
 from xttsbench.records.base import FASTER, SLOWER, Estimate
 from xttsbench.records.fix import FixResult
-from xttsbench.records.report import Report
+from xttsbench.records.fix_set import FixSet
+from xttsbench.records.report import Arm, Report
 from xttsbench.reporting import units
 from xttsbench.reporting.document import Block, Cleaned, Code, Fact, Facts, Fold, Paragraph, Section
 from xttsbench.reporting.sections import fixes as words
+from xttsbench.reporting.sections.answer import one_trial, with_calls
+from xttsbench.reporting.words import short_path
 
+_ORDER: Final = {"chosen": 0, "accepted": 1, "not verified": 2, "rejected": 3}
 _MARGIN: Final = 1.06
 """Room beside the smallest and the largest gain on the scale, as a ratio."""
 
@@ -60,10 +64,13 @@ def section(report: Report) -> Iterator[Section]:
     """What is proposed, the fixes that may be worth it as cards, how to apply the proposal, the others folded away."""
     if not report.fixes and report.optimized is None:
         return
-    ranked = sorted(report.fixes, key=_rank)
-    cards = _cards(ranked)
-    worth = [card for card, found in zip(cards, ranked, strict=True) if _open(found)]
-    others = tuple(card for card, found in zip(cards, ranked, strict=True) if not _open(found))
+    tried = one_trial(report)
+    rated = [(found, *_gain(found, tried)) for found in report.fixes]
+    ranked = sorted(rated, key=lambda one: (_ORDER["chosen" if one[0].chosen else one[0].outcome], -_size(one[1])))
+    cards = _cards(ranked, report)
+    opens = [_open(found, gain) for found, gain, _ in ranked]
+    worth = [card for card, is_open in zip(cards, opens, strict=True) if is_open]
+    others = tuple(card for card, is_open in zip(cards, opens, strict=True) if not is_open)
     chosen = next((found for found in report.fixes if found.chosen), None)
     blocks: list[Block] = [Paragraph(words.proposal(report, chosen)), *worth]
     if chosen and chosen.patch and (said := words.patched(chosen.patch)):
@@ -78,23 +85,30 @@ def section(report: Report) -> Iterator[Section]:
     yield Section("Fixes, the best first", tuple(blocks))
 
 
-def _rank(found: FixResult) -> tuple[int, float]:
-    order = 0 if found.chosen else {"accepted": 1, "not verified": 2, "rejected": 3}[found.outcome]
-    gain = found.verified_speedup.estimate if found.verified_speedup else found.predicted_speedup
-    return order, -(gain or 0.0)
+def _gain(found: FixResult, tried: Mapping[frozenset[str], Arm]) -> tuple[Estimate | None, str]:
+    """What it gives, and what that rests on."""
+    if found.verified_speedup is not None:
+        return found.verified_speedup, "measured"
+    if found.outcome == "not verified" and (arm := tried.get(frozenset(fix.kind for fix in FixSet.of(found.fixes)))):
+        return arm.effect, "measured in one trial"
+    if found.predicted_speedup is None:
+        return None, ""
+    exact = found.predicted_speedup
+    return Estimate(estimate=exact, low=exact, high=exact), "estimated"
 
 
-def _open(found: FixResult) -> bool:
-    """Whether its card stands open: it was accepted, or not tried though it may give something."""
-    return (
-        found.chosen
-        or found.outcome == "accepted"
-        or (found.outcome == "not verified" and (found.predicted_speedup or 0.0) >= WORTH)
-    )
+def _size(gain: Estimate | None) -> float:
+    return gain.estimate if gain else 0.0
 
 
-def _cards(ranked: Sequence[FixResult]) -> list[FixCard]:
-    gains = [_estimate(found) for found in ranked]
+def _open(found: FixResult, gain: Estimate | None) -> bool:
+    """Whether its card stands open: it was accepted, or not verified though it may give something."""
+    accepted = found.chosen or found.outcome == "accepted"
+    return accepted or (found.outcome == "not verified" and _size(gain) >= WORTH)
+
+
+def _cards(ranked: Sequence[tuple[FixResult, Estimate | None, str]], report: Report) -> list[FixCard]:
+    gains = [gain for _, gain, _ in ranked]
     ends = [bound for gain in gains if gain for bound in (gain.estimate, gain.low, gain.high) if bound > 0]
     low, high = min([1.0, *ends]) / _MARGIN, max([1.1, *ends]) * _MARGIN
 
@@ -102,14 +116,13 @@ def _cards(ranked: Sequence[FixResult]) -> list[FixCard]:
         return math.log(min(max(value, low), high) / low) / math.log(high / low)
 
     cards = []
-    for rank, (found, gain) in enumerate(zip(ranked, gains, strict=True), start=1):
-        measured = found.verified_speedup is not None
+    for rank, (found, gain, basis) in enumerate(ranked, start=1):
         drawn = None
         if gain is not None:
             drawn = Gain(
-                units.ratio_interval(gain) if measured else units.ratio(gain.estimate),
-                _tone(found, gain),
-                measured and found.decision in (*FASTER, *SLOWER),
+                units.ratio_interval(gain) if gain.low < gain.high else units.ratio(gain.estimate),
+                _tone(gain, basis),
+                basis == "measured" and found.decision in (*FASTER, *SLOWER),
                 *map(place, (1.0, gain.estimate, gain.low, gain.high)),
             )
         data = "" if found.semantics is None else words.DATA[found.semantics.how]
@@ -117,8 +130,8 @@ def _cards(ranked: Sequence[FixResult]) -> list[FixCard]:
             FixCard(
                 rank=rank,
                 name=found.name,
-                what=found.what or found.name,
-                basis="measured" if measured else "estimated" if gain else "",
+                what=with_calls(found.what or found.name, report),
+                basis=basis,
                 gain=drawn,
                 data=data,
                 outcome=f"{found.outcome}: {found.why}" if found.why else found.outcome,
@@ -130,14 +143,8 @@ def _cards(ranked: Sequence[FixResult]) -> list[FixCard]:
     return cards
 
 
-def _estimate(found: FixResult) -> Estimate | None:
-    if found.verified_speedup is not None or found.predicted_speedup is None:
-        return found.verified_speedup
-    return Estimate(estimate=found.predicted_speedup, low=found.predicted_speedup, high=found.predicted_speedup)
-
-
-def _tone(found: FixResult, gain: Estimate) -> Literal["better", "worse", "none"]:
-    if found.verified_speedup is None:
+def _tone(gain: Estimate, basis: str) -> Literal["better", "worse", "none"]:
+    if basis == "estimated":
         return "better" if gain.estimate >= WORTH else "none"
     return "better" if gain.low > 1.0 else "worse" if gain.high < 1.0 else "none"
 
@@ -145,4 +152,5 @@ def _tone(found: FixResult, gain: Estimate) -> Literal["better", "worse", "none"
 def _where(found: FixResult) -> Iterator[str]:
     for place in found.places:
         if place.file:
-            yield f"{place.file}:{place.line}" if place.line is not None else place.file
+            file = short_path(place.file)
+            yield f"{file}:{place.line}" if place.line is not None else file

@@ -111,7 +111,7 @@ def after(now: Estimate, gain: Estimate) -> str:
 
 def options(report: Report) -> tuple[Option, ...]:
     """What may be changed, the best first: fixes that were tried or are worth trying, and compared configurations."""
-    tried = {frozenset(fix.kind for fix in FixSet.parse(arm.id[len(_TRIED) :])): arm for arm in _experiments(report)}
+    tried = one_trial(report)
     fixes = [
         _of_fix(found, report)
         for found in report.fixes
@@ -121,6 +121,11 @@ def options(report: Report) -> tuple[Option, ...]:
     fixes = sorted((*fixes, *map(_of_experiment, tried.values())), key=_rank)
     compared = () if compares(report) else (one for group in groups(report) for one in _of_group(group, report))
     return tuple(sorted((*compared, *fixes), key=lambda one: (not (one.taken and one.here), not one.taken)))
+
+
+def one_trial(report: Report) -> dict[frozenset[str], Arm]:
+    """Fixes that a diagnosis tried in one process and that looked worth it: their kinds, and what was measured."""
+    return {frozenset(fix.kind for fix in FixSet.parse(arm.id[len(_TRIED) :])): arm for arm in _experiments(report)}
 
 
 def _experiments(report: Report) -> Iterator[Arm]:

@@ -69,9 +69,7 @@ def _headline(report: Report) -> doc.Headline:
     if compares(report):
         others = [one for one in said.below if not one.text.startswith("Machine: ")]
         below = [doc.Paragraph(one.text, one.tone, lines=2) for one in others[:2]]
-    elif (found := answer.likely(report)) is not None:
-        name, share = found
-        text = f"Likely all the same: {LIKELY[name]}, {units.percent(share)} of a step as measured."
+    elif text := likely_sentence(report):
         below = [doc.Paragraph(text, "strong", lines=1)]
     sentence = answer.with_calls(said.sentence, report)
     if said.word and not below and report.verdict.step_time_s is not None:
@@ -87,6 +85,14 @@ def _headline(report: Report) -> doc.Headline:
     )
 
 
+def likely_sentence(report: Report) -> str:
+    """What is likely all the same, where there is no verdict; empty where there is one, or nothing was measured."""
+    found = answer.likely(report)
+    if found is None:
+        return ""
+    return f"Likely all the same: {LIKELY[found[0]]}, {units.percent(found[1])} of a step as measured."
+
+
 def _warnings(report: Report) -> Iterator[doc.Callout]:
     if report.warnings:
         more = f" (and {len(report.warnings) - 1} more)" if len(report.warnings) > 1 else ""
@@ -95,7 +101,7 @@ def _warnings(report: Report) -> Iterator[doc.Callout]:
 
 def _diagnosed(report: Report, bars: doc.Bars | None) -> Iterator[doc.Block]:
     """Where a step goes, now and after; the cause; what may be changed."""
-    facts = [*_times(report), *_cause(report), *_training(report)]
+    facts = [*_times(report), *cause_facts(report), *training_facts(report)]
     compact = [doc.Bars(bars.parts, compact=True, view=doc.View.SUMMARY)] if bars is not None else []
     yield doc.Section("", (*compact, doc.Facts(tuple(facts), view=doc.View.SUMMARY, tone="soft" if compact else "")))
     found = answer.options(report)
@@ -137,7 +143,8 @@ def _times(report: Report) -> Iterator[doc.Fact]:
     yield doc.Fact("after the fix", f"{time}, {times} as fast, {how}{f': {found.words}' if found.words else ''}", 1)
 
 
-def _cause(report: Report) -> Iterator[doc.Fact]:
+def cause_facts(report: Report) -> Iterator[doc.Fact]:
+    """The cause, the user's line, and what to do; nothing where no finding limits the step."""
     found = answer.cause(report)
     if found is None:
         return
@@ -152,7 +159,7 @@ def _cause(report: Report) -> Iterator[doc.Fact]:
         yield doc.Fact("what to do", answer.with_calls(found.remedy, report), 2)
 
 
-def _training(report: Report) -> Iterator[doc.Fact]:
+def training_facts(report: Report) -> Iterator[doc.Fact]:
     """How far a model has learnt."""
     training = report.training
     if training is None:

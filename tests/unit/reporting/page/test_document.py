@@ -4,7 +4,7 @@ from tests.unit.reporting.conftest import estimate, sections
 from xttsbench.findings.registry import rules
 from xttsbench.records.fix import FixResult
 from xttsbench.records.report import Report
-from xttsbench.reporting.document import Fact, Figure, Finding, Fold, Section, Table
+from xttsbench.reporting.document import Code, Fact, Facts, Figure, Finding, Fold, Section, Table
 from xttsbench.reporting.page.document import Tiles, machine, page_document
 from xttsbench.reporting.scene import stage
 
@@ -40,6 +40,23 @@ def test_the_saving_is_the_step_over_the_gain(starving) -> None:
     assert figures(starving.report)["gain, estimated only"] == "2.02x (1.96 to 2.08)"  # of the cause removed
     bare = starving.report.model_copy(update={"findings": ()})
     assert figures(bare)["gain"] == "no fix is known to be worth it"
+
+
+def test_cause_line_and_next_command_stand_at_the_top(starving) -> None:
+    blocks = page_document(starving.report).blocks
+    first = blocks[: next(place for place, block in enumerate(blocks) if isinstance(block, Section))]
+    (facts,) = [block for block in first if isinstance(block, Facts)]
+    told = {fact.label: fact.value for fact in facts.facts}
+    assert told["cause"] == "load_wav reads files under the interpreter lock and holds up every batch"
+    assert told["your line"].startswith("my_project/data.py:42")
+    (command,) = [block for block in first if isinstance(block, Code)]
+    assert command.lines[0].startswith("xttsbench ")
+
+
+def test_without_a_verdict_what_is_likely_is_said(starving) -> None:
+    verdict = starving.report.verdict.model_copy(update={"bottleneck": "inconclusive"})
+    said = page_document(starving.report.model_copy(update={"verdict": verdict})).headline
+    assert said.below[0].text == "Likely all the same: waiting for input, 52.3 % of a step as measured."
 
 
 def test_a_step_that_was_not_measured_says_why(empty) -> None:

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tests.unit.reporting.conftest import estimate, starving_run
 from xttsbench.records.fix import FixResult, Patch
+from xttsbench.records.report import Arm
 from xttsbench.reporting.document import Fold, Section
 from xttsbench.reporting.html import render
 from xttsbench.reporting.page.document import page_document
@@ -57,6 +59,23 @@ def test_colour_is_the_effect_and_hatching_the_doubt() -> None:
         assert 0 <= gain.low <= gain.at <= gain.high <= 1
         assert 0 <= gain.one <= 1
     assert {gain.one for gain in gains.values() if gain} == {gains["sure"].one if gains["sure"] else None}
+
+
+def test_what_one_trial_measured_is_worth_more_than_a_model(make_arm: Callable[..., Arm]) -> None:
+    report = starving_run().report.model_copy(
+        update={
+            "fixes": (
+                fix("parallel-map:8", "not verified", predicted_speedup=1.2),
+                fix("prefetch", "not verified", predicted_speedup=2),
+            ),
+            "arms": (make_arm("fix:parallel-map:8", 0.01, group="", effect=estimate(3.0)),),
+        }
+    )
+    (found,) = section(report)
+    assert [(card.name, card.basis, card.gain and card.gain.sure) for card in cards(found)] == [
+        ("parallel-map:8", "measured in one trial", False),
+        ("prefetch", "estimated", False),
+    ]
 
 
 def test_the_basis_of_a_gain_is_said() -> None:
