@@ -120,9 +120,7 @@ def attribution(report: Report) -> tuple[doc.Bars | None, str]:
     parts = tuple(
         doc.Part(name, units.duration(seconds[name]), share, units.percent(share)) for name, share in shares.items()
     )
-    note = (
-        f"The parts add up to {units.duration(measured)} of {units.duration(whole)}; the rest is unattributed."
-    )
+    note = f"The parts add up to {units.duration(measured)} of {units.duration(whole)}; the rest is unattributed."
     paths = {name: f"verdict.attribution_s.{name}" for name in PART_COLORS}
     reasons = [f"{name}: {missing(report, path)}." for name, path in paths.items() if path in report.unmeasured]
     return doc.Bars(parts), " ".join([note, *reasons])
