@@ -5,6 +5,7 @@ Every output takes the gain, the fix and the next command from here, so that non
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -268,11 +269,15 @@ def with_calls(text: str, report: Report) -> str:
     """
     ops = _ops(report)
     calls = [call_of(op) for op in ops]
-    for op, call in sorted(zip(ops, calls, strict=True), key=lambda pair: -len(pair[0].name)):
+    words = {}
+    for op, call in zip(ops, calls, strict=True):
         at = op.location
         line = f" ({PurePath(at.file).name}:{at.line})" if at.file and at.line and calls.count(call) > 1 else ""
-        text = text.replace(op.name, call + line)
-    return text
+        words[op.name] = call + line
+    if not words:
+        return text
+    longest_first = "|".join(map(re.escape, sorted(words, key=len, reverse=True)))
+    return re.sub(rf"(?<![\w/])(?:{longest_first})(?![\w/])", lambda found: words[found[0]], text)
 
 
 def _ops(report: Report) -> tuple[PipelineOp, ...]:

@@ -8,6 +8,7 @@ from xttsbench.records.report import Finding, Report
 from xttsbench.reporting.html import render
 from xttsbench.reporting.page.document import page_document
 from xttsbench.reporting.page.graph import Graph, blocks
+from xttsbench.reporting.sections.answer import with_calls
 
 
 def op(name: str, kind: str, *inputs: str, cost_s: float | None = None, inner: Sequence[PipelineOp] = ()) -> PipelineOp:
@@ -84,3 +85,11 @@ def test_every_op_leads_to_its_row_with_line_and_findings(starving) -> None:
 def test_of_an_unknown_version_nothing_is_drawn(starving) -> None:
     assert blocks(starving.report.model_copy(update={"pipeline": {"ops": "?"}})) == ()
     assert blocks(starving.report.model_copy(update={"pipeline": None})) == ()
+
+
+def test_the_name_of_an_op_is_no_part_of_another_word(starving) -> None:
+    pipeline = Pipeline(ops=(op("t", "Range"), op("Map/_1", "Map", "t"), op("Map/_12", "Batch", "Map/_1")))
+    report = starving.report.model_copy(update={"pipeline": pipeline.model_dump()})
+    assert (
+        with_calls("that Map/_12 waits at Map/_1, not FlatMap/_1", report) == "that batch waits at map, not FlatMap/_1"
+    )
