@@ -128,7 +128,7 @@ class Compilations:
         self._looks = 0
         self._known = XlaCounters()
         self._suspects: list[tuple[int, int, SegmentRows]] = []
-        self._fastest_ns: dict[SegmentRows, dict[int, int]] = {}
+        self._fastest_ns: dict[tuple[SegmentRows, int], int] = {}
         self._began_ns: int | None = None
         self._cost_ns = self._spent_ns = 0
 
@@ -139,22 +139,12 @@ class Compilations:
 
     def step_ended(self, rows: SegmentRows, index: int, step_ns: int, shape_id: int) -> None:
         """A step ended and its row was written; looks at the counters where it was slow and there is time for it."""
-        self.steps_of(rows)(index, step_ns, shape_id)
-
-    def steps_of(self, rows: SegmentRows) -> Callable[[int, int, int], None]:
-        """:meth:`step_ended` for the rows of one segment, for a loop in which every microsecond counts."""
-        fastest_ns = self._fastest_ns.setdefault(rows, {})
-
-        def step_ended(index: int, step_ns: int, shape_id: int) -> None:
-            known_ns = fastest_ns.get(shape_id, 0)
-            if not 0 < known_ns <= step_ns:
-                fastest_ns[shape_id] = step_ns
-            if step_ns - known_ns >= _SLOWER_NS:
-                self._suspect(rows, index, step_ns - known_ns)
-
-        return step_ended
-
-    def _suspect(self, rows: SegmentRows, index: int, excess_ns: int) -> None:
+        fastest_ns = self._fastest_ns.get((rows, shape_id), 0)
+        if not 0 < fastest_ns <= step_ns:
+            self._fastest_ns[rows, shape_id] = step_ns
+        excess_ns = step_ns - fastest_ns
+        if excess_ns < _SLOWER_NS:
+            return
         self._suspects.append((excess_ns, index, rows))
         if len(self._suspects) > _SUSPECTS:
             self._suspects.remove(min(self._suspects, key=lambda one: one[0]))

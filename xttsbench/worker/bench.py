@@ -198,7 +198,7 @@ class Bench:
         """The loop itself; all that it does besides waiting and stepping is in the ``pause_ns`` of the next step."""
         clock, cpu, main_cpu = time.perf_counter_ns, time.process_time_ns, time.thread_time_ns
         watch, accelerator, synchronise, counts = self.watch, self.accelerator, self.synchronise, self.watch.counts
-        has_lengths, look_for_compilation = self.keys.lengths is not None, self.compilations.steps_of(rows)
+        has_lengths, compilations = self.keys.lengths is not None, self.compilations
         began_ns = last_ns = clock()
         cpu_ns, main_ns, done = cpu(), main_cpu(), 0
         while not limit.reached(done, (last_ns - began_ns) / 1e9):
@@ -261,7 +261,7 @@ class Bench:
             )
             if has_lengths:
                 self.lengths.add(rows, index, self.keys.lengths_of(batch))
-            look_for_compilation(index, end_ns - got_ns - emulated_ns, shape_id)
+            compilations.step_ended(rows, index, end_ns - got_ns - emulated_ns, shape_id)
             done += 1
             last_ns = end_ns
 
