@@ -78,9 +78,10 @@ types:
 schema: dev ## write the JSON Schema of scenarios for editors
 	$(BIN)/python -m xttsbench.scenario.schema scenarios/scenario.schema.json
 
-docs: dev ## write the reference pages of rules and fixes
+docs: dev ## write the reference pages of rules and fixes, and the picture of the README
 	$(BIN)/python -m xttsbench.findings.page docs/findings.md
 	$(BIN)/python -m xttsbench.fixes.page docs/fixes.md
+	$(BIN)/python docs/picture.py reports/reference/tutorial/faster docs/images/verdict.svg
 
 bench: dev ## side-by-side comparisons, each script and package of benchmarks/ but proof, diagnosis, fixes and noise (two hours)
 	@set -e; for script in $(filter-out benchmarks/proof benchmarks/diagnosis benchmarks/fixes benchmarks/noise,$(sort $(wildcard benchmarks/*.py) $(patsubst %/__main__.py,%,$(wildcard benchmarks/*/__main__.py)))); do echo "== $$script"; $(BIN)/python $$script; done
