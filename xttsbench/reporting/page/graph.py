@@ -19,6 +19,7 @@ from xttsbench.reporting.document import NOT_MEASURED, Block, Cleaned, Lines
 from xttsbench.reporting.sections import pipeline as words
 
 STEP: Final = "the step that reads it"
+_PART_OF_BELOW: Final = "in the op below"
 _AS_IT_IS: Final = "as it is"
 _Placed = tuple[PipelineOp, tuple[int, ...], bool]
 """An op, the rows of what it reads, and whether a function makes its dataset."""
@@ -105,7 +106,7 @@ def graph(pipeline: Pipeline, report: Report) -> Graph:
     nodes = []
     for (op, _, inner), lane in zip(placed, lanes, strict=True):
         share = None if op.cost_s is None or whole_s is None else op.cost_s / whole_s
-        unknown = words.PART_OF_ABOVE if inner else NOT_MEASURED
+        unknown = _PART_OF_BELOW if inner else NOT_MEASURED
         # names of inner ops are unique only among themselves
         about = [] if inner else [(n, f) for n, f in enumerate(report.findings, 1) if f.location.op == op.name]
         nodes.append(

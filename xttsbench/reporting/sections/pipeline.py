@@ -23,7 +23,7 @@ from xttsbench.reporting.document import NOT_MEASURED, Block, Lines, Node, Tree
 TITLE: Final = "Pipeline, its end first, time per batch"
 HEADER: Final = ("op", "time per batch", "share", "computes or waits", "where", "notes")
 _INNER: Final = "in it: "
-PART_OF_ABOVE: Final = "in the above"
+_PART_OF_ABOVE: Final = "in the above"
 NO_LINE: Final = "line not known"
 _CALLS: Final[Mapping[str, str]] = {
     "TensorSlice": "from_tensor_slices",
@@ -82,7 +82,7 @@ def tree(pipeline: Pipeline) -> Tree:
 def _node(row: _Row, functions: Mapping[str, PythonFunction], whole_s: float | None) -> Node:
     op = row.op
     share = None if op.cost_s is None or whole_s is None else op.cost_s / whole_s
-    unknown = PART_OF_ABOVE if row.inner else NOT_MEASURED
+    unknown = _PART_OF_ABOVE if row.inner else NOT_MEASURED
     cells = (
         call(op),
         unknown if op.cost_s is None else units.duration(op.cost_s),

@@ -56,6 +56,7 @@ def test_a_dataset_that_a_function_makes_stands_beside_what_the_op_reads(starvin
         ("map", 1, True),
     ]
     assert [(edge.row, edge.to_row) for edge in graph.edges if edge.inner] == [(2, 3)]
+    assert graph.nodes[1].cost == "in the op below"
 
 
 def test_the_op_that_the_model_names_is_marked_where_a_finding_agrees(starving) -> None:
