@@ -233,7 +233,7 @@ def _gives_little(
     if len(fixes) == 1 and not fixes[0].alone and (speedup is None or speedup < WORTH):
         return "alone it gives nothing" + (", see the combination" if fixes[0].name in wanted else "")
     if speedup is not None:
-        return None if speedup >= WORTH else f"predicted {speedup:.2f} times: less than 5 %"
+        return None if speedup >= WORTH else f"estimated {speedup:.2f} times as fast: less than 5 %"
     if (raw or 0.0) >= WORTH or all(SPECS[fix.kind].rank is not None for fix in fixes):
         return None
     return "nothing says that it helps"

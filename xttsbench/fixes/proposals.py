@@ -135,7 +135,7 @@ def _alone_s(evidence: Evidence) -> float | None:
 def _of_step(evidence: Evidence, fix: _StepFix) -> Option:
     why_not = fix.why_not
     if why_not is None and fix.speedup is not None and fix.speedup < WORTH:
-        why_not = f"predicted {fix.speedup:.2f} times: less than 5 %"
+        why_not = f"estimated {fix.speedup:.2f} times as fast: less than 5 %"
     ceiling = evidence.max_speedups.get("dispatch")
     where = (fix.place,) if fix.place.file else ()
     return Option(

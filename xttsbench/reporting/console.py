@@ -187,7 +187,7 @@ def _bars(bars: doc.Bars, width: int) -> Iterator[RenderableType]:
 def _finding(finding: doc.Finding) -> RichTable:
     body = Text.assemble((finding.severity.upper(), SEVERITY_COLORS[finding.severity]))
     if finding.limiting:
-        body.append("  LIMITING", "bold")
+        body.append("  BOTTLENECK", "bold")
     body.append(f"  {finding.title}", "bold" if finding.limiting else "")
     body.append(f"  [{finding.rule}]\n", "dim")
     if finding.where:

@@ -163,7 +163,7 @@ def _bars(bars: doc.Bars) -> Iterator[str]:
 
 
 def _finding(finding: doc.Finding, level: int) -> Iterator[str]:
-    limiting = ", **LIMITING**" if finding.limiting else ""
+    limiting = ", **BOTTLENECK**" if finding.limiting else ""
     yield from (f"{'#' * level} {finding.number}. {escape(finding.title)}", "")
     yield from (f"{finding.severity}{limiting}, rule {escape(finding.rule)}", "")
     if finding.where:

@@ -46,3 +46,53 @@ def short_path(file: str) -> str:
     """The end of a long path: ``…/my_project/data/load.py``."""
     parts = PurePath(plain(file).replace("\\", "/")).parts
     return "/".join(parts) if len(parts) <= _KEPT else "…/" + "/".join(parts[-_KEPT:])
+
+
+_MISSED: Final = {
+    "verdict.step_time_s": "the time of a step",
+    "verdict.step_time_median_s": "the median step",
+    "verdict.step_time_p95_s": "the 95th percentile of the steps",
+    "verdict.input_wait_fraction": "waiting for input",
+    "verdict.accelerator_utilization": "accelerator utilization",
+    "verdict.attribution_s": "where a step's time goes",
+    "verdict.attribution_s.transfer": "copies to the device",
+    "oscillation.period_steps": "a period of the step time",
+    "oscillation.p99_over_p50": "the slowest steps over the median",
+    "oscillation.burstiness": "whether stalls come in bursts",
+    "oscillation.cv": "how much the step time varies",
+    "warm_up.first_step_s": "the first step",
+    "warm_up.trace_s": "the time of tracing",
+    "warm_up.xla_compile_s": "the time of XLA compilation",
+    "disturbance": "what others did to the machine",
+    "disturbance.throttled_share": "time that a processor quota took",
+    "overhead": "measurement overhead",
+    "verdict_after_s": "how long the verdict took",
+    "pipeline": "the ops of the input pipeline",
+    "pipeline.ops.*.cost_s": "the time of some ops",
+    "findings.*.verified_speedup": "what mending a finding gives",
+    "arms.*.step_time_s": "step time",
+    "arms.*.throughput_per_s": "samples/s",
+    "arms.*.valid_frames_per_s": "valid frames/s",
+    "arms.*.utilization": "utilization",
+    "arms.*.padding_efficiency": "padding efficiency",
+    "arms.*.effect": "speed-up",
+    "arms.*.decision": "result",
+}
+"""Path of a number in the report to what a reader would miss; of the others the record alone has the reasons."""
+_TRIALS: Final = "trials."
+_RECORDS: Final = frozenset({"verdict", "oscillation", "warm_up", "fixes", "findings", "predictions", "arms", "aa"})
+_NEVER: Final = frozenset({"optimized", "profile", "pairs", "best", "training"})
+"""First names of paths of which :data:`_MISSED` has all that anybody misses, and of those that nobody does."""
+
+
+def missed(path: str) -> str | None:
+    """What a reader misses where the number of that path is not there; ``None`` where nobody does.
+
+    Args:
+        path: in the report, with ``*`` for the number of an entry.
+    """
+    if path in _MISSED:
+        return _MISSED[path]
+    if path.startswith(_TRIALS):
+        return f"the experiment {path.removeprefix(_TRIALS)}"
+    return None if path.partition(".")[0] in _RECORDS | _NEVER else path.replace("_", " ")

@@ -211,8 +211,8 @@ def test_what_was_not_run_says_why(originals) -> None:
     late = of("prefetch", found)
     assert (late.outcome, late.why) == ("not verified", "there was no time for it within the budget")
     assert (late.verified_speedup, late.semantics, late.decision, late.blocks) == (None, None, None, 0)
-    useless = proposal("buffer:8", 1.0, worth=False, why_not="predicted 1.00 times: less than 5 %")
-    assert of("buffer:8", found, useless).why == "predicted 1.00 times: less than 5 %"
+    useless = proposal("buffer:8", 1.0, worth=False, why_not="estimated 1.00 times as fast: less than 5 %")
+    assert of("buffer:8", found, useless).why == "estimated 1.00 times as fast: less than 5 %"
     assert of("prefetch", found, why_stopped="no verification was asked for").why == "no verification was asked for"
     assert of("prefetch", Verified()).outcome == "not verified"
 

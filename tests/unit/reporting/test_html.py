@@ -123,7 +123,7 @@ def test_a_comparison_comes_first_with_its_plots_by_its_table(comparing) -> None
             "loaders: EMULATED accelerator, 10 ms a step configuration utilization",
             "packed 94.3 % 93.4 to 95.3 10.6 ms 10.3 to 10.9",
             "modes: REAL device configuration",
-            "Not measured verdict: step_time_s",
+            "Not measured the time of a step",
         )
     ]
     assert places == sorted(places)

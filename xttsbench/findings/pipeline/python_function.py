@@ -105,7 +105,7 @@ def _called(function: PythonFunction) -> str:
 def _alone(evidence: Evidence) -> str:
     if evidence.limits("input"):
         return "Leave it alone: other ops of the pipeline take the time."
-    return "Leave it alone: it is not what limits the step."
+    return "Leave it alone here: it is not what limits the step. Behind a faster device it may be."
 
 
 def _remedy(evidence: Evidence, function: PythonFunction, op: PipelineOp | None) -> str:

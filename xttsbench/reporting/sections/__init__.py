@@ -7,14 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Final
 
 from xttsbench.records.base import Estimate
 from xttsbench.records.report import Report
 from xttsbench.reporting.document import NOT_MEASURED, Cell, Fact, Facts, Section, View
-
-_TOGETHER: Final = 2
-"""So many numbers of one record that share a reason for not being there stand in one line."""
+from xttsbench.reporting.words import missed
 
 
 def missing(report: Report, path: str) -> str:
@@ -33,15 +30,20 @@ def cell(estimate: Estimate | None, bounds: Callable[[Estimate], tuple[str, str]
 
 
 def unmeasured(report: Report) -> tuple[Section, ...]:
-    """What was not measured and why; entries of a list, and fields of one record, share a line and a reason."""
-    entries = dict.fromkeys((re.sub(r"[.\[]\d+\]?", ".*", path), reason) for path, reason in report.unmeasured.items())
-    fields: dict[tuple[str, str], list[str]] = {}
-    for path, reason in entries:
-        fields.setdefault((path.rpartition(".")[0], reason), []).append(path)
+    """What a reader would miss, and why it was not measured; what shares the reason shares the line."""
+    missing_by: dict[tuple[str, str], dict[str, None]] = {}
+    for path, reason in report.unmeasured.items():
+        plain_path = re.sub(r"\[(\d+)\]", r".\1", path)
+        what = missed(re.sub(r"\.\d+", ".*", plain_path))
+        number = re.match(r"arms\.(\d+)\.", plain_path)
+        arm = report.arms[int(number[1])] if number and int(number[1]) < len(report.arms) else None
+        if what is None or (arm is not None and not (arm.group or arm.status != "ok")):
+            continue
+        subject = ", ".join(word for word in (arm.id, arm.accelerator) if word) if arm is not None else ""
+        missing_by.setdefault((subject, reason), {})[what] = None
     facts = []
-    for (record, reason), paths in fields.items():
-        names = [path.removeprefix(f"{record}.") for path in paths]
-        together = [f"{record}: {', '.join(names)}"] if record and len(names) >= _TOGETHER else paths
-        facts += [Fact(name, reason) for name in together]
+    for (subject, reason), names in missing_by.items():
+        label = ", ".join(names)
+        facts.append(Fact(f"{subject}: {label}" if subject else label, reason))
     found = Facts(tuple(facts), ("what", "why"))
     return (Section("Not measured", (found,), view=View.FULL),) if facts else ()

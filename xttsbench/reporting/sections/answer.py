@@ -147,8 +147,9 @@ def _counts(found: FixResult) -> bool:
     return found.outcome != "not verified" or found.semantics is not None or (found.predicted_speedup or 0.0) >= WORTH
 
 
-def _rank(option: Option) -> tuple[bool, bool, float]:
-    return not option.taken, option.basis.startswith("rejected"), -(option.gain.estimate if option.gain else 0.0)
+def _rank(option: Option) -> tuple[bool, bool, bool, float]:
+    gain = option.gain.estimate if option.gain else 0.0
+    return not option.taken, option.basis == "rejected", option.basis != ONE_TRIAL, -gain
 
 
 def _of_fix(found: FixResult, report: Report) -> Option:
@@ -263,7 +264,7 @@ def _optimize(report: Report) -> str:
 
 
 def with_calls(text: str, report: Report) -> str:
-    """``text`` with the ops of the graph as the calls that make them: ``map`` in place of ``ParallelMapDatasetV2/_7``.
+    """A sentence of the record as people read it: with short paths, and with calls in place of the graph's ops.
 
     Where several ops are of one call, the line follows: ``map (data.py:12)``.
     """
@@ -274,10 +275,13 @@ def with_calls(text: str, report: Report) -> str:
         at = op.location
         line = f" ({PurePath(at.file).name}:{at.line})" if at.file and at.line and calls.count(call) > 1 else ""
         words[op.name] = call + line
-    if not words:
-        return text
-    longest_first = "|".join(map(re.escape, sorted(words, key=len, reverse=True)))
-    return re.sub(rf"(?<![\w/])(?:{longest_first})(?![\w/])", lambda found: words[found[0]], text)
+    if words:
+        longest_first = "|".join(map(re.escape, sorted(words, key=len, reverse=True)))
+        text = re.sub(rf"(?<![\w/])(?:{longest_first})(?![\w/])", lambda found: words[found[0]], text)
+    places = (*(op.location for op in ops), *(one.location for one in report.findings))
+    for file in sorted({at.file for at in places if at.file}, key=len, reverse=True):
+        text = text.replace(file, short_path(file))
+    return text
 
 
 def _ops(report: Report) -> tuple[PipelineOp, ...]:

@@ -17,6 +17,8 @@ from xttsbench.reporting.groups import Group, figures_of, groups
 from xttsbench.reporting.sections import cell, missing
 from xttsbench.reporting.sections.step import OSCILLATES
 
+ORIGINAL: Final = "as-given"
+"""Id of the target as the user gave it, among the configurations of a diagnosis."""
 _NEVER_BEGAN: Final = ("refused", "not run")
 """Statuses of an arm that none of its processes gave it."""
 _ROLES: Final = {"baseline": "baseline", "aa": "baseline again"}
@@ -54,7 +56,7 @@ def in_full(report: Report) -> doc.Fold:
             arm.group,
             arm.accelerator,
             arm.id,
-            ", ".join(f"{name} {value}" for name, value in arm.config.items()) or "as given",
+            ", ".join(f"{name} {value}" for name, value in arm.config.items()) or "the original",
             f"{arm.blocks:,}",
             f"{arm.steps:,}",
             cell(arm.input_wait_fraction, units.percent_bounds),
@@ -100,7 +102,7 @@ def tone(arm: Arm) -> str:
 def _row(arm: Arm) -> tuple[str | doc.Cell, ...]:
     decision = "" if arm.decision is None and arm.role == "candidate" else _ROLES.get(arm.role) or spoken(arm.decision)
     return (
-        arm.id,
+        "original" if arm.id == ORIGINAL else arm.id,
         cell(arm.step_time_s, units.duration_bounds),
         cell(arm.throughput_per_s, lambda rate: units.rate_bounds(rate, unit=" /s")),
         doc.Cell("1") if arm.role == "baseline" and arm.effect is None else cell(arm.effect, units.ratio_bounds),
@@ -115,7 +117,8 @@ def _noise_check(report: Report) -> str:
     if report.kind == "train":
         return ""  # nobody expects that training is done twice
     if aa.effect is None:
-        return f"Noise check: {missing(report, 'aa.effect')}." if report.arms else ""
+        compared = any(arm.group and arm.role == "candidate" and arm.decision is not None for arm in report.arms)
+        return f"Noise check: {missing(report, 'aa.effect')}." if compared else ""
     of_groups = groups(report)
     where = f" ({of_groups[0].title})" if len(of_groups) > 1 else ""  # one record for all: that of the first
     words = [f"Noise check{where}, the baseline measured twice: {units.ratio_interval(aa.effect)}"]
@@ -213,7 +216,7 @@ def _sample(ok: Sequence[Arm]) -> str:
     words = []
     if ok:
         words.append(
-            f"{_range([arm.blocks for arm in ok])} {'block' if {arm.blocks for arm in ok} == {1} else 'blocks'}"
+            f"{_range([arm.blocks for arm in ok])} {'process' if {arm.blocks for arm in ok} == {1} else 'processes'}"
         )
     if any(arm.steps for arm in ok):
         words.append(f"{_range([arm.steps for arm in ok])} steps")

@@ -96,7 +96,7 @@ def proposal(report: Report, chosen: FixResult | None) -> str:
         return f"None of the {tried} that were tried was accepted: the pipeline stays as it is."
     what = f" ({chosen.what})" if chosen.what else ""
     speed = "" if chosen.verified_speedup is None else f", {units.ratio_interval(chosen.verified_speedup)} as fast"
-    blocks = f" in {chosen.blocks:,} blocks" if chosen.blocks else ""
+    blocks = f" in {chosen.blocks:,} {'process' if chosen.blocks == 1 else 'processes'}" if chosen.blocks else ""
     said = chosen.semantics.sentence if chosen.semantics else ""
     return f"Proposed: {chosen.name}{what}{speed}{blocks}.{f' Data: {said}' if said else ''}"
 

@@ -52,7 +52,7 @@ def _chosen(report: Report) -> tuple[str, ...]:
         return ()
     config = ", ".join(f"{key}={value}" for key, value in report.best.config.items()) or "the target's defaults"
     tied = f"; as good as far as can be told: {', '.join(report.best.tied_with)}" if report.best.tied_with else ""
-    proof = "proven on fresh blocks" if report.best.proven else "not proven"
+    proof = "proven in fresh processes" if report.best.proven else "not proven"
     return (f"best.yaml: {config} ({proof}, {report.best.accelerator['label']}){tied}.",)
 
 

@@ -6,6 +6,7 @@ Where configurations were compared, the comparison comes first, and what was not
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from xttsbench.records.base import Estimate, Location
 from xttsbench.records.report import Finding, Report
@@ -18,6 +19,9 @@ from xttsbench.reporting.sections.details import details
 from xttsbench.reporting.sections.headline import headline
 from xttsbench.reporting.sections.summary import summary
 from xttsbench.reporting.words import part
+
+_EXPERIMENTS: Final = {"as_is": "original", "input_only": "input alone", "step_only": "step alone"}
+"""Isolation experiment, as the record names it, to what it is called."""
 
 
 def report_document(report: Report, place: str = "") -> doc.Document:
@@ -130,7 +134,13 @@ def experiments(report: Report) -> Iterator[doc.Section]:
     """The isolation experiments, as far as there were any."""
     if report.ladder:
         rows = [
-            (one.name, one.what, cell(one.step_time_s, units.duration_bounds), f"{one.steps:,}", f"{one.processes:,}")
+            (
+                _EXPERIMENTS.get(one.name, one.name),
+                one.what,
+                cell(one.step_time_s, units.duration_bounds),
+                f"{one.steps:,}",
+                f"{one.processes:,}",
+            )
             for one in report.ladder
         ]
         header = ("experiment", "what", "mean step time", "steps", "processes")

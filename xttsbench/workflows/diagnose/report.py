@@ -223,7 +223,7 @@ def reasons(record: Report, diagnosis: Diagnosis, plan: RunPlan, trials: Sequenc
         absent = arm.status if arm.status != "ok" else "not part of this comparison"
         found |= dict(nulls(f"arms.{index}", arm, absent, only=ARM_NUMBERS, but=own))
     found |= dict(
-        nulls("aa", record.aa, "the verdict has no A/A arm; its uncertainty is the spread over processes and steps")
+        nulls("aa", record.aa, "nothing was measured twice; the uncertainty is the spread over processes and steps")
     )
     found = dict(nulls("oscillation", record.oscillation, why if not diagnosis.figures else "no period at 1 %")) | found
     no_trace = "there is no step to trace or compile" if diagnosis.figures else why

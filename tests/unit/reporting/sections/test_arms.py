@@ -90,7 +90,9 @@ def test_the_notes_say_what_utilization_is_and_never_take_a_wait_for_a_device(co
     assert notes(emulated)[1].startswith("EMULATED: a wait of known length stands in for the device's work.")
     assert notes(real)[0] == "Utilization: processor: share of the wall time inside the step."
     assert not any("EMULATED" in note for note in notes(real))
-    assert "Each row: 8 blocks, 1,920 steps. Intervals 95 %; CV is 1.4826 MAD / median of the step time." in notes(real)
+    assert "Each row: 8 processes, 1,920 steps. Intervals 95 %; CV is 1.4826 MAD / median of the step time." in notes(
+        real
+    )
 
 
 def test_what_oscillates_is_named_once(comparing) -> None:
@@ -123,7 +125,7 @@ def test_an_arm_that_ended_later_keeps_what_was_measured(comparing, make_arm) ->
     (table,) = comparisons(report)
     assert row(table, "late")["step time"] == "20.0 ms (19.4 to 20.6)"
     assert row(table, "late")["result"] == "ended: killed"
-    assert "Each row: 8 blocks, 1,920 steps." in " ".join(notes(table))
+    assert "Each row: 8 processes, 1,920 steps." in " ".join(notes(table))
 
 
 def test_no_groups_no_tables(every_run) -> None:

@@ -123,7 +123,7 @@ def test_what_is_proposed_comes_first_with_its_interval_and_its_data() -> None:
     said = section(full())
     assert paragraphs(said)[0] == (
         "Proposed: parallel-map + prefetch (maps in parallel; elements fetched ahead), 1.940x (1.901 to 1.979) as fast "
-        "in 8 blocks. Data: 48 elements of 3 epochs are the same, bit for bit."
+        "in 8 processes. Data: 48 elements of 3 epochs are the same, bit for bit."
     )
     assert words(one(said, Table)) == [
         (

@@ -6,7 +6,6 @@ from tests.unit.reporting.conftest import one, section, sections, words
 from xttsbench.reporting.document import Bars, Document, Facts, Finding, Table
 from xttsbench.reporting.sections import unmeasured
 from xttsbench.reporting.sections.report import report_document as describe
-from xttsbench.reporting.text import plain
 
 
 def titles(document: Document) -> list[str]:
@@ -18,42 +17,40 @@ def told(run, reasons: dict[str, str]) -> list[tuple[str, ...]]:
     return [(fact.label, fact.value) for fact in one(found, Facts).facts]
 
 
-def test_entries_of_a_list_that_share_a_reason_stand_in_one_line(starving) -> None:
-    reasons = {f"findings.{index}.equivalent": "not compared" for index in range(12)}
-    reasons |= {"arms[0].effect": "no time", "arms[1].effect": "no time"}
-    assert told(starving, reasons) == [("findings.*.equivalent", "not compared"), ("arms.*.effect", "no time")]
-
-
-def test_different_reasons_are_not_thrown_together(starving) -> None:
-    reasons = {"arms.1.effect": "it ended", "arms.2.effect": "it ran out of memory", "arms.3.effect": "it ended"}
-    assert told(starving, reasons) == [("arms.*.effect", "it ended"), ("arms.*.effect", "it ran out of memory")]
-
-
-def test_numbers_that_are_no_index_stay(starving) -> None:
+def test_what_a_reader_misses_is_said_in_words(starving) -> None:
     reasons = {
         "oscillation.p99_over_p50": "few",
         "trials.ladder (block 1)": "no time",
-        "trials.fix thread-pool:32": "x",
+        "verdict.step_time_s": "nothing ran",
+        "verdict.attribution_s": "nothing ran",
+        "something_new.seen": "unknown here",
     }
-    assert told(starving, reasons) == list(reasons.items())
-
-
-def test_numbers_of_one_record_that_share_a_reason_stand_in_one_line(starving) -> None:
-    reasons = {f"arms.{index}.{name}": "it ended" for index in (2, 5) for name in ("cv", "effect", "step_time_s")}
-    reasons |= {"verdict.step_time_s": "nothing ran", "verdict.attribution_s": "nothing ran", "profile": "not asked"}
     assert told(starving, reasons) == [
-        ("arms.*: cv, effect, step_time_s", "it ended"),
-        ("verdict: step_time_s, attribution_s", "nothing ran"),
-        ("profile", "not asked"),
+        ("the slowest steps over the median", "few"),
+        ("the experiment ladder (block 1)", "no time"),
+        ("the time of a step, where a step's time goes", "nothing ran"),
+        ("something new.seen", "unknown here"),
     ]
 
 
-def test_every_reason_stands_with_every_field_that_it_is_for(every_run) -> None:
-    for name, (report, _) in every_run.items():
-        lines = [fact for found in unmeasured(report) for fact in one(found, Facts).facts]
-        for path, reason in report.unmeasured.items():
-            field = plain(path).rpartition(".")[2]
-            assert any(field in line.label and line.value == plain(reason) for line in lines), (name, path)
+def test_a_configuration_is_named_and_its_numbers_share_a_line(comparing) -> None:
+    reasons = {f"arms.3.{name}": "refused" for name in ("step_time_s", "effect")} | {"arms[4].effect": "out of memory"}
+    assert told(comparing, reasons) == [
+        ("tf_fast, emulated accelerator, 10 ms a step: step time, speed-up", "refused"),
+        ("ram, emulated accelerator, 10 ms a step: speed-up", "out of memory"),
+    ]
+
+
+def test_what_nobody_misses_is_left_to_the_record(starving) -> None:
+    nobody = {
+        "findings.0.equivalent": "x",
+        "fixes.1.patch": "x",
+        "profile": "x",
+        "arms.0.effect": "the baseline",
+        "oscillation.variance_share": "x",
+        "aa.effect": "x",
+    }
+    assert unmeasured(starving.report.model_copy(update={"unmeasured": nobody})) == ()
 
 
 def test_compared_arms_are_not_in_the_table_of_the_others(comparing, starving) -> None:
