@@ -41,6 +41,7 @@ class GraphNode(Cleaned):
         share: of the pipeline's time, 0..1; ``None`` where the op's time was not measured.
         limiting: whether a finding says that this op is what limits the step.
         inner: whether it belongs to a dataset that a function makes.
+        source: its line in the user's source, where a patch changes that.
     """
 
     lane: int
@@ -54,6 +55,7 @@ class GraphNode(Cleaned):
     limiting: bool = False
     inner: bool = False
     marks: tuple[Mark, ...] = ()
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +123,7 @@ def graph(pipeline: Pipeline, report: Report) -> Graph:
                 notes="; ".join(words.notes(op, functions)),
                 limiting=not inner and op.name in limiting,
                 inner=inner,
+                source=_source(op, report),
                 marks=tuple(Mark(number, found.title) for number, found in about),
             )
         )
@@ -133,6 +136,16 @@ def _step(report: Report) -> GraphNode:
     said = "" if time is None else f"one every {units.duration(time.estimate)}"
     waits = "" if wait is None else f"waits {units.percent(wait.estimate)} of its time"
     return GraphNode(0, STEP, said, "", None, waits, "", "")
+
+
+def _source(op: PipelineOp, report: Report) -> str:
+    """The line of an op as a patch found it; records keep no other source."""
+    file, line = op.location.file, op.location.line
+    edits = (edit for found in report.fixes if found.patch for edit in found.patch.edits)
+    for edit in edits:
+        if file and edit.line == line and (file == edit.file or file.endswith(f"/{edit.file}")):
+            return edit.before
+    return ""
 
 
 def _limiting(report: Report) -> set[str]:

@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xttsbench.records.base import Location
+from xttsbench.records.fix import Edit, FixResult, Patch
 from xttsbench.records.pipeline import Pipeline, PipelineOp, Prediction
 from xttsbench.records.report import Finding, Report
 from xttsbench.reporting.html import render
@@ -81,6 +82,17 @@ def test_every_op_leads_to_its_row_with_line_and_findings(starving) -> None:
         assert f'href="#op-{number}"' in page
         assert f'id="op-{number}"' in page
     assert "my_project/data.py:42" in page
+
+
+def test_an_op_shows_its_line_where_a_patch_has_it(starving) -> None:
+    edit = Edit(fix="parallel-map", file="data.py", line=42, before="ds.map(load)", after="ds.map(load, 8)")
+    fix = FixResult(
+        name="a", fixes=("a",), what="a", outcome="accepted", why="", chosen=True, patch=Patch(edits=(edit,), diff="-")
+    )
+    (found,) = [
+        block for block in blocks(starving.report.model_copy(update={"fixes": (fix,)})) if isinstance(block, Graph)
+    ]
+    assert [node.source for node in found.nodes] == ["", "ds.map(load)", "", ""]
 
 
 def test_of_an_unknown_version_nothing_is_drawn(starving) -> None:
