@@ -15,7 +15,7 @@ from typing import Final
 from pydantic import ValidationError
 
 from xttsbench.fixes.registry import said
-from xttsbench.fixes.spec import WORTH
+from xttsbench.fixes.spec import WORTH, WORTH_UNSURE
 from xttsbench.records.base import DECIDED, FASTER, Estimate
 from xttsbench.records.fix import FixResult
 from xttsbench.records.fix_set import FixSet
@@ -95,13 +95,19 @@ def gain(report: Report) -> Option | None:
     if taken is not None:
         return taken
     for basis in (ONE_TRIAL, "estimated"):
-        if found := [one for one in every if one.basis == basis]:
+        if found := [one for one in every if one.basis == basis and _hopeful(one)]:
             return max(found, key=lambda one: one.gain.estimate if one.gain else 0.0)
     limits = cause(report)
     removed = limits.predicted_speedup if limits is not None else None
     if removed is None or removed.estimate < WORTH:
         return None
     return Option("", removed, "", "estimated", measured=False, taken=False)
+
+
+def _hopeful(option: Option) -> bool:
+    """Whether a gain that is not proven is large enough to be acted on."""
+    unproven = option.basis in ("estimated", ONE_TRIAL)
+    return unproven and option.gain is not None and option.gain.estimate >= WORTH_UNSURE
 
 
 def after(now: Estimate, gain: Estimate) -> str:
@@ -226,10 +232,7 @@ def next_command(report: Report, place: str) -> str:
         if loader and any(arm.id == loader and arm.config.get("loader") == loader for arm in report.arms):
             return f"xttsbench train tiny --set loader={loader}"
     found = cause(report)
-    hoped = any(
-        one.basis in ("estimated", ONE_TRIAL) and one.gain and one.gain.estimate >= WORTH for one in options(report)
-    )
-    if hoped and report.kind == "diagnose" and (command := _optimize(report)):
+    if any(map(_hopeful, options(report))) and report.kind == "diagnose" and (command := _optimize(report)):
         return command
     if found is not None:
         return f"xttsbench explain {found.rule}"

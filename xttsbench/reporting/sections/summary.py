@@ -15,7 +15,7 @@ from xttsbench.reporting import units
 from xttsbench.reporting.groups import Group, compares, groups
 from xttsbench.reporting.sections import answer, arms, cell, fixes, missing
 from xttsbench.reporting.sections.headline import headline
-from xttsbench.reporting.words import LIKELY, short_path
+from xttsbench.reporting.words import LIKELY, part, short_path
 
 MOST_LINES: Final = 25
 _VERDICT_LINES: Final = 3
@@ -136,11 +136,24 @@ def _times(report: Report) -> Iterator[doc.Fact]:
         return
     yield doc.Fact("a step now", units.duration_interval(now))
     if found is None or found.gain is None:
+        yield from _at_best(report, now)
         return
     how = "measured" if found.taken else "measured in one trial" if found.measured else "estimated"
     time = answer.after(now, found.gain)
+    words = found.words.removesuffix(", REAL device")  # that of the verdict, which needs no word
     times = _gain(found.gain, measured=found.measured).text
-    yield doc.Fact("after the fix", f"{time}, {times} as fast, {how}{f': {found.words}' if found.words else ''}", 1)
+    yield doc.Fact("after the fix", f"{time}, {times} as fast, {how}{f': {words}' if words else ''}", 1)
+
+
+def _at_best(report: Report, now: Estimate) -> Iterator[doc.Fact]:
+    """Where no gain is known: the step without all that its bottleneck takes."""
+    name, parts = report.verdict.bottleneck, report.verdict.attribution_s
+    if name in ("inconclusive", "compute") or parts is None or now.estimate <= 0:
+        return
+    lost_s = getattr(parts, name)
+    if 0 < lost_s < now.estimate:
+        share = units.percent(lost_s / now.estimate)
+        yield doc.Fact("at best", f"{units.duration(now.estimate - lost_s)}, without the {share} of {part(name)}", 1)
 
 
 def cause_facts(report: Report) -> Iterator[doc.Fact]:

@@ -182,6 +182,13 @@ def test_what_is_likely_follows_the_rule_of_the_verdict() -> None:
     assert answer.likely(optimized()) is None
 
 
+def test_without_a_known_gain_it_says_what_is_at_best(eager) -> None:
+    bare = eager.report.model_copy(update={"findings": ()})
+    assert "at best 39.0 ms, without the 83.9 % of launch overhead" in flat(screen(bare))
+    assert "at best" not in screen(optimized())
+    assert "at best" not in screen(undecided())
+
+
 def test_an_emulated_accelerator_is_said_in_the_first_line(starving, comparing) -> None:
     assert "EMULATED" in screen(starving.report).splitlines()[0]
     text = screen(comparing.report)
