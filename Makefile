@@ -75,8 +75,9 @@ lint:
 types:
 	$(BIN)/mypy
 
-schema: dev ## write the JSON Schema of scenarios for editors
+schema: dev ## write the JSON Schemas: of scenarios for editors, of report.json for programs
 	$(BIN)/python -m xttsbench.scenario.schema scenarios/scenario.schema.json
+	$(BIN)/python -m xttsbench.records.report_schema xttsbench/records/report.schema.json
 
 docs: dev ## write the reference pages of rules and fixes, and the picture of the README
 	$(BIN)/python -m xttsbench.findings.page docs/findings.md
