@@ -238,7 +238,7 @@ def test_ctrl_c_amid_the_fixes_leaves_a_report_and_no_process(tmp_path: Path) ->
         )
     try:
         end = time.monotonic() + 150
-        while "the data of parallel-map" not in err.read_text(encoding="utf-8") and time.monotonic() < end:
+        while "maps in parallel" not in err.read_text(encoding="utf-8") and time.monotonic() < end:
             time.sleep(0.1)
         started = psutil.Process(process.pid).children(recursive=True)
         assert started

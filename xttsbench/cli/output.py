@@ -95,7 +95,8 @@ def end(
 
     code = DONE if outcome.exit_code == INCONCLUSIVE and not strict else outcome.exit_code
     seen = show(outcome, as_json=as_json, detail=detail)
-    if outcome.message and not (code == DONE and (seen or detail < 0)):
+    # On a terminal the screen has said what was done; whoever reads standard error alone has not seen it.
+    if outcome.message and not (code == DONE and seen and sys.stdout.isatty()):
         say(outcome.message)
     if browse:
         open_page(outcome.directory / "report.html")
