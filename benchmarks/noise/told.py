@@ -155,10 +155,17 @@ def _provisional(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _grid(rows: Sequence[Mapping[str, Any]], names: Sequence[str], what: str, say: Any) -> list[str]:
     cells = {(row["case"], row["neighbour"]): say(row) for row in rows}
-    truths = dict.fromkeys((row["case"], row["known"]) for row in rows)
+    truths: dict[str, dict[str, list[str]]] = {}
+    for row in rows:
+        truths.setdefault(row["case"], {}).setdefault(row["known"], []).append(row["neighbour"])
     lines = [f"| {what} | truth | {' | '.join(names)} |", f"|---|---|{'---|' * len(names)}"]
-    for case, known in truths:
-        lines.append(f"| {case} | {known} | {' | '.join(cells.get((case, name), '-') for name in names)} |")
+    for case, known in truths.items():
+        # What is true beside one neighbour alone is said so.
+        usual = max(known, key=lambda truth: len(known[truth]))
+        others = [f" ({truth} beside {', '.join(known[truth])})" for truth in known if truth != usual]
+        lines.append(
+            f"| {case} | {usual}{''.join(others)} | {' | '.join(cells.get((case, name), '-') for name in names)} |"
+        )
     return lines
 
 

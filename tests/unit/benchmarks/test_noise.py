@@ -155,6 +155,7 @@ def test_figures_and_table_count_by_neighbour() -> None:
 
     rows = [row(f"c{number}", "core", "right") for number in range(9)] + [row("c9", "core", "undecided")]
     rows += [row("c0", "none", "wrong"), row("c0", "quota", "skipped", skipped="no control group")]
+    rows.append(row("c1", "bursts", "right", known="input or host"))
     arms = {"b": {"outcome": "right", "truth": 1.3, "ratio": [1.3, 1.2, 1.4], "decision": "clearly_faster"}}
     rows.append(row("arms", "core", "right", kind="run", arms=arms))
     values = figures(json.loads(json.dumps(rows)))
@@ -166,10 +167,11 @@ def test_figures_and_table_count_by_neighbour() -> None:
     )
     assert values["core"]["arms"] == {"right": 1, "undecided": 0, "wrong": 0}
     text = table(rows, WORDS, "2 processors")
-    assert "| c0 | input | right, 10 s | wrong (host), 10 s | - |" in text
+    assert "| c0 | input | right, 10 s | wrong (host), 10 s | - | - |" in text
+    assert "| c1 | input (input or host beside bursts) | right, 10 s | - | - | right, 10 s |" in text
     assert "1.3 (1.2 to 1.4), clearly faster" in text
     assert "Provisional" not in text
-    assert "Provisional: before 1 of 13 cases" in table(
+    assert "Provisional: before 1 of 14 cases" in table(
         [*rows[:-1], rows[-1] | {"others_before": 0.5}], WORDS, "2 processors"
     )
     lengths = {line.count("|") for line in text.splitlines() if line.startswith("| core") or line.startswith("| neigh")}
