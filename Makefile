@@ -79,10 +79,12 @@ schema: dev ## write the JSON Schemas: of scenarios for editors, of report.json 
 	$(BIN)/python -m xttsbench.scenario.schema scenarios/scenario.schema.json
 	$(BIN)/python -m xttsbench.records.report_schema xttsbench/records/report.schema.json
 
-docs: dev ## write the reference pages of rules and fixes, and the picture of the README
+docs: dev ## write the pages of rules and fixes and the picture of the README, and build the site in build/site
 	$(BIN)/python -m xttsbench.findings.page docs/findings.md
 	$(BIN)/python -m xttsbench.fixes.page docs/fixes.md
 	$(BIN)/python docs/picture.py reports/reference/tutorial/faster docs/images/verdict.svg
+	@$(BIN)/python -m pip install --quiet --editable '.[dev,docs]' --constraint constraints.txt
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
 
 bench: dev ## side-by-side comparisons, each script and package of benchmarks/ but proof, diagnosis, fixes and noise (two hours)
 	@set -e; for script in $(filter-out benchmarks/proof benchmarks/diagnosis benchmarks/fixes benchmarks/noise,$(sort $(wildcard benchmarks/*.py) $(patsubst %/__main__.py,%,$(wildcard benchmarks/*/__main__.py)))); do echo "== $$script"; $(BIN)/python $$script; done

@@ -120,3 +120,10 @@ def test_the_picture_is_of_a_stored_run_and_asks_nothing_of_the_network() -> Non
             "http://www.w3.org/2000/svg",
             "https://www.textualize.io",
         }
+
+
+def test_the_site_has_every_page_once() -> None:
+    listed = re.findall(
+        r": ([a-z-]+\.md)$", (_PAGE.parents[1] / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert sorted(listed) == sorted(path.name for path in _PAGE.parent.glob("*.md"))
