@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any, Literal
 
+from disturbed import PROJECT
+
 Outcome = Literal["right", "undecided", "wrong", "failed"]
 UNDECIDED = "inconclusive"
 FASTER, SLOWER = ("clearly_faster", "faster"), ("clearly_slower", "slower")
@@ -28,7 +30,7 @@ def diagnosed(report: Mapping[str, Any] | None, verdicts: Sequence[str], neighbo
     return {
         "outcome": judged(verdict["bottleneck"], verdicts),
         "verdict": verdict["bottleneck"],
-        "summary": verdict["summary"],
+        "summary": verdict["summary"].replace(f"{PROJECT}/", ""),  # so that no figure names a machine's folders
         "confidence": round(verdict["confidence"], 3),
         "verdict_after_s": report.get("verdict_after_s"),
         "step_ms": [round(1e3 * step[end], 3) for end in ("estimate", "low", "high")] if step else None,

@@ -136,6 +136,13 @@ def test_what_is_said_of_an_arm(decision: str | None, speed: float, outcome: str
     assert judged_arm(decision, speed) == outcome
 
 
+def test_no_figure_names_the_folders_of_the_machine() -> None:
+    told = report("input")
+    told["verdict"]["summary"] = f"The most costly op is a map ({NOISE.parents[1]}/tests/targets/bottlenecks.py:46)."
+    row = diagnosed(told, ["input"], "none")
+    assert row["summary"] == "The most costly op is a map (tests/targets/bottlenecks.py:46)."
+
+
 def test_a_comparison_is_as_good_as_its_worst_arm_and_the_baseline_again_is_the_same() -> None:
     def arm(name: str, role: str, decision: str | None) -> dict:
         return {"id": name, "role": role, "decision": decision, "effect": {"estimate": 1.29, "low": 1.2, "high": 1.4}}
