@@ -398,7 +398,7 @@ def test_ctrl_c_during_a_trial(command, tmp_path):
 def test_ctrl_c_before_the_first_trial(command, tmp_path):
     out = tmp_path / "run"
     process = command("diagnose", f"{BAD}:good", "--out", str(out))
-    assert "importing TensorFlow" in process.stderr.readline()
+    assert "starting TensorFlow" in process.stderr.readline()
     time.sleep(0.3)
     helpers = children_of(process.pid)
     assert len(helpers) == 1

@@ -212,7 +212,7 @@ def test_a_set_is_imported_and_what_was_left_out_is_listed(tmp_path: Path) -> No
         1.0,
         {"16000 Hz, 2 channels, int16": 1},
     )
-    assert record["skipped"] == [{"where": "b.wav", "reason": "is not a WAV file: it looks like FLAC"}]
+    assert record["skipped"] == [{"where": "b.wav", "reason": "is no sound file that can be read: it looks like FLAC"}]
     assert (tmp_path / "set" / "metadata.csv").read_text() == "a|Well, then.|Well, then.\n"
     (tmp_path / "set").rename(tmp_path / "first")
     code, out, err = run(*command, "--skip-unreadable", cwd=tmp_path)

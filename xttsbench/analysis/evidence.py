@@ -39,7 +39,7 @@ LEAST_SCALE: Final = 0.03
 _NU: Final = 3.0
 _SPREAD: Final = 100.0
 """Variance of the true mean under the alternative, in units of that of a round."""
-_PAIR_SPREAD: Final = 0.03
+PAIR_SPREAD: Final = 0.03
 """What pairs of processes differ by beyond their rounds (memory layout, the luck of their start): so much, however
 noisy the rounds are. On a quiet machine it is half of a round's variance, so that a pair weighs at most as much as two
 pairs of one round each, however long it lives; beside neighbours that make rounds differ it is a small part of it."""
@@ -147,7 +147,7 @@ def paired(log_ratios: npt.ArrayLike, processes: Sequence[Hashable] | None = Non
         groups.setdefault(name, []).append(ratio)
     deviations, count = sum(float(np.var(own)) * len(own) for own in groups.values()), len(groups)
     rounds_differ = (_NU * LEAST_SCALE**2 + deviations) / (_NU + ratios.size - count)
-    shared = _PAIR_SPREAD**2 / (_PAIR_SPREAD**2 + max(rounds_differ, _PAIR_SPREAD**2))
+    shared = PAIR_SPREAD**2 / (PAIR_SPREAD**2 + max(rounds_differ, PAIR_SPREAD**2))
     # Within a pair the covariance is (1 - c) I + c J; its inverse, summed, is the weight of the pair's mean.
     weights = np.array([len(own) / (1 + shared * (len(own) - 1)) for own in groups.values()])
     means = np.array([np.mean(own) for own in groups.values()])

@@ -17,6 +17,7 @@ from typing import Final
 from xttsbench.analysis.disturbance import gate
 from xttsbench.analysis.evidence import (
     DECIDES,
+    PAIR_SPREAD,
     Evidence,
     Sample,
     decide,
@@ -32,9 +33,11 @@ from xttsbench.records.base import FASTER, SLOWER, Estimate
 from xttsbench.records.plan import Comparison, PlannedArm, Procedure
 from xttsbench.records.trial import TrialRecord
 
-ROUNDS: Final = 3
-"""That the processes of a block live through. As processes weigh (:mod:`xttsbench.analysis.evidence`), two to three
-rounds in each give the most evidence for the time where opening one takes as long as three turns."""
+LEAST_ROUNDS: Final = 3
+MOST_ROUNDS: Final = 12
+"""That the processes of a block live through."""
+_OPENING_TURNS: Final = 3.0
+"""Opening a process takes as long as so many turns."""
 AGAIN_BLOCKS: Final = 4
 """Blocks in which the baseline is measured twice: by then the arms' own rounds tell the noise."""
 _ONE_SIDED: Final = 0.90
@@ -90,10 +93,17 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What is measured next: the arms of ``comparison``, in new processes from block ``first_block`` on."""
+    """What is measured next: arms, in new processes.
+
+    Attributes:
+        comparison: these arms.
+        first_block: number of the processes.
+        rounds: that they live through.
+    """
 
     comparison: Comparison
     first_block: int
+    rounds: int
 
 
 def seen_in(comparison: Comparison, trials: Sequence[TrialRecord]) -> Seen:
@@ -173,7 +183,21 @@ def next_round(comparison: Comparison, procedure: Procedure, seen: Seen) -> Roun
             "accelerators": comparison.accelerators[:1],
         }
     )
-    return Round(narrowed, seen.next_block)
+    return Round(narrowed, seen.next_block, rounds_of_a_process(state.noise_scale))
+
+
+def rounds_of_a_process(noise_scale: float) -> int:
+    """Rounds in each process that give the most evidence for the time.
+
+    With processes that differ by ``sigma_p`` and their rounds by ``sigma`` it is ``sqrt(cost of a process / cost of a
+    round) * sigma / sigma_p`` (two-stage sampling: Cochran 1977, "Sampling techniques", section 10.6). On a quiet
+    machine both are 3 %; beside neighbours rounds differ by more, and a process is worth living longer.
+
+    Args:
+        noise_scale: what rounds of equal configurations differ by, as a standard deviation.
+    """
+    best = math.sqrt(_OPENING_TURNS) * noise_scale / PAIR_SPREAD
+    return min(max(round(best), LEAST_ROUNDS), MOST_ROUNDS)
 
 
 def enough(comparison: Comparison, procedure: Procedure, seen: Seen) -> set[str]:

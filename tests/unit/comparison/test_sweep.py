@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.unit.comparison.rates import WOBBLE, seen
-from xttsbench.comparison.sweep import Round, next_round, seen_in, state_of
+from xttsbench.comparison.sweep import Round, next_round, rounds_of_a_process, seen_in, state_of
 from xttsbench.records.plan import Procedure
 
 
@@ -125,3 +125,8 @@ def test_a_journal_says_what_was_measured(build) -> None:
     state = state_of(comparison, found)
     assert state.found["b"].word == "faster"
     assert state.winners == ()  # one process
+
+
+@pytest.mark.parametrize(("noise", "rounds"), [(0.0, 3), (0.03, 3), (0.06, 3), (0.1, 6), (0.2, 12), (5.0, 12)])
+def test_the_noisier_the_rounds_the_longer_a_process_lives(noise: float, rounds: int) -> None:
+    assert rounds_of_a_process(noise) == rounds

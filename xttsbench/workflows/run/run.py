@@ -17,7 +17,7 @@ from typing import Any, Final, Literal
 
 from xttsbench.comparison.effects import MIN_PROCESSES, interim_status, settled_arms
 from xttsbench.comparison.runs import collect, parity_found
-from xttsbench.comparison.sweep import ROUNDS
+from xttsbench.comparison.sweep import LEAST_ROUNDS
 from xttsbench.errors import UsageError
 from xttsbench.execution import journal
 from xttsbench.execution.accelerator import parse_accelerator
@@ -84,7 +84,7 @@ def measure(
     """
     left, plan, processes = comparison.blocks, comparison, min(MIN_PROCESSES, comparison.blocks)
     alone = len(comparison.arms) == 1
-    each = left if alone else min(ROUNDS, math.ceil(left / processes))
+    each = left if alone else min(LEAST_ROUNDS, math.ceil(left / processes))
     block = 0
     while left > 0:
         rounds = min(each, left)

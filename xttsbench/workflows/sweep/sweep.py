@@ -12,7 +12,6 @@ from typing import Final
 
 from xttsbench.comparison.effects import MIN_PROCESSES, interim_status
 from xttsbench.comparison.sweep import (
-    ROUNDS,
     enough,
     next_round,
     seen_in,
@@ -90,7 +89,7 @@ def search(
             now.comparison,
             session,
             first_block=now.first_block,
-            rounds=ROUNDS,
+            rounds=now.rounds,
             budget_s=until_s - session.spent_s,
             window_s=comparison.window_s,
             parity=False,
