@@ -221,7 +221,7 @@ def test_a_set_is_imported_and_what_was_left_out_is_listed(tmp_path: Path) -> No
         "1 clip, 1.0 s, 1 speaker, 22050 Hz, 0.0 MB",
         "  1 clip from 16000 Hz, 2 channels, int16",
         "  1 clip left out:",
-        "    b.wav: is not a WAV file: it looks like FLAC",
+        "    b.wav: is no sound file that can be read: it looks like FLAC",
     ]
 
 

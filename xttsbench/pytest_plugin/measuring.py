@@ -18,7 +18,7 @@ import numpy as np
 
 import xttsbench
 from xttsbench.analysis.evidence import LEAST_SCALE
-from xttsbench.comparison.effects import weigh
+from xttsbench.comparison.effects import MIN_PROCESSES, weigh
 from xttsbench.comparison.figures import figures_of
 from xttsbench.comparison.runs import ArmRuns, GroupRuns, collect
 from xttsbench.errors import TargetError, UsageError, XttsbenchError
@@ -126,7 +126,9 @@ def measure(asked: Asked, directory: Path, helper: Helper | None = None) -> Meas
     (group,) = collect(comparison, trials)
     if group.ended is not None:
         raise XttsbenchError(f"Target {asked.target!r}: a process ended before it had measured ({group.ended}).")
-    group = weigh(group, comparison.margin).group  # without what neighbours disturbed, as in the report
+    undisturbed = weigh(group, comparison.margin).group
+    if len(undisturbed.baseline.steps) >= MIN_PROCESSES:  # else too few would be left for any gate
+        group = undisturbed
     steps = [steps.wall_s for steps in group.baseline.steps.values()]
     return Measured(report, diagnosis, directory, tuple(np.concatenate(steps).tolist()), _per_process(group))
 

@@ -61,8 +61,11 @@ def told(pipeline, bottleneck: str) -> Evidence:
     )
 
 
+RULES = [*rules_about("In the pipeline"), *rules_about("In the source")]
+
+
 def found(evidence: Evidence) -> list[str]:
-    return [finding.rule for rule in rules_about("In the pipeline") for finding in rule(evidence)]
+    return [finding.rule for rule in RULES for finding in rule(evidence)]
 
 
 @pytest.mark.parametrize(
@@ -77,5 +80,5 @@ def test_the_fault_is_seen_and_its_double_is_not_blamed(targets, faulty: str, he
     assert rule in found(told(ill, "input"))
     assert rule not in found(told(well, "input"))
     for pipeline in (ill, well):
-        for each in rules_about("In the pipeline"):
+        for each in RULES:
             assert not any(finding.limiting for finding in each(told(pipeline, "compute")))

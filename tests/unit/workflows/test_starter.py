@@ -43,7 +43,8 @@ def made(monkeypatch: pytest.MonkeyPatch, parts: Parts, **settings: object) -> o
     """What the file's own ``make`` returns, with the file's folder on the import path as in a trial."""
     write_target(Path("target.py"), parts)
     monkeypatch.setattr(sys, "path", [str(Path.cwd()), *sys.path])
-    monkeypatch.setattr(sys, "modules", {k: v for k, v in sys.modules.items() if not k.startswith(("mine", "data_"))})
+    for name in [name for name in sys.modules if name.startswith(("mine", "data_"))]:
+        monkeypatch.delitem(sys.modules, name)
     names: dict[str, object] = {}
     exec(compile(Path("target.py").read_text(), "target.py", "exec"), names)
     returned = names["make"](**settings)
