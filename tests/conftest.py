@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import socket
+import sys
 from collections.abc import Generator
 from pathlib import Path
 
@@ -38,6 +39,12 @@ def _why_no_gpu() -> str:
     except pynvml.NVMLError as error:
         return f"no NVIDIA GPU: {error}"
     return "" if count else "no NVIDIA GPU: the driver lists none"
+
+
+@pytest.fixture(autouse=True)
+def import_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take targets' folders off the import path after each test: one with a ``mine.py`` hides another's ``mine/``."""
+    monkeypatch.setattr(sys, "path", sys.path[:])
 
 
 @pytest.fixture
