@@ -3,8 +3,8 @@
 Pure: from the trials so far, what they say so far, and the seconds left to the next specification. The order is what a
 verdict needs first: the target as it is with its input and its step alone; the graph and costs of the pipeline; what
 compiling an eager step gives; the fixes of a pipeline that the step waits for; the whole again in a fresh process,
-where the verdict is not sure yet or neighbours disturbed it; and last, of a step that computes, what else could make it
-faster.
+where the verdict is not sure yet or neighbours disturbed it (before the pipeline, where there is no verdict yet); and
+last, of a step that computes, what else could make it faster.
 """
 
 from __future__ import annotations
@@ -108,15 +108,18 @@ def _wanted(done: Sequence[TrialRecord], said: Diagnosis | None, asked: Collecti
     first = done[0]
     has_step = first.segment("warm_up") is not None
     pipeline = next((trial.pipeline for trial in done if trial.pipeline is not None), None)
-    wanted = [_Wanted("pipeline")]
     compiles = has_step and not is_opaque(first.anatomy)
-    if compiles and (is_eager(first.anatomy) or _recompiles(first)):
-        wanted.append(_Wanted("graph"))
-    if _wait_share(first) >= WAITS or not has_step:
-        wanted += [_Wanted("fix", fix) for fix in _fixes(pipeline)]
+    compiling = [_Wanted("graph")] if compiles and (is_eager(first.anatomy) or _recompiles(first)) else []
+    fixing = [_Wanted("fix", fix) for fix in _fixes(pipeline)] if _wait_share(first) >= WAITS or not has_step else []
     processes = 1 + max(trial.spec.block for trial in done if trial.spec.rung == "ladder")
-    if (said is None or not said.sure) and processes < _MOST_PROCESSES:
-        wanted.append(_Wanted("ladder", block=processes, share=1.0))
+    again = [_Wanted("ladder", block=processes, share=1.0)]
+    if (said is not None and said.sure) or processes >= _MOST_PROCESSES:
+        again = []
+    if said is not None and said.bottleneck == "inconclusive":
+        # What each op costs names no bottleneck, where another process may.
+        wanted = [*compiling, *again, _Wanted("pipeline"), *fixing]
+    else:
+        wanted = [_Wanted("pipeline"), *compiling, *fixing, *again]
     if compiles:
         informing = _informing(first) if said is not None and said.bottleneck == "compute" else []
         modes = [mode for mode in _modes(first) if mode in asked]

@@ -78,6 +78,13 @@ def test_the_whole_again_where_the_verdict_is_open_or_was_disturbed(build, said:
     assert climbed(build, build.ladder(), pipeline=SEQUENTIAL, said=said) == ["pipeline", "ladder b1", "ladder b2"]
 
 
+@pytest.mark.parametrize("eager", [False, True])
+def test_without_a_verdict_another_process_comes_before_the_costs_of_the_pipeline(build, eager: bool) -> None:
+    first = build.ladder(anatomy=build.eager()) if eager else build.ladder()
+    order = climbed(build, first, pipeline=SEQUENTIAL, said=diagnosed("inconclusive", 0.88))
+    assert order == [*(["graph"] if eager else []), "ladder b1", "ladder b2", "pipeline b2"]
+
+
 def test_no_more_processes_once_the_verdict_is_sure(build) -> None:
     done = [build.ladder(), build.trial("pipeline", number=1), build.ladder(block=1, number=2)]
     open_still = next_trial(JOB, done, ALWAYS, said=diagnosed("input", 0.7))

@@ -62,7 +62,7 @@ class Request:
         repeat: the script may be run a second time.
         accelerator: as on the command line.
         steps: steps to measure in a segment at most; ``None`` for 400 where time allows.
-        budget_s: seconds for everything; a verdict is due after 60 of them at most.
+        budget_s: seconds for everything; a verdict is due after 60 of them, and may take all where it stays undecided.
         out: the run's own directory, or ``None`` for one under ``reports/``.
         print_to_stderr: what the target prints goes to standard error.
         command: as it was typed, for the report.
@@ -145,6 +145,8 @@ def _measured(run: Recorded, request: Request, progress: Progress, *, script: bo
             for mode in MODES:
                 isolate(replace(isolation, due_s=due_s, only=(mode,)), session, progress)
             _compare(plan.comparison, plan, session)
+        if not optimizing:
+            isolate(replace(isolation, due_s=plan.budget_s - REPORT_S, undecided=True), session, progress)
         if plan.verified and not interrupted(session.trials):
             until_s = plan.budget_s - _FIXES_REPORT_S
             verify_fixes(plan, run.environment, job, session, run.directory, until_s=until_s)
@@ -161,6 +163,7 @@ class Isolation:
         budget_s: seconds of the session for everything.
         due_s: seconds of the session at which the verdict is due.
         only: the kinds of trial that may be run, where not all may.
+        undecided: go on only as long as no bottleneck is named.
     """
 
     job: Job
@@ -168,11 +171,14 @@ class Isolation:
     budget_s: float
     due_s: float
     only: Collection[TrialKind] | None = None
+    undecided: bool = False
 
     def next(self, trials: Sequence[TrialRecord], spent_s: float) -> tuple[TrialSpec | None, str | None]:
         """The next trial, or ``None`` where none is left; and what may be said before it. Pure."""
         found = build_diagnosis(trials, self.environment, seed=self.job.seed) if trials else None
         said = found if found is not None and found.figures else None
+        if self.undecided and (said is None or said.bottleneck != "inconclusive"):
+            return None, None
         spec = next_trial(self.job, trials, self.due_s - spent_s, said=said, only=self.only)
         if spec is not None and self.only is not None and spec.rung == "ladder" and spec.block:
             spec = None  # the whole again in a fresh process makes a verdict surer, and no fix

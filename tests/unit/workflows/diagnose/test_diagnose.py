@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from tests.unit.evidence.made import make_evidence
+from xttsbench.diagnosis.diagnosis import Diagnosis
 from xttsbench.planning import IMPORT_S, Job
 from xttsbench.workflows.diagnose.diagnose import Isolation, isolate
 from xttsbench.workflows.measure.session import Silent
@@ -37,3 +41,16 @@ def test_the_pipeline_is_read_though_tensorflow_took_its_time_to_start(build, st
     session = Fake(build, start_s)
     isolate(Isolation(JOB, {}, budget_s, 40.0, ("ladder", "pipeline")), session, Silent())
     assert ("pipeline" in [trial.spec.rung for trial in session.trials]) is read
+
+
+@pytest.mark.parametrize(("verdict", "more"), [("inconclusive", ["ladder", "ladder"]), ("compute", [])])
+def test_what_is_left_of_the_budget_goes_to_a_verdict_where_there_is_none(build, monkeypatch, verdict, more) -> None:
+    said = Diagnosis(make_evidence(verdict), probability=0.88, figures={"wall_s": None})
+    monkeypatch.setattr("xttsbench.workflows.diagnose.diagnose.build_diagnosis", lambda *_, **__: said)
+    session = Fake(build, IMPORT_S)
+    isolation = Isolation(JOB, {}, 200.0, 8.0)
+    isolate(isolation, session, Silent())
+    before = len(session.trials)
+    isolate(replace(isolation, due_s=190.0, undecided=True), session, Silent())
+    assert [trial.spec.rung for trial in session.trials[before:]][: len(more)] == more
+    assert bool(session.trials[before:]) is bool(more)
