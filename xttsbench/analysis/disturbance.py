@@ -163,6 +163,11 @@ def gate(trials: Sequence[TrialRecord]) -> Gate:
     return Gate(frozenset(rounds), frozenset(disturbed), quiet)
 
 
+def taken_by_round(trial: TrialRecord) -> dict[int, Shares]:
+    """What went on in each round of a trial."""
+    return {number: shares(trial.readings.host, spans) for number, spans, _ in _turns(trial)}
+
+
 def disturbance_of(trials: Sequence[TrialRecord]) -> Disturbance | None:
     """What the report says of the machine; ``None`` where no reading tells of it."""
     pieces = sorted(_pieces(trials), key=lambda piece: piece.start_s)

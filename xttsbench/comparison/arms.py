@@ -196,13 +196,19 @@ def _against(runs: ArmRuns, effect: Effect | None, weighed: Weighed, refused: st
 
 def _remarks(weighed: Weighed, *, labelled: bool) -> list[str]:
     """What has to be known of the noise; what the machine did is told of the whole run."""
-    if not weighed.noisy:
-        return []
     where = f"{weighed.group.accelerator.label}: " if labelled else ""
-    return [
-        f"{where}rounds of equal configurations differ by {100 * weighed.noise_scale:.0f} % in this session; the "
-        "intervals and the evidence allow for it"
-    ]
+    remarks = []
+    if weighed.slope:
+        remarks.append(
+            f"{where}neighbours left the configurations unequal shares of the processors; speeds are compared at equal "
+            f"ones, since they followed these shares to the power of {weighed.slope:.2f}"
+        )
+    if weighed.noisy:
+        remarks.append(
+            f"{where}rounds of equal configurations differ by {100 * weighed.noise_scale:.0f} % in this session; the "
+            "intervals and the evidence allow for it"
+        )
+    return remarks
 
 
 def _aa(weighed: Weighed) -> tuple[AA, dict[str, str]]:

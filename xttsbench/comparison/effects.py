@@ -41,6 +41,7 @@ from xttsbench.analysis.evidence import (
 )
 from xttsbench.analysis.steps import Steps
 from xttsbench.comparison.runs import ArmRuns, GroupRuns, Turn, collect
+from xttsbench.comparison.taken import Taken, left_in, taken_in
 from xttsbench.records.base import Estimate, Word
 from xttsbench.records.plan import Comparison
 from xttsbench.records.trial import TrialRecord
@@ -199,6 +200,8 @@ class Weighed:
         again: the baseline against itself; ``None`` where it was not measured twice.
         noise_scale: what rounds of equal configurations differ by in this session, as a standard deviation.
         smallest_visible_effect: what as many rounds as the candidates have would have decided, as a share.
+        slope: power of the share of the processors that neighbours left, by which speeds were compared; 0 where they
+            did not follow it.
         why: why the baseline is not known against itself.
     """
 
@@ -207,6 +210,7 @@ class Weighed:
     again: Evidence | None = None
     noise_scale: float = 0.0
     smallest_visible_effect: float | None = None
+    slope: float = 0.0
     why: str | None = None
 
     @property
@@ -227,13 +231,13 @@ def weigh(group: GroupRuns, margin: float) -> Weighed:
     """
     judged = gate([trial for runs in group.arms for trial in runs.trials.values()])
     group = group.without(judged.invalid)
-    baseline = group.baseline
+    baseline, pairs = group.baseline, Paired.of(group)
     samples = {
         runs.arm.id: sample
         for runs in group.candidates
-        if runs.ended is None and (sample := sample_of(baseline.turns, runs.turns)) is not None
+        if runs.ended is None and (sample := pairs.sample(runs.arm.id, baseline.arm.id)) is not None
     }
-    again = sample_of(baseline.turns, group.again.turns) if group.again is not None else None
+    again = pairs.sample(group.again.arm.id, baseline.arm.id) if group.again is not None else None
     s0 = noise_scale(again, samples.values(), mostly_invalid=judged.widened)
     count = max(len(group.candidates), 1)
     found = {}
@@ -254,6 +258,7 @@ def weigh(group: GroupRuns, margin: float) -> Weighed:
         again=decide(again, s0, margin=margin) if again is not None else None,
         noise_scale=s0,
         smallest_visible_effect=min((one for one in visible if one is not None), default=None),
+        slope=pairs.taken.slope,
         why=why if again is None else None,
     )
 
@@ -272,17 +277,51 @@ def settled_arms(comparison: Comparison, trials: Sequence[TrialRecord], processe
     return found - open_
 
 
-def sample_of(
+def log_ratios(
     ours: Mapping[Turn, Steps], theirs: Mapping[Turn, Steps], rate: Callable[[Steps], float] = RATE
-) -> Sample | None:
-    """Log ratios of their speed over ours in the turns that both had, those of one pair of processes pooled.
+) -> dict[Turn, float]:
+    """Logarithms of their speed over ours in the turns that both had, in order.
 
-    ``None`` where they had none. ``rate`` is what a speed is: samples per second without it.
+    ``rate`` is what a speed is: samples per second without it.
     """
-    both = sorted(ours.keys() & theirs.keys())
-    pairs = [matched(ours[turn], theirs[turn]) for turn in both]
-    ratios = [math.log(rate(other) / rate(one)) for one, other in pairs]
-    return paired(ratios, [block for block, _ in both]) if both else None
+    pairs = {turn: matched(ours[turn], theirs[turn]) for turn in sorted(ours.keys() & theirs.keys())}
+    return {turn: math.log(rate(other) / rate(one)) for turn, (one, other) in pairs.items()}
+
+
+def pooled(ratios: Mapping[Turn, float]) -> Sample | None:
+    """Log ratios by turn, those of one pair of processes pooled; ``None`` where there are none."""
+    return paired([*ratios.values()], [block for block, _ in ratios]) if ratios else None
+
+
+@dataclass(frozen=True)
+class Paired:
+    """The configurations of a group, paired round by round, with what neighbours gave one of a pair taken out.
+
+    Attributes:
+        turns: configuration -> turn -> its steps.
+        taken: what neighbours took in each turn.
+    """
+
+    turns: Mapping[str, Mapping[Turn, Steps]]
+    taken: Taken
+
+    @classmethod
+    def of(cls, group: GroupRuns) -> Paired:
+        """The turns of a group, and the neighbours' part from all of its configurations together."""
+        turns = {runs.arm.id: runs.turns for runs in group.arms}
+        baseline, *others = turns
+        left = {runs.arm.id: left_in(runs) for runs in group.arms}
+        if not left[baseline]:
+            return cls(turns, Taken())
+        ratios = {name: log_ratios(turns[baseline], turns[name]) for name in others}
+        return cls(turns, taken_in(baseline, left, ratios))
+
+    def sample(self, over: str, under: str) -> Sample | None:
+        """Log ratios of the first one's speed over the second's; ``None`` where no round has both."""
+        if over not in self.turns or under not in self.turns:
+            return None
+        ratios = log_ratios(self.turns[under], self.turns[over])
+        return pooled({turn: ratio - self.taken.gave(over, under, turn) for turn, ratio in ratios.items()})
 
 
 def matched(one: Steps, other: Steps) -> tuple[Steps, Steps]:

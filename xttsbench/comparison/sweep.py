@@ -26,7 +26,7 @@ from xttsbench.analysis.evidence import (
     noise_scale,
     smallest_visible,
 )
-from xttsbench.comparison.effects import MIN_PROCESSES, sample_of
+from xttsbench.comparison.effects import MIN_PROCESSES, Paired
 from xttsbench.comparison.runs import collect, parity_found
 from xttsbench.planning import AGAIN
 from xttsbench.records.base import FASTER, SLOWER, Estimate
@@ -120,11 +120,11 @@ def seen_in(comparison: Comparison, trials: Sequence[TrialRecord]) -> Seen:
     for runs in group.arms:
         if runs.ended is not None:
             gone.setdefault(runs.arm.id, runs.ended)
-    arms = {runs.arm.id: runs for runs in group.without(judged.invalid).arms}
-    turns = {name: runs.turns for name, runs in arms.items()}
+    group = group.without(judged.invalid)
+    arms = {runs.arm.id: runs for runs in group.arms}
     measured = [trial.spec.block for trial in own if trial.spec.rung == "arm"]
     return Seen(
-        lambda over, under: sample_of(turns[under], turns[over]) if over in turns and under in turns else None,
+        Paired.of(group).sample,
         gone,
         {name: len(runs.steps) for name, runs in arms.items()},
         max(measured, default=-1) + 1,

@@ -14,7 +14,7 @@ from xttsbench.analysis.disturbance import gate
 from xttsbench.analysis.evidence import Sample, unpaired
 from xttsbench.analysis.steps import Steps
 from xttsbench.comparison.comparable import Measured
-from xttsbench.comparison.effects import Effect, decide_apart, decide_paired, reported, sample_of
+from xttsbench.comparison.effects import Effect, decide_apart, decide_paired, log_ratios, pooled, reported
 from xttsbench.comparison.runs import settled, turns_of
 from xttsbench.records.base import Estimate
 from xttsbench.records.comparison_result import ComparedPair, Figures, Method
@@ -159,7 +159,7 @@ def compare_pairs(
 
 def _paired(a: Runs, b: Runs, unit: Unit) -> Sample | None:
     """Log ratios of the rounds that both were measured in, on the batches that both had."""
-    return sample_of(turns_of(a.steps), turns_of(b.steps), partial(_rate, unit=unit))
+    return pooled(log_ratios(turns_of(a.steps), turns_of(b.steps), partial(_rate, unit=unit)))
 
 
 def _apart(a: Runs, b: Runs, unit: Unit) -> Sample | None:
