@@ -27,8 +27,8 @@ WAITS: Final = 0.07
 """Share of the step in ``next()`` from which fixes of the pipeline are tried."""
 _COMPUTES: Final = 0.5
 """A step that waits for less than this share of its time has something to gain from other precision."""
-_MOST_PROCESSES: Final = 3
-"""Of the target as it is: a verdict that three leave open is open."""
+PROCESSES: Final = 3
+"""Of the target as it is, at most: a verdict that three leave open is open, unless more time is given."""
 
 
 MODES: Final[tuple[TrialKind, ...]] = ("eager", "graph", "xla")
@@ -51,6 +51,7 @@ def next_trial(
     *,
     said: Diagnosis | None = None,
     only: Collection[TrialKind] | None = None,
+    processes: int = PROCESSES,
 ) -> TrialSpec | None:
     """The next trial, or ``None`` when nothing is left that is worth its time.
 
@@ -61,6 +62,7 @@ def next_trial(
         said: what these trials say; ``None`` before anything was asked of them.
         only: rungs that may be run still; all without it. Modes of the step that are named are asked for, whatever
             the verdict.
+        processes: of the target as it is, at most.
     """
     if job.script:
         return _next_script(job, done, left_s)
@@ -69,7 +71,7 @@ def next_trial(
     first = done[0]
     if first.status != "ok":
         return None
-    for one in _wanted(done, said, asked=only or ()):
+    for one in _wanted(done, said, asked=only or (), most=processes):
         if (only is not None and one.rung not in only) or _ran(done, one):
             continue
         if _expected_s(first, one.rung, one.block, job.window_s * one.share) <= left_s:
@@ -103,7 +105,9 @@ def skipped(done: Sequence[TrialRecord], said: Diagnosis | None = None) -> list[
     ]
 
 
-def _wanted(done: Sequence[TrialRecord], said: Diagnosis | None, asked: Collection[TrialKind] = ()) -> list[_Wanted]:
+def _wanted(
+    done: Sequence[TrialRecord], said: Diagnosis | None, asked: Collection[TrialKind] = (), most: int = PROCESSES
+) -> list[_Wanted]:
     """All trials worth running after the first, most needed first."""
     first = done[0]
     has_step = first.segment("warm_up") is not None
@@ -113,7 +117,7 @@ def _wanted(done: Sequence[TrialRecord], said: Diagnosis | None, asked: Collecti
     fixing = [_Wanted("fix", fix) for fix in _fixes(pipeline)] if _wait_share(first) >= WAITS or not has_step else []
     processes = 1 + max(trial.spec.block for trial in done if trial.spec.rung == "ladder")
     again = [_Wanted("ladder", block=processes, share=1.0)]
-    if (said is not None and said.sure) or processes >= _MOST_PROCESSES:
+    if (said is not None and said.sure) or processes >= most:
         again = []
     if said is not None and said.bottleneck == "inconclusive":
         # What each op costs names no bottleneck, where another process may.

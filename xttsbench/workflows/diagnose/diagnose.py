@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from xttsbench.diagnosis.classify import SURE
 from xttsbench.diagnosis.diagnosis import Diagnosis, build_diagnosis
-from xttsbench.diagnosis.next_trial import MODES, next_trial
+from xttsbench.diagnosis.next_trial import MODES, PROCESSES, next_trial
 from xttsbench.diagnosis.verdict import summary
 from xttsbench.execution.accelerator import parse_accelerator
 from xttsbench.execution.limits import Limits
@@ -33,6 +33,8 @@ from xttsbench.workflows.outcome import Outcome
 from xttsbench.workflows.recorded import REPORT_S, Recorded, open_run
 from xttsbench.workflows.report import finish
 
+BUDGET_S: Final = 300.0
+"""Without another; a larger one lets as many more processes decide a verdict that stays open."""
 VERDICT_S: Final = 60.0
 STEPS: Final = 400
 """Steps to measure where there is time: 240 certify a steady state, 400 show a period."""
@@ -76,7 +78,7 @@ class Request:
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     accelerator: str = "real"
     steps: int | None = None
-    budget_s: float = 300.0
+    budget_s: float = BUDGET_S
     out: Path | None = None
     profile: bool = False
     seed: int = 0
@@ -179,7 +181,8 @@ class Isolation:
         said = found if found is not None and found.figures else None
         if self.undecided and (said is None or said.bottleneck != "inconclusive"):
             return None, None
-        spec = next_trial(self.job, trials, self.due_s - spent_s, said=said, only=self.only)
+        processes = max(PROCESSES, round(PROCESSES * self.budget_s / BUDGET_S)) if self.undecided else PROCESSES
+        spec = next_trial(self.job, trials, self.due_s - spent_s, said=said, only=self.only, processes=processes)
         if spec is not None and self.only is not None and spec.rung == "ladder" and spec.block:
             spec = None  # the whole again in a fresh process makes a verdict surer, and no fix
         told = said is not None and self.only is None and trials[-1].status == "ok"

@@ -54,3 +54,14 @@ def test_what_is_left_of_the_budget_goes_to_a_verdict_where_there_is_none(build,
     isolate(replace(isolation, due_s=190.0, undecided=True), session, Silent())
     assert [trial.spec.rung for trial in session.trials[before:]][: len(more)] == more
     assert bool(session.trials[before:]) is bool(more)
+
+
+@pytest.mark.parametrize(("budget_s", "processes"), [(300.0, 3), (600.0, 6)])
+def test_more_time_lets_more_processes_decide(build, monkeypatch, budget_s: float, processes: int) -> None:
+    said = Diagnosis(make_evidence("inconclusive"), probability=0.88, figures={"wall_s": None})
+    monkeypatch.setattr("xttsbench.workflows.diagnose.diagnose.build_diagnosis", lambda *_, **__: said)
+    session = Fake(build, IMPORT_S)
+    isolation = Isolation(JOB, {}, budget_s, 3.0)
+    isolate(isolation, session, Silent())
+    isolate(replace(isolation, due_s=budget_s, undecided=True), session, Silent())
+    assert [trial.spec.rung for trial in session.trials].count("ladder") == processes
