@@ -54,7 +54,7 @@ test: dev ## unit, tf and e2e tests, some twelve minutes on two cores
 test-unit: dev ## the tests without TensorFlow alone, some ninety seconds on two quiet cores
 	$(PYTEST) tests/unit -m "not slow" $(AT_A_TIME)
 
-test-all: dev ## every test, the slow ones too, an hour and a half
+test-all: dev ## every test, the slow ones too, two hours
 	$(PYTEST)
 
 # A Chromium on the path is used as it is; one elsewhere is named by XTTSBENCH_CHROMIUM.
@@ -79,12 +79,13 @@ schema: dev ## write the JSON Schemas: of scenarios for editors, of report.json 
 	$(BIN)/python -m xttsbench.scenario.schema scenarios/scenario.schema.json
 	$(BIN)/python -m xttsbench.records.report_schema xttsbench/records/report.schema.json
 
-docs: dev ## write the pages of rules and fixes and the picture of the README, and build the site in build/site
+docs: dev ## write the reference pages and the picture of the README, and build the site in build/site
 	$(BIN)/python -m xttsbench.findings.page docs/findings.md
 	$(BIN)/python -m xttsbench.fixes.page docs/fixes.md
+	$(BIN)/python docs/reference.py
 	$(BIN)/python docs/picture.py reports/reference/tutorial/faster docs/images/verdict.svg
 	@$(BIN)/python -m pip install --quiet --editable '.[dev,docs]' --constraint constraints.txt
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
 
 bench: dev ## side-by-side comparisons, each script and package of benchmarks/ but proof, diagnosis, fixes and noise (two hours)
 	@set -e; for script in $(filter-out benchmarks/proof benchmarks/diagnosis benchmarks/fixes benchmarks/noise,$(sort $(wildcard benchmarks/*.py) $(patsubst %/__main__.py,%,$(wildcard benchmarks/*/__main__.py)))); do echo "== $$script"; $(BIN)/python $$script; done

@@ -72,7 +72,7 @@ def diagnose(
         verify: verify fixes in what is left of the budget after the verdict; never those of a live dataset.
 
     Returns:
-        The report, whatever the verdict; an inconclusive one too.
+        The report, whatever the verdict; an undecided one too.
 
     Raises:
         TargetError: the target cannot be rebuilt in a fresh process, or is wrong.
@@ -126,7 +126,7 @@ def optimize(
     ``report.fixes``, what was applied in ``report.optimized``; the run's directory holds that as ``optimized.yaml``.
 
     Args:
-        target: as for :func:`xttsbench.diagnose`. A live dataset, or a pair with one, is measured in this process only,
+        target: as for ``xttsbench.diagnose``. A live dataset, or a pair with one, is measured in this process only,
             and the report says so.
         plan: an ``optimized.yaml``, the directory of a run that has one, or its content. Nothing is searched for then:
             its fixes are applied to the target's dataset, which has to be the one that they were found for. The

@@ -8,11 +8,7 @@ import shlex
 from pathlib import Path
 from types import ModuleType
 
-import pytest
-from typer.main import get_command
-
-from xttsbench.cli.app import app
-from xttsbench.cli.train import with_value_of_best
+import xttsbench
 from xttsbench.findings.page import page
 from xttsbench.records.report import Report
 
@@ -32,6 +28,17 @@ def _script(name: str) -> ModuleType:
     return module
 
 
+def test_the_other_pages_of_reference_are_what_the_command_line_and_the_schema_give() -> None:
+    reference = _script("reference")
+    for name, made in {"commands.md": reference.commands_page(), "report-json.md": reference.report_page()}.items():
+        assert (_PAGE.parent / name).read_text(encoding="utf-8") == made, "make docs writes it again"
+
+
+def test_the_page_of_the_python_api_has_every_public_name() -> None:
+    shown = re.findall(r"^::: xttsbench\.(\w+)$", (_PAGE.parent / "python.md").read_text("utf-8"), re.MULTILINE)
+    assert sorted(shown) == sorted({*xttsbench.__all__} - {"__version__"})
+
+
 def test_every_link_leads_somewhere() -> None:
     links = _script("links")
     assert list(links.broken(links.ROOT)) == []
@@ -39,16 +46,19 @@ def test_every_link_leads_somewhere() -> None:
 
 def test_a_link_that_leads_nowhere_is_named(tmp_path) -> None:
     links = _script("links")
-    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "deeper").mkdir(parents=True)
+    (tmp_path / "mkdocs.yml").write_text("nav:\n  - A: a.md\n")
+    (tmp_path / "docs" / "b.md").write_text("[8](deeper) [9](a.md)\n")
     (tmp_path / "docs" / "a.md").write_text("# One `two`, three\n\n## Same\n\n## Same\n")
     text = (
         "[1](docs/a.md#one-two-three) [2](docs/a.md#same-1) [3](https://example.org/x) [4](#here)\n\n# Here\n\n"
-        "`[5](code.md)`\n\n```\n[6](fenced.md)\n```\n\n[7](docs/b.md) [8](docs/a.md#same-2)\n"
+        "`[5](code.md)`\n\n```\n[6](fenced.md)\n```\n\n[7](docs/c.md) [8](docs/a.md#same-2) [9](docs)\n"
     )
     (tmp_path / "README.md").write_text(text)
     assert list(links.broken(tmp_path)) == [
-        "README.md: docs/b.md: there is no such file",
+        "README.md: docs/c.md: there is no such file",
         "README.md: docs/a.md#same-2: there is no such heading",
+        "docs/b.md: deeper: the site has no page for a directory",
     ]
 
 
@@ -57,39 +67,6 @@ def test_the_readme_is_short() -> None:
         word for word in (_PAGE.parents[1] / "README.md").read_text(encoding="utf-8").split() if word.strip("|-#`")
     ]
     assert len(words) <= 600
-
-
-_PAGES = (*_PAGE.parents[1].glob("*.md"), *_PAGE.parent.glob("*.md"))
-
-
-def _commands() -> set[str]:
-    """Every command of a block of the documentation, without what follows it in its line."""
-    found = set()
-    for one in _PAGES:
-        fence = None
-        for line in one.read_text(encoding="utf-8").replace("\\\n", " ").splitlines():
-            if line.startswith("```"):
-                fence = None if fence is not None else line[3:]
-            elif fence == "" and line.startswith("xttsbench ") and "[" not in line:
-                found.add(re.split(r" +[#>|] ?|   +", re.sub(r"  +--", " --", line))[0].strip())
-    return found
-
-
-@pytest.mark.parametrize("command", sorted(_commands()))
-def test_a_command_of_the_documentation_is_one(command) -> None:
-    group = get_command(app)
-    _, name, *words = shlex.split(command)
-    found = group.commands[name]
-    if name == "data":
-        name, *words = words
-        found = found.commands[name]
-    found.make_context(name, with_value_of_best(["train", *words])[1:] if name == "train" else words)
-
-
-def test_the_commands_of_the_tutorial_are_among_them() -> None:
-    assert {"xttsbench explain thread-pool", "xttsbench optimize data.py:make --budget 60 --out reports/faster"} <= (
-        _commands()
-    )
 
 
 def test_the_tutorial_s_code_and_figures_are_those_of_its_runs() -> None:
@@ -123,7 +100,21 @@ def test_the_picture_is_of_a_stored_run_and_asks_nothing_of_the_network() -> Non
 
 
 def test_the_site_has_every_page_once() -> None:
-    listed = re.findall(
-        r": ([a-z-]+\.md)$", (_PAGE.parents[1] / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE
-    )
-    assert sorted(listed) == sorted(path.name for path in _PAGE.parent.glob("*.md"))
+    listed = re.findall(r": ([\w./-]+\.md)$", (_PAGE.parents[1] / "mkdocs.yml").read_text("utf-8"), re.MULTILINE)
+    beside = {"ARCHITECTURE.md", "CHANGELOG.md", "reports/reference/README.md"}
+    assert sorted(listed) == sorted({path.name for path in _PAGE.parent.glob("*.md")} | beside)
+
+
+def test_links_between_the_documentation_and_the_rest_lead_somewhere_on_the_site() -> None:
+    links = _script("links")
+    beside = links.beside_docs(links.ROOT)
+    assert {"ARCHITECTURE.md", "reports/reference/README.md", "xttsbench/records/report.schema.json"} <= set(beside)
+
+    def moved(page: str, link: str) -> str:
+        return links.rewritten(f"[a]({link})", page, set(beside)).removeprefix("[a](").removesuffix(")")
+
+    assert moved("training.md", "../ARCHITECTURE.md#files-of-a-run") == "ARCHITECTURE.md#files-of-a-run"
+    assert moved("decisions/0001.md", "../../ARCHITECTURE.md") == "../ARCHITECTURE.md"
+    assert moved("reports/reference/README.md", "../../docs/tutorial.md#a") == "../../tutorial.md#a"
+    assert moved("training.md", "sweeps.md#time") == "sweeps.md#time"
+    assert moved("training.md", "https://example.org/ARCHITECTURE.md") == "https://example.org/ARCHITECTURE.md"

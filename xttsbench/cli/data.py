@@ -120,7 +120,7 @@ def import_(
 
     Sound is WAV of 8 to 32 bits or floating point, of any rate and number of channels.
 
-    Example:  xttsbench data import corpus --metadata metadata_train.csv --eval-metadata metadata_eval.csv --out speech
+    Example:  xttsbench data import corpus --metadata metadata_train.csv --eval-metadata metadata_eval.csv --out clips
     """
     from xttsbench.xtts.data.importing import import_data
 

@@ -48,7 +48,13 @@ AsJson = Annotated[bool, typer.Option("--json", help="The record as JSON on stan
 Open = Annotated[bool, typer.Option("--open", help="Open report.html in a browser at the end.")]
 Verbose = Annotated[
     int,
-    typer.Option("-v", "--verbose", count=True, help="Also findings, fixes, experiments and pipeline; -vv: all."),
+    typer.Option(
+        "-v",
+        "--verbose",
+        count=True,
+        help="Also findings, fixes, experiments and pipeline; -vv: all.",
+        show_default=False,
+    ),
 ]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="The answer in one line.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks.")]

@@ -110,7 +110,7 @@ def train(
     Exit code 0: done; 1: training failed (off course, out of memory, no checkpoint); 130: ended by a signal, with a
     checkpoint written.
 
-    Example:  xttsbench train tiny --best --out reports/first
+    Example:  xttsbench train tiny --best --out reports/trained
     """
     from xttsbench.execution.accelerator import parse_accelerator
     from xttsbench.workflows.train.job import TrainRequest
@@ -293,7 +293,7 @@ def synthesize(
 ) -> None:
     """Speak a text with a trained model, and write a WAV file (16 bits, through Griffin-Lim).
 
-    Example:  xttsbench synthesize "solifi momun fufon" --checkpoint reports/my-run --speaker low --out soli.wav
+    Example:  xttsbench synthesize "solifi momun fufon" --checkpoint reports/trained --speaker low --out soli.wav
     """
     from xttsbench.workflows.synthesize import synthesise
 

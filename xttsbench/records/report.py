@@ -25,10 +25,13 @@ class Fingerprint(Record):
     cpus: float | None = None
     """Processors that a process may use."""
     gpus: tuple[str, ...] = ()
+    """Their names."""
     gpu_driver: str | None = None
     tensorflow: str | None = None
     code: str | None = None
+    """Hash of the target's code."""
     data: str | None = None
+    """Hash of the data set."""
 
 
 class Best(Record):
@@ -38,9 +41,11 @@ class Best(Record):
     run: str
     """Directory of the run."""
     target: str | None = None
+    """As it was named on the command line."""
     workload: str | None = None
     """``xtts`` in place of a target."""
     arm: str
+    """The id of the configuration that was chosen."""
     config: dict[str, Any]
     """All keyword arguments that were set: the base and what the arm changes of it."""
     proven: bool
@@ -58,8 +63,11 @@ class Best(Record):
     accelerator: dict[str, Any]
     """``kind`` (real or emulated), ``label`` and the source of recorded step times."""
     steps_per_trial: int
+    """Steps that each process measured, at most."""
     tied_with: tuple[str, ...] = ()
+    """Ids of configurations that are as fast within the margin."""
     smallest_visible_effect: float | None = None
+    """As a share: what the measurement would have seen."""
     fingerprint: Fingerprint
     xttsbench_version: str
     rounds: int = 0
@@ -72,45 +80,67 @@ class Attribution(Record):
     """Mean seconds of a step by what they go to. Without the residual they add up to the step time within 3 %."""
 
     input: float
+    """Waiting for the next batch."""
     dispatch: float
+    """Launch overhead: Python and the launching of ops."""
     compute: float
+    """The device's own work."""
     compile: float
+    """Tracing and XLA compilation after the first step."""
     host: float
+    """Work between steps: logging, checkpoints, fetched values."""
     transfer: float
+    """Copies between host and device."""
     contention: float
+    """What input and step lose to each other on the same cores."""
     residual: float
+    """Unattributed."""
 
 
 class Verdict(Record):
     """What limits the step, and how sure that is."""
 
     bottleneck: Bottleneck
+    """The largest avoidable loss; ``compute`` where none reaches 10 %, ``inconclusive`` where it is undecided."""
     summary: str
+    """The verdict in one sentence."""
     confidence: float
     """Probability of this verdict given what was measured, 0..1."""
     step_time_s: Estimate | None
+    """The mean: wall time over steps, warm-up left out."""
     step_time_median_s: Estimate | None
     step_time_p95_s: Estimate | None
     input_wait_fraction: Estimate | None
+    """Share of the step that waits for the next batch, 0..1."""
     accelerator_utilization: Estimate | None
+    """Share of the time in which the accelerator works, 0..1."""
     attribution_s: Attribution | None
+    """Where a mean step goes."""
 
 
 class Finding(Record):
     """Something that a rule saw, with its evidence and remedy."""
 
     rule: str
+    """Its id; ``xttsbench explain`` knows it."""
     severity: Severity
     limiting: bool
+    """Whether this limits the step now, or is part of what does."""
     title: str
     """One line for a person."""
     location: Location = Location()
     evidence: dict[str, float | int | str | bool | None] = {}
+    """The numbers that it rests on, by name."""
     remedy: str = ""
+    """What to do."""
     patch: str | None = None
+    """A unified diff, where one can be written."""
     predicted_speedup: Estimate | None = None
+    """Estimated speed-up of the remedy: 2 is twice as fast."""
     verified_speedup: Estimate | None = None
+    """The same, measured."""
     equivalent: bool | None = None
+    """Whether the remedy leaves the data as they are; ``None`` where that was not tested."""
 
 
 class Oscillation(Record):
@@ -119,15 +149,20 @@ class Oscillation(Record):
     cv: float | None = None
     """Robust coefficient of variation, 1.4826 MAD / median."""
     p99_over_p50: float | None = None
+    """The 99th percentile of the step time over the median."""
     period_steps: float | None = None
+    """Steps from one slow step to the next, where they come regularly."""
     period_s: float | None = None
     variance_share: float | None = None
     """Share of the variance in the periodic component."""
     burstiness: float | None = None
+    """Of the gaps between stalls: -1 regular, 0 at random, towards 1 in bursts."""
     p_value: float | None = None
+    """Of the period, against no period."""
     autocorrelation: float | None = None
     """At lag 1."""
     ljung_box_p: float | None = None
+    """Of the Ljung-Box test against independent steps."""
     effective_steps: float | None = None
     """Effective sample size of the steps, autocorrelation considered."""
     std_over_mean: float | None = None
@@ -139,15 +174,20 @@ class Arm(Record):
 
     id: str
     role: Literal["baseline", "aa", "candidate"]
+    """``aa`` is the noise check: the baseline against itself."""
     config: dict[str, Any] = {}
+    """What it sets."""
     blocks: int
+    """Processes that measured it."""
     status: str
+    """``ok``, or how its trials ended."""
     step_time_s: Estimate | None = None
     throughput_per_s: Estimate | None = None
     effect: Estimate | None = None
     """Speed against the baseline, as a ratio: 2 is twice as fast (samples per second, where arms of a scenario are
     compared). It is the quotient of the figures beside it."""
     decision: Word | Literal["ended"] | None = None
+    """What the evidence allows to say of it against the baseline; ``ended`` where it was given up."""
     group: str = ""
     """The comparison that it belongs to; with ``accelerator`` it names what the arm may be compared with."""
     accelerator: str = ""
@@ -163,7 +203,9 @@ class Arm(Record):
     cv: float | None = None
     """Robust coefficient of variation of the step time, 1.4826 MAD / median, the mean over the processes."""
     std_over_mean: float | None = None
+    """Of the step time."""
     input_wait_fraction: Estimate | None = None
+    """Share of the step that waits for the next batch, 0..1."""
     steps: int = 0
     """Steady steps over all blocks."""
     processes: int = 0
@@ -183,6 +225,7 @@ class AA(Record):
     """The baseline against itself."""
 
     effect: Estimate | None = None
+    """Speed of one copy against the other, as a ratio."""
     noisy: bool | None = None
     """Rounds of equal configurations differ by more than 5 %. Nothing is withheld for that: the evidence allows for
     it."""
@@ -213,7 +256,9 @@ class Rung(Record):
     """One rung of the differential ladder: mean seconds per step under one condition."""
 
     name: str
+    """``as_is``, ``input_only``, ``step_only``, or a mode of the step."""
     what: str
+    """The condition in words."""
     step_time_s: Estimate | None
     steps: int
     processes: int
@@ -223,15 +268,21 @@ class WarmUp(Record):
     """What came before the steady state, kept apart."""
 
     first_step_s: float | None = None
+    """The first step, tracing and compilation included."""
     steps_cut: int = 0
+    """Steps before the steady state."""
     steady_state: bool = False
+    """Whether one was found."""
     steps_measured: int = 0
     certified: bool = False
     """At least 240 measured steps."""
     reason: str | None = None
+    """Why there is no steady state, or why it is not certified."""
     trace_s: float | None = None
+    """Spent in tracing functions."""
     traces: int | None = None
     xla_compile_s: float | None = None
+    """Spent in XLA's compiler."""
     xla_compiles: int | None = None
 
 
@@ -240,21 +291,31 @@ class Report(Record):
 
     schema_version: int = SCHEMA_VERSION
     kind: Kind
+    """The command that made it."""
     command: str
+    """The command line, to be typed again."""
     created_utc: str
+    """ISO 8601."""
     target: dict[str, Any]
+    """What was measured: its name, kind, arguments and how it ended."""
     environment: dict[str, Any]
+    """Machine, versions, devices, quotas and their fingerprint."""
     verdict: Verdict
     findings: tuple[Finding, ...] = ()
+    """Ordered by what the remedy is worth."""
     oscillation: Oscillation = Oscillation()
     arms: tuple[Arm, ...] = ()
+    """Configurations, fixes and modes of the step that were measured beside the baseline."""
     aa: AA = AA()
+    """The noise check."""
     disturbance: Disturbance | None = None
     unmeasured: dict[str, str] = {}
+    """Path in this record -> why there is no number."""
     # What contracts leave open.
     accelerator: dict[str, Any] = {}
     """``{"kind": "real" | "emulated", "label": text, ...}``."""
     ladder: tuple[Rung, ...] = ()
+    """The isolation experiments."""
     warm_up: WarmUp = WarmUp()
     overhead: dict[str, Any] = Field({}, validation_alias=AliasChoices("overhead", "looking"))
     """What measuring cost: seconds per step, and how that was found; called ``looking`` in version 1."""
@@ -263,13 +324,17 @@ class Report(Record):
     readings: dict[str, Any] = {}
     """Summary of the host and GPU readings during the steps as they are."""
     pipeline: dict[str, Any] | None = None
+    """The ops of the input pipeline, with what each costs."""
     predictions: tuple[Prediction, ...] = ()
+    """What the model of the pipeline expects of each fix."""
     step: dict[str, Any] | None = None
     """What the step does: its phases, the lines that made its ops, their devices, and what each shape cost."""
     profile: dict[str, Any] | None = None
+    """Where the TensorFlow profile lies, and what was found in it."""
     trials: tuple[dict[str, Any], ...] = ()
     """Trial, status, cause and seconds of every trial."""
     warnings: tuple[str, ...] = ()
+    """What a reader should know beside it, a sentence each."""
     parity: dict[str, Any] | None = None
     """Whether the arms yield the baseline's batches: ``same``, ``tolerance``, ``batches``, ``baseline``, ``arms``,
     ``difference``, and by arm ``differences``, ``failed`` and ``skipped``."""
