@@ -10,7 +10,7 @@ PYTEST := $(BIN)/python -m pytest
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install dev diagnose test test-unit test-all browser check lint types schema docs bench proof clean
+.PHONY: help install dev diagnose test test-unit test-all browser matrix check lint types schema docs bench proof clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
@@ -57,6 +57,10 @@ test-unit: dev ## the tests without TensorFlow alone, some ninety seconds on two
 test-all: dev ## every test, the slow ones too, two hours
 	$(PYTEST)
 
+# Environments are kept in build/matrix; ONLY="2.19-3.11 2.20-3.12" and PARTS="unit e2e-script" leave the others out.
+matrix: ## tests on each supported TensorFlow and each Python at hand; a quarter of an hour and 3 GB for each
+	$(PYTHON) tests/matrix.py $(if $(ONLY),--only $(ONLY)) $(if $(PARTS),--parts $(PARTS))
+
 # A Chromium on the path is used as it is; one elsewhere is named by XTTSBENCH_CHROMIUM.
 browser: dev ## tests of report.html in a headless Chromium, which is installed (Debian, as root) where there is none
 	@$(BIN)/python -m pip install --quiet --editable '.[dev,browser]' --constraint constraints.txt
@@ -87,8 +91,8 @@ docs: dev ## write the reference pages and the picture of the README, and build 
 	@$(BIN)/python -m pip install --quiet --editable '.[dev,docs]' --constraint constraints.txt
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
 
-bench: dev ## side-by-side comparisons, each script and package of benchmarks/ but proof, diagnosis, fixes and noise (two hours)
-	@set -e; for script in $(filter-out benchmarks/proof benchmarks/diagnosis benchmarks/fixes benchmarks/noise,$(sort $(wildcard benchmarks/*.py) $(patsubst %/__main__.py,%,$(wildcard benchmarks/*/__main__.py)))); do echo "== $$script"; $(BIN)/python $$script; done
+bench: dev ## side-by-side comparisons, each of benchmarks/ but mutations, proof, diagnosis, fixes and noise (two hours)
+	@set -e; for script in $(filter-out benchmarks/mutations.py benchmarks/proof benchmarks/diagnosis benchmarks/fixes benchmarks/noise,$(sort $(wildcard benchmarks/*.py) $(patsubst %/__main__.py,%,$(wildcard benchmarks/*/__main__.py)))); do echo "== $$script"; $(BIN)/python $$script; done
 
 proof: install ## whether the trainer learns to read, beside a control with other texts; some minutes
 	$(BIN)/python benchmarks/proof

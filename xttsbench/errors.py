@@ -8,7 +8,7 @@
     |-- InvalidInputError     5, a scenario, recipe, data set or target is unusable
     |   |-- TargetError       5, the target is missing, malformed, of the wrong type, or raised
     |   `-- JournalError      5, a run's directory cannot be read
-    `-- HelperError           1, the helper process could not be started
+    `-- HelperError           1, the helper process could not be started, or not with this TensorFlow
 """
 
 from __future__ import annotations
@@ -59,4 +59,4 @@ class JournalError(InvalidInputError):
 
 
 class HelperError(XttsbenchError):
-    """The helper process that forks the trials could not be started."""
+    """The helper process that forks the trials could not be started, or not with the TensorFlow that is installed."""

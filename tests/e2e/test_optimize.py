@@ -159,6 +159,17 @@ def the_plan_is_the_report_s_and_fits_this_target_only(ran: Ran, folder: Path) -
 
 
 @pytest.mark.slow
+def test_a_function_that_computes_runs_in_processes_of_its_own(tmp_path: Path) -> None:
+    ran = run("fixable.py:computes", tmp_path, "--accelerator", "emulated:5", budget_s=90)
+    assert ran.code == 0, ran.err
+    pools = [fix for fix in ran.report["fixes"] if any(part.startswith("processes:") for part in fix["fixes"])]
+    (accepted,) = [fix for fix in pools if fix["outcome"] == "accepted" and fix["chosen"]]
+    assert accepted["semantics"]["how"] == "identical"
+    assert accepted["verified_speedup"]["low"] > 1.1
+    assert any(part.startswith("processes:") for part in ran.report["optimized"]["fixes"])
+
+
+@pytest.mark.slow
 def test_a_function_that_counts_its_calls_is_left_alone(tmp_path: Path) -> None:
     ran = run("fixable.py:counts_its_calls", tmp_path, "--accelerator", "emulated:10", budget_s=90)
     assert ran.code == 0

@@ -20,6 +20,14 @@ def _slow_row(index):
     return np.full([16], float(index % 1000), np.float32)
 
 
+def _computed_row(index):
+    """Some 4 ms of Python, which hold the interpreter lock."""
+    total = 0
+    for number in range(50_000):
+        total += number * number % 7
+    return np.full([16], float(index % 1000 + total % 2), np.float32)
+
+
 def _numbered_row(index):
     time.sleep(0.004)
     return np.full([16], float(next(_calls) % 1000), np.float32)
@@ -55,6 +63,15 @@ def sleeps():
 
     rows = tf.data.Dataset.range(1_000_000).map(load)
     return rows.batch(8)
+
+
+def computes():
+    """Eight rows that Python computes, under a lock that no thread beside helps with."""
+
+    def load(index):
+        return tf.ensure_shape(tf.numpy_function(_computed_row, [index], tf.float32), [16])
+
+    return tf.data.Dataset.range(1_000_000).map(load).batch(8)
 
 
 def counts_its_calls():

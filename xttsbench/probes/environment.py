@@ -12,12 +12,13 @@ import platform
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict
-from importlib import metadata
+from importlib import metadata, util
 from pathlib import Path
 from typing import Any, Final
 
 import psutil
 
+from xttsbench.errors import HelperError
 from xttsbench.probes.nvml import open_gpus
 from xttsbench.probes.quota import cpu_allowance, memory_limit_bytes
 
@@ -37,6 +38,8 @@ PACKAGES: Final = (
     "nvidia-nccl-cu12",
     "psutil",
 )
+TENSORFLOW: Final = ("2.19", "2.20", "2.21")
+"""The versions of TensorFlow that this code works with, as ``make matrix`` tries it."""
 _OTHER_NAMES: Final = {"tensorflow": ("tensorflow-cpu", "tf-nightly", "intel-tensorflow")}
 _VARIABLE_PREFIXES: Final = ("TF_", "XLA_")
 _VARIABLES: Final = ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "KERAS_BACKEND", "NVIDIA_TF32_OVERRIDE")
@@ -73,6 +76,24 @@ def environment(directory: str | Path = ".") -> dict[str, Any]:
     found["unmeasured"] = unmeasured
     found["fingerprint"] = fingerprint(found)
     return found
+
+
+def require_tensorflow() -> None:
+    """Refuse a TensorFlow that this code was not made for, before anything is measured; it is not imported.
+
+    One that was built under a name of its own tells no version, and is taken as it is.
+
+    Raises:
+        HelperError: it is missing, or of a version that is not in :data:`TENSORFLOW`.
+    """
+    version = _version("tensorflow")
+    if version is None and util.find_spec("tensorflow") is not None:
+        return
+    if version is None or ".".join(version.split(".")[:2]) not in TENSORFLOW:
+        raise HelperError(
+            f"xttsbench works with TensorFlow {', '.join(TENSORFLOW[:-1])} and {TENSORFLOW[-1]}, and this environment "
+            f"has {version or 'none'}; install one of these: pip install 'tensorflow=={TENSORFLOW[-1]}.*'."
+        )
 
 
 def fingerprint(environment: Mapping[str, Any]) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 
 from xttsbench.execution.accelerator import parse_accelerator
 from xttsbench.planning import plan_comparison
+from xttsbench.probes.environment import require_tensorflow
 from xttsbench.records.plan import Comparison
 from xttsbench.scenario.load import changed, load_scenario
 from xttsbench.shipped import shipped
@@ -86,7 +87,9 @@ def prepare(configurations: Iterable[Mapping[str, Any]], progress: Progress | No
 
     Raises:
         InvalidInputError: the data set cannot be used, or the recipe is not one of ours.
+        HelperError: TensorFlow is missing, or of an unsupported version, so that they would be made for nothing.
     """
+    require_tensorflow()
     wanted = {
         (
             config.get("data"),

@@ -23,6 +23,7 @@ from xttsbench.execution.run_directory import (
     write_json,
 )
 from xttsbench.probes.environment import environment as read_machine
+from xttsbench.probes.environment import require_tensorflow
 from xttsbench.records.plan import Comparison, RunPlan
 from xttsbench.records.trial import TrialRecord
 from xttsbench.workflows.measure.session import Progress, Session
@@ -84,7 +85,9 @@ def open_run(plan: RunPlan, out: Path | None, name: str, *, began: float | None 
 
     Raises:
         UsageError: the directory cannot be made, or holds something.
+        HelperError: TensorFlow is missing, or of an unsupported version.
     """
+    require_tensorflow()
     directory = make_run_directory(out, name, datetime.fromisoformat(plan.created_utc))
     machine = read_machine(directory)
     # The plan comes last: with it the directory is a run's.

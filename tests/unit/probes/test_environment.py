@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from xttsbench.probes.environment import _cpu_model, _variables, environment, fingerprint
+from xttsbench.errors import HelperError
+from xttsbench.probes.environment import _cpu_model, _variables, environment, fingerprint, require_tensorflow
 
 MACHINE: dict[str, Any] = {
     "os": {"kernel": "6.1"},
@@ -128,3 +129,29 @@ def test_the_processors_model(tmp_path: Path, text: str, model: str | None) -> N
     unmeasured: dict[str, str] = {}
     assert _cpu_model(unmeasured, cpuinfo) == model
     assert ("cpu.model" in unmeasured) == (model is None)
+
+
+@pytest.mark.parametrize("version", ["2.19.0", "2.20.1", "2.21.0-rc1"])
+def test_a_supported_tensorflow_is_taken(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metadata, "version", lambda _name: version)
+    require_tensorflow()
+
+
+@pytest.mark.parametrize("version", ["2.18.1", "2.2.1", "2.22.0", "2.22.0.dev20260101", "3.0.0"])
+def test_another_is_refused_in_one_sentence_with_those_that_work(version: str, monkeypatch) -> None:
+    monkeypatch.setattr(metadata, "version", lambda _name: version)
+    with pytest.raises(HelperError) as refused:
+        require_tensorflow()
+    assert f"TensorFlow 2.19, 2.20 and 2.21, and this environment has {version};" in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_without_tensorflow_it_says_none_and_one_without_metadata_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", unknown)
+    require_tensorflow()
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
+    with pytest.raises(HelperError, match="this environment has none"):
+        require_tensorflow()

@@ -42,6 +42,8 @@ SOURCE: Final = "_xttsbench_source"
 """Attribute of a dataset made from a graph that holds the dataset which the graph was read from."""
 _PLACE: Final = "_xttsbench_place"
 _MADE: Final = "_xttsbench_made"
+_COPYING: Final = "apply_rewrite" if hasattr(dataset_ops, "apply_rewrite") else "_apply_rewrite"
+"""TensorFlow's function that copies a dataset, which is public from 2.21 on."""
 
 _lock = threading.Lock()
 _watchers: list[object] = []
@@ -73,9 +75,8 @@ def install() -> Callable[[], None]:
         if not _watchers:
             if not hasattr(dataset_ops.DatasetV2.__init__, _PLACE):
                 dataset_ops.DatasetV2.__init__ = _remembering(dataset_ops.DatasetV2.__init__)
-            apply_rewrite = getattr(dataset_ops, "apply_rewrite", None)  # TensorFlow 2.19 has none
-            if apply_rewrite is not None and not hasattr(apply_rewrite, _PLACE):
-                dataset_ops.apply_rewrite = _keeping_source(apply_rewrite)
+            if not hasattr(getattr(dataset_ops, _COPYING), _PLACE):
+                setattr(dataset_ops, _COPYING, _keeping_source(getattr(dataset_ops, _COPYING)))
         _watchers.append(watcher)
     return functools.partial(_uninstall, watcher)
 
@@ -98,7 +99,7 @@ def _uninstall(watcher: object) -> None:
             _watchers.remove(watcher)
         if not _watchers:
             _restore(dataset_ops.DatasetV2, "__init__")
-            _restore(dataset_ops, "apply_rewrite")
+            _restore(dataset_ops, _COPYING)
 
 
 def _restore(owner: Any, name: str) -> None:
@@ -129,13 +130,13 @@ def _keeping_source(original: Callable[..., Any]) -> Callable[..., Any]:
     """TensorFlow copies some datasets (the selector of ``choose_from_datasets``); the copy names its original."""
 
     @functools.wraps(original)
-    def apply_rewrite(dataset: Any, *args: Any, **kwargs: Any) -> Any:
+    def copying(dataset: Any, *args: Any, **kwargs: Any) -> Any:
         copied = original(dataset, *args, **kwargs)
         copied.__dict__[SOURCE] = dataset
         return copied
 
-    setattr(apply_rewrite, _PLACE, apply_rewrite)
-    return apply_rewrite
+    setattr(copying, _PLACE, copying)
+    return copying
 
 
 def _user_place(frame: FrameType | None) -> Place | None:

@@ -23,7 +23,7 @@ from xttsbench.execution.run_directory import (
     write_json,
 )
 from xttsbench.execution.training import run_training, training_environment
-from xttsbench.probes.environment import environment
+from xttsbench.probes.environment import environment, require_tensorflow
 from xttsbench.probes.monitor import Monitor
 from xttsbench.probes.nvml import open_gpus
 from xttsbench.records.plan import Accelerator, Comparison, PlannedArm, RunPlan
@@ -51,8 +51,9 @@ def train(
     Raises:
         UsageError, InvalidInputError: the request, the recipe, the winner or the data cannot be used, or the directory
             holds something else; nothing has been run.
-        HelperError: the process that trains could not be started.
+        HelperError: TensorFlow is missing or of an unsupported version, or the process that trains did not start.
     """
+    require_tensorflow()
     progress = progress or Silent()
     number = worker_number(os.environ.get("TF_CONFIG")) if request.strategy == "multi_worker" else 0
     request, leader = follower(request, number) if number else (request, None)

@@ -1,0 +1,252 @@
+"""How many faults the tests notice: one line broken at random in each of 40 modules, and the tests of that module run.
+
+``python benchmarks/mutations.py [--seed 0] [--modules 40] [--limit 80] [--for 600] [--out mutations.jsonl]``: a
+comparison negated, plus and minus or times and divided by swapped, a number or truth value changed, a ``not`` dropped,
+or ``None`` returned. Tests run in a copy of the checkout, until one fails or the limit in seconds is over: first those
+in the mirrored file, then in the mirrored folder, then others that name the module, those without TensorFlow first;
+tests end to end are left out. A test that fails is run again on the sound copy, so that one that fails anyway counts
+for nothing. ``--out`` keeps what was tried and goes on from there; ``--for`` begins no new fault after so many seconds.
+The last lines are those that nobody noticed, and the counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+OPPOSITE: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Eq: ast.NotEq,
+    ast.Lt: ast.GtE,
+    ast.Gt: ast.LtE,
+    ast.In: ast.NotIn,
+    ast.Is: ast.IsNot,
+}
+OPPOSITE |= {after: before for before, after in OPPOSITE.items()}
+SWAPPED: dict[type[ast.operator], type[ast.operator]] = {ast.Add: ast.Sub, ast.Mult: ast.Div}
+SWAPPED |= {after: before for before, after in SWAPPED.items()}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One line, broken.
+
+    Attributes:
+        module: path below the checkout.
+        line: its number, from 1.
+        kind: what was done to it.
+        before: the line as it is.
+        after: the line as it is broken.
+    """
+
+    module: str
+    line: int
+    kind: str
+    before: str
+    after: str
+
+
+def faults(module: str, source: str) -> Iterator[Fault]:
+    """All faults of one line that this module can have."""
+    lines = source.splitlines()
+    for node in _running(ast.parse(source)):
+        for kind, broken in _broken(node):
+            if node.lineno != node.end_lineno:
+                continue
+            before = lines[node.lineno - 1].encode()
+            text = ast.unparse(broken)
+            text = text if isinstance(broken, ast.stmt) else f"({text})"
+            after = (before[: node.col_offset] + text.encode() + before[node.end_col_offset :]).decode()
+            yield Fault(module, node.lineno, kind, before.decode(), after)
+
+
+def _running(node: ast.AST) -> Iterator[ast.expr | ast.stmt]:
+    """The nodes that do something when the program runs: no annotations, no f-strings, nothing for type checkers."""
+    for name, value in ast.iter_fields(node):
+        if name in ("annotation", "returns", "decorator_list", "type_params"):
+            continue
+        for child in value if isinstance(value, list) else [value]:
+            if not isinstance(child, ast.AST) or isinstance(child, ast.JoinedStr):
+                continue
+            if isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING":
+                continue
+            if isinstance(child, ast.expr | ast.stmt):
+                yield child
+            yield from _running(child)
+
+
+def _broken(node: ast.AST) -> Iterator[tuple[str, ast.expr | ast.stmt]]:
+    match node:
+        case ast.Compare(left=left, ops=[op], comparators=comparators) if type(op) in OPPOSITE:
+            yield "comparison negated", ast.Compare(left, [OPPOSITE[type(op)]()], comparators)
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in SWAPPED:
+            if not any(
+                isinstance(side, ast.JoinedStr | ast.List | ast.Tuple) or _is_text(side) for side in (left, right)
+            ):
+                yield "operator swapped", ast.BinOp(left, SWAPPED[type(op)](), right)
+        case ast.Constant(value=bool(value)):
+            yield "truth value flipped", ast.Constant(not value)
+        case ast.Constant(value=int(value) | float(value)):
+            yield "number changed", ast.Constant(value + 1 if isinstance(value, int) else value * 2 + 1)
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            yield "not dropped", operand
+        case ast.Return(value=ast.expr() as value) if not (isinstance(value, ast.Constant) and value.value is None):
+            yield "None returned", ast.Return(ast.Constant(None))
+
+
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str | bytes)
+
+
+def chosen(root: Path, seed: int, count: int) -> list[Fault]:
+    """One fault in each of so many modules; a kind is drawn before a line, since numbers are many."""
+    drawn = random.Random(seed)
+    modules = sorted(path.relative_to(root).as_posix() for path in (root / "xttsbench").rglob("*.py"))
+    drawn.shuffle(modules)
+    found: list[Fault] = []
+    for module in modules:
+        possible = list(faults(module, (root / module).read_text(encoding="utf-8")))
+        if possible and tests_of(root, module) and len(found) < count:
+            kind = drawn.choice(sorted({fault.kind for fault in possible}))
+            found.append(drawn.choice([fault for fault in possible if fault.kind == kind]))
+    return found
+
+
+def tests_of(root: Path, module: str) -> list[str]:
+    """The files of tests that are likely to notice a fault of a module, the likeliest first."""
+    path = Path(module).with_suffix("").relative_to("xttsbench")
+    stem = path.parent.name if path.name == "__init__" else path.name
+    folder, full = re.escape(".".join(path.parts[:-1])), re.escape(".".join(path.parts))
+    dotted = re.compile(rf"xttsbench\.{full}\b|from xttsbench\.{folder} import .*\b{stem}\b")
+    found: dict[str, None] = {}
+    tiers = [root / "tests" / "unit", root / "tests" / "tf"]
+    folders = [tier / path.parent for tier in tiers]
+    for place in [
+        *(folder.glob(f"test_{stem}*.py") for folder in folders),
+        *((tier / path).glob("test_*.py") for tier in tiers),
+    ]:
+        found |= dict.fromkeys(map(str, sorted(place)))
+    if len(path.parts) > 1:
+        for folder in folders:
+            found |= dict.fromkeys(map(str, sorted(folder.glob("test_*.py"))))
+    for tier in tiers:
+        for file in sorted(tier.rglob("test_*.py")):
+            if dotted.search(file.read_text(encoding="utf-8")):
+                found[str(file)] = None
+    return [str(Path(file).relative_to(root)) for file in found]
+
+
+def copy_of(root: Path, folder: Path) -> Path:
+    """A copy of what git knows, and of what is new, for faults to be planted in."""
+    listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    for name in subprocess.run(listed, cwd=root, capture_output=True, text=True, check=True).stdout.split("\0"):
+        if name and (root / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(root / name, folder / name)
+    return folder
+
+
+def ran(copy: Path, tests: list[str], limit_s: float) -> tuple[int | None, str]:
+    """Exit code of pytest, ``None`` after the limit, and the first test that failed."""
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-x",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-m",
+        "not slow and not alone",
+        *tests,
+    ]
+    environment = os.environ | {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
+    process = subprocess.Popen(
+        command,
+        cwd=copy,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        out, _ = process.communicate(timeout=limit_s)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, 9)
+        process.communicate()
+        return None, ""
+    named = re.search(r"^(?:FAILED|ERROR) (\S+(?:\[.*?\])?)(?: - |$)", out, re.MULTILINE)
+    return process.returncode, named[1] if named else ""
+
+
+def tried(copy: Path, fault: Fault, limit_s: float) -> dict[str, object]:
+    """Plant a fault, see whether a test fails, and mend it."""
+    file, began = copy / fault.module, time.monotonic()
+    sound = file.read_text(encoding="utf-8")
+    lines = sound.splitlines(keepends=True)
+    lines[fault.line - 1] = fault.after + "\n"
+    tests = tests_of(copy, fault.module)
+    try:
+        file.write_text("".join(lines), encoding="utf-8")
+        code, test = ran(copy, tests, limit_s)
+    finally:
+        file.write_text(sound, encoding="utf-8")
+    noticed = "survived" if code == 0 else "survived what ran in time" if code is None else "noticed"
+    if noticed == "noticed" and ran(copy, [test or tests[0]], limit_s)[0] != 0:
+        noticed = "the test fails anyway"
+    return {
+        **asdict(fault),
+        "outcome": noticed,
+        "test": test,
+        "files": len(tests),
+        "seconds": round(time.monotonic() - began),
+    }
+
+
+def main() -> None:
+    """Break, test, and tell."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=0, help="of the choice of modules and lines")
+    parser.add_argument("--modules", type=int, default=40, help="how many are broken")
+    parser.add_argument("--limit", type=float, default=80.0, help="seconds for the tests of a fault")
+    parser.add_argument("--for", type=float, default=3600.0, dest="for_s", help="seconds after which no other is begun")
+    parser.add_argument("--out", type=Path, default=None, help="a file that keeps what was tried")
+    options = parser.parse_args()
+    began = time.monotonic()
+    kept = options.out.read_text(encoding="utf-8").splitlines() if options.out and options.out.exists() else []
+    results = [json.loads(line) for line in kept]
+    done = {(one["module"], one["line"], one["after"]) for one in results}
+    with tempfile.TemporaryDirectory() as folder:
+        copy = copy_of(ROOT, Path(folder))
+        for fault in chosen(ROOT, options.seed, options.modules):
+            if (fault.module, fault.line, fault.after) in done or time.monotonic() - began > options.for_s:
+                continue
+            results.append(tried(copy, fault, options.limit))
+            print(json.dumps(results[-1]), flush=True)
+            if options.out:
+                options.out.write_text("".join(json.dumps(one) + "\n" for one in results), encoding="utf-8")
+    counts = Counter(one["outcome"] for one in results)
+    for one in results:
+        if one["outcome"] != "noticed":
+            print(
+                f"{one['outcome']}: {one['module']}:{one['line']}: {one['before'].strip()}  ->  {one['after'].strip()}"
+            )
+    print(f"{counts['noticed']} of {len(results)} noticed; {dict(counts)}")
+
+
+if __name__ == "__main__":
+    main()

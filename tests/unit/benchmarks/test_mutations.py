@@ -1,0 +1,98 @@
+"""Faults for the tests to notice: which there are, whose tests run, and what counts as noticed."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+SOURCE = '''\
+from typing import TYPE_CHECKING
+if TYPE_CHECKING:
+    LIMIT: int = 5
+NAMES = {"a": 1}
+def clipped(value: "int | 3", top=True) -> int:
+    """At most 9."""
+    if value > 2 and not top:
+        return value - 1
+    return f"{value + 1}" + "x"
+'''
+
+
+@pytest.fixture(scope="module")
+def mutations() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("mutations", ROOT / "benchmarks" / "mutations.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_faults_are_of_what_runs(mutations: ModuleType) -> None:
+    assert {(fault.line, fault.kind, fault.after.strip()) for fault in mutations.faults("m.py", SOURCE)} == {
+        (4, "number changed", 'NAMES = {"a": (2)}'),
+        (5, "truth value flipped", 'def clipped(value: "int | 3", top=(False)) -> int:'),
+        (7, "comparison negated", "if (value <= 2) and not top:"),
+        (7, "number changed", "if value > (3) and not top:"),
+        (7, "not dropped", "if value > 2 and (top):"),
+        (8, "None returned", "return None"),
+        (8, "operator swapped", "return (value + 1)"),
+        (8, "number changed", "return value - (2)"),
+        (9, "None returned", "return None"),
+    }
+
+
+def test_every_fault_of_the_package_that_is_chosen_is_python(mutations: ModuleType) -> None:
+    found = mutations.chosen(ROOT, 0, 40)
+    assert found == mutations.chosen(ROOT, 0, 40)
+    assert len({fault.module for fault in found}) == 40
+    for fault in found:
+        lines = (ROOT / fault.module).read_text(encoding="utf-8").splitlines()
+        assert lines[fault.line - 1] == fault.before != fault.after
+        lines[fault.line - 1] = fault.after
+        compile("\n".join(lines), fault.module, "exec")
+
+
+def test_the_mirrored_file_comes_first_and_then_the_folder(mutations: ModuleType) -> None:
+    tests = mutations.tests_of(ROOT, "xttsbench/analysis/pooling.py")
+    assert tests[0] == "tests/unit/analysis/test_pooling.py"
+    assert set(tests[1:3]) < {str(path.relative_to(ROOT)) for path in (ROOT / "tests/unit/analysis").glob("test_*.py")}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    for name, text in {
+        "xttsbench/__init__.py": "",
+        "xttsbench/pytest_plugin.py": "",
+        "xttsbench/sums.py": "def twice(x):\n    return x + x\n\n\ndef half(x):\n    return x / 2\n",
+        "tests/unit/test_sums.py": (
+            "from xttsbench.sums import twice\n\n\ndef test_twice():\n    assert twice(3) == 6\n\n\n"
+            "def test_wrong():\n    assert twice(3) != 0\n"
+        ),
+        "pyproject.toml": '[tool.pytest.ini_options]\nmarkers = ["slow: ", "alone: "]\n',
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+def test_a_fault_is_noticed_or_survives_and_is_mended(mutations: ModuleType, project: Path) -> None:
+    sound = (project / "xttsbench" / "sums.py").read_text(encoding="utf-8")
+    swapped = {fault.line: fault for fault in mutations.faults("xttsbench/sums.py", sound) if "swapped" in fault.kind}
+    noticed, survived = (mutations.tried(project, swapped[line], 30.0) for line in (2, 6))
+    assert (noticed["outcome"], noticed["test"]) == ("noticed", "tests/unit/test_sums.py::test_twice")
+    assert survived["outcome"] == "survived"
+    assert (project / "xttsbench" / "sums.py").read_text(encoding="utf-8") == sound
+
+
+def test_a_test_that_fails_without_the_fault_too_notices_nothing(mutations: ModuleType, project: Path) -> None:
+    tests = project / "tests" / "unit" / "test_sums.py"
+    tests.write_text("import xttsbench.sums\n\n\ndef test_broken():\n    assert False\n")
+    (fault, *_) = mutations.faults("xttsbench/sums.py", (project / "xttsbench" / "sums.py").read_text())
+    assert mutations.tried(project, fault, 30.0)["outcome"] == "the test fails anyway"
