@@ -53,7 +53,9 @@ def diagnose(
     settings: Settings = None,
     accelerator: Accelerator = "real",
     steps: Steps = None,
-    budget: Annotated[float, typer.Option(min=10, help="Seconds for everything; a verdict comes by 60.")] = 300.0,
+    budget: Annotated[
+        float, typer.Option(min=10, help="Seconds for everything; a verdict comes by 60, an open one may take all.")
+    ] = 300.0,
     data: Data = None,
     best: Annotated[
         Path | None,
