@@ -113,7 +113,7 @@ def endings(trials: Sequence[TrialRecord]) -> list[str]:
     for trial in trials:
         if trial.status not in ("ok", "skipped"):
             found.append(f"trial {trial.spec.trial_id} ended as {trial.status}: {trial.cause}")
-        found += trial.notes
+        found += (f"with {trial.spec.fix}: {note}" if trial.spec.fix else note for note in trial.notes)
     return found
 
 

@@ -252,7 +252,9 @@ def _finish(wanted: Verification, session: Timed, size: Size) -> Patch | None:
         arms = list(_fitting(wanted, session, arms))
         _compare(wanted, session, TOGETHER, arms, planned_s=left_s, most_s=left_s)
     last = _found(wanted, session).chosen
-    return patch if last in (None, finalists[0]) else wanted.patch(last)
+    if last is None:  # what was patched did not keep its lead
+        return None
+    return patch if last == finalists[0] else wanted.patch(last)
 
 
 def _final(wanted: Verification, session: Timed, good: Sequence[str]) -> list[str]:

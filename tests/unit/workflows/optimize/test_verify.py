@@ -311,6 +311,17 @@ def test_what_looked_faster_but_was_not_decided_gets_more_blocks_of_its_own(veri
     assert patch is None
 
 
+@pytest.mark.parametrize(("speedup", "noise"), [(1.3, 0.12), (1.3, 0.3), (1.1, 0.3), (2.0, 0.004)])
+def test_there_is_a_patch_only_of_what_is_chosen(verifying, speedup, noise) -> None:
+    walls = {"prefetch": 0.04 / speedup}
+    session, patch = verifying("prefetch", walls=walls, noise=noise, budget_s=200.0, patches=True)
+    assert (patch is None) is (verified(session.trials, Accelerator()).chosen is None)
+    if speedup == 2.0:
+        assert patch is not None
+    if noise == 0.3:
+        assert patch is None
+
+
 def test_no_more_than_five_are_measured_alone(verifying) -> None:
     session, _ = verifying(*(f"buffer:{number}" for number in range(9)), budget_s=10_000.0)
     assert {arm for arm in session.of(ALONE) if arm != ORIGINAL} == {f"buffer:{number}" for number in range(5)}

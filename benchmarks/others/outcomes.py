@@ -1,0 +1,233 @@
+"""What a measured pipeline of others comes to, in words and as tables. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import PurePath
+from typing import Any
+
+WORTH = 1.1
+"""A published faster form counts from here on."""
+MARKS = ("<!-- others: written by python benchmarks/others --readme -->", "<!-- /others -->")
+_OP = re.compile(r"\b(?:Parallel)?([A-Z][a-z]+)\w*Dataset(?:V\d)?/_\d+")
+Row = Mapping[str, Any]
+
+
+def said(report: Mapping[str, Any], file: str, source: str) -> dict[str, Any]:
+    """What a report says: verdict, share, the line that it names (as text of ``source``), fixes, data.
+
+    Args:
+        report: ``report.json``.
+        file: name of the target's file.
+        source: its text.
+    """
+    verdict, optimized = report["verdict"], report.get("optimized") or {}
+    share = _share(verdict)
+    chosen = next((fix for fix in report.get("fixes") or () if fix.get("chosen")), None)
+    tried = [fix for fix in report.get("fixes") or () if fix.get("outcome") != "accepted"]
+    return {
+        "verdict": verdict["bottleneck"],
+        "share": share,
+        "confidence": verdict["confidence"],
+        "summary": _short(verdict["summary"]),
+        "step_ms": _ms(verdict.get("step_time_s")),
+        **_named(report, file, source),
+        "fixes": list(optimized.get("fixes") or ()),
+        "what": chosen and _OP.sub(lambda op: op[1].lower(), chosen["what"]),
+        "claimed": optimized.get("speedup"),
+        "same": optimized.get("equivalent"),
+        "data": optimized.get("data"),
+        "machine": (report.get("disturbance") or {}).get("sentence"),
+        "not_accepted": {fix["name"]: fix.get("why") or fix.get("outcome") for fix in tried},
+    }
+
+
+def _share(verdict: Mapping[str, Any]) -> float | None:
+    parts, step = verdict.get("attribution_s") or {}, verdict.get("step_time_s")
+    part = parts.get(verdict["bottleneck"])
+    return None if part is None or not step else round(part / step["estimate"], 3)
+
+
+def _ms(found: Mapping[str, float] | None) -> float | None:
+    return round(found["estimate"] * 1e3, 3) if found else None
+
+
+def _named(report: Mapping[str, Any], file: str, source: str) -> dict[str, Any]:
+    """The first rule that limits and has a place in the target, with its remedy; the line that the verdict names.
+
+    A verdict that names none, as of a step, has the line of that rule.
+    """
+    found = {"rule": None, "remedy": None, "line": None}
+    for finding in report["findings"]:
+        where = finding.get("location") or {}
+        if finding["limiting"] and where.get("line") and PurePath(where["file"]).name == file:
+            found = {"rule": finding["rule"], "remedy": _short(finding.get("remedy") or ""), "line": where["line"]}
+            break
+    said_of = re.search(rf"{re.escape(file)}:(\d+)", report["verdict"]["summary"])
+    line = int(said_of[1]) if said_of else found["line"]
+    return found | {"line": line, "code": source.splitlines()[line - 1].strip() if line else None}
+
+
+def _short(text: str) -> str:
+    """Without the folders of this machine."""
+    return re.sub(r"/\S+/(?=[\w.]+:\d+)", "", text)
+
+
+def outcome(row: Row) -> str:
+    """Right, wrong, silent or undecided, with the reason: of the verdict and of what a loop measured."""
+    if row.get("failed"):
+        return f"wrong: {row['failed']}"
+    if row["verdict"] == "inconclusive":
+        return "undecided"
+    if row["verdict"] not in row["known"]:
+        return f"wrong: {' or '.join(row['known'])} is right"
+    own = row.get("own_ratio")
+    if row.get("ratio") is None:
+        if row["verdict"] == "compute":
+            return "right: nothing to change"
+        if own and own["low"] > WORTH:
+            return f"silent: its authors' own form is {own['estimate']:.2g} times as fast"
+        open_ = [name for name, why in (row.get("not_accepted") or {}).items() if why.startswith("undecided")]
+        return f"undecided: {', '.join(open_)}" if open_ else "silent: no fix"
+    if row.get("same") is False or row.get("same_in_loop") is False:
+        return "wrong: other data"
+    ratio = row["ratio"]
+    if ratio["high"] < 1:
+        return "wrong: slower"
+    if ratio["low"] <= 1:
+        return "undecided"
+    if own and not row.get("advised") and own["low"] > ratio["high"] * WORTH:
+        return f"right in part: its authors' own form is {own['estimate']:.2g} times as fast"
+    return "right"
+
+
+def markdown(result: Mapping[str, Any]) -> str:
+    """The page of a benchmark's results."""
+    head = "pipeline", "command", "verdict", "names", "changed", "before", "after", "ratio", "authors' own", "data", "s"
+    rows = result["rows"]
+    lines = [
+        "# Pipelines of others, before and after",
+        "",
+        f"{len(rows)} pipelines of {len({row['repository'] for row in rows})} repositories, on {result['machine']}. "
+        "Before and after are milliseconds a step of a plain loop with a clock, without xttsbench, in turns of fresh "
+        "processes, whole epochs after a first one; intervals are 95 %. The authors' own is the faster form that they "
+        "publish beside it.",
+        "",
+        f"| {' | '.join((*head, 'outcome'))} |",
+        "|" + "---|" * (len(head) + 1),
+        *(f"| {' | '.join(_cells(row))} |" for row in rows),
+        "",
+        "Code:",
+        "",
+        *(f"- {name} at {commit}" for name, commit in sorted({(r["repository"], r["commit"]) for r in rows})),
+        "",
+        "Beside the command, as its report says:",
+        "",
+        *(f"- {_text(row['case'])}: {_text(row['machine'])}" for row in rows if row.get("machine")),
+        "",
+        "Not accepted, and why:",
+        "",
+        *(f"- {_text(row['case'])}: {reasons}" for row in rows if (reasons := _reasons(row))),
+    ]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _cells(row: Row) -> Iterable[str]:
+    share = "" if row.get("share") is None else f" {row['share']:.0%}"
+    return (
+        _text(row["title"]),
+        f"`{row['command']}`",
+        f"{_verdict(row)}{share}",
+        _code(row.get("code")),
+        _text(_changed(row)),
+        _number(row.get("before_ms")),
+        _number(row.get("after_ms")),
+        _interval(row.get("ratio")),
+        _number(row.get("own_ms")) + (f", {_interval(row['own_ratio'])}" if row.get("own_ratio") else ""),
+        _text(_data(row)),
+        f"{row['seconds']:.0f}" if row.get("seconds") else "",
+        _text(row["outcome"]),
+    )
+
+
+def _verdict(row: Row) -> str:
+    return str(row.get("verdict", "nothing")).replace("inconclusive", "undecided")
+
+
+def _changed(row: Row) -> str:
+    if row.get("advised"):
+        return "by hand, as advised"
+    how = "patch" if row.get("patch") else "plan, no patch"
+    return f"{', '.join(row['fixes'])} ({how})" if row.get("fixes") else "nothing"
+
+
+def _data(row: Row) -> str:
+    if not row.get("fixes"):
+        return ""
+    loop = {True: "in a loop as well", False: "other in a loop", None: "not compared in a loop"}
+    return f"{'same' if row['same'] else 'not proved'}, {loop[row.get('same_in_loop')]}"
+
+
+def _reasons(row: Row) -> str:
+    return "; ".join(f"{_text(name)} ({_text(why)})" for name, why in (row.get("not_accepted") or {}).items())
+
+
+def readme(rows: Sequence[Row]) -> list[str]:
+    """The table of the README, between its marks: what was decided, right or not, and a sentence on the others."""
+    lines = [MARKS[0], "| code | command | said | before, ms | after |", "|---|---|---|---|---|"]
+    decided = [row for row in rows if not row["outcome"].startswith("undecided")]
+    for row in decided:
+        right = row["outcome"].startswith("right")
+        said_of = (
+            f"{_verdict(row)}: {_text(_advice(row))}" if right else f"{_verdict(row)}; **{_text(row['outcome'])}**"
+        )
+        command = re.sub(r"^xttsbench | --budget [0-9.]+", "", row["command"])
+        cells = (
+            _text(row["title"]),
+            f"`{command}`",
+            said_of,
+            _number(row.get("before_ms")),
+            _number(row.get("after_ms")),
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    left = len(rows) - len(decided)
+    return [*lines, *(["", f"{left} of {len(rows)} stayed undecided beside other work."] if left else []), MARKS[1]]
+
+
+def _advice(row: Row) -> str:
+    if row.get("advised"):
+        return "compile the step"
+    if row.get("fixes"):
+        return str(row["what"])
+    return "change nothing" if row["verdict"] == "compute" else "no fix"
+
+
+def with_readme(text: str, rows: Sequence[Row]) -> str:
+    """A README's text with the table between its marks made anew.
+
+    Raises:
+        ValueError: the marks are not there.
+    """
+    before, first, rest = text.partition(MARKS[0])
+    _, second, after = rest.partition(MARKS[1])
+    if not first or not second:
+        raise ValueError(f"no lines {MARKS[0]!r} and {MARKS[1]!r} to put the table between")
+    return before + "\n".join(readme(rows)) + after
+
+
+def _interval(found: Mapping[str, float] | None) -> str:
+    return f"{found['estimate']:.3g} ({found['low']:.3g} to {found['high']:.3g})" if found else ""
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _code(text: str | None) -> str:
+    return f"`{_text(text).replace('`', '')}`" if text else ""
+
+
+def _text(value: Any) -> str:
+    """One line without what a table or Markdown would take for its own."""
+    return re.sub(r"\s+", " ", str(value)).replace("|", "/").replace("<", "&lt;")

@@ -1,0 +1,90 @@
+"""The pipelines and loops of others that are measured, and what is known of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+REPOSITORIES = {
+    "docs": "tensorflow/docs",
+    "docs-l10n": "tensorflow/docs-l10n",
+    "keras": "keras-team/keras",
+    "TensorFlowTTS": "TensorSpeech/TensorFlowTTS",
+}
+"""Folder of a clone -> the repository."""
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A function or script of others.
+
+    Attributes:
+        name: of the case; of a function in ``file``, unless that is a script.
+        title: whose it is, and what, for a reader.
+        file: that xttsbench is pointed at, made of ``targets/*.txt`` of the same stem.
+        known: verdicts that are right: what the publisher says of the pipeline, or what a plain loop shows.
+        command: ``optimize`` where the fixes are for a dataset, else ``diagnose``.
+        step_ms: of an emulated accelerator, where the published code has no step.
+        script: how a script asks for its batches: by a ``loop``, or by ``fit``.
+        own: the faster form that its authors publish beside it, if they do: a function, or the stem of a script.
+        advised: the same, where it is what xttsbench advises, so that it is the version after as well.
+        data: data sets of :mod:`made` that it reads.
+    """
+
+    name: str
+    title: str
+    file: str
+    known: tuple[str, ...]
+    command: str = "optimize"
+    step_ms: float | None = None
+    script: str = ""
+    own: str = ""
+    advised: str = ""
+    data: tuple[str, ...] = field(default=())
+
+    @property
+    def target(self) -> str:
+        """As the command line names it."""
+        return self.file if self.script else f"{self.file}:{self.name}"
+
+    def template(self, stem: str = "") -> str:
+        """The text that its file, or another script, is made of."""
+        return (HERE / "targets" / f"{stem or Path(self.file).stem}.txt").read_text(encoding="utf-8")
+
+    def words(self, budget_s: float) -> list[str]:
+        """The command, after ``xttsbench``."""
+        accelerator = [] if self.step_ms is None else ["--accelerator", f"emulated:{self.step_ms:g}"]
+        return [self.command, self.target, *accelerator, "--budget", f"{budget_s:g}"]
+
+
+_GUIDE = "TensorFlow guide"
+_LOADER: dict[str, Any] = {"step_ms": 10, "data": ("speech",)}
+PIPELINES = (
+    Pipeline("map_seq", f"{_GUIDE}: sequential map", "performance.py", ("input",), own="map_par"),
+    Pipeline("interleave_seq", f"{_GUIDE}: sequential interleave", "performance.py", ("input",), own="interleave_par"),
+    Pipeline("scalar_map", f"{_GUIDE}: scalar map", "performance.py", ("input",), own="vectorized_map"),
+    Pipeline("images", f"{_GUIDE}: JPEG files", "data.py", ("input",), step_ms=5, data=("flowers",)),
+    Pipeline("rotated", f"{_GUIDE}: rotated images", "data.py", ("input",), step_ms=5, data=("flowers",)),
+    Pipeline("windows", f"{_GUIDE}: windows of a series", "data.py", ("input",)),
+    Pipeline("melgan", "TensorFlowTTS: AudioMelDataset", "tts.py", ("input",), own="melgan_cached", **_LOADER),
+    Pipeline("audio", "TensorFlowTTS: AudioDataset", "tts.py", ("input",), own="audio_cached", **_LOADER),
+    Pipeline(
+        "custom_loop",
+        "Keras guide: training loop from scratch",
+        "custom_loop.py",
+        ("dispatch",),
+        command="diagnose",
+        script="loop",
+        advised="custom_loop_compiled",
+    ),
+    Pipeline(
+        "mnist_convnet",
+        "Keras example: MNIST convnet",
+        "mnist_convnet.py",
+        ("compute",),
+        command="diagnose",
+        script="fit",
+    ),
+)

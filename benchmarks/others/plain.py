@@ -1,0 +1,159 @@
+"""``python plain.py FILE [FUNCTION] ...``: how long a step takes by a plain loop and a clock, without xttsbench.
+
+Prints ``{"step_s", "steps"}``, the mean of whole epochs after one that is not counted; with ``--digest`` instead what
+the first elements are. A script (no FUNCTION) is run as it is, ended when it was looked at for long enough; its steps
+are the batches that it asks for (``--script loop``) or that ``fit`` ends (``--script fit``). With ``--plan`` the fixes
+of an ``optimized.yaml`` are applied to the dataset first, which is the only thing that xttsbench does here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import importlib.util
+import json
+import os
+import random
+import runpy
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+ELEMENTS = 64
+"""That a digest is of."""
+WARM_UP = 100
+"""Steps of a script that are not counted, since it may compile and trace meanwhile."""
+
+
+class EnoughError(BaseException):
+    """A script was looked at for long enough."""
+
+
+def loaded(file: Path, function: str, plan: Path | None) -> tuple[Any, Callable[[Any], Any] | None]:
+    """The dataset that a target returns, and its step, if it has one."""
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[file.stem] = module
+    spec.loader.exec_module(module)
+    made = getattr(module, function)()
+    dataset, step = made if isinstance(made, tuple) else (made, None)
+    if plan is not None:
+        import xttsbench
+
+        dataset, _ = xttsbench.optimize(dataset, plan=plan)
+    return dataset, step
+
+
+def timed(dataset: Any, step: Callable[[Any], Any] | None, seconds: float) -> dict[str, Any]:
+    """Whole epochs for so many seconds."""
+    steps, began = 0, 0.0
+    for epoch in range(1_000_000):
+        if epoch == 1:
+            began = time.perf_counter()
+        for batch in dataset:
+            if step is not None:
+                step(batch)
+            steps += epoch > 0
+        took = time.perf_counter() - began
+        if epoch and took > seconds:
+            break
+    return {"step_s": took / steps, "steps": steps}
+
+
+def digest(dataset: Any) -> dict[str, Any]:
+    """Hashes of the first elements: in their order, and whatever their order."""
+    import numpy as np
+    import tensorflow as tf
+
+    found = []
+    for element in dataset.take(ELEMENTS):
+        parts = [np.asarray(part) for part in tf.nest.flatten(element)]
+        found.append(hashlib.sha256(repr([(p.dtype.str, p.shape, p.tobytes()) for p in parts]).encode()).hexdigest())
+    in_order, any_order = ("".join(part) for part in (found, sorted(found)))
+    return {
+        "elements": len(found),
+        "in_order": hashlib.sha256(in_order.encode()).hexdigest(),
+        "any_order": hashlib.sha256(any_order.encode()).hexdigest(),
+    }
+
+
+def script(file: Path, how: str, seconds: float) -> dict[str, Any]:
+    """The steps of a script's own loop."""
+    stamps: list[float] = []
+
+    def stamp() -> None:
+        stamps.append(time.perf_counter())
+        if len(stamps) > WARM_UP and stamps[-1] - stamps[WARM_UP] > seconds:
+            raise EnoughError
+
+    if how == "fit":
+        import keras
+
+        fit = keras.Model.fit
+
+        class Clock(keras.callbacks.Callback):
+            def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+                stamp()
+
+        keras.Model.fit = lambda self, *args, **named: fit(self, *args, callbacks=[Clock()], **named)
+    else:
+        import tensorflow as tf
+
+        iterate = tf.data.Dataset.__iter__
+
+        def clocked(self: Any) -> Iterator[Any]:
+            for element in iterate(self):
+                stamp()
+                yield element
+
+        tf.data.Dataset.__iter__ = clocked
+    try:
+        runpy.run_path(str(file), run_name="__main__")
+    except EnoughError:
+        pass
+    except Exception as error:  # published for another version: its steps count all the same
+        if len(stamps) < 3 * WARM_UP:
+            raise
+        print(f"{file.name} ended after {len(stamps)} steps: {error}", file=sys.stderr)
+    counted = stamps[WARM_UP:]
+    return {"step_s": (counted[-1] - counted[0]) / (len(counted) - 1), "steps": len(counted) - 1}
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", type=Path)
+    parser.add_argument("function", nargs="?")
+    parser.add_argument("--step-ms", type=float, help="wait so long for each batch, in place of a step")
+    parser.add_argument("--seconds", type=float, default=3.0)
+    parser.add_argument("--plan", type=Path)
+    parser.add_argument("--script", choices=("loop", "fit"))
+    parser.add_argument("--digest", action="store_true")
+    options = parser.parse_args()
+    told = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what the code of others prints
+    if options.script:
+        found = script(options.file, options.script, options.seconds)
+    else:
+        import numpy as np
+        import tensorflow as tf
+
+        random.seed(0)
+        np.random.seed(0)
+        tf.random.set_seed(0)
+        dataset, step = loaded(options.file, options.function, options.plan)
+        if options.step_ms:
+            wait_s = options.step_ms / 1e3
+            step = lambda batch: time.sleep(wait_s)  # noqa: E731
+        found = digest(dataset) if options.digest else timed(dataset, step, options.seconds)
+    print(json.dumps(found), file=told, flush=True)
+    os._exit(0)  # a Python function that is still called by tf.data can hold up the interpreter's end
+
+
+if __name__ == "__main__":
+    main()
