@@ -237,6 +237,7 @@ def table(results: dict[str, Any]) -> str:
         "beside it. Unit tests; tests with TensorFlow of graphs and fixes, of steps, trainer and model, of processes",
         "and targets; five end to end (a dataset with a step, a script, `optimize` with graph surgery and the check of",
         "its data, a pool of processes, the trainer). Of tests that are marked slow only the pool's is run. No GPU.",
+        "The version in `constraints.txt` is the one on which `make test` runs everything.",
         "",
         f"| TensorFlow | Python | Keras | NumPy | {' | '.join(columns)} |",
         "|---" * (4 + len(columns)) + "|",

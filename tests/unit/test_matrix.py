@@ -1,4 +1,4 @@
-"""How the table of ``make matrix`` is made."""
+"""What is claimed of versions is what ``make matrix`` tried; and how its table is made."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import importlib.util
 import json
 import re
 import sys
+import tomllib
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+
+from xttsbench.probes.environment import TENSORFLOW
 
 ROOT = Path(__file__).parents[2]
 RESULTS: dict[str, Any] = json.loads((ROOT / "reports" / "reference" / "matrix.json").read_text(encoding="utf-8"))
@@ -25,6 +28,34 @@ def matrix() -> ModuleType:
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module
+
+
+def whole(matrix: ModuleType, parts: dict[str, Any]) -> bool:
+    """Whether a cell has something in each column with TensorFlow; unit tests are without it."""
+    return {*matrix.columns_of(parts)} >= {*matrix.columns_of(matrix.parts())} - {"unit"}
+
+
+def test_what_is_claimed_passed(matrix: ModuleType) -> None:
+    failed = {name: [part["failed"] for part in cell["parts"].values()] for name, cell in RESULTS["cells"].items()}
+    assert not [name for name, parts in failed.items() if any(parts)]
+    assert {name.partition("-")[0] for name in failed} == {*TENSORFLOW}
+    pinned = re.search(r"^tensorflow==(\d+\.\d+)", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE)
+    assert pinned is not None
+    for version in {*TENSORFLOW} - {pinned[1]}:  # on which `make test` runs all of it
+        tried = [cell["parts"] for name, cell in RESULTS["cells"].items() if name.startswith(f"{version}-")]
+        assert any(whole(matrix, parts) for parts in tried), f"no Python had all parts with {version}"
+
+
+def test_the_project_names_the_same_versions(matrix: ModuleType) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    last = int(TENSORFLOW[-1].split(".")[1])
+    assert f"tensorflow>={TENSORFLOW[0]},<2.{last + 1}" in project["dependencies"]
+    pythons = {name.partition("-")[2] for name, cell in RESULTS["cells"].items() if whole(matrix, cell["parts"])}
+    listed = {line.rpartition(" ")[2] for line in project["classifiers"] if re.search(r"Python :: 3\.\d+$", line)}
+    assert listed == pythons
+    said = f"Python {' and '.join(sorted(pythons))}, TensorFlow {TENSORFLOW[0]} to {TENSORFLOW[-1]}"
+    assert said in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert matrix.claimed() == TENSORFLOW
 
 
 def test_the_stored_table_is_of_the_stored_results_and_names_no_place(matrix: ModuleType) -> None:
