@@ -192,14 +192,14 @@ def readme(rows: Sequence[Row]) -> list[str]:
         )
         lines.append(f"| {' | '.join(cells)} |")
     left = len(rows) - len(decided)
-    return [*lines, *(["", f"{left} of {len(rows)} stayed undecided beside other work."] if left else []), MARKS[1]]
+    return [*lines, *(["", f"{left} of {len(rows)} stayed undecided."] if left else []), MARKS[1]]
 
 
 def _advice(row: Row) -> str:
     if row.get("advised"):
         return "compile the step"
     if row.get("fixes"):
-        return str(row["what"])
+        return str(row["what"]).replace("a cache in memory", "cache")
     return "change nothing" if row["verdict"] == "compute" else "no fix"
 
 

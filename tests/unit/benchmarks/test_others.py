@@ -209,7 +209,7 @@ def test_the_tables_have_each_row_and_keep_hostile_text_in_its_cell() -> None:
     short = outcomes.readme([row | {"outcome": "wrong: slower"}, row, row | {"outcome": "undecided"}])
     assert short[3] == "| A / &lt;b> | `optimize a.py:a` | input; **wrong: slower** | 123 | 5.68 |"
     assert short[4] == "| A / &lt;b> | `optimize a.py:a` | input: a cache | 123 | 5.68 |"
-    assert short[5:-1] == ["", "1 of 3 stayed undecided beside other work."]
+    assert short[5:-1] == ["", "1 of 3 stayed undecided."]
     failed = {"title": "a", "command": "xttsbench diagnose a --budget 75", "failed": "no", "outcome": "wrong: no"}
     assert outcomes.readme([failed])[3:-1] == ["| a | `diagnose a` | nothing; **wrong: no** |  |  |"]
     start, end = outcomes.MARKS
