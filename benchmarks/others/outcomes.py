@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
+from xttsbench.records.report import SPOKEN
+
 WORTH = 1.1
 """A published faster form counts from here on."""
 MARKS = ("<!-- others: written by python benchmarks/others --readme -->", "<!-- /others -->")
@@ -152,7 +154,8 @@ def _cells(row: Row) -> Iterable[str]:
 
 
 def _verdict(row: Row) -> str:
-    return str(row.get("verdict", "nothing")).replace("inconclusive", "undecided")
+    name = str(row.get("verdict", "nothing"))
+    return SPOKEN.get(name, name)
 
 
 def _changed(row: Row) -> str:

@@ -134,8 +134,10 @@ def test_the_theme_is_switched(opened: Any) -> None:
     page = opened("starving")
     ground = "getComputedStyle(document.body).backgroundColor"
     assert page.evaluate(ground) == "rgb(255, 255, 255)"
+    plot = "getComputedStyle(document.querySelector('svg.plot path[style*=\"--page\"]')).fill"
+    assert page.evaluate(plot) == "rgb(255, 255, 255)"
     page.get_by_role("button", name="Dark theme").click()
-    assert page.evaluate(ground) == "rgb(20, 23, 27)"
+    assert page.evaluate(ground) == page.evaluate(plot) == "rgb(20, 23, 27)"
     page.get_by_role("button", name="Light theme").click()
     assert page.evaluate(ground) == "rgb(255, 255, 255)"
 

@@ -66,10 +66,10 @@ def diagnose(
     seed: Annotated[int, typer.Option(help="Seed of TensorFlow, NumPy and the bootstrap.")] = 0,
     fail_on: Annotated[
         Level | None,
-        typer.Option(help="Exit with 1 if a limiting finding is this severe or worse.", show_default=False),
+        typer.Option(help="Exit with 1 if a finding on the bottleneck is this severe or worse.", show_default=False),
     ] = None,
     no_verify: Annotated[
-        bool, typer.Option("--no-verify", help="Stop at the verdict; fixes are predicted only.")
+        bool, typer.Option("--no-verify", help="Stop at the verdict; fixes are estimated only.")
     ] = False,
     repeat: Annotated[
         bool, typer.Option("--repeat", help="A script may be run a second time (callables always are).")

@@ -36,7 +36,7 @@ def explain(
         str,
         typer.Argument(
             metavar="NAME",
-            help="A verdict (dispatch), a rule (no-prefetch) or a fix (batch-first), as a report has it.",
+            help="A verdict (input), a rule (no-prefetch) or a fix (batch-first), as a report has it.",
             autocompletion=_names,
         ),
     ],
@@ -48,6 +48,7 @@ def explain(
     Example:  xttsbench explain no-prefetch
     """
     from xttsbench.cli.output import page
+    from xttsbench.reporting.words import part
     from xttsbench.workflows.explain import explain as explained
 
     found = explained(name)
@@ -55,7 +56,9 @@ def explain(
         typer.echo(json.dumps(asdict(found), indent=2))
         return
     width, _ = page()
-    typer.echo(f"{found.name} ({found.kind}; {found.about[0].lower()}{found.about[1:]})")
+    spoken = part(found.name) if found.kind == "verdict" else found.name
+    name = spoken if spoken == found.name else f'{spoken}, "{found.name}" in report.json'
+    typer.echo(f"{name} ({found.kind}; {found.about[0].lower()}{found.about[1:]})")
     typer.echo(textwrap.fill(found.summary, width))
     for heading, text in found.parts.items():
         body = text[0].upper() + text[1:] + ("" if text.endswith(".") else ".")

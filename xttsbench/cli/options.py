@@ -29,7 +29,7 @@ TrialSteps = Annotated[
 ]
 Budget = Annotated[
     float | None,
-    typer.Option(min=10, help="Seconds for everything; no block begins that would not end.", show_default=False),
+    typer.Option(min=10, help="Seconds for everything; no trial begins that would not end.", show_default=False),
 ]
 Data = Annotated[Path | None, typer.Option(help="Data directory of the bundled workload.", show_default=False)]
 Out = Annotated[

@@ -36,7 +36,8 @@ _STDOUT: Final = "-"
 def compare(
     context: typer.Context,
     a: Annotated[
-        str, typer.Argument(metavar="A", help="A run's directory or report.json, before: PATH[:ARM[@DEVICE]].")
+        str,
+        typer.Argument(metavar="A", help="A run's directory or report.json, before: PATH[:CONFIGURATION[@DEVICE]]."),
     ],
     b: Annotated[str, typer.Argument(metavar="B", help="The same, after. Both may be configurations of one run.")],
     max_regression: Annotated[
@@ -77,7 +78,7 @@ def compare(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Compare two runs: how fast B is against A, with an interval, a decision and gates for CI.
+    """Compare two runs: how fast B is against A, with an interval, a result and gates for CI.
 
     Exit code 0: decided, or every gate passed; 1: a gate failed; 3: undecided, or a gate without a measurement;
     4: nothing was measured; 5: the two cannot be read or compared.

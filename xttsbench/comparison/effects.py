@@ -163,7 +163,7 @@ def decide_apart(samples: Mapping[str, Sample], *, margin: float, session_noise:
 
 def _decided(samples: Mapping[str, Sample], s0: float, margin: float) -> dict[str, Effect]:
     effects = {name: effect_of(own, s0, candidates=len(samples), margin=margin) for name, own in samples.items()}
-    few = "{} process of each; a decision takes " + str(MIN_PROCESSES)
+    few = "{} process of each; a result takes " + str(MIN_PROCESSES)
     return {
         name: one if one.sure else one.withheld(few.format(samples[name].processes)) for name, one in effects.items()
     }

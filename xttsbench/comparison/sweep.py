@@ -325,7 +325,7 @@ def choose(comparison: Comparison, procedure: Procedure, seen: Seen) -> Choice:
     winner = min(alike, key=lambda name: costs[name])  # the first of the plan where costs are equal
     others = tuple(name for name in alike if name != winner)
     found = state.found[winner]
-    cheapest = f", the cheapest of {len(alike)} that cannot be told apart" if others else ""
+    cheapest = f", the cheapest of {len(alike)} without a proven difference" if others else ""
     why = (
         f"{winner} is {_ratio(found.ratio)} as fast as {comparison.baseline.id} in {found.rounds} rounds of "
         f"{found.processes} processes{cheapest}"

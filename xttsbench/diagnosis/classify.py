@@ -13,6 +13,7 @@ from xttsbench.analysis.attribution import SATURATED, THRESHOLD, FloatArray, Mea
 from xttsbench.analysis.pooling import Pooled
 from xttsbench.analysis.steps import Steps
 from xttsbench.evidence.evidence import Evidence
+from xttsbench.records.report import SPOKEN
 from xttsbench.records.trial import TrialRecord
 
 MIN_STEPS: Final = 2
@@ -87,16 +88,20 @@ def why_undecided(
         return f"the trial ended early ({failed.cause})"
     sure = [one for one in each if one.probability >= SURE]
     if len({one.bottleneck for one in sure}) > 1:
-        said = ", ".join(f"{one.bottleneck} {one.probability:.0%}" for one in sure)
+        said = ", ".join(f"{_spoken(one.bottleneck)} {one.probability:.0%}" for one in sure)
         return f"fresh processes of the same target disagree ({said}): something differs from process to process"
     beside = taken_share > 0 and found.bottleneck != "compute"
     if found.probability < (SURE if beside else CONFIDENT):
         others = f"beside others, who used {taken_share:.0%} of the processor, " if beside else ""
         return (
-            f"{others}the measurement does not tell them apart ({found.bottleneck} with a probability of "
-            f"{found.probability:.0%}, {found.runner_up} next): more seconds (--budget) would"
+            f"{others}{_spoken(found.bottleneck)} has a probability of {found.probability:.0%} only, "
+            f"{_spoken(found.runner_up or 'nothing')} comes next: more seconds (--budget) would decide"
         )
     return None
+
+
+def _spoken(name: str) -> str:
+    return SPOKEN.get(name, name)
 
 
 def hidden_contention(means: Means, wanted: FloatArray | None, facts: StepFacts, found: Classified) -> str | None:

@@ -99,7 +99,7 @@ def skipped(done: Sequence[TrialRecord], said: Diagnosis | None = None) -> list[
     if not done or done[0].status != "ok" or done[0].spec.rung == "script":
         return []
     return [
-        (f"{one.rung} {one.fix}" if one.fix else one.rung) + (f" (block {one.block})" if one.block else "")
+        (f"{one.rung} {one.fix}" if one.fix else one.rung) + (f" (repeat {one.block})" if one.block else "")
         for one in _wanted(done, said)
         if not _ran(done, one)
     ]

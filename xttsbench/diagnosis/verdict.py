@@ -49,7 +49,7 @@ MEANINGS: Final[Mapping[str, Meaning]] = {
         "The step waits for data.",
         "The time inside next(), beyond handing over a batch that is ready and beyond what competing for the cores "
         "explains. A dataset without a step is always this, with its most costly op named.",
-        "Follow the limiting findings about the pipeline; 'xttsbench optimize TARGET' verifies their fixes.",
+        "Follow the findings marked as the bottleneck; 'xttsbench optimize TARGET' measures their fixes.",
     ),
     "dispatch": Meaning(
         "The time goes into launching ops from Python, not into their work (launch overhead).",
@@ -71,7 +71,7 @@ MEANINGS: Final[Mapping[str, Meaning]] = {
         "Fix the shapes (buckets, drop_remainder=True), pass Python numbers as tensors, make tf.functions once.",
     ),
     "host": Meaning(
-        "Work of the host between the device's steps: logging, checkpoints, figures, garbage collection.",
+        "Host work between steps: logging, checkpoints, figures, garbage collection.",
         "The share of stack samples in the user's own Python and in saving, of the time outside tf.functions.",
         "Do it less often, or in a thread beside the training.",
     ),
@@ -99,7 +99,7 @@ _SENTENCES: Final = {
     "dispatch": "The step spends {share} of its time launching ops from Python; {detail}.",
     "compute": "The device's own work is the limit ({compute} of the step); nothing avoidable reaches 10 % of it.",
     "compile": "The step spends {share} of its time tracing or compiling again after the first step{detail}.",
-    "host": "The host's own work between the device's steps takes {share} of the time{detail}.",
+    "host": "Host work between steps takes {share} of the time{detail}.",
     "transfer": "Copying batches to the device takes {share} of the step.",
     "contention": "Input and step compete for the same processors: running at once costs {share} of the step.",
 }

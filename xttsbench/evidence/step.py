@@ -21,6 +21,14 @@ def place_of(line: StackLine | None) -> Location:
     return Location(file=line.file, line=line.line) if line is not None else Location()
 
 
+def place_in_step(evidence: Evidence, kinds: tuple[str, ...]) -> Location:
+    """The heaviest line of these kinds, else where the step is defined; nowhere where neither is known."""
+    line = heaviest_line(evidence, kinds)
+    if line is not None:
+        return place_of(line)
+    return next((trial.step_place for trial in evidence.ladder if trial.step_place is not None), Location())
+
+
 def whole_step(evidence: Evidence, speedup: Estimate | None) -> Estimate | None:
     """The speed-up of the whole step where only its own work gets faster, by Amdahl's law."""
     if speedup is None or not evidence.wall_s:

@@ -13,7 +13,7 @@ from xttsbench.records.report import Finding, Severity
 from xttsbench.records.source_fact import SourceFact
 
 _LINE: Final = "the text of the line"
-_EVERY_LINE: Final = "every such line of the target's source; never limiting"
+_EVERY_LINE: Final = "every such line of the target's source; never a bottleneck"
 _NPY_OFFSET: Final = 128
 """The header of most ``.npy`` files of format 1.0, which is padded to a multiple of 64 and grows with shape and type
 (NEP 1)."""
@@ -89,7 +89,7 @@ def late_runtime_config(evidence: Evidence) -> Findings:
 @rule(
     "fixed-npy-header",
     evidence=f"{_LINE}, or the offset in the graph",
-    threshold=f"a slice at byte {_NPY_OFFSET}, in the source or in the graph; never limiting",
+    threshold=f"a slice at byte {_NPY_OFFSET}, in the source or in the graph; never a bottleneck",
     remedy="Read the header's length from bytes 8 and 9 (version 1; 8 to 11 from version 2 on) and cut 10 "
     "(or 12) bytes more; or np.load the file; or keep the data in TFRecord or packed files.",
     false_alarms="right for files that all have the usual header",
@@ -118,7 +118,7 @@ def fixed_npy_header(evidence: Evidence) -> Findings:
 @rule(
     "memory-growth-conflict",
     evidence=_LINE,
-    threshold="both in the target's source; a warning where there is a GPU; never limiting",
+    threshold="both in the target's source; a warning where there is a GPU; never a bottleneck",
     remedy="Keep one: growth where the GPU is shared, a limit where its share is fixed.",
     false_alarms="settings for different GPUs",
 )

@@ -312,7 +312,7 @@ def _outcome(one: Proposal, found: Verified, why_stopped: str | None) -> tuple[O
         what = "the data, or what is learnt from them" if FixSet.of(one.fixes).of_step else "the data"
         return "rejected", f"it changes {what}: {data.sentence}"
     if data is not None and data.equivalent is None:
-        return "rejected", f"whether it leaves the data as they are could not be told: {data.sentence}"
+        return "rejected", f"whether it leaves the data as they are is unknown: {data.sentence}"
     if measured is not None and (measured.ended is not None or measured.evidence is not None):
         return _of_speed(measured, checked=data is not None)
     if found.unreadable is not None:

@@ -72,7 +72,7 @@ def regression(
     said = {
         "passed": f"is not lower by more than the {allowed} that are allowed",
         "failed": f"is a proven regression by more than the {allowed} that are allowed",
-        "undecided": f"shows neither a regression by more than {allowed} nor that there is none; more blocks may",
+        "undecided": f"shows neither a regression by more than {allowed} nor that there is none; more repeats may",
     }[decision]
     return Gate(
         name,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pydantic import AliasChoices, Field, model_validator
 
@@ -12,6 +12,14 @@ from xttsbench.records.pipeline import Prediction
 from xttsbench.records.training import Training
 
 Bottleneck = Literal["input", "dispatch", "compute", "compile", "host", "transfer", "contention", "inconclusive"]
+SPOKEN: Final = {
+    "dispatch": "launch overhead",
+    "contention": "CPU contention",
+    "host": "host work",
+    "residual": "unattributed",
+    "inconclusive": "undecided",
+}
+"""Part of a step, or verdict, to what people call it; those not here are called what they are."""
 Severity = Literal["info", "warning", "critical"]
 Kind = Literal["diagnose", "sweep", "run", "compare", "optimize", "train"]
 

@@ -1,6 +1,6 @@
 """A document as ``report.html``: one self-contained page that fetches nothing.
 
-The plots are embedded as data URIs, so that the identifiers of one SVG cannot clash with another's. A content security
+The plots are elements of the page (:mod:`xttsbench.reporting.page.drawing`). A content security
 policy keeps the page from loading anything and from running any script but its own, which are named by their hashes,
 whatever a name in the report may hold. The template escapes all text.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
+from functools import partial
 from hashlib import sha256
 from importlib.resources import files
 
@@ -16,6 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from xttsbench.reporting.document import NOT_MEASURED, Block, Document, Section, View
+from xttsbench.reporting.page.drawing import inline
 from xttsbench.reporting.page.timeline import PARTS, TimeLine
 from xttsbench.reporting.palette import PART_COLORS, SEVERITY_COLORS
 from xttsbench.reporting.words import part
@@ -44,7 +46,7 @@ def render(document: Document, plots: Mapping[str, bytes], *, view: View = View.
     return environment.get_template("report.html.j2").render(
         headline=document.headline,
         blocks=document.shown(view, figures=plots),
-        images={name: b64encode(image).decode() for name, image in plots.items()},
+        plots={name: partial(inline, name, image) for name, image in plots.items()},
         scripts=scripts,
         styles=_text("assets/uPlot.min.css") if drawn else "",
         part_names=PARTS,

@@ -8,6 +8,11 @@ from __future__ import annotations
 
 from typing import Final
 
+INK: Final = "#1b1f24"
+SOFT: Final = "#59636e"
+GRID: Final = "#e3e6ea"
+"""Text, lesser text and lines of a plot on white."""
+
 PART_COLORS: Final = {
     "input": "#E69F00",
     "dispatch": "#D55E00",

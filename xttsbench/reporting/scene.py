@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,11 +105,11 @@ class Scene:
 def stage(report: Report, trials: Sequence[TrialRecord]) -> Scene:
     """Collect what the plots need: the target as it is, or the baseline where arms were compared.
 
-    Trials without such steps are left out, and those with a fix or of another arm: they are not the target as given.
+    Trials without such steps are left out, and those with a fix or of another arm: they are not the original.
     """
     found = [
         (series, record)
-        for record in _as_given(report, trials)
+        for record in _original(report, trials)
         if (segment := record.segment("as_is"))
         and (series := from_segment(segment, label=plain(record.spec.trial_id)[:_LONGEST_LABEL]))
     ]
@@ -118,8 +119,20 @@ def stage(report: Report, trials: Sequence[TrialRecord]) -> Scene:
     return Scene(report, tuple(series for series, _ in found), main, record, tuple(trials))
 
 
-def _as_given(report: Report, trials: Sequence[TrialRecord]) -> Sequence[TrialRecord]:
+def _original(report: Report, trials: Sequence[TrialRecord]) -> Sequence[TrialRecord]:
     group = of_verdict(report) if compares(report) or report.training is not None else None
     if group is not None and group.baseline is not None:
         return trials_of(group, group.baseline, groups(report), trials)
     return [record for record in trials if record.spec.rung not in _OTHER_TARGETS]
+
+
+def extremes(wall_s: FloatArray, stretches: int) -> NDArray[np.int64]:
+    """Positions of steps to draw, ascending: all, or the fastest and the slowest of each of so many stretches."""
+    if wall_s.size <= 2 * stretches:
+        return np.arange(wall_s.size)
+    edges = np.linspace(0, wall_s.size, stretches + 1).astype(np.int64)
+    chosen = [0, wall_s.size - 1]
+    for low, high in pairwise(edges):
+        stretch = wall_s[low:high]
+        chosen += [low + int(stretch.argmin()), low + int(stretch.argmax())]
+    return np.unique(np.array(chosen, dtype=np.int64))

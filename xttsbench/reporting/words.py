@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import PurePath
 from typing import Final
 
+from xttsbench.records.report import SPOKEN
 from xttsbench.reporting.text import plain
 
-PARTS: Final = {
-    "dispatch": "launch overhead",
-    "contention": "CPU contention",
-    "host": "host work",
-    "residual": "unattributed",
-    "inconclusive": "undecided",
-}
-"""Part of a step, or verdict, as the records name it, to what it is called; those not here are called what they are."""
 LIKELY: Final = {
     "input": "waiting for input",
     "dispatch": "launching ops from Python",
@@ -31,15 +25,63 @@ SAME_DATA: Final = {
     "other order": "yes, in another order",
     "distribution": "random, drawn alike",
     "different": "NO",
-    "unknown": "could not be told",
+    "unknown": "unknown",
 }
 """Whether a fix leaves the data alone, by how they were compared (:data:`xttsbench.records.fix.How`)."""
+_LABELS: Final = {
+    "block": "repeat",
+    "blocks": "repeats",
+    "contention": "CPU contention",
+    "dispatch": "launch overhead",
+    "gil": "interpreter lock",
+    "host": "host work",
+    "predicted": "estimated",
+    "residual": "unattributed",
+    "rung": "experiment",
+    "verified": "measured",
+}
+"""Words in the names of a record's fields that people do not read."""
+_LABEL: Final = re.compile(rf"\b({'|'.join(_LABELS)})\b(?! work)")
+_ORIGINAL: Final = re.compile(r"\bas-given\b")
+_LOCKS: Final = {
+    "holds": "held",
+    "releases": "released",
+    "blocks": "released while it waits",
+    "unknown": "may be held or released",
+}
+"""What a Python function does with the interpreter lock, by its class in the records."""
+_TRIALS: Final = {
+    "ladder": "the isolation experiments in another process",
+    "pipeline": "the cost of each op of the pipeline",
+    "eager": "the step op by op",
+    "graph": "the step as one graph",
+    "xla": "the step by XLA",
+    "precision": "the step in other precisions",
+    "batch": "the step on half of each batch",
+    "fix": "a trial of the fix",
+}
+"""Kind of a trial (:data:`xttsbench.records.trial.TrialKind`) to what a reader misses without it."""
 _KEPT: Final = 3
 
 
 def part(name: str) -> str:
     """What a part of the step, or a verdict, is called."""
-    return PARTS.get(name, name)
+    return SPOKEN.get(name, name)
+
+
+def configuration(name: str) -> str:
+    """A configuration as people read it: the target as the user gave it is the ``original``."""
+    return _ORIGINAL.sub("original", name)
+
+
+def label(name: str) -> str:
+    """A field's name, with spaces, in the field's words: ``CPU contention per step`` for ``contention per step``."""
+    return _LABEL.sub(lambda found: _LABELS[found[0]], name)
+
+
+def lock(kind: str) -> str:
+    """What a Python function does with the interpreter lock, in words."""
+    return _LOCKS.get(kind, kind)
 
 
 def short_path(file: str) -> str:
@@ -79,7 +121,6 @@ _MISSED: Final = {
     "arms.*.decision": "result",
 }
 """Path of a number in the report to what a reader would miss; of the others the record alone has the reasons."""
-_TRIALS: Final = "trials."
 _RECORDS: Final = frozenset({"verdict", "oscillation", "warm_up", "fixes", "findings", "predictions", "arms", "aa"})
 _NEVER: Final = frozenset({"optimized", "profile", "pairs", "best", "training"})
 """First names of paths of which :data:`_MISSED` has all that anybody misses, and of those that nobody does."""
@@ -93,6 +134,8 @@ def missed(path: str) -> str | None:
     """
     if path in _MISSED:
         return _MISSED[path]
-    if path.startswith(_TRIALS):
-        return f"the experiment {path.removeprefix(_TRIALS)}"
-    return None if path.partition(".")[0] in _RECORDS | _NEVER else path.replace("_", " ")
+    first, _, rest = path.partition(".")
+    if first == "trials":
+        kind, _, fix = rest.partition(" (")[0].partition(" ")
+        return " ".join(word for word in (_TRIALS.get(kind, kind), fix) if word)
+    return None if first in _RECORDS | _NEVER else path.replace("_", " ")

@@ -104,7 +104,7 @@ def same_training(original: Elements, again: Elements, changed: Elements) -> Sem
     noise = _furthest(original, again)
     if noise > 10 * STATE_TOLERANCE:
         return _judgement(
-            None, "unknown", f"the step as given differs from itself by {noise:.2g}, so nothing can be compared", steps
+            None, "unknown", f"the original step differs from itself by {noise:.2g}, so nothing can be compared", steps
         )
     allowed = max(STATE_TOLERANCE, _NOISE * noise)
     found = _furthest(original, changed)

@@ -121,7 +121,7 @@ def judge_moved(case: Case, runs: Sequence[Run], fixed: Run, known: Bags, *, rou
     if problem := order_problem(case, runs, fixed, case.columns):
         return problem
     if bags.same is None or known.same is None:
-        return case.unknown(f"it cannot be told whether the samples are the same: {bags.sentence or known.sentence}")
+        return case.unknown(f"it is unknown whether the samples are the same: {bags.sentence or known.sentence}")
     rows, epochs = sum(part.rows for part in fixed.passes), len(fixed.passes)
     why = (
         "given up as asked for" if case.gives_up else "which nobody was promised" if case.free else "shuffled as before"
@@ -216,7 +216,7 @@ def _stable(case: Case, runs: Sequence[Run], fixed: Run, stable: Sequence[int], 
         return case.different(f"the samples are not those of the original: {bags.sentence}")
     if problem := order_problem(case, runs, fixed, stable):
         return problem
-    return None if bags.same else case.unknown(f"it cannot be told whether the samples are the same: {bags.sentence}")
+    return None if bags.same else case.unknown(f"it is unknown whether the samples are the same: {bags.sentence}")
 
 
 def _length_problem(runs: Sequence[Run], fixed: Run) -> str | None:
@@ -267,7 +267,7 @@ def _alike(case: Case, runs: Sequence[Run], fixed: Run, drawn: Sequence[int], *,
             doubts.append(f"{case.name(column)}: {found.sentence}")
         rows.append(found.rows)
     if doubts:
-        return case.unknown(f"it cannot be told whether what is drawn is alike: {'; '.join(doubts)}")
+        return case.unknown(f"it is unknown whether what is drawn is alike: {'; '.join(doubts)}")
     names = ", ".join(case.name(column) for column in drawn)
     rest = "" if all_drawn else ", and all else is the same"
     return judgement(

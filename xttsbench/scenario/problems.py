@@ -120,7 +120,7 @@ def of_the_whole(content: Mapping[str, Any], *, target: Check, accelerator: Chec
     yield from _accelerators(content.get("accelerator"), accelerator)
     for key in ("grid", "zip"):
         if key in content and "arms" in content:
-            yield (key,), "give arms or a grid, not both"
+            yield (key,), "give 'arms' or 'grid', not both"
     if content.get("skip") and "grid" not in content and "zip" not in content:
         yield ("skip",), "it leaves combinations of a grid out, and there is no grid"
     for key in ("arms", "grid", "zip"):
@@ -153,7 +153,7 @@ def _same_ids(arms: object) -> Iterator[Problem]:
         if not isinstance(name, str):
             continue
         if name in seen:
-            yield ("arms", index, "id"), f"{name!r} is the id of arm {seen[name]} already"
+            yield ("arms", index, "id"), f"{name!r} is the id of configuration {seen[name]} already"
         seen.setdefault(name, index)
 
 

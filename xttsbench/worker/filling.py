@@ -39,7 +39,7 @@ def fill_caches(spec: TrialSpec, loaded: Loaded, bench: Bench) -> None:
     bench.channel.part("cache_filled", full)
     took = f"{time.perf_counter() - began:.1f} s"
     bench.channel.note(
-        f"the cache was filled before the steps were measured, which took {took}: this is told of the epochs after that"
+        f"the cache was filled before anything was measured, which took {took}: the numbers are of later epochs"
         if full
         else f"the cache was not full after {took}: what was measured is the first epoch, and others are quicker"
     )

@@ -285,7 +285,7 @@ def fixed(loaded: Loaded, step: Step | None, spec: TrialSpec) -> tuple[Loaded, S
 def run_fix(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) -> None:
     """Measure a target that has its fix already as :func:`xttsbench.worker.ladder.run_ladder` measures it as it is."""
     if spec.fix is None:
-        raise InvalidInputError("a trial of the rung 'fix' names no fix.")
+        raise InvalidInputError("an experiment of the kind 'fix' names no fix.")
     fill_caches(spec, loaded, bench)
     batches = first_batches(loaded)
     warm_up(bench, step, batches)

@@ -11,6 +11,7 @@ from xttsbench.errors import UsageError
 from xttsbench.findings.registry import MODULES, rules_about
 from xttsbench.fixes.registry import SPECS
 from xttsbench.records.fix_set import Fix
+from xttsbench.reporting.words import part
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,9 @@ def explain(name: str) -> Explanation:
     known: dict[str, Explanation] = {}
     for one in explanations():
         known.setdefault(one.name, one)
-    found = known.get("inconclusive" if name == "undecided" else Fix.parse(name).kind)
+    verdicts = {part(one).replace(" ", "-"): one for one in MEANINGS}  # as the screen has them: launch-overhead
+    spoken = name.lower().replace(" ", "-")
+    found = known.get(verdicts.get(spoken) or Fix.parse(name).kind)
     if found is not None:
         return found
     close = get_close_matches(name, known, n=4, cutoff=0.5)
@@ -57,7 +60,7 @@ def explanations() -> Iterator[Explanation]:
             "verdict",
             "What limits the step",
             said.meaning,
-            {"How it is told": said.evidence, "Remedy": said.remedy},
+            {"How it is recognised": said.evidence, "Remedy": said.remedy},
         )
     for about in MODULES:
         for rule in rules_about(about):

@@ -59,7 +59,7 @@ _WINDOWS: Final = {"elements": (0.05, 1.5), "arm": (0.01, 0.6)}
 Fingerprints are taken four times at least; the turns of a comparison are three dozen, and need no process to begin."""
 _SAID: Final = (
     "it changes between two passes of its own although nothing in its graph is random, so it keeps something from pass "
-    "to pass, and what a fix changes cannot be told from that"
+    "to pass, and what a fix changes cannot be distinguished from that"
 )
 
 

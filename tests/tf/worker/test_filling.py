@@ -68,7 +68,7 @@ def test_a_second_pass_calls_nothing(make: Any) -> None:
         if number > 8:
             break
     assert CALLS[0] == 40
-    assert told.notes[0].startswith("the cache was filled before the steps were measured")
+    assert told.notes[0].startswith("the cache was filled before anything was measured")
 
 
 def test_a_dataset_without_a_cache_is_not_touched() -> None:

@@ -294,7 +294,7 @@ def test_reports_alone_are_compared_by_their_intervals(before: Path, faster: Pat
     assert found["unmeasured"]["pairs.0.a.first_step_s"] == "a report alone does not hold it"
     # A report in its run's directory is that run.
     assert record(before / "report.json", faster)["pairs"] == whole["pairs"]
-    assert "does not hold their blocks" in error(InvalidInputError, f"{files[0]}:a", f"{files[0]}:b")
+    assert "does not hold their rounds" in error(InvalidInputError, f"{files[0]}:a", f"{files[0]}:b")
 
 
 def printed(*arguments: object) -> str:
@@ -375,7 +375,7 @@ def diagnosed(build, directory: Path, step: float, **fields: Any) -> Path:
 
 def test_a_diagnosis_is_compared_by_its_target_as_given(build, tmp_path: Path) -> None:
     (pair,) = record(*(diagnosed(build, tmp_path / str(step), step) for step in (0.03, 0.06)))["pairs"]
-    assert (pair["name"], pair["decision"], pair["a"]["processes"]) == ("as-given", "clearly_slower", 3)
+    assert (pair["name"], pair["decision"], pair["a"]["processes"]) == ("original", "clearly_slower", 3)
     assert pair["effect"]["estimate"] == pytest.approx(0.5, rel=0.02)
     assert pair["a"]["input_wait_fraction"] is not None
 

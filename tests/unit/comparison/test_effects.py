@@ -105,7 +105,7 @@ def test_paired_rounds_decide_from_two_processes_on() -> None:
     effects = decide_paired(samples, margin=0.02)
     assert [effects[name].word for name in ("two", "one")] == ["faster", "undecided"]
     assert [effects[name].sure for name in ("two", "one")] == [True, False]
-    assert effects["one"].why == "1 process of each; a decision takes 2"
+    assert effects["one"].why == "1 process of each; a result takes 2"
     assert effects["one"].ratio is not None
     open_ = decide_paired({"x": paired([0.03, 0.01, 0.02])}, margin=0.02)["x"]
     assert (open_.word, open_.sure) == ("undecided", True)

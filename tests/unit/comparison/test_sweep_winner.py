@@ -60,7 +60,7 @@ def test_a_tie_goes_to_the_cheaper_arm(build) -> None:
     truth = {"a": 100, "b": 120.2, "c": 119.8, "d": 120.0}
     found = chosen(build.comparison(*truth, configs=configs), truth, Procedure(cost=COST))
     assert (found.winner, found.proven, found.tied_with) == ("c", True, ("b", "d"))
-    assert "the cheapest of 3 that cannot be told apart" in found.why
+    assert "the cheapest of 3 without a proven difference" in found.why
 
 
 def test_an_arm_that_is_slower_by_more_than_a_quarter_of_the_margin_is_no_tie(build) -> None:

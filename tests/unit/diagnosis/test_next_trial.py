@@ -203,7 +203,7 @@ def test_what_does_not_fit_into_the_time_left_is_skipped_for_what_does(build) ->
 def test_no_helper_is_started_for_less_than_a_whole_ladder(build) -> None:
     done = [build.ladder(anatomy=build.opaque()), build.trial("pipeline")]
     assert next_trial(JOB, done, 10.0 + IMPORT_S - 0.1) is None
-    assert skipped(done) == ["ladder (block 1)"]
+    assert skipped(done) == ["ladder (repeat 1)"]
 
 
 def test_what_was_wanted_and_did_not_run_is_named(build) -> None:

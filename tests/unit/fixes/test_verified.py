@@ -194,7 +194,7 @@ def test_what_cannot_be_told_is_no_yes(guard, originals, measure) -> None:
     found = verified([*originals, other, *measure(ALONE, {ORIGINAL: SLOW_S, "prefetch": 0.01})], DEVICE)
     row = of("prefetch", found)
     assert (row.outcome, found.chosen) == ("rejected", None)
-    assert row.why.startswith("whether it leaves the data as they are could not be told: ")
+    assert row.why.startswith("whether it leaves the data as they are is unknown: ")
 
 
 def test_without_the_original_nothing_is_told(guard, measure) -> None:

@@ -201,7 +201,7 @@ def starving_run() -> Run:
         },
         accelerator={"kind": "emulated", "label": "emulated, 15 ms per step", "step_s": 0.015},
         ladder=(
-            Rung(name="as is", what="the target as it is", step_time_s=estimate(0.0342), steps=397, processes=3),
+            Rung(name="as_is", what="the target as it is", step_time_s=estimate(0.0342), steps=397, processes=3),
             Rung(name="input only", what="iterating alone", step_time_s=estimate(0.0181), steps=320, processes=3),
             Rung(name="step only", what="on cached batches", step_time_s=estimate(0.0153), steps=240, processes=3),
         ),
@@ -240,7 +240,7 @@ def starving_run() -> Run:
         trials=tuple(
             {"trial": f"b{block}-ladder", "status": "ok", "cause": None, "duration_s": 14.2} for block in range(3)
         ),
-        warnings=("Only 3 processes were measured in the budget; 6 are needed for a test between arms.",),
+        warnings=("Only 3 processes were measured in the budget; 6 are needed for a test between configurations.",),
     )
     return Run(report, tuple(starving_trial(f"b{block}-ladder", seed=block) for block in range(3)))
 
@@ -495,8 +495,8 @@ def comparing_run() -> Run:
             "Real device: xla is 15.0x (14.6 to 15.4) as fast as eager.",
         ),
         unmeasured={
-            "verdict.step_time_s": "arms were compared",
-            "verdict.attribution_s": "arms were compared",
+            "verdict.step_time_s": "configurations were compared",
+            "verdict.attribution_s": "configurations were compared",
             **{f"arms.3.{name}": "refused, so not measured" for name in ("step_time_s", "effect", "cv", "utilization")},
             "arms.6.valid_frames_per_s": "the workload does not say where its frames are",
             "arms.7.valid_frames_per_s": "the workload does not say where its frames are",

@@ -99,7 +99,7 @@ def test_all_errors_come_at_once_in_the_order_of_the_file(problems) -> None:
     assert "did you mean 'description'?" in found[0]
     assert "a whole number is expected, got 'eight'" in found[1]
     assert "did you mean 'config'?" in found[2]
-    assert "'a' is the id of arm 0 already" in found[3]
+    assert "'a' is the id of configuration 0 already" in found[3]
     assert "'gpu': use real, emulated:MS" in found[4]
     assert "above 0" in found[5]
     assert "did you mean 'trial_s'?" in found[7]
@@ -118,7 +118,7 @@ def test_all_errors_come_at_once_in_the_order_of_the_file(problems) -> None:
             "grid: {a: [1,2,3,4,5,6,7,8,9], b: [1,2,3,4,5,6,7,8]}\n",
             "grid: it makes 72 configurations, and 64 are the most",
         ),
-        ("arms: [{id: a}]\ngrid: {b: [1]}\n", "grid: give arms or a grid, not both"),
+        ("arms: [{id: a}]\ngrid: {b: [1]}\n", "grid: give 'arms' or 'grid', not both"),
         ("arms: [{id: 'a b'}]\n", "arms.0.id: letters, digits"),
         ("arms: [{id: ../x}]\n", "arms.0.id: letters, digits"),
         ("arms: [5]\n", "arms.0: keys with values are expected, got '5'"),

@@ -86,7 +86,7 @@ def test_a_target_of_somebody_else_takes_anything(scenario) -> None:
         ("zip: {}\n", "zip: it is empty"),
         ("zip: {a: [1, 2], b: [1]}\n", "zip.b: it has 1 values, and a has 2; they advance together"),
         ("zip: {a: [1]}\ngrid: {a: [1]}\n", "zip.a: it is a key of the grid already"),
-        ("zip: {a: [1]}\narms: [{id: a}]\n", "zip: give arms or a grid, not both"),
+        ("zip: {a: [1]}\narms: [{id: a}]\n", "zip: give 'arms' or 'grid', not both"),
         # skip
         ("skip: [{a: 1}]\n", "skip: it leaves combinations of a grid out, and there is no grid"),
         ("skip: [{a: 1}]\narms: [{id: a}]\n", "skip: it leaves combinations of a grid out, and there is no grid"),

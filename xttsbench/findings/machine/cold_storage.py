@@ -24,7 +24,7 @@ _WAITS_SHARE: Final = 0.5
     "cold-storage",
     evidence="bytes a step read in all and from storage, bytes a second, page faults, and the processor time of the "
     "input",
-    threshold="4 MiB read, 10 % of it from storage; limiting from 50 %, where the step waits for an input that "
+    threshold="4 MiB read, 10 % of it from storage; a bottleneck from 50 %, where the step waits for an input that "
     "hardly computes",
     remedy="Read more files at once, larger pieces (TFRecord or packed files), or copy the data to a local disk.",
     false_alarms="storage behind another layer (a network file system with a cache of its own) looks like the page "

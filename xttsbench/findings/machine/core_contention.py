@@ -10,7 +10,7 @@ from xttsbench.findings.rule import Findings, rule
     "core-contention",
     evidence="share of the cores in use, what both want over what there is, the input's processor time, and seconds "
     "lost a step",
-    threshold="contention is the verdict, or takes 10 % of the step; always limiting",
+    threshold="CPU contention is the verdict, or takes 10 % of the step; always a bottleneck",
     remedy="Take work from the input: compute features once and cache them, decode less, use fewer parallel calls; "
     "or add cores. More workers or a deeper prefetch cannot help.",
     false_alarms="neighbours that take the cores look alike; rounds that they disturbed are left out",

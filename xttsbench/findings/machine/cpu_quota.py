@@ -15,7 +15,7 @@ _STOPPED_SHARE: Final = 0.05
 @rule(
     "cpu-quota",
     evidence="quota, visible processors, threads, and seconds stopped for each second",
-    threshold="more threads than the quota, or stopped for 5 % of the time; limiting where input and step compete "
+    threshold="more threads than the quota, or stopped for 5 % of the time; a bottleneck where input and step compete "
     "for cores",
     remedy="Set the threads of TensorFlow to the quota before anything runs; or raise the quota.",
     false_alarms="threads that wait cost no quota; for information where none was stopped",

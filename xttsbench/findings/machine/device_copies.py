@@ -9,7 +9,7 @@ from xttsbench.findings.rule import Findings, rule
 @rule(
     "device-copies",
     evidence="seconds of copying a step",
-    threshold="copying is the verdict, or takes 10 % of the step; always limiting",
+    threshold="copying is the verdict, or takes 10 % of the step; always a bottleneck",
     remedy="End the pipeline with tf.data.experimental.prefetch_to_device; copy smaller types (uint8, float16).",
     false_alarms="none known",
 )

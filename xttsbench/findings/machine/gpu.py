@@ -22,7 +22,7 @@ _SLOW_CLOCK: Final = 0.9
 @rule(
     "gpu-shared",
     evidence="other processes, and memory used before the run beside the total",
-    threshold="another process, or more than 2 GiB and 5 % of the memory taken before the run; never limiting",
+    threshold="another process, or more than 2 GiB and 5 % of the memory taken before the run; never a bottleneck",
     remedy="End the others (nvidia-smi names them) or choose another GPU with CUDA_VISIBLE_DEVICES, and measure again.",
     false_alarms="in a container the driver's process numbers are the host's, so that own ones may not be recognised",
 )
@@ -59,7 +59,7 @@ def gpu_shared(evidence: Evidence) -> Findings:
 @rule(
     "gpu-throttled",
     evidence="share of the samples by reason, mean clock beside the highest, and power",
-    threshold="10 % of the samples; limiting for heat or a fault, in half of them, with clocks below 90 %, where "
+    threshold="10 % of the samples; a bottleneck for heat or a fault, in half of them, with clocks below 90 %, where "
     "the step computes",
     remedy="nvidia-smi -q -d PERFORMANCE,CLOCK shows what holds the clocks back.",
     false_alarms="a GPU at full load reaches its power limit; that is for information",

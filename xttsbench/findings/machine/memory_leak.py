@@ -37,7 +37,7 @@ class _Growth:
     "memory-leak",
     evidence="bytes a step, bytes grown, resident bytes, and steps and seconds until the memory is full",
     threshold="8 MiB and 1 % grown, still growing at the end, beyond what buffers and caches of the pipeline hold; "
-    "critical where it is full within an hour; never limiting",
+    "critical where it is full within an hour; never a bottleneck",
     remedy="Look for what each step leaves behind: losses kept in a list as tensors (keep float(loss) every so "
     "many steps), functions, optimizers or datasets made inside the loop, a cache in memory that a later "
     "repeat() never lets end.",

@@ -28,7 +28,7 @@ _NO_PLACE: Final = ("Prefetch", "Repeat", "Cache", "Options", "Shuffle", "Model"
     "cacheable",
     evidence="share of the pace, elements and bytes to keep, whether they fit into memory, seconds of an epoch, and "
     "whether the data set is repeated",
-    threshold="a cache was measured or predicted to help; without either, 50 % of the pace in ops that draw nothing "
+    threshold="a cache was measured or estimated to help; without either, 50 % of the pace in ops that draw nothing "
     "at random",
     remedy="Keep it with .cache() after this op, before anything random.",
     false_alarms="one pass over the data gains nothing; a Python function may return something else each time",
@@ -83,7 +83,7 @@ def cacheable(evidence: Evidence) -> Findings:
 def _best_place(evidence: Evidence, pipeline: Pipeline) -> tuple[PipelineOp, Gain | None] | None:
     """Where a cache gives most, and of places that give nearly as much the one that holds least.
 
-    Among places with a measured or predicted gain where there are any; else the share of the pace before it decides.
+    Among places with a measured or estimated gain where there are any; else the share of the pace before it decides.
     """
     places = [op for op in pipeline.ops if _repeats(evidence, pipeline, op)]
     places = [op for op in places if is_main(evidence, *_kept(pipeline, op))]

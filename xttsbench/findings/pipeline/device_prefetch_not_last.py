@@ -20,7 +20,7 @@ _TO_DEVICE: Final = ("CopyToDevice", "PrefetchToDevice")
     false_alarms="none known",
 )
 def device_prefetch_not_last(evidence: Evidence) -> Findings:
-    """Ops after the copy to the device: they run on the host, so that the copy is undone or late."""
+    """Ops after the copy to the device: they run on the processor, so that the copy is undone or late."""
     pipeline = evidence.graph
     for op in pipeline.ops:
         if not op.op.startswith(_TO_DEVICE):
@@ -31,7 +31,7 @@ def device_prefetch_not_last(evidence: Evidence) -> Findings:
         waits = evidence.limits("input") or evidence.limits("transfer")
         yield finding(
             device_prefetch_not_last,
-            f"{len(after)} op(s) after the copy to the device, {after[0].op} first: they run on the host",
+            f"{len(after)} op(s) after the copy to the device, {after[0].op} first: they run on the processor",
             op,
             {"ops_after": ", ".join(own.op for own in after), "line_after": after[0].location.line},
             severity="warning" if waits else "info",

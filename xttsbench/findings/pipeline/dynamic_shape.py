@@ -14,7 +14,7 @@ from xttsbench.records.pipeline import place
 @rule(
     "dynamic-shape",
     evidence="number of shapes, traces by shape, compilations in the steady state, and an example",
-    threshold="three shapes, and tracing or compilation by shape that recurs; limiting where compilation is",
+    threshold="three shapes, and tracing or compilation by shape that recurs; a bottleneck where compilation is",
     remedy="Pad to a few fixed edges (buckets), so that each shape is compiled once, before training.",
     false_alarms="shapes that are all seen early cost only a slow start",
 )

@@ -13,7 +13,7 @@ from xttsbench.throughput.stages import limiting_op
     "input-bound",
     evidence="what a step waits, a batch without a step, and the costly op's time, processor time and shares of "
     "cost and pace",
-    threshold="the input is the verdict, or takes 10 % of the step; always limiting",
+    threshold="the input is the verdict, or takes 10 % of the step; always a bottleneck",
     remedy="Make the costly op cheaper, parallel or cached; other findings say what was tried here.",
     false_alarms="a dataset alone has nothing but its input to wait for, so that it always fires there",
 )

@@ -22,7 +22,7 @@ _KEEPS_ALL: Final = 0.99
 @rule(
     "late-filter",
     evidence="share of the elements that it keeps, and the share of the pace that goes to what is thrown away",
-    threshold="5 % of the pace thrown away; limiting where filtering first was measured or predicted to help",
+    threshold="5 % of the pace thrown away; a bottleneck where filtering first was measured or estimated to help",
     remedy="Filter first: .filter(...) before the map, on what that map is given.",
     false_alarms="a filter that throws nothing away (99 % kept) is not reported",
 )

@@ -8,8 +8,8 @@ from xttsbench.findings.rule import Findings, rule
 
 @rule(
     "nan-batch",
-    evidence="the components that hold them, and how many batches were looked at",
-    threshold="one such number in the batches that were kept; never limiting",
+    evidence="the components that hold them, and how many batches were examined",
+    threshold="one such number in the batches that were kept; never a bottleneck",
     remedy="Find the element that does: tf.debugging.check_numerics in the last map names it.",
     false_alarms="infinity as a mask, as in attention",
 )

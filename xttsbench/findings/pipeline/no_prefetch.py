@@ -13,7 +13,7 @@ from xttsbench.records.base import Estimate
 @rule(
     "no-prefetch",
     evidence="the pipeline's last op, and whether TensorFlow adds a prefetch by itself",
-    threshold="a prefetch at the end was measured or predicted to help; or the last op is prefetch(0) and the step "
+    threshold="a prefetch at the end was measured or estimated to help; or the last op is prefetch(0) and the step "
     "waits",
     remedy="End the pipeline with .prefetch(tf.data.AUTOTUNE).",
     false_alarms="TensorFlow adds a prefetch where the pipeline's own options let it; nothing is reported then",

@@ -18,7 +18,7 @@ _UNEVEN: Final = 0.5
 @rule(
     "order-sensitive",
     evidence="share of the pace, parallel calls, spread of the waits, and whether the order is random anyway",
-    threshold="any order was measured or predicted to help; or it was not tried, waits vary by half of their mean, "
+    threshold="any order was measured or estimated to help; or it was not tried, waits vary by half of their mean, "
     "and the op has 30 % of the pace",
     remedy="Set options.deterministic = False, or deterministic=False in this call: the same elements in another "
     "order.",

@@ -18,9 +18,9 @@ _SURE: Final = 0.01
 
 @rule(
     "padding-waste",
-    evidence="share of padding, batches and shapes looked at, and what the padding costs a step where its time "
+    evidence="share of padding, batches and shapes examined, and what the padding costs a step where its time "
     "follows its length",
-    threshold="30 % of a batch; a warning from 50 %; never limiting",
+    threshold="30 % of a batch; a warning from 50 %; never a bottleneck",
     remedy="Batch elements of similar length together: bucket_by_sequence_length with fixed edges.",
     false_alarms="zeros that mean something at the end of an element count as padding; one shape may be what XLA needs",
 )

@@ -12,7 +12,7 @@ from xttsbench.records.pipeline import PipelineOp, PythonFunction, every_op
 
 _WORDS: Final = {
     "holds": "holds the interpreter lock",
-    "blocks": "blocks without computing",
+    "blocks": "waits without computing",
     "releases": "releases the interpreter lock",
     "unknown": "may or may not hold the interpreter lock",
 }
@@ -30,14 +30,14 @@ _MANY_CALLS: Final = 8
     "python-function",
     evidence="kind of function, class (`gil`), wall and processor time of a call, calls for a batch, shares of cost "
     "and pace",
-    threshold="every one is reported; limiting where the step waits for data and its op has 30 % of the pace",
-    remedy="By class: TensorFlow ops or processes where it holds the lock, threads where it blocks, parallel calls "
+    threshold="every one is reported; a bottleneck where the step waits for data and its op has 30 % of the pace",
+    remedy="By class: TensorFlow ops or processes where it holds the lock, threads where it waits, parallel calls "
     "where it releases it; a cache for each; or leave it alone.",
     false_alarms="most are harmless, and then the remedy says so; on busy cores a function that waits for its turn "
-    "looks as if it blocked",
+    "looks as if it waited for data",
 )
 def python_function(evidence: Evidence) -> Findings:
-    """Python inside the graph, by file and line: whether it holds the interpreter lock, blocks, or releases it."""
+    """Python inside the graph, by file and line: whether it holds the interpreter lock, waits, or releases it."""
     for function in evidence.graph.python_functions:
         op = _outer_op(evidence, function)
         limiting = evidence.limits("input") and _is_waited_for(evidence, function, op)

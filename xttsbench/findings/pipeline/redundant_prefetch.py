@@ -14,7 +14,7 @@ from xttsbench.records.pipeline import Pipeline, PipelineOp
     "redundant-prefetch",
     evidence="number of prefetches, elements and bytes that they hold, speed without them where that was measured",
     threshold="a prefetch right before another, or any before the last whose removal was measured to cost less than "
-    "5 %; never limiting",
+    "5 %; never a bottleneck",
     remedy="Keep the last prefetch and remove the others.",
     false_alarms="one before an uneven op may smooth it; such a one is named only after a measurement",
 )

@@ -12,7 +12,7 @@ from xttsbench.records.pipeline import Pipeline, PipelineOp
 @rule(
     "sequential-map",
     evidence="the map's shares of cost and pace, its seconds for a batch, and how many such maps there are",
-    threshold="parallel calls were measured or predicted to make the step faster, and it waits for data",
+    threshold="parallel calls were measured or estimated to make the step faster, and it waits for data",
     remedy="Give it num_parallel_calls=tf.data.AUTOTUNE.",
     false_alarms="TensorFlow makes stateless maps parallel by itself; only what it leaves sequential is reported",
 )

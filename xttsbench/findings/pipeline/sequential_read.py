@@ -18,7 +18,7 @@ READERS: Final = ("TFRecordDataset", "TextLineDataset", "FixedLengthRecordDatase
 @rule(
     "sequential-read",
     evidence="number of sources, cycle length, kind of reader, shares of cost and pace",
-    threshold="reading in parallel was measured or predicted to help, or was not tried and the op has 30 % of the pace",
+    threshold="reading in parallel was measured or estimated to help, or was not tried and the op has 30 % of the pace",
     remedy="Read several at once: .interleave(..., num_parallel_calls=tf.data.AUTOTUNE), or num_parallel_reads.",
     false_alarms="on one spinning disk several readers can be slower; the elements come in another order",
 )
@@ -62,7 +62,7 @@ def sequential_read(evidence: Evidence) -> Findings:
             "reader": reader,
         },
         f"{remedy} The elements are the same, in another order (one that repeats, unless deterministic=False)."
-        + ("" if helps is not None else " What it would give was neither tried nor predicted here."),
+        + ("" if helps is not None else " What it would give was neither tried nor estimated here."),
         limits=helps,
         severity="warning",
     )

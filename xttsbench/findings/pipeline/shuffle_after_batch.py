@@ -16,7 +16,7 @@ _NO_FAULT: Final = ("Shuffle", "Unbatch", "GroupByWindow")
 @rule(
     "shuffle-after-batch",
     evidence="batches in the buffer, the bytes that they hold, and the op that makes them",
-    threshold="a shuffle that reads batches, and neither another shuffle nor buckets before it; never limiting",
+    threshold="a shuffle that reads batches, and neither another shuffle nor buckets before it; never a bottleneck",
     remedy="Shuffle before .batch(...): the elements mix, and the buffer counts elements, not batches.",
     false_alarms="batches that belong together, such as consecutive pieces of one recording",
 )

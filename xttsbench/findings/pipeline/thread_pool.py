@@ -21,9 +21,9 @@ _BUSY: Final = 0.8
 @rule(
     "thread-pool",
     evidence="threads in the pool, cores, and the number of threads that was tried",
-    threshold="a larger pool was measured or predicted to help; or 8 threads for each core, and nothing in it waits",
+    threshold="a larger pool was measured or estimated to help; or 8 threads for each core, and nothing in it waits",
     remedy="Set options.threading.private_threadpool_size, with num_parallel_calls to match.",
-    false_alarms="a pool that is too large costs memory and little else, so that it is never limiting",
+    false_alarms="a pool that is too large costs memory and little else, so that it is never a bottleneck",
 )
 def thread_pool(evidence: Evidence) -> Findings:
     """A pool with fewer threads than the parallel calls need, or with far more than there are cores."""
@@ -43,7 +43,8 @@ def thread_pool(evidence: Evidence) -> Findings:
             f"{calls} {size or 'one thread a core'}{' thread(s)' if size else ''}, so they wait in turn",
             waiting,
             {"threadpool_size": size, "cores": cores, "tried_size": threads},
-            f"options.threading.private_threadpool_size = {threads}, with num_parallel_calls to match.",
+            f"Let {threads} calls run at a time: num_parallel_calls={threads} in the map, and a pool as large, "
+            f"options.threading.private_threadpool_size = {threads}.",
             limits=helps,
             location=blocking[0].location if blocking else place(waiting) if waiting else Location(),
         )

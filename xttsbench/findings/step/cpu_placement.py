@@ -17,7 +17,7 @@ _ASKED: Final = "asked for"
 @rule(
     "cpu-placement",
     evidence="their share of the time of all ops, the heaviest of them, how many, and why",
-    threshold="2 % of the time of the step's ops, or asked for by tf.device; limiting from 10 % where the step "
+    threshold="2 % of the time of the step's ops, or asked for by tf.device; a bottleneck from 10 % where the step "
     "computes",
     remedy="Use an op with a kernel for the GPU, or move the work into the input pipeline.",
     false_alarms="ops on shapes and small integers belong on the CPU",

@@ -11,9 +11,9 @@ from xttsbench.findings.rule import Findings, rule
     "eager-step",
     evidence="eager ops and calls of tf.functions a step, seconds to launch an op, and what became of the step as "
     "one graph",
-    threshold="10 ops or calls a step; limiting where launching is the verdict, or takes 10 % of the step",
+    threshold="10 ops or calls a step; a bottleneck where launching is the verdict, or takes 10 % of the step",
     remedy="Decorate the step with @tf.function (for Keras: compile(run_eagerly=False)).",
-    false_alarms="ops that run for long hide their launch; then it is not limiting",
+    false_alarms="ops that run for long hide their launch; then it is no bottleneck",
 )
 def eager_step(evidence: Evidence) -> Findings:
     """The step dispatches its ops one by one from Python."""

@@ -11,7 +11,7 @@ from xttsbench.findings.rule import Findings, rule
 _HOST_KINDS: Final = ("python", "io", "sync")
 _COLLECTING: Final = 0.5
 """Share of the host's work from which Python's garbage collection is named as what it is."""
-_OTHERWISE: Final = "Do it less often, or in a thread beside the training, or after the epoch."
+_OTHERWISE: Final = "Do this work less often, or in a thread beside the training, or after the epoch."
 _REMEDIES: Final = {
     "collects": "Call gc.freeze() once the model is built, keep fewer objects alive from step to step, and do not call "
     "gc.collect() in the loop.",
@@ -27,12 +27,12 @@ _REMEDIES: Final = {
     "host-stall",
     evidence="seconds and share of the step, the line that takes most and in how many steps it is seen, the period, "
     "and seconds of garbage collection",
-    threshold="the host is the verdict, or takes 10 % of the step; always limiting",
+    threshold="host work is the verdict, or takes 10 % of the step; always a bottleneck",
     remedy="Do it less often, or in a thread beside the training, or after the epoch.",
     false_alarms="work in another thread that holds the interpreter lock is charged to the line that waits for it",
 )
 def host_stall(evidence: Evidence) -> Findings:
-    """Work of the host between the device's steps: logging, checkpoints, figures, garbage collection."""
+    """Host work between steps: logging, checkpoints, figures, garbage collection."""
     if not evidence.limits("host"):
         return
     line = heaviest_line(evidence, _HOST_KINDS, rarest=evidence.facts.opaque)
@@ -53,9 +53,10 @@ def host_stall(evidence: Evidence) -> Findings:
         how_often = f", about every {1 / max(line.steps_share, 1e-6):.0f} steps"
     elif period.period_steps is not None and not evidence.length_has_the_period:
         how_often = f", about every {period.period_steps:.0f} steps"
-    what = "collects garbage" if collects else "works"
+    what = "garbage collection between steps" if collects else "host work between steps"
+    who = f", most of it in {line.function}()" if line and line.function.isidentifier() and not collects else ""
     yield host_stall.finding(
-        f"the host {what} {evidence.share('host'):.0%} of the step outside the device's work{how_often}",
+        f"{what} takes {evidence.share('host'):.0%} of the step{how_often}{who}",
         numbers,
         _REMEDIES["collects" if collects else line.kind if line else ""],
         severity="critical",

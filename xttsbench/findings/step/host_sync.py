@@ -11,7 +11,7 @@ from xttsbench.findings.rule import Findings, rule
 @rule(
     "host-sync",
     evidence="fetches a step, their seconds, and their share of the step",
-    threshold="a fetch in every second step; limiting where the host is, and fetching takes 10 %",
+    threshold="a fetch in every second step; a bottleneck where host work is, and fetching takes 10 %",
     remedy="Keep metrics on the device and fetch them every hundred steps.",
     false_alarms="on a CPU a fetch costs next to nothing",
 )

@@ -16,7 +16,7 @@ from xttsbench.records.report import Finding
 @rule(
     "partial-batch",
     evidence="usual and partial size, traces, compilations, seconds lost, and their share of the steady steps",
-    threshold="one trace or compilation at a smaller batch, or an error there; limiting from 10 % of the steady steps",
+    threshold="one trace or compilation at a smaller batch, or an error there; a bottleneck from 10 % of the steps",
     remedy="batch(n, drop_remainder=True), or pad the last batch to the full size and mask its rows.",
     false_alarms="it costs once for each process, so that it matters in short runs",
 )

@@ -28,7 +28,7 @@ _DONE_BY: Final = {
 @rule(
     "precision",
     evidence="which precision, whether it helps, and the speed of the step alone",
-    threshold="5 % beyond the interval in either direction; never limiting",
+    threshold="5 % beyond the interval in either direction; never a bottleneck",
     remedy="Set the policy before the model is built, and compare the losses before it is kept.",
     false_alarms="speed says nothing of what it does to the losses",
 )

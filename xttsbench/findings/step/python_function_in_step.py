@@ -11,12 +11,12 @@ from xttsbench.findings.rule import Findings, rule
 @rule(
     "python-function-in-step",
     evidence="share of the step, and how many such functions",
-    threshold="every one is reported; limiting from 10 % where the step computes",
+    threshold="every one is reported; a bottleneck from 10 % where the step computes",
     remedy="Write it in TensorFlow ops, or move it into the input pipeline.",
     false_alarms="one that runs once in many steps",
 )
 def python_function_in_step(evidence: Evidence) -> Findings:
-    """Python inside the compiled step: it runs on the host and holds the interpreter lock."""
+    """Python inside the compiled step: it runs on the processor and holds the interpreter lock."""
     anatomy = evidence.anatomy
     if anatomy is None or not anatomy.python_functions_in_step:
         return

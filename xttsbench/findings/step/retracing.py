@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Final
 
 from xttsbench.evidence.evidence import Evidence
-from xttsbench.evidence.step import costliest_shape, heaviest_line, place_of
+from xttsbench.evidence.step import costliest_shape, place_in_step
 from xttsbench.findings.rule import Findings, rule
+
+_AGAIN: Final = {
+    "new function object": "the tf.function is made anew",
+    "shape": "each new shape of a batch is traced",
+    "python value": "each new Python value among its arguments is traced",
+    "other": "its arguments differ from call to call",
+}
 
 
 @rule(
     "retracing",
     evidence="traces in the steady state by reason, seconds of a trace, seconds lost, and the shape that cost most",
-    threshold="one trace in the steady state that is not a function's first; limiting where compilation is",
+    threshold="one trace in the steady state that is not a function's first; a bottleneck where compilation is",
     remedy="Fix shapes, pass Python numbers as tensors, and make tf.functions once, outside of the loop.",
     false_alarms="a few traces while the last shapes are first seen",
 )
@@ -29,12 +37,13 @@ def retracing(evidence: Evidence) -> Findings:
     limiting, costliest = evidence.limits("compile"), costliest_shape(evidence)
     remedies = {
         "new function object": "Make the tf.function once, outside of the loop.",
-        "shape": "Fix the shapes (buckets), or relax them with input_signature or reduce_retracing=True.",
+        "shape": "Pad the batches to a few fixed shapes (buckets), or let one trace serve all: "
+        "@tf.function(reduce_retracing=True), or an input_signature with None for what varies.",
         "python value": "Pass Python numbers as tensors, or keep them out of the arguments.",
         "other": "See the signatures of the traces; make arguments alike from call to call.",
     }
     yield retracing.finding(
-        f"{example.function} is traced again after the first step: {reason}",
+        f"{example.function} is traced again after the first step: {_AGAIN[reason]}",
         {
             "traces_in_steady_state": int(steps.traces.sum()),
             "steps": len(steps),
@@ -49,6 +58,6 @@ def retracing(evidence: Evidence) -> Findings:
         remedies[reason],
         severity="critical" if limiting else "warning",
         limiting=limiting,
-        location=place_of(heaviest_line(evidence, ("function", "tensorflow"))),
+        location=place_in_step(evidence, ("function", "tensorflow")),
         predicted_speedup=evidence.max_speedups.get("compile") if limiting else None,
     )

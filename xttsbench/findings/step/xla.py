@@ -11,12 +11,12 @@ from xttsbench.fixes.spec import WORTH
 @rule(
     "xla-untried",
     evidence="speed of the step alone, and seconds of the first compilation",
-    threshold="5 % faster at the low end of the interval; never limiting",
+    threshold="5 % faster at the low end of the interval; never a bottleneck",
     remedy="tf.function(jit_compile=True), with fixed shapes; weigh the compilation of each shape.",
     false_alarms="shapes that were not measured compile anew",
 )
 def xla_untried(evidence: Evidence) -> Findings:
-    """XLA makes the step faster, measured beside the step as given."""
+    """XLA makes the step faster, measured beside the original step."""
     tried = evidence.modes.get("xla")
     if tried is None or tried.speedup is None or evidence.given_mode != "graph" or tried.speedup.low <= WORTH:
         return
@@ -31,12 +31,12 @@ def xla_untried(evidence: Evidence) -> Findings:
 @rule(
     "xla-slower",
     evidence="speed of the step alone, and seconds of the first compilation",
-    threshold="5 % slower at the high end of the interval; never limiting",
+    threshold="5 % slower at the high end of the interval; never a bottleneck",
     remedy="Leave XLA off for this step on this device.",
     false_alarms="none known",
 )
 def xla_slower(evidence: Evidence) -> Findings:
-    """XLA makes the step slower, measured beside the step as given: if it were used, or as it is used."""
+    """XLA makes the step slower, measured beside the original step: if it were used, or as it is used."""
     through_xla, graph = evidence.modes.get("xla"), evidence.modes.get("graph")
     speedup = through_xla.speedup if through_xla is not None and evidence.given_mode == "graph" else None
     if through_xla is not None and speedup is not None and speedup.high < 1 / WORTH:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from xttsbench.evidence.evidence import Evidence
-from xttsbench.evidence.step import costliest_shape, heaviest_line, place_of
+from xttsbench.evidence.step import costliest_shape, place_in_step
 from xttsbench.findings.rule import Findings, rule
 
 
@@ -11,7 +11,7 @@ from xttsbench.findings.rule import Findings, rule
     "xla-recompilation",
     evidence="compilations, traces in the same steps, shapes compiled, seconds of a compilation, and the shape that "
     "cost most",
-    threshold="one compilation in the steady state; limiting where compilation is",
+    threshold="one compilation in the steady state; a bottleneck where compilation is",
     remedy="Give XLA few fixed shapes (buckets, drop_remainder=True) and compile each before training.",
     false_alarms="a few compilations while the last shapes are first seen",
 )
@@ -36,6 +36,6 @@ def xla_recompilation(evidence: Evidence) -> Findings:
         },
         severity="critical" if limiting else "warning",
         limiting=limiting,
-        location=place_of(heaviest_line(evidence, ("function", "tensorflow"))),
+        location=place_in_step(evidence, ("function", "tensorflow")),
         predicted_speedup=evidence.max_speedups.get("compile") if limiting else None,
     )

@@ -17,6 +17,8 @@ from xttsbench.records.trial import Batches
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
+SIDES: Final = {"input": "the input", "host": "work between steps", "step": "the step itself"}
+"""Side of a step, as evidence has it, in words."""
 _ALIKE: Final = 0.7
 """Correlation of two folded profiles that counts as one shape."""
 _AMOUNT: Final = 0.3

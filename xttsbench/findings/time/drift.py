@@ -11,6 +11,7 @@ from xttsbench.analysis.trend import Trend, trend
 from xttsbench.analysis.variation import explain
 from xttsbench.evidence.evidence import Evidence
 from xttsbench.findings.rule import Findings, rule
+from xttsbench.findings.time.correlates import SIDES
 
 _DRIFT_SHARE: Final = 0.05
 _DRIFT_STEPS: Final = 40
@@ -21,7 +22,7 @@ _DRIFT_LEVEL: Final = 0.01
     "drift",
     evidence="relative change from the first step to the last, slope, p-value, the side that drifts, and processes "
     "that agree",
-    threshold="40 steps, 5 % of change at p < 1 %; a warning where it is slower, and in most processes; never limiting",
+    threshold="40 steps, 5 % of change at p < 1 %; a warning where it is slower in most processes; never a bottleneck",
     remedy="Look for what grows with every step: histories, caches, traces; or for clocks that fall with heat.",
     false_alarms="a machine that warms up; where other processes do not agree the finding says so",
 )
@@ -39,7 +40,7 @@ def drift(evidence: Evidence) -> Findings:
     side = _drifting_side(evidence, steps, found)
     direction = "slower" if change > 0 else "faster"
     yield drift.finding(
-        f"steps became {abs(change):.0%} {direction} over {len(steps)} steps; the {side} side does"
+        f"steps became {abs(change):.0%} {direction} over {len(steps)} steps; {SIDES[side]} does"
         + ("" if again else ", in this process and not in another"),
         {
             "change": change,

@@ -13,7 +13,7 @@ _LENGTH_SHARE: Final = 0.50
 @rule(
     "length-variance",
     evidence="share of the variance, seconds for each element, p-value",
-    threshold="half of the variance at p < 1 %; never limiting",
+    threshold="half of the variance at p < 1 %; never a bottleneck",
     remedy="Not a fault. For steadier steps, batch by a token budget within buckets of length.",
     false_alarms="none known",
 )

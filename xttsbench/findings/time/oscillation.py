@@ -6,14 +6,14 @@ import numpy as np
 
 from xttsbench.evidence.evidence import Evidence
 from xttsbench.findings.rule import Findings, rule
-from xttsbench.findings.time.correlates import with_the_period
+from xttsbench.findings.time.correlates import SIDES, with_the_period
 from xttsbench.records.base import Location
 
 
 @rule(
     "oscillation",
     evidence="period in steps and seconds, share of the variance, p-value, spread, side, and what has the same period",
-    threshold="p < 1 %, a tenth of the variance, a spread of 5 % of the mean; limiting where that side is",
+    threshold="p < 1 %, a tenth of the variance, a spread of 5 % of the mean; a bottleneck where that side is",
     remedy="Look for what changes every so many steps: the length of batches, accumulation, clocks.",
     false_alarms="batches of different length in turn are length-variance",
 )
@@ -32,7 +32,7 @@ def oscillation(evidence: Evidence) -> Findings:
     correlates = with_the_period(evidence, steps, found.period_steps)
     shared = f", and so has {correlates[0].name}" if correlates else ""
     yield oscillation.finding(
-        f"step times repeat every {found.period_steps:.1f} steps; the {source} side has the period{shared}",
+        f"step times repeat every {found.period_steps:.1f} steps; {SIDES[source]} has the period{shared}",
         {
             "period_steps": found.period_steps,
             "period_s": found.period_s,

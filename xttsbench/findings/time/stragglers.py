@@ -16,7 +16,7 @@ _STALL_SHARE: Final = 0.05
 @rule(
     "stragglers",
     evidence="how many, their excess and share of the time, how much of it is waiting, and what most of them share",
-    threshold="5 % of the time beyond the median; limiting where most of it is waiting and the step waits for data",
+    threshold="5 % of the time beyond the median; a bottleneck where most of it is waiting and the step waits for data",
     remedy="Look at the elements of those batches, or at what the step does there.",
     false_alarms="neighbours make stragglers too; rounds that they disturbed are left out",
 )

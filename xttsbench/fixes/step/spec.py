@@ -30,5 +30,5 @@ STEP_BUCKETS: Final = Spec(
     does="batches are padded to a few lengths, so that a step is not traced or compiled for each",
     mends=("retracing", "xla-recompilation", "dynamic-shape"),
     rewrite=_FIXED,
-    by_hand="which lengths to pad to is a decision about the data: pad to a few fixed lengths before the step",
+    by_hand="which lengths to pad to is a choice about the data: pad to a few fixed lengths before the step",
 )

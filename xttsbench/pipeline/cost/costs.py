@@ -72,7 +72,7 @@ def read_costs(dataset: Any, *, batches: int, max_s: float, graph: Any = None, s
     if pipeline.autotune and blocked is None and stages_s > 0:
         tuned_s = 0.25 * stages_s
         if modelled.first_batch_s > tuned_s:
-            notes.append(f"AUTOTUNE was not looked at: a first batch takes {modelled.first_batch_s:.2g} s")
+            notes.append(f"what AUTOTUNE chose was not read: a first batch takes {modelled.first_batch_s:.2g} s")
         else:
             tuned = read_tuned(dataset, pipeline.ops, least_s=min(0.5, 0.1 * stages_s), max_s=tuned_s)
     return _filled(pipeline, modelled, stages, sequential_s, tuned, notes)

@@ -206,7 +206,7 @@ class _Hasher:
             return self.reference(next(iter(node.input)), by_name, arguments)
         parts = [node.op]
         reads = is_dataset(node) and not dataset_inputs(node, by_name)
-        seeds = _seeds(node, by_name) if by_name is self.outermost else "seed: not told"
+        seeds = _seeds(node, by_name) if by_name is self.outermost else "seed: not recorded"
         names = dict(enumerate(name for name, _ in named_inputs(node)))
         for number, text in enumerate(data_inputs(node)):
             source = by_name.get(text.split(":")[0]) if text.split(":")[0] not in arguments else None

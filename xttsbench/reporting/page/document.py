@@ -9,18 +9,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
-import numpy as np
-
 from xttsbench.findings.registry import rules
 from xttsbench.records.report import Report
 from xttsbench.reporting import document as doc
 from xttsbench.reporting import units
 from xttsbench.reporting.groups import TRAINING, compares, target_figures
 from xttsbench.reporting.page import fixes, graph
+from xttsbench.reporting.page.tables import table_of
 from xttsbench.reporting.page.timeline import time_line
 from xttsbench.reporting.scene import Scene
 from xttsbench.reporting.sections import arms, missing, pipeline, step, unmeasured
-from xttsbench.reporting.sections.answer import after, gain, next_command, with_calls
+from xttsbench.reporting.sections.answer import after, gain, next_command, unit, with_calls
 from xttsbench.reporting.sections.details import details
 from xttsbench.reporting.sections.fixes import predictions
 from xttsbench.reporting.sections.headline import headline
@@ -29,8 +28,6 @@ from xttsbench.reporting.sections.summary import cause_facts, likely_sentence, t
 
 _OF_A_PERIOD: Final = ("autocorrelation", "periodogram")
 """Plots that say something where there is a period."""
-_NAMED: Final = {0.0: "fastest", 0.5: "median", 1.0: "slowest"}
-_QUANTILES: Final = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0)
 _DRAWN: Final = ("attribution", "timeline", TRAINING)
 """Plots of which the page has a drawing of its own, or which stand further above."""
 _DIAGNOSES: Final = ("diagnose", "optimize")
@@ -47,7 +44,7 @@ class Tiles(doc.Block):
 def page_document(report: Report, scene: Scene | None = None) -> doc.Document:
     """The report in the order of the page; without a scene the steps are not drawn over time."""
     comparing = compares(report)
-    compared = (*arms.comparisons(report), *arms.ungrouped(report))
+    compared = tuple(_with_tables(part, scene) for part in (*arms.comparisons(report), *arms.ungrouped(report)))
     head = (_headline(report), *_answer(report, comparing=comparing), machine(report))
     warnings = (doc.Callout(warning) for warning in report.warnings)
     found, informational = _findings(report, comparing=comparing)
@@ -130,7 +127,7 @@ def _figures(report: Report) -> Iterator[Tiles]:
     """Step time now and after the best fix, the gain, and what it rests on."""
     time = report.verdict.step_time_s
     now = missing(report, "verdict.step_time_s") if time is None else units.duration_interval(time)
-    facts = [doc.Fact("a step now", now)]
+    facts = [doc.Fact(f"a {unit(report)} now", now)]
     best = gain(report)
     if best is not None and best.gain is not None:
         exact = best.gain.low == best.gain.high  # what a model says has no interval
@@ -153,7 +150,7 @@ def _bar(report: Report, *, comparing: bool) -> Iterator[doc.Section]:
         blocks.append(doc.Paragraph(note, "soft"))
     if said := step.sentence(report):
         blocks.append(doc.Paragraph(said))
-    yield doc.Section("Where a step's time goes", tuple(blocks))
+    yield doc.Section(f"Where a {unit(report)}'s time goes", tuple(blocks))
 
 
 def _losses(report: Report) -> Iterator[doc.Section]:
@@ -187,6 +184,16 @@ def _in_time(report: Report, scene: Scene | None, *, comparing: bool) -> Iterato
         yield from said
 
 
+def _with_tables(part: doc.Block, scene: Scene | None) -> doc.Block:
+    """A section whose plots have their data as a table."""
+    if not isinstance(part, doc.Section) or scene is None:
+        return part
+    blocks = [
+        replace(one, table=table_of(one.name, scene)) if isinstance(one, doc.Figure) else one for one in part.blocks
+    ]
+    return replace(part, blocks=tuple(blocks))
+
+
 def _with_folded_plots(part: doc.Block) -> doc.Block:
     """A section whose plots do not stand between a reader and what follows."""
     if not isinstance(part, doc.Section):
@@ -205,22 +212,6 @@ def _passed(report: Report) -> Iterator[doc.Fold]:
     yield doc.Fold(f"{len(quiet)} checks that found nothing", (doc.table(("rule", "what it looks for"), quiet),))
 
 
-def _quantiles(scene: Scene | None) -> Iterator[doc.Table]:
-    """The distribution of the step time as numbers, a row for each process."""
-    steps = [series for series in (scene.series if scene else ()) if series.steady_wall_s.size]
-    if steps:
-        header = ("process", "steps", *(_NAMED.get(share, f"{100 * share:g} %") for share in _QUANTILES))
-        rows = [
-            (
-                series.label,
-                f"{series.steady_wall_s.size:,}",
-                *(units.duration(float(value)) for value in np.quantile(series.steady_wall_s, _QUANTILES)),
-            )
-            for series in steps
-        ]
-        yield doc.table((doc.Column(header[0]), *(doc.Column(name, numeric=True) for name in header[1:])), rows)
-
-
 def _rest(report: Report, scene: Scene | None, *, comparing: bool) -> Iterator[doc.Block]:
     """What the answer rests on: numbers, experiments, plots, what was not measured, tables, how it was made."""
     if not comparing:
@@ -229,11 +220,11 @@ def _rest(report: Report, scene: Scene | None, *, comparing: bool) -> Iterator[d
     yield from _folded("Isolation experiments", experiments(report))
     rhythm = () if report.oscillation.period_steps is not None else _OF_A_PERIOD
     drawn = tuple(
-        doc.Figure(name, caption, view=doc.View.FULL)
+        doc.Figure(name, caption, table=table_of(name, scene) if scene else None, view=doc.View.FULL)
         for name, caption in target_figures(report).items()
         if name not in (*_DRAWN, *rhythm)
     )
-    yield doc.Fold("Plots of the baseline" if comparing else "Plots", (*drawn, *_quantiles(scene)))
+    yield doc.Fold("Plots of the baseline" if comparing else "Plots", drawn)
     yield from _folded("Not measured", unmeasured(report))
     if comparing and (ops := graph.blocks(report)):
         yield doc.Fold("The input pipeline", ops)

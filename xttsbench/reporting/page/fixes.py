@@ -66,7 +66,7 @@ def section(report: Report) -> Iterator[Section]:
         return
     tried = one_trial(report)
     rated = [(found, *_gain(found, tried)) for found in report.fixes]
-    ranked = sorted(rated, key=lambda one: (_ORDER["chosen" if one[0].chosen else one[0].outcome], -_size(one[1])))
+    ranked = sorted(rated, key=_rank)
     cards = _cards(ranked, report)
     opens = [_open(found, gain) for found, gain, _ in ranked]
     worth = [card for card, is_open in zip(cards, opens, strict=True) if is_open]
@@ -95,6 +95,12 @@ def _gain(found: FixResult, tried: Mapping[frozenset[str], Arm]) -> tuple[Estima
         return None, ""
     exact = found.predicted_speedup
     return Estimate(estimate=exact, low=exact, high=exact), "estimated"
+
+
+def _rank(rated: tuple[FixResult, Estimate | None, str]) -> tuple[int, bool, float]:
+    """What is proposed first; of what was not proven, what a trial measured comes before what is estimated."""
+    found, gain, basis = rated
+    return _ORDER["chosen" if found.chosen else found.outcome], basis == "estimated", -_size(gain)
 
 
 def _size(gain: Estimate | None) -> float:
@@ -134,13 +140,21 @@ def _cards(ranked: Sequence[tuple[FixResult, Estimate | None, str]], report: Rep
                 basis=basis,
                 gain=drawn,
                 data=data,
-                outcome=f"{found.outcome}: {found.why}" if found.why else found.outcome,
+                outcome=": ".join(word for word in (_became(found, basis), found.why) if word),
                 where=tuple(dict.fromkeys(_where(found))),
                 patch=Code((found.patch.diff,) if found.patch else (), "diff"),
                 proposed=found.chosen,
             )
         )
     return cards
+
+
+def _became(found: FixResult, basis: str) -> str:
+    if found.outcome != "not verified":
+        return found.outcome
+    if found.verified_speedup is not None:
+        return "undecided"
+    return "not proven" if basis.startswith("measured") else "not measured"
 
 
 def _tone(gain: Estimate, basis: str) -> Literal["better", "worse", "none"]:

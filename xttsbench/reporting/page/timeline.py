@@ -19,7 +19,7 @@ from xttsbench.analysis.steps import Steps, steps_of
 from xttsbench.records.trial import Segment
 from xttsbench.reporting import units
 from xttsbench.reporting.document import NOT_MEASURED, Block, Column, Table, table
-from xttsbench.reporting.scene import FloatArray, Scene, StepSeries
+from xttsbench.reporting.scene import FloatArray, Scene, StepSeries, extremes
 
 MOST_STRETCHES: Final = 4_000
 """Twice as many steps are drawn at most: about the points of a wide screen."""
@@ -65,7 +65,7 @@ def time_line(scene: Scene | None) -> TimeLine | None:
         return None
     series, steps = scene.main, steps_of(segment.model_copy(update={"warmup_steps": 0}))
     count, parts = series.wall_s.size, _parts(segment, steps)
-    kept = kept_steps(series.wall_s)
+    kept = extremes(series.wall_s, MOST_STRETCHES)
     compiled = np.flatnonzero(steps.compiling) + 1
     use_of, uses = _uses(scene, series)
     waited = np.cumsum(parts["input"]) if "input" in parts else None
@@ -84,18 +84,6 @@ def time_line(scene: Scene | None) -> TimeLine | None:
     if kept.size < count:
         said += f"; drawn are the fastest and the slowest of every {-(-count // MOST_STRETCHES):,}"
     return TimeLine(f"{said}.", tuple(parts), data, _table(series, parts, compiled, uses))
-
-
-def kept_steps(wall_s: FloatArray) -> NDArray[np.int64]:
-    """Positions of the steps that are drawn, ascending: all, or the extremes of each of :data:`MOST_STRETCHES`."""
-    if wall_s.size <= 2 * MOST_STRETCHES:
-        return np.arange(wall_s.size)
-    edges = np.linspace(0, wall_s.size, MOST_STRETCHES + 1).astype(np.int64)
-    chosen = [0, wall_s.size - 1]
-    for low, high in pairwise(edges):
-        stretch = wall_s[low:high]
-        chosen += [low + int(stretch.argmin()), low + int(stretch.argmax())]
-    return np.unique(np.array(chosen, dtype=np.int64))
 
 
 def _parts(segment: Segment, steps: Steps) -> dict[str, FloatArray]:

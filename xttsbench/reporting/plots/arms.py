@@ -1,8 +1,7 @@
 """The plots of a group of compared arms: what each gives, and the baseline and the best candidate over the same time.
 
-The traces are of one process of each, of the same block: the starved loader oscillates, the cured one is flat. The
-utilization is what the table's is: of the emulated accelerator, of the GPU as the driver sampled it, or the share of
-the wall time inside the step.
+The traces are of one process of each, of the same repeat: the starved loader oscillates, the cured one is flat. Of many
+steps the fastest and the slowest of each stretch are drawn.
 """
 
 from __future__ import annotations
@@ -16,17 +15,17 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from xttsbench.analysis.readings import trace
 from xttsbench.records.base import DECIDED, Estimate
 from xttsbench.records.report import Arm
-from xttsbench.records.trial import Segment, TrialRecord
 from xttsbench.reporting import units
 from xttsbench.reporting.document import NOT_MEASURED
-from xttsbench.reporting.groups import Group, groups, trials_of
-from xttsbench.reporting.palette import ARM_COLORS, SERIES_COLORS
-from xttsbench.reporting.plots.figure import INK, SOFT, drawable, label, logarithmic_ticks, new, seconds_axis, words
-from xttsbench.reporting.scene import FloatArray, Scene, StepSeries, from_segment
+from xttsbench.reporting.groups import Group
+from xttsbench.reporting.palette import ARM_COLORS, INK, SOFT
+from xttsbench.reporting.plots.figure import drawable, label, logarithmic_ticks, new, seconds_axis, words
+from xttsbench.reporting.scene import FloatArray, Scene, extremes
 from xttsbench.reporting.sections.arms import result, tone
+from xttsbench.reporting.side_by_side import SideRun, has_samples, side_runs, utilization
+from xttsbench.reporting.words import configuration
 
 _WIDE = 10.0
 """Largest over smallest value from which an axis is logarithmic."""
@@ -39,22 +38,19 @@ _MEANINGS = {
     "plain": "no difference",
     "ended": "ended early",
 }
-MOST_ARMS: Final = 3
-"""So many arms are all drawn; of more, the baseline and the best candidate."""
 PASS_MARK: Final = 0.90
 """Utilization of an emulated accelerator that MLPerf Storage asks for."""
 _LONGEST_OVER_SHORTEST = 4.0
 """The time axis ends at this many times the shortest trace, so that a quick arm is no sliver."""
 _WINDOWS = 100
+_STRETCHES: Final = 400
+"""Of the steps of a trace, at most twice as many are drawn, each of which is an element of the page."""
 _STEPS_PER_WINDOW = 4
-_MOVES_PER_WINDOW = 8
-_GPU: Final = "GPU (driver)"
 _OF: Final = {
     "emulated": "use of the EMULATED accelerator",
     "GPU": "use of the GPU",
     "processor": "share of the time inside the step",
 }
-_OTHERS: Final = (SERIES_COLORS[2], SERIES_COLORS[3], SERIES_COLORS[5])
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +64,7 @@ def draw_throughput(group: Group, _: Scene) -> Figure:
     bars, unit = _bars(group)
     measured = [bar.rate for bar in bars if bar.rate is not None]
     if not measured:
-        return words(f"Nothing to compare in {group.title}", "No arm has a throughput; the table says how each ended.")
+        return words(f"Nothing to compare in {group.title}", "None has a throughput; the table says how each ended.")
     figure = new(_throughput_title(group), height_in=1.75 + 0.44 * len(bars))
     axes, beside = figure.subplots(1, 2, width_ratios=(5, 1.5))
     log = max(rate.estimate for rate in measured) > _WIDE * min(rate.estimate for rate in measured) > 0
@@ -112,7 +108,7 @@ def _bars(group: Group) -> tuple[list[_Bar], str]:
 
 
 def _name(arm: Arm) -> str:
-    name = drawable(arm.id)
+    name = drawable(configuration(arm.id))
     return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 3]}..."
 
 
@@ -167,22 +163,11 @@ def _speed_up(arm: Arm) -> str:
     return units.ratio(arm.effect.estimate)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Run:
-    """The steps of one process of one arm."""
-
-    arm: Arm
-    color: str
-    block: int
-    record: TrialRecord
-    series: StepSeries
-
-
 def draw_traces(group: Group, scene: Scene) -> Figure:
     """Utilization in percent above, the time of each step below; the time begins at the first step of each."""
-    runs = _runs(group, scene)
+    runs = side_runs(group, scene)
     if not runs:
-        return words(f"No traces of {group.title}", "No arm of the group has recorded steps.")
+        return words(f"No traces of {group.title}", "No configuration of the group has recorded steps.")
     known = any(run.arm.utilization_of for run in runs)
     figure = new(_traces_title(group, runs), height_in=6.2 if known else 4.0)
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2)) if known else (None, figure.add_subplot())
@@ -196,19 +181,20 @@ def draw_traces(group: Group, scene: Scene) -> Figure:
         _utilization_panel(above, group, runs, window_s)
     for run in runs:
         text = None if known else _legend(run)
-        below.plot(run.series.end_s, run.series.wall_s, ".", color=run.color, markersize=4.5, label=text)
+        drawn = extremes(run.series.wall_s, _STRETCHES)
+        below.plot(run.series.end_s[drawn], run.series.wall_s[drawn], ".", color=run.color, markersize=4.5, label=text)
     _time_axis(below, np.concatenate([run.series.wall_s for run in runs]))
     below.set_xlim(0, shown_s)
     blocks = ", ".join(str(block) for block in dict.fromkeys(run.block for run in runs))
-    below.set_xlabel(f"time since the first step (s); one process of each, block {blocks}")
+    below.set_xlabel(f"time since the first step (s); one process of each, repeat {blocks}")
     figure.legend(loc="outside lower left", ncols=2, markerscale=2)
     figure.align_ylabels()
     return figure
 
 
-def _utilization_panel(axes: Axes, group: Group, runs: Sequence[_Run], window_s: float) -> None:
+def _utilization_panel(axes: Axes, group: Group, runs: Sequence[SideRun], window_s: float) -> None:
     for run in runs:
-        t_s, share = _utilization(run, window_s)
+        t_s, share = utilization(run, window_s)
         axes.plot(t_s, share, color=run.color, linewidth=1.7, label=_legend(run))
         axes.plot(t_s[-1:], share[-1:], "o", color=run.color, markersize=5)
         if run.arm.role == "baseline":
@@ -221,90 +207,12 @@ def _utilization_panel(axes: Axes, group: Group, runs: Sequence[_Run], window_s:
     axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f}")
     axes.set_ylabel("utilization (%)")
     of = "" if group.emulated else next(run.arm.utilization_of for run in runs if run.arm.utilization_of)
-    kind = "windows" if any(map(_has_samples, runs)) else "rolling, triangular window"
+    kind = "windows" if any(map(has_samples, runs)) else "rolling, triangular window"
     window = f"{kind} of {units.duration(window_s)}"
     label(axes, "; ".join(word for word in (group.where, of, window) if word), bold=True)
 
 
-def _runs(group: Group, scene: Scene) -> tuple[_Run, ...]:
-    """The arms to draw, of the first block that has them all, else of the first block that each has."""
-    every = groups(scene.report)
-    chosen = _chosen(group)
-    found = {
-        arm.id: {
-            record.spec.block: (record, series)
-            for record in reversed(trials_of(group, arm, every, scene.trials))
-            if (series := _series(record)) is not None
-        }
-        for arm in chosen
-    }
-    measured = [set(of_arm) for of_arm in found.values() if of_arm]
-    blocks = sorted(set.intersection(*measured)) if measured else []
-    colors = iter((ARM_COLORS["faster"], *_OTHERS))
-    runs = []
-    for arm in chosen:
-        color = ARM_COLORS["baseline"] if arm.role == "baseline" else next(colors)
-        if of_arm := found[arm.id]:
-            block = blocks[0] if blocks else min(of_arm)
-            runs.append(_Run(arm, color, block, *of_arm[block]))
-    return tuple(runs)
-
-
-def _chosen(group: Group) -> tuple[Arm, ...]:
-    """The baseline first, then the best candidate, and the others where they are few."""
-    first = () if group.baseline is None else (group.baseline,)
-    arms = (*first, *group.candidates)
-    return arms if len(arms) <= MOST_ARMS else arms[:2]
-
-
-def _series(record: TrialRecord) -> StepSeries | None:
-    """The measured steps, without the segment's own warm-up."""
-    segment = record.segment("as_is")
-    if segment is None:
-        return None
-    columns = {name: values[segment.warmup_steps :] for name, values in segment.columns.items()}
-    return from_segment(Segment(name=segment.name, columns=columns), label="")
-
-
-def _utilization(run: _Run, window_s: float) -> tuple[FloatArray, FloatArray]:
-    """Rolling share of the time that is busy, at the middle of each window, in moves of an eighth of one.
-
-    The window is triangular (Bartlett's): a step that enters or leaves it moves the curve a little, not at once.
-    """
-    series = run.series
-    if _has_samples(run):
-        return _sampled(run, window_s)
-    busy_s = series.step_s if series.accelerator_s is None else series.accelerator_s
-    t_s, share = trace(series.end_s, busy_s, window_s=window_s / _MOVES_PER_WINDOW)
-    whole = share[: t_s.size - 1] if t_s.size > _MOVES_PER_WINDOW else share  # the last may be narrower than the others
-    width = min(_MOVES_PER_WINDOW, whole.size)
-    weights = np.bartlett(width + 2)[1:-1]
-    rolled = np.convolve(whole, weights / weights.sum(), "valid")
-    return t_s[width // 2 : width // 2 + rolled.size], rolled
-
-
-def _has_samples(run: _Run) -> bool:
-    """Whether the utilization is the driver's and not of the steps' own clock."""
-    return run.series.accelerator_s is None and run.arm.utilization_of == _GPU
-
-
-def _sampled(run: _Run, window_s: float) -> tuple[FloatArray, FloatArray]:
-    """The driver's samples of all GPUs during the steps, averaged over windows."""
-    times = [np.array(gpu.utilization_t_ns, dtype=np.int64) - run.series.zero_ns for gpu in run.record.readings.gpus]
-    shares = [np.array(gpu.utilization, dtype=np.float64) for gpu in run.record.readings.gpus]
-    t_s = np.concatenate([np.empty(0), *times]) / 1e9
-    share = np.concatenate([np.empty(0), *shares])
-    windows = max(1, int(np.ceil(run.series.end_s[-1] / window_s)))
-    place = np.floor(t_s / window_s)
-    middles, means = [], []
-    for window in range(windows):
-        if (inside := place == window).any():
-            middles.append((window + 0.5) * window_s)
-            means.append(float(share[inside].mean()))
-    return np.array(middles), np.array(means)
-
-
-def _traces_title(group: Group, runs: Sequence[_Run]) -> str:
+def _traces_title(group: Group, runs: Sequence[SideRun]) -> str:
     """How busy the baseline and the best candidate keep what is measured."""
     known = [(run.arm, run.arm.utilization.estimate) for run in runs if run.arm.utilization is not None]
     shares = [f"{arm.id} {units.percent(share)}" for arm, share in known[:2]]
@@ -314,9 +222,9 @@ def _traces_title(group: Group, runs: Sequence[_Run]) -> str:
     return f"{group.name}, {of}: {', '.join(shares)}"
 
 
-def _legend(run: _Run) -> str:
+def _legend(run: SideRun) -> str:
     """Name, mean over all processes, and how far the trace goes, which may be beyond the picture."""
-    name = f"{drawable(run.arm.id)}{' (baseline)' if run.arm.role == 'baseline' else ''}"
+    name = f"{_name(run.arm)}{' (baseline)' if run.arm.role == 'baseline' else ''}"
     mean = "" if run.arm.step_time_s is None else f"{units.duration(run.arm.step_time_s.estimate)} a step; "
     series = run.series
     return f"{name}: {mean}{series.wall_s.size} steps in {units.duration(float(series.end_s[-1]))}"

@@ -15,10 +15,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
+from xttsbench.reporting.palette import GRID, INK, SOFT
 from xttsbench.reporting.text import plain
 
-INK: Final = "#1b1f24"
-SOFT: Final = "#59636e"
 _WIDTH_IN, _DOTS_PER_INCH = 9.0, 150
 _TITLE_COLUMNS: Final = 82
 _WORDS: Final = "words"
@@ -45,7 +44,7 @@ def style() -> AbstractContextManager[None]:
         "axes.labelcolor": INK,
         "axes.grid": True,
         "axes.axisbelow": True,
-        "grid.color": "#e3e6ea",
+        "grid.color": GRID,
         "xtick.color": SOFT,
         "ytick.color": SOFT,
         "legend.frameon": False,

@@ -16,8 +16,8 @@ from xttsbench.records.base import Estimate
 from xttsbench.records.training import Training
 from xttsbench.records.trial import TrialRecord
 from xttsbench.reporting import units
-from xttsbench.reporting.palette import PART_COLORS, SERIES_COLORS
-from xttsbench.reporting.plots.figure import INK, SOFT, drawable, label, logarithmic_ticks, new, seconds_axis, words
+from xttsbench.reporting.palette import INK, PART_COLORS, SERIES_COLORS, SOFT
+from xttsbench.reporting.plots.figure import drawable, label, logarithmic_ticks, new, seconds_axis, words
 from xttsbench.reporting.scene import FloatArray, Scene, StepSeries
 from xttsbench.reporting.sections.report import attribution
 from xttsbench.reporting.sections.step import period

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from xttsbench.records.base import Estimate
 from xttsbench.records.report import Report
 from xttsbench.reporting.document import NOT_MEASURED, Cell, Fact, Facts, Section, View
-from xttsbench.reporting.words import missed
+from xttsbench.reporting.words import configuration, missed
 
 
 def missing(report: Report, path: str) -> str:
@@ -39,7 +39,8 @@ def unmeasured(report: Report) -> tuple[Section, ...]:
         arm = report.arms[int(number[1])] if number and int(number[1]) < len(report.arms) else None
         if what is None or (arm is not None and not (arm.group or arm.status != "ok")):
             continue
-        subject = ", ".join(word for word in (arm.id, arm.accelerator) if word) if arm is not None else ""
+        named = (configuration(arm.id), arm.accelerator) if arm is not None else ()
+        subject = ", ".join(filter(None, named))
         missing_by.setdefault((subject, reason), {})[what] = None
     facts = []
     for (subject, reason), names in missing_by.items():

@@ -24,9 +24,11 @@ from xttsbench.records.report import Arm, Finding, Report
 from xttsbench.reporting import units
 from xttsbench.reporting.groups import Group, compares, groups
 from xttsbench.reporting.sections.pipeline import name as call_of
-from xttsbench.reporting.words import SAME_DATA, short_path
+from xttsbench.reporting.words import SAME_DATA, part, short_path
 
 _LIKELY: Final = (*FASTER, "likely_faster")
+_DISTURBED: Final = 0.1
+"""Share of the processors from which what others took is why a report is undecided."""
 _BUNDLED: Final = "xttsbench.targets.bundled:"
 ONE_TRIAL: Final = "one trial"
 """The basis of a gain that one process alone measured, whose data nobody compared."""
@@ -57,6 +59,12 @@ class Option:
     here: bool = True
 
 
+def unit(report: Report) -> str:
+    """What the times of a report are of: a ``step``, or a ``batch`` of a dataset that nothing trains on."""
+    alone = report.target.get("kind") == "dataset" and report.accelerator.get("kind") != "emulated"
+    return "batch" if alone else "step"
+
+
 def cause(report: Report) -> Finding | None:
     """What limits the step; the finding whose remedy is worth most."""
     return next((found for found in report.findings if found.limiting), None)
@@ -76,6 +84,26 @@ def likely(report: Report) -> tuple[str, float] | None:
     return name, shares[name]
 
 
+def disturbed(report: Report) -> str:
+    """That the machine kept a report from its verdict, in a sentence; empty where it did not."""
+    found = report.disturbance
+    if found is None or report.verdict.bottleneck != "inconclusive":
+        return ""
+    taken = sum(share or 0.0 for share in (found.steal_share, found.foreign_share, found.throttled_share))
+    if taken < _DISTURBED and not found.invalid_rounds:
+        return ""
+    return f"The machine disturbed the measurement: {found.sentence.rstrip('.')}."
+
+
+def short(file: str, report: Report) -> str:
+    """A file as the command line named it, where it is the target's own; else the end of its path."""
+    name = str(report.target.get("name", ""))
+    own = name.partition(".py:")[0].removesuffix(".py").removeprefix("./") + ".py"
+    places = (*(op.location for op in _ops(report)), *(one.location for one in report.findings))
+    alike = {at.file for at in places if at.file and at.file.endswith(f"/{own}")}
+    return own if ".py" in name and file.endswith(f"/{own}") and alike <= {file} else short_path(file)
+
+
 def costliest(report: Report) -> str:
     """The call of the pipeline that takes most of its time, with its line; empty where no costs were measured."""
     ops = _ops(report)
@@ -84,7 +112,8 @@ def costliest(report: Report) -> str:
         return ""
     op = ops[costs.index(max(costs))]
     share = units.percent((op.cost_s or 0.0) / sum(costs))
-    line = f" at {short_path(op.location.file)}:{op.location.line}" if op.location.file and op.location.line else ""
+    at = op.location
+    line = f" at {short(at.file, report)}:{at.line}" if at.file and at.line else ""
     return f"{call_of(op)}{line}, {share} of the pipeline's time"
 
 
@@ -236,7 +265,7 @@ def next_command(report: Report, place: str) -> str:
         return command
     if found is not None:
         return f"xttsbench explain {found.rule}"
-    return f"xttsbench explain {report.verdict.bottleneck}"
+    return f"xttsbench explain {part(report.verdict.bottleneck).replace(' ', '-')}"
 
 
 def _again(report: Report) -> str:
@@ -283,7 +312,7 @@ def with_calls(text: str, report: Report) -> str:
         text = re.sub(rf"(?<![\w/])(?:{longest_first})(?![\w/])", lambda found: words[found[0]], text)
     places = (*(op.location for op in ops), *(one.location for one in report.findings))
     for file in sorted({at.file for at in places if at.file}, key=len, reverse=True):
-        text = text.replace(file, short_path(file))
+        text = text.replace(file, short(file, report))
     return text
 
 

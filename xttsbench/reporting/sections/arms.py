@@ -16,9 +16,8 @@ from xttsbench.reporting import units
 from xttsbench.reporting.groups import Group, figures_of, groups
 from xttsbench.reporting.sections import cell, missing
 from xttsbench.reporting.sections.step import OSCILLATES
+from xttsbench.reporting.words import configuration
 
-ORIGINAL: Final = "as-given"
-"""Id of the target as the user gave it, among the configurations of a diagnosis."""
 _NEVER_BEGAN: Final = ("refused", "not run")
 """Statuses of an arm that none of its processes gave it."""
 _ROLES: Final = {"baseline": "baseline", "aa": "baseline again"}
@@ -55,7 +54,7 @@ def in_full(report: Report) -> doc.Fold:
         (
             arm.group,
             arm.accelerator,
-            arm.id,
+            configuration(arm.id),
             ", ".join(f"{name} {value}" for name, value in arm.config.items()) or "the original",
             f"{arm.blocks:,}",
             f"{arm.steps:,}",
@@ -102,7 +101,7 @@ def tone(arm: Arm) -> str:
 def _row(arm: Arm) -> tuple[str | doc.Cell, ...]:
     decision = "" if arm.decision is None and arm.role == "candidate" else _ROLES.get(arm.role) or spoken(arm.decision)
     return (
-        "original" if arm.id == ORIGINAL else arm.id,
+        configuration(arm.id),
         cell(arm.step_time_s, units.duration_bounds),
         cell(arm.throughput_per_s, lambda rate: units.rate_bounds(rate, unit=" /s")),
         doc.Cell("1") if arm.role == "baseline" and arm.effect is None else cell(arm.effect, units.ratio_bounds),
@@ -163,7 +162,7 @@ def _number(name: str, short: str, *, interval: bool = False, optional: bool = F
 
 
 _COLUMNS: Final[Mapping[str, tuple[doc.Column, Callable[[Arm], doc.Cell]]]] = {
-    "id": (doc.Column("configuration"), lambda arm: doc.Cell(arm.id)),
+    "id": (doc.Column("configuration"), lambda arm: doc.Cell(configuration(arm.id))),
     "utilization": (_number("utilization", "util."), _utilization),
     "step_time_s": (_number("step time", "step\ntime"), lambda arm: cell(arm.step_time_s, units.duration_bounds)),
     "throughput_per_s": (

@@ -5,12 +5,13 @@ The records leave the keys of many of these open, so they are flattened as they 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from xttsbench.records.report import Report
 from xttsbench.records.training import TakenOver, Training, WatchedInterval
-from xttsbench.reporting import units
+from xttsbench.reporting import units, words
 from xttsbench.reporting.document import NOT_MEASURED, Fold, Section, View, folded
 from xttsbench.reporting.sections import arms, fixes, pipeline, step
 
@@ -30,7 +31,7 @@ def details(report: Report, *, comparing: bool) -> Section:
             _pairs("Pipeline", {} if ops else report.pipeline or {}),
             fixes.predictions_in_full(report),
             *step.tables(report),
-            _pairs("Readings beside the steps", report.readings),
+            _pairs("Readings beside the steps", _renamed(report.readings)),
             _pairs("Accelerator", report.accelerator),
             _pairs("Profile", report.profile or {}),
             _trials(report),
@@ -50,6 +51,7 @@ def _flat(values: Mapping[str, object], prefix: str = "", unit: str = "") -> Ite
     for name, value in values.items():
         key = f"{name}_{unit}" if unit and isinstance(value, int | float) else str(name)
         label, text = units.named(key, value)
+        label = words.label(label)
         if isinstance(value, Mapping):
             yield from _flat(value, f"{prefix}{label}: ", units.unit(key))
         elif isinstance(value, Sequence) and not isinstance(value, str | bytes):
@@ -63,9 +65,16 @@ def _flat(values: Mapping[str, object], prefix: str = "", unit: str = "") -> Ite
             yield f"{prefix}{label}", text
 
 
+def _renamed(readings: Mapping[str, Any]) -> dict[str, object]:
+    """The readings with the processors' side called ``system``: ``host`` is work of the training loop."""
+    missing = {re.sub(r"^host\b", "system", name): why for name, why in (readings.get("unmeasured") or {}).items()}
+    named = {"system" if name == "host" else name: value for name, value in readings.items()}
+    return named | ({"unmeasured": missing} if missing else {})
+
+
 def _trials(report: Report) -> Fold:
     keys = tuple(dict.fromkeys(key for trial in report.trials for key in trial))
-    header = [units.named(key, 0.0)[0] for key in keys]
+    header = [words.label(units.named(key, 0.0)[0]) for key in keys]
     rows = [
         ["" if trial.get(key) is None else units.named(key, trial[key])[1] for key in keys] for trial in report.trials
     ]

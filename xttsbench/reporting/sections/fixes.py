@@ -29,7 +29,7 @@ DATA: Final = {
     "other order": "the same samples, another order",
     "distribution": "random, drawn alike",
     "different": "CHANGED",
-    "unknown": "could not be told",
+    "unknown": "unknown",
 }
 
 
@@ -92,7 +92,7 @@ def proposal(report: Report, chosen: FixResult | None) -> str:
         if not report.fixes:
             return "There was no fix to try: the pipeline stays as it is."
         if not tried:
-            return "No fix was measured: the pipeline stays as it is."
+            return "No fix of the pipeline was proven: it stays as it is."
         return f"None of the {tried} that were tried was accepted: the pipeline stays as it is."
     what = f" ({chosen.what})" if chosen.what else ""
     speed = "" if chosen.verified_speedup is None else f", {units.ratio_interval(chosen.verified_speedup)} as fast"

@@ -14,6 +14,7 @@ from xttsbench.records.report import Report
 from xttsbench.reporting import units
 from xttsbench.reporting.document import Headline, Paragraph, View
 from xttsbench.reporting.groups import compares, groups
+from xttsbench.reporting.sections.answer import disturbed
 from xttsbench.reporting.words import part
 
 _SUBJECT: Final = ("scenario", "name", "spec", "target")
@@ -30,8 +31,10 @@ def headline(report: Report) -> Headline:
         sentence, below = said[0], [*first, *then, *_chosen(report)]
     else:
         sure = f"Probability {units.percent(report.verdict.confidence)}, given what was measured"
-        sentence, below = summary, [sure]
-    if report.disturbance:
+        sentence, below = disturbed(report) or summary, [sure]
+        if sentence != summary:
+            below.insert(0, summary)
+    if report.disturbance and sentence != disturbed(report):
         below.append(f"Machine: {report.disturbance.sentence}")
     return Headline(
         kind=report.kind,
@@ -51,7 +54,7 @@ def _chosen(report: Report) -> tuple[str, ...]:
     if report.best is None:
         return ()
     config = ", ".join(f"{key}={value}" for key, value in report.best.config.items()) or "the target's defaults"
-    tied = f"; as good as far as can be told: {', '.join(report.best.tied_with)}" if report.best.tied_with else ""
+    tied = f"; no worse as far as was measured: {', '.join(report.best.tied_with)}" if report.best.tied_with else ""
     proof = "proven in fresh processes" if report.best.proven else "not proven"
     return (f"best.yaml: {config} ({proof}, {report.best.accelerator['label']}){tied}.",)
 

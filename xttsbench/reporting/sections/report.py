@@ -5,7 +5,7 @@ Where configurations were compared, the comparison comes first, and what was not
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from xttsbench.records.base import Estimate, Location
@@ -15,13 +15,16 @@ from xttsbench.reporting import units
 from xttsbench.reporting.groups import compares, of_verdict, target_figures
 from xttsbench.reporting.palette import PART_COLORS
 from xttsbench.reporting.sections import arms, cell, fixes, missing, pipeline, step, unmeasured
+from xttsbench.reporting.sections.answer import one_trial, unit
 from xttsbench.reporting.sections.details import details
 from xttsbench.reporting.sections.headline import headline
 from xttsbench.reporting.sections.summary import summary
-from xttsbench.reporting.words import part
+from xttsbench.reporting.words import label, lock, part
 
 _EXPERIMENTS: Final = {"as_is": "original", "input_only": "input alone", "step_only": "step alone"}
 """Isolation experiment, as the record names it, to what it is called."""
+_SPOKEN: Final = {"gil": lock, "side": part}
+"""Evidence whose value is a name of the records, to its words."""
 
 
 def report_document(report: Report, place: str = "") -> doc.Document:
@@ -72,9 +75,9 @@ def numbers(report: Report, *, comparing: bool) -> Iterator[doc.Section]:
     device = f"accelerator utilization ({about})" if about else "accelerator utilization"
     time, share = units.duration_interval, units.percent_interval
     rows = (
-        ("step time, mean", "step_time_s", time),
-        ("step time, median", "step_time_median_s", time),
-        ("step time, 95th percentile", "step_time_p95_s", time),
+        (f"{unit(report)} time, mean", "step_time_s", time),
+        (f"{unit(report)} time, median", "step_time_median_s", time),
+        (f"{unit(report)} time, 95th percentile", "step_time_p95_s", time),
         ("waiting for input", "input_wait_fraction", share),
         (device, "accelerator_utilization", share),
     )
@@ -109,7 +112,7 @@ def _attribution(report: Report, *, comparing: bool) -> Iterator[doc.Section]:
         blocks.append(doc.Paragraph(note, "soft"))
     if said := step.sentence(report):
         blocks.append(doc.Paragraph(said))
-    yield doc.Section("Where the time of a step goes (mean)", tuple(blocks), view=doc.View.FULL)
+    yield doc.Section(f"Where the time of a {unit(report)} goes (mean)", tuple(blocks), view=doc.View.FULL)
 
 
 def attribution(report: Report) -> tuple[doc.Bars | None, str]:
@@ -150,15 +153,17 @@ def experiments(report: Report) -> Iterator[doc.Section]:
 def findings(report: Report, *, comparing: bool) -> Iterator[doc.Section]:
     """The findings in their order; a diagnosis says where there is none."""
     proposed = next((fix.patch.diff for fix in report.fixes if fix.chosen and fix.patch is not None), None)
-    blocks = tuple(_finding(number, finding, proposed) for number, finding in enumerate(report.findings, start=1))
+    tried = [arm.effect for arm in one_trial(report).values()]
+    every = enumerate(report.findings, start=1)
+    blocks = tuple(_finding(number, found, proposed, tried) for number, found in every)
     if blocks or not comparing:
         yield doc.Section("Findings", blocks or (doc.Paragraph("None."),))
 
 
-def _finding(number: int, found: Finding, proposed: str | None) -> doc.Finding:
-    """``proposed`` is the diff of what is proposed, which stands once, with the fixes."""
+def _finding(number: int, found: Finding, proposed: str | None, tried: Sequence[Estimate | None]) -> doc.Finding:
+    """``proposed`` is the diff of what is proposed, which stands once, with the fixes; ``tried`` what trials gave."""
     patch = found.patch if found.patch and found.patch != proposed else ""
-    facts = tuple(doc.Fact(*units.named(name, value)) for name, value in found.evidence.items())
+    facts = tuple(_evidence(name, value) for name, value in found.evidence.items())
     return doc.Finding(
         number=number,
         severity=found.severity,
@@ -169,8 +174,15 @@ def _finding(number: int, found: Finding, proposed: str | None) -> doc.Finding:
         evidence=doc.Facts(facts, ("evidence", "value")),
         remedy=doc.Lines((found.remedy,)),
         patch=doc.Code((patch,)),
-        gain=_gain(found),
+        gain=_gain(found, tried),
     )
+
+
+def _evidence(name: str, value: object) -> doc.Fact:
+    said, text = units.named(name, value)
+    if name in _SPOKEN:
+        text = _SPOKEN[name](text)
+    return doc.Fact(label(said), text)
 
 
 def _where(location: Location) -> str:
@@ -180,7 +192,7 @@ def _where(location: Location) -> str:
     return ", ".join(word for word in (place, f"op {location.op}" if location.op else "") if word)
 
 
-def _gain(finding: Finding) -> str:
+def _gain(finding: Finding, tried: Sequence[Estimate | None]) -> str:
     """What the fix is worth, as far as it was measured; a finding without a number says nothing here.
 
     The reasons of numbers that are not there stand once, in the list of what was not measured.
@@ -189,11 +201,11 @@ def _gain(finding: Finding) -> str:
     if (predicted := finding.predicted_speedup) is not None:
         exact = predicted.low == predicted.high  # what a model says has no interval
         said = f"{units.ratio(predicted.estimate)} by the model" if exact else units.ratio_interval(predicted)
-        words.append(f"estimated {said}")
+        words.append(f"{'measured in one trial' if predicted in tried else 'estimated'} {said}")
     if finding.verified_speedup is not None:
         words.append(f"measured {units.ratio_interval(finding.verified_speedup)}")
     elif words:
-        words.append("not measured")
+        words.append("not proven" if finding.predicted_speedup in tried else "not measured")
     if finding.equivalent is not None:
         words.append("same elements as before" if finding.equivalent else "THE FIX CHANGES THE DATA")
     return "; ".join(words)

@@ -57,6 +57,13 @@ def sentence(report: Report) -> str:
     return f"Of the time of the step's ops: {said}."
 
 
+def costliest_line(report: Report) -> str:
+    """The user's line that most of the ops' time comes from, with its share; empty where it was not read."""
+    ops = _ops(report.step)
+    top = next((line for line in ops.lines if line.share and line.file), None) if ops is not None else None
+    return f"{_where(top)}, {units.percent(top.share)} of the time of the step's ops" if top and top.share else ""
+
+
 def tables(report: Report) -> Iterator[Fold]:
     """Phases, lines, devices, shapes, conditions, as far as they were read."""
     step = report.step

@@ -5,9 +5,11 @@ It fits 25 lines of 100 columns whatever a report holds: each block says how man
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from xttsbench.diagnosis.verdict import MEANINGS
 from xttsbench.records.base import Estimate
 from xttsbench.records.report import Report
 from xttsbench.reporting import document as doc
@@ -15,7 +17,8 @@ from xttsbench.reporting import units
 from xttsbench.reporting.groups import Group, compares, groups
 from xttsbench.reporting.sections import answer, arms, cell, fixes, missing
 from xttsbench.reporting.sections.headline import headline
-from xttsbench.reporting.words import LIKELY, part, short_path
+from xttsbench.reporting.sections.step import costliest_line
+from xttsbench.reporting.words import LIKELY, configuration, part
 
 MOST_LINES: Final = 25
 _VERDICT_LINES: Final = 3
@@ -90,13 +93,14 @@ def likely_sentence(report: Report) -> str:
     found = answer.likely(report)
     if found is None:
         return ""
-    return f"Likely all the same: {LIKELY[found[0]]}, {units.percent(found[1])} of a step as measured."
+    return f"Likely all the same: {LIKELY[found[0]]}, {units.percent(found[1])} of a {answer.unit(report)} as measured."
 
 
 def _warnings(report: Report) -> Iterator[doc.Callout]:
     if report.warnings:
         more = f" (and {len(report.warnings) - 1} more)" if len(report.warnings) > 1 else ""
-        yield doc.Callout(f"{report.warnings[0]}{more}", lines=1, view=doc.View.SUMMARY)
+        first = re.sub(r" \([^()]*\)$", "", report.warnings[0])  # what stands in brackets at its end is for the page
+        yield doc.Callout(f"{first}{more}", lines=1, view=doc.View.SUMMARY)
 
 
 def _diagnosed(report: Report, bars: doc.Bars | None) -> Iterator[doc.Block]:
@@ -131,45 +135,63 @@ def _gain(gain: Estimate, *, measured: bool) -> doc.Cell:
 
 def _times(report: Report) -> Iterator[doc.Fact]:
     now, found = report.verdict.step_time_s, answer.gain(report)
+    name = f"a {answer.unit(report)} now"
     if now is None:
-        yield doc.Fact("a step now", missing(report, "verdict.step_time_s"), 2)
+        yield doc.Fact(name, missing(report, "verdict.step_time_s"), 2)
         return
-    yield doc.Fact("a step now", units.duration_interval(now))
+    yield doc.Fact(name, units.duration_interval(now))
     if found is None or found.gain is None:
         yield from _at_best(report, now)
         return
     how = "measured" if found.taken else "measured in one trial" if found.measured else "estimated"
     time = answer.after(now, found.gain)
-    words = found.words.removesuffix(", REAL device")  # that of the verdict, which needs no word
     times = _gain(found.gain, measured=found.measured).text
-    yield doc.Fact("after the fix", f"{time}, {times} as fast, {how}{f': {words}' if words else ''}", 1)
+    first = next((one.words for one in answer.options(report)), "")  # the first row of the table needs no name
+    words = "" if found.words in ("", first) else f": {found.words.removesuffix(', REAL device')}"
+    yield doc.Fact("after the fix", f"{time}, {times} as fast, {how}{words}", 1)
 
 
 def _at_best(report: Report, now: Estimate) -> Iterator[doc.Fact]:
-    """Where no gain is known: the step without all that its bottleneck takes."""
+    """Where no gain is known: the step without what its bottleneck takes; one that computes without all else."""
     name, parts = report.verdict.bottleneck, report.verdict.attribution_s
-    if name in ("inconclusive", "compute") or parts is None or now.estimate <= 0:
+    if name == "inconclusive" or parts is None or now.estimate <= 0:
         return
-    lost_s = getattr(parts, name)
+    computes = name == "compute"
+    lost_s = now.estimate - parts.compute if computes else getattr(parts, name)
     if 0 < lost_s < now.estimate:
-        share = units.percent(lost_s / now.estimate)
-        yield doc.Fact("at best", f"{units.duration(now.estimate - lost_s)}, without the {share} of {part(name)}", 1)
+        what = f"{units.percent(lost_s / now.estimate)} {'that is not compute' if computes else f'of {part(name)}'}"
+        yield doc.Fact("at best", f"{units.duration(now.estimate - lost_s)}, without the {what}", 1)
 
 
 def cause_facts(report: Report) -> Iterator[doc.Fact]:
     """The cause, the user's line, and what to do; nothing where no finding limits the step."""
     found = answer.cause(report)
     if found is None:
+        yield from _without_cause(report)
         return
     yield doc.Fact("cause", answer.with_calls(found.title, report), 2)
     if found.location.file:
         line = f":{found.location.line}" if found.location.line is not None else ""
         op = answer.with_calls(f", in {found.location.op}", report) if found.location.op else ""
-        yield doc.Fact("your line", f"{short_path(found.location.file)}{line}{op}", 1)
+        yield doc.Fact("your line", f"{answer.short(found.location.file, report)}{line}{op}", 1)
     elif report.verdict.bottleneck in ("input", "contention") and (op := answer.costliest(report)):
         yield doc.Fact("costliest op", op, 1)
     if found.remedy:
         yield doc.Fact("what to do", answer.with_calls(found.remedy, report), 2)
+
+
+def _without_cause(report: Report) -> Iterator[doc.Fact]:
+    """Why nothing is named; or, of a step that is all it should be, its costliest line and what else there is to do."""
+    name = report.verdict.bottleneck
+    if report.verdict.step_time_s is None:
+        return
+    if name == "inconclusive":
+        if answer.disturbed(report):  # which stands in place of the summary
+            yield doc.Fact("undecided", answer.with_calls(report.verdict.summary, report), 2)
+        return
+    if name == "compute" and (line := costliest_line(report)):
+        yield doc.Fact("costliest line", line, 1)
+    yield doc.Fact("what to do", MEANINGS[name].remedy, 2)
 
 
 def training_facts(report: Report) -> Iterator[doc.Fact]:
@@ -219,7 +241,7 @@ def _group(group: Group, most: int) -> doc.Table:
     rows = [
         doc.Row(
             (
-                doc.Cell(one.id),
+                doc.Cell(configuration(one.id)),
                 cell(one.step_time_s, units.duration_bounds),
                 cell(one.utilization, units.percent_bounds),
                 doc.Cell("1") if one.role == "baseline" else cell(one.effect, units.ratio_bounds),
@@ -245,7 +267,7 @@ def _last(report: Report, place: str) -> Iterator[doc.Fact]:
     """What is next, what the machine did to the measurement, and where the report is."""
     if command := answer.next_command(report, place):
         yield doc.Fact("next", command, 2)
-    if report.disturbance is not None:
-        yield doc.Fact("machine", report.disturbance.sentence, 1)
+    if report.disturbance is not None and not answer.disturbed(report):
+        yield doc.Fact("machine", report.disturbance.sentence, 1 if report.warnings else 2)
     if place:
         yield doc.Fact("report", f"{place}/{_PAGE}", 2)

@@ -120,7 +120,7 @@ def watching_overhead(fetched: Fetched) -> MeasurementOverhead:
         for _ in range(steps):
             step(values)
 
-    return overhead_of(watched, bare, "one small compiled call each, told of as an interval")
+    return overhead_of(watched, bare, "one small compiled call each, reported as an interval")
 
 
 _BEGUN: Final = Begun.model_validate(dict.fromkeys(Begun.model_fields, 1))

@@ -84,7 +84,7 @@ def compare(request: Request) -> Compared:
     own = same_run(a, b)
     if own and not (a.trials and b.trials):
         raise InvalidInputError(
-            f"{request.a} and {request.b} are configurations of one report, which does not hold their blocks; "
+            f"{request.a} and {request.b} are configurations of one report, which does not hold their rounds; "
             "name the run's directory."
         )
     named, alone = pair_arms(a, b)

@@ -22,6 +22,7 @@ from xttsbench.records.base import READABLE
 from xttsbench.records.plan import RunPlan
 from xttsbench.records.report import Arm, Report
 from xttsbench.records.trial import TrialRecord
+from xttsbench.reporting.words import configuration
 from xttsbench.workflows.diagnose.modes import GROUP as MODES
 from xttsbench.workflows.recorded import read_run
 from xttsbench.workflows.report import report_of
@@ -130,7 +131,7 @@ def pair_arms(a: Side, b: Side) -> tuple[tuple[tuple[str, Arm, Arm], ...], tuple
     if same_run(a, b) and not chosen:
         raise UsageError(
             f"{a.given} and {b.given} are the same run; name two runs, or two configurations of this one: "
-            f"{a.given}:ARM, with ARM one of {_names(a.report.arms)}."
+            f"{a.given}:CONFIGURATION, one of {_names(a.report.arms)}."
         )
     if not chosen and "diagnose" not in (a.report.kind, b.report.kind):
         ours, theirs = _candidates(a), _candidates(b)
@@ -156,7 +157,8 @@ def pair_arms(a: Side, b: Side) -> tuple[tuple[tuple[str, Arm, Arm], ...], tuple
             f"{a.given} and {b.given} are the same configuration of the same run; "
             f"name another of {_names(a.report.arms)}."
         )
-    return ((left.id if left.id == right.id else f"{left.id} vs {right.id}", left, right),), ()
+    name = left.id if left.id == right.id else f"{left.id} vs {right.id}"
+    return ((configuration(name), left, right),), ()
 
 
 def accelerator_of(side: Side, arm: Arm) -> str:
@@ -243,7 +245,8 @@ def _pick(side: Side, accelerator: str | None) -> Arm:
                 f"{side.given}: no configuration ran on {side.accelerator!r}; the configurations are {_names(arms)}."
             )
         return asked[0]
-    named = [arm for arm in arms if arm.id == side.arm and _is_of(arm, side.accelerator)]
+    called = configuration(side.arm)
+    named = [arm for arm in arms if configuration(arm.id) == called and _is_of(arm, side.accelerator)]
     if not named:  # an id may hold an @ of its own
         named = [arm for arm in arms if arm.id == f"{side.arm}@{side.accelerator}"]
     if not named:
@@ -273,7 +276,7 @@ def _short(label: str) -> str:
 def _names(arms: Sequence[Arm]) -> str:
     """The arms as they are named on the command line."""
     ids = [arm.id for arm in arms]
-    names = [f"{arm.id}@{_short(arm.accelerator)}" if ids.count(arm.id) > 1 else arm.id for arm in arms]
-    names = list(dict.fromkeys(names))
+    named = [f"{arm.id}@{_short(arm.accelerator)}" if ids.count(arm.id) > 1 else arm.id for arm in arms]
+    names = list(dict.fromkeys(map(configuration, named)))
     more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
     return ", ".join(names[:_LISTED]) + more

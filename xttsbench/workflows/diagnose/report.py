@@ -271,7 +271,7 @@ def _of_fixes(record: Report) -> dict[str, str]:
         none = {"cache_directory": "no cache on disk"}
         found |= dict(nulls("optimized", record.optimized, none, default="no fix was accepted"))
     elif record.kind in ("diagnose", "optimize"):
-        found["optimized"] = "no fix was to be verified"
+        found["optimized"] = "no fix was to be measured"
     return found
 
 
@@ -280,4 +280,4 @@ def _unverified(finding: Finding, record: Report, plan: RunPlan) -> str:
     if not plan.verified:
         return "no verification was asked for"
     fix = mending(finding, record.fixes)
-    return "there is no fix for it that could be verified" if fix is None else f"{fix.name}: {fix.why}"
+    return "there is no fix for it that could be measured" if fix is None else f"{fix.name}: {fix.why}"

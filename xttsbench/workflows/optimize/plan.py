@@ -111,7 +111,7 @@ def report_of(optimized: Optimized, target: str) -> Report:
 
 
 def _head(path: Path, optimized: Optimized) -> str:
-    what = "Fixes that were verified" if optimized.fixes else "No fix was better than the original: nothing is applied"
+    what = "Fixes that were measured" if optimized.fixes else "No fix was better than the original: nothing is applied"
     return (
         f"# Written by xttsbench. {what}, to be applied again without looking for them:\n"
         "#     import xttsbench\n"

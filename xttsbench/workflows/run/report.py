@@ -219,7 +219,7 @@ def _nothing(compared: ComparedArms) -> BaselineVerdict:
 def _bottleneck(runs: ArmRuns, arm: Arm, *, emulated: bool) -> tuple[Bottleneck, float, Attribution | None, str | None]:
     """Bottleneck, its probability, and attribution; or why there is none."""
     if runs.has_step:
-        return "inconclusive", 0.0, None, f"what the step does with its time is not told apart; {_DIAGNOSE}"
+        return "inconclusive", 0.0, None, f"where the step's time goes is not broken down; {_DIAGNOSE}"
     series, trials = list(runs.steps.values()), list(runs.trials.values())
     facts = StepFacts(
         has_step=False,

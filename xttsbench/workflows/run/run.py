@@ -243,7 +243,7 @@ def _go_on(directory: Path, plan: RunPlan, began: float) -> Recorded:
         reasons.append("the machine or the version of TensorFlow is another one (environment.json)")
     if reasons:
         raise UsageError(
-            f"--resume: the run in {str(directory)!r} cannot be gone on with: {'; '.join(reasons)}. "
+            f"--resume: the run in {str(directory)!r} cannot be resumed: {'; '.join(reasons)}. "
             "Undo that, or start anew with another --out."
         )
     kept = before.model_copy(update={"budget_s": plan.budget_s})

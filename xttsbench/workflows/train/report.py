@@ -44,7 +44,7 @@ def assemble_train(
         JournalError: the plan is not that of training.
     """
     if plan.comparison is None:
-        raise JournalError("plan.json is of a training run, and names no arm; train again in another directory.")
+        raise JournalError("plan.json is of a training run without a configuration; train again in another directory.")
     # A session that failed and was resumed says nothing of the run.
     counted = [trial for trial in trials[:-1] if trial.status == "ok"] + list(trials[-1:])
     compared = compare(plan.comparison, counted)

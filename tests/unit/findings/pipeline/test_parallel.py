@@ -124,7 +124,7 @@ def test_records_of_several_files(evidence, build) -> None:
     assert found.evidence["sources"] == 6
     untried = only(sequential_read, evidence("input", pipeline=FILES))
     assert (untried.limiting, untried.severity) == (False, "warning")
-    assert "neither tried nor predicted" in untried.remedy
+    assert "neither tried nor estimated" in untried.remedy
 
 
 def sources(kind: str, cardinality: int | None = 6, **fields) -> Pipeline:

@@ -50,7 +50,7 @@ def python_pipeline(gil: str = "holds", share: float = 0.9, *, told=None, parall
     ("gil", "title", "remedy"),
     [
         ("holds", "holds the interpreter lock", "more parallel calls cannot help"),
-        ("blocks", "blocks without computing", "private thread pool"),
+        ("blocks", "waits without computing", "private thread pool"),
         ("releases", "releases the interpreter lock", "parallel calls scale"),
         ("unknown", "may or may not hold", "Measure load() alone"),
     ],

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from xttsbench.analysis.variation import explain
+from xttsbench.findings.time.correlates import SIDES
 from xttsbench.findings.time.drift import drift
 from xttsbench.findings.time.length_variance import length_variance
 from xttsbench.findings.time.oscillation import oscillation as oscillation_rule
@@ -41,7 +42,7 @@ def test_the_side_that_has_the_period_is_named(evidence, build, columns, side: s
     steps = build.steps(**columns)
     found = only(oscillation_rule, evidence(side if limited_by else "compute", steps=steps, oscillation=PERIODIC))
     assert found.evidence["side"] == side
-    assert f"every 10.0 steps; the {side} side" in found.title
+    assert f"every 10.0 steps; {SIDES[side]} has the period" in found.title
     assert found.severity == "warning"
     assert found.limiting is (limited_by is not None)
     assert (found.predicted_speedup is not None) is found.limiting
@@ -152,7 +153,7 @@ def test_what_does_not_share_the_period_is_not(evidence, build, columns) -> None
     steps = build.steps(**(WAITING | columns))
     found = only(oscillation_rule, evidence("host", steps=steps, oscillation=PERIODIC))
     assert found.evidence["same_period"] is None
-    assert found.title.endswith("side has the period")
+    assert found.title.endswith(" has the period")
 
 
 def line_of(share: float, kind: str = "python") -> StackLine:
@@ -234,7 +235,7 @@ def test_steps_that_become_slower(evidence, build, side: str) -> None:
     assert (found.rule, found.severity, found.limiting) == ("drift", "warning", False)
     assert found.evidence["change"] == pytest.approx(0.18, abs=0.03)
     assert found.evidence["side"] == side
-    assert f"slower over 240 steps; the {side} side" in found.title
+    assert f"slower over 240 steps; {SIDES[side]} does" in found.title
 
 
 def test_steps_that_become_faster_are_still_warming_up(evidence, build) -> None:

@@ -6,7 +6,6 @@ from xttsbench.records.fix import FixResult
 from xttsbench.records.report import Report
 from xttsbench.reporting.document import Code, Fact, Facts, Figure, Finding, Fold, Section, Table
 from xttsbench.reporting.page.document import Tiles, machine, page_document
-from xttsbench.reporting.scene import stage
 
 
 def figures(report: Report) -> dict[str, str]:
@@ -68,14 +67,6 @@ def test_the_machine_is_one_strip_and_what_is_emulated_says_so(starving) -> None
     assert Fact("processors", "2") in facts
     assert Fact("accelerator", "EMULATED, 15 ms per step") in facts
     assert Fact("GPU", "none") in facts
-
-
-def test_the_distribution_is_a_table_as_well(starving) -> None:
-    parts = {part.title: part for part in sections(page_document(starving.report, stage(*starving)).blocks)}
-    (table,) = [block for block in parts["Plots"].blocks if isinstance(block, Table)]
-    assert [column.name for column in table.columns][:3] == ["process", "steps", "fastest"]
-    assert [row.cells[0].value for row in table.rows] == ["b0-ladder", "b1-ladder", "b2-ladder"]
-    assert table.rows[0].cells[1].value == "397"
 
 
 def test_plots_of_a_period_need_one(starving) -> None:

@@ -10,8 +10,8 @@ from tests.unit.reporting.conftest import Run, eager_run, segment, starving_run,
 from xttsbench.records.trial import Segment
 from xttsbench.reporting.html import render
 from xttsbench.reporting.page.document import page_document
-from xttsbench.reporting.page.timeline import MOST_STRETCHES, TimeLine, kept_steps, time_line
-from xttsbench.reporting.scene import stage
+from xttsbench.reporting.page.timeline import MOST_STRETCHES, TimeLine, time_line
+from xttsbench.reporting.scene import extremes, stage
 
 
 def drawn(run: Run) -> TimeLine:
@@ -63,7 +63,7 @@ def test_steps_that_compile_are_marked_and_charged() -> None:
 def test_of_many_steps_the_extremes_are_kept_and_the_sums_stay_exact() -> None:
     run = many(100_000)
     wall = np.asarray(run.trials[0].segments[0].columns["wall_ns"]) / 1e9
-    kept = kept_steps(wall)
+    kept = extremes(wall, MOST_STRETCHES)
     assert kept.size <= 2 * MOST_STRETCHES + 2
     assert {0, 99_999, int(wall.argmax()), int(wall.argmin())} <= set(kept.tolist())
     data = drawn(run).data

@@ -133,7 +133,7 @@ def test_valid_frames_stand_in_where_samples_are_not_known(comparing) -> None:
     arms = [arm.model_copy(update={"throughput_per_s": None}) for arm in comparing.report.arms[:2]]
     assert "valid frames/s; whiskers" in words(drawn(ARMS, *with_arms(comparing, *arms)))
     arms = [arm.model_copy(update={"valid_frames_per_s": None}) for arm in arms]
-    assert "No arm has a throughput" in words(drawn(ARMS, *with_arms(comparing, *arms)))
+    assert "None has a throughput" in words(drawn(ARMS, *with_arms(comparing, *arms)))
 
 
 def test_the_starved_loader_oscillates_and_the_cured_one_is_flat(comparing) -> None:
@@ -176,9 +176,9 @@ def test_few_arms_are_all_drawn_and_of_many_the_best(comparing, make_arm) -> Non
 
 def test_the_arms_are_of_the_same_block(comparing) -> None:
     trials = [trial for trial in comparing.trials if (trial.spec.arm, trial.spec.block) != ("packed", 0)]
-    assert "one process of each, block 1" in words(drawn(TRACES, comparing.report, trials))
+    assert "one process of each, repeat 1" in words(drawn(TRACES, comparing.report, trials))
     apart = [trial for trial in trials if (trial.spec.arm, trial.spec.block) != ("numpy_wav", 1)]
-    assert "one process of each, block 0, 1" in words(drawn(TRACES, comparing.report, apart))
+    assert "one process of each, repeat 0, 1" in words(drawn(TRACES, comparing.report, apart))
 
 
 def test_on_a_processor_it_is_the_share_inside_the_step(comparing) -> None:
@@ -213,7 +213,7 @@ def test_without_a_step_no_utilization_is_made_up(comparing) -> None:
 
 
 def test_arms_without_steps_give_the_reason_in_words(comparing) -> None:
-    assert "No arm of the group has recorded steps." in words(drawn(TRACES, comparing.report, ()))
+    assert "No configuration of the group has recorded steps." in words(drawn(TRACES, comparing.report, ()))
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 7])

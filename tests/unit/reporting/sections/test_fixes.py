@@ -183,7 +183,7 @@ def test_a_patch_says_whether_it_was_run(patch: Patch | None, sentence: str) -> 
     ("tried", "start"),
     [
         ((), "There was no fix to try"),
-        ((other("prefetch", "not verified", "no time"),), "No fix was measured"),
+        ((other("prefetch", "not verified", "no time"),), "No fix of the pipeline was proven"),
         ((other("prefetch", "rejected", "no faster"),), "None of the 1 that were tried was accepted"),
     ],
 )

@@ -20,14 +20,14 @@ def told(run, reasons: dict[str, str]) -> list[tuple[str, ...]]:
 def test_what_a_reader_misses_is_said_in_words(starving) -> None:
     reasons = {
         "oscillation.p99_over_p50": "few",
-        "trials.ladder (block 1)": "no time",
+        "trials.ladder (repeat 1)": "no time",
         "verdict.step_time_s": "nothing ran",
         "verdict.attribution_s": "nothing ran",
         "something_new.seen": "unknown here",
     }
     assert told(starving, reasons) == [
         ("the slowest steps over the median", "few"),
-        ("the experiment ladder (block 1)", "no time"),
+        ("the isolation experiments in another process", "no time"),
         ("the time of a step, where a step's time goes", "nothing ran"),
         ("something new.seen", "unknown here"),
     ]

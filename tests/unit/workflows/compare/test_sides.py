@@ -81,7 +81,12 @@ def test_a_diagnosis_stands_beside_the_baseline_of_its_accelerator() -> None:
     b = side("y", arm("a", EMULATED, role="baseline"), arm("a", REAL, role="baseline"))
     (_, left, right) = pair_arms(a, b)[0][0]
     assert (left.id, right.accelerator) == ("as-given", REAL)
-    assert names(a, side("z", given, kind="diagnose")) == [("as-given", "as-given")]
+    other = side("z", given, kind="diagnose")
+    assert names(a, other) == [("as-given", "as-given")]
+    assert [name for name, *_ in pair_arms(a, other)[0]] == ["original"]
+    for typed in ("original", "as-given"):
+        asked = side("x", given, arm("a", EMULATED), kind="diagnose", arm=typed)
+        assert names(asked, other) == [("as-given", "as-given")]
 
 
 def test_an_id_with_an_at_sign_is_found() -> None:

@@ -1,0 +1,171 @@
+"""The words of every output: no riddle of the project's own in a report, a command's help, an explanation or a message.
+
+What is code stays as it is: what stands in backticks, quotes or ``<code>``, ids with a hyphen, paths, and options.
+"""
+
+from __future__ import annotations
+
+import ast
+import html as entities
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from typer.main import get_command
+from typer.testing import CliRunner
+
+import xttsbench
+from tests.unit.reporting.conftest import Run
+from tests.unit.reporting.sections.test_compare import made as made_comparison
+from tests.unit.reporting.sections.test_summary import STORED, optimized, stored, undecided
+from xttsbench.cli.app import app
+from xttsbench.cli.explain import Kind
+from xttsbench.reporting import console, html, markdown
+from xttsbench.reporting.document import Document, View
+from xttsbench.reporting.page.document import page_document
+from xttsbench.reporting.scene import stage
+from xttsbench.reporting.sections.compare import comparison_document
+from xttsbench.reporting.sections.report import report_document
+from xttsbench.reporting.words import label, missed
+from xttsbench.workflows.explain import explain, explanations
+
+RIDDLES: Final = {
+    r"arms?": "configuration",
+    r"as[- ](?:given|is)": "original",
+    r"blocks?(?! device| align)": "repeat, round",
+    r"(?<!CPU )contention": "CPU contention",
+    r"decisions?|inconclusive": "result; undecided",
+    r"dispatch": "launch overhead",
+    r"gone on with|listened to|told": "resumed, heard, reported",
+    r"host(?! work|:port|'s memory|'s, so)": "host work between steps; processor",
+    r"rungs?|ladders?|bouts?": "experiment",
+    r"limiting": "the bottleneck",
+    r"(?:a|one|each|every|another) looks?": "screening",
+    r"(?:un)?verified|predicted": "measured, estimated",
+    r"resamples?": "probability",
+    r"residual": "unattributed",
+    r"settle[sd]?|settling": "steady",
+    r"A/A": "noise check",
+}
+"""What people must not meet as a word, to what they read instead."""
+_RIDDLE: Final = re.compile(rf"(?<![\w/.`'\"-])(?:{'|'.join(RIDDLES)})(?![\w/`'\"-])", re.IGNORECASE)
+_CODE: Final = re.compile(r"`[^`]*`")
+_QUOTED: Final = {"not verified", "paired blocks", "host reads removed", "host reads removed: "}
+"""Values of a record, which programs read."""
+_PACKAGE: Final = Path(xttsbench.__file__).parent
+
+
+def riddles(text: str) -> list[str]:
+    """Each with what stands around it."""
+    text = _CODE.sub("", text)
+    return [text[max(0, found.start() - 40) : found.end() + 40] for found in _RIDDLE.finditer(text)]
+
+
+def prose(page: str) -> str:
+    """The text of a page, without its code."""
+    bare = re.sub(r"<(style|script|code|pre)\b.*?</\1>", " ", page, flags=re.DOTALL)
+    return entities.unescape(re.sub(r"<[^>]*>", " ", bare))
+
+
+def shown(document: Document) -> Iterator[tuple[str, str]]:
+    for view in View:
+        yield f"console, {view.name}", console.render(document, width=400, color=False, view=view)
+    text = re.sub(r"^(`{3,}).*?^\1$", "", markdown.render(document), flags=re.DOTALL | re.MULTILINE)
+    yield "report.md", text.replace("\\", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("the arm b0-arm of `arm`, --arms, 'arm' and arms/x", 1),
+        ("as it is, AS-IS", 1),
+        ("CPU contention, Contention, core-contention", 1),
+        ("host work; the host waits; host:port", 1),
+        ("looks for; a look", 1),
+        ("block device; two blocks", 1),
+    ],
+)
+def test_a_riddle_is_found_and_code_is_not(text: str, found: int) -> None:
+    assert len(riddles(text)) == found
+
+
+def test_no_report_speaks_in_riddles(every_run: dict[str, Run]) -> None:
+    kinds = ("starving", "eager", "empty", "comparing")
+    reports = {name: every_run[name] for name in kinds}
+    made = {"optimized": optimized(), "undecided": undecided()} | {str(path): stored(path) for path in STORED}
+    reports |= {name: Run(report, ()) for name, report in made.items()}
+    for name, run in reports.items():
+        page = html.render(page_document(run.report, stage(*run)), {})
+        for where, text in (*shown(report_document(run.report, "reports/one")), ("report.html", prose(page))):
+            assert riddles(text) == [], (name, where)
+
+
+def test_no_comparison_speaks_in_riddles() -> None:
+    for where, text in shown(comparison_document(made_comparison("one", outcomes=("passed", "failed", "undecided")))):
+        assert riddles(text) == [], where
+
+
+def commands(command: Any, *path: str) -> Iterator[tuple[str, ...]]:
+    yield path
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from commands(inner, *path, name)
+
+
+def test_no_help_speaks_in_riddles(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    every = list(commands(get_command(app)))
+    assert ("data", "make") in every
+    for path in every:
+        said = CliRunner().invoke(app, [*path, "--help"])
+        assert said.exit_code == 0, path
+        assert riddles(said.stdout) == [], path
+
+
+def test_no_explanation_and_no_list_speaks_in_riddles() -> None:
+    for name in [one.name for one in explanations()]:
+        found = explain(name)
+        for text in (found.about, found.summary, *found.parts, *found.parts.values()):
+            assert riddles(text) == [], name
+    for kind in Kind:
+        said = CliRunner().invoke(app, ["list", kind.value])
+        assert said.exit_code == 0
+        assert riddles(said.stdout) == [], kind
+
+
+def sentences(path: Path) -> Iterator[tuple[int, str]]:
+    """Strings of a module with a space in them that are no docstrings: messages, progress, titles, reasons."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    bodies = [node.body for node in ast.walk(tree) if isinstance(getattr(node, "body", None), list)]
+    comments = {id(each.value) for body in bodies for each in body if isinstance(each, ast.Expr)}
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Constant) or not isinstance(node.value, str) or id(node) in comments:
+            continue
+        if " " in node.value and node.value not in _QUOTED:
+            yield node.lineno, node.value
+
+
+def test_no_message_of_the_package_speaks_in_riddles() -> None:
+    every = {path: list(sentences(path)) for path in sorted(_PACKAGE.rglob("*.py"))}
+    assert sum(map(len, every.values())) > 1_000
+    found = [f"{path}:{line}: {one}" for path, said in every.items() for line, text in said for one in riddles(text)]
+    assert found == []
+
+
+def test_no_page_of_the_documentation_speaks_in_riddles() -> None:
+    pages = (_PACKAGE.parent / "README.md", *sorted((_PACKAGE.parent / "docs").glob("*.md")))
+    assert len(pages) > 15
+    for page in pages:
+        if page.name == "report-json.md":
+            continue  # of the names that the record has
+        text = re.sub(r"^(`{3,}).*?^\1$", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+        assert riddles(text) == [], page
+
+
+def test_names_of_fields_are_in_the_words_of_the_field() -> None:
+    assert label("contention per step") == "CPU contention per step"
+    assert label("host per step") == "host work per step"
+    assert label("predicted with") == "estimated with"
+    assert missed("trials.ladder (repeat 1)") == "the isolation experiments in another process"
+    assert missed("trials.fix parallel-map:2") == "a trial of the fix parallel-map:2"
