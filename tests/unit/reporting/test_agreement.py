@@ -216,3 +216,10 @@ def test_a_wrong_number_of_a_configuration_is_found(comparing: Run, field: str) 
 def test_the_stored_runs_are_among_them(every_report: dict[str, Report]) -> None:  # noqa: F811
     assert {str(path) for path in STORED} <= every_report.keys()
     assert any(compares(stored(path)) for path in STORED)
+
+
+def test_what_one_trial_measured_is_called_so_everywhere() -> None:
+    texts = outputs(stored(next(path for path in STORED if path.parent.name == "before")))
+    for where in _EVERYTHING:
+        assert "measured in one trial 25.2x (21.8 to 29.0); not proven" in texts[where], where
+        assert "estimated 25.2x" not in texts[where], where

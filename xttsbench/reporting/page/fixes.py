@@ -100,7 +100,7 @@ def _gain(found: FixResult, tried: Mapping[frozenset[str], Arm]) -> tuple[Estima
 def _rank(rated: tuple[FixResult, Estimate | None, str]) -> tuple[int, bool, float]:
     """What is proposed first; of what was not proven, what a trial measured comes before what is estimated."""
     found, gain, basis = rated
-    return _ORDER["chosen" if found.chosen else found.outcome], basis == "estimated", -_size(gain)
+    return _ORDER["chosen" if found.chosen else found.outcome], not basis.startswith("measured"), -_size(gain)
 
 
 def _size(gain: Estimate | None) -> float:

@@ -66,16 +66,18 @@ def test_what_one_trial_measured_is_worth_more_than_a_model(make_arm: Callable[.
         update={
             "fixes": (
                 fix("parallel-map:8", "not verified", predicted_speedup=1.2),
-                fix("prefetch", "not verified", predicted_speedup=2),
+                fix("prefetch", "not verified", predicted_speedup=9),
+                fix("step:xla", "not verified"),
             ),
             "arms": (make_arm("fix:parallel-map:8", 0.01, group="", effect=estimate(3.0)),),
         }
     )
     (found,) = section(report)
-    assert [(card.name, card.basis, card.gain and card.gain.sure) for card in cards(found)] == [
-        ("parallel-map:8", "measured in one trial", False),
-        ("prefetch", "estimated", False),
+    assert [(card.rank, card.name, card.basis, card.gain and card.gain.sure) for card in cards(found)] == [
+        (1, "parallel-map:8", "measured in one trial", False),
+        (2, "prefetch", "estimated", False),
     ]
+    assert [card.outcome for card in cards(found)] == ["not proven", "not measured"]
 
 
 def test_the_basis_of_a_gain_is_said() -> None:
