@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,7 @@ from xttsbench.files import (
     atomic_write,
     draft,
     first_entry,
+    locked,
     megabytes,
     not_written,
     require_space,
@@ -207,3 +210,18 @@ def test_other_errors_keep_their_reason(tmp_path: Path) -> None:
 
 def test_sizes_for_people() -> None:
     assert [megabytes(size) for size in (0, 1_500_000, 2_000_000_000)] == ["0.0 MB", "1.5 MB", "2.00 GB"]
+
+
+def test_a_lock_whose_directory_its_holder_removed_is_taken_in_a_new_one(tmp_path: Path) -> None:
+    directory, holder, waited = tmp_path / "held", ExitStack(), []
+    holder.enter_context(locked(directory, waited.append))
+
+    def end_the_holder() -> None:
+        waited.append(directory)
+        shutil.rmtree(directory)
+        holder.close()
+
+    with locked(directory, end_the_holder):
+        assert directory.is_dir()
+        assert list(directory.iterdir()) != []
+    assert waited == [directory]
