@@ -40,7 +40,7 @@ SHORTER = {
     "optimize": "--budget 60",
     "run": "--budget 100",
     "sweep": "--budget 120",
-    "train": "--steps 5 --no-listening",
+    "train": "--steps 5",
 }
 ENDS = {"xttsbench train tiny --data speech --steps 140 --seed 3 --out reports/run": 2}
 """Commands that a page shows to be refused."""
