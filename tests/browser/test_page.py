@@ -9,13 +9,14 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 import pytest
 
 from tests.unit.reporting import conftest as runs
 from xttsbench.records.fix import FixResult, Patch
+from xttsbench.records.report import Bottleneck
 from xttsbench.reporting.html import render
 from xttsbench.reporting.page.document import page_document
 from xttsbench.reporting.scene import stage
@@ -65,6 +66,16 @@ def fixed(run: runs.Run) -> runs.Run:
     return runs.Run(run.report.model_copy(update={"fixes": (hoped, proposed)}), run.trials)
 
 
+def judged(bottleneck: Bottleneck) -> runs.Run:
+    """The starving run with another verdict, and a good part of its time in it."""
+    run = runs.starving_run()
+    parts = run.report.verdict.attribution_s
+    assert parts is not None
+    spread = parts.model_copy(update=dict.fromkeys(type(parts).model_fields, 0.01))
+    verdict = run.report.verdict.model_copy(update={"bottleneck": bottleneck, "attribution_s": spread})
+    return runs.Run(run.report.model_copy(update={"verdict": verdict}), run.trials)
+
+
 def large() -> runs.Run:
     """100,000 steps."""
     rng = np.random.default_rng(5)
@@ -84,6 +95,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "hostile comparison": runs.hostile_comparison(),
         "empty": runs.empty_run(),
         "large": large(),
+        **{name: judged(name) for name in get_args(Bottleneck) if name != "inconclusive"},
     }
     for name, run in made.items():
         found[name] = out / f"{name.replace(' ', '-')}.html"
@@ -128,6 +140,16 @@ def test_a_page_is_whole_and_reads_well(opened: Any, name: str, size: str, theme
         if found["impact"] in {"serious", "critical"}
     ]
     assert bad == []
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("bottleneck", ["input", "dispatch", "compute", "compile", "host", "transfer", "contention"])
+def test_every_verdict_can_be_read(opened: Any, bottleneck: str, theme: str) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    page = opened(bottleneck, theme=theme)
+    found = axe.run(page, options={"runOnly": ["color-contrast"]}).response
+    assert [node["html"] for one in found["violations"] for node in one["nodes"]] == []
+    assert found["passes"]
 
 
 def test_the_theme_is_switched(opened: Any) -> None:

@@ -178,7 +178,7 @@ def _detail(evidence: Evidence, name: str) -> str:
         if not evidence.facts.eager:
             return "the step is so short that handing over batches and calls is most of it"
         if graph is not None and graph.speedup is not None:
-            return f"as one tf.function its own work runs {graph.speedup.estimate:.1f} times as fast"
+            return "compiled into one tf.function it launches them at once"
         return "it could not be compiled as it stands, so this is the least that launching its ops costs"
     details: dict[str, Any] = {
         "compile": ""

@@ -60,6 +60,11 @@ def percent(share: float) -> str:
     return f"{value:.1f} %"
 
 
+def probability(value: float) -> str:
+    """``84 %``, or ``over 99 %``: draws that all agree make nothing certain."""
+    return "over 99 %" if value > 0.99 else f"{100.0 * value:.0f} %"
+
+
 def percent_interval(estimate: Estimate) -> str:
     """``64.1 % (60.2 to 68.0)``."""
     return _joined(percent_bounds(estimate))

@@ -60,7 +60,7 @@ def test_a_dataset_with_an_emulated_accelerator_waits(evidence) -> None:
 def test_dispatch_says_what_compiling_gives_or_why_that_is_not_known(evidence, build) -> None:
     facts = StepFacts(has_step=True, eager=True)
     graph = {"graph": Compared("graph", "ok", speedup=build.estimate(3.25))}
-    assert "3.2 times as fast" in summary(gathered(evidence("dispatch", facts=facts, modes=graph)))
+    assert "compiled into one tf.function" in summary(gathered(evidence("dispatch", facts=facts, modes=graph)))
     failed = {"graph": Compared("graph", "raised")}
     assert "could not be compiled" in summary(gathered(evidence("dispatch", facts=facts, modes=failed)))
     assert "so short" in summary(gathered(evidence("dispatch")))

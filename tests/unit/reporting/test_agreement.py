@@ -33,7 +33,7 @@ from xttsbench.reporting.sections.report import report_document
 from xttsbench.reporting.words import SAME_DATA, part
 
 _RATIO: Final = re.compile(r"(?<![\w.,])\d[\d,]*(?:\.\d+)?x\b")
-_PROBABILITY: Final = re.compile(r"[Pp]robability (\S+ %)")
+_PROBABILITY: Final = re.compile(r"[Pp]robability ((?:over )?\S+ %)")
 _SHOWN: Final = 0.005
 """Share of a step from which a part is in every bar."""
 _EVERYTHING: Final = (f"console, {View.FULL.name}", "report.md", "report.html")
@@ -84,7 +84,7 @@ def _strangers(report: Report, texts: dict[str, str]) -> Iterator[str]:
     record = json.loads(report.model_dump_json())
     words = json.dumps(record, ensure_ascii=False)
     known = {units.ratio(value) for value in numbers(record)}
-    sure = {units.percent(report.verdict.confidence), *_PROBABILITY.findall(words)}
+    sure = {units.probability(report.verdict.confidence), *_PROBABILITY.findall(words)}
     for where, text in texts.items():
         yield from (f"{where}: {one}" for one in _RATIO.findall(text) if one not in known and one not in words)
         yield from (f"{where}: probability {one}" for one in set(_PROBABILITY.findall(text)) - sure)

@@ -91,7 +91,7 @@ def test_every_finding_and_every_reason_is_in_it(every_run) -> None:
 def test_the_verdict_comes_first_and_the_residual_is_listed(starving) -> None:
     words = _Page(serialize(starving.report, {})).words
     body = words[words.index("input : The step waits") :]
-    assert body.index("Probability 99.8 %") < body.index("step time, mean 34.2 ms (33.2 to 35.2)")
+    assert body.index("Probability over 99 %") < body.index("step time, mean 34.2 ms (33.2 to 35.2)")
     assert "unattributed 390 µs 1.1 %" in body
 
 

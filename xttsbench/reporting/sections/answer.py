@@ -104,6 +104,18 @@ def short(file: str, report: Report) -> str:
     return own if ".py" in name and file.endswith(f"/{own}") and alike <= {file} else short_path(file)
 
 
+def line_of(found: Finding, report: Report) -> str:
+    """The line of a finding, and the call of the pipeline that it is in or that calls it, where it names one."""
+    at = found.location
+    line = short(at.file or "", report) + (f":{at.line}" if at.line is not None else "")
+    op = next((op for op in _ops(report) if op.name == at.op), None)
+    if op is None or not op.location.file or not op.location.line:
+        return line + (with_calls(f", in {at.op}", report) if at.op else "")
+    if (op.location.file, op.location.line) == (at.file, at.line):
+        return f"{line}, in {call_of(op)}"
+    return f"{line}, called by {call_of(op)} at {short(op.location.file, report)}:{op.location.line}"
+
+
 def costliest(report: Report) -> str:
     """The call of the pipeline that takes most of its time, with its line; empty where no costs were measured."""
     ops = _ops(report)

@@ -30,7 +30,7 @@ def headline(report: Report) -> Headline:
         first, then = (same, said[1:]) if refused(report) else (said[1:], same)
         sentence, below = said[0], [*first, *then, *_chosen(report)]
     else:
-        sure = f"Probability {units.percent(report.verdict.confidence)}, given what was measured"
+        sure = f"Probability {units.probability(report.verdict.confidence)}, given what was measured"
         sentence, below = disturbed(report) or summary, [sure]
         if sentence != summary:
             below.insert(0, summary)

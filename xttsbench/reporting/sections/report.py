@@ -101,7 +101,7 @@ def _limit(report: Report) -> str:
     verdict = report.verdict
     if verdict.bottleneck == "inconclusive":
         return missing(report, "verdict.attribution_s") if verdict.attribution_s is None else part(verdict.bottleneck)
-    return f"{part(verdict.bottleneck)} (probability {units.percent(verdict.confidence)})"
+    return f"{part(verdict.bottleneck)} (probability {units.probability(verdict.confidence)})"
 
 
 def _attribution(report: Report, *, comparing: bool) -> Iterator[doc.Section]:

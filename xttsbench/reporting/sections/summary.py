@@ -76,7 +76,7 @@ def _headline(report: Report) -> doc.Headline:
         below = [doc.Paragraph(text, "strong", lines=1)]
     sentence = answer.with_calls(said.sentence, report)
     if said.word and not below and report.verdict.step_time_s is not None:
-        sentence = f"{sentence.rstrip('. ')} (probability {units.percent(report.verdict.confidence)})."
+        sentence = f"{sentence.rstrip('. ')} (probability {units.probability(report.verdict.confidence)})."
     return doc.Headline(
         kind=report.command if len(report.command) <= _COMMAND else f"{report.command[: _COMMAND - 1]}…",
         subject=subject(report),
@@ -171,9 +171,7 @@ def cause_facts(report: Report) -> Iterator[doc.Fact]:
         return
     yield doc.Fact("cause", answer.with_calls(found.title, report), 2)
     if found.location.file:
-        line = f":{found.location.line}" if found.location.line is not None else ""
-        op = answer.with_calls(f", in {found.location.op}", report) if found.location.op else ""
-        yield doc.Fact("your line", f"{answer.short(found.location.file, report)}{line}{op}", 1)
+        yield doc.Fact("your line", answer.line_of(found, report), 1)
     elif report.verdict.bottleneck in ("input", "contention") and (op := answer.costliest(report)):
         yield doc.Fact("costliest op", op, 1)
     if found.remedy:

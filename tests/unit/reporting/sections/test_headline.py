@@ -86,4 +86,4 @@ def test_a_diagnosis_keeps_its_bottleneck_whatever_it_compared(starving, compari
     without = headline(comparing.report.model_copy(update={"comparison": ()}))
     assert without.sentence == "Arms were compared."
     (sure,) = headline(starving.report).below
-    assert sure.text == "Probability 99.8 %, given what was measured"
+    assert sure.text == "Probability over 99 %, given what was measured"

@@ -71,7 +71,7 @@ def test_what_is_known_of_the_baseline_follows_under_its_own_heading(comparing, 
     assert said.headline.word == ""
     baseline = section(said, "The baseline by itself: numpy_wav, EMULATED accelerator, 10 ms a step")
     assert [(fact.label, fact.value) for fact in one(baseline, Facts).facts[:2]] == [
-        ("what limits it", "input (probability 99.8 %)"),
+        ("what limits it", "input (probability over 99 %)"),
         ("step time, mean", "34.2 ms (33.2 to 35.2)"),
     ]
     assert one(section(said, "Where the time of a step goes (mean)"), Bars).parts

@@ -158,7 +158,7 @@ def test_what_the_fix_gives_stands_with_the_time_before_and_after() -> None:
         "next patch -p1 < reports/one/patch.diff",
         "machine quiet",
         "INPUT The step waits 17.9 ms of 34.2 ms",
-        "(probability 99.8 %)",
+        "(probability over 99 %)",
         "█ input 52.3 % ▒ compute 44.4 %",
     ):
         assert said in text
