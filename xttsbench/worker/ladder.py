@@ -215,7 +215,8 @@ def run_rounds(
                 limit = Limit(max(int(spec.steps * share), 1), stretch_s, 1 if number else spec.min_steps)
                 if not bench.run("as_is", source, step, limit, round=number, warmup=0 if number else 1):
                     raise ExhaustedError("the dataset yields nothing when it is iterated a second time")
-                kept, indices = [*source.batches], [*source.indices]  # the source goes on to keep those of the input alone
+                # Copies, since the source goes on to keep the batches of the input alone.
+                kept, indices = [*source.batches], [*source.indices]
                 if alternating:
                     _input_only(spec, source, bench, number, _ALONE * stretch_s, floor_s)
                 if step is not None:
