@@ -146,6 +146,22 @@ def test_the_verdict_is_said_first_and_the_report_last(every_report: dict[str, R
         assert lines[-1].split() == ["report", "reports/one/report.html"], name
 
 
+@pytest.mark.parametrize(
+    ("at", "said"),
+    [
+        (Location(file="my_project/data.py", line=42, op="Map/_2"), "my_project/data.py:42, in map"),
+        (Location(file="my_project/data.py", line=8, op="Map/_2"), "my_project/data.py:8, called by map at data.py:42"),
+        (Location(file="my_project/data.py", line=8, op="Prefetch/_3"), "my_project/data.py:8, in prefetch"),
+        (Location(file="my_project/step.py", line=8), "my_project/step.py:8"),
+        (Location(file="my_project/step.py"), "my_project/step.py"),
+    ],
+)
+def test_a_line_stands_with_the_call_that_it_is_in_or_that_calls_it(at: Location, said: str) -> None:
+    report = starving_run().report
+    found = report.findings[0].model_copy(update={"location": at})
+    assert answer.line_of(found, report).replace("at my_project/", "at ") == said
+
+
 def test_what_the_fix_gives_stands_with_the_time_before_and_after() -> None:
     text = flat(screen(optimized()))
     for said in (
