@@ -173,7 +173,7 @@ def ran(copy: Path, tests: list[str], limit_s: float) -> tuple[int | None, str]:
         "not slow and not alone",
         *tests,
     ]
-    environment = os.environ | {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = os.environ | {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1", "PYTEST_ADDOPTS": ""}
     process = subprocess.Popen(
         command,
         cwd=copy,

@@ -207,7 +207,8 @@ def pytest(python: Path, arguments: list[str]) -> dict[str, str]:
     """Name of each test -> passed, failed or skipped."""
     with tempfile.TemporaryDirectory() as folder:
         told = Path(folder) / "told.json"
-        environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        foreign = {"PYTHONPATH", "PYTEST_ADDOPTS"}
+        environment = {name: value for name, value in os.environ.items() if name not in foreign}
         command = [str(python), "-c", TELLING, str(told), "-q", "-p", "no:cacheprovider", *arguments]
         subprocess.run(command, cwd=ROOT, env=environment, check=False)
         outcomes = dict(json.loads(told.read_text(encoding="utf-8"))) if told.exists() else {}

@@ -3,7 +3,7 @@
 ``python benchmarks/others --code DIR [--only NAME ...] [--budget 75] [--rounds 5] [--work DIR] [--out FILE]``
 and ``python benchmarks/others --readme``, which measures nothing and writes the README's table again.
 
-``DIR`` has clones of the repositories that README.md of this folder lists. For each pipeline of :mod:`pipelines`:
+``DIR`` has clones of the repositories that README.md of this folder lists. For each pipeline of :mod:`listed`:
 
 1. Its published code goes unchanged into a target's file in the work folder, with data that are made there.
 2. The command that the table names is run on that file.
@@ -32,9 +32,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from listed import HERE, PIPELINES, REPOSITORIES, Pipeline
 from made import make
 from outcomes import markdown, outcome, said, with_readme
-from pipelines import HERE, PIPELINES, REPOSITORIES, Pipeline
 from published import commit, target
 
 from xttsbench.analysis.evidence import LEAST_SCALE, interval

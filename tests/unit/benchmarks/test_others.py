@@ -6,7 +6,7 @@ from pathlib import Path
 
 import outcomes
 import pytest
-from pipelines import PIPELINES, REPOSITORIES
+from listed import PIPELINES, REPOSITORIES
 from published import PublishedError, commit, taken, target
 
 ROOT = Path(__file__).resolve().parents[3]
