@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import shlex
 from pathlib import Path
 from types import ModuleType
 
 import xttsbench
+from tests.by_file import load
 from xttsbench.findings.page import page
 from xttsbench.records.report import Report
 
@@ -20,12 +20,7 @@ def test_the_page_of_the_rules_is_what_the_registry_gives() -> None:
 
 
 def _script(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, _PAGE.parent / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load(_PAGE.parent / f"{name}.py", f"docs_{name}")
 
 
 def test_the_other_pages_of_reference_are_what_the_command_line_and_the_schema_give() -> None:

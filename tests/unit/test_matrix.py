@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 import sys
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.by_file import load
 from xttsbench.probes.environment import TENSORFLOW
 
 ROOT = Path(__file__).parents[2]
@@ -21,13 +21,7 @@ RESULTS: dict[str, Any] = json.loads((ROOT / "reports" / "reference" / "matrix.j
 
 @pytest.fixture(scope="module")
 def matrix() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("matrix", ROOT / "tests" / "matrix.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    return load(ROOT / "tests" / "matrix.py", "matrix")
 
 
 def whole(matrix: ModuleType, parts: dict[str, Any]) -> bool:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.by_file import load
 from xttsbench.analysis.attribution import PARTS, StepFacts
 from xttsbench.evidence.evidence import Evidence
 from xttsbench.findings.registry import rules_about
@@ -36,12 +36,9 @@ QUICK = ("cacheable", "fixed-npy-header", "no-prefetch")
 @pytest.fixture(scope="module")
 def targets():
     """The file of targets, found again by name, as AutoGraph wants it."""
-    spec = importlib.util.spec_from_file_location("pipelines_with_faults", TARGETS)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
+    module = load(TARGETS, "pipelines_with_faults")
     yield module
-    del sys.modules[spec.name]
+    del sys.modules[module.__name__]
 
 
 def told(pipeline, bottleneck: str) -> Evidence:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ import tensorflow as tf
 from tensorflow.python import pywrap_tfe
 from tensorflow.python.eager.polymorphic_function import atomic_function, polymorphic_function
 
+from tests.by_file import load
 from xttsbench.step.modes import keras_step
 from xttsbench.step.placement import devices_of
 from xttsbench.worker.step_profile import read_step_ops
@@ -24,14 +23,9 @@ TARGETS = Path(__file__).parents[2] / "targets"
 def targets():
     """Everything in two files of targets, whatever other modules are called; found again by name, for AutoGraph."""
     names: dict[str, Any] = {}
-    with pytest.MonkeyPatch.context() as patch:
-        for file in ("bottlenecks", "steps"):
-            spec = importlib.util.spec_from_file_location(f"profiled_{file}", TARGETS / f"{file}.py")
-            module = importlib.util.module_from_spec(spec)
-            patch.setitem(sys.modules, spec.name, module)
-            spec.loader.exec_module(module)
-            names |= vars(module)
-        yield names
+    for file in ("bottlenecks", "steps"):
+        names |= vars(load(TARGETS / f"{file}.py", f"profiled_{file}"))
+    return names
 
 
 def read(bench, made, window_s=1.0):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from tests.by_file import load
 
 ROOT = Path(__file__).parents[3]
 SOURCE = '''\
@@ -25,13 +25,7 @@ def clipped(value: "int | 3", top=True) -> int:
 
 @pytest.fixture(scope="module")
 def mutations() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("mutations", ROOT / "benchmarks" / "mutations.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    return load(ROOT / "benchmarks" / "mutations.py", "mutations")
 
 
 def test_faults_are_of_what_runs(mutations: ModuleType) -> None:
