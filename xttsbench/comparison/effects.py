@@ -300,10 +300,13 @@ class Paired:
     Attributes:
         turns: configuration -> turn -> its steps.
         taken: what neighbours took in each turn.
+        ratios: two configurations -> log ratios of the first one's speed over the second's, where they are known
+            already.
     """
 
     turns: Mapping[str, Mapping[Turn, Steps]]
-    taken: Taken
+    taken: Taken = field(default_factory=Taken)
+    ratios: Mapping[tuple[str, str], Mapping[Turn, float]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, group: GroupRuns) -> Paired:
@@ -312,15 +315,18 @@ class Paired:
         baseline, *others = turns
         left = {runs.arm.id: left_in(runs) for runs in group.arms}
         if not left[baseline]:
-            return cls(turns, Taken())
+            return cls(turns)
         ratios = {name: log_ratios(turns[baseline], turns[name]) for name in others}
-        return cls(turns, taken_in(baseline, left, ratios))
+        known = {(name, baseline): found for name, found in ratios.items()}
+        return cls(turns, taken_in(baseline, left, ratios), known)
 
     def sample(self, over: str, under: str) -> Sample | None:
         """Log ratios of the first one's speed over the second's; ``None`` where no round has both."""
         if over not in self.turns or under not in self.turns:
             return None
-        ratios = log_ratios(self.turns[under], self.turns[over])
+        ratios = self.ratios.get((over, under))
+        if ratios is None:
+            ratios = log_ratios(self.turns[under], self.turns[over])
         return pooled({turn: ratio - self.taken.gave(over, under, turn) for turn, ratio in ratios.items()})
 
 
