@@ -164,7 +164,7 @@ def gate(trials: Sequence[TrialRecord]) -> Gate:
 
 
 def taken_by_round(trial: TrialRecord) -> dict[int, Shares]:
-    """What went on in each round of a trial."""
+    """What went on in the turns of a trial, by the number of their round."""
     return {number: shares(trial.readings.host, spans) for number, spans, _ in _turns(trial)}
 
 

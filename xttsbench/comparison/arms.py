@@ -200,8 +200,8 @@ def _remarks(weighed: Weighed, *, labelled: bool) -> list[str]:
     remarks = []
     if weighed.slope:
         remarks.append(
-            f"{where}neighbours left the configurations unequal shares of the processors; speeds are compared at equal "
-            f"ones, since they followed these shares to the power of {weighed.slope:.2f}"
+            f"{where}other work left the configurations unequal shares of the processors, so their speeds are compared "
+            f"at equal shares (a speed followed its share to the power of {weighed.slope:.2f})"
         )
     if weighed.noisy:
         remarks.append(

@@ -104,12 +104,12 @@ def report(**more: object) -> dict:
     verdict = {
         "bottleneck": "input",
         "confidence": 1.0,
-        "summary": "Most costly is MapDataset/_4 (/home/a/work/data.py:2).",
+        "summary": "Most costly is MapDataset/_4 (/home/a/code/data.py:2).",
         "step_time_s": {"estimate": 0.04, "low": 0.03, "high": 0.05},
         "attribution_s": {"input": 0.03},
     }
-    location = {"file": "/home/a/work/data.py", "line": 2, "op": "MapDataset/_4"}
-    found = {"rule": "sequential-map", "limiting": True, "location": location, "remedy": "See /home/a/work/data.py:2."}
+    location = {"file": "/home/a/code/data.py", "line": 2, "op": "MapDataset/_4"}
+    found = {"rule": "sequential-map", "limiting": True, "location": location, "remedy": "See /home/a/code/data.py:2."}
     passed = found | {"limiting": False, "location": location | {"line": 1}}
     return {"verdict": verdict, "findings": [passed, found], "fixes": None, "optimized": None} | more
 

@@ -34,7 +34,7 @@ from xttsbench.workflows.recorded import REPORT_S, Recorded, open_run
 from xttsbench.workflows.report import finish
 
 BUDGET_S: Final = 300.0
-"""Without another; a larger one lets as many more processes decide a verdict that stays open."""
+"""For everything, where no budget is given. A larger one lets more processes decide a verdict that stays open."""
 VERDICT_S: Final = 60.0
 STEPS: Final = 400
 """Steps to measure where there is time: 240 certify a steady state, 400 show a period."""
