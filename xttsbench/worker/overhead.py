@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from xttsbench.records.rows import RowMemory
 from xttsbench.records.trial import MeasurementOverhead
-from xttsbench.step.watch import Watch
+from xttsbench.step.watch import MANY_CALLS, Watch
 from xttsbench.worker.batches import CachedBatches
 from xttsbench.worker.bench import Bench, Limit
 
@@ -96,7 +96,12 @@ def measure_overhead(bench: Bench, calls: float = 1) -> MeasurementOverhead:
         for _ in range(steps):
             step(source.next())
 
+    what, steps = f"{calls} small compiled {'call' if calls == 1 else 'calls'} each", max(STEPS // calls, _LEAST_STEPS)
+    if calls < MANY_CALLS:
+        with watching():
+            measured(2)
+        return overhead_of(measured, bare, what, steps=steps, around=watching, settle=_LEAST_STEPS)
+    # The calls of such a step are not watched after its first: what a trial does once is not done in each run here.
     with watching():
-        measured(2)
-    what, steps = f"{calls} small compiled {'call' if calls == 1 else 'calls'} each", STEPS // calls
-    return overhead_of(measured, bare, what, steps=max(steps, _LEAST_STEPS), around=watching, settle=_LEAST_STEPS)
+        measured(_LEAST_STEPS)
+        return overhead_of(measured, bare, what, steps=steps)
