@@ -1,7 +1,8 @@
 """A run's samples for other programs: a time line in Chrome's trace format, which Perfetto opens, and a table as CSV.
 
 The clock of steps and readings is one for all processes of a machine, so all trials of a run stand on one time line,
-each as a process with its steps, what was traced and compiled, its turns and its processors.
+each as a process: its steps with what they wait for, what was traced and compiled, under which condition they ran, its
+turns, the operations of a step and of the pipeline, and counters of host and GPUs.
 """
 
 from __future__ import annotations
@@ -10,18 +11,46 @@ import csv
 import io
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby, pairwise
 from typing import Any, Final
 
+from xttsbench import __version__
+from xttsbench.records.pipeline import every_op
+from xttsbench.records.readings import GpuReadings, HostReadings
 from xttsbench.records.rows import COLUMNS, absent
 from xttsbench.records.trial import Segment, TrialRecord
 from xttsbench.reporting.text import plain
 
-_STEPS, _COMPILATIONS, _TURNS = 1, 2, 3
-_THREADS: Final = {_STEPS: "steps", _COMPILATIONS: "tracing and compilation", _TURNS: "turns"}
+_STEPS, _COMPILATIONS, _CONDITIONS, _TURNS, _STEP_OPS, _PIPELINE_OPS = range(1, 7)
+_THREADS: Final = {
+    _STEPS: "steps",
+    _COMPILATIONS: "tracing and compilation",
+    _CONDITIONS: "conditions",
+    _TURNS: "turns",
+    _STEP_OPS: "operations of a step (means, not in their order)",
+    _PIPELINE_OPS: "input pipeline (means for a batch, not in their order)",
+}
 _PARTS: Final = ("device_ns", "emulated_ns", "sync_ns", "gc_ns", "cpu_ns")
 _COUNTS: Final = ("round", "epoch", "batch_size", "shape_id")
 _FORMULA: Final = ("=", "+", "-", "@")
 """How a cell begins that a spreadsheet would compute."""
+_RATES: Final = {
+    "processors in use": ("cpu_s", 1.0),
+    "processors in use, all processes": ("machine_busy_s", 1.0),
+    "processors stolen": ("machine_steal_s", 1.0),
+    "storage reads, MB/s": ("read_bytes", 1e-6),
+    "page faults from storage, 1/s": ("major_faults", 1.0),
+    "stopped by the quota, s/s": ("throttled_s", 1.0),
+}
+"""Counter of the trace -> cumulative column of the host's readings, whose growth a second it shows, and its scale."""
+_LEVELS: Final = {
+    "memory used, GB": ("memory_used_bytes", 1e-9),
+    "SM clock, MHz": ("sm_clock_mhz", 1.0),
+    "power, W": ("power_w", 1.0),
+    "PCIe to the GPU, MB/s": ("pcie_rx_bytes_per_s", 1e-6),
+    "PCIe from the GPU, MB/s": ("pcie_tx_bytes_per_s", 1e-6),
+}
+"""The same of a GPU's readings, whose values are shown as they are."""
 
 Event = dict[str, Any]
 
@@ -29,8 +58,10 @@ Event = dict[str, Any]
 def perfetto(trials: Sequence[TrialRecord]) -> str:
     """Every step of every trial as JSON in Chrome's trace format; times in microseconds from the first of all.
 
-    A step is its wait and its work, and what the loop did since the step before. Of tracing and compilation only the
-    duration is known, and the step that they fell into: they begin with it here.
+    A step is its wait and its work, and what the loop did since the step before. At the end of its work stand the wait
+    for the device and that of an emulated accelerator. Of tracing and compilation only the duration is known, and the
+    step that they fell into: they begin with it here. Of operations the mean is known: they stand one after the other,
+    the longest first, from the first step on that was measured.
     """
     events = list(_events(trials))
     first = min((event["ts"] for event in events if "ts" in event), default=0)
@@ -39,11 +70,16 @@ def perfetto(trials: Sequence[TrialRecord]) -> str:
             event["ts"] = (event["ts"] - first) / 1e3
         if "dur" in event:
             event["dur"] /= 1e3
-    return json.dumps({"displayTimeUnit": "ms", "traceEvents": events}, ensure_ascii=False) + "\n"
+    about = {"xttsbench": __version__, "clock": "CLOCK_MONOTONIC from the first event on", "first_ns": first}
+    trace = {"displayTimeUnit": "ms", "otherData": about, "traceEvents": events}
+    return json.dumps(trace, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def table(trials: Sequence[TrialRecord]) -> str:
-    """Every step of every trial as a row of CSV, with the columns of the journal and their units."""
+    """Every step of every trial as a row of CSV, with the columns of the journal and their units.
+
+    A column that an older journal does not have is empty.
+    """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(("trial", "kind", "configuration", "segment", "step", "warm_up", *COLUMNS))
@@ -51,20 +87,32 @@ def table(trials: Sequence[TrialRecord]) -> str:
         spec = trial.spec
         names = _cell(spec.trial_id), spec.rung, _cell(spec.arm or spec.fix or "")
         for segment in trial.segments:
-            for step, row in enumerate(_rows(segment)):
-                writer.writerow(
-                    (*names, segment.name, step, int(step < segment.warmup_steps), *(row[name] for name in COLUMNS))
-                )
+            columns = [segment.columns.get(name) or ("",) * segment.steps for name in COLUMNS]
+            for step, row in enumerate(zip(*columns, strict=True)):
+                writer.writerow((*names, _cell(segment.name), step, int(step < segment.warmup_steps), *row))
     return text.getvalue()
 
 
 def _events(trials: Iterable[TrialRecord]) -> Iterator[Event]:
     for process, trial in enumerate(trials, start=1):
-        made = [*_steps(trial, process), *_turns(trial, process), *_readings(trial, process)]
+        made = [
+            *_steps(trial, process),
+            *_conditions(trial, process),
+            *_turns(trial, process),
+            *_step_ops(trial, process),
+            *_pipeline_ops(trial, process),
+            *_readings(trial, process),
+        ]
         if not made:
             continue
-        yield _named("process_name", process, 0, plain(f"{trial.spec.trial_id} ({trial.spec.rung})"))
-        yield from (_named("thread_name", process, thread, name) for thread, name in _THREADS.items())
+        spec = trial.spec
+        yield _about("process_name", process, 0, name=plain(f"{spec.trial_id} ({spec.rung})"))
+        yield _about("process_sort_index", process, 0, sort_index=process)
+        if configuration := spec.arm or spec.fix:
+            yield _about("process_labels", process, 0, labels=plain(configuration))
+        for thread in sorted({event["tid"] for event in made} & _THREADS.keys()):
+            yield _about("thread_name", process, thread, name=_THREADS[thread])
+            yield _about("thread_sort_index", process, thread, sort_index=thread)
         yield from made
 
 
@@ -73,7 +121,7 @@ def _steps(trial: TrialRecord, process: int) -> Iterator[Event]:
         for step, row in enumerate(_rows(segment)):
             start, wait, work = row["start_ns"], row["wait_ns"], row["step_ns"]
             begun = start + wait + work - row["wall_ns"] + row["pause_ns"]
-            about = {"segment": segment.name, "step": step, "warm_up": step < segment.warmup_steps}
+            about = {"segment": plain(segment.name), "step": step, "warm_up": step < segment.warmup_steps}
             if step and begun < start:
                 yield _slice("between steps", process, _STEPS, begun, start - begun, about)
             if wait:
@@ -81,6 +129,7 @@ def _steps(trial: TrialRecord, process: int) -> Iterator[Event]:
             if work:
                 numbers = {name: row[name] for name in (*_PARTS, *_COUNTS) if row[name]}
                 yield _slice("step", process, _STEPS, start + wait, work, about | numbers)
+                yield from _waits_of_the_step(row, process)
             at = start + wait
             for name, part, count in (("trace", "trace_ns", "traces"), ("XLA compile", "xla_ns", "xla_compiles")):
                 if row[part]:
@@ -88,26 +137,111 @@ def _steps(trial: TrialRecord, process: int) -> Iterator[Event]:
                     at += row[part]
 
 
+def _waits_of_the_step(row: dict[str, int], process: int) -> Iterator[Event]:
+    """What the loop did after the step had returned: wait for the device, then behind an emulated accelerator."""
+    end = row["start_ns"] + row["wait_ns"] + row["step_ns"]
+    emulated, device = row["emulated_ns"], row["device_ns"]
+    if device + emulated > row["step_ns"]:
+        return  # of another part of the loop
+    if device:
+        yield _slice("wait for the device", process, _STEPS, end - emulated - device, device, {})
+    if emulated:
+        yield _slice("emulated accelerator", process, _STEPS, end - emulated, emulated, {})
+
+
+def _conditions(trial: TrialRecord, process: int) -> Iterator[Event]:
+    """What was measured when: stretches of steps of one segment and one round."""
+    for segment in trial.segments:
+        for number, rows in groupby(_rows(segment), key=lambda row: row["round"]):
+            first, last = (stretch := list(rows))[0], stretch[-1]
+            end = last["start_ns"] + last["wait_ns"] + last["step_ns"]
+            about = {"round": number} if number else {}
+            yield _slice(plain(segment.name), process, _CONDITIONS, first["start_ns"], end - first["start_ns"], about)
+
+
 def _turns(trial: TrialRecord, process: int) -> Iterator[Event]:
     for turn in trial.rounds:
         yield _slice(f"round {turn.round}", process, _TURNS, turn.start_ns, turn.end_ns - turn.start_ns, {})
 
 
-def _readings(trial: TrialRecord, process: int) -> Iterator[Event]:
+def _step_ops(trial: TrialRecord, process: int) -> Iterator[Event]:
+    """Phases of a step, and in each the lines of the user's that its operations are from."""
+    ops, at = trial.step_ops, _first_measured_ns(trial)
+    if ops is None or ops.op_time_s is None or at is None:
+        return
+    for phase, share in sorted(ops.phases.items(), key=lambda one: -one[1]):
+        took = _ns(ops.op_time_s * share)
+        yield _slice(phase, process, _STEP_OPS, at, took, {"share": share})
+        inner, end = at, at + took
+        lines = [line for line in ops.lines if line.phase == phase and line.share]
+        for line in sorted(lines, key=lambda one: -(one.share or 0.0)):
+            part = min(_ns(ops.op_time_s * (line.share or 0.0)), end - inner)
+            about = {"function": plain(line.function), "ops": line.ops, "share": line.share, "device": line.device}
+            yield _slice(plain(f"{line.file}:{line.line}"), process, _STEP_OPS, inner, part, about)
+            inner += part
+        at = end
+
+
+def _pipeline_ops(trial: TrialRecord, process: int) -> Iterator[Event]:
+    """Ops of the pipeline, each with what it alone costs for a batch."""
+    at = _first_measured_ns(trial)
+    if trial.pipeline is None or at is None:
+        return
+    costs = [(op, op.cost_s) for op in every_op(trial.pipeline.ops) if op.cost_s]
+    for op, cost_s in sorted(costs, key=lambda one: -one[1]):
+        place = op.location
+        about = {"op": op.op, "elements_per_batch": op.elements_per_batch, "cost_from": op.cost_from}
+        if place.file:
+            about["line"] = plain(f"{place.file}:{place.line}")
+        yield _slice(plain(op.name), process, _PIPELINE_OPS, at, _ns(cost_s), about)
+        at += _ns(cost_s)
+
+
+def _first_measured_ns(trial: TrialRecord) -> int | None:
+    """When the first step began that counts; without any, when the readings beside the trial begin."""
+    for segment in trial.segments:
+        if segment.steps > segment.warmup_steps and "start_ns" in segment.columns:
+            return segment.columns["start_ns"][segment.warmup_steps]
     host = trial.readings.host
-    if host is not None:
-        for before, after, used, now in zip(host.t_ns, host.t_ns[1:], host.cpu_s, host.cpu_s[1:], strict=False):
-            if after > before:
-                yield _counter("processors in use", process, before, (now - used) / (after - before) * 1e9)
+    return host.t_ns[0] if host is not None and host.t_ns else None
+
+
+def _readings(trial: TrialRecord, process: int) -> Iterator[Event]:
+    if trial.readings.host is not None:
+        yield from _of_host(trial.readings.host, process)
     for gpu in trial.readings.gpus:
-        for when, share in zip(gpu.utilization_t_ns, gpu.utilization, strict=False):
-            yield _counter(f"GPU {gpu.index} utilization", process, when, share)
+        yield from _of_gpu(gpu, process)
+
+
+def _of_host(host: HostReadings, process: int) -> Iterator[Event]:
+    for name, (column, scale) in _RATES.items():
+        values = getattr(host, column)
+        if len(values) != len(host.t_ns) or (column not in ("cpu_s", "machine_busy_s") and values[-1:] == values[:1]):
+            continue  # not read, or never anything
+        for (before, used), (after, now) in pairwise(zip(host.t_ns, values, strict=True)):
+            if after > before:
+                yield _counter(name, process, before, (now - used) / (after - before) * 1e9 * scale)
+    for when, size in zip(host.t_ns, host.rss_bytes, strict=False):
+        yield _counter("memory, GB", process, when, size / 1e9)
+
+
+def _of_gpu(gpu: GpuReadings, process: int) -> Iterator[Event]:
+    for when, share in zip(gpu.utilization_t_ns, gpu.utilization, strict=False):
+        yield _counter(f"GPU {gpu.index} utilization", process, when, share)
+    for name, (column, scale) in _LEVELS.items():
+        for when, value in zip(gpu.t_ns, getattr(gpu, column), strict=False):
+            if value is not None:
+                yield _counter(f"GPU {gpu.index} {name}", process, when, value * scale)
 
 
 def _rows(segment: Segment) -> Iterator[dict[str, int]]:
     """The rows of a segment; a column that its journal does not have holds what says that nothing is known."""
     columns = {name: segment.columns.get(name) or (absent(name),) * segment.steps for name in COLUMNS}
     return (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
+
+
+def _ns(seconds: float) -> int:
+    return round(seconds * 1e9)
 
 
 def _slice(name: str, process: int, thread: int, start_ns: int, duration_ns: int, about: dict[str, Any]) -> Event:
@@ -118,8 +252,9 @@ def _counter(name: str, process: int, at_ns: int, value: float) -> Event:
     return {"name": name, "ph": "C", "pid": process, "tid": 0, "ts": at_ns, "args": {"value": round(value, 4)}}
 
 
-def _named(kind: str, process: int, thread: int, name: str) -> Event:
-    return {"name": kind, "ph": "M", "pid": process, "tid": thread, "args": {"name": name}}
+def _about(kind: str, process: int, thread: int, **known: str | int) -> Event:
+    """Metadata of a process or a thread."""
+    return {"name": kind, "ph": "M", "pid": process, "tid": thread, "args": known}
 
 
 def _cell(text: str) -> str:

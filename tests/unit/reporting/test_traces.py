@@ -11,9 +11,12 @@ from typing import Any
 
 import pytest
 
+from tests.unit.reporting.trace_format import problems
 from xttsbench.execution import journal
-from xttsbench.records.readings import HostReadings, Readings
+from xttsbench.records.pipeline import Pipeline, PipelineOp
+from xttsbench.records.readings import GpuReadings, HostReadings, Readings
 from xttsbench.records.rows import COLUMNS
+from xttsbench.records.step_ops import OpLine, StepOps
 from xttsbench.records.trial import RoundMark, Segment, TrialRecord
 from xttsbench.reporting import traces
 
@@ -50,7 +53,63 @@ def test_steps_waits_gaps_and_compilations_stand_where_they_were(make_trial) -> 
         ("step", 1, 23_000.0, 10_000.0),
         ("trace", 2, 23_000.0, 2_000.0),
         ("XLA compile", 2, 25_000.0, 4_000.0),
+        ("as_is", 3, 0.0, 33_000.0),
     ]
+
+
+def test_waits_for_the_device_stand_at_the_end_of_their_step(make_trial) -> None:
+    columns = {"start_ns": (0,), "wall_ns": (10 * MS,), "step_ns": (10 * MS,)}
+    columns |= {"device_ns": (3 * MS,), "emulated_ns": (2 * MS,)}
+    trial = make_trial("000-ladder", Segment(name="as_is", columns=columns))
+    assert [one for one in slices([trial]) if one[1] == 1] == [
+        ("step", 1, 0.0, 10_000.0),
+        ("wait for the device", 1, 5_000.0, 3_000.0),
+        ("emulated accelerator", 1, 8_000.0, 2_000.0),
+    ]
+
+
+def test_operations_stand_below_one_another_with_their_shares(make_trial) -> None:
+    lines = tuple(
+        OpLine(file="train.py", line=line, function="step", phase="forward", ops=3, share=share)
+        for line, share in ((5, 0.2), (7, 0.4))
+    )
+    ops = StepOps(phases={"backward": 0.4, "forward": 0.6}, op_time_s=0.01, lines=lines)
+    pipeline = Pipeline(ops=(PipelineOp(name="Map:1", op="MapDataset", cost_s=0.004), PipelineOp(name="B:2", op="B")))
+    trial = made(make_trial, step_ops=ops, pipeline=pipeline)
+    assert [one for one in slices([trial]) if one[1] > 3] == [
+        ("forward", 5, 18_000.0, 6_000.0),
+        ("train.py:7", 5, 18_000.0, 4_000.0),
+        ("train.py:5", 5, 22_000.0, 2_000.0),
+        ("backward", 5, 24_000.0, 4_000.0),
+        ("Map:1", 6, 18_000.0, 4_000.0),
+    ]
+    assert problems(traces.perfetto([trial])) == []
+
+
+def test_counters_of_host_and_gpu_have_their_units(make_trial) -> None:
+    seconds = (100 * MS, 1_100 * MS)
+    host = HostReadings(t_ns=seconds, rss_bytes=(2_000_000_000,) * 2, read_bytes=(0, 30_000_000), cpu_s=(1.0, 2.5))
+    gpu = GpuReadings(
+        index=1,
+        name="A",
+        uuid="GPU-a",
+        t_ns=seconds,
+        memory_used_bytes=(None, 3_000_000_000),
+        power_w=(250.0, None),
+        utilization_t_ns=(200 * MS,),
+        utilization=(0.5,),
+    )
+    text = traces.perfetto([made(make_trial, readings=Readings(host=host, gpus=(gpu,)))])
+    values = {(one["name"], one["args"]["value"]) for one in json.loads(text)["traceEvents"] if one["ph"] == "C"}
+    assert values == {
+        ("processors in use", 1.5),
+        ("storage reads, MB/s", 30.0),
+        ("memory, GB", 2.0),
+        ("GPU 1 utilization", 0.5),
+        ("GPU 1 memory used, GB", 3.0),
+        ("GPU 1 power, W", 250.0),
+    }
+    assert problems(text) == []
 
 
 def test_turns_and_processors_are_on_the_same_clock(make_trial) -> None:
@@ -61,7 +120,7 @@ def test_turns_and_processors_are_on_the_same_clock(make_trial) -> None:
         readings=Readings(host=host),
     )
     events = json.loads(traces.perfetto([trial]))["traceEvents"]
-    assert ("round 2", 3, 0.0, 41_000.0) in slices([trial])
+    assert ("round 2", 4, 0.0, 41_000.0) in slices([trial])
     used = [(one["ts"], one["args"]["value"]) for one in events if one["ph"] == "C"]
     assert used == [(1_000.0, 2.0), (11_000.0, 0.5)]
 
@@ -72,8 +131,9 @@ def test_a_row_of_the_table_is_a_step(make_trial) -> None:
         ("000-ladder", "ladder", "as_is", "0", "1"),
         ("000-ladder", "ladder", "as_is", "1", "0"),
     ]
-    assert (rows[1]["wait_ns"], rows[1]["xla_compiles"], rows[1]["batch"]) == (str(5 * MS), "1", "-1")
+    assert (rows[1]["wait_ns"], rows[1]["xla_compiles"], rows[1]["batch"]) == (str(5 * MS), "1", "")
     assert {*COLUMNS} < {*rows[0]}
+    assert rows[1]["batch"] == ""  # which this journal does not have
 
 
 @pytest.mark.parametrize("name", ["=1+1", "+x", "-x", "@x", "a\nb", "\x1b[31mred", "\u202eabc"])
@@ -86,19 +146,24 @@ def test_hostile_names_stay_text(make_trial, name) -> None:
         assert not set(shown) & set("\n\x1b\u202e")
 
 
-@pytest.mark.parametrize("run", ["bundled-workload", "oscillation"])
+@pytest.mark.parametrize("run", sorted(path.parent for path in REFERENCE.rglob(journal.NAME)))
 def test_stored_runs_are_whole_and_in_order(run) -> None:
-    trials = journal.read(REFERENCE / run)
+    trials = journal.read(run)
+    assert problems(traces.perfetto(trials)) == []
     steps = sum(segment.steps for trial in trials for segment in trial.segments)
     assert len(list(csv.reader(io.StringIO(traces.table(trials))))) == steps + 1
     events = json.loads(traces.perfetto(trials))["traceEvents"]
     assert min(one["ts"] for one in events if "ts" in one) == 0
-    assert all(one["dur"] >= 0 for one in events if "dur" in one)
-    # A process has one loop: what it does comes one after the other.
+    drawn = {"wait for input": "wait_ns", "step": "step_ns", "trace": "trace_ns", "XLA compile": "xla_ns"}
+    for name, column in drawn.items():
+        lasting = [one["dur"] for one in events if one["name"] == name and one["tid"] in (1, 2)]
+        rows = [ns for trial in trials for segment in trial.segments for ns in segment.columns.get(column, ()) if ns]
+        assert (len(lasting), sum(lasting)) == (len(rows), pytest.approx(sum(rows) / 1e3))
+    # A process has one loop: what it does comes one after the other, but for the waits inside of a step.
     for process in {one["pid"] for one in events}:
         loop = sorted(
             (one["ts"], one["dur"])
             for one in events
-            if one["pid"] == process and one.get("tid") == 1 and one["ph"] == "X"
+            if one["pid"] == process and one["tid"] == 1 and one["ph"] == "X" and "segment" in one["args"]
         )
         assert all(start + took <= after + 1 for (start, took), (after, _) in pairwise(loop))
