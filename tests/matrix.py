@@ -79,11 +79,11 @@ class Cell:
 
 def claimed() -> tuple[str, ...]:
     """The versions that the package says it works with, read from its source without importing it."""
-    tree = ast.parse((ROOT / "xttsbench" / "probes" / "environment.py").read_text(encoding="utf-8"))
+    tree = ast.parse((ROOT / "xttsbench" / "records" / "machine.py").read_text(encoding="utf-8"))
     for node in tree.body:
         if isinstance(node, ast.AnnAssign) and node.value and ast.unparse(node.target) == "TENSORFLOW":
             return tuple(ast.literal_eval(node.value))
-    raise SystemExit("xttsbench/probes/environment.py names no TENSORFLOW")
+    raise SystemExit("xttsbench/records/machine.py names no TENSORFLOW")
 
 
 def cells(only: list[str] | None) -> Iterator[Cell]:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.by_file import load
-from xttsbench.probes.environment import TENSORFLOW
+from xttsbench.records.machine import TENSORFLOW
 
 ROOT = Path(__file__).parents[2]
 RESULTS: dict[str, Any] = json.loads((ROOT / "reports" / "reference" / "matrix.json").read_text(encoding="utf-8"))

@@ -16,6 +16,7 @@ from xttsbench import __version__
 from xttsbench.cli.data import app as data
 from xttsbench.cli.defaults import read_defaults
 from xttsbench.cli.diagnose import diagnose, optimize
+from xttsbench.cli.doctor import doctor
 from xttsbench.cli.explain import explain, list_
 from xttsbench.cli.init import init
 from xttsbench.cli.output import say
@@ -76,6 +77,7 @@ app.command("run")(run)
 app.command("sweep")(sweep)
 app.command("report")(report)
 app.command("export")(export)
+app.command("doctor")(doctor)
 app.command("explain")(explain)
 app.command("list")(list_)
 app.command("init")(init)

@@ -21,6 +21,7 @@ import psutil
 from xttsbench.errors import HelperError
 from xttsbench.probes.nvml import open_gpus
 from xttsbench.probes.quota import cpu_allowance, memory_limit_bytes
+from xttsbench.records.machine import TENSORFLOW
 
 PACKAGES: Final = (
     "xttsbench",
@@ -38,11 +39,12 @@ PACKAGES: Final = (
     "nvidia-nccl-cu12",
     "psutil",
 )
-TENSORFLOW: Final = ("2.19", "2.20", "2.21")
-"""The versions of TensorFlow that this code works with, as ``make matrix`` tries it."""
 _OTHER_NAMES: Final = {"tensorflow": ("tensorflow-cpu", "tf-nightly", "intel-tensorflow")}
 _VARIABLE_PREFIXES: Final = ("TF_", "XLA_")
-_VARIABLES: Final = ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "KERAS_BACKEND", "NVIDIA_TF32_OVERRIDE")
+_VARIABLES: Final = (
+    *("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "NVIDIA_TF32_OVERRIDE", "KERAS_BACKEND"),
+    *("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"),
+)
 _SECRET_PREFIXES: Final = ("TF_TOKEN_", "TF_VAR_", "TF_CLI_")
 """Terraform's variables share TensorFlow's prefix and may hold credentials; a report must not."""
 
@@ -57,7 +59,7 @@ def environment(directory: str | Path = ".") -> dict[str, Any]:
     found: dict[str, Any] = {
         "os": _operating_system(),
         "python": {"version": platform.python_version(), "implementation": platform.python_implementation()},
-        "packages": {name: _version(name) for name in PACKAGES},
+        "packages": package_versions(),
         "cpu": {
             "model": _cpu_model(unmeasured),
             "physical_cores": psutil.cpu_count(logical=False),
@@ -65,8 +67,8 @@ def environment(directory: str | Path = ".") -> dict[str, Any]:
         },
         "memory": {"total_bytes": psutil.virtual_memory().total, "limit_bytes": memory_limit_bytes()},
         **_gpus(unmeasured),
-        "storage": _storage(Path(directory), unmeasured),
-        "variables": _variables(os.environ),
+        "storage": storage_under(Path(directory), unmeasured),
+        "variables": variables(os.environ),
     }
     for name, version in found["packages"].items():
         if version is None:
@@ -133,6 +135,11 @@ def _operating_system() -> dict[str, Any]:
     }
 
 
+def package_versions() -> dict[str, str | None]:
+    """What is installed of the packages that times depend on; ``None`` for what is not."""
+    return {name: _version(name) for name in PACKAGES}
+
+
 def _version(name: str) -> str | None:
     for candidate in (name, *_OTHER_NAMES.get(name, ())):
         try:
@@ -191,7 +198,7 @@ def _gpus(unmeasured: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def _storage(directory: Path, unmeasured: dict[str, str]) -> dict[str, Any]:
+def storage_under(directory: Path, unmeasured: dict[str, str]) -> dict[str, Any]:
     """File system and device of the directory; ``rotational`` is true for a spinning disk."""
     resolved = directory.resolve()
     holding = [part for part in psutil.disk_partitions(all=True) if resolved.is_relative_to(part.mountpoint)]
@@ -223,9 +230,10 @@ def _flag(path: Path) -> bool | None:
         return None
 
 
-def _variables(variables: Mapping[str, str]) -> dict[str, str]:
+def variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """Of these variables those that TensorFlow, CUDA and NumPy read, and nothing that may be a secret."""
     return {
-        name: variables[name]
-        for name in sorted(variables)
+        name: environ[name]
+        for name in sorted(environ)
         if name in _VARIABLES or (name.startswith(_VARIABLE_PREFIXES) and not name.startswith(_SECRET_PREFIXES))
     }

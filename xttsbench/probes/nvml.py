@@ -77,6 +77,11 @@ class GpuProbe:
             self.driver_version: str | None = _text(pynvml.nvmlSystemGetDriverVersion())
         except _ERRORS:
             self.driver_version = None
+        try:
+            number = int(pynvml.nvmlSystemGetCudaDriverVersion())
+            self.cuda_version: str | None = f"{number // 1000}.{number % 1000 // 10}"
+        except _ERRORS:
+            self.cuda_version = None
         self.restart()
 
     def restart(self) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from xttsbench.errors import HelperError
-from xttsbench.probes.environment import _cpu_model, _variables, environment, fingerprint, require_tensorflow
+from xttsbench.probes.environment import _cpu_model, environment, fingerprint, require_tensorflow, variables
 
 MACHINE: dict[str, Any] = {
     "os": {"kernel": "6.1"},
@@ -98,7 +98,7 @@ def test_every_none_has_its_reason(tmp_path: Path) -> None:
 
 
 def test_only_the_variables_that_matter_are_kept_and_no_credentials() -> None:
-    kept = _variables(
+    kept = variables(
         {
             "TF_XLA_FLAGS": "--tf_xla_auto_jit=2",
             "XLA_FLAGS": "--x",

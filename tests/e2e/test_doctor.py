@@ -1,0 +1,100 @@
+"""``xttsbench doctor`` as a command: this machine, and this machine with a driver that is made up."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.probes.test_nvml import COMPILER, EPOCH_US, build, needs_compiler
+from xttsbench.records.machine import Examination
+
+ROOT = Path(__file__).parents[2]
+SHARED = {"neighbours", "memory", "disk-space", "shared-memory", "cpu-quota", "threads"}
+"""What the machine that the tests run on may really have."""
+LIBRARIES = (
+    *("libcudart.so.12", "libcublas.so.12", "libcublasLt.so.12", "libcufft.so.11", "libcusolver.so.11"),
+    "libcusparse.so.12",
+)
+
+
+def doctor(*options: object, **environment: str) -> tuple[Examination, int, str]:
+    """The record, the exit code, and standard error."""
+    done = subprocess.run(
+        [sys.executable, "-m", "xttsbench", "doctor", "--json", *map(str, options)],
+        env=os.environ | {"PYTHONPATH": str(ROOT)} | environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.stdout, done.stderr
+    return Examination.model_validate_json(done.stdout), done.returncode, done.stderr
+
+
+def broken(found: Examination) -> set[str]:
+    return {check.id for check in found.of("broken")} - SHARED
+
+
+def seen(found: Examination, name: str) -> Any:
+    return next(check for check in found.checks if check.id == name)
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Variables with which a driver with two GPUs is found, and all of CUDA's libraries but cuDNN."""
+    directory = build(tmp_path_factory.mktemp("driver"))
+    empty = directory / "empty.c"
+    empty.touch()
+    for name in LIBRARIES:
+        subprocess.run([str(COMPILER), "-shared", "-o", str(directory / name), str(empty)], check=True)
+    return {"LD_LIBRARY_PATH": str(directory), "NVML_STUB_EPOCH_US": str(EPOCH_US), "CUDA_VISIBLE_DEVICES": "0,1"}
+
+
+def test_this_machine_is_examined_without_tensorflow_in_the_parent(tmp_path) -> None:
+    (tmp_path / "one.wav").write_bytes(bytes(100_000))
+    found, code, _ = doctor("--data", tmp_path)
+    assert code == bool(found.of("broken"))
+    assert not broken(found)
+    assert (seen(found, "tensorflow-starts").status, seen(found, "xla").status) == ("ok", "ok")
+    assert found.machine.sight.threads["inter_op"] > 0
+    assert found.machine.storage is not None
+    assert found.machine.storage.files == 1
+
+
+@needs_compiler
+def test_a_library_that_is_missing_is_named(driver) -> None:
+    found, code, _ = doctor(**driver)
+    assert code == 1
+    assert broken(found) == {"gpu-libraries"}
+    check = seen(found, "gpu-libraries")
+    assert check.seen.startswith("cannot be loaded: libcudnn.so.9 (")
+    assert "libcublas" not in check.seen
+    assert "pip install nvidia-cudnn-cu12" in check.remedy
+    assert seen(found, "gpu-driver").seen.startswith("2 GPU(s): Stub GPU A, Stub GPU B; driver 550.54.15")
+
+
+@needs_compiler
+def test_a_mask_is_named(driver) -> None:
+    found, code, _ = doctor(**driver | {"CUDA_VISIBLE_DEVICES": "-1"})
+    assert (code, broken(found)) == (1, {"gpu-mask"})
+
+
+def test_a_tensorflow_that_crashes_is_a_finding(tmp_path) -> None:
+    (tmp_path / "tensorflow.py").write_text("import os, sys\nprint('bad CPU', file=sys.stderr, flush=True)\nos.abort()")
+    found, code, errors = doctor(PYTHONPATH=f"{tmp_path}:{ROOT}")
+    assert (code, broken(found)) == (1, {"tensorflow-starts"})
+    assert "killed by SIGABRT; its last words: bad CPU" in seen(found, "tensorflow-starts").seen
+    assert "Traceback" not in errors
+
+
+def test_a_run_says_how_fast_its_data_are_needed(tmp_path) -> None:
+    (tmp_path / "one.wav").write_bytes(bytes(100_000))
+    (tmp_path / "tensorflow.py").write_text("raise ImportError")
+    run = ROOT / "reports" / "reference" / "bundled-workload"
+    found, _, _ = doctor("--data", tmp_path, "--run", run, PYTHONPATH=f"{tmp_path}:{ROOT}")
+    assert "; the run needs 197 MB/s" in seen(found, "storage-speed").seen

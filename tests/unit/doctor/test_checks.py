@@ -1,0 +1,204 @@
+"""Each check: what it says of a machine that is spoilt in one place, and that it is silent on a healthy one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.unit.doctor.made import GB, healthy, said, spoilt, storage
+from xttsbench.doctor.registry import CHECKS, examine
+from xttsbench.records.machine import Computed, Gpu, Pass, Place
+
+NO_LIBRARY = {"libcudnn.so.9": "libcudnn.so.9: cannot open shared object file: No such file or directory"}
+
+
+@pytest.mark.parametrize("gpus", [0, 1, 4])
+def test_a_healthy_machine_has_nothing_broken_and_no_gpu_is_a_note(gpus) -> None:
+    found = {check.id: check for check in examine(healthy(gpus=gpus))}
+    assert {check.id for check in found.values() if check.status != "ok"} == ({"gpu-driver"} if not gpus else set())
+    assert all(not check.remedy for check in found.values())
+    if not gpus:
+        assert found["gpu-driver"].status == "note"
+        assert "no NVIDIA driver" in found["gpu-driver"].seen
+        assert {name for name in found if name.startswith("gpu-")} == {"gpu-driver"}
+
+
+def test_ids_are_unique_and_figures_are_plain() -> None:
+    assert len({one.id for one in CHECKS}) == len(CHECKS)
+    for check in examine(healthy(gpus=2)):
+        assert "nan" not in str(check.figures)
+
+
+FAULTS: list[tuple[str, dict[str, Any], str, str, str, str]] = [
+    ("software", {"variables": {"CUDA_VISIBLE_DEVICES": "-1"}}, "gpu-mask", "broken", "shows 0 of 2", "unset CUDA_"),
+    ("software", {"variables": {"CUDA_VISIBLE_DEVICES": ""}}, "gpu-mask", "broken", "''", "CUDA_VISIBLE_DEVICES=0"),
+    ("software", {"variables": {"CUDA_VISIBLE_DEVICES": "7,0"}}, "gpu-mask", "broken", "shows 0 of 2", "unset"),
+    ("software", {"packages": {"tensorflow": "2.15.0"}}, "versions", "broken", "2.15.0", "pip install 'tensorflow==2"),
+    ("software", {"python": "3.9.2"}, "versions", "broken", "3.9.2", "Python 3.11"),
+    ("software", {"builds": ("tensorflow", "tensorflow-cpu")}, "versions", "broken", "overwrites", "pip uninstall -y"),
+    ("software", {"variables": {"KERAS_BACKEND": "torch"}}, "versions", "note", "'torch'", "Unset KERAS_BACKEND"),
+    ("software", {"variables": {"OMP_NUM_THREADS": "1"}}, "threads", "note", "NumPy's", "Unset OMP_NUM_THREADS"),
+    ("software", {"variables": {"TF_NUM_INTRAOP_THREADS": "64"}}, "threads", "note", "64 on 8", "set it to 8"),
+    ("driver", {"version": "470.199.02"}, "gpu-driver", "broken", "older than 525.60.13", "Update the NVIDIA driver"),
+    (
+        "driver",
+        {"gpus": (Gpu(index=1, name="unknown", lost="NVML: GPU is lost"),)},
+        *("gpu-driver", "broken", "GPU 1 does not answer (NVML: GPU is lost)", "xid"),
+    ),
+    ("driver", {"refused": {"/dev/nvidiactl": "Permission denied"}}, "gpu-permission", "broken", "nvidiactl", "video"),
+    ("driver", {"gpus": (), "reason": "no NVIDIA driver"}, "gpu-driver", "broken", "sits at 0000:00:00.0", "Install"),
+    (
+        "driver",
+        {"gpus": (), "reason": "no NVIDIA driver", "pci": {"0000:01:00.0": "nouveau"}},
+        *("gpu-driver", "broken", "is nouveau", "replaces nouveau"),
+    ),
+    (
+        "driver",
+        {"gpus": (), "reason": "NVML cannot be initialised: Driver/library version mismatch"},
+        *("gpu-driver", "broken", "mismatch", "restart the machine"),
+    ),
+    ("driver", {"gpus": (), "reason": "no driver", "container": True}, "gpu-driver", "broken", "sits", "--gpus all"),
+    (
+        "driver",
+        {"gpus": (Gpu(index=0, name="A", memory_total_bytes=16 * GB, memory_used_bytes=15 * GB, processes=3),)},
+        *("gpu-memory", "broken", "GPU 0: 16.1 GB of 17.2 GB", "nvidia-smi"),
+    ),
+    ("sight", {"built_with_cuda": False, "gpus": ()}, "gpu-build", "broken", "CPU build beside 2 GPU(s)", "and-cuda"),
+    ("sight", {"missing": NO_LIBRARY, "gpus": ()}, "gpu-libraries", "broken", "libcudnn.so.9 (cannot", "nvidia-cudnn"),
+    ("sight", {"missing": NO_LIBRARY}, "gpu-libraries", "note", "libcudnn.so.9", "LD_LIBRARY_PATH"),
+    (
+        "sight",
+        {"gpus": (), "complaint": "CUDA_ERROR_UNKNOWN: unknown error"},
+        *("gpu-visible", "broken", "sees 0 of 2 GPU(s): CUDA says CUDA_ERROR_UNKNOWN", "nvidia-modprobe"),
+    ),
+    (
+        "sight",
+        {"stage": "import", "ended": "killed by SIGILL", "computed": (), "last_words": "Illegal instruction"},
+        *("tensorflow-starts", "broken", "its last words: Illegal instruction", "AVX"),
+    ),
+    (
+        "sight",
+        {"stage": "import", "ended": "still busy after 9 s", "computed": ()},
+        *("tensorflow-starts", "broken", "'import tensorflow': still busy after 9 s", "faulthandler"),
+    ),
+    ("sight", {"import_s": 61.0}, "tensorflow-starts", "note", "61.0 s", "local disk"),
+    (
+        "sight",
+        {"computed": (Computed(device="GPU:0", value=3679.0, expected=3680.0),)},
+        *("xla", "broken", "gave 3679.0 where 3680 is right", "ECC"),
+    ),
+    (
+        "sight",
+        {"computed": (Computed(device="GPU:0", expected=3680.0, error="libdevice not found at ./libdevice.10.bc"),)},
+        *("xla", "broken", "libdevice not found", "nvidia-cuda-nvcc-cu12"),
+    ),
+    (
+        "sight",
+        {"stage": "xla", "ended": "killed by SIGSEGV", "computed": ()},
+        *("xla", "broken", "killed by SIGSEGV", "jit_compile"),
+    ),
+    ("processors", {"quota_cpus": 1.5}, "cpu-quota", "broken", "1.5 of 8 visible", "TF_NUM_INTRAOP_THREADS=1"),
+    ("processors", {"quota_cpus": 6.0}, "cpu-quota", "note", "6 of 8 visible", "TF_NUM_INTEROP_THREADS=6"),
+    ("processors", {"steal_share": 0.3}, "neighbours", "broken", "the hypervisor 30%", "oversold"),
+    ("processors", {"foreign_share": 0.6}, "neighbours", "broken", "processes 60%", "top"),
+    ("processors", {"foreign_share": 0.15}, "neighbours", "note", "15%", "top"),
+    ("processors", {"steal_share": None}, "neighbours", "unknown", "/proc/stat", ""),
+    ("memory", {"available_bytes": GB // 2}, "memory", "broken", "537 MB left of 34.4 GB", "ps aux"),
+    ("memory", {"available_bytes": 3 * GB}, "memory", "note", "3.22 GB left", "buffers"),
+    (
+        "memory",
+        {"limit_bytes": 2 * GB, "limit_left_bytes": GB // 2},
+        *("memory", "broken", "the control group's 2.15 GB", "container's memory limit"),
+    ),
+    ("memory", {"limit_bytes": 2 * GB, "limit_left_bytes": 0}, "memory", "broken", "0 MB left", "memory limit"),
+    ("memory", {"swapped_bytes_per_s": 5e7}, "memory", "broken", "50 MB/s go to and from swap", "ps aux"),
+    (
+        "memory",
+        {"shared_total_bytes": 64 << 20, "shared_free_bytes": 60 << 20},
+        "shared-memory",
+        "broken",
+        "62.9 MB",
+        "--",
+    ),
+    ("memory", {"shared_free_bytes": 500 << 20}, "shared-memory", "note", "524 MB free", "--shm-size"),
+    (
+        "memory",
+        {"shared_free_bytes": None, "unmeasured": {"shared_free_bytes": "Permission denied"}},
+        *("shared-memory", "broken", "Permission denied", "--shm-size"),
+    ),
+    (
+        "places",
+        {"places": (Place(what="runs", path="/r", free_bytes=0, refused="No space left on device"),)},
+        *("disk-space", "broken", "runs /r: a file of 16 MB cannot be made there (No space left", "Make room"),
+    ),
+    (
+        "places",
+        {"places": (Place(what="runs", path="/r", free_bytes=GB),)},
+        "disk-space",
+        "note",
+        "1.07 GB free",
+        "Make",
+    ),
+    (
+        "places",
+        {"places": (Place(what="runs", path="/r", free_bytes=9 * GB, free_files=3),)},
+        *("disk-space", "broken", "3 more files", "inodes"),
+    ),
+    ("storage", {"storage": storage(5.0)}, "storage-speed", "broken", "3.6 times what a single spinning", "local disk"),
+    ("storage", {"storage": storage(1.3)}, "storage-speed", "ok", "cold 15.4 MB/s and 77 files/s", ""),
+    ("storage", {"storage": storage(0.1, needed_bytes_per_s=9e8)}, "storage-speed", "broken", "needs 900 MB/s", "Pack"),
+    ("storage", {"storage": storage(0.1, needed_bytes_per_s=1e8)}, "storage-speed", "ok", "needs 100 MB/s", ""),
+    (
+        "storage",
+        {"storage": storage(0.1, cold=Pass(seconds=0.1, stored_share=0.1))},
+        *("storage-speed", "unknown", "only 10% of it came from storage", "cannot be made cold"),
+    ),
+]
+
+
+@pytest.mark.parametrize(("part", "fields", "name", "status", "seen", "remedy"), FAULTS)
+def test_a_fault_is_recognised_with_its_remedy(part, fields, name, status, seen, remedy) -> None:
+    found = said(spoilt(healthy(gpus=2), part, **fields), name)
+    assert found is not None
+    assert (found.status, found.seen.count("\n")) == (status, 0)
+    assert seen in found.seen
+    assert remedy in found.remedy
+    assert bool(found.remedy) == (status in ("broken", "note") or "cold" in found.remedy)
+
+
+@pytest.mark.parametrize(("part", "fields", "name", "status", "seen", "remedy"), FAULTS)
+def test_a_fault_is_said_once(part, fields, name, status, seen, remedy) -> None:
+    """What explains a missing GPU is not said again as a missing GPU."""
+    broken = [check.id for check in examine(spoilt(healthy(gpus=2), part, **fields)) if check.status == "broken"]
+    assert broken == ([name] if status == "broken" else [])
+
+
+def test_a_mask_keeps_tensorflow_from_trying_libraries() -> None:
+    machine = spoilt(healthy(gpus=2), "software", variables={"CUDA_VISIBLE_DEVICES": "-1"})
+    machine = spoilt(machine, "sight", gpus=())
+    assert [check.id for check in examine(machine) if check.status == "broken"] == ["gpu-mask"]
+    libraries = said(machine, "gpu-libraries")
+    assert libraries is not None
+    assert libraries.status == "unknown"
+
+
+def test_a_mask_that_shows_a_gpu_is_fine() -> None:
+    machine = spoilt(healthy(gpus=2), "software", variables={"CUDA_VISIBLE_DEVICES": "1"})
+    assert {check.status for check in examine(spoilt(machine, "sight", gpus=("GPU:0",)))} == {"ok"}
+
+
+def test_threads_that_were_set_to_the_quota_are_its_remedy() -> None:
+    machine = spoilt(healthy(), "processors", quota_cpus=2.0)
+    machine = spoilt(machine, "sight", threads={"intra_op": 2, "inter_op": 2})
+    machine = spoilt(machine, "software", variables={"TF_NUM_INTRAOP_THREADS": "2", "TF_NUM_INTEROP_THREADS": "2"})
+    assert {check.id for check in examine(machine) if check.status != "ok"} == {"gpu-driver"}
+
+
+def test_files_that_many_readers_get_fast_enough_are_fast_enough() -> None:
+    parallel = Pass(seconds=0.05, stored_share=1.0)
+    found = said(
+        spoilt(healthy(), "storage", storage=storage(1.0, parallel=parallel, needed_bytes_per_s=1e8)), "storage-speed"
+    )
+    assert found is not None
+    assert found.status == "ok"

@@ -1,0 +1,81 @@
+"""How a child that looks through TensorFlow is followed: one that crashes, raises, hangs, and what it printed last."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from xttsbench.execution.sight import look
+
+ENDS = {
+    "import os, sys\nprint('undefined symbol: _ZN3tsl', file=sys.stderr, flush=True)\nos.abort()": (
+        "killed by SIGABRT",
+        "undefined symbol: _ZN3tsl",
+    ),
+    "import os, signal\nos.kill(os.getpid(), signal.SIGILL)": ("killed by SIGILL", ""),
+    "raise ImportError('libstdc++.so.6: version `GLIBCXX_3.4.99\\' not found')": (
+        "ended with exit code 1",
+        "ImportError: libstdc++.so.6: version `GLIBCXX_3.4.99' not found",
+    ),
+    "import sys; sys.exit(3)": ("ended with exit code", ""),
+}
+
+
+@pytest.fixture
+def tensorflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file that is imported in TensorFlow's place."""
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    return tmp_path / "tensorflow.py"
+
+
+@pytest.mark.parametrize("source", ENDS)
+def test_a_tensorflow_that_cannot_be_imported_leaves_how_it_ended_and_its_last_words(tensorflow, source) -> None:
+    tensorflow.write_text(source)
+    seen = look(20)
+    ended, words = ENDS[source]
+    assert seen.stage == "import"
+    assert seen.ended is not None
+    assert seen.ended.startswith(ended)
+    assert words in seen.last_words
+
+
+def test_notices_of_tensorflow_are_no_last_words(tensorflow) -> None:
+    notice = "2026-11-23 05:00:00.1: I tensorflow/core/util/port.cc:153] oneDNN custom operations are on."
+    tensorflow.write_text(
+        f"import os, sys\nfor said in ('it broke', {notice!r}):\n    print(said, file=sys.stderr)\nraise SystemExit(9)"
+    )
+    assert look(20).last_words == "it broke"
+
+
+def test_one_that_hangs_is_ended_with_all_that_it_started(tensorflow, tmp_path) -> None:
+    pid = tmp_path / "pid"
+    tensorflow.write_text(
+        "import subprocess, time\n"
+        f"open({str(pid)!r}, 'w').write(str(subprocess.Popen(['sleep', '60']).pid))\n"
+        "time.sleep(60)"
+    )
+    began = time.monotonic()
+    seen = look(1.5)
+    assert (seen.stage, seen.ended) == ("import", "still busy after 1.5 s")
+    assert time.monotonic() - began < 10
+    if pid.exists():  # it had come so far
+        left = int(pid.read_text())
+        assert not psutil.pid_exists(left) or psutil.Process(left).status() == psutil.STATUS_ZOMBIE
+
+
+def test_what_tensorflow_says_of_libraries_is_read(tensorflow) -> None:
+    tensorflow.write_text(
+        "import os, sys\n"
+        "for said in (\"Could not load dynamic library 'libcudnn.so.9'; dlerror: libcudnn.so.9: no such file\",\n"
+        "             \"Could not load dynamic library 'libcuda.so.1'; dlerror: libcuda.so.1: no such file\",\n"
+        "             'failed call to cuInit: INTERNAL: CUDA error: Failed call to cuInit: UNKNOWN ERROR (303)'):\n"
+        "    print('I0000 00:00:1 9 x.cc:1] ' + said, file=sys.stderr)\n"
+        "sys.stderr.flush()\n"
+        "os.abort()\n"
+    )
+    seen = look(20)
+    assert seen.missing == {"libcudnn.so.9": "libcudnn.so.9: no such file"}
+    assert seen.complaint == "Failed call to cuInit: UNKNOWN ERROR (303)"

@@ -1,0 +1,99 @@
+"""Checks of memory, shared memory and swap, and of the places that are written to."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from xttsbench.doctor.check import Said, check, gb
+from xttsbench.records.machine import Figure, Machine
+
+_LEAST_BYTES, _LITTLE_BYTES = 1 << 30, 4 << 30
+"""TensorFlow 2.21 alone, with one compiled function, held 0.6 GB here; a diagnosis of the bundled model in three
+processes 2.5 GB."""
+_SWAP_BYTES_PER_S: Final = 1e6
+_SHARED_LEAST_BYTES, _SHARED_LITTLE_BYTES = 64 << 20, 1 << 30
+"""Docker gives 64 MiB unless --shm-size says otherwise; batches of input processes and NCCL's buffers go there."""
+_DISK_LEAST_BYTES, _DISK_LITTLE_BYTES = 256 << 20, 2 << 30
+"""A run's directory takes 1 to 50 MB, a checkpoint of the bundled base model 0.3 GB."""
+_FILES_LEAST: Final = 1000
+
+
+@check("memory", "memory that is left, of the machine and of the control group")
+def memory(machine: Machine) -> Said:
+    """Too little for TensorFlow and a pipeline's buffers; swapping."""
+    found = machine.memory
+    figures: dict[str, Figure] = {
+        "total_bytes": found.total_bytes,
+        "available_bytes": found.available_bytes,
+        "limit_bytes": found.limit_bytes,
+        "limit_left_bytes": found.limit_left_bytes,
+        "swapped_bytes_per_s": found.swapped_bytes_per_s,
+        "tensorflow_bytes": machine.sight.peak_bytes,
+    }
+    limited = found.limit_bytes is not None and found.limit_bytes < found.total_bytes
+    whole = f"the control group's {gb(found.limit_bytes)}" if limited and found.limit_bytes else gb(found.total_bytes)
+    seen = f"{gb(found.left)} left of {whole}"
+    if found.swapped_bytes_per_s is not None and found.swapped_bytes_per_s > _SWAP_BYTES_PER_S:
+        return Said(
+            "broken",
+            f"{seen}, and {gb(found.swapped_bytes_per_s)}/s go to and from swap",
+            figures,
+            "End what fills the memory (ps aux --sort -rss | head), or take a machine with more.",
+        )
+    if found.left >= _LITTLE_BYTES:
+        return Said("ok", seen, figures)
+    remedy = "Raise the container's memory limit." if limited else "End what fills it (ps aux --sort -rss | head)."
+    return Said(
+        "broken" if found.left < _LEAST_BYTES else "note",
+        f"{seen}; TensorFlow alone takes {gb(machine.sight.peak_bytes or 6e8)}, model and buffers come on top",
+        figures,
+        f"{remedy} Smaller shuffle and prefetch buffers need less.",
+    )
+
+
+@check("shared-memory", "/dev/shm, where input processes hand over batches")
+def shared_memory(machine: Machine) -> Said:
+    """Docker's 64 MiB, or a /dev/shm that is full or may not be written to."""
+    found = machine.memory
+    figures: dict[str, Figure] = {"total_bytes": found.shared_total_bytes, "free_bytes": found.shared_free_bytes}
+    remedy = "Start the container with --shm-size=2g (or `--ipc=host`); without one: mount -o remount,size=2g /dev/shm."
+    if found.shared_free_bytes is None or found.shared_total_bytes is None:
+        why = found.unmeasured.get("shared_free_bytes", "not read")
+        return Said("broken", f"/dev/shm cannot be written to ({why})", figures, remedy)
+    seen = f"{gb(found.shared_free_bytes)} free of {gb(found.shared_total_bytes)} in /dev/shm"
+    if found.shared_free_bytes < _SHARED_LEAST_BYTES:
+        return Said("broken", f"{seen}: input processes and NCCL need more", figures, remedy)
+    if found.shared_free_bytes < _SHARED_LITTLE_BYTES:
+        return Said("note", f"{seen}: little for input processes and for NCCL", figures, remedy)
+    return Said("ok", seen, figures)
+
+
+@check("disk-space", "room where runs, caches and temporary files are written")
+def disk_space(machine: Machine) -> Said:
+    """A disk that is full, has no file entries left, or may not be written to."""
+    figures: dict[str, Figure] = {}
+    for one in machine.places:
+        figures |= {f"{one.what}.free_bytes": one.free_bytes, f"{one.what}.free_files": one.free_files}
+    for one in machine.places:
+        if one.refused is not None:
+            free = f"; {gb(one.free_bytes)} are free" if one.free_bytes is not None else ""
+            return Said(
+                "broken",
+                f"{one.what} {one.path}: a file of 16 MB cannot be made there ({one.refused}{free})",
+                figures,
+                "Make room or name another place: --out for runs, XTTSBENCH_CACHE for made data, TMPDIR for the rest.",
+            )
+    little = [one for one in machine.places if one.free_bytes is not None and one.free_bytes < _DISK_LITTLE_BYTES]
+    few = [one for one in machine.places if one.free_files is not None and one.free_files < _FILES_LEAST]
+    for one in sorted(little, key=lambda place: place.free_bytes or 0):
+        return Said(
+            "broken" if (one.free_bytes or 0) < _DISK_LEAST_BYTES else "note",
+            f"{one.what} {one.path}: {gb(one.free_bytes or 0)} free",
+            figures,
+            "Make room: checkpoints, feature caches and profiles need gigabytes.",
+        )
+    for one in few:
+        said = f"{one.what} {one.path}: {one.free_files} more files can be made"
+        return Said("broken", said, figures, "Delete small files: the file system is out of inodes (df -i).")
+    free = ", ".join(f"{gb(one.free_bytes)} ({one.what})" for one in machine.places if one.free_bytes is not None)
+    return Said("ok", f"free: {free}", figures)

@@ -1,0 +1,34 @@
+"""Which checks there are, in the order in which they are shown; all of them judge what was read of a machine."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from xttsbench.doctor import gpu, memory, processors, software, storage
+from xttsbench.doctor.check import MachineCheck
+from xttsbench.records.machine import Check, Machine
+
+CHECKS: Final[tuple[MachineCheck, ...]] = (
+    software.versions,
+    software.tensorflow_starts,
+    software.xla,
+    gpu.gpu_driver,
+    gpu.gpu_permission,
+    gpu.gpu_mask,
+    gpu.gpu_build,
+    gpu.gpu_libraries,
+    gpu.gpu_visible,
+    gpu.gpu_memory,
+    processors.cpu_quota,
+    processors.threads,
+    processors.neighbours,
+    memory.memory,
+    memory.shared_memory,
+    memory.disk_space,
+    storage.storage_speed,
+)
+
+
+def examine(machine: Machine) -> tuple[Check, ...]:
+    """What the checks say that apply to the machine."""
+    return tuple(said for one in CHECKS if (said := one(machine)) is not None)

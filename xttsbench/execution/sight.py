@@ -1,0 +1,115 @@
+"""Has a child look at the machine through TensorFlow, and says how far it came: a crash or a hang is a finding here."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from typing import IO, Any, Final
+
+from xttsbench.execution.child import child_environment
+from xttsbench.records.machine import Sight
+
+PATIENCE_S: Final = 180.0
+"""As long as a helper may take to start: TensorFlow is imported in 4-7 s, from a cold network disk in a minute."""
+_LOADING: Final = "dso_loader=2,cuda_diagnostics=1"
+"""TensorFlow's source files that say which CUDA library they could not load, and only where they are asked to."""
+_WORDS_BYTES: Final = 1 << 20
+_LAST_LINES: Final = 4
+_MISSING: Final = re.compile(r"Could not load dynamic library '([^']+)'; dlerror: ([^;\n]*)")
+_DRIVERS: Final = ("libcuda.", "libnvidia-ml.")
+"""Libraries that come with the driver, which other readings tell of."""
+_INIT: Final = re.compile(r"failed call to cuInit: (?:INTERNAL: )?(?:CUDA error: )?([^\n]+)")
+_NOTICE: Final = re.compile(r"^(?:\d{4}-\d\d-\d\d .*: [IWE] |[IWE]\d{4} |WARNING: All log messages|[IWE]0000 )")
+
+
+def look(patience_s: float = PATIENCE_S, module: str = "xttsbench.worker.sight") -> Sight:
+    """What TensorFlow sees, in the environment that this process has.
+
+    Args:
+        patience_s: seconds until a child that is not done is killed.
+        module: that looks.
+    """
+    environment = child_environment({"TF_CPP_MIN_LOG_LEVEL": "0", "TF_CPP_VMODULE": _LOADING}, has_gpu=True)
+    reading, writing = os.pipe()
+    with tempfile.TemporaryFile() as words, os.fdopen(reading, "rb", buffering=0) as pipe:
+        try:
+            child = subprocess.Popen(
+                [sys.executable, "-P", "-m", module, str(writing)],
+                pass_fds=[writing],
+                stdin=subprocess.DEVNULL,
+                stdout=words,
+                stderr=words,
+                env=environment,
+                start_new_session=True,
+            )
+        except OSError as error:
+            os.close(writing)
+            return Sight(ended=f"could not be started: {error.strerror or error}")
+        os.close(writing)
+        try:
+            known = _listen(pipe, time.monotonic() + patience_s)
+            ended = _end(child, patience_s, done=known.get("stage") == "done")
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+        printed = _printed(words)
+    complaint = _INIT.search(printed)
+    # What TensorFlow tried itself comes first; it tries nothing where it meets no GPU.
+    tried = {name: why.strip() for name, why in _MISSING.findall(printed) if not name.startswith(_DRIVERS)}
+    return Sight(
+        **known | {"missing": known.get("missing", {}) | tried},
+        ended=ended,
+        last_words=_last_words(printed) if ended else "",
+        complaint=complaint[1].strip() if complaint else None,
+    )
+
+
+def _listen(pipe: IO[bytes], deadline_s: float) -> dict[str, Any]:
+    """What the child said until it closed its end, said all, or time was up."""
+    known: dict[str, Any] = {}
+    buffer = b""
+    while known.get("stage") != "done" and (left_s := deadline_s - time.monotonic()) > 0:
+        if not select.select([pipe], [], [], left_s)[0]:
+            break
+        if not (piece := pipe.read(1 << 16)):
+            break
+        *lines, buffer = (buffer + piece).split(b"\n")
+        for line in lines:
+            known |= json.loads(line)
+    return known
+
+
+def _end(child: subprocess.Popen[bytes], patience_s: float, *, done: bool) -> str | None:
+    """How the child ended; ``None`` where it did what it should."""
+    if done:
+        return None
+    try:
+        code = child.wait(timeout=0.5)
+    except subprocess.TimeoutExpired:
+        return f"still busy after {patience_s:g} s"
+    if code >= 0:
+        return f"ended with exit code {code}"
+    with contextlib.suppress(ValueError):
+        return f"killed by {signal.Signals(-code).name}"
+    return f"killed by signal {-code}"
+
+
+def _printed(words: IO[bytes]) -> str:
+    words.seek(max(words.seek(0, os.SEEK_END) - _WORDS_BYTES, 0))
+    return words.read().decode("utf-8", "replace")
+
+
+def _last_words(printed: str) -> str:
+    """The last lines that are no notice of TensorFlow's; those too where there are no others."""
+    lines = [line.strip() for line in printed.splitlines() if line.strip()]
+    telling = [line for line in lines if not _NOTICE.match(line)]
+    return "\n".join((telling or lines)[-_LAST_LINES:])
