@@ -40,6 +40,8 @@ def gpu_driver(machine: Machine) -> Said:
         "driver_cuda": found.cuda,
         "on_the_bus": len(found.pci),
     }
+    if not found.gpus and found.refused:
+        return Said("unknown", f"{found.reason or 'no GPU is listed'}: its device files cannot be opened", figures)
     if not found.gpus:
         return _no_gpus(machine, figures)
     for gpu in found.gpus:
@@ -70,13 +72,13 @@ def gpu_driver(machine: Machine) -> Said:
 
 def _no_gpus(machine: Machine, figures: dict[str, Figure]) -> Said:
     found, reason = machine.driver, machine.driver.reason or "the driver's library lists no GPU"
-    if not found.pci and not found.refused:
+    if not found.pci:
         seen = f"no GPU on this machine ({reason}): the processor is the device"
         return Said(
             "note", seen, figures, "" if not found.container else "Where the machine has one: docker run --gpus all."
         )
     bound = {driver for driver in found.pci.values() if driver}
-    where = f"an NVIDIA GPU sits at {', '.join(found.pci)}, and " if found.pci else ""
+    where = f"an NVIDIA GPU sits at {', '.join(found.pci)}, and "
     if found.container:
         remedy = "Start the container with --gpus all; its machine needs the NVIDIA Container Toolkit."
     elif "mismatch" in reason.lower():

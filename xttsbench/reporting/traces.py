@@ -133,8 +133,11 @@ def _steps(trial: TrialRecord, process: int) -> Iterator[Event]:
             at = start + wait
             for name, part, count in (("trace", "trace_ns", "traces"), ("XLA compile", "xla_ns", "xla_compiles")):
                 if row[part]:
-                    yield _slice(name, process, _COMPILATIONS, at, row[part], about | {count: row[count]})
-                    at += row[part]
+                    # Threads that compile side by side add up to more than the step, which is all that can be drawn.
+                    took = min(row[part], start + wait + work - at)
+                    numbers = {count: row[count], part: row[part]}
+                    yield _slice(name, process, _COMPILATIONS, at, took, about | numbers)
+                    at += took
 
 
 def _waits_of_the_step(row: dict[str, int], process: int) -> Iterator[Event]:

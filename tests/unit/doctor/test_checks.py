@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +24,11 @@ def test_a_healthy_machine_has_nothing_broken_and_no_gpu_is_a_note(gpus) -> None
         assert found["gpu-driver"].status == "note"
         assert "no NVIDIA driver" in found["gpu-driver"].seen
         assert {name for name in found if name.startswith("gpu-")} == {"gpu-driver"}
+
+
+def test_every_check_has_its_row_in_the_documentation() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "doctor.md").read_text(encoding="utf-8")
+    assert re.findall(r"^\| `([a-z-]+)` \|", page, re.MULTILINE) == [one.id for one in CHECKS]
 
 
 def test_ids_are_unique_and_figures_are_plain() -> None:
@@ -47,6 +54,11 @@ FAULTS: list[tuple[str, dict[str, Any], str, str, str, str]] = [
         *("gpu-driver", "broken", "GPU 1 does not answer (NVML: GPU is lost)", "xid"),
     ),
     ("driver", {"refused": {"/dev/nvidiactl": "Permission denied"}}, "gpu-permission", "broken", "nvidiactl", "video"),
+    (
+        "driver",
+        {"gpus": (), "reason": "NVML: Insufficient Permissions", "refused": {"/dev/nvidia0": "Permission denied"}},
+        *("gpu-permission", "broken", "/dev/nvidia0 (Permission denied)", "in a container, pass all of them"),
+    ),
     ("driver", {"gpus": (), "reason": "no NVIDIA driver"}, "gpu-driver", "broken", "sits at 0000:00:00.0", "Install"),
     (
         "driver",

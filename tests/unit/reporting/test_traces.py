@@ -57,6 +57,18 @@ def test_steps_waits_gaps_and_compilations_stand_where_they_were(make_trial) -> 
     ]
 
 
+def test_threads_that_compile_side_by_side_take_no_longer_than_their_step(make_trial) -> None:
+    columns = {"start_ns": (0, 10 * MS), "wall_ns": (10 * MS,) * 2, "step_ns": (10 * MS,) * 2, "xla_ns": (25 * MS,) * 2}
+    trial = make_trial("000-ladder", Segment(name="as_is", columns=columns))
+    text = traces.perfetto([trial])
+    compilations = [one for one in json.loads(text)["traceEvents"] if one["name"] == "XLA compile"]
+    assert [(one["ts"], one["dur"], one["args"]["xla_ns"]) for one in compilations] == [
+        (0.0, 10_000.0, 25 * MS),
+        (10_000.0, 10_000.0, 25 * MS),
+    ]
+    assert problems(text) == []
+
+
 def test_waits_for_the_device_stand_at_the_end_of_their_step(make_trial) -> None:
     columns = {"start_ns": (0,), "wall_ns": (10 * MS,), "step_ns": (10 * MS,)}
     columns |= {"device_ns": (3 * MS,), "emulated_ns": (2 * MS,)}
