@@ -202,8 +202,10 @@ def _warm_up(report: Report) -> str:
         if count is not None:
             took = f" taking {units.duration(time)}" if time else ""
             words.append(f"{count:,} {what}{'' if count == 1 else 's'}{took}")
-    state = "steady state reached" if warm.steady_state else "no steady state"
-    words.append(f"{state}, {'certified' if warm.certified else 'not certified (under 240 steps)'}")
+    if warm.steady_state:
+        words.append(f"steady state reached, {'certified' if warm.certified else 'not certified'}")
+    else:
+        words.append("no steady state")
     if warm.reason:
         words.append(warm.reason)
     return "; ".join(words)
