@@ -89,9 +89,10 @@ def neighbours(machine: Machine) -> Said:
     )
     if taken < _WORTH_SAYING:
         return Said("ok", seen, figures)
-    status: Status = "broken" if taken >= _A_QUARTER else "note"
+    # Other processes end, and are no fault of the machine; what lies below it takes its part every day.
+    status: Status = "broken" if found.steal_share >= _A_QUARTER else "note"
     if found.steal_share > found.foreign_share:
         remedy = "The machine below this virtual one is oversold: take an instance with processors of its own."
     else:
-        remedy = "See who it is (top -o %CPU), and end it or wait; measurements beside it stay undecided."
+        remedy = "See who it is (top -o %CPU), and end it or wait; measurements beside it take longer."
     return Said(status, seen, figures, remedy)

@@ -113,7 +113,7 @@ FAULTS: list[tuple[str, dict[str, Any], str, str, str, str]] = [
     ("processors", {"quota_cpus": 1.5}, "cpu-quota", "broken", "1.5 of 8 visible", "TF_NUM_INTRAOP_THREADS=1"),
     ("processors", {"quota_cpus": 6.0}, "cpu-quota", "note", "6 of 8 visible", "TF_NUM_INTEROP_THREADS=6"),
     ("processors", {"steal_share": 0.3}, "neighbours", "broken", "the hypervisor 30%", "oversold"),
-    ("processors", {"foreign_share": 0.6}, "neighbours", "broken", "processes 60%", "top"),
+    ("processors", {"foreign_share": 0.6}, "neighbours", "note", "processes 60%", "top"),
     ("processors", {"foreign_share": 0.15}, "neighbours", "note", "15%", "top"),
     ("processors", {"steal_share": None}, "neighbours", "unknown", "/proc/stat", ""),
     ("memory", {"available_bytes": GB // 2}, "memory", "broken", "537 MB left of 34.4 GB", "ps aux"),
