@@ -35,11 +35,10 @@ from typing import Any
 import psutil
 from cases import Case
 from figures import GOALS, figures, met
-from judging import error, judged, predicted_per_s
+from judging import error, judged, predicted_per_s, right
 from known import CASES
 from looks import PROJECT, diagnose, look
 from table import HEAD, line
-from xprof_said import right
 
 OTHER_WAYS = ("blocking_map", "gil_map_in_parallel", "interleave_in_turn", "compiled_and_prefetched")
 """Cases that XProf sees in other ways than its guide's, too."""

@@ -140,3 +140,8 @@ def quantile(values: Iterable[float | None], share: float) -> float | None:
     """The smallest value that is at least as large as this share of all; ``None`` of nothing."""
     known = sorted(value for value in values if value is not None)
     return known[max(math.ceil(share * len(known)), 1) - 1] if known else None
+
+
+def right(says: str, *, input_bound: bool) -> bool:
+    """Whether XProf's answer is the truth; a perhaps and a silence are not an answer."""
+    return says == ("input" if input_bound else "not input")

@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from child import for_ever
-from xprof_said import TOOLS, read
+
+from xttsbench.worker.xprof import ask
 
 STEPS, SETTLE, LONGEST_S = 30, 5, 8.0
 """Profiled steps, steps before them, and when a slow loop is cut short."""
@@ -80,13 +81,6 @@ def _fit(dataset: Any, directory: str) -> None:
 
 
 def _converted(directory: str) -> dict[str, Any]:
-    from xprof.convert import raw_to_tool_data
-
-    files = [str(path) for path in Path(directory).glob("plugins/profile/*/*.xplane.pb")]
-    texts = {}
-    for tool in TOOLS:
-        data, _ = raw_to_tool_data.xspace_to_tool_data(files, tool, {})
-        if data is None:
-            return {"error": f"xprof could not convert the profile to {tool}"}
-        texts[tool] = data.decode() if isinstance(data, bytes) else str(data)
-    return read(texts)
+    (path,) = Path(directory).glob("plugins/profile/*/*.xplane.pb")
+    said = ask(path)
+    return {"error": said} if isinstance(said, str) else said.model_dump(mode="json")

@@ -9,6 +9,7 @@ from pydantic import AliasChoices, Field, model_validator
 
 from xttsbench.records.base import SCHEMA_VERSION, Location, Record
 from xttsbench.records.elements import Elements
+from xttsbench.records.gpu_activity import GpuActivity, XProfVerdict
 from xttsbench.records.pipeline import Pipeline
 from xttsbench.records.readings import Readings
 from xttsbench.records.source_fact import SourceFact
@@ -260,15 +261,17 @@ class Devices(Record):
 
 
 class ProfileSummary(Record):
-    """Numbers read from the XPlane of the profiler window, per step."""
+    """Numbers read from the XPlane of the profiler window, per step; of GPUs the mean over those that ran anything."""
 
     directory: str
     steps: int
     wait_s: float | None = None
-    """Mean time in ``IteratorGetNext`` on the host."""
+    """Mean time in ``next()`` on the host."""
     kernel_s: float | None = None
     copy_s: float | None = None
     idle_s: float | None = None
+    gpu: GpuActivity | None = None
+    xprof: XProfVerdict | None = None
     unmeasured: dict[str, str] = {}
 
 

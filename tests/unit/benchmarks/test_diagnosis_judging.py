@@ -1,6 +1,5 @@
-"""How the benchmark of diagnosis judges a report, sums up, and reads XProf."""
+"""How the benchmark of diagnosis judges a report and XProf, and sums up."""
 
-import json
 import sys
 from pathlib import Path
 
@@ -14,7 +13,6 @@ import cases
 import figures
 import judging
 import known
-import xprof_said
 
 CASES = {case.name: case for case in known.CASES}
 
@@ -219,53 +217,6 @@ def test_a_case_whose_diagnosis_failed_is_counted_as_wrong():
 
 
 @pytest.mark.parametrize(
-    ("statement", "says"),
-    [
-        (
-            "Your program is HIGHLY input-bound because 97.2% of the total step time sampled is waiting for input.",
-            "input",
-        ),
-        ("Your program is MODERATELY input-bound because 12.0% of the total step time", "input"),
-        ("Your program is NOT input-bound because only 0.0% of the total step time", "not input"),
-        ("Your program is POTENTIALLY input-bound because 6.4% of the total step time", "perhaps input"),
-        ("No step time measured. Therefore we cannot tell where the performance bottleneck is.", "nothing"),
-        ("", "nothing"),
-    ],
-)
-def test_the_sentence_of_xprof_is_read(statement, says):
-    assert xprof_said.verdict(statement) == says
-
-
-def tables(step_ms, input_ms, statement):
-    ops = [("Iterator::Root::Prefetch", 10.0), ("Iterator::Root::Prefetch::Map", 30.0)]
-    analyzer = [
-        {"cols": [], "rows": [], "p": {}},
-        {"cols": [], "rows": [], "p": {"steptime_ms_average": step_ms, "infeed_time_ms_avg": input_ms}},
-        {
-            "cols": [{"id": "opName"}, {"id": "selfTimeInMs"}],
-            "rows": [{"c": [{"v": name}, {"v": ms}]} for name, ms in ops],
-        },
-        {"cols": [{"id": "link"}], "rows": [{"c": [{"v": 'Set <a href="x">num_parallel_calls</a>.'}]}]},
-    ]
-    return {
-        "overview_page": json.dumps([{"p": {"statement": statement}}]),
-        "input_pipeline_analyzer": json.dumps(analyzer),
-    }
-
-
-def test_the_tables_of_xprof_are_read():
-    found = xprof_said.read(tables("34.9", "34.0", "Your program is HIGHLY input-bound because 97.4% ..."))
-    assert (found["says"], found["input_share"], found["step_ms"]) == ("input", 0.9742, 34.9)
-    assert found["op"] == "Iterator::Root::Prefetch::Map"
-    assert found["advice"] == "Set num_parallel_calls."
-
-
-def test_without_a_step_time_xprof_has_no_share_and_no_advice():
-    found = xprof_said.read(tables("0.0", "0.0", "No step time measured. Therefore we cannot tell."))
-    assert (found["says"], found["input_share"], found["advice"]) == ("nothing", None, "")
-
-
-@pytest.mark.parametrize(
     ("says", "input_bound", "is_right"),
     [
         ("input", True, True),
@@ -277,4 +228,4 @@ def test_without_a_step_time_xprof_has_no_share_and_no_advice():
     ],
 )
 def test_a_perhaps_and_a_silence_are_no_answer(says, input_bound, is_right):
-    assert xprof_said.right(says, input_bound=input_bound) is is_right
+    assert judging.right(says, input_bound=input_bound) is is_right
