@@ -12,9 +12,13 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from xttsbench.analysis.intervals import covered, intervals, union
+from xttsbench.records.gpu_activity import GpuActivity
 from xttsbench.records.readings import MACHINE_COLUMNS, GpuReadings, HostReadings, Readings
 from xttsbench.records.trial import Segment, TrialRecord
 
+_MOSTLY: Final = 0.8
+"""Of a sample's period that steps must have waited, or run, for the sample to stand for that."""
 _SEEN_SHARE: Final = 0.5
 """Of a stretch that samples must cover before its counters are said to have been read."""
 
@@ -97,8 +101,14 @@ def turns_of(trial: TrialRecord) -> tuple[Span, ...]:
     return tuple(span for segment in segments for span in spans_of(segment))
 
 
-def summarise(readings: Readings, span: Span) -> dict[str, Any]:
-    """Numbers of a stretch of measured steps; what was not read is in ``unmeasured``."""
+def summarise(readings: Readings, span: Span, segment: Segment | None = None) -> dict[str, Any]:
+    """Numbers of a stretch of measured steps; what was not read is in ``unmeasured``.
+
+    Args:
+        readings: of the trial.
+        span: the stretch.
+        segment: its rows; with them, what the GPUs' samples say while steps wait for input and while they run.
+    """
     summary: dict[str, Any] = {"unmeasured": dict(readings.unmeasured)}
     if readings.host is None:
         summary["unmeasured"]["host"] = readings.unmeasured.get("host", "not sampled")
@@ -107,7 +117,7 @@ def summarise(readings: Readings, span: Span) -> dict[str, Any]:
         summary["unmeasured"] |= {f"host.{name}": why for name, why in readings.host.unmeasured.items()}
         if not summary["host"].keys() - {"samples", "thread_group_cpu_s"}:
             summary["unmeasured"]["host"] = f"{summary['host']['samples']} sample(s) during the steps are too few"
-    summary["gpus"] = [_gpu(gpu, span) for gpu in readings.gpus]
+    summary["gpus"] = [gpu_in(gpu, span) | _beside_steps(gpu, span, segment) for gpu in readings.gpus]
     return summary
 
 
@@ -127,6 +137,31 @@ def _host(host: HostReadings, span: Span) -> dict[str, Any]:
     return found
 
 
+def beside_profile(gpu: GpuActivity, readings: Readings, mask: object = None) -> list[dict[str, Any]]:
+    """What NVML read of each profiled GPU during the window, on the same clock; ``unmeasured`` says what is missing.
+
+    Args:
+        gpu: the profiled window.
+        readings: of the trial.
+        mask: ``CUDA_VISIBLE_DEVICES``, if that is set.
+    """
+    own, end_ns = own_gpus(readings, mask), max(gpu.step_ends_ns, default=None)
+    if gpu.start_ns is None or end_ns is None:
+        why = gpu.unmeasured.get("start_ns", "the window has no time")
+    elif not own:
+        why = readings.unmeasured.get("gpus", "NVML names no GPU of this process")
+    elif len(own) != len(gpu.devices):
+        why = f"NVML names {len(own)} GPUs of this process, and TensorFlow {len(gpu.devices)}"
+    else:
+        span = Span(gpu.start_ns, end_ns, gpu.steps)
+        pairs = zip(gpu.devices, own, strict=True)
+        return [
+            {"gpu": device.index, "samples": len(span.inside(one.utilization_t_ns))} | gpu_in(one, span)
+            for device, one in pairs
+        ]
+    return [{"gpu": device.index, "unmeasured": {"utilization": why}} for device in gpu.devices]
+
+
 def gpu_samples(trial: TrialRecord) -> npt.NDArray[np.float64]:
     """The driver's utilisation samples during the measured steps of ``as_is``, of all GPUs in turn, 0..1."""
     span = measured_span(trial)
@@ -141,7 +176,47 @@ def gpu_samples(trial: TrialRecord) -> npt.NDArray[np.float64]:
     return np.asarray(samples, dtype=np.float64)
 
 
-def _gpu(gpu: GpuReadings, span: Span) -> dict[str, Any]:
+def _beside_steps(gpu: GpuReadings, span: Span, segment: Segment | None) -> dict[str, float]:
+    """Utilization in the samples in which steps mostly waited for input, and in those in which they mostly ran.
+
+    A sample of the driver stands for the time since the one before it. Nothing where there is no such sample.
+    """
+    times = np.asarray(gpu.utilization_t_ns, dtype=np.int64)
+    if segment is None or not segment.steps or len(times) < 2:
+        return {}
+    starts, waits, steps = (np.asarray(segment.columns[name]) for name in ("start_ns", "wait_ns", "step_ns"))
+    periods = intervals(times[:-1], times[1:])
+    inside = (periods[:, 0] >= span.start_ns) & (periods[:, 1] <= span.end_ns)
+    periods, busy = periods[inside], np.asarray(gpu.utilization, dtype=np.float64)[1:][inside]
+    waiting = covered(union(intervals(starts, starts + waits)), periods)
+    running = covered(union(intervals(starts + waits, starts + waits + steps)), periods)
+    lengths = np.maximum(periods[:, 1] - periods[:, 0], 1)
+    chosen = {"utilization_while_waiting": waiting / lengths, "utilization_while_running": running / lengths}
+    return {name: float(busy[share > _MOSTLY].mean()) for name, share in chosen.items() if (share > _MOSTLY).any()}
+
+
+def own_gpus(readings: Readings, mask: object = None) -> tuple[GpuReadings, ...]:
+    """GPUs that the process computes on, in the order in which it counts them.
+
+    Args:
+        readings: of the trial; a driver in a container may not tell which processes hold a GPU.
+        mask: ``CUDA_VISIBLE_DEVICES``, if that is set.
+    """
+    own = set(readings.host.pids) if readings.host else set()
+    wanted = [one.strip() for one in mask.split(",")] if isinstance(mask, str) else None
+    holding = tuple(gpu for gpu in readings.gpus if own & set(gpu.processes))
+    if wanted is None:
+        return holding or readings.gpus
+    named = [
+        next((gpu for gpu in readings.gpus if one and (str(gpu.index) == one or gpu.uuid.startswith(one))), None)
+        for one in wanted
+    ]
+    seen = tuple(gpu for gpu in named if gpu is not None and (not holding or gpu in holding))
+    return seen or holding
+
+
+def gpu_in(gpu: GpuReadings, span: Span) -> dict[str, Any]:
+    """Means and extremes of a GPU's samples in a stretch of time; ``None`` where there is none."""
     busy = np.asarray(gpu.utilization, dtype=np.float64)[span.inside(gpu.utilization_t_ns)]
     inside = span.inside(gpu.t_ns)
 

@@ -158,6 +158,7 @@ def _known(trials: Sequence[TrialRecord], ladder: Sequence[TrialRecord], environ
         environment=environment,
         anatomy=first("anatomy"),
         step_ops=first("step_ops"),
+        gpu=profile.gpu if (profile := first("profile")) is not None else None,
         script=first("script"),
         source=next((trial.source for trial in trials if trial.source), ()),
         batches=first("batches"),

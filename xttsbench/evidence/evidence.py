@@ -10,6 +10,7 @@ from xttsbench.analysis.attribution import THRESHOLD, StepFacts
 from xttsbench.analysis.steps import SteadyState, Steps
 from xttsbench.analysis.variation import Explanation
 from xttsbench.records.base import Estimate
+from xttsbench.records.gpu_activity import GpuActivity
 from xttsbench.records.pipeline import Pipeline, Prediction
 from xttsbench.records.report import Oscillation
 from xttsbench.records.source_fact import SourceFact
@@ -49,6 +50,7 @@ class Evidence:
         given_mode: how the step runs as given, see :func:`xttsbench.evidence.facts.given_mode`.
         input_cpu_s: processor time that making a batch takes.
         cores_wanted: see :func:`xttsbench.analysis.attribution.cores_wanted`.
+        gpu: a profiled window; ``None`` where none was asked for.
         modes, fixes: by name.
         predictions: of the target as it is, with each candidate fix, and if its input cost nothing.
         source: what the text of the user's source shows.
@@ -71,6 +73,7 @@ class Evidence:
     cores_wanted: float | None = None
     anatomy: StepProfile | None = None
     step_ops: StepOps | None = None
+    gpu: GpuActivity | None = None
     script: ScriptRun | None = None
     source: Sequence[SourceFact] = ()
     batches: Batches | None = None

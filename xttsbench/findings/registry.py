@@ -53,6 +53,7 @@ MODULES: Final[Mapping[str, tuple[str, ...]]] = {
         "machine.core_contention",
         "machine.device_copies",
         "machine.gpu",
+        "machine.gpu_activity",
         "machine.memory_leak",
         "machine.cold_storage",
     ),

@@ -1,49 +1,78 @@
-"""A TensorFlow profile of a window of steady steps, and the few numbers of it that the report shows."""
+"""A TensorFlow profile of a window of steady steps, kept for TensorBoard and XProf, and what it says."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from pathlib import Path
-from typing import Any, Final, NamedTuple
+import time
+from typing import Final
 
 import tensorflow as tf
 
+from xttsbench.analysis.gpu import activity_of
+from xttsbench.records.gpu_activity import GpuActivity
 from xttsbench.records.trial import ProfileSummary
 from xttsbench.targets.load import Loaded
 from xttsbench.worker.batches import LiveBatches
 from xttsbench.worker.bench import Bench, Step
-
-
-class Interval(NamedTuple):
-    """An event of a trace, in picoseconds."""
-
-    name: str
-    start_ps: int
-    end_ps: int
-
-
-def covered_s(intervals: Sequence[Interval]) -> float:
-    """Seconds covered by at least one of the intervals; overlaps count once."""
-    covered, reached = 0, None
-    for _, start, end in sorted(intervals, key=lambda interval: interval.start_ps):
-        begin = start if reached is None else max(start, reached)
-        covered += max(end - begin, 0)
-        reached = end if reached is None else max(reached, end)
-    return covered / 1e12
-
-
-def idle_s(intervals: Sequence[Interval]) -> float:
-    """Seconds between the first start and the last end that no interval covers."""
-    if not intervals:
-        return 0.0
-    first = min(interval.start_ps for interval in intervals)
-    last = max(interval.end_ps for interval in intervals)
-    return (last - first) / 1e12 - covered_s(intervals)
-
+from xttsbench.worker.xplane import BOUNDARY, NEXT, STEP, SYNCHRONISE, newest, read_window
+from xttsbench.worker.xprof import ask
 
 _STEPS: Final = 20
+_LONGEST_S: Final = 10.0
+"""After which no further step is profiled: a profile of long steps is large, and XProf slow to read it."""
 _SETTLE: Final = 5
-_COPIES: Final = ("memcpy", "memset", "copy")
+_NO_GPU: Final = "no GPU in the profile"
+
+
+class ProfiledSteps:
+    """A window of steps under TensorFlow's profiler; ``reason`` says why there is none.
+
+    Attributes:
+        running: whether the profiler is on.
+    """
+
+    def __init__(self, directory: str) -> None:
+        self.running = False
+        self.reason: str | None = "it ended before enough of its steps were measured to profile some more"
+        self._directory = directory
+        self._starts_ns: dict[int, int] = {}
+        self._began_s = 0.0
+
+    def begin(self) -> bool:
+        """Turn the profiler on, unless another one is."""
+        try:
+            tf.profiler.experimental.start(self._directory)
+        except tf.errors.AlreadyExistsError:
+            self.reason = "the target runs a profiler of its own"
+            return False
+        self.running, self._began_s = True, time.perf_counter()
+        return True
+
+    def marked(self) -> tf.profiler.experimental.Trace:
+        """The marker around the next step, which begins now."""
+        number = len(self._starts_ns)
+        self._starts_ns[number] = time.perf_counter_ns()
+        return tf.profiler.experimental.Trace(STEP, step_num=number, _r=1)
+
+    def boundary(self) -> None:
+        """The next step begins now, and the one before it ends; for loops that a marker cannot be put around."""
+        number = len(self._starts_ns)
+        self._starts_ns[number] = time.perf_counter_ns()
+        with tf.profiler.experimental.Trace(BOUNDARY, step_num=number):
+            pass
+
+    def enough(self, steps: int) -> bool:
+        """Whether that many steps are enough, or have taken long enough."""
+        return steps >= _STEPS or time.perf_counter() - self._began_s > _LONGEST_S
+
+    def end(self) -> None:
+        """Turn the profiler off, which writes the profile."""
+        if self.running:
+            self.running, self.reason = False, None
+            tf.profiler.experimental.stop()
+
+    def summary(self) -> ProfileSummary:
+        """What the profile says, and XProf of it."""
+        return summarise(self._directory, self._starts_ns) if self.reason is None else without(self.reason)
 
 
 def profile_window(loaded: Loaded, step: Step | None, bench: Bench, directory: str) -> ProfileSummary:
@@ -51,74 +80,73 @@ def profile_window(loaded: Loaded, step: Step | None, bench: Bench, directory: s
 
     A profile that another profiler prevents is reported as unmeasured; the trial goes on.
     """
-    source = LiveBatches(loaded.dataset)
+    source, mark = LiveBatches(loaded.dataset), tf.profiler.experimental.Trace
+    profiled = ProfiledSteps(directory)
 
     def one() -> None:
-        batch = source.next()
+        with mark(NEXT):
+            batch = source.next()
         if step is not None:
             step(batch)
-        if bench.synchronise is not None:
-            bench.synchronise()
-        if bench.accelerator is not None:
-            bench.accelerator.compute()
+        if bench.synchronise is not None or bench.accelerator is not None:
+            with mark(SYNCHRONISE):
+                if bench.synchronise is not None:
+                    bench.synchronise()
+                if bench.accelerator is not None:
+                    bench.accelerator.compute()
 
-    for _ in range(_SETTLE):
-        one()
     try:
-        tf.profiler.experimental.start(directory)
-    except tf.errors.AlreadyExistsError:
-        return ProfileSummary(
-            directory="profile", steps=0, unmeasured={"profile": "the target runs a profiler of its own"}
-        )
-    try:
-        for number in range(_STEPS):
-            with tf.profiler.experimental.Trace("train", step_num=number, _r=1):
-                one()
+        for _ in range(_SETTLE):
+            one()
+        if profiled.begin():
+            steps = 0
+            while not profiled.enough(steps):
+                with profiled.marked():
+                    one()
+                steps += 1
     finally:
-        tf.profiler.experimental.stop()
-    return summarise(directory, _STEPS)
+        profiled.end()
+        source.close()
+    return profiled.summary()
 
 
-def summarise(directory: str, steps: int) -> ProfileSummary:
-    """Read the newest XPlane under ``directory``: waiting on the host; kernels, copies and gaps on the GPU."""
-    files = sorted(Path(directory).glob("plugins/profile/*/*.xplane.pb"), key=lambda path: path.stat().st_mtime)
-    if not files:
-        return ProfileSummary(directory="profile", steps=0, unmeasured={"profile": "TensorFlow wrote no XPlane"})
-    # Inside, since the protocol buffer's module moved between versions and only a profile needs it.
-    from tensorflow.tsl.profiler.protobuf import xplane_pb2
+def summarise(directory: str, starts_ns: dict[int, int]) -> ProfileSummary:
+    """Read the newest XPlane under ``directory``: host, kernels, copies and gaps; and what XProf says of it.
 
-    space = xplane_pb2.XSpace()
-    space.ParseFromString(files[-1].read_bytes())
-    waits = list(_intervals(space.planes, "/host:CPU", ("iteratorgetnextop::docompute",)))
-    device = list(_intervals(space.planes, "/device:GPU", None))
-    unmeasured = {}
-    if not waits:
-        unmeasured["wait_s"] = "no IteratorGetNext in the window"
-    copies = [event for event in device if any(word in event.name.lower() for word in _COPIES)]
-    kernels = [event for event in device if event not in copies]
-    if not device:
-        unmeasured["kernel_s"] = unmeasured["copy_s"] = unmeasured["idle_s"] = "no GPU in the profile"
+    Args:
+        directory: of the profile.
+        starts_ns: number of a step -> when it began, ``time.perf_counter_ns``.
+    """
+    path = newest(directory)
+    if path is None:
+        return without("TensorFlow wrote no XPlane")
+    window = read_window(path, starts_ns)
+    if isinstance(window, str):
+        return without(window)
+    gpu = activity_of(window)
+    xprof = ask(path)
+    unmeasured = {} if not isinstance(xprof, str) else {"xprof": xprof}
+    if not gpu.devices:
+        unmeasured |= dict.fromkeys(("kernel_s", "copy_s", "idle_s"), _NO_GPU)
     return ProfileSummary(
         directory="profile",
-        steps=steps,
-        wait_s=covered_s(waits) / steps if waits else None,
-        kernel_s=covered_s(kernels) / steps if device else None,
-        copy_s=covered_s(copies) / steps if device else None,
-        idle_s=idle_s(device) / steps if device else None,
+        steps=gpu.steps,
+        wait_s=gpu.host_s.get("input"),
+        kernel_s=_mean(gpu, "kernel_s"),
+        copy_s=_mean(gpu, "copy_s"),
+        idle_s=_mean(gpu, "idle_s"),
+        gpu=gpu,
+        xprof=None if isinstance(xprof, str) else xprof,
         unmeasured=unmeasured,
     )
 
 
-def _intervals(planes: Iterable[Any], prefix: str, names: tuple[str, ...] | None) -> Iterable[Interval]:
-    """Events of the planes of that name; on a device only the lines that hold what ran (streams), not summaries."""
-    for plane in planes:
-        if not plane.name.startswith(prefix):
-            continue
-        for line in plane.lines:
-            if names is None and not line.name.lower().startswith("stream"):
-                continue
-            for event in line.events:
-                name = plane.event_metadata[event.metadata_id].name
-                if names is None or name.lower() in names:
-                    start = line.timestamp_ns * 1000 + event.offset_ps
-                    yield Interval(name, start, start + event.duration_ps)
+def without(why: str) -> ProfileSummary:
+    """That there is no profile, and why."""
+    return ProfileSummary(directory="profile", steps=0, unmeasured={"profile": why})
+
+
+def _mean(gpu: GpuActivity, name: str) -> float | None:
+    """The mean over the GPUs that ran anything, seconds per step."""
+    values = [getattr(device, name) for device in gpu.devices if device.work_s]
+    return sum(values) / len(values) if values else None

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from hypothesis import given
-from hypothesis import strategies as st
 
 from xttsbench.targets.load import Loaded
-from xttsbench.worker.profiling import Interval, covered_s, idle_s, profile_window, summarise
+from xttsbench.worker.profiling import profile_window, summarise
+from xttsbench.worker.xprof import ask
 
 SLEEP_S = 0.02
 
@@ -71,41 +71,68 @@ def test_an_error_in_the_window_ends_the_profile(bench, tmp_path):
 
 
 def test_no_profile_is_said(tmp_path):
-    assert "no XPlane" in summarise(str(tmp_path), 20).unmeasured["profile"]
+    assert "no XPlane" in summarise(str(tmp_path), {}).unmeasured["profile"]
 
 
-PS = 1e-12
+def test_what_the_host_did_adds_up_to_the_step_and_is_on_the_clock_of_the_steps(bench, tmp_path):
+    def step(batch):
+        time.sleep(0.004)
+        return tf.square(batch)
+
+    dataset = tf.data.Dataset.from_tensors(1.0).repeat()
+    before_ns = time.perf_counter_ns()
+    found = profile_window(Loaded("dataset+step", dataset, step), step, bench, str(tmp_path))
+    gpu = found.gpu
+    assert sum(gpu.host_s.values()) == pytest.approx(gpu.step_s)
+    assert gpu.host_s["host"] == pytest.approx(0.004, rel=0.5)
+    assert gpu.host_s["dispatch"] > 0
+    assert before_ns < gpu.step_starts_ns[0] < gpu.step_ends_ns[-1] < time.perf_counter_ns()
+    assert len(gpu.step_starts_ns) == 20
+    if not tf.config.list_physical_devices("GPU"):
+        assert gpu.devices == ()
+        assert gpu.unmeasured["devices"] == "no GPU in the profile: TensorFlow ran on the processor"
 
 
-def at(*spans: tuple[int, int]) -> list[Interval]:
-    return [Interval("kernel", start, end) for start, end in spans]
+def test_tracing_compiling_and_saving_are_told_from_launching(bench, tmp_path):
+    steps = []
+    checkpoint = tf.train.Checkpoint(weights=tf.Variable(tf.ones([512, 512])))
+
+    def step(batch):
+        steps.append(batch)
+        if len(steps) == 10:
+            tf.function(lambda x: x * 3 + 1, jit_compile=True)(tf.ones([7, 7]))
+        if len(steps) == 12:
+            checkpoint.write(str(tmp_path / "saved"))
+
+    dataset = tf.data.Dataset.from_tensors(1.0).repeat()
+    gpu = profile_window(Loaded("dataset+step", dataset, step), step, bench, str(tmp_path)).gpu
+    assert gpu.host_s["compile"] > max(gpu.host_s["input"], gpu.host_s["dispatch"])
+    assert gpu.host_s["saving"] > 0
 
 
-@pytest.mark.parametrize(
-    ("spans", "covered", "idle"),
-    [
-        ([], 0, 0),
-        ([(5, 15)], 10, 0),
-        ([(0, 10), (20, 25)], 15, 10),
-        ([(20, 25), (0, 10)], 15, 10),
-        ([(0, 10), (5, 20)], 20, 0),
-        ([(0, 100), (10, 20), (30, 40)], 100, 0),
-        ([(0, 100), (10, 20), (120, 130)], 110, 20),
-        ([(0, 10), (10, 20)], 20, 0),
-        ([(0, 10), (0, 10), (0, 10)], 10, 0),
-        ([(3, 3), (7, 7)], 0, 4),
-        ([(10**12, 3 * 10**12)], 2 * 10**12, 0),
-    ],
-)
-def test_overlaps_count_once_and_gaps_are_idle(spans: list[tuple[int, int]], covered: int, idle: int) -> None:
-    assert covered_s(at(*spans)) == pytest.approx(covered * PS)
-    assert idle_s(at(*spans)) == pytest.approx(idle * PS, abs=1e-18)
+def test_xprof_is_asked_in_a_process_of_its_own(bench, tmp_path):
+    pytest.importorskip("xprof")
+    loaded = Loaded("dataset", sleeping_dataset(), None)
+    found = profile_window(loaded, None, bench, str(tmp_path))
+    assert found.xprof.says == "input"
+    assert found.xprof.input_share == pytest.approx(found.wait_s / found.gpu.step_s, abs=0.1)
+    assert found.xprof.version
 
 
-@given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 20)), min_size=1, max_size=12))
-def test_they_are_the_picoseconds_in_and_between_the_intervals(raw: list[tuple[int, int]]) -> None:
-    spans = [(start, start + length) for start, length in raw]
-    busy = {tick for start, end in spans for tick in range(start, end)}
-    whole = max(end for _, end in spans) - min(start for start, _ in spans)
-    assert covered_s(at(*spans)) == pytest.approx(len(busy) * PS)
-    assert idle_s(at(*spans)) == pytest.approx((whole - len(busy)) * PS, abs=1e-18)
+def test_without_xprof_the_rest_stands(bench, tmp_path, monkeypatch):
+    (tmp_path / "xprof").mkdir()
+    (tmp_path / "xprof" / "__init__.py").write_text("raise ImportError('none here')")
+    (tmp_path / "tensorboard_plugin_profile").mkdir()
+    (tmp_path / "tensorboard_plugin_profile" / "__init__.py").write_text("raise ImportError('none here')")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{Path(__file__).parents[3]}")
+    dataset = tf.data.Dataset.from_tensors(1.0).repeat()
+    found = profile_window(Loaded("dataset", dataset, None), None, bench, str(tmp_path))
+    assert found.xprof is None
+    assert found.unmeasured["xprof"] == "XProf is not installed: pip install 'xttsbench[profile]'"
+    assert found.gpu.steps == 20
+
+
+def test_a_profile_that_xprof_cannot_read_is_a_reason(tmp_path):
+    pytest.importorskip("xprof")
+    (tmp_path / "machine.xplane.pb").write_bytes(b"\xff" * 100)
+    assert isinstance(ask(tmp_path / "machine.xplane.pb"), str)

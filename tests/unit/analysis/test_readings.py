@@ -10,15 +10,18 @@ from hypothesis import strategies as st
 from xttsbench.analysis.readings import (
     Span,
     accelerator_utilization,
+    beside_profile,
     gpu_samples,
     measured_span,
+    own_gpus,
     spans_of,
     summarise,
     trace,
     turns_of,
 )
+from xttsbench.records.gpu_activity import GpuActivity, GpuDevice
 from xttsbench.records.readings import GpuReadings, HostReadings, Readings
-from xttsbench.records.trial import RoundMark
+from xttsbench.records.trial import RoundMark, Segment
 
 S = 1_000_000_000
 
@@ -138,6 +141,85 @@ def test_samples_of_a_gpu_outside_of_the_steps_do_not_count(build) -> None:
 
 
 SECOND = 1_000_000_000
+
+
+def nvml(index: int, *processes: int, **fields: object) -> GpuReadings:
+    return GpuReadings(index=index, name="H", uuid=f"GPU-{index}", processes=processes, **fields)
+
+
+def readings_of(*gpus: GpuReadings) -> Readings:
+    return Readings(host=HostReadings(pids=(100,)), gpus=gpus)
+
+
+@pytest.mark.parametrize(
+    ("processes", "mask", "indices"),
+    [
+        (((100,), (7,), (100, 7)), None, [0, 2]),
+        (((), (), ()), None, [0, 1, 2]),  # a driver in a container tells nothing of processes
+        (((), (), ()), "2,0", [2, 0]),
+        (((), (), ()), "GPU-1", [1]),
+        (((), (), ()), "", []),
+        (((100,), (100,), ()), "1,0", [1, 0]),
+        (((100,), (), ()), "MIG-7", [0]),
+        (((100,), (7,), ()), "1,0", [0]),
+    ],
+)
+def test_the_gpus_of_the_process_in_the_order_in_which_it_counts_them(processes, mask, indices) -> None:
+    found = own_gpus(readings_of(*(nvml(index, *own) for index, own in enumerate(processes))), mask)
+    assert [gpu.index for gpu in found] == indices
+
+
+def window(*indices: int, start_ns: int | None = 1 * S) -> GpuActivity:
+    nothing = dict.fromkeys(("kernel_s", "collective_s", "copy_s", "collective_alone_s", "copy_alone_s", "idle_s"), 0.0)
+    ends = () if start_ns is None else (start_ns + S, start_ns + 2 * S)
+    devices = tuple(GpuDevice(index=index, **nothing) for index in indices)
+    unmeasured = {"start_ns": "on no clock"} if start_ns is None else {}
+    return GpuActivity(
+        steps=2, step_s=1.0, start_ns=start_ns, step_ends_ns=ends, devices=devices, unmeasured=unmeasured
+    )
+
+
+def test_nvml_beside_the_profiled_window_is_of_that_window_alone() -> None:
+    times = tuple(n * S // 2 for n in range(10))
+    busy = tuple(n / 10 for n in range(10))
+    gpus = [nvml(index, 100, utilization_t_ns=times, utilization=busy) for index in (0, 1)]
+    first, second = beside_profile(window(0, 1), readings_of(*gpus), "1,0")
+    assert (first["gpu"], first["index"], second["gpu"], second["index"]) == (0, 1, 1, 0)
+    assert first["samples"] == 5  # at 1, 1.5, 2, 2.5 and 3 s
+    assert first["utilization"] == pytest.approx(0.4)
+
+
+@pytest.mark.parametrize(
+    ("activity", "gpus", "why"),
+    [
+        (window(0, start_ns=None), [nvml(0, 100)], "on no clock"),
+        (window(0), [], "no driver"),
+        (window(0, 1), [nvml(0, 100)], "NVML names 1 GPUs of this process, and TensorFlow 2"),
+    ],
+)
+def test_where_nvml_cannot_be_laid_beside_it_there_is_a_reason(activity, gpus, why) -> None:
+    readings = readings_of(*gpus).model_copy(update={"unmeasured": {"gpus": "no driver"}})
+    assert [found["unmeasured"] for found in beside_profile(activity, readings)] == [{"utilization": why}] * len(
+        activity.devices
+    )
+
+
+def test_utilization_is_told_apart_by_what_the_step_did_meanwhile() -> None:
+    """Steps of 1 s wait for the first half; samples of a quarter are low in it and high in the other."""
+    columns = {
+        "start_ns": tuple(n * S for n in range(4)),
+        "wait_ns": (S // 2,) * 4,
+        "step_ns": (S // 2,) * 4,
+    }
+    times = tuple(n * S // 4 for n in range(1, 17))
+    busy = tuple(0.1 if n % 4 in (1, 2) else 0.9 for n in range(1, 17))
+    gpu = nvml(0, utilization_t_ns=times, utilization=busy)
+    (found,) = summarise(readings_of(gpu), Span(0, 4 * S, 4), Segment(name="as_is", columns=columns))["gpus"]
+    assert found["utilization_while_waiting"] == pytest.approx(0.1)
+    assert found["utilization_while_running"] == pytest.approx(0.9)
+    late = gpu.model_copy(update={"utilization_t_ns": tuple(t + 100 * S for t in times)})
+    (none,) = summarise(readings_of(late), Span(0, 4 * S, 4), Segment(name="as_is", columns=columns))["gpus"]
+    assert "utilization_while_waiting" not in none
 
 
 def host_with(*cpu_s: float, start_s: float = 0.0, every_s: float = 1.0) -> HostReadings:

@@ -13,8 +13,10 @@ from typing import Any
 import pynvml
 import pytest
 
+from xttsbench.analysis.readings import beside_profile
 from xttsbench.probes.nvml import PCIE_EVERY
-from xttsbench.records.readings import REASONS, throttle_reason_names
+from xttsbench.records.gpu_activity import GpuActivity, GpuDevice
+from xttsbench.records.readings import REASONS, GpuReadings, Readings, throttle_reason_names
 
 COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C compiler (cc, gcc, clang) to build the NVML stub")
@@ -107,6 +109,22 @@ def test_the_drivers_samples_are_on_the_clock_of_the_steps_once_each_and_only_si
     # 40, 60 and 80 ms after the first of the buffer, which is 30 ms before the probe's start.
     assert gpu["utilization_t_ns"] == [PERF_NS + ms * 1_000_000 for ms in (10, 30, 50)]
     assert gpu["utilization"] == [0.6, 0.8, 1.0]
+
+
+@needs_compiler
+def test_the_drivers_samples_lie_beside_a_profiled_window_on_its_clock(stub: Path) -> None:
+    readings = Readings(gpus=tuple(GpuReadings(**gpu) for gpu in drive(stub, rounds=3)["gpus"]))
+    nothing = dict.fromkeys(("kernel_s", "collective_s", "copy_s", "collective_alone_s", "copy_alone_s", "idle_s"), 0.0)
+    activity = GpuActivity(
+        steps=1,
+        step_s=0.03,
+        start_ns=PERF_NS + 5_000_000,
+        step_ends_ns=(PERF_NS + 35_000_000,),
+        devices=(GpuDevice(index=0, **nothing), GpuDevice(index=1, **nothing)),
+    )
+    first, second = beside_profile(activity, readings)
+    assert (first["samples"], first["utilization"]) == (2, pytest.approx(0.7))  # those at 10 and at 30 ms
+    assert (second["utilization"], second["unmeasured"]["utilization"]) == (None, "NVML: Not Supported")
 
 
 @needs_compiler

@@ -23,6 +23,7 @@ from xttsbench.records.comparison_result import (
 )
 from xttsbench.records.elements import Element, Elements, Epoch, GraphIdentity, Row
 from xttsbench.records.fix import Edit, FixResult, Optimized, Patch, Semantics
+from xttsbench.records.gpu_activity import Gap, GpuActivity, GpuDevice, GpuSlices, Kernel, XProfVerdict
 from xttsbench.records.pipeline import Pipeline, PipelineOp, Prediction, PythonFunction
 from xttsbench.records.plan import Accelerator, Comparison, PlannedArm, Procedure, RunPlan
 from xttsbench.records.readings import GpuReadings, HostReadings, Readings
@@ -198,6 +199,30 @@ BEST = Best(
 )
 OP_LINE = OpLine(file="größe.py", line=7, function="loss", phase="loss", ops=2, share=0.1)
 PLACEMENT = Placement(op="MatMul", device="CPU:0", count=3, share=0.5, why="no GPU")
+SLICES = GpuSlices(lanes=("Stream #14",), start_ns=(2**62,), duration_ns=(5,), lane=(0,), work=(1,), events=(3,))
+ACTIVITY = GpuActivity(
+    steps=1,
+    step_s=0.1,
+    host_s={"input": 0.1},
+    devices=(
+        GpuDevice(
+            index=1,
+            kernel_s=0.05,
+            collective_s=0.0,
+            copy_s=0.0,
+            collective_alone_s=0.0,
+            copy_alone_s=0.0,
+            idle_s=0.05,
+            work_s={"kernel": 0.05},
+            longest_gaps=(Gap(start_ns=2**62, duration_s=0.05, step=0, cause="input"),),
+            slices=SLICES,
+        ),
+    ),
+    kernels=(Kernel(name="gemm", work="kernel", time_s=0.05, calls=2),),
+    unmeasured={"start_ns": "why"},
+)
+XPROF = XProfVerdict(says="nothing", statement="No step time measured.")
+
 EXAMPLES: list[Record] = [
     FINGERPRINT,
     BEST,
@@ -240,7 +265,8 @@ EXAMPLES: list[Record] = [
     Batches(cached=1, bytes=2, shapes=("(8,)",), static_signature="s", nonfinite=("x",)),
     MeasurementOverhead(overhead_s=1e-6, pairs=3, method="m"),
     Devices(gpus=("GPU:0",), versions={"cuda": "12"}),
-    ProfileSummary(directory="profile", steps=3, wait_s=0.1),
+    ProfileSummary(directory="profile", steps=3, wait_s=0.1, gpu=ACTIVITY, xprof=XPROF),
+    *(ACTIVITY, *ACTIVITY.devices, *ACTIVITY.kernels, *ACTIVITY.devices[0].longest_gaps, SLICES, XPROF),
     PARITY,
     TrialError(type="E", message="line\nbreak", line=3),
     TrialRecord(spec=SPEC, status="ok", started_utc="t", duration_s=0.1, anatomy=ANATOMY, pipeline=PIPELINE),

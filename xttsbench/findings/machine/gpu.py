@@ -7,10 +7,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from xttsbench.analysis.readings import measured_span
+from xttsbench.analysis.readings import measured_span, own_gpus
 from xttsbench.evidence.evidence import Evidence
 from xttsbench.findings.rule import Findings, rule
 from xttsbench.records.readings import HEAT, POWER, SLOWED, GpuReadings, throttle_reason_names
+from xttsbench.records.trial import TrialRecord
 
 _HELD_SHARE: Final = 0.05
 _HELD_BYTES: Final = 2 << 30
@@ -31,7 +32,7 @@ def gpu_shared(evidence: Evidence) -> Findings:
     before = _before(evidence)
     for trial in evidence.ladder[:1]:
         own = set(trial.readings.host.pids) if trial.readings.host else set()
-        for gpu in _used(evidence, trial.readings.gpus, own):
+        for gpu in _used(evidence, trial):
             known = before.get(gpu.uuid, {})
             # In a container the driver's process ids are those of the host and ours are not among them.
             others = len(set(gpu.processes) - own) if own & set(gpu.processes) else 0
@@ -68,8 +69,7 @@ def gpu_throttled(evidence: Evidence) -> Findings:
     """The GPU's clocks were held back by heat, power or a fault while the steps ran."""
     for trial in evidence.ladder[:1]:
         span = measured_span(trial)
-        own = set(trial.readings.host.pids) if trial.readings.host else set()
-        for gpu in _used(evidence, trial.readings.gpus, own):
+        for gpu in _used(evidence, trial):
             where = span.inside(gpu.t_ns) if span else ()
             masks = [
                 mask for n in where if n < len(gpu.throttle_reasons) and (mask := gpu.throttle_reasons[n]) is not None
@@ -124,18 +124,11 @@ def _shares(masks: Sequence[int]) -> dict[str, float]:
     return {name: counts[name] / len(masks) for name in sorted(counts, key=lambda name: -counts[name])}
 
 
-def _used(evidence: Evidence, gpus: Sequence[GpuReadings], own: set[int]) -> list[GpuReadings]:
+def _used(evidence: Evidence, trial: TrialRecord) -> tuple[GpuReadings, ...]:
     """GPUs that the trial computes on; where the driver does not tell, those that it may see."""
     if evidence.devices is None or not evidence.devices.gpus:
-        return []
-    holding = [gpu for gpu in gpus if own & set(gpu.processes)]
-    if holding:
-        return holding
-    mask = evidence.known("variables").get("CUDA_VISIBLE_DEVICES")
-    if not isinstance(mask, str):
-        return list(gpus)
-    wanted = [one.strip() for one in mask.split(",")]
-    return [gpu for gpu in gpus if str(gpu.index) in wanted or any(one and gpu.uuid.startswith(one) for one in wanted)]
+        return ()
+    return own_gpus(trial.readings, evidence.known("variables").get("CUDA_VISIBLE_DEVICES"))
 
 
 def _before(evidence: Evidence) -> dict[str, Mapping[str, Any]]:

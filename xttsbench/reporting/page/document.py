@@ -18,7 +18,7 @@ from xttsbench.reporting.page import fixes, graph
 from xttsbench.reporting.page.tables import table_of
 from xttsbench.reporting.page.timeline import time_line
 from xttsbench.reporting.scene import Scene
-from xttsbench.reporting.sections import arms, missing, pipeline, step, unmeasured
+from xttsbench.reporting.sections import arms, gpu, missing, pipeline, step, unmeasured
 from xttsbench.reporting.sections.answer import after, gain, next_command, unit, with_calls
 from xttsbench.reporting.sections.details import details
 from xttsbench.reporting.sections.fixes import predictions
@@ -60,6 +60,7 @@ def page_document(report: Report, scene: Scene | None = None) -> doc.Document:
             *fixes.section(report),
             *found,
             *_in_time(report, scene, comparing=comparing),
+            *gpu.sections(report),
             *(() if comparing else map(_with_folded_plots, compared)),
             *informational,
             *_passed(report),

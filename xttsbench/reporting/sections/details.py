@@ -33,7 +33,6 @@ def details(report: Report, *, comparing: bool) -> Section:
             *step.tables(report),
             _pairs("Readings beside the steps", _renamed(report.readings)),
             _pairs("Accelerator", report.accelerator),
-            _pairs("Profile", report.profile or {}),
             _trials(report),
             _pairs("Target", report.target),
             _pairs("Environment", report.environment),

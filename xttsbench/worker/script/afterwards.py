@@ -65,6 +65,9 @@ def measure_script(report: ScriptReport, watched: Watched, patches: Patches) -> 
     watched.eager.open = None
     watched.recorder.watch.__exit__()
     patches.undo()
+    if watched.recorder.profiled is not None:
+        report.channel.phase("profile")
+        report.channel.part("profile", watched.recorder.profiled.summary())
     report.channel.phase("overhead")
     report.channel.part("overhead", watching_overhead(report.spec, in_graph=watched.fit.loop is not None))
     report.channel.phase("afterwards")

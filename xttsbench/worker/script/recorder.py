@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from functools import cached_property
@@ -17,6 +18,7 @@ from xttsbench.step.modes import synchroniser
 from xttsbench.step.sampler import StackSampler
 from xttsbench.step.watch import Watch
 from xttsbench.worker.bench import Bench, Limit
+from xttsbench.worker.profiling import ProfiledSteps
 from xttsbench.worker.script.loops import Loop, Loops
 from xttsbench.worker.script.report import ScriptReport, StoppedByUs
 from xttsbench.worker.step_profile import OpCounter, summarise
@@ -210,6 +212,9 @@ class Recorder:
         self.windows = SamplingWindows(self.watch)
         self.tapes = 0
         self.stopping_since: float | None = None
+        self.profiled = ProfiledSteps(os.path.abspath(directory)) if (directory := report.spec.profile_dir) else None
+        self._profiled_loop: Loop | None = None
+        self._profiled_steps = 0
 
     @cached_property
     def results(self) -> Results:
@@ -226,10 +231,30 @@ class Recorder:
         return "results" in self.__dict__
 
     def in_window(self, loop: Loop) -> bool:
-        """Whether the step that ends now was one of a sampling window; ends the window when it has its steps."""
+        """Whether the step that ends now was one of a window that no timing uses; ends it when it has its steps."""
+        if self.profiled is not None and self.profiled.running:
+            self._profiled_step(loop)
+            return True
         if not self.windows.running:
             return False
         self.send_profile(self.windows.step_ended(loop))
+        return True
+
+    def _profiled_step(self, loop: Loop) -> None:
+        if self.profiled is not None and loop is self._profiled_loop:
+            self.profiled.boundary()
+            self._profiled_steps += 1
+            if self.profiled.enough(self._profiled_steps):
+                self.profiled.end()
+
+    def _begins_profile(self, loop: Loop) -> bool:
+        """Begin to profile the steps of the main loop, where that was asked for and was not done yet."""
+        if self.profiled is None or self._profiled_loop is not None or loop is not self.results.loops.main:
+            return False
+        self._profiled_loop = loop
+        if not self.profiled.begin():
+            return False
+        self.profiled.boundary()
         return True
 
     def send_profile(self, profile: StepProfile | None) -> None:
@@ -238,9 +263,12 @@ class Recorder:
             self.report.channel.part("anatomy", profile)
 
     def after_step(self, loop: Loop) -> None:
-        """Between two steps: begin a sampling window, or have the script stop."""
+        """Between two steps: begin a sampling window, or have the script stop, after a profile where one is wanted."""
+        if self.profiled is not None and self.profiled.running:
+            return
         if self.results.enough():
-            self.stop()
+            if not self._begins_profile(loop):
+                self.stop()
         elif self.stopping_since is None and self.windows.due(loop, main=loop is self.results.loops.main):
             self.windows.begin(loop)
 

@@ -164,6 +164,8 @@ class Watched:
         self._over.set()
         recorder, results, channel = self.recorder, self.recorder.results, self.recorder.report.channel
         recorder.send_profile(recorder.windows.finish())
+        if recorder.profiled is not None:
+            recorder.profiled.end()
         with results.lock:
             if self.fit.loop is not None:
                 self.fit.drain()
@@ -174,6 +176,8 @@ class Watched:
             main = results.loops.choose(over=True)
             if main is not None and main in self.graph:
                 results.unmeasured["anatomy"] = "the loop is inside a tf.function: its lines do not run in Python"
+                if recorder.profiled is not None:
+                    recorder.profiled.reason = "the loop is inside a tf.function: a profile cannot tell its steps"
             results.end()
         results.batches(main.dataset if main is not None else None)
         channel.send({"traces": [trace.model_dump(mode="json") for trace in recorder.watch.traces]})

@@ -9,6 +9,8 @@ from typing import Any, Final
 import numpy as np
 
 from xttsbench.analysis.disturbance import disturbance_of
+from xttsbench.analysis.readings import beside_profile
+from xttsbench.analysis.xprof import difference
 from xttsbench.comparison.arms import ARM_NUMBERS, ComparedArms, compare
 from xttsbench.diagnosis.diagnosis import Diagnosis, build_diagnosis
 from xttsbench.diagnosis.next_trial import skipped
@@ -21,7 +23,7 @@ from xttsbench.records.conditions import KIND_OF
 from xttsbench.records.fix import Patch
 from xttsbench.records.missing import nulls
 from xttsbench.records.plan import RunPlan
-from xttsbench.records.report import AA, Arm, Finding, Report, Rung, WarmUp
+from xttsbench.records.report import AA, Arm, Finding, Report, Rung, Verdict, WarmUp
 from xttsbench.records.trial import TrialRecord
 from xttsbench.workflows.diagnose.modes import mode_arms
 from xttsbench.workflows.optimize.fixes import fix_section
@@ -77,7 +79,7 @@ def assemble(
         pipeline=diagnosis.evidence.pipeline.model_dump(mode="json") if diagnosis.evidence.pipeline else None,
         predictions=tuple(evidence.predictions),
         step=step_section(diagnosis.evidence),
-        profile=_profile(trials),
+        profile=_profile(trials, said, environment),
         trials=rows_of(trials),
         warnings=_warnings(diagnosis, trials),
         parity=compared.parity if compared else None,
@@ -185,9 +187,34 @@ def _readings(diagnosis: Diagnosis) -> dict[str, Any]:
     return found
 
 
-def _profile(trials: Sequence[TrialRecord]) -> dict[str, Any] | None:
-    found = next((trial.profile for trial in trials if trial.profile is not None), None)
-    return found.model_dump(mode="json") if found else None
+def _profile(trials: Sequence[TrialRecord], said: Verdict, environment: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The profiled window, with what NVML read meanwhile and with XProf's verdict beside ours."""
+    trial = next((trial for trial in trials if trial.profile is not None), None)
+    if trial is None or trial.profile is None:
+        return None
+    profile, gpu, xprof = trial.profile, trial.profile.gpu, trial.profile.xprof
+    found = profile.model_dump(mode="json", exclude={"gpu": {"devices": {"__all__": {"slices"}}}})
+    if gpu is not None:
+        variables = environment.get("variables")
+        mask = variables.get("CUDA_VISIBLE_DEVICES") if isinstance(variables, Mapping) else None
+        found |= {"nvml": beside_profile(gpu, trial.readings, mask)}
+    if xprof is not None:
+        measured = said.input_wait_fraction.estimate if said.input_wait_fraction else None
+        step_s = gpu.step_s if gpu is not None else None
+        waits = profile.wait_s / step_s if profile.wait_s is not None and step_s else None
+        slowed = step_s / said.step_time_s.estimate if step_s and said.step_time_s else None
+        why = difference(xprof, said.bottleneck, measured=measured, profiled=waits, slowed=slowed)
+        found["agreement"] = {
+            "verdict": said.bottleneck,
+            "xprof": xprof.says,
+            "agree": why is None,
+            "why": why,
+            "input_share_measured": measured,
+            "input_share_profiled": waits,
+            "input_share_xprof": xprof.input_share,
+            "slowed_by_profiler": slowed,
+        }
+    return found
 
 
 def _warnings(diagnosis: Diagnosis, trials: Sequence[TrialRecord]) -> tuple[str, ...]:
@@ -234,7 +261,9 @@ def reasons(record: Report, diagnosis: Diagnosis, plan: RunPlan, trials: Sequenc
         if op["cost_s"] is None:
             found[f"pipeline.ops.{index}.cost_s"] = (record.pipeline or {}).get("costs_from") or "not read"
     if record.profile is None:
-        found["profile"] = "ask for one with --profile"
+        found["profile"] = (
+            "the trial ended before its steps were profiled" if plan.profile else "ask for one with --profile"
+        )
     if diagnosis.evidence.facts.has_step and not (diagnosis.evidence.devices and diagnosis.evidence.devices.gpus):
         found["verdict.attribution_s.transfer"] = "no device boundary to cross: the processor is the device, so it is 0"
     found |= unread(record.disturbance)

@@ -52,7 +52,8 @@ def watched() -> Callable[..., Ran]:
     def run(script: str, *arguments: str, **settings: Any) -> Ran:
         ours, theirs = socket.socketpair()
         target = str(SCRIPTS / script)
-        spec = TrialSpec(trial_id="t", rung="script", target=target, arguments=arguments, window_s=30.0, **settings)
+        fields = {"window_s": 30.0} | settings
+        spec = TrialSpec(trial_id="t", rung="script", target=target, arguments=arguments, **fields)
         with ours, SharedRows() as shared:
             descriptors = [theirs.fileno(), shared.fileno()]
             process = subprocess.Popen(

@@ -15,7 +15,9 @@ from pydantic import BaseModel
 from xttsbench.execution import journal
 from xttsbench.execution.run_directory import ENVIRONMENT, PLAN, write_json
 from xttsbench.records.base import Estimate, Location
+from xttsbench.records.gpu_activity import GpuActivity, GpuDevice, GpuSlices, XProfVerdict
 from xttsbench.records.report import Attribution, Report
+from xttsbench.records.trial import ProfileSummary
 from xttsbench.reporting.scene import stage
 from xttsbench.reporting.write import write_run
 from xttsbench.workflows.diagnose.report import assemble
@@ -253,6 +255,31 @@ def test_a_run_of_240_steady_steps_is_certified_and_a_shorter_one_is_not(build, 
     assert not short.certified
     assert short.steady_state
     assert "240 certify a steady state" in short.reason
+
+
+def test_a_profile_is_in_the_report_with_xprof_and_nvml_beside_it_and_without_its_slices(runs) -> None:
+    plan, environment, trials = runs["starving"]
+    half = dict.fromkeys(("kernel_s", "idle_s"), 0.02) | dict.fromkeys(
+        ("collective_s", "copy_s", "collective_alone_s", "copy_alone_s"), 0.0
+    )
+    slices = GpuSlices(lanes=("Stream #1",), start_ns=(1,), duration_ns=(2,), lane=(0,), work=(0,), events=(1,))
+    gpu = GpuActivity(steps=20, step_s=0.04, devices=(GpuDevice(index=0, slices=slices, **half),))
+    xprof = XProfVerdict(says="not input", statement="NOT input-bound", input_share=0.0)
+    profile = ProfileSummary(directory="profile", steps=20, wait_s=0.03, gpu=gpu, xprof=xprof)
+    found = [trials[0].model_copy(update={"profile": profile}), *trials[1:]]
+    report = assemble(plan, environment, found)
+    assert report.profile["gpu"]["devices"][0]["kernel_s"] == 0.02
+    assert "slices" not in report.profile["gpu"]["devices"][0]
+    assert report.profile["nvml"][0]["unmeasured"]
+    agreement = report.profile["agreement"]
+    assert (agreement["verdict"], agreement["xprof"], agreement["agree"]) == ("input", "not input", False)
+    assert agreement["input_share_profiled"] == pytest.approx(0.75)
+    assert agreement["slowed_by_profiler"] == pytest.approx(0.04 / report.verdict.step_time_s.estimate)
+    assert agreement["why"]
+    assert "profile" not in report.unmeasured
+    assert Report.model_validate_json(report.model_dump_json()) == report
+    asked = plan.model_copy(update={"profile": True})
+    assert assemble(asked, environment, trials).unmeasured["profile"].startswith("the trial ended before")
 
 
 def test_an_emulated_accelerator_is_always_labelled(runs) -> None:
