@@ -338,8 +338,8 @@ class Report(Record):
     step: dict[str, Any] | None = None
     """What the step does: its phases, the lines that made its ops, their devices, and what each shape cost."""
     profile: dict[str, Any] | None = None
-    """Where the TensorFlow profile lies, and what was found in it: ``gpu`` (what GPUs and host did in the profiled steps),
-    ``nvml`` (its readings meanwhile), ``xprof`` (its verdict) and ``agreement`` (with ours, and why not)."""
+    """Where the TensorFlow profile lies, and what was found in it: ``gpu`` (what GPUs and host did in its steps),
+    ``nvml`` (readings meanwhile), ``xprof`` (its verdict) and ``agreement`` (with ours, or why not)."""
     trials: tuple[dict[str, Any], ...] = ()
     """Trial, status, cause and seconds of every trial."""
     warnings: tuple[str, ...] = ()

@@ -2,7 +2,7 @@
 
 The clock of steps and readings is one for all processes of a machine, so all trials of a run stand on one time line,
 each as a process: its steps with what they wait for, what was traced and compiled, under which condition they ran, its
-turns, the operations of a step and of the pipeline, and counters of host and GPUs.
+turns, the operations of a step and of the pipeline, the streams of the GPUs in a profile, counters of host and GPUs.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from itertools import groupby, pairwise
 from typing import Any, Final
 
 from xttsbench import __version__
+from xttsbench.analysis.gpu import slices_of
 from xttsbench.records.pipeline import every_op
 from xttsbench.records.readings import GpuReadings, HostReadings
 from xttsbench.records.rows import COLUMNS, absent
 from xttsbench.records.trial import Segment, TrialRecord
 from xttsbench.reporting.text import plain
 
-_STEPS, _COMPILATIONS, _CONDITIONS, _TURNS, _STEP_OPS, _PIPELINE_OPS = range(1, 7)
+_STEPS, _COMPILATIONS, _CONDITIONS, _TURNS, _STEP_OPS, _PIPELINE_OPS, _PROFILED, _STREAMS = range(1, 9)
 _THREADS: Final = {
     _STEPS: "steps",
     _COMPILATIONS: "tracing and compilation",
@@ -29,6 +30,7 @@ _THREADS: Final = {
     _TURNS: "turns",
     _STEP_OPS: "operations of a step (means, not in their order)",
     _PIPELINE_OPS: "input pipeline (means for a batch, not in their order)",
+    _PROFILED: "profiled steps",
 }
 _PARTS: Final = ("device_ns", "emulated_ns", "sync_ns", "gc_ns", "cpu_ns")
 _COUNTS: Final = ("round", "epoch", "batch_size", "shape_id")
@@ -101,6 +103,7 @@ def _events(trials: Iterable[TrialRecord]) -> Iterator[Event]:
             *_turns(trial, process),
             *_step_ops(trial, process),
             *_pipeline_ops(trial, process),
+            *_profiled(trial, process),
             *_readings(trial, process),
         ]
         if not made:
@@ -198,6 +201,31 @@ def _pipeline_ops(trial: TrialRecord, process: int) -> Iterator[Event]:
             about["line"] = plain(f"{place.file}:{place.line}")
         yield _slice(plain(op.name), process, _PIPELINE_OPS, at, _ns(cost_s), about)
         at += _ns(cost_s)
+
+
+def _profiled(trial: TrialRecord, process: int) -> Iterator[Event]:
+    """The steps of a profile, what ran on each stream of each GPU, and the longest gaps with what the host did."""
+    gpu = trial.profile.gpu if trial.profile is not None else None
+    if gpu is None:
+        return
+    for step, (start, end) in enumerate(zip(gpu.step_starts_ns, gpu.step_ends_ns, strict=True)):
+        yield _slice("profiled step", process, _PROFILED, start, end - start, {"step": step})
+    lanes: dict[str, int] = {}
+    reached: dict[int, int] = {}
+    for bar in slices_of(gpu):
+        thread = lanes.setdefault(plain(f"GPU {bar.device}, {bar.lane}"), _STREAMS + len(lanes))
+        end = bar.start_ns + bar.duration_ns
+        start = max(bar.start_ns, reached.get(thread, 0))  # parts of a CUDA graph may overlap on its stream
+        reached[thread] = max(end, start)
+        yield _slice(bar.work, process, thread, start, max(end - start, 0), {"events": bar.events})
+    for device in gpu.devices if gpu.start_ns is not None else ():
+        for gap in device.longest_gaps:
+            thread = lanes.setdefault(f"GPU {device.index}, longest gaps", _STREAMS + len(lanes))
+            about = {"step": gap.step, "host": gap.cause or "not known"}
+            yield _slice("idle", process, thread, gap.start_ns, _ns(gap.duration_s), about)
+    for name, thread in lanes.items():
+        yield _about("thread_name", process, thread, name=name)
+        yield _about("thread_sort_index", process, thread, sort_index=thread)
 
 
 def _first_measured_ns(trial: TrialRecord) -> int | None:

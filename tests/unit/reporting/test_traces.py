@@ -13,11 +13,12 @@ import pytest
 
 from tests.unit.reporting.trace_format import problems
 from xttsbench.execution import journal
+from xttsbench.records.gpu_activity import Gap, GpuActivity, GpuDevice, GpuSlices
 from xttsbench.records.pipeline import Pipeline, PipelineOp
 from xttsbench.records.readings import GpuReadings, HostReadings, Readings
 from xttsbench.records.rows import COLUMNS
 from xttsbench.records.step_ops import OpLine, StepOps
-from xttsbench.records.trial import RoundMark, Segment, TrialRecord
+from xttsbench.records.trial import ProfileSummary, RoundMark, Segment, TrialRecord
 from xttsbench.reporting import traces
 
 REFERENCE = Path(__file__).parents[3] / "reports" / "reference"
@@ -96,6 +97,40 @@ def test_operations_stand_below_one_another_with_their_shares(make_trial) -> Non
         ("Map:1", 6, 18_000.0, 4_000.0),
     ]
     assert problems(traces.perfetto([trial])) == []
+
+
+def test_streams_of_a_profiled_gpu_stand_beside_the_steps(make_trial) -> None:
+    times = dict.fromkeys(("kernel_s", "collective_s", "copy_s", "collective_alone_s", "copy_alone_s", "idle_s"), 0.001)
+    slices_of_gpu = GpuSlices(
+        lanes=("Stream #14(Compute)", "Stream #15(MemcpyH2D)"),
+        start_ns=(101 * MS, 102 * MS),
+        duration_ns=(MS, 2 * MS),
+        lane=(1, 0),
+        work=(2, 0),
+        events=(1, 40),
+    )
+    gap = Gap(start_ns=104 * MS, duration_s=0.003, step=0, cause="input")
+    gpu = GpuActivity(
+        steps=1,
+        step_s=0.01,
+        start_ns=100 * MS,
+        step_starts_ns=(100 * MS,),
+        step_ends_ns=(110 * MS,),
+        devices=(GpuDevice(index=3, slices=slices_of_gpu, longest_gaps=(gap,), **times),),
+    )
+    trial = made(make_trial, profile=ProfileSummary(directory="profile", steps=1, gpu=gpu))
+    text = traces.perfetto([trial])
+    found = [one for one in slices([trial]) if one[1] > 6]
+    begun = next(one[2] for one in slices([trial]) if one[0] == "profiled step")
+    assert {(name, thread, at - begun, lasts) for name, thread, at, lasts in found} == {
+        ("profiled step", 7, 0.0, 10_000.0),
+        ("to_device", 8, 1_000.0, 1_000.0),
+        ("kernel", 9, 2_000.0, 2_000.0),
+        ("idle", 10, 4_000.0, 3_000.0),
+    }
+    names = {one["tid"]: one["args"]["name"] for one in json.loads(text)["traceEvents"] if one["name"] == "thread_name"}
+    assert (names[8], names[10]) == ("GPU 3, Stream #15(MemcpyH2D)", "GPU 3, longest gaps")
+    assert problems(text) == []
 
 
 def test_counters_of_host_and_gpu_have_their_units(make_trial) -> None:
