@@ -23,7 +23,7 @@ _UNEVEN: Final = 0.10
     false_alarms="profiled steps wait for the device at their end, so that no step overlaps the next one's copy there",
 )
 def exposed_copies(evidence: Evidence) -> Findings:
-    """Copies between host and GPU run while the GPU computes nothing: they are not overlapped with the step."""
+    """Copies to and from the GPU run while the GPU computes nothing: they are not overlapped with the step."""
     found = evidence.gpu
     for device in found.devices if found is not None else ():
         share = device.copy_alone_s / found.step_s if found is not None and found.step_s else 0.0

@@ -1,4 +1,4 @@
-"""The profiled steps: what each GPU did, why it was idle, what the host did, NVML and XProf beside it."""
+"""The profiled steps: what each GPU did, why it was idle, what the main thread did, NVML and XProf beside it."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ WORDS: Final = {
     "input": "waiting for input",
     "sync": "waiting for a device",
     "dispatch": "launching ops",
-    "host": "other Python",
+    "host": "running other Python",
 }
-"""What the host did, as the record names it, to its words."""
+"""What the thread of the steps did, as the record names it, to its words."""
 _WORK: Final = {
     "kernel": "kernel",
     "collective": "collective",
@@ -104,7 +104,7 @@ def _mostly(device: GpuDevice) -> str:
     if not causes or not device.idle_s:
         return ""
     cause = max(causes, key=lambda name: causes[name])
-    return f", mostly while the host is {WORDS[cause]}" if cause != "host" else ", mostly while the host runs Python"
+    return f", mostly while the main thread is {WORDS[cause]}"
 
 
 def _devices(gpu: GpuActivity, nvml: Any) -> doc.Table:
@@ -142,7 +142,7 @@ def _idle(gpu: GpuActivity) -> doc.Table:
         if any(time > 0 for time in times):
             rows.append((WORDS[cause], *(doc.Cell(units.duration(time), _share(time, gpu)) for time in times)))
     return doc.table(
-        ("idle while the host is", *(_number(f"GPU {device.index}") for device in working)), rows, view=View.FULL
+        ("idle while the main thread is", *(_number(f"GPU {device.index}") for device in working)), rows, view=View.FULL
     )
 
 
@@ -155,7 +155,7 @@ def _gaps(gpu: GpuActivity) -> doc.Table:
         (units.duration(gap.duration_s), f"GPU {index}", f"{gap.step}", WORDS[gap.cause] if gap.cause else NOT_MEASURED)
         for gap, index in gaps[:_GAPS]
     ]
-    return doc.table(("longest gaps", "GPU", "step", "mostly while the host is"), rows, view=View.FULL)
+    return doc.table(("longest gaps", "GPU", "step", "mostly while the main thread is"), rows, view=View.FULL)
 
 
 def _kernels(gpu: GpuActivity) -> doc.Table:
@@ -169,13 +169,15 @@ def _kernels(gpu: GpuActivity) -> doc.Table:
 
 
 def _host(gpu: GpuActivity) -> doc.Table:
-    running = "launching ops" if gpu.devices else "in TensorFlow's ops, launching and computing"
+    running = "launching ops" if gpu.devices else "running TensorFlow's ops"
     rows = [
         (running if cause == "dispatch" else WORDS[cause], units.duration(time), _share(time, gpu))
         for cause in CAUSES
         if (time := gpu.host_s.get(cause, 0.0)) > 0
     ]
-    return doc.table(("the host in the profiled steps", _number("a step"), _number("share")), rows, view=View.FULL)
+    return doc.table(
+        ("the main thread in the profiled steps", _number("a step"), _number("share")), rows, view=View.FULL
+    )
 
 
 def _xprof(profile: Mapping[str, Any], unmeasured: Mapping[str, str]) -> Iterator[doc.Fact]:

@@ -66,18 +66,18 @@ def test_one_gpu() -> None:
     found = made(device(0), nvml=[{"gpu": 0, "utilization": 0.61}])
     assert said(found) == (
         "GPU 0 computes 50.0 % of a profiled step, copies alone 20.0 %, is idle 30.0 %, "
-        "mostly while the host is waiting for input."
+        "mostly while the main thread is waiting for input."
     )
     shown = tables(found)
     (row,) = shown["GPU"]
     assert row[:5] == ("GPU 0", "5.00 ms (50.0 %)", "0 s (0.0 %)", "2.00 ms (20.0 %)", "3.00 ms (30.0 %)")
     assert row[5:] == ("4.00 KiB", "12.0", "61.0 %")
-    assert shown["idle while the host is"] == [
+    assert shown["idle while the main thread is"] == [
         ("waiting for input", "2.00 ms (20.0 %)"),
-        ("other Python", "1.00 ms (10.0 %)"),
+        ("running other Python", "1.00 ms (10.0 %)"),
     ]
     assert shown["longest gaps"] == [("3.00 ms", "GPU 0", "3", "waiting for input")]
-    assert shown["the host in the profiled steps"][1][0] == "launching ops"
+    assert shown["the main thread in the profiled steps"][1][0] == "launching ops"
 
 
 def test_many_gpus_are_told_by_the_busiest_and_the_least_busy() -> None:
@@ -97,9 +97,9 @@ def test_without_a_gpu_the_host_is_told_all_the_same() -> None:
     (section,) = sections(found)
     assert section.title == "Profiled steps"
     assert said(found) == "no GPU in the profile: TensorFlow ran on the processor"
-    assert tables(found)["the host in the profiled steps"] == [
+    assert tables(found)["the main thread in the profiled steps"] == [
         ("waiting for input", "2.00 ms", "20.0 %"),
-        ("in TensorFlow's ops, launching and computing", "8.00 ms", "80.0 %"),
+        ("running TensorFlow's ops", "8.00 ms", "80.0 %"),
     ]
 
 
