@@ -118,8 +118,10 @@ def chosen(root: Path, seed: int, count: int) -> list[Fault]:
     drawn.shuffle(modules)
     found: list[Fault] = []
     for module in modules:
+        if len(found) == count:
+            break
         possible = list(faults(module, (root / module).read_text(encoding="utf-8")))
-        if possible and tests_of(root, module) and len(found) < count:
+        if possible and tests_of(root, module):
             kind = drawn.choice(sorted({fault.kind for fault in possible}))
             found.append(drawn.choice([fault for fault in possible if fault.kind == kind]))
     return found
