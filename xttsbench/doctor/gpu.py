@@ -40,6 +40,13 @@ def gpu_driver(machine: Machine) -> Said:
         "driver_cuda": found.cuda,
         "on_the_bus": len(found.pci),
     }
+    if found.ill:
+        return Said(
+            "broken",
+            found.reason or "the driver does not answer",
+            figures,
+            "dmesg | grep -i -e nvrm -e xid says what the driver met; restart the machine.",
+        )
     if not found.gpus and found.refused:
         return Said("unknown", f"{found.reason or 'no GPU is listed'}: its device files cannot be opened", figures)
     if not found.gpus:

@@ -1,4 +1,4 @@
-"""Has a child look at the machine through TensorFlow, and says how far it came: a crash or a hang is a finding here."""
+"""Has children ask TensorFlow and the NVIDIA driver, and says how far they came: a crash or a hang is a finding."""
 
 from __future__ import annotations
 
@@ -15,10 +15,13 @@ import time
 from typing import IO, Any, Final
 
 from xttsbench.execution.child import child_environment
-from xttsbench.records.machine import Sight
+from xttsbench.records.machine import Driver, Sight
 
 PATIENCE_S: Final = 180.0
 """As long as a helper may take to start: TensorFlow is imported in 4-7 s, from a cold network disk in a minute."""
+DRIVER_PATIENCE_S: Final = 20.0
+"""A driver that nobody holds open loads its firmware anew, which takes some seconds for each GPU."""
+_KILLED_S: Final = 5.0
 _LOADING: Final = "dso_loader=2,cuda_diagnostics=1"
 """TensorFlow's source files that say which CUDA library they could not load, and only where they are asked to."""
 _WORDS_BYTES: Final = 1 << 20
@@ -27,16 +30,43 @@ _MISSING: Final = re.compile(r"Could not load dynamic library '([^']+)'; dlerror
 _DRIVERS: Final = ("libcuda.", "libnvidia-ml.")
 """Libraries that come with the driver, which other readings tell of."""
 _INIT: Final = re.compile(r"failed call to cuInit: (?:INTERNAL: )?(?:CUDA error: )?([^\n]+)")
-_NOTICE: Final = re.compile(r"^(?:\d{4}-\d\d-\d\d .*: [IWE] |[IWE]\d{4} |WARNING: All log messages|[IWE]0000 )")
+_NOTICE: Final = re.compile(
+    r"\d{4}-\d\d-\d\d .*: [IWE] |[IWE]\d{4} |WARNING: All log messages|To enable the following instructions"
+)
 
 
-def look(patience_s: float = PATIENCE_S, module: str = "xttsbench.worker.sight") -> Sight:
+def look(patience_s: float = PATIENCE_S) -> Sight:
     """What TensorFlow sees, in the environment that this process has.
 
     Args:
         patience_s: seconds until a child that is not done is killed.
-        module: that looks.
     """
+    known, ended, printed = _ask("xttsbench.worker.sight", patience_s)
+    complaint = _INIT.search(printed)
+    # What TensorFlow tried itself comes first; it tries nothing where it meets no GPU.
+    tried = {name: why.strip() for name, why in _MISSING.findall(printed) if not name.startswith(_DRIVERS)}
+    return Sight(
+        **known | {"missing": known.get("missing", {}) | tried},
+        ended=ended,
+        last_words=_last_words(printed) if ended else "",
+        complaint=complaint[1].strip() if complaint else None,
+    )
+
+
+def ask_driver(patience_s: float = DRIVER_PATIENCE_S) -> Driver:
+    """What the NVIDIA driver says; where asking it ends badly, that is the reason why there is no GPU.
+
+    Args:
+        patience_s: seconds until a child that is not done is killed.
+    """
+    known, ended, _ = _ask("xttsbench.worker.driver", patience_s)
+    if ended is not None:
+        return Driver(reason=f"the process that asked the NVIDIA driver was {ended}", ill=True)
+    return Driver.model_validate(known["driver"])
+
+
+def _ask(module: str, patience_s: float) -> tuple[dict[str, Any], str | None, str]:
+    """Have a child say what it knows: that, how it ended where it did not say all, and what it printed."""
     environment = child_environment({"TF_CPP_MIN_LOG_LEVEL": "0", "TF_CPP_VMODULE": _LOADING}, has_gpu=True)
     reading, writing = os.pipe()
     with tempfile.TemporaryFile() as words, os.fdopen(reading, "rb", buffering=0) as pipe:
@@ -51,26 +81,19 @@ def look(patience_s: float = PATIENCE_S, module: str = "xttsbench.worker.sight")
                 start_new_session=True,
             )
         except OSError as error:
+            return {}, f"not to be started: {error.strerror or error}", ""
+        finally:
             os.close(writing)
-            return Sight(ended=f"could not be started: {error.strerror or error}")
-        os.close(writing)
         try:
             known = _listen(pipe, time.monotonic() + patience_s)
             ended = _end(child, patience_s, done=known.get("stage") == "done")
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)
-            child.wait()
-        printed = _printed(words)
-    complaint = _INIT.search(printed)
-    # What TensorFlow tried itself comes first; it tries nothing where it meets no GPU.
-    tried = {name: why.strip() for name, why in _MISSING.findall(printed) if not name.startswith(_DRIVERS)}
-    return Sight(
-        **known | {"missing": known.get("missing", {}) | tried},
-        ended=ended,
-        last_words=_last_words(printed) if ended else "",
-        complaint=complaint[1].strip() if complaint else None,
-    )
+            # One that the kernel holds inside of a driver cannot be killed, and is not waited for.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(_KILLED_S)
+        return known, ended, _printed(words)
 
 
 def _listen(pipe: IO[bytes], deadline_s: float) -> dict[str, Any]:
@@ -109,7 +132,7 @@ def _printed(words: IO[bytes]) -> str:
 
 
 def _last_words(printed: str) -> str:
-    """The last lines that are no notice of TensorFlow's; those too where there are no others."""
-    lines = [line.strip() for line in printed.splitlines() if line.strip()]
-    telling = [line for line in lines if not _NOTICE.match(line)]
-    return "\n".join((telling or lines)[-_LAST_LINES:])
+    """The last lines that are no notice of TensorFlow's."""
+    lines = (line.strip() for line in printed.splitlines())
+    telling = [line for line in lines if line and not _NOTICE.match(line)]
+    return "\n".join(telling[-_LAST_LINES:])

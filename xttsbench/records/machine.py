@@ -59,6 +59,8 @@ class Driver(Record):
     """Address of each NVIDIA graphics device on the bus -> the kernel driver that it is bound to, empty for none."""
     refused: dict[str, str] = {}
     """Device file of the driver -> why this user may not open it."""
+    ill: bool = False
+    """Whether the process that asked the driver crashed or did not come back."""
     container: bool = False
     """Whether this process seems to run in a container."""
 

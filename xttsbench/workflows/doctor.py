@@ -14,7 +14,7 @@ from xttsbench.analysis.readings import measured_span
 from xttsbench.doctor.registry import examine
 from xttsbench.errors import InvalidInputError
 from xttsbench.execution import journal
-from xttsbench.execution.sight import PATIENCE_S, look
+from xttsbench.execution.sight import PATIENCE_S, ask_driver, look
 from xttsbench.probes import machine as probes
 from xttsbench.probes.storage import storage
 from xttsbench.records.machine import Examination, Machine, Storage
@@ -49,7 +49,7 @@ def doctor(request: Request) -> Examination:
         InvalidInputError: the data or the run cannot be read, or the run does not say what it needs.
     """
     needed = _needed_bytes_per_s(request.run) if request.run is not None else None
-    software, driver = probes.software(), probes.driver()
+    software, driver = probes.software(), ask_driver()
     # Before anything of ours computes, so that what is busy is others'.
     processors, swapped = probes.processors_and_swap(WINDOW_S)
     memory = probes.memory(swapped)

@@ -59,6 +59,7 @@ FAULTS: list[tuple[str, dict[str, Any], str, str, str, str]] = [
         {"gpus": (), "reason": "NVML: Insufficient Permissions", "refused": {"/dev/nvidia0": "Permission denied"}},
         *("gpu-permission", "broken", "/dev/nvidia0 (Permission denied)", "in a container, pass all of them"),
     ),
+    ("driver", {"gpus": (), "reason": "still busy after 20 s", "ill": True}, "gpu-driver", "broken", "busy", "restart"),
     ("driver", {"gpus": (), "reason": "no NVIDIA driver"}, "gpu-driver", "broken", "sits at 0000:00:00.0", "Install"),
     (
         "driver",

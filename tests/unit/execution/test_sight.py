@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 import time
 from pathlib import Path
 
 import psutil
 import pytest
 
-from xttsbench.execution.sight import look
+from xttsbench.execution.sight import ask_driver, look
 
 ENDS = {
     "import os, sys\nprint('undefined symbol: _ZN3tsl', file=sys.stderr, flush=True)\nos.abort()": (
@@ -79,3 +81,23 @@ def test_what_tensorflow_says_of_libraries_is_read(tensorflow) -> None:
     seen = look(20)
     assert seen.missing == {"libcudnn.so.9": "libcudnn.so.9: no such file"}
     assert seen.complaint == "Failed call to cuInit: UNKNOWN ERROR (303)"
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler to build a driver's library that is ill")
+@pytest.mark.parametrize(
+    ("body", "patience_s", "ended"),
+    [("sleep(60)", 2, "still busy after 2 s"), ("abort()", 20, "killed by SIGABRT")],
+    ids=["hangs", "crashes"],
+)
+def test_a_driver_that_does_not_come_back_is_the_reason_for_no_gpu(
+    tmp_path, monkeypatch, body, patience_s, ended
+) -> None:
+    source = tmp_path / "ill.c"
+    source.write_text(
+        f"#include <stdlib.h>\n#include <unistd.h>\nint nvmlInitWithFlags(unsigned f) {{ {body}; return 0; }}"
+    )
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", str(tmp_path / "libnvidia-ml.so.1"), str(source)], check=True)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    found = ask_driver(patience_s)
+    assert (found.ill, found.gpus) == (True, ())
+    assert found.reason == f"the process that asked the NVIDIA driver was {ended}"
