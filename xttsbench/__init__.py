@@ -9,18 +9,19 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from xttsbench.api import diagnose, optimize
+    from xttsbench.api import diagnose, optimize, watched
     from xttsbench.records.report import Report
     from xttsbench.targets.spec import Workload
 
 __version__ = "0.1.0"
-__all__ = ["Report", "Workload", "__version__", "diagnose", "optimize"]
+__all__ = ["Report", "Workload", "__version__", "diagnose", "optimize", "watched"]
 
 _HOMES = {
     "Report": "xttsbench.records.report",
     "Workload": "xttsbench.targets.spec",
     "diagnose": "xttsbench.api",
     "optimize": "xttsbench.api",
+    "watched": "xttsbench.api",
 }
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import os
+import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +16,10 @@ from xttsbench.records.fix_set import FixSet
 from xttsbench.records.report import Report
 
 if TYPE_CHECKING:
+    from xttsbench.records.watch import WatchSummary
     from xttsbench.workflows.diagnose.diagnose import Request
     from xttsbench.workflows.live import LiveRequest
+    from xttsbench.workflows.watch.attached import Session
 
 
 def described(target: object) -> str:
@@ -209,6 +213,63 @@ def _apply(target: Any, plan: str | Path | Optimized, kwargs: dict[str, Any] | N
     before = Pipeline.model_validate(report.pipeline) if report is not None and report.pipeline else None
     fixed = _worker("optimized").apply_plan(dataset, found, before=before)
     return fixed, report or report_of(found, name)
+
+
+def watched(
+    dataset: Any, *, out: str | Path | None = None, tensorboard: str | Path | None = None, quiet: bool = False
+) -> WatchedData:
+    """Watch a loop around its own data: ``for batch in xttsbench.watched(dataset)``.
+
+    All loops of a process are one run: what its steps were like is printed where the process ends, and kept as
+    ``summary.json`` while it goes on. Call it before the loop's functions are traced.
+
+    Args:
+        dataset: a ``tf.data.Dataset``, or anything else that gives batches.
+        out: the run's own directory; ``None`` for ``reports/<UTC time>-watch-<script>/``.
+        tensorboard: directory for scalars; ``None`` for none.
+        quiet: print nothing at the end.
+
+    Returns:
+        What iterates as the dataset does, as often as one likes; ``finish()`` ends the run before the process ends.
+    """
+    from xttsbench.workflows.watch.attached import session
+
+    return WatchedData(
+        dataset, session("loop", out=out, tensorboard=tensorboard, shown=None if quiet else print_summary)
+    )
+
+
+class WatchedData:
+    """A dataset whose iteration is watched; made by :func:`watched`. Other attributes are the dataset's own."""
+
+    def __init__(self, dataset: Any, session: Session) -> None:
+        self._dataset, self._session = dataset, session
+
+    def __iter__(self) -> Iterator[Any]:
+        made: Iterator[Any] = self._session.attached.around(self._dataset)
+        return made
+
+    def __len__(self) -> int:
+        return len(self._dataset)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._dataset, name)
+
+    def finish(self) -> WatchSummary:
+        """Write what is known by now as the run's end, show it, and return it."""
+        return self._session.finish()
+
+
+def print_summary(summary: WatchSummary) -> None:
+    """Print the screen of a watched run on standard error."""
+    from xttsbench.reporting.console import render
+    from xttsbench.reporting.document import View
+    from xttsbench.reporting.sections.watch import watch_document
+
+    color = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+    width = min(shutil.get_terminal_size((100, 24)).columns, 120)
+    sys.stderr.write("\n" + render(watch_document(summary), width=width, color=color, view=View.SUMMARY))
+    sys.stderr.flush()
 
 
 def _refuse(exit_code: int, message: str | None, what: str = "the search for fixes") -> None:

@@ -27,8 +27,8 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextmanager
-def flushed_file(path: Path) -> Iterator[BinaryIO]:
-    """Open a new file that is on the disk when the block has ended well.
+def flushed_file(path: Path, *, durable: bool = True) -> Iterator[BinaryIO]:
+    """Open a new file that is on the disk when the block has ended well; not flushed there unless ``durable``.
 
     Raises:
         OSError: the file is there already, or cannot be written.
@@ -36,18 +36,19 @@ def flushed_file(path: Path) -> Iterator[BinaryIO]:
     with path.open("xb") as file:
         yield file
         file.flush()
-        os.fsync(file.fileno())
+        if durable:
+            os.fsync(file.fileno())
 
 
 @contextmanager
-def atomic_file(path: Path) -> Iterator[BinaryIO]:
+def atomic_file(path: Path, *, durable: bool = True) -> Iterator[BinaryIO]:
     """Open a draft beside ``path`` that takes its name when the block ends well, and is deleted when it does not.
 
     The content reaches the disk before the name does, so that a power cut leaves no empty file of that name either.
     """
     draft = path.with_name(f"{DRAFT_PREFIX}{os.getpid()}-{secrets.token_hex(6)}")
     try:
-        with flushed_file(draft) as file:
+        with flushed_file(draft, durable=durable) as file:
             yield file
         os.replace(draft, path)
     except BaseException:
@@ -55,13 +56,15 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
         raise
 
 
-def atomic_write(path: Path, content: bytes | memoryview) -> None:
+def atomic_write(path: Path, content: bytes | memoryview, *, durable: bool = True) -> None:
     """Write a file whole or not at all: a reader, or a crash, sees the old content or the new one.
+
+    What is replaced every second is not ``durable``: a power cut may cost it, and nothing waits for the disk.
 
     Raises:
         OSError: the file cannot be written; nothing of it is left.
     """
-    with atomic_file(path) as file:
+    with atomic_file(path, durable=durable) as file:
         file.write(content)
 
 

@@ -102,7 +102,7 @@ def quick(command: str) -> bool:
     taken = (one.partition(":")[0] for one in rest if one.startswith("reports/"))
     return (
         program == "xttsbench"
-        and name not in (*SHORTER, "synthesize", "doctor")
+        and name not in (*SHORTER, "synthesize", "doctor", "watch")
         and all(one in STORED for one in taken)
     )
 

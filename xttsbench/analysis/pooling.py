@@ -37,7 +37,7 @@ STRETCH_SPREAD: Final = 0.03
 _FREEDOM: Final = 3.0
 _LEAST: Final = 1e-3
 """No draw is below this share of its figure: times and rates are not negative, and quotients of them are finite."""
-_STRETCHES: Final = 8
+STRETCHES: Final = 8
 """Batch means of one process: enough to see their spread, few enough to be nearly independent."""
 
 
@@ -94,7 +94,7 @@ def stretches(rounds: npt.NDArray[np.int64]) -> list[npt.NDArray[np.intp]]:
         rounds: number of the round of each step, shape (steps,), at least one.
     """
     numbers = np.unique(rounds)
-    each = max(_STRETCHES // len(numbers), 1)
+    each = max(STRETCHES // len(numbers), 1)
     found = []
     for number in numbers:
         rows = np.flatnonzero(rounds == number)

@@ -87,10 +87,16 @@ def steps_of(segment: Segment) -> Steps:
         # A journal from before the column was kept has none.
         values = segment.columns.get(name, (absent(name),) * segment.steps)
         column = np.asarray(values, dtype=np.int64)[segment.warmup_steps :]
-        if name == "start_ns":
-            column = column - column[:1]
-        columns |= {f"{name.removesuffix('_ns')}_s": column / 1e9} if name.endswith("_ns") else {name: column}
-    return Steps(columns)
+        columns[name] = column - column[:1] if name == "start_ns" else column
+    return Steps(in_seconds(columns))
+
+
+def in_seconds(columns: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
+    """Columns of rows with those in nanoseconds as seconds: ``x_ns`` is ``x_s``."""
+    found: dict[str, npt.NDArray[Any]] = {}
+    for name, values in columns.items():
+        found |= {f"{name.removesuffix('_ns')}_s": values / 1e9} if name.endswith("_ns") else {name: values}
+    return found
 
 
 def measured(trial: TrialRecord, name: str) -> Steps | None:

@@ -23,6 +23,7 @@ from xttsbench.cli.output import say
 from xttsbench.cli.runs import compare, export, report
 from xttsbench.cli.scenarios import run, sweep
 from xttsbench.cli.train import synthesize, train, with_value_of_best
+from xttsbench.cli.watch import watch
 from xttsbench.errors import XttsbenchError
 
 
@@ -72,6 +73,7 @@ _BUNDLED: Final = "The bundled speech model"
 
 app.command("diagnose")(diagnose)
 app.command("optimize")(optimize)
+app.command("watch")(watch)
 app.command("compare")(compare)
 app.command("run")(run)
 app.command("sweep")(sweep)

@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, NoReturn, Self
+from typing import TYPE_CHECKING, Final, NoReturn, Self, TextIO
 
 import typer
 
@@ -44,20 +44,20 @@ def say(text: str) -> None:
     print(printable(text), file=sys.stderr, flush=True)
 
 
-def page() -> tuple[int, bool]:
-    """Columns of what is printed for people, and whether it may be coloured."""
+def page(stream: TextIO | None = None) -> tuple[int, bool]:
+    """Columns of what is printed for people, and whether it may be coloured, on that stream (standard output)."""
     width = min(shutil.get_terminal_size((100, 24)).columns, 120)
-    return width, sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    return width, (stream or sys.stdout).isatty() and not os.environ.get("NO_COLOR")
 
 
-def rendered(document: Document, detail: int) -> str:
-    """What is printed of a document for people, see :func:`xttsbench.cli.options.detail`."""
+def rendered(document: Document, detail: int, stream: TextIO | None = None) -> str:
+    """What is printed of a document for people on a stream, see :func:`xttsbench.cli.options.detail`."""
     from xttsbench.reporting.console import render
     from xttsbench.reporting.document import View
 
     if detail < 0:
         return f"{document.line}\n"
-    width, color = page()
+    width, color = page(stream)
     views = (View.SUMMARY, View.DETAILED, View.FULL)
     return render(document, width=width, color=color, view=views[detail])
 

@@ -200,8 +200,11 @@ def report(
 
     Example:  xttsbench report reports/20261121T080000Z-diagnose-make
     """
+    from xttsbench.cli.watch import show_run
     from xttsbench.workflows.report import rebuild
 
+    if show_run(directory, as_json=as_json, quiet=quiet):
+        return
     end(rebuild(directory), as_json=as_json, debug=debug, detail=detail(verbose, quiet=quiet), browse=browse)
 
 

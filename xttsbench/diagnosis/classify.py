@@ -129,6 +129,8 @@ def hidden_contention(means: Means, wanted: FloatArray | None, facts: StepFacts,
 
 def _script_was_over(trial: TrialRecord) -> bool:
     """Whether a trial ended while it measured what a script had left behind: the script's own steps are all there."""
+    if trial.watched is not None:  # however it ended, what was seen of it was seen
+        return True
     return trial.script is not None and trial.script.ended in ("returned", "exited", "stopped")
 
 

@@ -13,9 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from xttsbench.analysis.disturbance import Gate
-from xttsbench.analysis.pooling import Columns, Pooled, Sample, Statistic, mean_of, pool_together, sample
+from xttsbench.analysis.pooling import STRETCHES, Columns, Pooled, Sample, Statistic, mean_of, pool_together, sample
 from xttsbench.analysis.steps import Steps, measured, steady
 from xttsbench.records.trial import TrialRecord
+from xttsbench.records.watch import Stretch, WatchedRun
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -54,6 +55,9 @@ def samples_of(trials: Sequence[TrialRecord], as_is: Mapping[str, Steps], judged
     # One group has one set of figures: matched where every process could be, else none of them.
     match = bool(matched) and all((~np.isnan(times)).any() for times in matched.values())
     for name, steps in as_is.items():
+        if (watched := by_id[name].watched) is not None and watched.stretches:
+            beside[name] = sample_of_run(watched)
+            continue
         columns = {column: np.asarray(getattr(steps, column), dtype=np.float64) for column in PARTS_OF}
         columns |= {"batch_size": steps.batch_size.astype(np.float64)}
         statistics = dict(_OF_STEPS)
@@ -72,6 +76,27 @@ def samples_of(trials: Sequence[TrialRecord], as_is: Mapping[str, Steps], judged
             wanted = {"input_alone_s": mean_of("wall_s"), "input_cpu_s": mean_of("cpu_s")}
             inputs[trial.spec.trial_id] = sample(columns, wanted, steps.round)
     return beside, alone, inputs
+
+
+def sample_of_run(watched: WatchedRun) -> Sample:
+    """The figures of a watched run over all of its steps, of which the rows are the newest part.
+
+    Quantiles are those of the whole run, and vary from stretch to stretch as the mean does.
+    """
+    groups = [group for group in np.array_split(np.arange(len(watched.stretches)), STRETCHES) if len(group)]
+    stretches = [[watched.stretches[index] for index in group] for group in groups]
+    names = (*PARTS_OF, "samples")
+
+    def mean(parts: Sequence[Stretch], name: str) -> float:
+        return float(sum(getattr(part, name) for part in parts)) / max(sum(part.steps for part in parts), 1)
+
+    values = {name: mean(watched.stretches, name) for name in names}
+    each = {name: np.array([mean(parts, name) for parts in stretches]) for name in names}
+    pace = each["wall_s"] / max(values["wall_s"], 1e-12)
+    for name in ("median", "p95"):
+        values[name] = watched.quantiles_s.get(name, values["wall_s"])
+        each[name] = values[name] * pace
+    return Sample(values, each, float(watched.steps))
 
 
 def pooled(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -50,15 +51,12 @@ def step_facts(
         has_step: whether the target has a step at all.
         judged: which rounds count.
     """
-    eager, opaque = is_eager(anatomy), is_opaque(anatomy)
     taken_share, foreign_share = _taken(ladder, judged)
-    return StepFacts(
-        has_step=has_step,
-        eager=eager,
-        opaque=opaque,
-        recompiles=bool(series) and float(np.mean([steps.compiling.mean() for steps in series])) >= ALWAYS,
-        host_share=max(_stalled(series) - taken_share, 0.0) if opaque else _host_share(anatomy, eager=eager),
-        dispatch_floor_s=_dispatch_floor_s(anatomy),
+    compiling = float(np.mean([steps.compiling.mean() for steps in series])) if series else 0.0
+    known = profile_facts(anatomy, has_step=has_step, compiling=compiling)
+    return replace(
+        known,
+        host_share=max(_stalled(series) - taken_share, 0.0) if known.opaque else known.host_share,
         handoff_s=_mean(trial.handoff_s for trial in ladder),
         handoff_after_pause_s=_mean(trial.handoff_after_pause_s for trial in ladder),
         transfer_s=_mean(trial.transfer_s for trial in ladder),
@@ -68,6 +66,25 @@ def step_facts(
         taken_share=taken_share,
         foreign_share=foreign_share,
         holds_gil=any(function.gil == "holds" for function in (pipeline.python_functions if pipeline else ())),
+    )
+
+
+def profile_facts(anatomy: StepProfile | None, *, has_step: bool, compiling: float) -> StepFacts:
+    """What the anatomy of the step alone tells.
+
+    Args:
+        anatomy: of the step, or ``None`` where it was not read.
+        has_step: whether the target has a step at all.
+        compiling: share of the steps that trace or compile.
+    """
+    eager = is_eager(anatomy)
+    return StepFacts(
+        has_step=has_step,
+        eager=eager,
+        opaque=is_opaque(anatomy),
+        recompiles=compiling >= ALWAYS,
+        host_share=_host_share(anatomy, eager=eager),
+        dispatch_floor_s=_dispatch_floor_s(anatomy),
     )
 
 

@@ -151,6 +151,10 @@ class Collected:
         self.turns: list[list[int]] = []
         """Start and end of each turn that is over; the first entry is empty and says that the process is ready."""
 
+    def part(self, name: str) -> Any:
+        """A part of the record as it came; ``None`` as long as it has not."""
+        return self._parts.get(name)
+
     @property
     def steps(self) -> int:
         """Steps that have ended, over all segments."""

@@ -104,6 +104,16 @@ class HostProbe:
             # ESRCH, ENOENT, EACCES or a torn line: each is how a process that is ending looks from outside.
             self._ended = True
 
+    @property
+    def samples(self) -> int:
+        """How many are held."""
+        return len(self._columns["t_ns"])
+
+    def thin(self) -> None:
+        """Forget every second sample: of a process that is watched for hours a bounded number is held."""
+        for column in (*self._columns.values(), self._machine):
+            del column[1::2]
+
     def _take(self, now_ns: int) -> None:
         self._calls += 1
         if self._calls % self._family_every == 0:

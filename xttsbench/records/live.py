@@ -9,6 +9,7 @@ steps beside the machine.
 from __future__ import annotations
 
 import os
+import warnings
 from pathlib import Path
 from typing import Final, Literal
 
@@ -25,11 +26,11 @@ class RecentSteps(Record):
     """The newest steps of a watched run: a few seconds of them, warm-up included."""
 
     steps: int
-    """how many they are, 1 or more"""
+    """How many they are, 1 or more."""
     step_time_s: float
-    """their mean, from the end of a step to the end of the next one"""
+    """Their mean, from the end of a step to the end of the next one."""
     input_wait_fraction: float
-    """share of that time that was spent waiting for input, 0..1"""
+    """Share of that time that was spent waiting for input, 0..1."""
 
 
 class LiveRun(Record):
@@ -37,29 +38,31 @@ class LiveRun(Record):
 
     schema_version: Literal[2] = SCHEMA_VERSION
     pid: int
-    """of the watched process"""
+    """Of the watched process."""
     script: str
-    """the script and its arguments as a shell would take them, or what stands for them (``fit``, a loop)"""
+    """The script and its arguments as a shell would take them, or what stands for them (``fit``, a loop)."""
     started_utc: str
-    """ISO 8601, as all times of records"""
+    """ISO 8601, as all times of records."""
     updated_utc: str
-    """when this was written; a run whose process is gone and that is not over was killed"""
+    """When this was written; a run whose process is gone and that is not over was killed."""
     over: bool
-    """the run has ended, and nothing here changes any more"""
+    """The run has ended, and nothing here changes any more."""
     steps: int
-    """steps so far, over all loops that train"""
+    """Steps so far, over all loops that train."""
     recent: RecentSteps | None = None
-    """``None`` where no step has ended yet, or none in the last few seconds"""
+    """``None`` where no step has ended yet, or none in the last few seconds."""
 
 
 class RunningRun(Record):
     """What the file of a running watched process says: ``<pid>.json`` in :func:`running_directory`."""
 
     run: str
-    """absolute path of its run directory"""
+    """Absolute path of its run directory."""
 
 
 def running_directory() -> Path:
     """Return the directory of the files of running watched processes; its mode is 0700, it may not exist yet."""
-    base = os.environ.get(_VARIABLE) or platformdirs.user_runtime_path("xttsbench")
+    with warnings.catch_warnings():  # where the system names no directory, the one that stands in for it will do
+        warnings.simplefilter("ignore")
+        base = os.environ.get(_VARIABLE) or platformdirs.user_runtime_path("xttsbench")
     return Path(base).absolute() / "watched"

@@ -21,7 +21,7 @@ SPOKEN: Final = {
 }
 """Part of a step, or verdict, to what people call it; those not here are called what they are."""
 Severity = Literal["info", "warning", "critical"]
-Kind = Literal["diagnose", "sweep", "run", "compare", "optimize", "train"]
+Kind = Literal["diagnose", "sweep", "run", "compare", "optimize", "train", "watch"]
 
 
 class Fingerprint(Record):

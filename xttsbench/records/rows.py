@@ -67,9 +67,9 @@ ROWS: Final = 16_384
 _SEGMENTS: Final = 32
 _WIDTH: Final = len(StepRow._fields)
 _WORD: Final = 8
-_WORDS: Final = _WIDTH + 1
-"""Of a row: its columns, and its number from 1 on."""
-_ROW: Final = struct.Struct(f"@{_WORDS}q")
+WORDS: Final = _WIDTH + 1
+"""Words of a row: its columns, and its number from 1 on."""
+_ROW: Final = struct.Struct(f"@{WORDS}q")
 _ENTRY_BYTES: Final = 128
 _TABLE_BYTES: Final = _SEGMENTS * _ENTRY_BYTES
 _COUNT, _WARMUP, _NAME_LENGTH, _HIDDEN, _NAME = range(5)
@@ -93,6 +93,17 @@ class Rows:
     columns: dict[str, tuple[int, ...]]
     warmup_steps: int
     lost: int
+
+
+@dataclass(frozen=True)
+class Ring:
+    """The rows of a segment as they lie in memory: ``rows`` places of :data:`WORDS` words, the last one its number."""
+
+    words: memoryview
+    count: int
+    """Rows that were written so far; row ``n`` is at place ``n % rows`` and bears the number ``n + 1``."""
+    rows: int
+    warmup_steps: int
 
 
 class RowMemory:
@@ -139,6 +150,15 @@ class RowMemory:
         """Rows that were written, over all segments that are shown."""
         return sum(self._words[entry + _COUNT] for entry, _ in self._shown())
 
+    def ring(self, name: str) -> Ring | None:
+        """The ring of a segment that is shown, for who reads it again and again; ``None`` where there is none."""
+        for entry, first in self._shown():
+            at, length = (entry + _NAME) * _WORD, self._words[entry + _NAME_LENGTH]
+            if bytes(self._block[at : at + length]) == name.encode():
+                words = self._words[first : first + self._rows * WORDS]
+                return Ring(words, self._words[entry + _COUNT], self._rows, self._words[entry + _WARMUP])
+        return None
+
     def read(self) -> list[Rows]:
         """All segments that are shown, in the order in which they began, with the rows that are whole."""
         found: dict[str, Rows] = {}
@@ -155,7 +175,7 @@ class RowMemory:
 
     def _places(self, number: int) -> tuple[int, int]:
         """First word of a segment's entry, and of its rows."""
-        return number * _ENTRY_BYTES // _WORD, _TABLE_BYTES // _WORD + number * self._rows * _WORDS
+        return number * _ENTRY_BYTES // _WORD, _TABLE_BYTES // _WORD + number * self._rows * WORDS
 
     def _shown(self) -> list[tuple[int, int]]:
         """Places of the segments that have rows and are shown, and whose entry says nothing absurd."""
@@ -171,8 +191,8 @@ class RowMemory:
         rows = []
         # A full ring's oldest row may be the one whose place was being written.
         for number in range(max(count - self._rows + 1, 0), count):
-            at = first + number % self._rows * _WORDS
-            row = self._words[at : at + _WORDS].tolist()
+            at = first + number % self._rows * WORDS
+            row = self._words[at : at + WORDS].tolist()
             if row[_WIDTH] == number + 1:
                 rows.append(row)
         return rows
@@ -191,7 +211,7 @@ class SegmentRows:
     def append(self, row: tuple[int, ...]) -> int:
         """Write a :class:`StepRow`, or its values in the same order; returns its index in the segment."""
         index = self.count
-        _ROW.pack_into(self._block, (self._first + index % self._rows * _WORDS) * _WORD, *row, index + 1)
+        _ROW.pack_into(self._block, (self._first + index % self._rows * WORDS) * _WORD, *row, index + 1)
         self._words[self._count] = self.count = index + 1
         return index
 
@@ -216,4 +236,4 @@ class SegmentRows:
         return max(self.count - self._rows, 0) <= index < self.count
 
     def _at(self, index: int, column: str) -> int:
-        return self._first + index % self._rows * _WORDS + _COLUMN[column]
+        return self._first + index % self._rows * WORDS + _COLUMN[column]

@@ -14,6 +14,7 @@ from xttsbench.records.pipeline import Pipeline
 from xttsbench.records.readings import Readings
 from xttsbench.records.source_fact import SourceFact
 from xttsbench.records.step_ops import StepOps
+from xttsbench.records.watch import WatchedRun
 
 Ending = Literal["returned", "exited", "raised", "stopped", "killed"]
 
@@ -359,6 +360,8 @@ class TrialRecord(Record):
     notes: tuple[str, ...] = ()
     parity: Parity | None = None
     elements: Elements | None = None
+    watched: WatchedRun | None = None
+    """Of a run that was watched to its end: the whole of it, of which the rows are the newest part."""
 
     def segment(self, name: str) -> Segment | None:
         """The segment of that name, or ``None``."""

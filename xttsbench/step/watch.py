@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import operator
 import re
 import threading
 import time
@@ -24,6 +25,8 @@ from xttsbench.records.trial import Trace
 
 COUNTERS: Final = ("calls", "calls_ns", "traces", "trace_ns", "syncs", "sync_ns", "gc_ns")
 
+_MOST_SEEN: Final = 500
+"""Traces of a function that later ones are compared with."""
 MANY_CALLS: Final = 10
 """A step of so many calls is dispatched from Python anyway; its calls are counted in a segment of its own."""
 
@@ -155,7 +158,8 @@ class Watch:
         signature = str(function_type)
         before = self._seen.setdefault(key, [])
         reason = trace_reason(before, id(function), signature)
-        before.append((id(function), signature))
+        if len(before) < _MOST_SEEN:  # a function that is traced in every step of a long run
+            before.append((id(function), signature))
         if len(self.traces) < 200:
             self.traces.append(
                 Trace(
@@ -215,10 +219,10 @@ class Moment:
 
     def since(self, before: Moment, parts: int = 1) -> list[Moment]:
         """What was added since then, for each of so many steps: clocks spread evenly, events on the first."""
-        added = [now - then for now, then in zip(self.counters, before.counters, strict=True)]
+        added = tuple(map(operator.sub, self.counters, before.counters))
         cpu, main = self.cpu_ns - before.cpu_ns, self.main_cpu_ns - before.main_cpu_ns
         if parts == 1:  # nearly always, and in every step
-            return [Moment(tuple(added), max(cpu, 0), max(main, 0))]
+            return [Moment(added, max(cpu, 0), max(main, 0))]
         calls, calls_ns = added[:2]
         nothing = [0] * (len(added) - 2)
         return [
@@ -271,28 +275,30 @@ def step_row(
     step_ns = wall_ns - pause_ns - wait_ns
     # Of calls that are seen from a loop inside them only the part that is no wait belongs to the step.
     calls_ns = min(calls_ns, step_ns)
-    return StepRow(
-        start_ns=start_ns,
-        wall_ns=wall_ns,
-        wait_ns=wait_ns,
-        step_ns=step_ns,
-        device_ns=device_ns,
-        emulated_ns=emulated_ns,
-        trace_ns=trace_ns,
-        traces=traces,
-        sync_ns=sync_ns,
-        syncs=syncs,
-        gc_ns=gc_ns,
-        calls=calls,
-        calls_ns=calls_ns,
-        cpu_ns=added.cpu_ns,
-        main_cpu_ns=added.main_cpu_ns,
-        batch_size=size,
-        batch_elements=elements,
-        shape_id=shape_id,
-        epoch=epoch,
-        frames=frames,
-        pause_ns=pause_ns,
-        batch=batch,
-        round=round,
+    return StepRow(  # in the order of its columns: names would cost a quick step some microseconds
+        start_ns,
+        wall_ns,
+        wait_ns,
+        step_ns,
+        device_ns,
+        emulated_ns,
+        trace_ns,
+        traces,
+        0,
+        0,
+        sync_ns,
+        syncs,
+        gc_ns,
+        calls,
+        calls_ns,
+        added.cpu_ns,
+        added.main_cpu_ns,
+        size,
+        elements,
+        shape_id,
+        epoch,
+        frames,
+        pause_ns,
+        batch,
+        round,
     )

@@ -82,7 +82,7 @@ def summarise(ops: OpCounter, sampler: StackSampler, steps: int, calls: int) -> 
         samples=sampler.samples,
         eager_ops_per_step=sum(ops.counts.values()) / steps,
         eager_op_time_s=ops.time_ns / 1e9 / steps,
-        op_floor_s=_op_floor_s(),
+        op_floor_s=op_floor_s(),
         step_s=sampler.total_s / steps,
         function_calls_per_step=calls / steps,
         ops={name: count / steps for name, count in ops.counts.most_common(_PROFILE_OPS)},
@@ -101,7 +101,7 @@ def call_step(bench: Bench, step: Step, batch: Any) -> None:
         bench.synchronise()
 
 
-def _op_floor_s() -> float:
+def op_floor_s() -> float:
     """Median time to launch an eager op on scalars: all of it is dispatch."""
     value, times = tf.constant(1.0), []
     for _ in range(200):

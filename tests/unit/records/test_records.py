@@ -24,6 +24,7 @@ from xttsbench.records.comparison_result import (
 from xttsbench.records.elements import Element, Elements, Epoch, GraphIdentity, Row
 from xttsbench.records.fix import Edit, FixResult, Optimized, Patch, Semantics
 from xttsbench.records.gpu_activity import Gap, GpuActivity, GpuDevice, GpuSlices, Kernel, XProfVerdict
+from xttsbench.records.live import LiveRun, RecentSteps, RunningRun
 from xttsbench.records.pipeline import Pipeline, PipelineOp, Prediction, PythonFunction
 from xttsbench.records.plan import Accelerator, Comparison, PlannedArm, Procedure, RunPlan
 from xttsbench.records.readings import GpuReadings, HostReadings, Readings
@@ -81,6 +82,7 @@ from xttsbench.records.trial import (
     TrialSpec,
     Turn,
 )
+from xttsbench.records.watch import Drift, FailOn, Memory, StallCause, Stalls, Stretch, WatchedRun, WatchSummary
 
 ONE = Estimate(estimate=1 / 3, low=0.1, high=1e300)
 PLACE = Location(file="träin.py", line=3, op="Map/_1")
@@ -223,6 +225,58 @@ ACTIVITY = GpuActivity(
 )
 XPROF = XProfVerdict(says="nothing", statement="No step time measured.")
 
+LIVE = LiveRun(pid=7, script="train.py", started_utc="t", updated_utc="t", over=False, steps=12)
+STRETCH = Stretch(
+    start_s=0.0,
+    end_s=1.0,
+    steps=100,
+    samples=400,
+    wall_s=1.0,
+    wait_s=0.2,
+    step_s=0.8,
+    compile_s=0.0,
+    outside_s=0.1,
+    cpu_s=1.5,
+    gc_s=0.0,
+    sync_s=0.0,
+    traces=0,
+    xla_compiles=0,
+    compiling_steps=0,
+    slowest_s=0.1,
+)
+STALLS = Stalls(count=3, lost_s=0.9, share_of_time=0.1, threshold_s=0.02)
+WATCH_SUMMARY = WatchSummary(
+    script="train.py --epochs 1",
+    pid=7,
+    started_utc="t",
+    updated_utc="t",
+    duration_s=3.0,
+    over=True,
+    ended="killed",
+    exit_code=None,
+    signal="SIGKILL",
+    error=None,
+    iterations=("fit",),
+    steps=100,
+    warm_up_steps=2,
+    epochs=1,
+    bottleneck="input",
+    probability=0.99,
+    sentence="It waits.",
+    attribution_s=None,
+    step_time_s=None,
+    quantiles_s={"p99": 0.1},
+    input_wait_fraction=None,
+    stalls=STALLS,
+    drift=None,
+    memory=None,
+    traces=0,
+    xla_compiles=0,
+    garbage_collection_share=None,
+    period_steps=None,
+    next_command="xttsbench diagnose train.py",
+    unmeasured={"drift": "too few steps"},
+)
 EXAMPLES: list[Record] = [
     FINGERPRINT,
     BEST,
@@ -345,6 +399,19 @@ EXAMPLES: list[Record] = [
         proven=True,
     ),
     ScriptRun(ended="exited", exit_code=3, iterations=("fit",), steps_per_call=4, steps_seen=12),
+    LIVE,
+    RecentSteps(steps=12, step_time_s=0.04, input_wait_fraction=0.5),
+    RunningRun(run="/runs/one"),
+    STRETCH,
+    StallCause(
+        what="saving (train.py:3)", count=3, lost_s=0.9, every_steps=100, first_step=9, last_step=9, slowest_s=0.4
+    ),
+    STALLS,
+    WatchedRun(steps=100, warm_up_steps=2, epochs=1, stretches=(STRETCH,), quantiles_s={"p99": 0.1}, stalls=STALLS),
+    Drift(change=0.2, p_value=0.001, side="input"),
+    Memory(first_bytes=10, last_bytes=20, bytes_per_step=None),
+    FailOn(expression="input>20%", value=None, limit=0.2, outcome="not measured", why="no step was seen"),
+    WATCH_SUMMARY,
 ]
 by_type = pytest.mark.parametrize("record", EXAMPLES, ids=lambda record: type(record).__name__)
 
@@ -427,7 +494,10 @@ def test_readings_of_version_1_are_read_without_their_share_of_the_machine() -> 
 
 def test_every_file_carries_the_version() -> None:
     versioned = [type(record) for record in EXAMPLES if "schema_version" in type(record).model_fields]
-    assert set(versioned) == {Report, ComparisonReport, TrialRecord, RunPlan, Best, Manifest, TrainSetup, Optimized}
+    assert set(versioned) == {
+        *(Report, ComparisonReport, TrialRecord, RunPlan, Best, Manifest, TrainSetup, Optimized),
+        *(LiveRun, WatchSummary),
+    }
     assert SCHEMA_VERSION == 2
     assert all(
         record.schema_version == SCHEMA_VERSION for record in EXAMPLES if "schema_version" in type(record).model_fields

@@ -89,6 +89,7 @@ class EagerLoops:
         self._outer: list[Loop] = []
         self._requesting: Loop | None = None
         self._python: PythonStep | None = None
+        self._closed: Moment | None = None
 
     def before_next(self, iterator: Any) -> None:
         """A request begins: it ends the step before it, where it is the same loop's."""
@@ -123,7 +124,8 @@ class EagerLoops:
         self.waited(began_ns, got_ns)
         if self.open is not None and self._requesting is self.open.loop:
             self.open.got_ns, self.open.batch = got_ns, batch
-            if self._recorder.windows.running and self.step is None:
+            windows = self._recorder.windows
+            if windows.running and windows.profiles and self.step is None:
                 self._look(batch)
 
     def called(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, trains: bool) -> None:
@@ -163,7 +165,8 @@ class EagerLoops:
     def _open(self, loop: Loop, now: int) -> None:
         recorder = self._recorder
         recorder.watch.step = loop.steps
-        self.open = Open(loop, now, time.perf_counter_ns(), Moment.now(recorder.watch), recorder.tapes)
+        closed, self._closed = self._closed, None
+        self.open = Open(loop, now, time.perf_counter_ns(), recorder.opening(closed), recorder.tapes)
 
     def _close(self, now: int, moment: Moment | None = None) -> int:
         """End the open step; returns when it ended, so that what we do ourselves is in the next one's pause."""
@@ -181,7 +184,8 @@ class EagerLoops:
             end_ns = time.perf_counter_ns() if bench.synchronise or emulated_ns else now
         wall_ns = end_ns - current.last_ns
         recorder.watch.step_ended()
-        added = (moment or Moment.now(recorder.watch)).since(current.moment)[0]
+        self._closed = moment or Moment.now(recorder.watch)
+        added = self._closed.since(current.moment)[0]
         is_timed = not recorder.in_window(loop)
         if is_timed:
             values = step_row(

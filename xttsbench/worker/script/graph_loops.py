@@ -60,7 +60,7 @@ class FitSteps:
     def begin(self, model: Any, dataset: Any) -> None:
         """A call of ``fit`` begins its first epoch."""
         self.model, self.dataset = model, dataset
-        loop = self.loop = self._recorder.results.loops.get(("fit", id(model)), "fit")
+        loop = self.loop = self._recorder.results.loops.get(self._recorder.key_of_fit(model), "fit")
         loop.trains = True
         loop.dataset = dataset
         self._recorder.results.datasets += 1

@@ -101,10 +101,10 @@ class Process:
         os._exit = self._left  # type: ignore[assignment]  # it leaves in the end, as the original does
         ended, code, error = self._run_script()
         hooks.uninstall()
-        _flush()
+        flush()
         if os.getpid() != self._pid:  # a process that the script forked, and that came back here
             self._noted("exit handlers", atexit._run_exitfuncs)
-            _flush()
+            flush()
             exit_now(code or 0)
         self.finish(ended, code, error)
 
@@ -121,7 +121,7 @@ class Process:
             if ended != "stopped":
                 self._noted("exit handlers", _wait_for_threads)
             self._noted("exit handlers", atexit._run_exitfuncs)
-        _flush()
+        flush()
         exit_now(leave)
 
     def end_at_once(self, why: str) -> None:
@@ -143,11 +143,11 @@ class Process:
         except StoppedByUs:
             return "stopped", None, None
         except SystemExit as left:
-            return self._stopped_or("exited"), _exit_code(left), None
+            return self._stopped_or("exited"), exit_code_of(left), None
         except BaseException as error:
             if self._asked_to_stop() and _caused_by_stop(error):
                 return "stopped", None, None
-            _print_error(error, script)
+            print_error(error, script)
             return "raised", 1, error
         return self._stopped_or("returned"), 0, None
 
@@ -178,9 +178,8 @@ class Process:
     def _tensorflow_loaded(self) -> None:
         def watch() -> None:
             from xttsbench.worker.script.patches import Patches, patch_tensorflow
-            from xttsbench.worker.script.watched import Watched
 
-            watched, self._patches = Watched(self.report, self.end_at_once), Patches()
+            watched, self._patches = self._new_watched(), Patches()
             patch_tensorflow(watched, self._patches)
             watched.begin()
             self.watched = watched
@@ -188,6 +187,11 @@ class Process:
                 self._watch_keras()
 
         self._noted("watching the script", watch)
+
+    def _new_watched(self) -> Any:
+        from xttsbench.worker.script.watched import Watched
+
+        return Watched(self.report, self.end_at_once)
 
     def _keras_loaded(self) -> None:
         self._keras = True
@@ -224,7 +228,7 @@ class Process:
         def wait() -> None:
             if not done.wait(limit_s):
                 self.channel.send({"done": True})
-                _flush()
+                flush()
                 _kill_group(code)
 
         threading.Thread(target=wait, name="xttsbench-limit", daemon=True).start()
@@ -244,7 +248,7 @@ def main(connection: socket.socket, rows: int) -> int:
     raise AssertionError("unreachable")
 
 
-def _exit_code(left: SystemExit) -> int:
+def exit_code_of(left: SystemExit) -> int:
     """As Python's own: no code is 0, a number itself, and anything else is printed and means 1."""
     if left.code is None:
         return 0
@@ -274,7 +278,8 @@ def _own_part(error: BaseException, script: str) -> TracebackType | None:
     return None
 
 
-def _print_error(error: BaseException, script: str) -> None:
+def print_error(error: BaseException, script: str) -> None:
+    """Print what a script raised as Python would, from the script's own frame on."""
     with contextlib.suppress(Exception):
         own = error.with_traceback(_own_part(error, script) or error.__traceback__)
         sys.excepthook(type(own), own, own.__traceback__)
@@ -305,7 +310,8 @@ def _wait_for_threads() -> None:
             thread.join(max(until - time.monotonic(), 0))
 
 
-def _flush() -> None:
+def flush() -> None:
+    """Have everything printed that was."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
             stream.flush()

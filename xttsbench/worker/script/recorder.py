@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Hashable
 from functools import cached_property
 from typing import Any, Final
 
@@ -16,7 +17,7 @@ from xttsbench.records.rows import StepRow
 from xttsbench.records.trial import Batches, StepProfile
 from xttsbench.step.modes import synchroniser
 from xttsbench.step.sampler import StackSampler
-from xttsbench.step.watch import Watch
+from xttsbench.step.watch import Moment, Watch
 from xttsbench.worker.bench import Bench, Limit
 from xttsbench.worker.profiling import ProfiledSteps
 from xttsbench.worker.script.loops import Loop, Loops
@@ -40,6 +41,9 @@ class SamplingWindows:
     The first takes a few steps after the warm-up, so that a short script has some left to time. A loop that goes on
     gets a second, longer one, whose profile replaces the first's.
     """
+
+    profiles = True
+    """Whether Python may be asked for every call of a function in a window, to find the step."""
 
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
@@ -187,7 +191,10 @@ class Results:
 
     def shape_of(self, batch: Any) -> tuple[int, int, int, int]:
         """Index of the batch's signature, its first dimension and its numbers, over all replicas; no frames."""
-        shape_id, size, elements, _ = self.bench.shape_of(batch)
+        shape_id, size, elements, _ = known = self.bench.shape_of(batch)
+        parts = batch.values() if type(batch) is dict else batch if type(batch) is tuple else (batch,)
+        if all([hasattr(part, "_shape_tuple") for part in parts]):  # plain tensors, as nearly always
+            return known
         first = next(iter(tf.nest.flatten(batch)), None)
         replicas = len(first.values) if isinstance(first, tf.distribute.DistributedValues) else 1
         return shape_id, size * replicas, elements, 0
@@ -271,6 +278,14 @@ class Recorder:
                 self.stop()
         elif self.stopping_since is None and self.windows.due(loop, main=loop is self.results.loops.main):
             self.windows.begin(loop)
+
+    def key_of_fit(self, model: Any) -> Hashable:
+        """What tells the loop of a call of ``fit`` from others."""
+        return "fit", id(model)
+
+    def opening(self, closed: Moment | None) -> Moment:
+        """The counters at the begin of a step; ``closed`` has them at the end of the one before."""
+        return Moment.now(self.watch)
 
     def stop(self) -> None:
         """Have the script stop at its next request, call or batch."""

@@ -28,15 +28,18 @@ class Watched:
     Args:
         report: of the script's run.
         end_at_once: called with the reason, from another thread, where the script does not stop when it is asked to.
+        recorder: in place of one that has the script stop when enough was measured.
     """
 
-    def __init__(self, report: ScriptReport, end_at_once: Callable[[str], None]) -> None:
+    def __init__(
+        self, report: ScriptReport, end_at_once: Callable[[str], None], recorder: Recorder | None = None
+    ) -> None:
         self.active = False
         self.requesting = False
         self.calling = False
         self.fitting = False
         self.fit_dataset: Any = None
-        self.recorder = Recorder(report)
+        self.recorder = recorder or Recorder(report)
         self.clock = GraphClock(self._site_made)
         self.eager = EagerLoops(self.recorder)
         self.fit = FitSteps(self.recorder, self.drain)

@@ -1,0 +1,19 @@
+"""train_on_batch on batches of a dataset, the step itself the work. Usage: train_on_batch.py [STEPS]."""
+
+import sys
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+steps = int(sys.argv[1]) if len(sys.argv) > 1 else 400
+keras.utils.set_random_seed(1)
+features = np.random.default_rng(1).normal(size=(2048, 512)).astype("float32")
+labels = np.random.default_rng(2).integers(0, 10, size=2048)
+dataset = tf.data.Dataset.from_tensor_slices((features, labels)).shuffle(2048, seed=1).batch(256).repeat().prefetch(2)
+model = keras.Sequential([keras.layers.Dense(1024, activation="relu") for _ in range(3)] + [keras.layers.Dense(10)])
+model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+
+for images, classes in dataset.take(steps):
+    loss = model.train_on_batch(images, classes)
+print("loss", repr(float(loss)))

@@ -1,0 +1,222 @@
+"""What `xttsbench watch` costs, whether it agrees with `xttsbench diagnose`, and what it holds; prints JSON.
+
+``python benchmarks/watch.py cost``: processor time of all threads of a process, per step, watched and not in turn
+within the process, for steps that sleep 5 and 50 ms: what is left of it is the watch. Goals: 1 % of the former, 0.2 %
+of the latter. ``agreement [NAME ...]``: the scripts of ``benchmarks/scripts``, unmodified: what the end of a watched
+run calls likely beside what ``diagnose`` proves (goal: 11 of 12), and whether the last loss is the same to the last bit
+with and without. ``memory``: a loop of a million steps; resident memory of it and of who watches, at a tenth, half and
+97 % of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+SCRIPTS = Path(__file__).parent / "scripts"
+GOALS = {0.005: 0.01, 0.05: 0.002}
+PAIRS = 15
+MILLION = 1_000_000
+_LOOP = """
+import sys, tensorflow as tf
+total = tf.Variable(0.0)
+@tf.function
+def step(batch):
+    with tf.GradientTape() as tape:
+        loss = batch * total
+    total.assign_add(tape.gradient(loss, total))
+for batch in tf.data.Dataset.from_tensors(1.0).repeat(int(sys.argv[1])):
+    step(batch)
+"""
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("cost", "agreement", "memory"))
+    parser.add_argument("names", nargs="*", help="scripts without .py; all of them by default")
+    parser.add_argument("--budget", default="25", help="seconds of a diagnosis")
+    parser.add_argument("--steps", type=int, default=MILLION, help="of the loop for memory")
+    given = parser.parse_args()
+    if given.what == "cost":
+        found = cost()
+    elif given.what == "memory":
+        found = memory(given.steps)
+    else:
+        names = given.names or sorted(path.stem for path in SCRIPTS.glob("*.py"))
+        found = agreement(names, given.budget)
+    print(json.dumps(found, indent=2))
+
+
+def cost():
+    """Microseconds a step, and as a share of it."""
+    found, met = {}, []
+    for sleep_s, goal in GOALS.items():
+        for in_graph in (False, True):
+            us, wall = _cost(sleep_s, in_graph=in_graph)
+            share = us / 1e6 / sleep_s
+            met.append(share <= goal)
+            name = f"{sleep_s * 1e3:g} ms, {'request in a graph' if in_graph else 'request from Python'}"
+            found[name] = {"us_per_step": round(us, 1), "share": round(share, 5), "wall_ratio": round(wall, 4)}
+    return {"goal": {f"{s * 1e3:g} ms": g for s, g in GOALS.items()}, "value": found, "met": all(met)}
+
+
+def _cost(sleep_s, *, in_graph):
+    import mmap
+
+    import tensorflow as tf
+
+    from xttsbench.records.rows import RowMemory
+    from xttsbench.records.trial import TrialSpec
+    from xttsbench.worker.channel import DirectChannel
+    from xttsbench.worker.script.patches import Patches, patch_tensorflow
+    from xttsbench.worker.script.report import ScriptReport
+    from xttsbench.worker.script.samples import RareSamples
+    from xttsbench.worker.script.watched import Watched
+    from xttsbench.worker.script.whole_run import WholeRunRecorder
+
+    spec = TrialSpec(trial_id="cost", rung="script", target="none.py")
+    rows = RowMemory(mmap.mmap(-1, RowMemory.size_bytes(8193)))
+    channel = DirectChannel(lambda message: None, rows)
+    report = ScriptReport(spec, channel)
+    watched = Watched(report, lambda _: None, WholeRunRecorder(report))
+    iterator = iter(tf.data.Dataset.from_tensors(tf.zeros([32, 32])).repeat())
+    weights = tf.Variable(tf.zeros([32, 32]))
+
+    def functions():
+        if in_graph:
+            request = tf.function(lambda: weights.assign_add(next(iterator)))
+            return request
+        step = tf.function(weights.assign_add)
+        return lambda: step(next(iterator))
+
+    def run(step, count):
+        for _ in range(count):
+            step()
+            time.sleep(sleep_s)
+
+    bare, measured = functions(), functions()
+    patches = Patches()
+
+    def on():
+        watched.eager.open = None
+        patch_tensorflow(watched, patches)
+        watched.recorder.watch.__enter__()
+        watched.fitting, watched.active = False, True
+
+    def off():
+        watched.active = False
+        watched.recorder.watch.__exit__()
+        patches.undo()
+
+    on()
+    run(measured, 20)
+    off()
+    run(bare, 20)
+    count = max(round(0.8 / sleep_s), 12)
+    cpu, walls = [], []
+    for pair in range(PAIRS):
+        times = {}
+        for kind in ("on", "off") if pair % 2 else ("off", "on"):
+            step = measured if kind == "on" else bare
+            samples = None
+            if kind == "on":
+                on()
+                samples = RareSamples(lambda held: channel.send({"samples": held}), lambda: watched.requesting)
+                samples.start()
+            run(step, 3)
+            began, clock = time.perf_counter(), time.process_time()
+            run(step, count)
+            times[kind] = (time.process_time() - clock) / count, (time.perf_counter() - began) / count
+            if kind == "on":
+                samples.end()
+                off()
+        cpu.append(times["on"][0] - times["off"][0])
+        walls.append(times["on"][1] / times["off"][1])
+    return max(statistics.median(cpu), 0.0) * 1e6, statistics.median(walls)
+
+
+def agreement(names, budget):
+    """Script -> what both say, and the losses."""
+    found, agree, equal = {}, 0, 0
+    with tempfile.TemporaryDirectory() as folder:
+        for name in names:
+            script = str(SCRIPTS / f"{name}.py")
+            plain = _run([sys.executable, script])
+            watched = _run([sys.executable, "-m", "xttsbench", "watch", script, "--out", f"{folder}/w-{name}"])
+            likely = json.loads(Path(folder, f"w-{name}", "summary.json").read_text())
+            command = [sys.executable, "-m", "xttsbench", "diagnose", script, "--no-verify", "--budget", budget]
+            _run([*command, "--out", f"{folder}/d-{name}"])
+            proved = json.loads(Path(folder, f"d-{name}", "report.json").read_text())["verdict"]
+            same = likely["bottleneck"] == proved["bottleneck"]
+            losses = [[line for line in text.splitlines() if line.startswith("loss ")] for text in (plain, watched)]
+            agree, equal = agree + same, equal + (losses[0] == losses[1] and len(losses[0]) == 1)
+            found[name] = {
+                "watch": likely["bottleneck"],
+                "probability": round(likely["probability"] or 0.0, 3),
+                "diagnose": proved["bottleneck"],
+                "confidence": round(proved["confidence"], 3),
+                "agree": same,
+                "loss": losses[0][0][5:] if losses[0] else None,
+                "loss_watched": losses[1][0][5:] if losses[1] else None,
+                "steps": likely["steps"],
+                "step_ms": round(likely["step_time_s"]["estimate"] * 1e3, 2) if likely["step_time_s"] else None,
+            }
+            print(name, json.dumps(found[name]), file=sys.stderr, flush=True)
+            shutil.rmtree(folder + f"/d-{name}", ignore_errors=True)
+    return {"value": found, "agree": f"{agree} of {len(names)}", "losses_equal": f"{equal} of {len(names)}"}
+
+
+def _run(command):
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+
+
+def memory(steps):
+    """Resident megabytes of the loop and of who watches it at a tenth, half and the end of a million steps."""
+    with tempfile.TemporaryDirectory() as folder:
+        script = Path(folder, "loop.py")
+        script.write_text(_LOOP)
+        out = Path(folder, "run")
+        command = [sys.executable, "-m", "xttsbench", "watch", str(script), "--out", str(out), "--", str(steps)]
+        began = time.monotonic()
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        found = {}
+        marks = [0.1, 0.5, 0.97]
+        while process.poll() is None:
+            time.sleep(0.2)
+            try:
+                live = json.loads((out / "live.json").read_text())
+                done = live["steps"] / steps
+                if marks and done >= marks[0]:
+                    found[f"{marks.pop(0):.0%}"] = {"loop_mb": _rss(live["pid"]), "watch_mb": _rss(process.pid)}
+            except (OSError, ValueError, IndexError):
+                continue
+        summary = json.loads((out / "summary.json").read_text())
+        size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
+        first, last = found.get("10%", {}).get("loop_mb"), found.get("97%", {}).get("loop_mb")
+        return {
+            "value": found,
+            "steps": summary["steps"] + summary["warm_up_steps"],
+            "lost_steps": summary["unmeasured"].get("lost_steps", 0),
+            "seconds": round(time.monotonic() - began, 1),
+            "run_directory_mb": round(size / 1e6, 2),
+            "growth_mb": None if first is None or last is None else round(last - first, 1),
+        }
+
+
+def _rss(pid):
+    return round(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6, 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,178 @@
+"""A watched run: what is accumulated of it while it goes on, and ``summary.json``, what it comes to.
+
+However long a run is, both have a bounded size: stretches of it are merged, steps that stalled are counted by what they
+had in common, and step times are a histogram from which quantiles are read.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from xttsbench.records.base import SCHEMA_VERSION, Estimate, Record
+from xttsbench.records.comparison_result import Outcome
+from xttsbench.records.report import Attribution, Bottleneck, Finding
+
+SUMMARY_FILE: Final = "summary.json"
+
+End = Literal["running", "returned", "exited", "raised", "killed", "interrupted"]
+"""How a watched process ended: ``exited`` by ``sys.exit`` or ``os._exit``, ``killed`` by a signal."""
+
+
+class Stretch(Record):
+    """Consecutive steps of a watched run, as sums over them; seconds unless the name says otherwise."""
+
+    start_s: float
+    """Since the first step."""
+    end_s: float
+    steps: int
+    samples: int
+    wall_s: float
+    wait_s: float
+    step_s: float
+    emulated_s: float = 0.0
+    compile_s: float
+    outside_s: float
+    cpu_s: float
+    gc_s: float
+    sync_s: float
+    traces: int
+    xla_compiles: int
+    compiling_steps: int
+    slowest_s: float
+    rss_bytes: int | None = None
+    """Resident memory of the process and its children at its end; ``None`` where it was not read."""
+
+
+class StallCause(Record):
+    """Steps that stalled for what looks like the same reason."""
+
+    what: str
+    """What they had in common, e.g. ``garbage collection`` or ``saving (train.py:41)``."""
+    count: int
+    lost_s: float
+    """What they took beyond the median step, all together."""
+    every_steps: float | None = None
+    """Steps from one to the next, where they come regularly."""
+    first_step: int
+    last_step: int
+    slowest_s: float
+
+
+class Stalls(Record):
+    """Steps that took far longer than the others: 1.5 medians, and five robust standard deviations above the median."""
+
+    count: int = 0
+    lost_s: float = 0.0
+    share_of_time: float = 0.0
+    """``lost_s`` over the time of all steps."""
+    threshold_s: float | None = None
+    """As it is now; ``None`` before there were enough steps."""
+    causes: tuple[StallCause, ...] = ()
+    """The costliest first."""
+
+
+class WatchedRun(Record):
+    """What was accumulated of a watched run; ``trials.jsonl`` keeps it beside the newest rows."""
+
+    steps: int
+    """Measured steps: warm-up is left out."""
+    warm_up_steps: int
+    lost_steps: int = 0
+    """Steps that were too quick for whoever read them: in the number of steps and in nothing else."""
+    epochs: int
+    stretches: tuple[Stretch, ...] = ()
+    quantiles_s: dict[str, float] = {}
+    """``p05`` to ``p99`` of the step time, within 1 %."""
+    stalls: Stalls = Stalls()
+    ended: End = "running"
+    exit_code: int | None = None
+    signal: str | None = None
+    """The signal that ended it, e.g. ``SIGKILL``."""
+    error: str | None = None
+    """What the script raised, in one line."""
+
+
+class Drift(Record):
+    """Whether steps became slower or faster over the whole run, compilation left out."""
+
+    change: float
+    """Of the step time from the first step to the last, as a share of the median: 0.1 is 10 % slower."""
+    p_value: float
+    side: Literal["input", "host", "step"]
+    """What changes most: waiting for input, work outside of compiled functions, or the step itself."""
+
+
+class Memory(Record):
+    """Resident memory of the process and its children over the run."""
+
+    first_bytes: int
+    last_bytes: int
+    bytes_per_step: float | None
+    """Its growth where it grows all along; ``None`` where it does not."""
+
+
+class FailOn(Record):
+    """One ``--fail-on``, held against the run."""
+
+    expression: str
+    value: Estimate | None
+    """What was measured, as a number of the expression; ``None`` where it was not."""
+    limit: float | None
+    outcome: Outcome
+    why: str
+
+
+class WatchSummary(Record):
+    """``summary.json``: what a watched run comes to, while it goes on and at its end.
+
+    What limits the step is *likely*: no experiment was made. :attr:`next_command` names the one that would prove it.
+    """
+
+    schema_version: Literal[2] = SCHEMA_VERSION
+    kind: Literal["watch"] = "watch"
+    script: str
+    """The script and its arguments as a shell would take them, or what stands for them."""
+    pid: int
+    started_utc: str
+    updated_utc: str
+    duration_s: float
+    over: bool
+    ended: End
+    exit_code: int | None
+    signal: str | None
+    error: str | None
+    iterations: tuple[str, ...]
+    """How it takes its batches: ``fit``, ``next()``, ``for in a tf.function`` ..."""
+    steps: int
+    """Measured steps: warm-up is left out."""
+    warm_up_steps: int
+    epochs: int
+    bottleneck: Bottleneck
+    """The likely one; ``inconclusive`` where none can be named."""
+    probability: float | None
+    """Given what was seen, 0..1; ``None`` while it runs."""
+    sentence: str
+    attribution_s: Attribution | None
+    """Where a mean step goes, as far as can be told without an experiment."""
+    step_time_s: Estimate | None
+    """The mean over the whole run."""
+    quantiles_s: dict[str, float]
+    input_wait_fraction: Estimate | None
+    stalls: Stalls
+    drift: Drift | None
+    memory: Memory | None
+    traces: int
+    """Traces of tf.functions after the warm-up."""
+    xla_compiles: int
+    garbage_collection_share: float | None
+    period_steps: float | None
+    """Of the newest steps; ``None`` where they have none."""
+    findings: tuple[Finding, ...] = ()
+    """Of all rules that need no experiment; empty while it runs."""
+    next_command: str
+    """What would prove it; empty where the script is not known."""
+    fail_on: tuple[FailOn, ...] = ()
+    stretches: tuple[Stretch, ...] = ()
+    """The run in at most 128 parts."""
+    unmeasured: dict[str, str] = {}
+    """Field -> why it is null."""

@@ -1,0 +1,132 @@
+"""The process of a script that is watched to its end: it runs, is signalled and leaves as ``python script`` would."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import signal
+import socket
+import sys
+import types
+from importlib.machinery import SourceFileLoader
+from types import FrameType
+from typing import Any, Final
+
+from xttsbench.worker.parent import die_with_parent
+from xttsbench.worker.script.process import AfterImport, Process, exit_code_of, flush, print_error
+from xttsbench.worker.script.report import exit_now
+from xttsbench.worker.script.samples import RareSamples, Sample
+
+_SHOW: Final = signal.SIGUSR1
+
+
+class WholeRunProcess(Process):
+    """Runs a script as ``__main__`` and returns its exit code, so that Python's own end follows.
+
+    SIGUSR1 asks the parent to show what is known so far, unless the script has a handler of its own.
+
+    Args:
+        connection: to the parent.
+        rows: descriptor of the memory for rows.
+    """
+
+    def __init__(self, connection: socket.socket, rows: int) -> None:
+        super().__init__(connection, rows)
+        self._asked, self._handles = False, False
+        self._interrupted = False
+        self._samples = RareSamples(self._tell, lambda: self.watched is not None and self.watched.requesting)
+
+    def run(self, blocked: tuple[int, ...]) -> int:
+        """Run the script.
+
+        Args:
+            blocked: signals that the parent holds back, and that this process lets in from now on.
+
+        Returns:
+            The exit code to leave with; a script that was interrupted ends by SIGINT once all exit handlers have run.
+        """
+        die_with_parent()
+        if signal.getsignal(_SHOW) == signal.SIG_DFL:
+            signal.signal(_SHOW, self._show)
+        atexit.register(self._last)  # the first to be registered runs last
+        self.channel.part("target_kind", "script")
+        self.channel.phase("script")
+        hooks = AfterImport({"tensorflow": self._tensorflow_loaded, "keras": self._keras_loaded})
+        hooks.install()
+        os._exit = self._left  # type: ignore[assignment]
+        self._samples.start()
+        ended, code, error = self._as_main(blocked)
+        if os.getpid() != self._pid:  # a process that the script forked, and that came back here
+            return code
+        hooks.uninstall()
+        self._over = True
+        self._samples.end()
+        self._told(ended, code, error if isinstance(error, Exception) else None)
+        self.channel.send({"ended": "interrupted" if self._interrupted else ended, "exit_code": code, "done": True})
+        return code
+
+    def _as_main(self, blocked: tuple[int, ...]) -> tuple[str, int, BaseException | None]:
+        script = self.report.spec.target
+        sys.argv = [script, *self.report.spec.arguments]
+        sys.path.insert(0, os.path.dirname(os.path.abspath(script)))
+        main = types.ModuleType("__main__")
+        loader = SourceFileLoader("__main__", script)
+        main.__dict__.update(__file__=script, __loader__=loader, __builtins__=__builtins__, __cached__=None)
+        sys.modules["__main__"] = main
+        try:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, blocked)  # what came meanwhile is the script's
+            exec(compile(loader.get_data(script), script, "exec", dont_inherit=True), main.__dict__)
+        except SystemExit as left:
+            return "exited", exit_code_of(left), None
+        except BaseException as error:
+            self._interrupted = isinstance(error, KeyboardInterrupt)
+            print_error(error, script)
+            return "raised", 1, error
+        return "returned", 0, None
+
+    def _new_watched(self) -> Any:
+        from xttsbench.worker.script.watched import Watched
+        from xttsbench.worker.script.whole_run import WholeRunRecorder
+
+        return Watched(self.report, lambda _: None, WholeRunRecorder(self.report))
+
+    def _tell(self, held: list[Sample]) -> None:
+        """From the thread that samples: the samples, and whether somebody asked for what is known so far."""
+        if held:
+            self.channel.send({"samples": held})
+        if self._asked:
+            self._asked = False
+            self.channel.send({"show": True})
+        handles = signal.getsignal(_SHOW) == self._show
+        if handles != self._handles:
+            self._handles = handles
+            self.channel.send({"shows": handles})
+
+    def _show(self, number: int, frame: FrameType | None) -> None:
+        self._asked = True
+
+    def _left(self, code: int) -> None:
+        """``os._exit``, as the script calls it; a process that it forked leaves at once."""
+        if os.getpid() == self._pid and not self._over:
+            self._over = True
+            with contextlib.suppress(Exception):
+                self._told("exited", code, None)
+                self.channel.send({"ended": "exited", "exit_code": code, "done": True})
+        exit_now(code)
+
+    def _last(self) -> None:
+        """Python ends a script that was interrupted by the signal itself, so that shells know."""
+        if self._interrupted and os.getpid() == self._pid:
+            flush()
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def main(connection: socket.socket, rows: int, blocked: tuple[int, ...]) -> int:
+    """Run the script that the parent names over the connection, and return its exit code."""
+    try:
+        process = WholeRunProcess(connection, rows)
+    except OSError:
+        return 1
+    return process.run(blocked)

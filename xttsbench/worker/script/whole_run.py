@@ -1,0 +1,165 @@
+"""What is recorded of a run that goes on to its end: rows without end in a ring, a few counted steps, rare samples.
+
+The script is never stopped and its device never waited for. Instead of two stretches in which every millisecond is
+sampled, the main thread is sampled ten times a second all along, and the ops of a few steps are counted that no timing
+uses. All that grows goes to whoever listens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from functools import cached_property
+from typing import Any, Final
+
+from xttsbench.records.rows import SegmentRows, StepRow
+from xttsbench.step.watch import Moment, Watch
+from xttsbench.worker.script.eager_loops import call_site
+from xttsbench.worker.script.loops import Loop, Loops
+from xttsbench.worker.script.recorder import Recorder, Results, SamplingWindows
+from xttsbench.worker.script.report import ScriptReport
+from xttsbench.worker.step_profile import OpCounter, op_floor_s
+
+_COUNTED_STEPS: Final = 2
+_COUNT_AT: Final = (1, 100, 10_000, 1_000_000)
+"""Measured steps after which the ops of the next ones are counted."""
+_SHAPES: Final = 2000
+"""Shapes that are told apart: rows of what comes later bear the last one's number."""
+
+
+class TrainingLoops(Loops):
+    """All loops that take gradients count as one, from where each is warm: a run may train in several places."""
+
+    def counts(self, loop: Loop) -> bool:
+        """Whether a loop is a part of what is watched, or may still become one."""
+        return self.main is None or self.main is loop or loop.trains
+
+    def add(self, loop: Loop, row: StepRow, *, traced: bool) -> tuple[SegmentRows, int] | None:
+        """Write one step's row and return its place; ``None`` where the loop is not recorded."""
+        if loop.trains and self.main is not None and loop is not self.main:
+            loop.segments = self.main.segments
+        return super().add(loop, row, traced=traced)
+
+
+class WholeRun(Results):
+    """Takes rows as long as there are any."""
+
+    def __init__(self, report: ScriptReport, watch: Watch) -> None:
+        super().__init__(report, watch)
+        self.loops = TrainingLoops(round(report.spec.window_s * 1e9), report.channel.rows)
+        self.bench.synchronise = None
+
+    def enough(self) -> bool:
+        """Never: the run ends where it ends."""
+        return False
+
+    def shape_of(self, batch: Any) -> tuple[int, int, int, int]:
+        """As of any other run, for a bounded number of shapes."""
+        self._bound()
+        return super().shape_of(batch)
+
+    def shape_in_graph(self, size: int, elements: int) -> tuple[int, int, int, int]:
+        """As of any other run, for a bounded number of shapes."""
+        self._bound()
+        return super().shape_in_graph(size, elements)
+
+    def _bound(self) -> None:
+        if len(self.bench.shapes) >= _SHAPES:
+            self.bench.shapes.clear()
+
+
+class CountedSteps(SamplingWindows):
+    """A few steps now and then whose ops are counted, and which no timing uses."""
+
+    profiles = False
+
+    def __init__(self, watch: Watch) -> None:
+        super().__init__(watch)
+        self.found: dict[str, Any] | None = None
+        self._counting: tuple[OpCounter, Loop] | None = None
+        self._next = self._ended = self._calls_before = 0
+
+    @property
+    def running(self) -> bool:
+        """Whether steps are counted now."""
+        return self._counting is not None
+
+    def due(self, loop: Loop, *, main: bool) -> bool:
+        """Whether the ops of this loop's next steps should be counted."""
+        wanted = (main or loop.trains) and not loop.warming and self._next < len(_COUNT_AT)
+        return wanted and not self.running and loop.measured >= _COUNT_AT[self._next]
+
+    def begin(self, loop: Loop) -> None:
+        """Count with the next step of that loop."""
+        self._watch.watch_calls()
+        self._next += 1
+        self._ended, self._calls_before = 0, self._watch.counters()[0]
+        self._counting = OpCounter().__enter__(), loop
+
+    def asking(self, now: bool) -> None:
+        """Requests for data launch an op themselves, which is counted: it is one of many."""
+
+    def step_ended(self, loop: Loop) -> None:
+        """Count a step; a step of another loop ends the counting."""
+        if self._counting is None:
+            return
+        own = self._counting[1]
+        self._ended += loop is own
+        if loop is own and self._ended < _COUNTED_STEPS:
+            return
+        self.finish()
+
+    def finish(self) -> None:
+        """End the counting; what was counted is in :attr:`found`."""
+        if self._counting is None:
+            return
+        (ops, _), self._counting = self._counting, None
+        ops.__exit__()
+        if not self._ended:
+            return
+        calls = self._watch.counters()[0] - self._calls_before
+        self.found = {
+            "steps": self._ended,
+            "eager_ops_per_step": sum(ops.counts.values()) / self._ended,
+            "eager_op_time_s": ops.time_ns / 1e9 / self._ended,
+            "op_floor_s": op_floor_s(),
+            "function_calls_per_step": calls / self._ended,
+            "ops": {name: count / self._ended for name, count in ops.counts.most_common(12)},
+        }
+
+
+class WholeRunRecorder(Recorder):
+    """What all loops of a run that is watched to its end share."""
+
+    def __init__(self, report: ScriptReport) -> None:
+        super().__init__(report)
+        self.windows = self._counted = CountedSteps(self.watch)
+
+    @cached_property
+    def results(self) -> WholeRun:
+        """The results, which ask for devices; so they are made when the script has made its settings."""
+        from xttsbench.worker.trial import devices_seen
+
+        results = WholeRun(self.report, self.watch)
+        self.report.channel.part("devices", devices_seen())
+        return results
+
+    def key_of_fit(self, model: Any) -> Hashable:
+        """The place of the call: a model made anew for each fold is trained by the same loop."""
+        return "fit", call_site()
+
+    def opening(self, closed: Moment | None) -> Moment:
+        """The counters at the begin of a step: those at the end of the one before, which is just over."""
+        return closed or Moment.now(self.watch)
+
+    def in_window(self, loop: Loop) -> bool:
+        """Whether the step that ends now was counted, so that its time is no ordinary step's."""
+        if not self.windows.running:
+            return False
+        self._counted.step_ended(loop)
+        if (found := self._counted.found) is not None:
+            self._counted.found = None
+            self.report.channel.send({"counted": found})
+        return True
+
+    def stop(self) -> None:
+        """A run that is watched to its end is not stopped."""

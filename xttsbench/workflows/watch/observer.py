@@ -1,0 +1,385 @@
+"""What a watched process tells, accumulated in a fixed amount of memory and kept on disk while it goes on.
+
+One for all doors: beside a script it lives in the parent, for a callback or a loop in a thread of the process that
+trains. Every half second it takes the rows that have come; ``live.json`` is replaced once a second, ``summary.json``
+every few seconds, so that a kill of everything leaves what was seen until then.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path, PurePath
+from typing import Any, Final
+
+import numpy as np
+
+from xttsbench.analysis.running import Running, rows_since
+from xttsbench.analysis.steps import Steps
+from xttsbench.execution.child import Collected
+from xttsbench.files import atomic_write
+from xttsbench.probes.monitor import HostProbe
+from xttsbench.probes.watched_runs import announce
+from xttsbench.records.live import LIVE_FILE, LiveRun, RecentSteps
+from xttsbench.records.readings import Readings
+from xttsbench.records.report import Report
+from xttsbench.records.rows import RowMemory
+from xttsbench.records.trial import StackLine, StepProfile, TrialRecord, TrialSpec
+from xttsbench.records.watch import SUMMARY_FILE, End, WatchedRun, WatchSummary
+from xttsbench.workflows.watch.summary import summarise
+from xttsbench.workflows.watch.tensorboard import Scalars
+
+_LIVE_S: Final = 1.0
+_RECENT_S: Final = 3.0
+_READINGS: Final = 400
+"""Samples of the host that are kept; of more every second one is forgotten."""
+_LINES: Final = 500
+_PENDING: Final = 4096
+_SHOWN_LINES: Final = 12
+_PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
+_IN_STALLS: Final = 0.7
+"""Share of a line's time that is in steps that stalled, from which it is a line of those steps and not of all."""
+_DOES: Final = {
+    "io": "saving or writing",
+    "python": "Python code",
+    "sync": "fetching values from the device",
+    "tensorflow": "launching ops from Python",
+    "function": "a compiled function",
+    "python_function": "a Python function inside the step",
+}
+"""What the main thread did, by the kind of its line."""
+
+Line = tuple[str, int, str, str]
+"""File, line, function, kind."""
+
+
+@dataclass(frozen=True)
+class About:
+    """What is watched.
+
+    Attributes:
+        script: it and its arguments as a shell would take them, or what stands for them.
+        next_command: what would prove what is likely; empty where there is none.
+        every_s: between two readings of the host.
+        summary_s: between two summaries.
+    """
+
+    script: str
+    next_command: str
+    every_s: float = 2.0
+    summary_s: float = 3.0
+
+
+class Observer:
+    """Hears a watched process and keeps its run's directory.
+
+    Args:
+        directory: of the run.
+        spec: what the process was told.
+        rows: its rows.
+        about: what is watched.
+        tensorboard: directory for scalars; ``None`` for none.
+        shown: called with a summary when somebody asks for it.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        spec: TrialSpec,
+        rows: RowMemory,
+        about: About,
+        *,
+        tensorboard: Path | None = None,
+        shown: Callable[[WatchSummary], None] = lambda _: None,
+    ) -> None:
+        self.collected = Collected(spec, rows)
+        self.running = Running()
+        self.directory = directory
+        self._rows, self._about, self._shown = rows, about, shown
+        self._scalars = Scalars(tensorboard) if tensorboard is not None else None
+        self._pid, self._announced = 0, Path()
+        self._host: HostProbe | None = None
+        self._host_every_s, self._host_due = about.every_s, 0.0
+        self._began, self._started_utc = time.monotonic(), _now()
+        self._read = self._upto = 0
+        self._recent: deque[tuple[float, int, float, float]] = deque()
+        self._samples: deque[tuple[float, float, Line]] = deque(maxlen=_PENDING)
+        self._placed: list[tuple[float, float, Line]] = []
+        self._signal: str | None = None
+        self._weights: dict[Line, float] = {}
+        self._stalled: dict[Line, float] = {}
+        self._sampled = 0
+        self._counted: dict[str, Any] = {}
+        self._ended: End = "running"
+        self._exit_code: int | None = None
+        self._live_due = self._summary_due = 0.0
+
+    @property
+    def newest(self) -> int:
+        """Steps that have been seen, whether they are taken or not."""
+        return self._rows.steps
+
+    def started(self, pid: int) -> None:
+        """The process is there."""
+        self._pid = pid
+        self._announced = announce(pid, self.directory) or Path()
+        self._host = HostProbe(pid)
+        self._write_live(over=False)
+        self.write(self.summary())
+
+    def take(self, message: dict[str, Any]) -> None:
+        """Take one message of the process."""
+        if "samples" in message:
+            self._samples.extend((at / 1e9, weight / 1e9, (*line,)) for at, weight, *line in message["samples"])
+        elif "counted" in message:
+            self._counted = message["counted"]
+        else:
+            self.collected.take(message)
+            if "ended" in message:
+                self._ended, self._exit_code = message["ended"], message["exit_code"]
+
+    def tick(self) -> None:
+        """Take the rows that have come by now, and write what is due."""
+        now = time.monotonic()
+        self._drain()
+        if now >= self._host_due:
+            self._host_due = now + self._host_every_s
+            self._sample_host()
+        if now >= self._live_due:
+            self._live_due = now + _LIVE_S
+            self._write_live(over=False)
+        if now >= self._summary_due:
+            self._summary_due = now + self._about.summary_s
+            summary = self.summary()
+            self.write(summary)
+            if self._scalars is not None:
+                self._scalars.write(summary)
+
+    def show(self) -> None:
+        """Somebody wants to see what is known so far."""
+        self._drain()
+        summary = self.summary()
+        self.write(summary)
+        self._shown(summary)
+
+    def finish(self, *, signal: str | None = None, exit_code: int | None = None, interrupted: bool = False) -> None:
+        """The process has ended: take what is left.
+
+        Args:
+            signal: the name of the one that ended it.
+            exit_code: its own, where no signal did.
+            interrupted: somebody asked it to end.
+        """
+        self._drain(everything=True)
+        self._sample_host()
+        if signal is not None or exit_code not in (None, self._exit_code):
+            self._ended = "interrupted" if interrupted else "killed" if signal is not None else "exited"
+        elif interrupted and self._ended != "returned" and exit_code:
+            self._ended = "interrupted"
+        self._exit_code = exit_code
+        self._signal = signal
+        self._write_live(over=True)
+        with suppress(OSError):
+            if self._announced.name:
+                self._announced.unlink()
+
+    def record(self) -> TrialRecord:
+        """The journal line: the newest rows, and the whole run beside them."""
+        readings = Readings(host=self._host.readings() if self._host else None, unmeasured={"gpus": "not read"})
+        duration_s = time.monotonic() - self._began
+        made = self.collected.record(started_utc=self._started_utc, duration_s=duration_s, readings=readings)
+        return made.model_copy(
+            update={
+                "watched": self.watched(),
+                "anatomy": self.profile(),
+                "handoff_s": self.running.handoff_s,
+            }
+        )
+
+    def watched(self) -> WatchedRun:
+        """What was accumulated."""
+        warm_up = self._rows.ring("warm_up")
+        error = self.collected.error or {}
+        return WatchedRun(
+            steps=self.running.steps,
+            warm_up_steps=warm_up.count if warm_up is not None else 0,
+            lost_steps=self.running.lost,
+            epochs=self.running.epochs,
+            stretches=self.running.stretches,
+            quantiles_s=self.running.quantiles_s,
+            stalls=self.running.stalls,
+            ended=self._ended,
+            exit_code=self._exit_code,
+            signal=self._signal,
+            error=str(error.get("message", ""))[:300] or None,
+        )
+
+    def profile(self) -> StepProfile | None:
+        """What was sampled and counted of the steps; ``None`` where neither was."""
+        total_s, stretches = sum(self._weights.values()), self.running.stretches
+        if not self._counted and not total_s:
+            return None
+        steps = max(sum(one.steps for one in stretches), 1)
+        lines = [
+            StackLine(file=file, line=line, function=function, kind=kind, share=weight / total_s, steps_share=share)
+            for (file, line, function, kind), weight in self._weights.items()
+            if (share := self._steps_share((file, line, function, kind), weight)) is not None
+        ]
+        kinds: dict[str, float] = {}
+        for one in lines:
+            kinds[one.kind] = kinds.get(one.kind, 0.0) + one.share
+        of_counted = {"eager_ops_per_step": 0.0, "eager_op_time_s": 0.0, "op_floor_s": 0.0, "ops": {}}
+        of_counted["function_calls_per_step"] = 0.0
+        return StepProfile.model_validate(
+            of_counted
+            | self._counted
+            | {
+                "steps": max(self._counted.get("steps", 0), 1),
+                "samples": self._sampled,
+                "step_s": sum(one.step_s for one in stretches) / steps,
+                "kinds": kinds,
+                "lines": tuple(sorted(lines, key=lambda one: -one.share)[:_SHOWN_LINES]),
+            }
+        )
+
+    def summary(self, report: Report | None = None) -> WatchSummary:
+        """What the run comes to; with the report of its end where there is one."""
+        script = self.collected.part("script") or {}
+        return summarise(
+            self.watched(),
+            profile=self.profile(),
+            handoff_s=self.running.handoff_s,
+            report=report,
+            about={
+                "script": self._about.script,
+                "next_command": self._about.next_command,
+                "pid": self._pid,
+                "started_utc": self._started_utc,
+                "updated_utc": _now(),
+                "duration_s": time.monotonic() - self._began,
+                "iterations": tuple(script.get("iterations", ())),
+            },
+            unmeasured=dict(script.get("unmeasured", {})),
+        )
+
+    def write(self, summary: WatchSummary) -> None:
+        """Replace ``summary.json``; a disk that is full must not end a run that is watched."""
+        with suppress(OSError):
+            content = summary.model_dump_json(indent=1 if summary.over else None).encode() + b"\n"
+            atomic_write(self.directory / SUMMARY_FILE, content, durable=summary.over)
+
+    def conclude(self, summary: WatchSummary) -> None:
+        """Write what is last: the summary, and the scalars of it."""
+        self.write(summary)
+        if self._scalars is not None:
+            self._scalars.write(summary)
+
+    def _drain(self, *, everything: bool = False) -> None:
+        """Take the rows that were there the last time: what XLA compiled in a step is told somewhat later."""
+        ring = self._rows.ring("as_is")
+        if ring is None:
+            return
+        until = ring.count if everything or ring.count - self._read > ring.rows // 2 else self._upto
+        self._upto = ring.count
+        since = max(self._read, ring.warmup_steps)
+        if until <= since:
+            return
+        steps, lost = rows_since(replace(ring, count=until), since)
+        self._read = until
+        self.running.add_lost(lost)
+        if not len(steps):
+            return
+        self._place_samples(steps)
+        self.running.add(steps, self._why, self._resident())
+        threshold_s = self.running.histogram.stall_threshold_s or np.inf
+        self._note_recent(steps)
+        slow = steps.wall_s > threshold_s
+        begins, ends = steps.start_s[slow], steps.start_s[slow] + steps.wall_s[slow]
+        for weight, at, line in self._placed:
+            if len(begins) and bool(np.any((begins <= at) & (at <= ends))) and line in self._weights:
+                self._stalled[line] = self._stalled.get(line, 0.0) + weight
+
+    def _place_samples(self, steps: Steps) -> None:
+        """Of the samples those that fall into these steps; what lies between steps or before them is no step's."""
+        begins, ends = steps.start_s, steps.start_s - steps.pause_s + steps.wall_s
+        last_s = float(ends[-1])
+        self._placed = []
+        while self._samples and self._samples[0][0] <= last_s:
+            at, weight, line = self._samples.popleft()
+            index = int(np.searchsorted(ends, at))
+            if index >= len(ends) or at < begins[index]:
+                continue
+            self._placed.append((weight, at, line))
+            self._sampled += 1
+            if line in self._weights or len(self._weights) < _LINES:
+                self._weights[line] = self._weights.get(line, 0.0) + weight
+
+    def _why(self, start_s: float, end_s: float) -> str | None:
+        """What the main thread did most of a step that stalled."""
+        found: dict[Line, float] = {}
+        for weight, at, line in self._placed:
+            if start_s <= at <= end_s:
+                found[line] = found.get(line, 0.0) + weight
+        if not found:
+            return None
+        file, number, _, kind = max(found, key=lambda line: found[line])
+        return f"{_DOES[kind]} ({PurePath(file).name}:{number})" if file else _DOES[kind]
+
+    def _steps_share(self, line: Line, weight: float) -> float | None:
+        """Share of the steps that reach a line: of one that is seen in steps that stalled alone, theirs."""
+        if self._stalled.get(line, 0.0) < _IN_STALLS * weight:
+            return 1.0
+        file, number, _, kind = line
+        what = f"{_DOES[kind]} ({PurePath(file).name}:{number})" if file else _DOES[kind]
+        count = next((one.count for one in self.running.stalls.causes if one.what == what), 1)
+        return min(count / max(self.running.steps, 1), 1.0)
+
+    def _note_recent(self, steps: Steps) -> None:
+        now = time.monotonic()
+        self._recent.append((now, len(steps), float(steps.wall_s.sum()), float(steps.wait_s.sum())))
+        while self._recent and now - self._recent[0][0] > _RECENT_S:
+            self._recent.popleft()
+
+    def _write_live(self, *, over: bool) -> None:
+        now = time.monotonic()
+        newest = [one for one in self._recent if now - one[0] <= _RECENT_S]
+        count, wall_s, wait_s = (sum(column) for column in list(zip(*newest, strict=True))[1:]) if newest else (0, 0, 0)
+        recent = None
+        if count and wall_s > 0:
+            share = min(wait_s / wall_s, 1.0)
+            recent = RecentSteps(steps=count, step_time_s=wall_s / count, input_wait_fraction=share)
+        live = LiveRun(
+            pid=self._pid,
+            script=self._about.script,
+            started_utc=self._started_utc,
+            updated_utc=_now(),
+            over=over,
+            steps=self._rows.steps,
+            recent=recent,
+        )
+        with suppress(OSError):
+            atomic_write(self.directory / LIVE_FILE, live.model_dump_json().encode(), durable=over)
+
+    def _sample_host(self) -> None:
+        if self._host is None:
+            return
+        self._host.sample()
+        if self._host.samples > _READINGS:
+            self._host.thin()
+            self._host_every_s *= 2
+
+    def _resident(self) -> int | None:
+        try:
+            with open(f"/proc/{self._pid}/statm", "rb") as file:
+                return int(file.read().split()[1]) * _PAGE_BYTES or None
+        except (OSError, ValueError, IndexError):
+            return None
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
