@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from xttsbench.analysis.readings import Span, measured_span
 from xttsbench.evidence.evidence import Evidence
 from xttsbench.evidence.ops import memory_bytes
 from xttsbench.findings.rule import Findings, rule
+from xttsbench.records.readings import HostReadings
 from xttsbench.records.report import Finding
 
 _MIN_BYTES: Final = 4 << 20
@@ -16,6 +18,9 @@ _SOME_SHARE: Final = 0.1
 _CACHED_SHARE: Final = 0.02
 _BATCH_SHARE: Final = 0.25
 """Of a batch's bytes that a step must read before its data can be said to come from files."""
+_GOES_ON_SHARE: Final = 0.2
+"""Of the bytes from storage that are read in the second half of the steps, where the steps wait for them: libraries
+that are loaded, and a first pass over files that stay in memory, are read at the start."""
 _WAITS_SHARE: Final = 0.5
 """Of the step's time that the input, or all of the process, may compute and still be said to wait for something."""
 
@@ -25,7 +30,7 @@ _WAITS_SHARE: Final = 0.5
     evidence="bytes a step read in all and from storage, bytes a second, page faults, and the processor time of the "
     "input",
     threshold="4 MiB read, 10 % of it from storage; a bottleneck from 50 %, where the step waits for an input that "
-    "hardly computes",
+    "hardly computes, and a fifth of it is read in the second half of the steps",
     remedy="Read more files at once, larger pieces (TFRecord or packed files), or copy the data to a local disk.",
     false_alarms="storage behind another layer (a network file system with a cache of its own) looks like the page "
     "cache",
@@ -45,21 +50,23 @@ def cold_storage(evidence: Evidence) -> Findings:
             return
         share = stored / everything
         if share >= _SOME_SHARE:
-            yield _cold(evidence, span, stored, everything, span.growth(host, "major_faults"))
+            yield _cold(evidence, span, host, stored, everything)
         elif share <= _CACHED_SHARE and read is not None:
             yield from _warm(evidence, span, everything)
         return
 
 
-def _cold(evidence: Evidence, span: Span, stored: float, everything: float, faults: float | None) -> Finding:
-    share = stored / everything
+def _cold(evidence: Evidence, span: Span, host: HostReadings, stored: float, everything: float) -> Finding:
+    share, faults = stored / everything, span.growth(host, "major_faults")
+    late = replace(span, start_ns=(span.start_ns + span.end_ns) // 2).growth(host, "read_bytes")
+    goes_on = late is not None and late >= _GOES_ON_SHARE * stored
     busy_s = evidence.input_cpu_s.estimate if evidence.input_cpu_s is not None else None
     waits = busy_s is not None and evidence.wall_s is not None and busy_s < _WAITS_SHARE * evidence.wall_s
     # The whole process hardly computes, so neither does its input.
     steps = evidence.steps
     cores = float(steps.cpu_s.sum() / steps.wall_s.sum()) if steps is not None else None
     waits |= cores is not None and 0 < cores < _WAITS_SHARE
-    limiting = share >= _COLD_SHARE and waits and evidence.limits("input")
+    limiting = share >= _COLD_SHARE and waits and goes_on and evidence.limits("input")
     hidden = "" if evidence.limits("input") else "; the step does not wait for it"
     return cold_storage.finding(
         f"{share:.0%} of what the steps read came from storage, {stored / span.seconds / 1e6:.3g} MB/s{hidden}",

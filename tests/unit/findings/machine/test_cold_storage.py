@@ -18,8 +18,8 @@ BUSY = Estimate(estimate=0.09, low=0.09, high=0.09)
 BATCHES = Batches(cached=1, bytes=MB, shapes=("a",), static_signature="")
 
 
-def read(build, *, stored: float, calls: float | None, epochs: int = 1):
-    """A trial in which each step read so many bytes."""
+def read(build, *, stored: float, calls: float | None, epochs: int = 1, over_by: float = 1.0):
+    """A trial in which each step read so many bytes; from storage all of them in the first so many of the steps."""
     epoch = np.arange(STEPS) * epochs // STEPS
     record = build.ladder(steps=STEPS, step=0.1, step_columns={"epoch": epoch})
     columns = record.segment("as_is").columns
@@ -27,7 +27,7 @@ def read(build, *, stored: float, calls: float | None, epochs: int = 1):
     share = np.linspace(0, 1, 20)
     host = HostReadings(
         t_ns=tuple(int(start + part * (end - start)) for part in share),
-        read_bytes=tuple(int(7 * MB + part * stored * STEPS) for part in share),
+        read_bytes=tuple(int(7 * MB + min(part / over_by, 1.0) * stored * STEPS) for part in share),
         read_call_bytes=() if calls is None else tuple(int(9 * MB + part * calls * STEPS) for part in share),
         major_faults=tuple(int(100 * part) for part in share),
     )
@@ -61,6 +61,12 @@ def test_an_input_that_waits_for_the_disk(evidence, build) -> None:
 def test_reads_from_storage_that_do_not_limit(evidence, build, bottleneck, input_cpu_s, stored) -> None:
     (found,) = find(evidence, read(build, stored=stored * MB, calls=MB), bottleneck, input_cpu_s=input_cpu_s)
     assert (found.severity, found.limiting) == ("info", False)
+
+
+@pytest.mark.parametrize(("over_by", "limiting"), [(0.3, False), (0.5, False), (0.8, True), (1.0, True)])
+def test_what_is_read_at_the_start_alone_is_not_waited_for(evidence, build, over_by: float, limiting: bool) -> None:
+    (found,) = find(evidence, read(build, stored=MB, calls=MB, over_by=over_by))
+    assert found.limiting is limiting
 
 
 @pytest.mark.parametrize(("cpu_s", "limiting"), [(0.02, True), (0.2, False), (0.0, False)])
