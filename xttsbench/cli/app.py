@@ -19,6 +19,7 @@ from xttsbench.cli.diagnose import diagnose, optimize
 from xttsbench.cli.doctor import doctor
 from xttsbench.cli.explain import explain, list_
 from xttsbench.cli.init import init
+from xttsbench.cli.monitor import monitor
 from xttsbench.cli.output import say
 from xttsbench.cli.runs import compare, export, report
 from xttsbench.cli.scenarios import run, sweep
@@ -77,6 +78,7 @@ app.command("watch")(watch)
 app.command("compare")(compare)
 app.command("run")(run)
 app.command("sweep")(sweep)
+app.command("monitor")(monitor)
 app.command("report")(report)
 app.command("export")(export)
 app.command("doctor")(doctor)

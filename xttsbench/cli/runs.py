@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from xttsbench.cli.options import AsJson, Debug, Open, Quiet, Verbose, detail, typed
-from xttsbench.cli.output import end, rendered, say
+from xttsbench.cli.output import end, open_page, rendered, say
 from xttsbench.errors import NothingMeasuredError, UsageError
 
 if TYPE_CHECKING:
@@ -189,23 +189,41 @@ def _show(compared: Compared, *, as_json: bool, as_markdown: bool, detail: int) 
 
 
 def report(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A run's directory, e.g. one under reports/.")],
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="A run's directory, e.g. one under reports/; or a CSV of monitor.")
+    ],
     browse: Open = False,
     verbose: Verbose = 0,
     quiet: Quiet = False,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Build the report again from the raw samples, without TensorFlow.
+    """Build the report again from the raw samples, without TensorFlow; of a monitor's CSV a page, FILE.html beside it.
 
     Example:  xttsbench report reports/20261121T080000Z-diagnose-make
     """
+    if directory.suffix == ".csv" and not directory.is_dir():
+        _report_log(directory, as_json=as_json, detail=detail(verbose, quiet=quiet), browse=browse)
+        return
     from xttsbench.cli.watch import show_run
     from xttsbench.workflows.report import rebuild
 
     if show_run(directory, as_json=as_json, quiet=quiet):
         return
     end(rebuild(directory), as_json=as_json, debug=debug, detail=detail(verbose, quiet=quiet), browse=browse)
+
+
+def _report_log(log: Path, *, as_json: bool, detail: int, browse: bool) -> None:
+    """Write the page of a monitor's log, and print what it comes to."""
+    from xttsbench.workflows.monitor.page import write_page
+
+    page = write_page(log)
+    sys.stdout.write(page.record.model_dump_json(indent=2) + "\n" if as_json else rendered(page.document, detail))
+    sys.stdout.flush()
+    if detail >= 0:
+        say(f"Page: {page.file}")
+    if browse:
+        open_page(page.file)
 
 
 def export(

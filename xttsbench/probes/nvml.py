@@ -88,7 +88,15 @@ class GpuProbe:
         """Forget the samples so far: another trial begins, and what the driver buffered before is not its own."""
         self._samples = 0
         for gpu in self._gpus:
-            gpu.restart(self._wall() // 1000)
+            gpu.forget()
+            gpu.pass_over(self._wall() // 1000)
+
+    def take(self) -> tuple[GpuReadings, ...]:
+        """As :meth:`readings`, and forget them: for who samples for hours. The next ones go on where these end."""
+        found = self.readings()
+        for gpu in self._gpus:
+            gpu.forget()
+        return found
 
     def sample(self) -> None:
         """Read every GPU once. Never raises for what a driver refuses."""
@@ -123,7 +131,7 @@ class _Gpu:
         self._columns: dict[str, list[Any]] = {}
         self._t_ns: list[int] = []
         self._utilization: list[tuple[int, float]] = []
-        self._processes: tuple[int, ...] = ()
+        self._processes: tuple[tuple[int, int | None], ...] = ()
         self._last_seen_us = 0
         self._pcie_asked = False
         self._handle = self._ask("name", pynvml.nvmlDeviceGetHandleByIndex, index)
@@ -133,14 +141,16 @@ class _Gpu:
         self._fixed = {name: self._ask(name, call, self._handle) for name, call in _FIXED_CALLS.items()}
         self._given_up |= self._unmeasured
 
-    def restart(self, epoch_us: int) -> None:
+    def forget(self) -> None:
         self._unmeasured = dict(self._given_up)
         self._columns = {name: [] for name in (*_CALLS, *_PCIE_CALLS)}
         self._t_ns = []
         self._utilization = []
         self._processes = ()
-        self._last_seen_us = epoch_us
         self._pcie_asked = False
+
+    def pass_over(self, epoch_us: int) -> None:
+        self._last_seen_us = epoch_us
 
     def sample(self, now_ns: int, offset_ns: int) -> None:
         self._t_ns.append(now_ns)
@@ -189,7 +199,8 @@ class _Gpu:
             max_sm_clock_mhz=self._fixed["max_sm_clock_mhz"],
             utilization_t_ns=tuple(t_ns for t_ns, _ in self._utilization),
             utilization=tuple(share for _, share in self._utilization),
-            processes=self._processes,
+            processes=tuple(pid for pid, _ in self._processes),
+            process_memory_bytes=tuple(used for _, used in self._processes),
             unmeasured=unmeasured,
             **columns,
         )
@@ -214,12 +225,13 @@ def _clock_reasons(handle: Any) -> int:
         return int(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle))
 
 
-def _compute_processes(handle: Any) -> tuple[int, ...]:
+def _compute_processes(handle: Any) -> tuple[tuple[int, int | None], ...]:
+    """Process id and memory of each; virtual GPUs, among others, do not tell the memory."""
     try:
         processes = pynvml.nvmlDeviceGetComputeRunningProcesses(handle)
     except pynvml.NVMLLibraryMismatchError:
         processes = pynvml.nvmlDeviceGetComputeRunningProcesses_v2(handle)
-    return tuple(sorted(int(process.pid) for process in processes))
+    return tuple(sorted(((int(one.pid), one.usedGpuMemory) for one in processes), key=lambda one: one[0]))
 
 
 _CALLS: Final[dict[str, Callable[[Any], Any]]] = {

@@ -36,6 +36,10 @@ class Stat:
     major_faults: int
     """Its own and those of the children that ended and were waited for."""
     rss_bytes: int
+    parent: int
+    """Process id of its parent."""
+    started_ticks: int
+    """When it started, in ticks since the machine did: with the process id it names a process for good."""
 
     @property
     def ended(self) -> bool:
@@ -47,7 +51,8 @@ def parse_stat(text: str) -> Stat:
     """Parse a ``stat`` line (proc(5)). Raises ``ValueError`` or ``IndexError`` where it is not one."""
     # The name is in parentheses and may itself hold parentheses and spaces, so it ends at the last one.
     start, end = text.index("(") + 1, text.rindex(")")
-    # From the third field on: state 3, majflt 12, cmajflt 13, utime 14, stime 15, cutime 16, cstime 17, rss 24.
+    # From the third field on: state 3, ppid 4, majflt 12, cmajflt 13, utime 14, stime 15, cutime 16, cstime 17,
+    # starttime 22, rss 24.
     fields = text[end + 1 :].split()
     return Stat(
         name=text[start:end],
@@ -56,6 +61,8 @@ def parse_stat(text: str) -> Stat:
         reaped_cpu_s=(int(fields[13]) + int(fields[14])) * _TICK_S,
         major_faults=int(fields[9]) + int(fields[10]),
         rss_bytes=int(fields[21]) * _PAGE_BYTES,
+        parent=int(fields[1]),
+        started_ticks=int(fields[19]),
     )
 
 
@@ -96,12 +103,14 @@ def parse_machine(text: str, cpus: frozenset[int]) -> MachineTimes:
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """What a ``/proc/<pid>/io`` says of reading."""
+    """What a ``/proc/<pid>/io`` says of reading, and what was written."""
 
     storage_bytes: int
     """Fetched from storage, page-cache hits not among them (``read_bytes``)."""
     call_bytes: int | None
     """Returned by read calls, wherever from (``rchar``)."""
+    written_bytes: int | None = None
+    """To be written to storage, now or later (``write_bytes``)."""
 
 
 def parse_reads(text: str) -> Reads:
@@ -109,7 +118,8 @@ def parse_reads(text: str) -> Reads:
     fields = {key: value for key, _, value in (line.partition(":") for line in text.splitlines())}
     if "read_bytes" not in fields:
         raise ValueError("no read_bytes in /proc/<pid>/io")
-    return Reads(int(fields["read_bytes"]), int(fields["rchar"]) if "rchar" in fields else None)
+    called, written = (int(fields[key]) if key in fields else None for key in ("rchar", "write_bytes"))
+    return Reads(int(fields["read_bytes"]), called, written)
 
 
 def thread_group(name: str) -> str:

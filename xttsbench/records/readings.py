@@ -88,6 +88,8 @@ class GpuReadings(Record):
     """Share of the driver's sample period in which a kernel ran, 0..1."""
     processes: tuple[int, ...] = ()
     """Process ids that hold a compute context, at the last sample."""
+    process_memory_bytes: tuple[int | None, ...] = ()
+    """Memory of the GPU that each of ``processes`` holds; ``None`` where the driver does not tell."""
     unmeasured: dict[str, str] = {}
 
 

@@ -16,6 +16,7 @@ _ANSI: Final = re.compile(
     r"|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"  # control sequences, such as colours
     r"|\x1b[ -/]*[0-~]?"  # other escapes
 )
+_FORMULA: Final = ("=", "+", "-", "@")
 _SPACES: Final = re.compile(r"\s+")
 _DROPPED: Final = frozenset({"Cc", "Cf", "Zl", "Zp"})
 """Control characters, invisible format characters (bidirectional overrides among them), separators of lines."""
@@ -24,6 +25,12 @@ _DROPPED: Final = frozenset({"Cc", "Cf", "Zl", "Zp"})
 def plain(text: object) -> str:
     """One line of ``text`` without terminal escapes and control characters; runs of white space become one space."""
     return _SPACES.sub(" ", _strip(str(text).replace("\n", " ").replace("\r", " ").replace("\t", " "))).strip()
+
+
+def cell(text: object) -> str:
+    """``text`` as a cell of a CSV that stays text: a spreadsheet would compute what begins like a formula."""
+    shown = plain(text)
+    return f"'{shown}" if shown.startswith(_FORMULA) else shown
 
 
 def plain_lines(text: object) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from xttsbench.records.pipeline import every_op
 from xttsbench.records.readings import GpuReadings, HostReadings
 from xttsbench.records.rows import COLUMNS, absent
 from xttsbench.records.trial import Segment, TrialRecord
-from xttsbench.reporting.text import plain
+from xttsbench.reporting.text import cell, plain
 
 _STEPS, _COMPILATIONS, _CONDITIONS, _TURNS, _STEP_OPS, _PIPELINE_OPS, _PROFILED, _STREAMS = range(1, 9)
 _THREADS: Final = {
@@ -34,8 +34,6 @@ _THREADS: Final = {
 }
 _PARTS: Final = ("device_ns", "emulated_ns", "sync_ns", "gc_ns", "cpu_ns")
 _COUNTS: Final = ("round", "epoch", "batch_size", "shape_id")
-_FORMULA: Final = ("=", "+", "-", "@")
-"""How a cell begins that a spreadsheet would compute."""
 _RATES: Final = {
     "processors in use": ("cpu_s", 1.0),
     "processors in use, all processes": ("machine_busy_s", 1.0),
@@ -87,11 +85,11 @@ def table(trials: Sequence[TrialRecord]) -> str:
     writer.writerow(("trial", "kind", "configuration", "segment", "step", "warm_up", *COLUMNS))
     for trial in trials:
         spec = trial.spec
-        names = _cell(spec.trial_id), spec.rung, _cell(spec.arm or spec.fix or "")
+        names = cell(spec.trial_id), spec.rung, cell(spec.arm or spec.fix or "")
         for segment in trial.segments:
             columns = [segment.columns.get(name) or ("",) * segment.steps for name in COLUMNS]
             for step, row in enumerate(zip(*columns, strict=True)):
-                writer.writerow((*names, _cell(segment.name), step, int(step < segment.warmup_steps), *row))
+                writer.writerow((*names, cell(segment.name), step, int(step < segment.warmup_steps), *row))
     return text.getvalue()
 
 
@@ -286,9 +284,3 @@ def _counter(name: str, process: int, at_ns: int, value: float) -> Event:
 def _about(kind: str, process: int, thread: int, **known: str | int) -> Event:
     """Metadata of a process or a thread."""
     return {"name": kind, "ph": "M", "pid": process, "tid": thread, "args": known}
-
-
-def _cell(text: str) -> str:
-    """A name of the user's as a cell that stays text."""
-    shown = plain(text)
-    return f"'{shown}" if shown.startswith(_FORMULA) else shown

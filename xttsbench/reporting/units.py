@@ -186,6 +186,7 @@ def _long(seconds: int) -> str:
 
 
 _UNITS: Final[dict[str, Callable[[float], str]]] = {
+    "bytes_per_s": lambda value: f"{size(value)}/s",
     "per_s": lambda value: f"{number(value)} /s",
     "s": duration,
     "ms": lambda value: duration(value / 1e3),

@@ -1,10 +1,14 @@
 /* A stand-in for the driver's libnvidia-ml.so.1 with two GPUs of known readings, so that the tests drive the real
  * bindings. GPU 0 gives everything. GPU 1 lacks most, as virtual GPUs do. NVML_STUB chooses what fails at the start:
  * "not_loaded", "no_gpus", "lost" (GPU 1 has fallen off the bus). Compiled with -DOLD_DRIVER, the functions that
- * drivers before 535 lack are left out. */
+ * drivers before 535 lack are left out. While the file that NVML_STUB_FAULT names exists, each call on the GPU that its
+ * first number names is answered with the error that its second names. With NVML_STUB_PERIOD_MS, GPU 0 is used by
+ * turns 90 and 10 %, half of that time each, in samples of 20 ms up to now. */
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { SUCCESS = 0, NOT_SUPPORTED = 3, NO_PERMISSION = 4, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7, NOT_LOADED = 9, LOST = 15 };
 enum { SAMPLES = 5 };
@@ -20,6 +24,18 @@ static int mode(const char *name) {
     const char *set = getenv("NVML_STUB");
     return set != NULL && strcmp(set, name) == 0;
 }
+
+static int fault(const Gpu *gpu) {
+    const char *path = getenv("NVML_STUB_FAULT");
+    FILE *file = path != NULL ? fopen(path, "r") : NULL;
+    int index = -1, code = SUCCESS;
+    if (file == NULL) return SUCCESS;
+    if (fscanf(file, "%d %d", &index, &code) != 2 || index != gpu->index) code = SUCCESS;
+    fclose(file);
+    return code;
+}
+
+#define ANSWER_FAULT(gpu) do { int code = fault(gpu); if (code != SUCCESS) return code; } while (0)
 
 int nvmlInitWithFlags(unsigned int flags) { return mode("not_loaded") ? NOT_LOADED : SUCCESS; }
 int nvmlShutdown(void) { return SUCCESS; }
@@ -51,6 +67,7 @@ int nvmlDeviceGetUUID(Gpu *gpu, char *text, unsigned int length) {
 }
 
 int nvmlDeviceGetMemoryInfo(Gpu *gpu, Memory *memory) {
+    ANSWER_FAULT(gpu);
     static unsigned long long used = 0;
     memory->total = gpu->index ? 8000000000ULL : 16000000000ULL;
     memory->used = gpu->index ? 123 : 1000 * ++used; /* GPU 0: one more kilobyte at each call */
@@ -59,12 +76,14 @@ int nvmlDeviceGetMemoryInfo(Gpu *gpu, Memory *memory) {
 }
 
 int nvmlDeviceGetClockInfo(Gpu *gpu, unsigned int kind, unsigned int *mhz) {
+    ANSWER_FAULT(gpu);
     if (gpu->index == 1 && kind == 2) return NOT_SUPPORTED;
     *mhz = kind == 1 ? 1410 : kind == 2 ? 1593 : 1;
     return SUCCESS;
 }
 
 int nvmlDeviceGetMaxClockInfo(Gpu *gpu, unsigned int kind, unsigned int *mhz) {
+    ANSWER_FAULT(gpu);
     if (gpu->index == 1 || kind != 1) return NOT_SUPPORTED;
     *mhz = 1980;
     return SUCCESS;
@@ -72,11 +91,13 @@ int nvmlDeviceGetMaxClockInfo(Gpu *gpu, unsigned int kind, unsigned int *mhz) {
 
 #ifndef OLD_DRIVER
 int nvmlDeviceGetCurrentClocksEventReasons(Gpu *gpu, unsigned long long *reasons) {
+    ANSWER_FAULT(gpu);
     *reasons = gpu->index ? 0x0 : 0x44; /* 0 is a reading too: nothing holds the clocks back */
     return SUCCESS;
 }
 
 int nvmlDeviceGetComputeRunningProcesses_v3(Gpu *gpu, unsigned int *count, Process *processes) {
+    ANSWER_FAULT(gpu);
     if (gpu->index == 1) return NO_PERMISSION;
     unsigned int room = *count;
     *count = 2;
@@ -87,6 +108,7 @@ int nvmlDeviceGetComputeRunningProcesses_v3(Gpu *gpu, unsigned int *count, Proce
 }
 #else
 int nvmlDeviceGetCurrentClocksThrottleReasons(Gpu *gpu, unsigned long long *reasons) {
+    ANSWER_FAULT(gpu);
     *reasons = gpu->index ? 0x1 : 0x8;
     return SUCCESS;
 }
@@ -101,24 +123,47 @@ int nvmlDeviceGetComputeRunningProcesses_v2(Gpu *gpu, unsigned int *count, Proce
 #endif
 
 int nvmlDeviceGetPcieThroughput(Gpu *gpu, unsigned int counter, unsigned int *kilobytes) {
+    ANSWER_FAULT(gpu);
     if (gpu->index == 1) return NOT_SUPPORTED;
     *kilobytes = counter == 1 ? 5000 : 70; /* 1 is to the GPU, 0 from it */
     return SUCCESS;
 }
 
 int nvmlDeviceGetPowerUsage(Gpu *gpu, unsigned int *milliwatts) {
+    ANSWER_FAULT(gpu);
     if (gpu->index == 1) return NOT_SUPPORTED;
     *milliwatts = 312500;
+    return SUCCESS;
+}
+
+/* With a period: the samples of every 20 ms since last_seen_us, up to now. */
+static int live_samples(unsigned long long period_ms, unsigned long long last_seen_us, unsigned int *count,
+                        Sample *samples) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    unsigned long long now_us = now.tv_sec * 1000000ULL + now.tv_nsec / 1000;
+    unsigned long long first = last_seen_us / 20000 + 1, last = now_us / 20000;
+    if (last >= first + 100) first = last - 99;
+    if (last < first) return NOT_FOUND;
+    unsigned int room = samples != NULL ? *count : 0;
+    *count = last - first + 1;
+    for (unsigned int n = 0; n < room && n < *count; n++) {
+        samples[n].time_us = (first + n) * 20000;
+        samples[n].value.ui = samples[n].time_us / 1000 % period_ms < period_ms / 2 ? 90 : 10;
+    }
     return SUCCESS;
 }
 
 /* Samples every 20 ms from NVML_STUB_EPOCH_US on, 20 % more each; the last is repeated with time 0. */
 int nvmlDeviceGetSamples(Gpu *gpu, unsigned int kind, unsigned long long last_seen_us, unsigned int *value_type,
                          unsigned int *count, Sample *samples) {
+    ANSWER_FAULT(gpu);
     if (gpu->index == 1 || kind != 1) return NOT_SUPPORTED;
+    *value_type = 1;
+    const char *period_ms = getenv("NVML_STUB_PERIOD_MS");
+    if (period_ms != NULL) return live_samples(strtoull(period_ms, NULL, 10), last_seen_us, count, samples);
     unsigned long long epoch_us = strtoull(getenv("NVML_STUB_EPOCH_US"), NULL, 10);
     if (last_seen_us >= epoch_us + (SAMPLES - 1) * 20000) return NOT_FOUND;
-    *value_type = 1;
     if (samples != NULL) {
         for (unsigned int n = 0; n < SAMPLES; n++) {
             samples[n].time_us = epoch_us + n * 20000;

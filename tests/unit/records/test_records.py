@@ -25,6 +25,7 @@ from xttsbench.records.elements import Element, Elements, Epoch, GraphIdentity, 
 from xttsbench.records.fix import Edit, FixResult, Optimized, Patch, Semantics
 from xttsbench.records.gpu_activity import Gap, GpuActivity, GpuDevice, GpuSlices, Kernel, XProfVerdict
 from xttsbench.records.live import LiveRun, RecentSteps, RunningRun
+from xttsbench.records.monitoring import ColumnOscillation, Event, Monitored, Signal
 from xttsbench.records.pipeline import Pipeline, PipelineOp, Prediction, PythonFunction
 from xttsbench.records.plan import Accelerator, Comparison, PlannedArm, Procedure, RunPlan
 from xttsbench.records.readings import GpuReadings, HostReadings, Readings
@@ -277,6 +278,15 @@ WATCH_SUMMARY = WatchSummary(
     next_command="xttsbench diagnose train.py",
     unmeasured={"drift": "too few steps"},
 )
+MONITORED = Monitored(
+    started_utc="t",
+    duration_s=1.5,
+    interval_s=0.5,
+    readings=3,
+    signals={"cpu_share": Signal(readings=3, mean=0.5, lowest=0.0, highest=1.0)},
+    oscillations=(ColumnOscillation(column="cpu_share", t_s=1.0, period_s=0.5, variance_share=0.9, p_value=0.005),),
+    events=(Event(t_s=1.0, text="GPU 0 is lost"),),
+)
 EXAMPLES: list[Record] = [
     FINGERPRINT,
     BEST,
@@ -412,6 +422,10 @@ EXAMPLES: list[Record] = [
     Memory(first_bytes=10, last_bytes=20, bytes_per_step=None),
     FailOn(expression="input>20%", value=None, limit=0.2, outcome="not measured", why="no step was seen"),
     WATCH_SUMMARY,
+    *MONITORED.signals.values(),
+    *MONITORED.oscillations,
+    *MONITORED.events,
+    MONITORED,
 ]
 by_type = pytest.mark.parametrize("record", EXAMPLES, ids=lambda record: type(record).__name__)
 
@@ -496,7 +510,7 @@ def test_every_file_carries_the_version() -> None:
     versioned = [type(record) for record in EXAMPLES if "schema_version" in type(record).model_fields]
     assert set(versioned) == {
         *(Report, ComparisonReport, TrialRecord, RunPlan, Best, Manifest, TrainSetup, Optimized),
-        *(LiveRun, WatchSummary),
+        *(LiveRun, WatchSummary, Monitored),
     }
     assert SCHEMA_VERSION == 2
     assert all(

@@ -1,0 +1,111 @@
+import itertools
+
+import pytest
+
+from xttsbench.probes.live.machine import MachineProbe
+
+LIMIT = 4 << 30
+
+
+class Machine:
+    """A machine of two processors and a disk in files."""
+
+    def __init__(self, root):
+        self.root, self.now_s = root, 100.0
+        (root / "proc/self").mkdir(parents=True)
+        for name in ("vda", "loop0"):
+            (root / "sys/block" / name).mkdir(parents=True)
+        (root / "sys/block/vda/device").mkdir()
+        (root / "proc/meminfo").write_text(
+            "MemTotal: 8388608 kB\nMemFree: 1 kB\nMemAvailable: 6291456 kB\nBuffers: 0 kB\n"
+        )
+        self.processors((0, 0), (0, 0))
+        self.disk(0, 0, 0)
+
+    def processors(self, *each, steal=0):
+        """Ticks used and idle of each."""
+        lines = [f"{used} 0 0 {idle} 0 0 0 {steal} 0 0" for used, idle in each]
+        both = f"{sum(one[0] for one in each)} 0 0 {sum(one[1] for one in each)} 0 0 0 {steal * len(each)} 0 0"
+        text = [f"cpu  {both}", *(f"cpu{n} {line}" for n, line in enumerate(lines)), "intr 5 1 2", "procs_running 3"]
+        (self.root / "proc/stat").write_text("\n".join(text) + "\nprocs_blocked 0\n")
+
+    def disk(self, read, written, busy_ms):
+        lines = [f"254 0 {name} 1 0 {read} 0 1 0 {written} 0 0 {busy_ms} 0 0 0 0" for name in ("vda", "vda1", "loop0")]
+        (self.root / "proc/diskstats").write_text("\n".join(lines) + "\n")
+
+    def group(self, **files):
+        home = self.root / "sys/fs/cgroup/mine"
+        home.mkdir(parents=True, exist_ok=True)
+        (self.root / "proc/self/cgroup").write_text("0::/mine\n")
+        for name, text in files.items():
+            (home / name.replace("_", ".", 1)).write_text(f"{text}\n")
+
+    def probe(self):
+        return MachineProbe(self.root, clock=lambda: self.now_s)
+
+
+@pytest.fixture
+def machine(tmp_path):
+    return Machine(tmp_path)
+
+
+def test_a_reading_is_what_went_on_since_the_one_before(machine):
+    probe = machine.probe()
+    machine.processors((150, 50), (20, 180), steal=50)
+    machine.disk(2000, 4000, 500)
+    machine.now_s += 2
+    found = probe.read()
+    assert (probe.cores, probe.disks) == ((0, 1), ("vda",))
+    assert found["cpu0_share"] == pytest.approx(150 / 250)
+    assert found["cpu1_share"] == pytest.approx(20 / 250)
+    assert found["cpu_share"] == pytest.approx(170 / 500)
+    assert found["cpu_steal_share"] == pytest.approx(0.2)
+    assert found["runnable_threads"] == 3
+    assert found["storage_read_bytes_per_s"] == found["disk_vda_read_bytes_per_s"] == 2000 * 512 / 2
+    assert found["storage_write_bytes_per_s"] == 4000 * 512 / 2
+    assert found["storage_busy_share"] == 0.25
+    assert (found["memory_used_bytes"], found["memory_total_bytes"]) == (2 << 30, 8 << 30)
+    assert "quota_throttled_cpus" in probe.unmeasured
+    assert probe.busy_s() == pytest.approx(1.7)
+
+
+def test_memory_is_the_groups_where_that_has_a_limit(machine):
+    machine.group(memory_max=LIMIT, memory_current=3 << 30, memory_stat="inactive_file 0")
+    machine.now_s += 1
+    found = machine.probe().read()
+    assert (found["memory_used_bytes"], found["memory_total_bytes"]) == (3 << 30, LIMIT)
+
+
+def test_what_a_quota_stops_is_told_in_processors(machine):
+    machine.group(cpu_max="100000 100000", cpu_stat="throttled_usec 1000000")
+    probe = machine.probe()
+    machine.group(cpu_stat="throttled_usec 2500000")
+    machine.now_s += 2
+    assert probe.read()["quota_throttled_cpus"] == pytest.approx(0.75)
+    assert "quota_throttled_cpus" not in probe.unmeasured
+
+
+def test_a_processor_that_sleeps_or_goes_is_empty_and_never_zero(machine):
+    probe = machine.probe()
+    machine.processors((10, 10))
+    machine.now_s += 1
+    found = probe.read()
+    assert found["cpu0_share"] == 0.5
+    assert "cpu1_share" not in found
+
+
+def test_counters_that_fall_give_no_negative_share(machine):
+    machine.processors((100, 1000), (100, 1000))
+    probe = machine.probe()
+    machine.processors((150, 990), (90, 1100))
+    machine.now_s += 1
+    found = probe.read()
+    assert found["cpu0_share"] == 1.0
+    assert found["cpu1_share"] == 0.0
+
+
+def test_where_nothing_can_be_read_every_reason_is_given(tmp_path):
+    times = itertools.count()
+    probe = MachineProbe(tmp_path, clock=lambda: next(times))
+    assert all(value is None for value in probe.read().values())
+    assert {"cpu_share", "storage_read_bytes_per_s", "memory_used_bytes"} <= set(probe.unmeasured)

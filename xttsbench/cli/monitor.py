@@ -1,0 +1,99 @@
+"""``xttsbench monitor``: the machine and its GPUs, live and in a CSV."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Annotated, Final, TextIO
+
+import typer
+
+from xttsbench.cli.options import AsJson, Debug, typed
+from xttsbench.cli.output import rendered
+from xttsbench.errors import UsageError
+
+if TYPE_CHECKING:
+    from xttsbench.analysis.stream import Stream
+
+_BETWEEN_LINES_S: Final = 1.0
+_STDOUT: Final = "-"
+
+
+class Lines:
+    """Readings as plain lines, one a second at most, and what happened as a line of its own."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+        self._printed_s = -_BETWEEN_LINES_S
+        self._events = 0.0, ""
+
+    def show(self, stream: Stream, own_cpu_share: float) -> None:
+        """Print what is new."""
+        from xttsbench.reporting.monitoring.screen import line
+
+        for event in stream.events:
+            if (found := (event.t_s, event.text)) > self._events:
+                self._events = found
+                print(f"[{event.t_s:.1f} s] {event.text}", file=self._file, flush=True)
+        # A hair less than a second, so that readings of a tenth are printed at each tenth one.
+        if stream.t_s - self._printed_s > 0.95 * _BETWEEN_LINES_S:
+            self._printed_s = stream.t_s
+            print(line(stream), file=self._file, flush=True)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait that long."""
+        time.sleep(max(seconds, 0.0))
+        return False
+
+
+def monitor(
+    context: typer.Context,
+    log: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Write the readings to a new CSV; - is standard output.", show_default=False),
+    ] = None,
+    duration: Annotated[
+        float | None, typer.Option(metavar="S", min=0.1, help="End after so many seconds.", show_default=False)
+    ] = None,
+    interval: Annotated[float, typer.Option(metavar="S", min=0.05, max=3600, help="Seconds between readings.")] = 0.5,
+    pid: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Also this process, with its steps if it is watched; end with it.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Show processors, memory, storage and GPUs live: use, stolen time, neighbours, clocks, and what oscillates.
+
+    On a terminal it fills the screen until q is typed; elsewhere it prints a line a second at most. At the end it says
+    what the readings came to. `xttsbench report FILE.csv` makes a page of a log. Ctrl-C ends it with exit code 130.
+
+    Example:  xttsbench monitor --log gpu.csv --duration 600 --interval 0.1
+    """
+    from xttsbench.cli.terminal import full_screen, interruptible
+    from xttsbench.workflows.monitor.monitor import Request
+    from xttsbench.workflows.monitor.monitor import monitor as run
+
+    if as_json and log == _STDOUT:
+        raise UsageError("--json and --log - both write to standard output; give --log a file.")
+    request = Request(interval_s=interval, duration_s=duration, pid=pid, log=log, command=typed(context))
+    quiet = as_json or log == _STDOUT
+    drawn = not quiet and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+    plain = nullcontext(Lines(sys.stderr if quiet else sys.stdout))
+    with interruptible(), full_screen() if drawn else plain as view:
+        found, interrupted = run(request, view)
+    if as_json:
+        sys.stdout.write(found.model_dump_json(indent=2) + "\n")
+    else:
+        from xttsbench.reporting.monitoring.document import monitored_document
+
+        (sys.stderr if quiet else sys.stdout).write(rendered(monitored_document(found), 0))
+    if interrupted:
+        raise typer.Exit(130)

@@ -1,0 +1,226 @@
+"""Who uses the processors, from a walk over all processes now and then; and one process, read each time.
+
+A walk sees what each process used since the walk before. Processes of another container, and those that were born and
+ended between two walks, are not seen; what they used is the rest of what the processors were busy with.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from xttsbench.probes.procfs import Stat, parse_reads, parse_stat
+from xttsbench.probes.watched_runs import read_live, running
+from xttsbench.records.live import LiveRun
+from xttsbench.records.monitoring import LISTED, Reading
+
+_NAME_BYTES: Final = 4096
+_INTERPRETERS: Final = ("python", "bash", "sh", "perl", "ruby", "node", "java")
+_LIVE_S: Final = 1.0
+"""A watched run writes its record at most so often."""
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """A process and how many processors it used."""
+
+    pid: int
+    name: str
+    cpus: float
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """What a walk over the processes found."""
+
+    users: tuple[User, ...] = ()
+    """Those that used most, most first, :data:`~xttsbench.records.monitoring.LISTED` at most."""
+    unseen_cpus: float | None = None
+    """Processors that were used by none of the processes that are seen."""
+    parents: dict[int, int] = field(default_factory=dict)
+    """Process id to that of its parent."""
+
+    def family(self, pid: int) -> tuple[int, ...]:
+        """All descendants of a process."""
+        children: dict[int, list[int]] = {}
+        for child, parent in self.parents.items():
+            children.setdefault(parent, []).append(child)
+        found = [pid]
+        for one in found:  # which grows
+            found += children.get(one, ())
+        return tuple(found[1:])
+
+
+class Processes:
+    """All processes; ``busy_s`` gives the processor seconds that anyone used so far, ``None`` where that is unknown."""
+
+    def __init__(
+        self, busy_s: Callable[[], float | None], *, proc: str = "/proc", clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._busy, self._proc, self._clock = busy_s, proc, clock
+        self._known: dict[tuple[int, int], float] = {}
+        self._walked_s, self._busy_s = clock(), busy_s()
+        self.walk()
+
+    def walk(self) -> Walk:
+        """Look at all processes."""
+        now_s, busy_s = self._clock(), self._busy()
+        seconds, self._walked_s = now_s - self._walked_s, now_s
+        used: list[tuple[float, int, str]] = []
+        known: dict[tuple[int, int], float] = {}
+        parents: dict[int, int] = {}
+        for pid, stat in self._all():
+            key = pid, stat.started_ticks
+            known[key], parents[pid] = stat.cpu_s, stat.parent
+            # One that is new has used all of its time since the walk before.
+            if (more_s := stat.cpu_s - self._known.get(key, 0.0)) > 0:
+                used.append((more_s, pid, stat.name))
+        first, self._known = not self._known, known
+        before_s, self._busy_s = self._busy_s, busy_s
+        if first or seconds <= 0:
+            return Walk(parents=parents)
+        used.sort(reverse=True)
+        listed = [User(pid, _called(self._proc, pid, name), more_s / seconds) for more_s, pid, name in used[:LISTED]]
+        unseen = None
+        if busy_s is not None and before_s is not None:
+            unseen = max(busy_s - before_s - sum(more_s for more_s, _, _ in used), 0.0) / seconds
+        return Walk(tuple(listed), unseen, parents)
+
+    def _all(self) -> Iterator[tuple[int, Stat]]:
+        for name in os.listdir(self._proc):
+            if name.isdecimal():
+                with contextlib.suppress(OSError, ValueError, IndexError):
+                    yield int(name), parse_stat(_read(f"{self._proc}/{name}/stat"))
+
+
+class ProcessProbe:
+    """Reads one process with its children until it ends, and the steps of it where it is a watched run.
+
+    Attributes:
+        name: what it is called.
+        ended: whether it is gone.
+        live: what the watched run says; ``None`` where it is none.
+        unmeasured: column to why it is empty.
+    """
+
+    def __init__(self, pid: int, *, proc: str = "/proc", clock: Callable[[], float] = time.monotonic) -> None:
+        """Raises ``ProcessLookupError`` where there is no such process."""
+        self.pid, self._proc, self._clock = pid, proc, clock
+        self.unmeasured: dict[str, str] = {}
+        self.ended = False
+        self.live: LiveRun | None = None
+        self.family: tuple[int, ...] = ()
+        try:
+            stat = self._stat(pid)
+        except (OSError, ValueError, IndexError):
+            raise ProcessLookupError(pid) from None
+        if stat.ended:
+            raise ProcessLookupError(pid)
+        self._started_ticks = stat.started_ticks
+        self.name = _called(proc, pid, stat.name)
+        self._used: dict[int, float] = {pid: stat.cpu_s + stat.reaped_cpu_s}
+        self._moved: dict[int, tuple[int, int | None]] = {}
+        self._read_s, self._live_s = clock(), -_LIVE_S
+        self._run: Path | None = None
+        if (moved := self._io(pid)) is not None:
+            self._moved[pid] = moved
+
+    def read(self) -> Reading:
+        """What it did since the last reading; an empty one once it has ended."""
+        now_s = self._clock()
+        seconds = now_s - self._read_s
+        if self.ended or seconds <= 0:
+            return {}
+        try:
+            own = self._stat(self.pid)
+        except (OSError, ValueError, IndexError):
+            own = None
+        if own is None or own.ended or own.started_ticks != self._started_ticks:
+            self.ended = True
+            return {}
+        self._read_s = now_s
+        stats = {self.pid: own}
+        for pid in self.family:
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                stats[pid] = self._stat(pid)
+        used = {pid: stat.cpu_s + stat.reaped_cpu_s for pid, stat in stats.items()}
+        grown_s = sum(max(now - self._used.get(pid, now), 0.0) for pid, now in used.items())
+        # A child that ended since is in its parent's count with all that it ever used: take out what was counted.
+        reaped_s = sum(self._used[pid] for pid in self._used.keys() - used.keys())
+        self._used = used
+        found: Reading = {
+            "process_cpus": max(grown_s - reaped_s, 0.0) / seconds,
+            "process_memory_bytes": sum(stat.rss_bytes for stat in stats.values()),
+        }
+        self._add_io(found, stats, seconds)
+        self._add_steps(found, now_s)
+        return found
+
+    def _add_io(self, found: Reading, pids: dict[int, Stat], seconds: float) -> None:
+        before, self._moved = self._moved, {pid: moved for pid in pids if (moved := self._io(pid)) is not None}
+        if self.pid not in self._moved:
+            return
+        for at, name in enumerate(("read", "write")):
+            pairs = [(now[at], before.get(pid, now)[at]) for pid, now in self._moved.items()]
+            grown = sum(max(now - was, 0) for now, was in pairs if now is not None and was is not None)
+            found[f"process_{name}_bytes_per_s"] = grown / seconds
+
+    def _add_steps(self, found: Reading, now_s: float) -> None:
+        if now_s - self._live_s < _LIVE_S:
+            return
+        self._live_s = now_s
+        if self._run is None:
+            self._run = running().get(self.pid)
+        if self._run is None or (live := read_live(self._run)) is None:
+            return
+        self.live = live
+        found["process_steps"] = live.steps
+        if live.recent is not None:
+            found["process_step_time_s"] = live.recent.step_time_s
+            found["process_input_wait_share"] = live.recent.input_wait_fraction
+
+    def _stat(self, pid: int) -> Stat:
+        return parse_stat(_read(f"{self._proc}/{pid}/stat"))
+
+    def _io(self, pid: int) -> tuple[int, int | None] | None:
+        """Bytes from and to storage; ``None`` where it may not be told."""
+        if "process_read_bytes_per_s" in self.unmeasured:
+            return None
+        try:
+            reads = parse_reads(_read(f"{self._proc}/{pid}/io"))
+        except (OSError, ValueError) as error:
+            if pid == self.pid and isinstance(error, PermissionError):
+                why = f"/proc/{pid}/io may be read by its owner only"
+                self.unmeasured |= dict.fromkeys(("process_read_bytes_per_s", "process_write_bytes_per_s"), why)
+            return None
+        return reads.storage_bytes, reads.written_bytes
+
+
+def _called(proc: str, pid: int, name: str) -> str:
+    """The program, with its script where it is an interpreter: ``python train.py``."""
+    try:
+        with open(f"{proc}/{pid}/cmdline", "rb") as file:
+            words = file.read(_NAME_BYTES).decode("utf-8", "replace").split("\0")
+    except OSError:
+        return name
+    if not os.path.basename(words[0]).rstrip("0123456789.").startswith(_INTERPRETERS):
+        return name
+    rest = iter(words[1:])
+    for word in rest:
+        if word in ("-m", "-jar"):
+            return f"{name} {word} {next(rest, '')}".strip()
+        if word and not word.startswith("-"):
+            return f"{name} {os.path.basename(word)}"
+        if word == "-c":
+            break
+    return name
+
+
+def _read(path: str) -> str:
+    with open(path, "rb", buffering=0) as file:
+        return file.read().decode("utf-8", "replace")
