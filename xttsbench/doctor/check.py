@@ -52,8 +52,3 @@ class MachineCheck:
 def check(name: str, about: str) -> Callable[[_Judge], MachineCheck]:
     """Make a check of a function."""
     return lambda judge: MachineCheck(name, about, judge)
-
-
-def gb(size: float) -> str:
-    """Bytes as people read them: ``3.2 GB``, ``64 MB``."""
-    return f"{size / 1e9:.3g} GB" if size >= 1e9 else f"{size / 1e6:.3g} MB"

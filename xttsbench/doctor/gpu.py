@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from xttsbench.doctor.check import Said, check, gb
+from xttsbench.doctor.check import Said, check
 from xttsbench.records.machine import Figure, Machine
+from xttsbench.records.pipeline import size
 
 LEAST_DRIVER: Final = {11: (450, 80, 2), 12: (525, 60, 13), 13: (580, 65, 6)}
 """Major version of CUDA -> oldest driver that runs all of its minor versions (NVIDIA, CUDA Toolkit Release Notes,
@@ -225,7 +226,7 @@ def gpu_memory(machine: Machine) -> Said | None:
         used, total = gpu.memory_used_bytes, gpu.memory_total_bytes
         figures |= {f"gpu{gpu.index}.used_bytes": used, f"gpu{gpu.index}.processes": gpu.processes}
         if used and total and used > max(_HELD_SHARE * total, _HELD_BYTES):
-            held.append((used / total, f"GPU {gpu.index}: {gb(used)} of {gb(total)} are held by others"))
+            held.append((used / total, f"GPU {gpu.index}: {size(used)} of {size(total)} are held by others"))
     if not machine.driver.gpus:
         return None
     if not held:

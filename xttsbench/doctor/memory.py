@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from xttsbench.doctor.check import Said, check, gb
+from xttsbench.doctor.check import Said, check
 from xttsbench.records.machine import Figure, Machine
+from xttsbench.records.pipeline import size
 
 _LEAST_BYTES, _LITTLE_BYTES = 1 << 30, 4 << 30
 """TensorFlow 2.21 alone, with one compiled function, held 0.6 GB here; a diagnosis of the bundled model in three
@@ -31,12 +32,14 @@ def memory(machine: Machine) -> Said:
         "tensorflow_bytes": machine.sight.peak_bytes,
     }
     limited = found.limit_bytes is not None and found.limit_bytes < found.total_bytes
-    whole = f"the control group's {gb(found.limit_bytes)}" if limited and found.limit_bytes else gb(found.total_bytes)
-    seen = f"{gb(found.left)} left of {whole}"
+    whole = (
+        f"the control group's {size(found.limit_bytes)}" if limited and found.limit_bytes else size(found.total_bytes)
+    )
+    seen = f"{size(found.left)} left of {whole}"
     if found.swapped_bytes_per_s is not None and found.swapped_bytes_per_s > _SWAP_BYTES_PER_S:
         return Said(
             "broken",
-            f"{seen}, and {gb(found.swapped_bytes_per_s)}/s go to and from swap",
+            f"{seen}, and {size(found.swapped_bytes_per_s)}/s go to and from swap",
             figures,
             "End what fills the memory (ps aux --sort -rss | head), or take a machine with more.",
         )
@@ -45,7 +48,7 @@ def memory(machine: Machine) -> Said:
     remedy = "Raise the container's memory limit." if limited else "End what fills it (ps aux --sort -rss | head)."
     return Said(
         "broken" if found.left < _LEAST_BYTES else "note",
-        f"{seen}; TensorFlow alone takes {gb(machine.sight.peak_bytes or 6e8)}, model and buffers come on top",
+        f"{seen}; TensorFlow alone takes {size(machine.sight.peak_bytes or 6e8)}, model and buffers come on top",
         figures,
         f"{remedy} Smaller shuffle and prefetch buffers need less.",
     )
@@ -60,7 +63,7 @@ def shared_memory(machine: Machine) -> Said:
     if found.shared_free_bytes is None or found.shared_total_bytes is None:
         why = found.unmeasured.get("shared_free_bytes", "not read")
         return Said("broken", f"/dev/shm cannot be written to ({why})", figures, remedy)
-    seen = f"{gb(found.shared_free_bytes)} free of {gb(found.shared_total_bytes)} in /dev/shm"
+    seen = f"{size(found.shared_free_bytes)} free of {size(found.shared_total_bytes)} in /dev/shm"
     if found.shared_free_bytes < _SHARED_LEAST_BYTES:
         return Said("broken", f"{seen}: input processes and NCCL need more", figures, remedy)
     if found.shared_free_bytes < _SHARED_LITTLE_BYTES:
@@ -76,7 +79,7 @@ def disk_space(machine: Machine) -> Said:
         figures |= {f"{one.what}.free_bytes": one.free_bytes, f"{one.what}.free_files": one.free_files}
     for one in machine.places:
         if one.refused is not None:
-            free = f"; {gb(one.free_bytes)} are free" if one.free_bytes is not None else ""
+            free = f"; {size(one.free_bytes)} are free" if one.free_bytes is not None else ""
             return Said(
                 "broken",
                 f"{one.what} {one.path}: a file of 16 MB cannot be made there ({one.refused}{free})",
@@ -88,12 +91,12 @@ def disk_space(machine: Machine) -> Said:
     for one in sorted(little, key=lambda place: place.free_bytes or 0):
         return Said(
             "broken" if (one.free_bytes or 0) < _DISK_LEAST_BYTES else "note",
-            f"{one.what} {one.path}: {gb(one.free_bytes or 0)} free",
+            f"{one.what} {one.path}: {size(one.free_bytes or 0)} free",
             figures,
             "Make room: checkpoints, feature caches and profiles need gigabytes.",
         )
     for one in few:
         said = f"{one.what} {one.path}: {one.free_files} more files can be made"
         return Said("broken", said, figures, "Delete small files: the file system is out of inodes (df -i).")
-    free = ", ".join(f"{gb(one.free_bytes)} ({one.what})" for one in machine.places if one.free_bytes is not None)
+    free = ", ".join(f"{size(one.free_bytes)} ({one.what})" for one in machine.places if one.free_bytes is not None)
     return Said("ok", f"free: {free}", figures)

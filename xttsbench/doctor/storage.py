@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from xttsbench.doctor.check import Said, check, gb
+from xttsbench.doctor.check import Said, check
 from xttsbench.records.machine import Figure, Machine, Pass, Storage
+from xttsbench.records.pipeline import size
 
 SEEK_S, BYTES_PER_S = 0.0127, 150e6
 """What one spinning disk takes to reach a file (8.5 ms to seek and 4.2 ms for half a turn at 7,200 a minute, as data
@@ -28,9 +29,9 @@ def storage_speed(machine: Machine) -> Said | None:
         "needed_bytes_per_s": found.needed_bytes_per_s,
     }
     told = []
-    for name, one, files, size in _passes(found):
-        figures |= {f"{name}_bytes_per_s": size / one.seconds, f"{name}_stored_share": one.stored_share}
-        told.append(f"{name} {_rate(size / one.seconds)} and {files / one.seconds:,.0f} files/s")
+    for name, one, files, read in _passes(found):
+        figures |= {f"{name}_bytes_per_s": read / one.seconds, f"{name}_stored_share": one.stored_share}
+        told.append(f"{name} {_rate(read / one.seconds)} and {files / one.seconds:,.0f} files/s")
     seen = f"{found.files} of {found.listed} files on {found.filesystem or 'an unknown file system'}: {', '.join(told)}"
     cold = found.cold.stored_share is None or found.cold.stored_share >= _FAR
     speed = found.bytes / found.cold.seconds
@@ -67,11 +68,11 @@ def _passes(found: Storage) -> list[tuple[str, Pass, int, int]]:
         ("warm", found.warm, found.files, found.bytes),
         ("by 8 at once", found.parallel, found.parallel_files, found.parallel_bytes),
     )
-    return [(name, one, files, size) for name, one, files, size in passes if one is not None and one.seconds > 0]
+    return [(name, one, files, read) for name, one, files, read in passes if one is not None and one.seconds > 0]
 
 
 def _rate(speed: float) -> str:
-    return f"{gb(speed)}/s"
+    return f"{size(speed)}/s"
 
 
 def _remedy(found: Storage, speed: float, best: float) -> str:

@@ -17,7 +17,7 @@ from typing import Any, Final
 from xttsbench import __version__
 from xttsbench.analysis.gpu import slices_of
 from xttsbench.records.pipeline import every_op
-from xttsbench.records.readings import GpuReadings, HostReadings
+from xttsbench.records.readings import SLOWED, GpuReadings, HostReadings, throttle_reason_names
 from xttsbench.records.rows import COLUMNS, absent
 from xttsbench.records.trial import Segment, TrialRecord
 from xttsbench.reporting.text import cell, plain
@@ -261,6 +261,10 @@ def _of_gpu(gpu: GpuReadings, process: int) -> Iterator[Event]:
         for when, value in zip(gpu.t_ns, getattr(gpu, column), strict=False):
             if value is not None:
                 yield _counter(f"GPU {gpu.index} {name}", process, when, value * scale)
+    for when, mask in zip(gpu.t_ns, gpu.throttle_reasons, strict=False):
+        if mask is not None:
+            held = len(SLOWED & {*throttle_reason_names(mask)})
+            yield _counter(f"GPU {gpu.index} reasons that hold the clocks back", process, when, held)
 
 
 def _rows(segment: Segment) -> Iterator[dict[str, int]]:

@@ -23,6 +23,8 @@ from xttsbench.xtts.data.make import cache_directory
 
 WINDOW_S: Final = 1.0
 """How long the neighbours are watched: a hundred ticks of the kernel's counters."""
+BUSY_SHARE, LONGER_S = 0.05, 3.0
+"""Where they take more than this of the processors, they are watched again, for longer: what counts is who stays."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,8 @@ def doctor(request: Request) -> Examination:
     software, driver = probes.software(), ask_driver()
     # Before anything of ours computes, so that what is busy is others'.
     processors, swapped = probes.processors_and_swap(WINDOW_S)
+    if (processors.steal_share or 0.0) + (processors.foreign_share or 0.0) > BUSY_SHARE:
+        processors, swapped = probes.processors_and_swap(LONGER_S)  # whether they stay
     memory = probes.memory(swapped)
     read: Storage | None = None
     if request.data is not None:

@@ -124,7 +124,7 @@ FAULTS: list[tuple[str, dict[str, Any], str, str, str, str]] = [
         {"limit_bytes": 2 * GB, "limit_left_bytes": GB // 2},
         *("memory", "broken", "the control group's 2.15 GB", "container's memory limit"),
     ),
-    ("memory", {"limit_bytes": 2 * GB, "limit_left_bytes": 0}, "memory", "broken", "0 MB left", "memory limit"),
+    ("memory", {"limit_bytes": 2 * GB, "limit_left_bytes": 0}, "memory", "broken", "0 bytes left", "memory limit"),
     ("memory", {"swapped_bytes_per_s": 5e7}, "memory", "broken", "50 MB/s go to and from swap", "ps aux"),
     (
         "memory",

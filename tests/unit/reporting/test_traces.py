@@ -143,6 +143,7 @@ def test_counters_of_host_and_gpu_have_their_units(make_trial) -> None:
         t_ns=seconds,
         memory_used_bytes=(None, 3_000_000_000),
         power_w=(250.0, None),
+        throttle_reasons=(0x1, 0x64),
         utilization_t_ns=(200 * MS,),
         utilization=(0.5,),
     )
@@ -155,6 +156,8 @@ def test_counters_of_host_and_gpu_have_their_units(make_trial) -> None:
         ("GPU 1 utilization", 0.5),
         ("GPU 1 memory used, GB", 3.0),
         ("GPU 1 power, W", 250.0),
+        ("GPU 1 reasons that hold the clocks back", 0),
+        ("GPU 1 reasons that hold the clocks back", 3),
     }
     assert problems(text) == []
 
