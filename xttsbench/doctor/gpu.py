@@ -62,7 +62,7 @@ def gpu_driver(machine: Machine) -> Said:
             )
     least = LEAST_DRIVER.get(int(machine.sight.cuda.split(".")[0])) if machine.sight.cuda else None
     version = tuple(map(int, re.findall(r"\d+", found.version or "")))
-    if least and version and version < least:
+    if least and version and version < least and not machine.sight.gpus:
         oldest = ".".join(f"{part:02d}" if index else str(part) for index, part in enumerate(least))
         return Said(
             "broken",
@@ -170,8 +170,8 @@ def gpu_libraries(machine: Machine) -> Said | None:
     mask = machine.software.variables.get(_MASK)
     if mask is not None and not _visible(mask, len(machine.driver.gpus)):
         return Said("unknown", f"not tried: {_MASK} hides all GPUs", {})
-    if not sight.missing:
-        return Said("ok", "all were found", {}) if sight.gpus else None
+    if sight.gpus or not sight.missing:
+        return Said("ok", "all that a GPU needs were found", {}) if sight.gpus else None
     reasons: dict[str, list[str]] = {}
     for name, why in sight.missing.items():
         reasons.setdefault(why.removeprefix(f"{name}: "), []).append(name)
@@ -180,9 +180,9 @@ def gpu_libraries(machine: Machine) -> Said | None:
     version = sight.versions.get("tensorflow", "")
     brings = f" (or pip install {packages[0]} alone)" if len(packages) == 1 else ""
     return Said(
-        "note" if sight.gpus else "broken",
+        "broken",
         f"cannot be loaded: {named}",
-        {"missing": len(sight.missing), "gpus": len(sight.gpus)},
+        {"missing": len(sight.missing)},
         f"pip install 'tensorflow[and-cuda]=={version}'{brings}; libraries of the system's are found through "
         "LD_LIBRARY_PATH.",
     )

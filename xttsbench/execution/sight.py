@@ -27,8 +27,8 @@ _LOADING: Final = "dso_loader=2,cuda_diagnostics=1"
 _WORDS_BYTES: Final = 1 << 20
 _LAST_LINES: Final = 4
 _MISSING: Final = re.compile(r"Could not load dynamic library '([^']+)'; dlerror: ([^;\n]*)")
-_DRIVERS: Final = ("libcuda.", "libnvidia-ml.")
-"""Libraries that come with the driver, which other readings tell of."""
+_OTHERS: Final = ("libcuda.", "libnvidia-ml.", "libnvinfer")
+"""Libraries that come with the driver, which other readings tell of, and those of TensorRT, which is an extra."""
 _INIT: Final = re.compile(r"failed call to cuInit: (?:INTERNAL: )?(?:CUDA error: )?([^\n]+)")
 _NOTICE: Final = re.compile(
     r"\d{4}-\d\d-\d\d .*: [IWE] |[IWE]\d{4} |WARNING: All log messages|To enable the following instructions"
@@ -44,7 +44,7 @@ def look(patience_s: float = PATIENCE_S) -> Sight:
     known, ended, printed = _ask("xttsbench.worker.sight", patience_s)
     complaint = _INIT.search(printed)
     # What TensorFlow tried itself comes first; it tries nothing where it meets no GPU.
-    tried = {name: why.strip() for name, why in _MISSING.findall(printed) if not name.startswith(_DRIVERS)}
+    tried = {name: why.strip() for name, why in _MISSING.findall(printed) if not name.startswith(_OTHERS)}
     return Sight(
         **known | {"missing": known.get("missing", {}) | tried},
         ended=ended,

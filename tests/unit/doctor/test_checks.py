@@ -47,7 +47,6 @@ FAULTS: list[tuple[str, dict[str, Any], str, str, str, str]] = [
     ("software", {"variables": {"KERAS_BACKEND": "torch"}}, "versions", "note", "'torch'", "Unset KERAS_BACKEND"),
     ("software", {"variables": {"OMP_NUM_THREADS": "1"}}, "threads", "note", "NumPy's", "Unset OMP_NUM_THREADS"),
     ("software", {"variables": {"TF_NUM_INTRAOP_THREADS": "64"}}, "threads", "note", "64 on 8", "set it to 8"),
-    ("driver", {"version": "470.199.02"}, "gpu-driver", "broken", "older than 525.60.13", "Update the NVIDIA driver"),
     (
         "driver",
         {"gpus": (Gpu(index=1, name="unknown", lost="NVML: GPU is lost"),)},
@@ -79,7 +78,7 @@ FAULTS: list[tuple[str, dict[str, Any], str, str, str, str]] = [
     ),
     ("sight", {"built_with_cuda": False, "gpus": ()}, "gpu-build", "broken", "CPU build beside 2 GPU(s)", "and-cuda"),
     ("sight", {"missing": NO_LIBRARY, "gpus": ()}, "gpu-libraries", "broken", "libcudnn.so.9 (cannot", "nvidia-cudnn"),
-    ("sight", {"missing": NO_LIBRARY}, "gpu-libraries", "note", "libcudnn.so.9", "LD_LIBRARY_PATH"),
+    ("sight", {"missing": NO_LIBRARY}, "gpu-libraries", "ok", "all that a GPU needs", ""),
     (
         "sight",
         {"gpus": (), "complaint": "CUDA_ERROR_UNKNOWN: unknown error"},
@@ -194,6 +193,16 @@ def test_a_mask_keeps_tensorflow_from_trying_libraries() -> None:
     libraries = said(machine, "gpu-libraries")
     assert libraries is not None
     assert libraries.status == "unknown"
+
+
+def test_an_old_driver_is_named_where_no_gpu_is_seen() -> None:
+    """With the compatibility package of CUDA an old driver may do."""
+    machine = spoilt(healthy(gpus=1), "driver", version="470.199.02")
+    assert not [check for check in examine(machine) if check.status != "ok"]
+    broken = [check for check in examine(spoilt(machine, "sight", gpus=())) if check.status == "broken"]
+    assert [check.id for check in broken] == ["gpu-driver"]
+    assert "driver 470.199.02 is older than 525.60.13" in broken[0].seen
+    assert "Update the NVIDIA driver to 525.60.13" in broken[0].remedy
 
 
 def test_a_mask_that_shows_a_gpu_is_fine() -> None:

@@ -30,7 +30,8 @@ def doctor_document(found: Examination) -> doc.Document:
 def _machine(found: Examination) -> str:
     software, processors = found.machine.software, found.machine.processors
     gpus = found.machine.driver.gpus
-    devices = f"{processors.allowed:g} processors, {len(gpus) or 'no'} GPU{'s' * (len(gpus) != 1)}"
+    cores = f"{processors.allowed:g} processor{'s' * (processors.allowed != 1)}"
+    devices = f"{cores}, {len(gpus) or 'no'} GPU{'s' * (len(gpus) != 1)}"
     return f"TensorFlow {software.packages.get('tensorflow') or 'not installed'}, {devices}"
 
 
