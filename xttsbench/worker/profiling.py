@@ -44,6 +44,9 @@ class ProfiledSteps:
         except tf.errors.AlreadyExistsError:
             self.reason = "the target runs a profiler of its own"
             return False
+        except tf.errors.OpError as error:
+            self.reason = f"TensorFlow's profiler did not start: {_first_line(error)}"
+            return False
         self.running, self._began_s = True, time.perf_counter()
         return True
 
@@ -68,11 +71,18 @@ class ProfiledSteps:
         """Turn the profiler off, which writes the profile."""
         if self.running:
             self.running, self.reason = False, None
-            tf.profiler.experimental.stop()
+            try:
+                tf.profiler.experimental.stop()
+            except tf.errors.OpError as error:  # a full disk, or a target that ended our profiler
+                self.reason = f"TensorFlow's profile was not written: {_first_line(error)}"
 
     def summary(self) -> ProfileSummary:
         """What the profile says, and XProf of it."""
         return summarise(self._directory, self._starts_ns) if self.reason is None else without(self.reason)
+
+
+def _first_line(error: tf.errors.OpError) -> str:
+    return next(iter(str(error.message).splitlines()), type(error).__name__)[:200]
 
 
 def profile_window(loaded: Loaded, step: Step | None, bench: Bench, directory: str) -> ProfileSummary:

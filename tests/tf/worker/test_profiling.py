@@ -136,3 +136,25 @@ def test_a_profile_that_xprof_cannot_read_is_a_reason(tmp_path):
     pytest.importorskip("xprof")
     (tmp_path / "machine.xplane.pb").write_bytes(b"\xff" * 100)
     assert isinstance(ask(tmp_path / "machine.xplane.pb"), str)
+
+
+def test_a_target_that_ends_our_profiler_is_measured_all_the_same(bench, tmp_path):
+    steps = []
+
+    def step(batch):
+        steps.append(batch)
+        if len(steps) == 8:
+            tf.profiler.experimental.stop()
+
+    dataset = tf.data.Dataset.range(1000)
+    found = profile_window(Loaded("dataset+step", dataset, step), step, bench, str(tmp_path))
+    assert len(steps) == 25
+    assert "was not written" in found.unmeasured["profile"]
+
+
+def test_a_profile_that_cannot_be_written_is_a_reason(bench, tmp_path):
+    (tmp_path / "taken").write_text("a file, where the profile's folder would be")
+    dataset = tf.data.Dataset.range(1000)
+    found = profile_window(Loaded("dataset", dataset, None), None, bench, str(tmp_path / "taken"))
+    assert found.steps == 0
+    assert found.unmeasured["profile"]
