@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Final
+from typing import Any, Final
 
 import tensorflow as tf
 
@@ -13,7 +13,7 @@ from xttsbench.records.trial import ProfileSummary
 from xttsbench.targets.load import Loaded
 from xttsbench.worker.batches import LiveBatches
 from xttsbench.worker.bench import Bench, Step
-from xttsbench.worker.xplane import BOUNDARY, NEXT, STEP, SYNCHRONISE, newest, read_window
+from xttsbench.worker.xplane import NEXT, STEP, SYNCHRONISE, newest, read_window
 from xttsbench.worker.xprof import ask
 
 _STEPS: Final = 20
@@ -24,7 +24,7 @@ _NO_GPU: Final = "no GPU in the profile"
 
 
 class ProfiledSteps:
-    """A window of steps under TensorFlow's profiler; ``reason`` says why there is none.
+    """A window of steps under TensorFlow's profiler, each with its marker; ``reason`` says why there is none.
 
     Attributes:
         running: whether the profiler is on.
@@ -36,9 +36,10 @@ class ProfiledSteps:
         self._directory = directory
         self._starts_ns: dict[int, int] = {}
         self._began_s = 0.0
+        self._marker: Any = None
 
     def begin(self) -> bool:
-        """Turn the profiler on, unless another one is."""
+        """Turn the profiler on, unless another one is; the first step begins now."""
         try:
             tf.profiler.experimental.start(self._directory)
         except tf.errors.AlreadyExistsError:
@@ -48,27 +49,25 @@ class ProfiledSteps:
             self.reason = f"TensorFlow's profiler did not start: {_first_line(error)}"
             return False
         self.running, self._began_s = True, time.perf_counter()
+        self._step_begins()
         return True
 
-    def marked(self) -> tf.profiler.experimental.Trace:
-        """The marker around the next step, which begins now."""
+    def _step_begins(self) -> None:
         number = len(self._starts_ns)
         self._starts_ns[number] = time.perf_counter_ns()
-        return tf.profiler.experimental.Trace(STEP, step_num=number, _r=1)
+        self._marker = tf.profiler.experimental.Trace(STEP, step_num=number, _r=1)
+        self._marker.__enter__()
 
-    def boundary(self) -> None:
-        """The next step begins now, and the one before it ends; for loops that a marker cannot be put around."""
-        number = len(self._starts_ns)
-        self._starts_ns[number] = time.perf_counter_ns()
-        with tf.profiler.experimental.Trace(BOUNDARY, step_num=number):
-            pass
-
-    def enough(self, steps: int) -> bool:
-        """Whether that many steps are enough, or have taken long enough."""
-        return steps >= _STEPS or time.perf_counter() - self._began_s > _LONGEST_S
+    def step_ended(self) -> None:
+        """A step ends, and the next one begins, or the window ends: after so many steps, or after so long."""
+        self._marker.__exit__(None, None, None)
+        if len(self._starts_ns) >= _STEPS or time.perf_counter() - self._began_s > _LONGEST_S:
+            self.end()
+        else:
+            self._step_begins()
 
     def end(self) -> None:
-        """Turn the profiler off, which writes the profile."""
+        """Turn the profiler off, which writes the profile; a step that has not ended is not in it."""
         if self.running:
             self.running, self.reason = False, None
             try:
@@ -108,12 +107,10 @@ def profile_window(loaded: Loaded, step: Step | None, bench: Bench, directory: s
     try:
         for _ in range(_SETTLE):
             one()
-        if profiled.begin():
-            steps = 0
-            while not profiled.enough(steps):
-                with profiled.marked():
-                    one()
-                steps += 1
+        profiled.begin()
+        while profiled.running:
+            one()
+            profiled.step_ended()
     finally:
         profiled.end()
         source.close()

@@ -13,7 +13,6 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping
 from functools import cache
-from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
@@ -26,13 +25,11 @@ from xttsbench.records.gpu_activity import CAUSES, WORK, Cause, Work
 
 STEP: Final = "train"
 """Name of the marker around a step, which XProf knows as well."""
-BOUNDARY: Final = "xttsbench.boundary"
-"""Name of the marker between two steps of a loop that no marker can be put around."""
 NEXT: Final = "xttsbench.next"
 """Name of the marker around the request for a batch, inside that of the step."""
 SYNCHRONISE: Final = "xttsbench.synchronise"
 """Name of the marker around the wait for the devices, an emulated one among them."""
-_OWN: Final = frozenset({STEP, BOUNDARY, NEXT, SYNCHRONISE})
+_OWN: Final = frozenset({STEP, NEXT, SYNCHRONISE})
 
 _DEVICE: Final = re.compile(r"^/device:GPU:(\d+)")
 _HOST: Final = ("/host:CPU", "/host:CUPTI", "/host:ROCTRACER")
@@ -90,7 +87,7 @@ def read_window(path: Path, starts_ns: Mapping[int, int]) -> WindowTrace | str:
     except Exception:  # protobuf's DecodeError, of a package without types
         return "TensorFlow's XPlane cannot be parsed"
     planes = [plane for plane in space.planes if plane.name.startswith(_HOST)]
-    marks = _steps(planes)
+    marks = _marks(planes)
     if not marks:
         return "the profile has no step marker"
     offsets = [starts_ns[number] - start for number, start, _, _ in marks if number in starts_ns]
@@ -130,21 +127,11 @@ def _span(line: Any, event: Any) -> tuple[int, int]:
     return start_ps // 1000, (start_ps + event.duration_ps) // 1000
 
 
-def _steps(planes: list[Any]) -> list[tuple[int, int, int, int]]:
-    """Number, start, end and thread of each step: as it is marked, or from one boundary to the next."""
-    if steps := _marks(planes, STEP):
-        return steps
-    return [
-        (number, start, end, thread)
-        for (number, start, _, thread), (_, end, _, _) in pairwise(_marks(planes, BOUNDARY))
-    ]
-
-
-def _marks(planes: list[Any], marker: str) -> list[tuple[int, int, int, int]]:
-    """Number, start, end and thread of each of the markers of that name, in order."""
+def _marks(planes: list[Any]) -> list[tuple[int, int, int, int]]:
+    """Number, start, end and thread of each step, in order."""
     found = []
     for plane in planes:
-        named = {number for number, name in _names(plane).items() if name == marker}
+        named = {number for number, name in _names(plane).items() if name == STEP}
         number_of = _stat_ids(plane, "step_num")
         for line in plane.lines:
             for event in line.events:

@@ -221,7 +221,6 @@ class Recorder:
         self.stopping_since: float | None = None
         self.profiled = ProfiledSteps(os.path.abspath(directory)) if (directory := report.spec.profile_dir) else None
         self._profiled_loop: Loop | None = None
-        self._profiled_steps = 0
 
     @cached_property
     def results(self) -> Results:
@@ -249,20 +248,14 @@ class Recorder:
 
     def _profiled_step(self, loop: Loop) -> None:
         if self.profiled is not None and loop is self._profiled_loop:
-            self.profiled.boundary()
-            self._profiled_steps += 1
-            if self.profiled.enough(self._profiled_steps):
-                self.profiled.end()
+            self.profiled.step_ended()
 
     def _begins_profile(self, loop: Loop) -> bool:
         """Begin to profile the steps of the main loop, where that was asked for and was not done yet."""
         if self.profiled is None or self._profiled_loop is not None or loop is not self.results.loops.main:
             return False
         self._profiled_loop = loop
-        if not self.profiled.begin():
-            return False
-        self.profiled.boundary()
-        return True
+        return self.profiled.begin()
 
     def send_profile(self, profile: StepProfile | None) -> None:
         """Send what a window showed, if it showed anything."""
