@@ -63,8 +63,9 @@ def difference(
         profiled: the same in the profiled window, from the time inside ``next()``.
         slowed: time of a step of that window over that of a measured one.
     """
-    ours = bottleneck == "input"
-    if said.says == ("input" if ours else "not input"):
+    if bottleneck == "inconclusive":
+        return "there is nothing to hold against XProf's"
+    if said.says == ("input" if bottleneck == "input" else "not input"):
         return None
     here = "" if profiled is None else f"; next() takes {profiled:.0%} of it"
     if said.says == "nothing":

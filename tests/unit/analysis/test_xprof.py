@@ -75,6 +75,8 @@ def test_the_same_answer_needs_no_reason(says, bottleneck):
     ("says", "share", "bottleneck", "measured", "profiled", "slowed", "words"),
     [
         ("nothing", None, "input", 0.9, 0.9, 1.0, "found no step"),
+        ("input", 0.9, "inconclusive", 0.9, 0.9, 1.0, "nothing to hold against"),
+        ("not input", 0.0, "inconclusive", None, 0.9, 1.0, "nothing to hold against"),
         ("perhaps input", 0.0, "compute", 0.0, 0.0, 1.0, "cannot tell"),
         ("perhaps input", 0.0, "input", 0.9, 0.9, 1.0, "next() takes 90% of it"),
         ("input", 0.4, "compute", 0.02, 0.4, 1.5, "a step took 1.5 times as long; over all steps"),

@@ -207,7 +207,7 @@ def _profile(trials: Sequence[TrialRecord], said: Verdict, environment: Mapping[
         found["agreement"] = {
             "verdict": said.bottleneck,
             "xprof": xprof.says,
-            "agree": why is None,
+            "agree": None if said.bottleneck == "inconclusive" else why is None,
             "why": why,
             "input_share_measured": measured,
             "input_share_profiled": waits,
