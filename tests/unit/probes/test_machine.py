@@ -121,7 +121,9 @@ def test_processors_that_are_taken_away_are_seen() -> None:
         pytest.skip(str(error))
     check = said(healthy().model_copy(update={"processors": found}), "neighbours")
     assert check is not None
-    assert check.status == "broken"
+    assert check.status == "note"
+    assert found.foreign_share is not None
+    assert found.foreign_share > 0.25
 
 
 @contextlib.contextmanager

@@ -39,7 +39,7 @@ RIDDLES: Final = {
     r"decisions?|inconclusive": "result; undecided",
     r"dispatch": "launch overhead",
     r"gone on with|listened to|told": "resumed, heard, reported",
-    r"host(?! work|:port|'s memory|'s, so)": "host work between steps; processor",
+    r"host(?! work|:port|'s memory|'s, so|>\d)": "host work between steps; processor",
     r"rungs?|ladders?|bouts?": "experiment",
     r"limiting": "the bottleneck",
     r"(?:a|one|each|every|another) looks?": "screening",
