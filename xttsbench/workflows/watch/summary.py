@@ -98,7 +98,7 @@ def _reasons(summary: WatchSummary, report: Report | None) -> dict[str, str]:
     if not summary.stretches:
         why = dict.fromkeys(WatchSummary.model_fields, _NONE_SEEN if summary.over else _NO_STEPS)
     else:
-        running = "told at the end of the run"
+        running = "known at the end of the run"
         why = {
             "period_steps": running if report is None else report.unmeasured.get("oscillation.period_steps", "none"),
             "drift": "the step time neither rises nor falls all along, or there are too few steps to say",
