@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +30,22 @@ def command(script: Path, out: Path, *arguments: str, options: tuple[str, ...] =
     return [*given, "--", *arguments] if arguments else given
 
 
+STARTED: list[subprocess.Popen[str]] = []
+
+
+@pytest.fixture(autouse=True)
+def nothing_goes_on() -> Iterator[None]:
+    """What a test that failed has left running would run for ever."""
+    yield
+    while STARTED:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(STARTED.pop().pid, signal.SIGKILL)
+
+
 def started(script: Path, out: Path, *arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        command(script, out, *arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0
-    )
+    given = command(script, out, *arguments)
+    STARTED.append(subprocess.Popen(given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0))
+    return STARTED[-1]
 
 
 def summary(out: Path) -> dict[str, Any]:
@@ -100,7 +113,7 @@ def test_a_handler_of_the_script_s_own_gets_the_signal(tmp_path: Path) -> None:
 def test_what_was_seen_until_a_kill_is_kept_and_shown_from_elsewhere(tmp_path: Path, runtime: Path) -> None:
     """One run whose script is killed, and beside it one that is killed with everything around it."""
     runs = [tmp_path / "script", tmp_path / "group"]
-    processes = [started(SCRIPTS / "steps_for_ever.py", out) for out in runs]
+    processes = [started(SCRIPTS / "steps_until_killed.py", out) for out in runs]
     until(lambda: all((out / "summary.json").exists() and summary(out)["steps"] > 200 for out in runs), 90)
     pids = {json.loads(file.read_text())["run"]: int(file.stem) for file in runtime.iterdir()}
     assert set(pids) == {str(out) for out in runs}
@@ -130,6 +143,10 @@ def test_what_was_seen_until_a_kill_is_kept_and_shown_from_elsewhere(tmp_path: P
     assert summary(runs[1])["steps"] > 200
     assert not summary(runs[1])["over"]
     until(lambda: not Path("/proc", str(pids[str(runs[1])])).exists(), 10)
+    shown = subprocess.run(
+        [sys.executable, "-m", "xttsbench", "report", str(runs[1])], capture_output=True, text=True, check=True
+    )
+    assert "was killed" in shown.stdout
 
 
 @pytest.mark.parametrize(

@@ -179,6 +179,8 @@ def _detail(evidence: Evidence, name: str) -> str:
             return "the step is so short that handing over batches and calls is most of it"
         if graph is not None and graph.speedup is not None:
             return "compiled into one tf.function it launches them at once"
+        if graph is None:
+            return "compiling it was not tried, so this is the least that launching its ops costs"
         return "it could not be compiled as it stands, so this is the least that launching its ops costs"
     details: dict[str, Any] = {
         "compile": ""

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+import psutil
 from pydantic import ValidationError
 
 from xttsbench.errors import InvalidInputError, UsageError
@@ -154,7 +155,7 @@ def read_summary(path: Path) -> WatchSummary:
     """
     file = path / SUMMARY_FILE if path.is_dir() else path
     try:
-        return WatchSummary.model_validate_json(file.read_bytes())
+        found = WatchSummary.model_validate_json(file.read_bytes())
     except OSError as error:
         raise InvalidInputError(
             f"{file} cannot be read ({error.strerror or error}); name the directory of a watched run."
@@ -162,6 +163,17 @@ def read_summary(path: Path) -> WatchSummary:
     except ValidationError as error:
         why = str(error).splitlines()[0]
         raise InvalidInputError(f"{file} is not the summary of a watched run: {why}.") from error
+    if not found.over and not _runs(found):  # it was killed together with what would have said so
+        return found.model_copy(update={"over": True, "ended": "killed"})
+    return found
+
+
+def _runs(summary: WatchSummary) -> bool:
+    """Whether the process of a run that is not over is there, and is not another one with its number."""
+    try:
+        return psutil.Process(summary.pid).create_time() <= datetime.fromisoformat(summary.updated_utc).timestamp()
+    except psutil.Error:
+        return False
 
 
 def diagnose_command(script: str, arguments: Sequence[str]) -> str:
