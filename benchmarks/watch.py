@@ -207,7 +207,7 @@ def memory(steps):
         return {
             "value": found,
             "steps": summary["steps"] + summary["warm_up_steps"],
-            "lost_steps": summary["unmeasured"].get("lost_steps", 0),
+            "lost_steps": summary["lost_steps"],
             "seconds": round(time.monotonic() - began, 1),
             "run_directory_mb": round(size / 1e6, 2),
             "growth_mb": None if first is None or last is None else round(last - first, 1),

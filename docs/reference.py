@@ -15,6 +15,7 @@ from typer.main import get_command
 
 from xttsbench.cli.app import app
 from xttsbench.records.report_schema import schema
+from xttsbench.records.watch import SUMMARY_FILE, WatchSummary
 
 HERE = Path(__file__).parent
 _COMMANDS = """\
@@ -34,6 +35,17 @@ What a program finds in `report.json`, from [its JSON Schema](../xttsbench/recor
 the package. Units are in the names (`_s` is seconds). Fields are only added within a `schema_version`, so expect some
 that are not here. A field that is null was not measured; the reason is in `unmeasured`. To read a report with your own
 eyes, see [reading a report](reading-a-report.md).
+"""
+
+
+_SUMMARY = """\
+# The fields of summary.json
+
+<!-- Written by `make docs` from xttsbench/records/watch.py: change the records, not this page. -->
+
+What a program finds in the `summary.json` of [a watched run](watch.md). Units are in the names (`_s` is seconds).
+Fields are only added within a `schema_version`, so expect some that are not here. A field that is null was not measured; the
+reason is in `unmeasured`. The file is replaced whole every few seconds while the run goes on.
 """
 
 
@@ -74,12 +86,21 @@ def _command(name: str, command: Any) -> str:
 
 
 def report_page() -> str:
-    """Every field of report.json with its type and meaning, the records in the order in which one meets them."""
-    whole = schema()
+    """Every field of report.json."""
+    return _fields(_REPORT, "Report", schema())
+
+
+def summary_page() -> str:
+    """Every field of summary.json."""
+    return _fields(_SUMMARY, "WatchSummary", schema(WatchSummary, SUMMARY_FILE))
+
+
+def _fields(lead: str, title: str, whole: dict[str, Any]) -> str:
+    """Every field with its type and meaning, the records in the order in which one meets them."""
     records, order = whole["$defs"], [""]
     for name in order:  # which grows as it is read
         order += [one for one in dict.fromkeys(_references(records[name] if name else whole)) if one not in order]
-    return "\n".join((_REPORT, *(_record(name or "Report", records[name] if name else whole) for name in order)))
+    return "\n".join((lead, *(_record(name or title, records[name] if name else whole) for name in order)))
 
 
 def _references(part: Any) -> Iterator[str]:
@@ -130,3 +151,4 @@ def _cell(text: str, *, code: bool = False) -> str:
 if __name__ == "__main__":
     (HERE / "commands.md").write_text(commands_page(), encoding="utf-8")
     (HERE / "report-json.md").write_text(report_page(), encoding="utf-8")
+    (HERE / "summary-json.md").write_text(summary_page(), encoding="utf-8")

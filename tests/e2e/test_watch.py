@@ -166,3 +166,43 @@ def test_what_was_asked_for_wrongly_is_refused_before_anything_is_run(
     assert done.returncode in (2, 5)
     assert said in done.stderr
     assert not (tmp_path / "run").exists()
+
+
+def test_a_callback_and_a_loop_are_one_run_that_changes_no_loss(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    done = subprocess.run(
+        [sys.executable, str(SCRIPTS / "watched_inside.py"), str(out)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"PYTHONPATH": str(SCRIPTS.parents[2])},
+    )
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert told["equal"]
+    bottleneck, steps, iterations = told["first"]
+    assert (bottleneck, iterations) == ("input", ["fit"])
+    assert 110 <= steps <= 120  # two epochs of 60, but for the warm-up
+    assert told["again"] > 220
+    assert told["all"] > told["again"] + 60
+    assert told["length"] == 40
+    assert "watched already" in told["refused"]
+    assert summary(out)["ended"] == "returned"
+    (events,) = (out / "scalars").iterdir()
+    assert b"xttsbench/input_wait_fraction" in events.read_bytes()
+    assert "Traceback" not in done.stderr
+
+
+def test_a_gate_that_fails_ends_with_1_and_says_why(tmp_path: Path) -> None:
+    done = subprocess.run(
+        command(SCRIPTS / "custom_loop.py", tmp_path / "run", "9", "150", options=("--fail-on", "input>20%", "--json")),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1, done.stderr
+    assert "--fail-on input>20%: share of the step that waits for input" in done.stderr
+    found = json.loads(done.stdout)
+    assert (found["bottleneck"], found["fail_on"][0]["outcome"]) == ("input", "failed")
+    assert found["next_command"].startswith("xttsbench diagnose ")
+    nulls = {name for name, value in found.items() if value is None}
+    assert nulls <= set(found["unmeasured"])

@@ -25,7 +25,12 @@ def _script(name: str) -> ModuleType:
 
 def test_the_other_pages_of_reference_are_what_the_command_line_and_the_schema_give() -> None:
     reference = _script("reference")
-    for name, made in {"commands.md": reference.commands_page(), "report-json.md": reference.report_page()}.items():
+    pages = {
+        "commands.md": reference.commands_page(),
+        "report-json.md": reference.report_page(),
+        "summary-json.md": reference.summary_page(),
+    }
+    for name, made in pages.items():
         assert (_PAGE.parent / name).read_text(encoding="utf-8") == made, "make docs writes it again"
 
 

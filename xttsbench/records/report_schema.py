@@ -18,18 +18,18 @@ from typing import Any
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core.core_schema import ModelSchema
 
-from xttsbench.records.base import SCHEMA_VERSION
+from xttsbench.records.base import SCHEMA_VERSION, Record
 from xttsbench.records.report import Report
 
 
-def schema() -> dict[str, Any]:
-    """The schema of this version's reports."""
-    made: dict[str, Any] = _open(Report.model_json_schema(schema_generator=_Documented))
+def schema(record: type[Record] = Report, file: str = "report.json") -> dict[str, Any]:
+    """The schema of a file that holds one such record, by default of this version's reports."""
+    made: dict[str, Any] = _open(record.model_json_schema(schema_generator=_Documented))
     made["properties"]["schema_version"] = {"const": SCHEMA_VERSION}
     return {
         "$schema": GenerateJsonSchema.schema_dialect,
         **made,
-        "title": f"report.json of xttsbench, schema_version {SCHEMA_VERSION}",
+        "title": f"{file} of xttsbench, schema_version {SCHEMA_VERSION}",
         "required": sorted({*made["required"], "schema_version"}),
     }
 

@@ -125,7 +125,7 @@ class FailOn(Record):
 class WatchSummary(Record):
     """``summary.json``: what a watched run comes to, while it goes on and at its end.
 
-    What limits the step is *likely*: no experiment was made. :attr:`next_command` names the one that would prove it.
+    What limits the step is *likely*: no experiment was made. ``next_command`` is the one that would prove it.
     """
 
     schema_version: Literal[2] = SCHEMA_VERSION
@@ -133,38 +133,59 @@ class WatchSummary(Record):
     script: str
     """The script and its arguments as a shell would take them, or what stands for them."""
     pid: int
+    """Of the watched process."""
     started_utc: str
+    """ISO 8601."""
     updated_utc: str
+    """When this was written: of a run that is not over and whose process is gone, what was seen until then."""
     duration_s: float
+    """From its start, imports included."""
     over: bool
+    """It has ended, and nothing here changes any more."""
     ended: End
+    """How; ``exited`` is ``sys.exit`` or ``os._exit``, ``killed`` a signal that nobody sent through xttsbench."""
     exit_code: int | None
+    """The script's own; ``None`` where a signal ended it, or it watches itself."""
     signal: str | None
+    """The one that ended it."""
     error: str | None
+    """What it raised, in one line."""
     iterations: tuple[str, ...]
     """How it takes its batches: ``fit``, ``next()``, ``for in a tf.function`` ..."""
     steps: int
     """Measured steps: warm-up is left out."""
     warm_up_steps: int
+    """The first ones, until one traces nothing; in none of the figures below."""
+    lost_steps: int = 0
+    """Of the steps those that were too quick to be read."""
     epochs: int
+    """Passes over the data that were begun."""
     bottleneck: Bottleneck
     """The likely one; ``inconclusive`` where none can be named."""
     probability: float | None
-    """Given what was seen, 0..1; ``None`` while it runs."""
+    """Of that bottleneck, given what was seen, 0..1; ``None`` without steps."""
     sentence: str
+    """What limits the step, for a person."""
     attribution_s: Attribution | None
     """Where a mean step goes, as far as can be told without an experiment."""
     step_time_s: Estimate | None
     """The mean over the whole run."""
     quantiles_s: dict[str, float]
+    """``p05``, ``median``, ``p95`` and ``p99`` of the step time over the whole run, within 1 %."""
     input_wait_fraction: Estimate | None
+    """Share of the step that waits for the next batch, 0..1, handing over included."""
     stalls: Stalls
+    """Steps that took far longer than the others, by what they had in common."""
     drift: Drift | None
+    """``None`` where the step time neither rises nor falls all along."""
     memory: Memory | None
+    """``None`` where it was read less than twice."""
     traces: int
     """Traces of tf.functions after the warm-up."""
     xla_compiles: int
+    """XLA compilations after the warm-up, as far as slow steps led to them."""
     garbage_collection_share: float | None
+    """Of the time of all steps, in Python's garbage collection."""
     period_steps: float | None
     """Of the newest steps; ``None`` where they have none."""
     findings: tuple[Finding, ...] = ()
@@ -172,6 +193,7 @@ class WatchSummary(Record):
     next_command: str
     """What would prove it; empty where the script is not known."""
     fail_on: tuple[FailOn, ...] = ()
+    """What became of each ``--fail-on``."""
     stretches: tuple[Stretch, ...] = ()
     """The run in at most 128 parts."""
     unmeasured: dict[str, str] = {}

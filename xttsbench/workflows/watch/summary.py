@@ -47,6 +47,7 @@ def summarise(
         "over": over,
         **{name: getattr(watched, name) for name in ("ended", "exit_code", "signal", "error", "steps", "epochs")},
         "warm_up_steps": watched.warm_up_steps,
+        "lost_steps": watched.lost_steps,
         "quantiles_s": watched.quantiles_s,
         "stalls": watched.stalls,
         "stretches": stretches,
