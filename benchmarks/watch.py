@@ -132,7 +132,7 @@ def _cost(sleep_s, *, in_graph):
             samples = None
             if kind == "on":
                 on()
-                samples = RareSamples(lambda held: channel.send({"samples": held}), lambda: watched.requesting)
+                samples = RareSamples(lambda held: channel.send({"samples": held}), lambda: watched.requesting, early=0)
                 samples.start()
             run(step, 3)
             began, clock = time.perf_counter(), time.process_time()

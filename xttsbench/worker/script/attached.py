@@ -49,6 +49,7 @@ class Attached:
         recorder = self.watched.recorder
         if not recorder.has_results:
             return
+        recorder.flush()
         with recorder.results.lock:
             if self.watched.fit.loop is not None:
                 self.watched.fit.drain()

@@ -12,9 +12,9 @@ from types import FrameType
 from typing import Any, Final
 
 from xttsbench.pipeline.graph.places import place_of as dataset_place
-from xttsbench.step.watch import Moment, step_row
+from xttsbench.step.watch import Moment
 from xttsbench.worker.script.loops import Loop
-from xttsbench.worker.script.recorder import Recorder
+from xttsbench.worker.script.recorder import EndedStep, Recorder
 from xttsbench.worker.script.step_function import PythonStep, as_step, place_of, takes_batch
 
 _OURS: Final = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
@@ -184,22 +184,21 @@ class EagerLoops:
             end_ns = time.perf_counter_ns() if bench.synchronise or emulated_ns else now
         wall_ns = end_ns - current.last_ns
         recorder.watch.step_ended()
-        self._closed = moment or Moment.now(recorder.watch)
-        added = self._closed.since(current.moment)[0]
+        self._closed = closed = moment or recorder.closing()
         is_timed = not recorder.in_window(loop)
         if is_timed:
-            values = step_row(
+            ended = EndedStep(
                 current.start_ns,
                 wall_ns,
                 current.wait_ns,
-                added,
-                recorder.results.shape_of(current.batch),
-                epoch=max(loop.epochs - 1, 0),
-                device_ns=device_ns,
-                emulated_ns=emulated_ns,
-                pause_ns=current.start_ns - current.last_ns,
+                current.moment,
+                closed,
+                max(loop.epochs - 1, 0),
+                device_ns,
+                emulated_ns,
+                current.start_ns - current.last_ns,
             )
-            recorder.results.add(loop, values, traced=added.counters[2] > 0)
+            recorder.timed(loop, current.batch, ended)
         if loop is recorder.results.loops.main:
             self.dataset = loop.dataset
         recorder.after_step(loop)

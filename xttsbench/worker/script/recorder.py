@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Hashable
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import tensorflow as tf
 
@@ -17,7 +17,7 @@ from xttsbench.records.rows import StepRow
 from xttsbench.records.trial import Batches, StepProfile
 from xttsbench.step.modes import synchroniser
 from xttsbench.step.sampler import StackSampler
-from xttsbench.step.watch import Moment, Watch
+from xttsbench.step.watch import Moment, Watch, step_row
 from xttsbench.worker.bench import Bench, Limit
 from xttsbench.worker.profiling import ProfiledSteps
 from xttsbench.worker.script.loops import Loop, Loops
@@ -205,6 +205,40 @@ class Results:
         return self.bench.shapes.setdefault(signature, (len(self.bench.shapes), size, elements, 0))
 
 
+class EndedStep(NamedTuple):
+    """A step that has ended, as :func:`xttsbench.step.watch.step_row` wants it."""
+
+    start_ns: int
+    wall_ns: int
+    wait_ns: int
+    before: Moment
+    after: Moment
+    epoch: int
+    device_ns: int
+    emulated_ns: int
+    pause_ns: int
+
+    def row(self, shape: tuple[int, int, int, int]) -> StepRow:
+        """Its row, with the shape of its batch."""
+        start_ns, wall_ns, wait_ns, before, after, epoch, device_ns, emulated_ns, pause_ns = self
+        return step_row(
+            start_ns,
+            wall_ns,
+            wait_ns,
+            after.since(before)[0],
+            shape,
+            epoch=epoch,
+            device_ns=device_ns,
+            emulated_ns=emulated_ns,
+            pause_ns=pause_ns,
+        )
+
+    @property
+    def traced(self) -> bool:
+        """Whether something was traced in it."""
+        return self.after.counters[2] > self.before.counters[2]
+
+
 class Recorder:
     """What all loops of a script share: counters, rows, sampling windows, and the wish that the script may end.
 
@@ -276,9 +310,23 @@ class Recorder:
         """What tells the loop of a call of ``fit`` from others."""
         return "fit", id(model)
 
+    reads_afterwards = True
+    """Whether what the script leaves behind is read when it is over."""
+
     def opening(self, closed: Moment | None) -> Moment:
         """The counters at the begin of a step; ``closed`` has them at the end of the one before."""
         return Moment.now(self.watch)
+
+    def closing(self) -> Moment:
+        """The counters at the end of a step."""
+        return Moment.now(self.watch)
+
+    def timed(self, loop: Loop, batch: Any, ended: EndedStep) -> None:
+        """Write the row of a step that has ended."""
+        self.results.add(loop, ended.row(self.results.shape_of(batch)), traced=ended.traced)
+
+    def flush(self) -> None:
+        """Write the rows of all steps that have ended; called now and then from another thread."""
 
     def stop(self) -> None:
         """Have the script stop at its next request, call or batch."""

@@ -1,4 +1,4 @@
-"""Samples of the main thread, ten a second: what it does, and in which of the user's lines. Imports no TensorFlow."""
+"""Samples of the main thread, ten a second at most: what it does, and where in the user's code. Imports no TensorFlow."""
 
 from __future__ import annotations
 
@@ -10,10 +10,14 @@ from typing import Any, Final
 
 from xttsbench.step.sampler import classify
 
-_INTERVAL_S: Final = 0.1
-_EARLY_S: Final = 0.025
-_EARLY: Final = 200
+_INTERVAL_S: Final = (0.1, 1.0)
+"""Between two samples, at least and at most."""
+_SHARE: Final = 0.0005
+"""Of the time that sampling may take: what a sample takes says how often one is taken."""
+_EARLY_S: Final = 0.05
+EARLY: Final = 100
 """Samples that are taken more often, so that a short run has some."""
+_EVERY: Final = 16
 _TELL_S: Final = 0.5
 _HELD: Final = 512
 
@@ -27,35 +31,41 @@ class RareSamples:
     Args:
         tell: called every half second with the samples since.
         asking: whether the main thread asks for data just now, which is no part of a step.
+        early: samples that are taken more often.
     """
 
-    def __init__(self, tell: Callable[[list[Sample]], None], asking: Callable[[], bool]) -> None:
+    def __init__(self, tell: Callable[[list[Sample]], None], asking: Callable[[], bool], early: int = EARLY) -> None:
         self._tell = tell
         self._asking = asking
+        self._early = early
         self._main = threading.main_thread().ident or 0
-        self._over = threading.Event()
+        self._running = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="xttsbench-samples", daemon=True)
 
     def start(self) -> None:
         """Begin."""
+        self._running.acquire()
         self._thread.start()
 
     def end(self) -> None:
         """Take no more, and tell of the last ones."""
-        self._over.set()
+        self._running.release()
         self._thread.join(timeout=1.0)
 
     def _run(self) -> None:
         last = told = time.perf_counter_ns()
         held: list[Sample] = []
-        taken, over = 0, False
+        taken, over, interval_s = 0, False, _INTERVAL_S[0]
         while not over:
-            over = self._over.wait(_EARLY_S if taken < _EARLY else _INTERVAL_S)
+            over = self._running.acquire(timeout=_EARLY_S if taken < self._early else interval_s)
             key = None if self._asking() else classify(sys._current_frames().get(self._main))
             now = time.perf_counter_ns()
             if key is not None and len(held) < _HELD:
                 held.append((now, now - last, *key))
                 taken += 1
+                if taken % _EVERY == 0:
+                    spent_s = time.thread_time() / taken
+                    interval_s = min(max(spent_s / _SHARE, _INTERVAL_S[0]), _INTERVAL_S[1])
             last = now
             if over or now - told > _TELL_S * 1e9:
                 told, told_now, held = now, held, []

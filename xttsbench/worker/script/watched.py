@@ -99,7 +99,7 @@ class Watched:
         """An outermost call of a tf.function."""
         self.recorder.check_stop()
         self._tapes_before = self.recorder.tapes
-        if not self.fitting and self.graph.dataset is None:
+        if self.recorder.reads_afterwards and not self.fitting and self.graph.dataset is None:
             for value in (*args, *kwargs.values()):
                 if hasattr(original(value), "_variant_tensor"):
                     self.graph.dataset = value
@@ -169,6 +169,7 @@ class Watched:
         recorder.send_profile(recorder.windows.finish())
         if recorder.profiled is not None:
             recorder.profiled.end()
+        recorder.flush()
         with results.lock:
             if self.fit.loop is not None:
                 self.fit.drain()
@@ -197,6 +198,7 @@ class Watched:
         """Read the stamps of loops inside graphs, tell how the script goes, end what does not stop."""
         while not self._over.wait(_POLL_S):
             if self.recorder.has_results:
+                self.recorder.flush()
                 if self.graph and not self.fitting:
                     self._poll_graph_loops()
                 self.recorder.results.tell_if_due()
