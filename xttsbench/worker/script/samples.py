@@ -1,4 +1,4 @@
-"""Samples of the main thread, ten a second at most: what it does, and where in the user's code. Imports no TensorFlow."""
+"""Samples of the main thread, ten a second at most: what it does, and in whose code. Imports no TensorFlow."""
 
 from __future__ import annotations
 
