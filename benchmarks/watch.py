@@ -25,7 +25,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 SCRIPTS = Path(__file__).parent / "scripts"
 GOALS = {0.005: 0.01, 0.05: 0.002}
-PAIRS = 15
+PAIRS = 13
 MILLION = 1_000_000
 _LOOP = """
 import sys, tensorflow as tf
@@ -123,7 +123,7 @@ def _cost(sleep_s, *, in_graph):
     run(measured, 20)
     off()
     run(bare, 20)
-    count = max(round(0.8 / sleep_s), 12)
+    count = max(round(1.0 / sleep_s), 32)
     cpu, walls = [], []
     for pair in range(PAIRS):
         times = {}

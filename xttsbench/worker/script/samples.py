@@ -10,14 +10,14 @@ from typing import Any, Final
 
 from xttsbench.step.sampler import classify
 
-_INTERVAL_S: Final = (0.1, 1.0)
-"""Between two samples, at least and at most."""
+_INTERVAL_S: Final = (0.1, 0.25, 1.0)
+"""Between two samples: at least, before it is known what one takes, and at most."""
 _SHARE: Final = 0.0005
 """Of the time that sampling may take: what a sample takes says how often one is taken."""
 _EARLY_S: Final = 0.05
 EARLY: Final = 100
 """Samples that are taken more often, so that a short run has some."""
-_EVERY: Final = 16
+_EVERY: Final = 4
 _TELL_S: Final = 0.5
 _HELD: Final = 512
 
@@ -55,7 +55,7 @@ class RareSamples:
     def _run(self) -> None:
         last = told = time.perf_counter_ns()
         held: list[Sample] = []
-        taken, over, interval_s = 0, False, _INTERVAL_S[0]
+        taken, over, interval_s = 0, False, _INTERVAL_S[1]
         while not over:
             over = self._running.acquire(timeout=_EARLY_S if taken < self._early else interval_s)
             key = None if self._asking() else classify(sys._current_frames().get(self._main))
@@ -65,7 +65,7 @@ class RareSamples:
                 taken += 1
                 if taken % _EVERY == 0:
                     spent_s = time.thread_time() / taken
-                    interval_s = min(max(spent_s / _SHARE, _INTERVAL_S[0]), _INTERVAL_S[1])
+                    interval_s = min(max(spent_s / _SHARE, _INTERVAL_S[0]), _INTERVAL_S[2])
             last = now
             if over or now - told > _TELL_S * 1e9:
                 told, told_now, held = now, held, []

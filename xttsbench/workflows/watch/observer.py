@@ -111,6 +111,7 @@ class Observer:
         self._samples: deque[tuple[float, float, Line]] = deque(maxlen=_PENDING)
         self._placed: list[tuple[float, float, Line]] = []
         self._signal: str | None = None
+        self._finished: int | None = None
         self._weights: dict[Line, float] = {}
         self._stalled: dict[Line, float] = {}
         self._sampled = 0
@@ -145,6 +146,10 @@ class Observer:
 
     def tick(self) -> None:
         """Take the rows that have come by now, and write what is due."""
+        if self._finished is not None:
+            if self._rows.steps == self._finished:
+                return
+            self._goes_on()
         now = time.monotonic()
         self._drain()
         if now >= self._host_due:
@@ -183,10 +188,16 @@ class Observer:
             self._ended = "interrupted"
         self._exit_code = exit_code
         self._signal = signal
+        self._finished = self._rows.steps
         self._write_live(over=True)
         with suppress(OSError):
             if self._announced.name:
                 self._announced.unlink()
+
+    def _goes_on(self) -> None:
+        """A run that was taken for over, after one call of ``fit``, trains again."""
+        self._finished, self._ended = None, "running"
+        self._announced = announce(self._pid, self.directory) or Path()
 
     def record(self) -> TrialRecord:
         """The journal line: the newest rows, and the whole run beside them."""
