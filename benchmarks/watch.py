@@ -30,13 +30,21 @@ MILLION = 1_000_000
 _LOOP = """
 import sys, tensorflow as tf
 total = tf.Variable(0.0)
+data = tf.data.Dataset.from_tensors(1.0).repeat(int(sys.argv[1]))
 @tf.function
 def step(batch):
     with tf.GradientTape() as tape:
         loss = batch * total
-    total.assign_add(tape.gradient(loss, total))
-for batch in tf.data.Dataset.from_tensors(1.0).repeat(int(sys.argv[1])):
-    step(batch)
+    total.assign_add(1e-9 * tape.gradient(loss, total))
+@tf.function
+def train(data):
+    for batch in data:
+        step(batch)
+if sys.argv[2] == "graph":
+    train(data)
+else:
+    for batch in data:
+        step(batch)
 """
 
 
@@ -47,11 +55,13 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help="scripts without .py; all of them by default")
     parser.add_argument("--budget", default="25", help="seconds of a diagnosis")
     parser.add_argument("--steps", type=int, default=MILLION, help="of the loop for memory")
+    parser.add_argument("--loop", choices=("graph", "python"), default="graph", help="of the loop for memory")
+    parser.add_argument("--seconds", type=float, default=3600.0, help="after which the loop for memory is ended")
     given = parser.parse_args()
     if given.what == "cost":
         found = cost()
     elif given.what == "memory":
-        found = memory(given.steps)
+        found = memory(given.steps, given.loop, given.seconds)
     else:
         names = given.names or sorted(path.stem for path in SCRIPTS.glob("*.py"))
         found = agreement(names, given.budget)
@@ -181,36 +191,39 @@ def _run(command):
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout
 
 
-def memory(steps):
-    """Resident megabytes of the loop and of who watches it at a tenth, half and the end of a million steps."""
+def memory(steps, loop, seconds):
+    """Resident megabytes of the loop and of who watches it, at a tenth, half and the end of a million steps."""
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder, "loop.py")
         script.write_text(_LOOP)
         out = Path(folder, "run")
-        command = [sys.executable, "-m", "xttsbench", "watch", str(script), "--out", str(out), "--", str(steps)]
+        command = [sys.executable, "-m", "xttsbench", "watch", str(script), "--out", str(out), "--", str(steps), loop]
         began = time.monotonic()
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        found = {}
-        marks = [0.1, 0.5, 0.97]
+        found, marks = [], [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.97]
         while process.poll() is None:
             time.sleep(0.2)
+            if time.monotonic() - began > seconds:
+                process.terminate()
+                seconds = float("inf")
             try:
                 live = json.loads((out / "live.json").read_text())
-                done = live["steps"] / steps
-                if marks and done >= marks[0]:
-                    found[f"{marks.pop(0):.0%}"] = {"loop_mb": _rss(live["pid"]), "watch_mb": _rss(process.pid)}
+                if marks and live["steps"] / steps >= marks[0]:
+                    marks.pop(0)
+                    sizes = {"loop_mb": _rss(live["pid"]), "watch_mb": _rss(process.pid)}
+                    found.append({"steps": live["steps"], **sizes})
             except (OSError, ValueError, IndexError):
                 continue
         summary = json.loads((out / "summary.json").read_text())
         size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
-        first, last = found.get("10%", {}).get("loop_mb"), found.get("97%", {}).get("loop_mb")
         return {
+            "loop": loop,
             "value": found,
             "steps": summary["steps"] + summary["warm_up_steps"],
             "lost_steps": summary["lost_steps"],
             "seconds": round(time.monotonic() - began, 1),
             "run_directory_mb": round(size / 1e6, 2),
-            "growth_mb": None if first is None or last is None else round(last - first, 1),
+            "growth_mb": round(found[-1]["loop_mb"] - found[0]["loop_mb"], 1) if found else None,
         }
 
 

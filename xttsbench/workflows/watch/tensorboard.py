@@ -29,16 +29,16 @@ class Scalars:
         from tensorboard.summary.writer.record_writer import RecordWriter
 
         self._event: Any = Event
+        self._writer: Any = RecordWriter
         name = f"events.out.tfevents.{int(time.time()):010d}.{socket.gethostname()}.xttsbench"
+        self._path = directory / name
         try:
             directory.mkdir(parents=True, exist_ok=True)
-            self._file = (directory / name).open("wb")
+            self._append(Event(wall_time=time.time(), file_version=_VERSION))
         except OSError as error:
             raise UsageError(
                 f"--tensorboard {str(directory)!r} cannot be written: {error.strerror or error}. Name another."
             ) from error
-        self._writer: Any = RecordWriter(self._file)
-        self._writer.write(Event(wall_time=time.time(), file_version=_VERSION).SerializeToString())
 
     def write(self, summary: WatchSummary) -> None:
         """Add what is known by now, at the number of steps so far; nothing before the first."""
@@ -61,5 +61,8 @@ class Scalars:
         for name, value in values.items():
             event.summary.value.add(tag=f"xttsbench/{name}", simple_value=value)
         with suppress(OSError):
-            self._writer.write(event.SerializeToString())
-            self._file.flush()
+            self._append(event)
+
+    def _append(self, event: Any) -> None:
+        with self._path.open("ab") as file:
+            self._writer(file).write(event.SerializeToString())
