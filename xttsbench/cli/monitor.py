@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import time
@@ -77,6 +78,8 @@ def monitor(
 
     Example:  xttsbench monitor --log gpu.csv --duration 600 --interval 0.1
     """
+    # For NumPy, which is loaded below: its threads would spin after each product, on the processors that are watched.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from xttsbench.cli.terminal import full_screen, interruptible
     from xttsbench.workflows.monitor.monitor import Request
     from xttsbench.workflows.monitor.monitor import monitor as run
@@ -87,6 +90,7 @@ def monitor(
     quiet = as_json or log == _STDOUT
     drawn = not quiet and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
     plain = nullcontext(Lines(sys.stderr if quiet else sys.stdout))
+    gc.freeze()  # what is there by now stays, and need not be looked through again and again
     with interruptible(), full_screen() if drawn else plain as view:
         found, interrupted = run(request, view)
     if as_json:

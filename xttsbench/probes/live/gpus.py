@@ -12,7 +12,7 @@ from xttsbench.records.monitoring import Reading
 from xttsbench.records.readings import GpuReadings, throttle_reason_names
 
 _NVML: Final = "NVML: "
-_SHARE: Final = 0.002
+_SHARE: Final = 0.001
 _COPIED: Final = (
     *("memory_used_bytes", "sm_clock_mhz", "memory_clock_mhz", "power_w"),
     *("pcie_rx_bytes_per_s", "pcie_tx_bytes_per_s"),
@@ -20,7 +20,7 @@ _COPIED: Final = (
 
 
 class Gpus:
-    """Reads all GPUs, as often as takes at most 0.2 % of a processor.
+    """Reads all GPUs, as often as takes at most 0.1 % of a processor.
 
     Attributes:
         names: what the driver calls each GPU, by number; empty where there is none.

@@ -8,13 +8,15 @@ from types import TracebackType
 from typing import Final
 
 _SAVED_S: Final = 60.0
+_GIVEN_S: Final = 10.0
+"""Seconds' worth that can be saved up, and that there is at the start."""
 
 
 class Pace:
     """Says when work is due again, so that over time it takes at most ``share`` of one processor.
 
     The work is done in a ``with`` block. What it takes is drawn from an allowance that grows by ``share`` of each
-    second, up to a minute's worth, so that what is slow for once does not put off the next time for long.
+    second up to a minute's worth, so that what is slow for once does not put off the next time for long.
 
     Args:
         share: of one processor, 0..1.
@@ -34,7 +36,7 @@ class Pace:
         self._share, self._least_s = share, least_s
         self._clock, self._cost = clock, cost
         self._next_s = self._known_s = clock()
-        self._left_s, self._before_s = share * _SAVED_S, 0.0
+        self._left_s, self._before_s = share * _GIVEN_S, 0.0
 
     def due(self) -> bool:
         """Whether it may be done now."""
