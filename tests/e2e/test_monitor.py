@@ -51,10 +51,10 @@ def gpus(environment, tmp_path):
 
 
 def wait_for(log, said, times=1):
-    """Until the log holds it so often."""
-    deadline = time.monotonic() + 30
+    """Until the log holds it so often, which takes seconds on a quiet machine."""
+    deadline = time.monotonic() + 60
     while not log.exists() or log.read_bytes().count(said) < times:
-        assert time.monotonic() < deadline, f"no {said!r} in 30 s"
+        assert time.monotonic() < deadline, f"no {said!r} in 60 s"
         time.sleep(0.05)
 
 

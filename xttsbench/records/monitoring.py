@@ -157,7 +157,7 @@ class Monitored(Record):
     started_utc: str
     duration_s: float
     interval_s: float
-    """asked for; the mean of a log that is read again"""
+    """asked for; the median of a log that is read again"""
     readings: int
     log: str | None = None
     """the CSV"""

@@ -8,8 +8,6 @@ from types import TracebackType
 from typing import Final
 
 _SAVED_S: Final = 60.0
-_GIVEN_S: Final = 10.0
-"""Seconds' worth that can be saved up, and that there is at the start."""
 
 
 class Pace:
@@ -21,6 +19,7 @@ class Pace:
     Args:
         share: of one processor, 0..1.
         least_s: seconds from one time to the next, at least.
+        given_s: seconds' worth of the allowance that there is at the start.
         clock: seconds.
         cost: processor seconds of the calling thread.
     """
@@ -29,6 +28,7 @@ class Pace:
         self,
         share: float,
         least_s: float,
+        given_s: float = 10.0,
         *,
         clock: Callable[[], float] = time.monotonic,
         cost: Callable[[], float] = time.thread_time,
@@ -36,12 +36,13 @@ class Pace:
         self._share, self._least_s = share, least_s
         self._clock, self._cost = clock, cost
         self._next_s = self._known_s = clock()
-        self._left_s, self._before_s = share * _GIVEN_S, 0.0
+        self._left_s, self._before_s = share * given_s, 0.0
 
     def due(self) -> bool:
         """Whether it may be done now."""
         now_s = self._clock()
-        self._left_s = min(self._left_s + (now_s - self._known_s) * self._share, self._share * _SAVED_S)
+        if self._left_s < self._share * _SAVED_S:
+            self._left_s += (now_s - self._known_s) * self._share
         self._known_s = now_s
         return now_s >= self._next_s and self._left_s >= 0
 

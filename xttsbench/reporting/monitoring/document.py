@@ -9,7 +9,7 @@ from xttsbench.reporting import document as doc
 from xttsbench.reporting import units
 from xttsbench.reporting.monitoring.screen import numbered
 
-_STARVED, _BUSY, _STOLEN = 0.5, 0.9, 0.05
+_HALF, _BUSY, _STOLEN = 0.5, 0.9, 0.05
 _LINES = "Lines are means over stretches of time, shaded the extremes in them; dotted is what happened."
 _NOT_SUMMED = ("_total_bytes", "_steps")
 _COMMON = ("cpu_share", "cpu_steal_share", "memory_used_bytes", "storage_read_bytes_per_s", "storage_write_bytes_per_s")
@@ -56,9 +56,7 @@ def _stands_out(found: Monitored) -> Iterator[str]:
     for number in numbered(found.signals, "gpu"):
         used = means.get(f"gpu{number}_utilization")
         if used is not None:
-            yield f"GPU {number} was used {units.percent(used)} of the time" + (
-                ", it starves" if used < _STARVED else ""
-            )
+            yield f"GPU {number} was used {units.percent(used)} of the time" + (", it starves" if used < _HALF else "")
     newest = {one.column: one for one in found.oscillations}
     for one in newest.values():
         yield f"{spoken(one.column)} repeated itself every {units.duration(one.period_s)}"

@@ -32,6 +32,8 @@ STYLES: Final = {
     "bad": Style.parse(f"bold {SEVERITY_COLORS['critical']}"),
     "warn": Style.parse(SEVERITY_COLORS["warning"]),
 }
+_DRAWN: Final = ("use", "memory")
+"""Styles of bars and curves."""
 _LEVELS: Final = " ▁▂▃▄▅▆▇█"
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
 _LABEL: Final = 9
@@ -84,7 +86,8 @@ def written(line: Line, width: int, colors: ColorSystem | None) -> str:
     """
     found, left = [], width
     for text, name in line:
-        if (long := len(text) if text.isascii() else cell_len(text)) > left:
+        # rich keeps thousands of the texts whose cells it has counted; bars and curves have a cell a character.
+        if (long := len(text) if text.isascii() or name in _DRAWN else cell_len(text)) > left:
             text, long = set_cell_size(text, left), left  # noqa: PLW2901 the rest is cut off
         left -= long
         found.append(STYLES[name].render(text, color_system=colors) if name and colors is not None else text)

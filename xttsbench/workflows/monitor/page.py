@@ -23,6 +23,7 @@ from xttsbench.reporting.monitoring.screen import numbered
 from xttsbench.workflows.monitor.log import Table, read_log
 
 _USERS: Final = 10
+_READ_OFTEN: Final = 0.8
 _SEARCHED: Final = 2048
 """Readings at the end of the log in which oscillations are looked for; those before were found while it was written."""
 
@@ -76,7 +77,7 @@ def _record(log: Path, table: Table, columns: Mapping[str, npt.NDArray[np.float6
     for row in zip(*table.columns.values(), strict=True):
         stream.take({name: value for name, value in zip(table.columns, row, strict=True) if value is not None})
     t_s = columns["t_s"]
-    interval_s = float(t_s[-1] - t_s[0]) / max(t_s.size - 1, 1)
+    interval_s = float(np.median(np.diff(t_s))) if t_s.size > 1 else 0.0
     pairs = zip(t_s, table.columns.get("event", ()), strict=False)
     unmeasured = {
         name: "no reading of it in the log" for name in table.columns if not is_text(name) and name not in columns
@@ -98,13 +99,16 @@ def _record(log: Path, table: Table, columns: Mapping[str, npt.NDArray[np.float6
 
 
 def _oscillations(columns: Mapping[str, npt.NDArray[np.float64]], interval_s: float) -> list[ColumnOscillation]:
+    """Those at the end of the log, on even times. Of what was read in few rows the live search knows more: events."""
     found = []
     for name in oscillating(columns):
-        values = columns[name]
-        at = np.maximum.accumulate(np.where(np.isnan(values), 0, np.arange(values.size)))
-        held = values[at]
-        held = held[~np.isnan(held)][-_SEARCHED:]
-        if (one := oscillation(name, held, interval_s, float(columns["t_s"][-1]))) is not None:
+        read = ~np.isnan(columns[name])
+        if read.mean() < _READ_OFTEN:
+            continue
+        t_s, values = columns["t_s"][read], columns[name][read]
+        even_s = np.arange(t_s[-1], t_s[0], -interval_s)[:_SEARCHED][::-1]
+        held = values[np.searchsorted(t_s, even_s, side="right") - 1]
+        if (one := oscillation(name, held, interval_s, float(t_s[-1]))) is not None:
             found.append(one)
     return found
 
