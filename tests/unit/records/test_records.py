@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from xttsbench import records
+from xttsbench.records import machine
 from xttsbench.records.base import SCHEMA_VERSION, Estimate, Location, Record
 from xttsbench.records.comparison_result import (
     ComparedPair,
@@ -287,6 +288,16 @@ MONITORED = Monitored(
     oscillations=(ColumnOscillation(column="cpu_share", t_s=1.0, period_s=0.5, variance_share=0.9, p_value=0.005),),
     events=(Event(t_s=1.0, text="GPU 0 is lost"),),
 )
+LISTED = machine.Gpu(index=0, name="H200", memory_total_bytes=2**62)
+COMPUTED = machine.Computed(device="/GPU:0", value=2.0, expected=2.0)
+COLD = machine.Pass(seconds=0.5, stored_share=1.0)
+MACHINE = machine.Machine(
+    software=machine.Software(python="3.11", packages={"keras": None}),
+    processors=machine.Processors(machine_cpus=4, affinity_cpus=2, quota_cpus=1.5),
+    memory=machine.Memory(total_bytes=2**40, available_bytes=2**39),
+)
+CHECK = machine.Check(id="quota", about="processors", status="ok", seen="4 of 4", figures={"cpus": 4})
+
 EXAMPLES: list[Record] = [
     FINGERPRINT,
     BEST,
@@ -346,6 +357,15 @@ EXAMPLES: list[Record] = [
         sentence="others used 20 % of the processor",
     ),
     *(SIDE, FIGURES, PAIR, GATE, DIFFERENCE),
+    *(MACHINE, MACHINE.software, MACHINE.processors, MACHINE.memory, CHECK),
+    machine.Driver(gpus=(LISTED,), version="550.54"),
+    LISTED,
+    machine.Sight(computed=(COMPUTED,), gpus=("/GPU:0",)),
+    COMPUTED,
+    machine.Place(what="the runs", path="reports", refused="read-only"),
+    machine.Storage(path="wavs", files=2, cold=COLD, unmeasured={"warm": "why"}),
+    COLD,
+    machine.Examination(command="c", created_utc="t", checks=(CHECK,), machine=MACHINE),
     ComparisonReport(
         command="c",
         created_utc="t",
