@@ -530,7 +530,7 @@ def test_every_file_carries_the_version() -> None:
     versioned = [type(record) for record in EXAMPLES if "schema_version" in type(record).model_fields]
     assert set(versioned) == {
         *(Report, ComparisonReport, TrialRecord, RunPlan, Best, Manifest, TrainSetup, Optimized),
-        *(LiveRun, WatchSummary, Monitored),
+        *(LiveRun, WatchSummary, Monitored, machine.Examination),
     }
     assert SCHEMA_VERSION == 2
     assert all(
