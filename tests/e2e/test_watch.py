@@ -192,6 +192,7 @@ def test_a_callback_and_a_loop_are_one_run_that_changes_no_loss(tmp_path: Path) 
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_gate_that_fails_ends_with_1_and_says_why(tmp_path: Path) -> None:
     done = subprocess.run(
         command(SCRIPTS / "custom_loop.py", tmp_path / "run", "9", "150", options=("--fail-on", "input>20%", "--json")),
