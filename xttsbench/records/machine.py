@@ -212,7 +212,7 @@ class Machine(Record):
 class Examination(Record):
     """What ``xttsbench doctor --json`` prints."""
 
-    schema_version: int = SCHEMA_VERSION
+    schema_version: Literal[2] = SCHEMA_VERSION
     kind: Literal["doctor"] = "doctor"
     command: str
     created_utc: str
