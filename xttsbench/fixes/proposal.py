@@ -107,8 +107,10 @@ def of_input(evidence: Evidence, said_of: Modelled | None, idle: str | None, *, 
         rows = [*said_of.rows, *said_of.combined]
         if said_of.off is not None:
             more = [fixes for fixes in _needed_together(said_of.known) if fixes not in groups]
-            groups += more
-            rows += [predict(said_of.model, fixes) for fixes in more]
+        else:
+            more = _native_with(said_of.known)  # the model says nothing of either
+        groups += more
+        rows += [predict(said_of.model, fixes) for fixes in more]
     off = said_of.off if said_of is not None else "no cost of it is known"
     wanted = {fix.name for fixes in groups if len(fixes) > 1 for fix in fixes}
     for fixes, row in zip(groups, rows, strict=True):
@@ -150,7 +152,14 @@ def _needed_together(known: Sequence[Candidate]) -> list[tuple[Candidate, ...]]:
     """Pairs of which one gives nothing without the other: threads and calls that wait in them, processes and calls."""
     calling = [one for one in known if one.kind in ("parallel-map", "parallel-interleave", "calls")]
     needed = [one for one in known if one.kind in ("thread-pool", "processes")]
-    return [(one, other) for one in calling for other in needed if set(one.ops) & set(other.ops)]
+    found = [(one, other) for one in calling for other in needed if set(one.ops) & set(other.ops)]
+    return [*_native_with(known), *found]
+
+
+def _native_with(known: Sequence[Candidate]) -> list[tuple[Candidate, ...]]:
+    """Python functions as ops of TensorFlow with parallel calls, which gain from the lock that is free then."""
+    calling = [one for one in known if one.kind in ("parallel-map", "parallel-interleave", "calls")]
+    return [(one, other) for one in known if one.kind == "native" for other in calling if set(one.ops) & set(other.ops)]
 
 
 def option(

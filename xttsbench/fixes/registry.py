@@ -10,6 +10,7 @@ from xttsbench.fixes.any_order.spec import ANY_ORDER
 from xttsbench.fixes.batch_first.spec import BATCH_FIRST, REBATCH
 from xttsbench.fixes.cache.spec import CACHE, CACHE_FILE
 from xttsbench.fixes.filter_first.spec import FILTER_FIRST
+from xttsbench.fixes.native.spec import NATIVE
 from xttsbench.fixes.parallel_batch.spec import PARALLEL_BATCH
 from xttsbench.fixes.parallel_filter.spec import PARALLEL_FILTER
 from xttsbench.fixes.parallel_interleave.spec import PARALLEL_INTERLEAVE
@@ -26,6 +27,7 @@ SPECS: Final[Mapping[str, Spec]] = {
     for spec in (
         FILTER_FIRST,
         REBATCH,
+        NATIVE,
         PARALLEL_MAP,
         PARALLEL_INTERLEAVE,
         PARALLEL_FILTER,
@@ -63,7 +65,9 @@ def combined(sets: Sequence[FixSet]) -> FixSet:
     """All parts of some fixes as one, the faster first given: of two of one kind the first one's number is taken."""
     parts: dict[str, Fix] = {}
     for fix in (fix for one in sets for fix in one):
-        parts.setdefault("cache" if fix.is_cache else fix.kind, fix)  # of several caches the fastest one's alone
+        # Of several caches the fastest one's alone; what became ops has no Python to move into processes.
+        kind = "processes" if fix.kind == "native" else fix.kind
+        parts.setdefault("cache" if fix.is_cache else kind, fix)
     order = {kind: number for number, kind in enumerate(SPECS)}
     return FixSet(tuple(sorted(parts.values(), key=lambda fix: order.get(fix.kind, len(order)))))
 

@@ -203,3 +203,12 @@ def test_shapes_that_are_compiled_again_and_again_call_for_buckets(build):
 def test_without_a_pipeline_the_step_is_still_looked_at():
     evidence = replace(make_evidence("compute", modes={"xla": XLA}), pipeline=None)
     assert [one.name for one in proposals(evidence)] == ["step:xla"]
+
+
+def test_python_as_ops_is_tried_unpriced_alone_and_with_parallel_calls_unless_it_waits():
+    rows = by_name(told(pipeline(RANGE, PYTHON, BATCH, python_functions=(python("holds", cpu_s=0.01),))))
+    assert rows["native"].worth
+    assert rows["native"].predicted_speedup is None
+    assert any(name.startswith("native + parallel-map") for name in rows)
+    waiting = by_name(told(pipeline(RANGE, PYTHON, BATCH, python_functions=(python("blocks"),))))
+    assert not [name for name in waiting if "native" in name]

@@ -68,16 +68,16 @@ def sequential(graph: Any) -> Any:
     edited = copied(graph)
     changed = {f.signature.name for f in edited.library.function if any(n.op in _CONCURRENT for n in f.node_def)}
     if changed:
-        renamed = _with_callers(edited.library.function, changed)
+        renamed = with_callers(edited.library.function, changed)
         for function in edited.library.function:
             if function.signature.name in renamed:
                 function.signature.name += _SUFFIX
             _without_prefetch(function)
             for node in function.node_def:
                 sequential_node(node)
-                _rename_calls(node, renamed)
+                rename_calls(node, renamed, _SUFFIX)
         for node in edited.node:
-            _rename_calls(node, renamed)
+            rename_calls(node, renamed, _SUFFIX)
     for node in edited.node:
         sequential_node(node)
     return edited
@@ -112,8 +112,8 @@ def _without_prefetch(function: Any) -> None:
     function.node_def.extend(kept)
 
 
-def _with_callers(functions: Iterable[Any], changed: Collection[str]) -> set[str]:
-    """The changed functions and all that reach them."""
+def with_callers(functions: Iterable[Any], changed: Collection[str]) -> set[str]:
+    """The names of changed functions and of all that reach them."""
     calls = {f.signature.name: {c for n in f.node_def for c in (n.op, *called(n))} for f in functions}
     found = set(changed)
     while more := {name for name, reached in calls.items() if name not in found and reached & found}:
@@ -121,15 +121,16 @@ def _with_callers(functions: Iterable[Any], changed: Collection[str]) -> set[str
     return found
 
 
-def _rename_calls(node: Any, renamed: Collection[str]) -> None:
+def rename_calls(node: Any, renamed: Collection[str], suffix: str) -> None:
+    """Let a node that calls functions of some names call those with a suffix, in place."""
     if node.op in renamed:
-        node.op += _SUFFIX
+        node.op += suffix
     for value in node.attr.values():
         if value.HasField("func") and value.func.name in renamed:
-            value.func.name += _SUFFIX
+            value.func.name += suffix
         for function in value.list.func:
             if function.name in renamed:
-                function.name += _SUFFIX
+                function.name += suffix
 
 
 _FED_BYTES: Final = 2**20

@@ -1,0 +1,155 @@
+"""The fix ``native``: a dataset whose Python functions became ops yields the same; what must stay Python does."""
+
+from __future__ import annotations
+
+import inspect
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from xttsbench.errors import InvalidInputError
+from xttsbench.fixes.graph.apply import apply
+from xttsbench.fixes.native import numpy_functions
+from xttsbench.pipeline.graph.library import FunctionLibrary
+from xttsbench.pipeline.graph.read import read_graph
+
+pytestmark = pytest.mark.tf
+
+BANK = np.abs(np.random.default_rng(1).normal(size=(33, 8))).astype(np.float32)
+SEEN = []
+
+
+def helper(spectrum, floor=1e-5):
+    return np.log(np.maximum(spectrum @ BANK, floor))
+
+
+def features(audio):
+    count = 1 + (len(audio) - 64) // 16
+    frames = audio[np.arange(count)[:, None] * 16 + np.arange(64)]
+    spectrum = np.abs(np.fft.rfft(frames * np.hanning(64), axis=1)) ** 2
+    mel = helper(spectrum)
+    return ((mel - mel.mean(0)) / (mel.std(0) + 1e-3)).astype(np.float32), np.int64(count)
+
+
+def clips(count=12):
+    def clip(index):
+        return tf.sin(tf.range(64 + 40 * index, dtype=tf.float32) * 0.01 * tf.cast(index + 1, tf.float32))
+
+    return tf.data.Dataset.range(count).map(clip)
+
+
+def of_clips(function=features, results=(tf.float32, tf.int64)):
+    def mapped(audio):
+        return tf.numpy_function(function, [audio], list(results) if len(results) > 1 else results[0])
+
+    return clips().map(mapped)
+
+
+def tokens(dataset):
+    return FunctionLibrary(read_graph(dataset).library.function).all_tokens()
+
+
+def values(dataset):
+    return [[part.numpy() for part in tf.nest.flatten(element)] for element in dataset]
+
+
+def assert_close(dataset, other):
+    ours, theirs = values(dataset), values(other)
+    assert len(ours) == len(theirs) > 0
+    for one, two in zip(ours, theirs, strict=True):
+        for a, b in zip(one, two, strict=True):
+            assert (a.shape, a.dtype) == (b.shape, b.dtype)
+            np.testing.assert_allclose(a, b, atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("fixes", ["native", "native + parallel-map:2", "native + prefetch:2"])
+def test_a_pipeline_of_features_yields_the_same_without_python(fixes):
+    dataset = of_clips().padded_batch(4, ([None, 8], []))
+    fixed = apply(dataset, fixes)
+    assert tokens(dataset)
+    assert not tokens(fixed)
+    assert fixed.element_spec == dataset.element_spec
+    assert_close(dataset, fixed)
+    assert_close(dataset, fixed)  # a second pass
+
+
+def test_a_map_on_tensors_and_one_inside_a_tf_function_become_ops():
+    @tf.function
+    def inside(x):
+        return tf.numpy_function(lambda y: y * 2 + 1, [x], tf.int64)
+
+    def eager(x):
+        return tf.py_function(lambda y: tf.cast(y, tf.float32).numpy() / 4, [x], tf.float32)
+
+    dataset = tf.data.Dataset.range(9).map(inside).map(eager).batch(2)
+    fixed = apply(dataset, "native")
+    assert not tokens(fixed)
+    assert_close(dataset, fixed)
+
+
+def counts(audio):
+    SEEN.append(len(audio))
+    return audio * np.float32(len(SEEN))
+
+
+def draws(audio):
+    return audio * np.random.default_rng().random(dtype=np.float32)
+
+
+def decides(audio):
+    return audio if audio.sum() > 0 else -audio
+
+
+def otherwise(audio):
+    return np.tanh(audio)
+
+
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [(counts, "keeps state"), (draws, "draws at random"), (decides, "decides by the value of an array")],
+)
+def test_what_must_stay_python_is_refused_with_file_and_line(function, reason):
+    dataset = of_clips(function, (tf.float32,))
+    with pytest.raises(InvalidInputError, match=reason) as caught:
+        apply(dataset, "native")
+    line = inspect.getsourcelines(function)[1]
+    assert any(f"test_native.py:{number}" in str(caught.value) for number in (line, line + 1))
+    assert function.__name__ in str(caught.value)
+
+
+def test_a_function_that_keeps_state_is_not_called_to_find_out():
+    before = len(SEEN)
+    with pytest.raises(InvalidInputError, match="keeps state"):
+        apply(of_clips(counts, (tf.float32,)), "native")
+    assert len(SEEN) == before
+
+
+def test_other_values_as_ops_are_refused(monkeypatch):
+    monkeypatch.setitem(numpy_functions._UFUNCS, np.tanh, lambda x: tf.tanh(x) * 1.001)
+    with pytest.raises(InvalidInputError, match=r"gives other values as ops: result 0 at \[\d+\] is"):
+        apply(of_clips(otherwise, (tf.float32,)), "native")
+
+
+def test_what_can_be_traced_is_and_the_rest_stays_python():
+    dataset = of_clips(otherwise, (tf.float32,)).map(lambda x: tf.numpy_function(decides, [x], tf.float32))
+    fixed = apply(dataset, "native")
+    assert (len(tokens(dataset)), len(tokens(fixed))) == (2, 1)
+    assert_close(dataset, fixed)
+
+
+def test_the_original_is_left_as_it_was_and_shuffles_before_it_too():
+    dataset = clips().shuffle(12, seed=3, reshuffle_each_iteration=False)
+    dataset = dataset.map(lambda x: tf.numpy_function(otherwise, [x], tf.float32)).cache()
+    fixed = apply(dataset, "native")
+    assert tokens(dataset)
+    assert_close(dataset, fixed)
+
+
+def test_a_dataset_without_python_or_with_a_generator_alone_is_refused():
+    for dataset in (
+        tf.data.Dataset.range(3),
+        tf.data.Dataset.from_generator(lambda: iter([1]), output_signature=tf.TensorSpec([], tf.int32)),
+    ):
+        with pytest.raises(InvalidInputError, match="no Python function other than generators"):
+            apply(dataset, "native")

@@ -1,0 +1,1 @@
+"""Python functions that compute with NumPy, traced into TensorFlow's ops."""

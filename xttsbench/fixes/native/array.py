@@ -1,0 +1,284 @@
+"""What stands for an array while a function is traced: a tensor that behaves as NumPy's arrays do.
+
+NumPy hands every operation on such an object to it (``__array_ufunc__``, ``__array_function__``), so operators, NumPy's
+functions and methods mean what they mean to NumPy: its own rules say which dtype a result has. What depends on the
+values of an array, which are not known yet, is refused.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+import numpy as np
+import tensorflow as tf
+
+
+class CannotTraceError(BaseException):
+    """Something that a function does and that cannot be written as ops of TensorFlow: what, as a phrase.
+
+    No ``Exception``, so that the function itself does not catch it.
+    """
+
+
+class Array:
+    """A tensor in place of an array, of a NumPy scalar, or of a number of Python's.
+
+    Attributes:
+        tensor: of a static rank.
+        number: ``int`` or ``float`` where it stands for a number of Python's, whose dtype gives way to an array's.
+        scalar: whether it is a number, NumPy's or Python's, which nothing changes in place.
+        viewed: whether another array may share its memory, so that a change in place would be seen there.
+    """
+
+    __slots__ = ("_viewed", "number", "scalar", "tensor")
+    __hash__ = None  # type: ignore[assignment]  # arrays have none
+
+    def __init__(self, tensor: Any, number: type | None = None, *, scalar: bool = False, view: Array | None = None):
+        """Take a tensor; ``view`` is the array whose memory it may share."""
+        self.tensor = tensor
+        self.number = number
+        self.scalar = scalar or number is not None
+        self._viewed: list[bool] = [False] if view is None else view._viewed
+        if view is not None:
+            self._viewed[0] = True
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """NumPy's, as the array would have it."""
+        return np.dtype(self.tensor.dtype.as_numpy_dtype)
+
+    @property
+    def kind(self) -> Any:
+        """What NumPy's promotion is told of it: a dtype, or the type of a number of Python's."""
+        return self.number or self.dtype
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return int(self.tensor.shape.rank)
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """A number for each axis, or an array that stands for one."""
+        return tuple(self.length(axis) for axis in range(self.ndim))
+
+    @property
+    def size(self) -> Any:
+        """The number of values."""
+        return math.prod(self.shape)
+
+    @property
+    def T(self) -> Array:  # noqa: N802 - NumPy's name
+        """With its axes the other way round."""
+        return Array(tf.transpose(self.tensor), view=self)
+
+    @property
+    def real(self) -> Array:
+        """The real part."""
+        return Array(tf.math.real(self.tensor), view=self) if self.dtype.kind == "c" else self
+
+    @property
+    def imag(self) -> Array:
+        """The imaginary part."""
+        return Array(tf.math.imag(self.tensor) if self.dtype.kind == "c" else tf.zeros_like(self.tensor), view=self)
+
+    def length(self, axis: int) -> Any:
+        """Of an axis: a number, or an array that stands for one where it is not known."""
+        known = self.tensor.shape[axis]
+        return int(known) if known is not None else Array(tf.shape(self.tensor, tf.int64)[axis], int)
+
+    def change(self, operation: Callable[..., Any], other: Any) -> Any:
+        """The array after ``+=`` and the like, changed in place as NumPy does."""
+        result = operation(self, other)
+        if self.scalar:
+            return result
+        if self._viewed[0]:
+            raise CannotTraceError("changes in place an array that may share its memory with another")
+        if not np.can_cast(result.dtype, self.dtype, "same_kind"):
+            raise CannotTraceError(f"puts {result.dtype} into an array of {self.dtype}")
+        self.tensor = tf.cast(result.tensor, self.dtype)
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        from xttsbench.fixes.native.numpy_functions import METHODS
+
+        if name in METHODS:
+            method = METHODS[name]
+            return Method(lambda *arguments, **named: method(self, *arguments, **named))
+        if name.startswith("__") and name.endswith("__"):
+            raise AttributeError(name)  # NumPy and Python ask for protocols
+        raise CannotTraceError(f"uses .{name} of an array, which is not known here")
+
+    def __array_ufunc__(self, function: Any, method: str, *inputs: Any, **named: Any) -> Any:
+        from xttsbench.fixes.native.numpy_functions import ufunc
+
+        if method != "__call__":
+            raise CannotTraceError(f"calls numpy.{function.__name__}.{method}, which is not known here")
+        return ufunc(function, *inputs, **named)
+
+    def __array_function__(self, function: Any, _types: Any, arguments: Any, named: Mapping[str, Any]) -> Any:
+        from xttsbench.fixes.native.numpy_functions import numpy_function
+
+        return numpy_function(function)(*arguments, **named)
+
+    def __getitem__(self, key: Any) -> Array:
+        from xttsbench.fixes.native.indexing import item
+
+        return item(self, key)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        raise CannotTraceError("assigns to a part of an array")
+
+    def __iter__(self) -> Iterator[Array]:
+        length = self.length(0) if self.ndim else 0
+        if not self.ndim or isinstance(length, Array):
+            raise CannotTraceError("goes through an array whose length is known only when it runs")
+        return iter([self[number] for number in range(length)])
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise CannotTraceError("hands an array to code that is not known here")
+
+    def __bool__(self) -> bool:
+        raise CannotTraceError("decides by the value of an array")
+
+    def __index__(self) -> int:
+        raise CannotTraceError("needs the value of an array as a number of Python's")
+
+    __int__ = __float__ = __complex__ = __len__ = __index__
+
+    def __contains__(self, _value: Any) -> bool:
+        raise CannotTraceError("decides by the value of an array")
+
+    def __str__(self) -> str:
+        raise CannotTraceError("writes the value of an array as text")
+
+    __repr__ = __format__ = __str__  # type: ignore[assignment]
+
+
+class Method:
+    """A method of an array, bound to it: called as such, and told from functions of the user's."""
+
+    def __init__(self, call: Callable[..., Any]) -> None:
+        self._call = call
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """Call the method."""
+        return self._call(*arguments, **named)
+
+
+_OPERATORS: Final = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "truediv": np.true_divide,
+    "floordiv": np.floor_divide,
+    "mod": np.remainder,
+    "pow": np.power,
+    "matmul": np.matmul,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+    "lshift": np.left_shift,
+    "rshift": np.right_shift,
+}
+_COMPARISONS: Final = {
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "eq": np.equal,
+    "ne": np.not_equal,
+}
+_UNARY: Final = {"neg": np.negative, "pos": np.positive, "abs": np.absolute, "invert": np.invert}
+
+
+def _define() -> None:
+    """Give arrays the operators: a ufunc is no method, so each is put into a function."""
+
+    def unary(function: Any) -> Any:
+        def operator(self: Array) -> Any:
+            return function(self)
+
+        return operator
+
+    def forward(function: Any) -> Any:
+        def operator(self: Array, other: Any) -> Any:
+            return function(self, other)
+
+        return operator
+
+    def reflected(function: Any) -> Any:
+        def operator(self: Array, other: Any) -> Any:
+            return function(other, self)
+
+        return operator
+
+    def in_place(function: Any) -> Any:
+        def operator(self: Array, other: Any) -> Any:
+            return self.change(function, other)
+
+        return operator
+
+    for name, function in _OPERATORS.items():
+        setattr(Array, f"__{name}__", forward(function))
+        setattr(Array, f"__r{name}__", reflected(function))
+        setattr(Array, f"__i{name}__", in_place(function))
+    for name, function in _COMPARISONS.items():
+        setattr(Array, f"__{name}__", forward(function))
+    for name, function in _UNARY.items():
+        setattr(Array, f"__{name}__", unary(function))
+
+
+_define()
+
+
+def lifted(value: Any) -> Array:
+    """A value as an array: what NumPy's ``asarray`` makes of it, or of what holds traced arrays a stack of them.
+
+    Raises:
+        CannotTraceError: it is not made of numbers.
+    """
+    if isinstance(value, Array):
+        return value
+    if isinstance(value, tf.Tensor | tf.Variable):
+        tensor = tf.convert_to_tensor(value)
+        if tensor.shape.rank is None or not _is_number(tensor.dtype):
+            raise CannotTraceError("computes with a tensor of which the rank or the type is not known")
+        return Array(tensor)
+    if holds_traced(value):
+        if not isinstance(value, list | tuple):
+            raise CannotTraceError(f"makes an array of a {type(value).__name__}")
+        parts = [lifted(one) for one in value]
+        dtype = result_dtype(*parts)
+        return Array(tf.stack([tf.cast(one.tensor, dtype) for one in parts]))
+    array = np.asarray(value)
+    if array.dtype.kind not in "biufc" or array.dtype.char in "gG":
+        raise CannotTraceError(f"computes with {type(value).__name__} of {array.dtype}")
+    number = type(value) if type(value) in (int, float) else None
+    return Array(tf.constant(array, array.dtype), number, scalar=np.isscalar(value))
+
+
+def _is_number(dtype: tf.DType) -> bool:
+    return bool(dtype.is_floating or dtype.is_complex or dtype.is_integer or dtype.is_bool)
+
+
+def result_dtype(*values: Array) -> np.dtype[Any]:
+    """The dtype that NumPy gives what is made of some arrays; a number of Python's gives way."""
+    kinds = [one.number(0) if one.number is not None else one.dtype for one in values]
+    return np.dtype(np.result_type(*kinds))
+
+
+def holds_traced(value: Any, depth: int = 4) -> bool:
+    """Whether a value is a traced array, or holds one."""
+    if isinstance(value, Array):
+        return True
+    if not depth:
+        return False
+    if isinstance(value, Mapping):
+        return any(holds_traced(one, depth - 1) for one in value.values())
+    return isinstance(value, list | tuple | set | slice) and any(
+        holds_traced(one, depth - 1)
+        for one in ((value.start, value.stop, value.step) if isinstance(value, slice) else value)
+    )
