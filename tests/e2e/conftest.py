@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from xttsbench.execution.helper import Helper
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _interruptible() -> None:
+    """What a shell starts in the background ignores SIGINT, and so would all that tests start."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class Shared:

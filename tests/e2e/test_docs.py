@@ -41,6 +41,7 @@ SHORTER = {
     "run": "--budget 100",
     "sweep": "--budget 120",
     "train": "--steps 5",
+    "monitor": "--duration 5",
 }
 ENDS = {"xttsbench train tiny --data speech --steps 140 --seed 3 --out reports/run": 2}
 """Commands that a page shows to be refused."""
