@@ -220,7 +220,6 @@ def test_elapsed_time_is_elapsed_whatever_the_recorder_does_in_between(bench, se
     elapsed_ns = last_ns - found["start_ns"][0] + found["pause_ns"][0]
     assert found["wall_ns"].sum() == pytest.approx(elapsed_ns, rel=1e-3)
     assert (found["wall_ns"] == found["pause_ns"] + found["wait_ns"] + found["step_ns"]).all()
-    assert found["pause_ns"][0] < 1e6
     assert (found["pause_ns"][1:] >= 2_000_000).all()
     busy = found["emulated_ns"].sum()
     assert busy / found["wall_ns"].sum() == pytest.approx(busy / elapsed_ns, rel=1e-3)
