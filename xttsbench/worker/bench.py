@@ -201,9 +201,7 @@ class Bench:
         has_lengths, compilations = self.keys.lengths is not None, self.compilations
         began_ns = last_ns = clock()
         cpu_ns, main_ns, done = cpu(), main_cpu(), 0
-        # Before that no limit is reached, and a call of a function is saved in each step.
-        fewest, window_over_ns = min(limit.steps, _ROWS), began_ns + limit.window_s * 1e9
-        while (done < fewest and last_ns < window_over_ns) or not limit.reached(done, (last_ns - began_ns) / 1e9):
+        while not limit.reached(done, (last_ns - began_ns) / 1e9):
             watch.step = rows.count
             before = counts[:]
             start_ns = clock()

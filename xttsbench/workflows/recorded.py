@@ -88,6 +88,15 @@ def open_run(plan: RunPlan, out: Path | None, name: str, *, began: float | None 
         HelperError: TensorFlow is missing, or of an unsupported version.
     """
     require_tensorflow()
+    return make_run(plan, out, name, began=began)
+
+
+def make_run(plan: RunPlan, out: Path | None, name: str, *, began: float | None = None) -> Recorded:
+    """Make a run's directory as :func:`open_run` does, in a process that has loaded TensorFlow itself or does without.
+
+    Raises:
+        UsageError: the directory cannot be made, or holds something.
+    """
     directory = make_run_directory(out, name, datetime.fromisoformat(plan.created_utc))
     machine = read_machine(directory)
     # The plan comes last: with it the directory is a run's.

@@ -22,8 +22,9 @@ from xttsbench.execution.whole_run import ROWS
 from xttsbench.records.rows import RowMemory
 from xttsbench.records.trial import TrialSpec
 from xttsbench.records.watch import WatchSummary
+from xttsbench.workflows.recorded import make_run
 from xttsbench.workflows.watch.observer import About, Observer
-from xttsbench.workflows.watch.watch import PATIENCE_S, diagnose_command, finished, opened, plan_of
+from xttsbench.workflows.watch.watch import PATIENCE_S, diagnose_command, finished, plan_of
 
 _TICK_S: Final = 1.0
 _READINGS_S: Final = 10.0
@@ -48,7 +49,7 @@ class Session:
     ) -> None:
         script = sys.argv[0] if sys.argv and sys.argv[0].endswith(".py") else ""
         plan = plan_of(script or what, sys.argv[1:] if script else (), f"xttsbench.{what}")
-        self.run = opened(plan, out, f"watch-{Path(script).stem or what}")
+        self.run = make_run(plan, out, f"watch-{Path(script).stem or what}")
         spec = TrialSpec(trial_id="watch", rung="script", target=plan.target, window_s=PATIENCE_S)
         rows = RowMemory(mmap.mmap(-1, RowMemory.size_bytes(ROWS + 1)))
         about = About(

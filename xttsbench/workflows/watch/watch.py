@@ -16,10 +16,8 @@ from pydantic import ValidationError
 from xttsbench.errors import InvalidInputError, UsageError
 from xttsbench.execution import journal
 from xttsbench.execution.child import SharedRows
-from xttsbench.execution.run_directory import ENVIRONMENT, PLAN, make_run_directory, write_json
 from xttsbench.execution.whole_run import ROWS, Left, run_whole
-from xttsbench.probes.environment import environment as read_machine
-from xttsbench.probes.environment import require_tensorflow
+from xttsbench.files import atomic_write
 from xttsbench.records.plan import RunPlan
 from xttsbench.records.report import Report
 from xttsbench.records.trial import TrialSpec
@@ -27,7 +25,7 @@ from xttsbench.records.watch import SUMMARY_FILE, WatchSummary
 from xttsbench.targets.spec import parse_target
 from xttsbench.workflows.diagnose.report import assemble
 from xttsbench.workflows.outcome import DONE, GATE, INCONCLUSIVE, INTERRUPTED, INVALID, NOTHING
-from xttsbench.workflows.recorded import Recorded
+from xttsbench.workflows.recorded import Recorded, open_run
 from xttsbench.workflows.watch.gates import DEFAULTS, judge, parse
 from xttsbench.workflows.watch.observer import About, Observer
 
@@ -86,8 +84,7 @@ def watch(request: Request, shown: Shown) -> Watched:
     if baseline is None and any(gate.relative for gate in gates):
         raise UsageError("--fail-on with a + compares with an earlier run: name it with --baseline SUMMARY.")
     plan = plan_of(request.script, request.arguments, request.command)
-    require_tensorflow()
-    run = opened(plan, request.out, f"watch-{target.name}")
+    run = open_run(plan, request.out, f"watch-{target.name}")
     spec = TrialSpec(
         trial_id="watch", rung="script", target=request.script, arguments=request.arguments, window_s=PATIENCE_S
     )
@@ -122,15 +119,6 @@ def plan_of(script: str, arguments: Sequence[str], command: str) -> RunPlan:
     )
 
 
-def opened(plan: RunPlan, out: Path | None, name: str) -> Recorded:
-    """A run's directory with its plan and its machine in it."""
-    directory = make_run_directory(out, name, datetime.fromisoformat(plan.created_utc))
-    machine = read_machine(directory)
-    write_json(directory / ENVIRONMENT, machine)
-    write_json(directory / PLAN, plan.model_dump(mode="json"))
-    return Recorded(directory, plan, machine)
-
-
 def finished(observer: Observer, run: Recorded) -> WatchSummary:
     """Write the journal and the report of a run that is over, and return what it comes to."""
     record = observer.record()
@@ -138,7 +126,7 @@ def finished(observer: Observer, run: Recorded) -> WatchSummary:
     report = report_of_watched(replace(run, trials=(record,)))
     from xttsbench.reporting.write import to_json
 
-    (run.directory / "report.json").write_text(to_json(report), encoding="utf-8")
+    atomic_write(run.directory / "report.json", to_json(report).encode())
     return observer.summary(report)
 
 
