@@ -75,7 +75,7 @@ def list_(
     Example:  xttsbench list rules
     """
     from xttsbench.cli.output import page
-    from xttsbench.workflows.catalogue import entries
+    from xttsbench.workflows.explain import entries
 
     found = entries(what.value)
     if as_json:

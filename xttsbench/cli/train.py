@@ -187,7 +187,7 @@ _PHASES: Final = {
 
 
 class TrainLines:
-    """Draws what :class:`xttsbench.workflows.train.progress.TrainProgress` says."""
+    """Draws what :class:`xttsbench.workflows.train.train.TrainProgress` says."""
 
     def __init__(self, *, quiet: bool = False) -> None:
         self._quiet = quiet

@@ -40,8 +40,7 @@ from xttsbench.analysis.evidence import (
     unpaired,
 )
 from xttsbench.analysis.steps import Steps
-from xttsbench.comparison.runs import ArmRuns, GroupRuns, Turn, collect
-from xttsbench.comparison.taken import Taken, left_in, taken_in
+from xttsbench.comparison.runs import ArmRuns, GroupRuns, Taken, Turn, collect, left_in, taken_in
 from xttsbench.records.base import Estimate, Word
 from xttsbench.records.plan import Comparison
 from xttsbench.records.trial import TrialRecord

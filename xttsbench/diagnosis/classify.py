@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from xttsbench.analysis.attribution import SATURATED, THRESHOLD, FloatArray, Means, StepFacts, verdicts
+from xttsbench.analysis.attribution import SATURATED, THRESHOLD, Means, StepFacts, verdicts
 from xttsbench.analysis.pooling import Pooled
-from xttsbench.analysis.steps import Steps
+from xttsbench.analysis.steps import FloatArray, Steps
 from xttsbench.evidence.evidence import Evidence
 from xttsbench.records.report import SPOKEN
 from xttsbench.records.trial import TrialRecord

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from xttsbench.analysis.shape_costs import shape_costs
+from xttsbench.analysis.attribution import shape_costs
 from xttsbench.analysis.steps import SteadyState, Steps
 from xttsbench.diagnosis.diagnosis import Diagnosis
 from xttsbench.evidence.evidence import Compared, Evidence, allowed_cpus

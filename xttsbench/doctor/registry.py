@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from xttsbench.doctor import gpu, memory, processors, software, storage
+from xttsbench.doctor import gpu, host, software, storage
 from xttsbench.doctor.check import MachineCheck
 from xttsbench.records.machine import Check, Machine
 
@@ -19,12 +19,12 @@ CHECKS: Final[tuple[MachineCheck, ...]] = (
     gpu.gpu_libraries,
     gpu.gpu_visible,
     gpu.gpu_memory,
-    processors.cpu_quota,
-    processors.threads,
-    processors.neighbours,
-    memory.memory,
-    memory.shared_memory,
-    memory.disk_space,
+    host.cpu_quota,
+    host.threads,
+    host.neighbours,
+    host.memory,
+    host.shared_memory,
+    host.disk_space,
     storage.storage_speed,
 )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xttsbench.analysis.shape_costs import ShapeCost, shape_costs
+from xttsbench.analysis.attribution import ShapeCost, shape_costs
 from xttsbench.evidence.evidence import Evidence
 from xttsbench.records.base import Estimate, Location
 from xttsbench.records.trial import StackLine

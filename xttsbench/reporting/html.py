@@ -1,25 +1,27 @@
 """A document as ``report.html``: one self-contained page that fetches nothing.
 
-The plots are elements of the page (:mod:`xttsbench.reporting.page.drawing`). A content security
-policy keeps the page from loading anything and from running any script but its own, which are named by their hashes,
-whatever a name in the report may hold. The template escapes all text.
+A plot is an element of the page: the SVG of its file without what only a file needs, in the colours of the page's
+theme, so that the dark theme needs no second picture. Its text is drawn as paths, so nothing in it comes from outside
+but numbers. A content security policy keeps the page from loading anything and from running any script but its own,
+which are named by their hashes, whatever a name in the report may hold. The template escapes all text.
 """
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from functools import partial
 from hashlib import sha256
 from importlib.resources import files
+from typing import Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from xttsbench.reporting.document import NOT_MEASURED, Block, Document, Section, View
-from xttsbench.reporting.page.drawing import inline
 from xttsbench.reporting.page.timeline import PARTS, TimeLine
-from xttsbench.reporting.palette import PART_COLORS, SEVERITY_COLORS
+from xttsbench.reporting.palette import GRID, INK, PART_COLORS, SEVERITY_COLORS, SOFT
 from xttsbench.reporting.words import part
 
 
@@ -75,3 +77,39 @@ def _uplot() -> Markup:
 
 def _digest(script: str) -> str:
     return b64encode(sha256(script.encode()).digest()).decode()
+
+
+_FILE_ONLY: Final = re.compile(
+    r"<\?xml.*?\?>|<!DOCTYPE.*?>|<!--.*?-->|<metadata>.*?</metadata>|<style\b.*?</style>", re.DOTALL
+)
+_BETWEEN: Final = re.compile(r"> +<")
+_ROOT: Final = re.compile(r"<svg\b([^>]*?)(/?)>")
+_VIEW: Final = re.compile(r'viewBox="[-\d. ]+"')
+_IDENTIFIER: Final = re.compile(r"""(\bid="|\bxlink:href="#|url\(#)""")
+_COLOR: Final = re.compile(r"\b(fill|stroke): (#[0-9a-f]{6})\b")
+_THEMED: Final = {
+    INK: "var(--ink)",
+    "#000000": "var(--ink)",
+    SOFT: "var(--soft)",
+    GRID: "var(--rule)",
+    "#ffffff": "var(--page)",
+    "#0072b2": "var(--better)",
+    "#d0d4d9": "var(--rule)",
+}
+"""Colour on white to what it is in both themes; the others are seen on either ground."""
+
+
+def inline(name: str, svg: bytes, caption: str) -> Markup:
+    """The plot as an element of the page.
+
+    Args:
+        name: of the plot: lower-case letters, digits and hyphens.
+        svg: as Matplotlib wrote it.
+        caption: what a screen reader says.
+    """
+    text = _BETWEEN.sub("><", " ".join(_FILE_ONLY.sub("", svg.decode()).split()))
+    text = _IDENTIFIER.sub(lambda found: f"{found[1].removeprefix('xlink:')}{name}-", text)
+    text = _COLOR.sub(lambda found: f"{found[1]}: {_THEMED.get(found[2], found[2])}", text)
+    view = _VIEW.search(text)
+    root = f'<svg class="plot" role="img" aria-label="{escape(caption)}" {view[0] if view else ""}'
+    return Markup(_ROOT.sub(lambda found: f"{root}{found[2]}>", text, count=1))

@@ -1,7 +1,8 @@
 """What all plots draw from: the report, and the steps of each process as NumPy arrays in seconds.
 
 Time zero is a process's first step. A column that the trial did not record becomes NaN (or ``None`` for a whole
-optional quantity), never 0.
+optional quantity), never 0. Compared configurations stand beside one another over the same time, one process of each
+from the same repeat (:func:`side_runs`), with the utilization that the table of the comparison has.
 """
 
 from __future__ import annotations
@@ -9,14 +10,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from xttsbench.analysis.readings import trace
 from xttsbench.analysis.steps import steady, steps_of
-from xttsbench.records.report import Report
+from xttsbench.records.report import Arm, Report
 from xttsbench.records.trial import Segment, TrialRecord
-from xttsbench.reporting.groups import compares, groups, of_verdict, trials_of
+from xttsbench.reporting.groups import Group, compares, groups, of_verdict, trials_of
+from xttsbench.reporting.palette import ARM_COLORS, SERIES_COLORS
 from xttsbench.reporting.text import plain
 
 FloatArray = NDArray[np.float64]
@@ -136,3 +140,99 @@ def extremes(wall_s: FloatArray, stretches: int) -> NDArray[np.int64]:
         stretch = wall_s[low:high]
         chosen += [low + int(stretch.argmin()), low + int(stretch.argmax())]
     return np.unique(np.array(chosen, dtype=np.int64))
+
+
+MOST_ARMS: Final = 3
+"""So many configurations are all shown; of more, the baseline and the best candidate."""
+_MOVES_PER_WINDOW: Final = 8
+_GPU: Final = "GPU (driver)"
+_OTHERS: Final = (SERIES_COLORS[2], SERIES_COLORS[3], SERIES_COLORS[5])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SideRun:
+    """The steps of one process of one configuration; ``block`` is the repeat that it is of."""
+
+    arm: Arm
+    color: str
+    block: int
+    record: TrialRecord
+    series: StepSeries
+
+
+def side_runs(group: Group, scene: Scene) -> tuple[SideRun, ...]:
+    """The configurations to show, of the first repeat that has them all, else of the first that each has."""
+    every = groups(scene.report)
+    chosen = _chosen(group)
+    found = {
+        arm.id: {
+            record.spec.block: (record, series)
+            for record in reversed(trials_of(group, arm, every, scene.trials))
+            if (series := _series(record)) is not None
+        }
+        for arm in chosen
+    }
+    measured = [set(of_arm) for of_arm in found.values() if of_arm]
+    blocks = sorted(set.intersection(*measured)) if measured else []
+    colors = iter((ARM_COLORS["faster"], *_OTHERS))
+    runs = []
+    for arm in chosen:
+        color = ARM_COLORS["baseline"] if arm.role == "baseline" else next(colors)
+        if of_arm := found[arm.id]:
+            block = blocks[0] if blocks else min(of_arm)
+            runs.append(SideRun(arm, color, block, *of_arm[block]))
+    return tuple(runs)
+
+
+def _chosen(group: Group) -> tuple[Arm, ...]:
+    """The baseline first, then the best candidate, and the others where they are few."""
+    first = () if group.baseline is None else (group.baseline,)
+    arms = (*first, *group.candidates)
+    return arms if len(arms) <= MOST_ARMS else arms[:2]
+
+
+def _series(record: TrialRecord) -> StepSeries | None:
+    """The measured steps, without the segment's own warm-up."""
+    segment = record.segment("as_is")
+    if segment is None:
+        return None
+    columns = {name: values[segment.warmup_steps :] for name, values in segment.columns.items()}
+    return from_segment(Segment(name=segment.name, columns=columns), label="")
+
+
+def utilization(run: SideRun, window_s: float) -> tuple[FloatArray, FloatArray]:
+    """Rolling share of the time that is busy, at the middle of each window, in moves of an eighth of one.
+
+    The window is triangular (Bartlett's): a step that enters or leaves it moves the curve a little, not at once.
+    """
+    series = run.series
+    if has_samples(run):
+        return _sampled(run, window_s)
+    busy_s = series.step_s if series.accelerator_s is None else series.accelerator_s
+    t_s, share = trace(series.end_s, busy_s, window_s=window_s / _MOVES_PER_WINDOW)
+    whole = share[: t_s.size - 1] if t_s.size > _MOVES_PER_WINDOW else share  # the last may be narrower than the others
+    width = min(_MOVES_PER_WINDOW, whole.size)
+    weights = np.bartlett(width + 2)[1:-1]
+    rolled = np.convolve(whole, weights / weights.sum(), "valid")
+    return t_s[width // 2 : width // 2 + rolled.size], rolled
+
+
+def has_samples(run: SideRun) -> bool:
+    """Whether the utilization is the driver's and not of the steps' own clock."""
+    return run.series.accelerator_s is None and run.arm.utilization_of == _GPU
+
+
+def _sampled(run: SideRun, window_s: float) -> tuple[FloatArray, FloatArray]:
+    """The driver's samples of all GPUs during the steps, averaged over windows."""
+    times = [np.array(gpu.utilization_t_ns, dtype=np.int64) - run.series.zero_ns for gpu in run.record.readings.gpus]
+    shares = [np.array(gpu.utilization, dtype=np.float64) for gpu in run.record.readings.gpus]
+    t_s = np.concatenate([np.empty(0), *times]) / 1e9
+    share = np.concatenate([np.empty(0), *shares])
+    windows = max(1, int(np.ceil(run.series.end_s[-1] / window_s)))
+    place = np.floor(t_s / window_s)
+    middles, means = [], []
+    for window in range(windows):
+        if (inside := place == window).any():
+            middles.append((window + 0.5) * window_s)
+            means.append(float(share[inside].mean()))
+    return np.array(middles), np.array(means)

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from xttsbench.errors import InvalidInputError, XttsbenchError
 from xttsbench.records.training import Ended, Evaluated
 from xttsbench.training.checkpoints import Checkpoint, Checkpoints, RunState, digest
-from xttsbench.training.course import HealthState, StoppingState, blown_up, learning_rate, skipping
-from xttsbench.training.interval import Sums, Window
+from xttsbench.training.course import HealthState, StoppingState, Sums, Window, blown_up, learning_rate, skipping
 from xttsbench.training.order import NONE, Origin, Position, consumed, differences
 from xttsbench.xtts.recipe import Recipe
 

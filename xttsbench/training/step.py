@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from xttsbench.training.adam import update
-from xttsbench.training.state import TrainingState
+from xttsbench.training.state import TrainingState, update
 from xttsbench.training.strategy import Replicas, make_strategy, place
 from xttsbench.xtts.data.batches import LossCounts
 from xttsbench.xtts.model import CompiledGradients, Losses, batch_counts, losses_and_gradients, open_spec
@@ -52,7 +51,7 @@ class TrainingStep:
 
     ``eager`` dispatches operation by operation. ``graph`` is one trace for all shapes. ``xla`` is a graph too, whose
     arithmetic is compiled: the decoder for each shape, the conditioning for each number of rows, the update once.
-    Under ``mixed_float16`` the loss is scaled (see :mod:`xttsbench.training.adam`).
+    Under ``mixed_float16`` the loss is scaled (see :mod:`xttsbench.training.state`).
 
     Attributes:
         function: the compiled step, a ``tf.function``, or None in eager mode.

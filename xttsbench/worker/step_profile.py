@@ -21,9 +21,18 @@ from xttsbench.records.step_ops import OpLine, Phase, Placement, StepOps
 from xttsbench.records.trial import StackLine, StepProfile
 from xttsbench.step.eager_ops import EagerOp, EagerOps
 from xttsbench.step.frames import in_layer, in_order, own_phase, user_frame, writes
-from xttsbench.step.graph_ops import CALLS, GraphOps, OpPlace, by_name, scope_of
+from xttsbench.step.graph_ops import (
+    CALLS,
+    GraphOps,
+    OpPlace,
+    PlacedOp,
+    by_name,
+    devices_of,
+    scope_of,
+    short_device,
+    why,
+)
 from xttsbench.step.op_trace import OpTime, OpTrace, op_names
-from xttsbench.step.placement import PlacedOp, devices_of, short_device, why
 from xttsbench.step.sampler import StackSampler
 from xttsbench.worker.batches import CachedBatches
 from xttsbench.worker.bench import Bench, Step

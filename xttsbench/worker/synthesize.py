@@ -13,8 +13,7 @@ from xttsbench.training.checkpoints import find_checkpoint
 from xttsbench.worker.channel import Channel
 from xttsbench.worker.parent import answer, closed, die_with_parent, quiet_unless_it_fails
 from xttsbench.xtts import text
-from xttsbench.xtts.audio.features import FeatureSettings, Floats, log_mel
-from xttsbench.xtts.audio.griffin_lim import griffin_lim
+from xttsbench.xtts.audio.features import FeatureSettings, Floats, griffin_lim, log_mel
 from xttsbench.xtts.audio.wav import read_sound, resample
 from xttsbench.xtts.evaluation.clips import as_reference
 from xttsbench.xtts.evaluation.written import read_references, write_sound

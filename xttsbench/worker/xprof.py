@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from xttsbench.analysis.xprof import TOOLS, read
+from xttsbench.analysis.gpu import TOOLS, read
 from xttsbench.records.gpu_activity import XProfVerdict
 
 _SECONDS: Final = 30.0

@@ -1,10 +1,12 @@
-"""What there is to explain by name, in words: the verdicts, the rules and the fixes."""
+"""What there is by name, in words: verdicts, rules and fixes to explain; scenarios, grids and recipes to list."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from typing import Final, Literal
 
 from xttsbench.diagnosis.verdict import MEANINGS
 from xttsbench.errors import UsageError
@@ -12,6 +14,7 @@ from xttsbench.findings.registry import MODULES, rules_about
 from xttsbench.fixes.registry import SPECS
 from xttsbench.records.fix_set import Fix
 from xttsbench.reporting.words import part
+from xttsbench.shipped import Kind, available, shipped
 
 
 @dataclass(frozen=True)
@@ -81,3 +84,51 @@ def explanations() -> Iterator[Explanation]:
         if fix.asked_for:
             parts["To be asked for"] = fix.asked_for
         yield Explanation(fix.name, "fix", "Fixes", f"{fix.does[0].upper()}{fix.does[1:]}.", parts)
+
+
+What = Literal["scenarios", "grids", "recipes", "rules", "fixes"]
+
+_COMMAND: Final = re.compile(r"^# {3}(xttsbench (\w+).*)$", re.MULTILINE)
+"""A command in the comment that a shipped file opens with."""
+_SWEEP: Final = "sweep"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One thing that has a name.
+
+    Attributes:
+        name: as the command line takes it.
+        summary: one sentence.
+        command: one that uses it.
+    """
+
+    name: str
+    summary: str
+    command: str
+
+
+def entries(what: What) -> list[Entry]:
+    """What there is of a kind: what is shipped by name, rules and fixes in the order of their pages.
+
+    A grid is a scenario that says itself how it is swept.
+    """
+    match what:
+        case "scenarios":
+            return [_shipped("scenarios", name) for name in available("scenarios")]
+        case "grids":
+            swept = (_shipped("scenarios", name, _SWEEP) for name in available("scenarios"))
+            return [one for one in swept if one.command]
+        case "recipes":
+            return [_shipped("training", name) for name in available("training")]
+    kind = what.removesuffix("es" if what == "fixes" else "s")
+    return [Entry(one.name, one.summary, f"xttsbench explain {one.name}") for one in explanations() if one.kind == kind]
+
+
+def _shipped(kind: Kind, name: str, verb: str = "") -> Entry:
+    """A shipped file; its command is the last that its opening comment has (of ``verb``, where one is given)."""
+    import yaml  # not at the top: the command line starts without it
+
+    text = shipped(kind, name).read_text(encoding="utf-8")
+    commands = [found[1] for found in _COMMAND.finditer(text) if verb in ("", found[2])]
+    return Entry(name, str(yaml.safe_load(text)["description"]), commands[-1] if commands else "")

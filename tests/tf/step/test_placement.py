@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xttsbench.step.placement import (
+from xttsbench.step.graph_ops import (
     ASKED,
     INT32,
     NO_GPU,

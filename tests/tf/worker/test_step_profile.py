@@ -12,8 +12,8 @@ from tensorflow.python import pywrap_tfe
 from tensorflow.python.eager.polymorphic_function import atomic_function, polymorphic_function
 
 from tests.by_file import load
+from xttsbench.step.graph_ops import devices_of
 from xttsbench.step.modes import keras_step
-from xttsbench.step.placement import devices_of
 from xttsbench.worker.step_profile import read_step_ops
 
 TARGETS = Path(__file__).parents[2] / "targets"

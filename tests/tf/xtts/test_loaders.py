@@ -26,7 +26,7 @@ from xttsbench.xtts.data.feature_cache import FeatureCache
 from xttsbench.xtts.data.make import make_data
 from xttsbench.xtts.data.precompute import precompute
 from xttsbench.xtts.data.speech_data import SpeechData, read_speech_data
-from xttsbench.xtts.loaders import CACHED, LOADERS, tf_wav
+from xttsbench.xtts.loaders import CACHED, LOADERS, tf_loaders
 from xttsbench.xtts.loaders.loader import explained, make_dataset
 from xttsbench.xtts.loaders.numpy_loaders import BufferPool
 from xttsbench.xtts.recipe import BatchSettings, load_recipe
@@ -176,7 +176,7 @@ def test_graphs_hold_no_features(speech: Speech, loader: str) -> None:
 
 def test_another_mel_scale_is_caught(speech: Speech, monkeypatch: pytest.MonkeyPatch) -> None:
     htk = tf.signal.linear_to_mel_weight_matrix(80, 513, 22_050, 0.0, 8000.0).numpy().T
-    monkeypatch.setattr(tf_wav, "mel_filters", lambda settings: htk)
+    monkeypatch.setattr(tf_loaders, "mel_filters", lambda settings: htk)
     batches = speech.batches(epochs=1)[:1]
     (first,), (second,) = speech.dataset("packed", batches), speech.dataset("tf_wav", batches)
     found = difference(first, second)

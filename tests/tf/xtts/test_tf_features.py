@@ -12,7 +12,7 @@ import tensorflow as tf
 from xttsbench.shipped import shipped
 from xttsbench.xtts.audio import synthesis
 from xttsbench.xtts.audio.features import FeatureSettings, log_mel
-from xttsbench.xtts.loaders.tf_wav import log_mel_frames
+from xttsbench.xtts.loaders.tf_loaders import log_mel_frames
 from xttsbench.xtts.recipe import load_recipe
 
 SETTINGS = load_recipe(shipped("training", "tiny")).features

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xttsbench.analysis.shape_costs import partial_batches, shape_costs
+from xttsbench.analysis.attribution import partial_batches, shape_costs
 
 
 def test_each_shape_has_what_its_own_steps_cost(build) -> None:

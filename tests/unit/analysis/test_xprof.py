@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from xttsbench.analysis.xprof import answer, difference, read
+from xttsbench.analysis.gpu import answer, difference, read
 from xttsbench.records.gpu_activity import XProfVerdict
 
 

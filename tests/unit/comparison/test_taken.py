@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from tests.unit.analysis.test_disturbance import S, host
-from xttsbench.comparison.runs import ArmRuns
-from xttsbench.comparison.taken import Taken, left_in, taken_in
+from xttsbench.comparison.runs import ArmRuns, Taken, left_in, taken_in
 from xttsbench.records.plan import PlannedArm
 from xttsbench.records.trial import RoundMark
 

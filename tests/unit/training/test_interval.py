@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from xttsbench.training.interval import Sums, Values
+from xttsbench.training.course import Sums, Values
 
 RNG = np.random.default_rng(0)
 STEPS = [Values(*RNG.normal(size=5).astype(np.float32).tolist(), 1.0) for _ in range(11)]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from xttsbench.analysis.attribution import THRESHOLD
-from xttsbench.analysis.shape_costs import partial_batches
+from xttsbench.analysis.attribution import THRESHOLD, partial_batches
 from xttsbench.evidence.evidence import Evidence
 from xttsbench.evidence.step import heaviest_line, place_of
 from xttsbench.findings.rule import Findings, rule

@@ -15,8 +15,7 @@ from xttsbench.reporting import document as doc
 from xttsbench.reporting import units
 from xttsbench.reporting.groups import TRAINING, compares, target_figures
 from xttsbench.reporting.page import fixes, graph
-from xttsbench.reporting.page.tables import table_of
-from xttsbench.reporting.page.timeline import time_line
+from xttsbench.reporting.page.timeline import table_of, time_line
 from xttsbench.reporting.scene import Scene
 from xttsbench.reporting.sections import arms, gpu, missing, pipeline, step, unmeasured
 from xttsbench.reporting.sections.answer import after, gain, next_command, unit, with_calls

@@ -22,9 +22,8 @@ from xttsbench.reporting.document import NOT_MEASURED
 from xttsbench.reporting.groups import Group
 from xttsbench.reporting.palette import ARM_COLORS, INK, SOFT
 from xttsbench.reporting.plots.figure import drawable, label, logarithmic_ticks, new, seconds_axis, words
-from xttsbench.reporting.scene import FloatArray, Scene, extremes
+from xttsbench.reporting.scene import FloatArray, Scene, SideRun, extremes, has_samples, side_runs, utilization
 from xttsbench.reporting.sections.arms import result, tone
-from xttsbench.reporting.side_by_side import SideRun, has_samples, side_runs, utilization
 from xttsbench.reporting.words import configuration
 
 _WIDE = 10.0

@@ -9,8 +9,8 @@ from typing import Any, Final
 import numpy as np
 
 from xttsbench.analysis.disturbance import disturbance_of
+from xttsbench.analysis.gpu import difference
 from xttsbench.analysis.readings import beside_profile
-from xttsbench.analysis.xprof import difference
 from xttsbench.comparison.arms import ARM_NUMBERS, ComparedArms, compare
 from xttsbench.diagnosis.diagnosis import Diagnosis, build_diagnosis
 from xttsbench.diagnosis.next_trial import skipped

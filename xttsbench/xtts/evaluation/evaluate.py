@@ -13,8 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from xttsbench.xtts.audio.features import FeatureSettings, Floats, log_mel
-from xttsbench.xtts.audio.griffin_lim import griffin_lim
+from xttsbench.xtts.audio.features import FeatureSettings, Floats, griffin_lim, log_mel
 from xttsbench.xtts.evaluation.clips import Clips
 from xttsbench.xtts.evaluation.templates import Templates, phone_error_rate
 from xttsbench.xtts.evaluation.written import SHOWN, Example, Heard, picture

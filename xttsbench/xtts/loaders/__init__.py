@@ -7,9 +7,9 @@ from typing import Final
 
 LOADERS: Final = {
     "numpy_wav": "xttsbench.xtts.loaders.numpy_loaders:numpy_wav",
-    "tf_wav": "xttsbench.xtts.loaders.tf_wav:loader",
+    "tf_wav": "xttsbench.xtts.loaders.tf_loaders:tf_wav",
     "numpy_cache": "xttsbench.xtts.loaders.numpy_loaders:numpy_cache",
-    "tf_cache": "xttsbench.xtts.loaders.tf_cache:loader",
+    "tf_cache": "xttsbench.xtts.loaders.tf_loaders:tf_cache",
     "packed": "xttsbench.xtts.loaders.numpy_loaders:packed",
 }
 """Name of a loader to the function that makes it, imported when it is used."""

@@ -31,7 +31,7 @@ from xttsbench.xtts.loaders import CACHED, IN_PYTHON, KEEPING, LOADERS
 from xttsbench.xtts.loaders.numpy_loaders import Arrays, MakeBatch, in_this_process
 from xttsbench.xtts.loaders.planned import Planned, planned
 from xttsbench.xtts.loaders.processes import InputProcesses, Source, check_processes, weakly
-from xttsbench.xtts.loaders.tf_batches import signature
+from xttsbench.xtts.loaders.tf_loaders import signature
 
 _AHEAD_OF_PROCESSES: Final = 2
 """Batches that are held beside those that processes make: one for the step to take, and one while it is taken."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from xttsbench.reporting import plots
-from xttsbench.reporting.page.drawing import inline
+from xttsbench.reporting.html import inline
 from xttsbench.reporting.palette import INK
 from xttsbench.reporting.scene import stage
 

@@ -9,7 +9,7 @@ from tests.unit.reporting.conftest import Run, sections, words
 from xttsbench.reporting.document import Figure, Table
 from xttsbench.reporting.groups import figures_of, groups
 from xttsbench.reporting.page.document import page_document
-from xttsbench.reporting.page.tables import table_of
+from xttsbench.reporting.page.timeline import table_of
 from xttsbench.reporting.scene import Scene, stage
 
 

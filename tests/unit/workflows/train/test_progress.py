@@ -10,7 +10,7 @@ import pytest
 from xttsbench.diagnosis.training import explain
 from xttsbench.execution import journal
 from xttsbench.records.training import Begun, Fitted, HistoryLine, Interval, Watched
-from xttsbench.workflows.train.progress import SessionProgress, Silent
+from xttsbench.workflows.train.train import SessionProgress, Silent
 
 
 class Heard(Silent):

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from xttsbench.shipped import shipped
-from xttsbench.xtts.audio.features import FeatureSettings, log_mel, mel_filters
-from xttsbench.xtts.audio.griffin_lim import griffin_lim, magnitudes, sound, spectra
+from xttsbench.xtts.audio.features import FeatureSettings, griffin_lim, log_mel, magnitudes, mel_filters, sound, spectra
 from xttsbench.xtts.audio.synthesis import utterance
 from xttsbench.xtts.recipe import load_recipe
 

@@ -9,8 +9,7 @@ import pytest
 
 from xttsbench.errors import InvalidInputError
 from xttsbench.shipped import shipped
-from xttsbench.xtts.audio.features import log_mel
-from xttsbench.xtts.audio.griffin_lim import griffin_lim
+from xttsbench.xtts.audio.features import griffin_lim, log_mel
 from xttsbench.xtts.audio.synthesis import PHONES, utterance
 from xttsbench.xtts.data.make import make_data
 from xttsbench.xtts.data.speech_data import SpeechData, read_speech_data
