@@ -29,13 +29,15 @@ PAIRS = 13
 MILLION = 1_000_000
 _LOOP = """
 import sys, tensorflow as tf
-total = tf.Variable(0.0)
+total, square = tf.Variable(0.0), tf.random.normal([192, 192])
 data = tf.data.Dataset.from_tensors(1.0).repeat(int(sys.argv[1]))
 @tf.function
 def step(batch):
     with tf.GradientTape() as tape:
         loss = batch * total
     total.assign_add(1e-9 * tape.gradient(loss, total))
+    if sys.argv[2] == "graph":  # a loop in Python takes longer than a fast step by itself
+        total.assign_add(1e-9 * tf.reduce_sum((total * square) @ square))
 @tf.function
 def train(data):
     for batch in data:

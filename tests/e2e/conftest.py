@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import psutil
 import pytest
 
 from xttsbench.execution.helper import Helper
@@ -15,6 +17,16 @@ from xttsbench.execution.helper import Helper
 def _interruptible() -> None:
     """What a shell starts in the background ignores SIGINT, and so would all that tests start."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_goes_on() -> Iterator[None]:
+    """What a test that failed has left running would run for ever."""
+    before = set(psutil.Process().children(recursive=True))
+    yield
+    for left in set(psutil.Process().children(recursive=True)) - before:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            left.kill()
 
 
 class Shared:

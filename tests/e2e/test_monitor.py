@@ -26,7 +26,7 @@ from xttsbench.workflows.monitor.log import read_log
 COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C compiler (cc, gcc, clang) to build the NVML stub")
 STUB = Path(__file__).parents[1] / "unit" / "probes" / "nvml_stub.c"
-LOST, UNKNOWN = 15, 999
+LOST, UNKNOWN, HANGS = 15, 999, -1
 SLEEP = "import time; time.sleep(60)"
 
 
@@ -145,9 +145,12 @@ def test_gpus_that_fail_are_lines_and_come_back_and_an_oscillation_has_its_perio
         command("--log", log), env=gpus, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     wait_for(log, b"oscillates")
-    for text, said in ((f"1 {LOST}", b"GPU is lost"), ("", b"is read again"), (f"0 {UNKNOWN}", b"Unknown Error")):
+    for text, said, times in (
+        (f"1 {LOST}", b"GPU is lost", 1), ("", b"is read again", 1), (f"0 {HANGS}", b"has stopped answering", 1),
+        ("", b"is read again", 2), (f"0 {UNKNOWN}", b"Unknown Error", 1),
+    ):  # fmt: skip
         fault.write_text(text)
-        wait_for(log, said)
+        wait_for(log, said, times)
     monitor.send_signal(signal.SIGINT)
     out, err = monitor.communicate(timeout=20)
     assert "Traceback" not in err
@@ -156,6 +159,7 @@ def test_gpus_that_fail_are_lines_and_come_back_and_an_oscillation_has_its_perio
     assert int(found[1]) == pytest.approx(800, rel=0.05)
     for said in (
         "GPU 1 (Stub GPU B) cannot be read: GPU is lost", "GPU 1 (Stub GPU B) is read again",
+        "GPU 0 (Stub GPU A) cannot be read: the driver has stopped answering",
         "GPU 0 (Stub GPU A) cannot be read: Unknown Error",
     ):  # fmt: skip
         assert f"] {said}" in out
@@ -186,6 +190,14 @@ def test_memory_on_gpus_and_steps_of_a_watched_run_stand_beside_the_machine(gpus
         child.wait()
     assert f"process {child.pid} is a watched run: train.py --epochs 3" in done.stdout
     assert "step 4,321, 20.0 ms a step, 25 % waiting for input" in done.stdout
+
+
+@needs_compiler
+def test_a_driver_that_never_answers_keeps_neither_the_start_nor_the_end(gpus, tmp_path):
+    Path(gpus["NVML_STUB_FAULT"]).write_text(f"0 {HANGS}")
+    done = subprocess.run(command("--duration", 1), env=gpus, capture_output=True, text=True, check=True, timeout=60)
+    assert "no GPU is read: the NVIDIA driver has not answered within 5 s" in done.stdout
+    assert "cpu_share" in done.stdout
 
 
 class Terminal:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,22 +29,9 @@ def command(script: Path, out: Path, *arguments: str, options: tuple[str, ...] =
     return [*given, "--", *arguments] if arguments else given
 
 
-STARTED: list[subprocess.Popen[str]] = []
-
-
-@pytest.fixture(autouse=True)
-def nothing_goes_on() -> Iterator[None]:
-    """What a test that failed has left running would run for ever."""
-    yield
-    while STARTED:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(STARTED.pop().pid, signal.SIGKILL)
-
-
 def started(script: Path, out: Path, *arguments: str) -> subprocess.Popen[str]:
     given = command(script, out, *arguments)
-    STARTED.append(subprocess.Popen(given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0))
-    return STARTED[-1]
+    return subprocess.Popen(given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0)
 
 
 def summary(out: Path) -> dict[str, Any]:

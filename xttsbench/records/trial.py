@@ -35,6 +35,8 @@ class ScriptRun(Record):
     datasets: int = 0
     """Datasets that it iterated."""
     steps_seen: int = 0
+    lost_steps: int = 0
+    """Steps inside a graph that were overwritten before they could be read: they are in no figure."""
     unmeasured: dict[str, str] = {}
 
 

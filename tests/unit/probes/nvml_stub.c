@@ -2,13 +2,14 @@
  * bindings. GPU 0 gives everything. GPU 1 lacks most, as virtual GPUs do. NVML_STUB chooses what fails at the start:
  * "not_loaded", "no_gpus", "lost" (GPU 1 has fallen off the bus). Compiled with -DOLD_DRIVER, the functions that
  * drivers before 535 lack are left out. While the file that NVML_STUB_FAULT names exists, each call on the GPU that its
- * first number names is answered with the error that its second names. With NVML_STUB_PERIOD_MS, GPU 0 is used by
+ * first number names is answered with the error that its second names, or not at all where that is negative. With NVML_STUB_PERIOD_MS, GPU 0 is used by
  * turns 90 and 10 %, half of that time each, in samples of 20 ms up to now. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { SUCCESS = 0, NOT_SUPPORTED = 3, NO_PERMISSION = 4, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7, NOT_LOADED = 9, LOST = 15 };
 enum { SAMPLES = 5 };
@@ -27,11 +28,14 @@ static int mode(const char *name) {
 
 static int fault(const Gpu *gpu) {
     const char *path = getenv("NVML_STUB_FAULT");
-    FILE *file = path != NULL ? fopen(path, "r") : NULL;
-    int index = -1, code = SUCCESS;
-    if (file == NULL) return SUCCESS;
-    if (fscanf(file, "%d %d", &index, &code) != 2 || index != gpu->index) code = SUCCESS;
-    fclose(file);
+    int index, code;
+    do { /* a negative code hangs until the file says otherwise */
+        FILE *file = path != NULL ? fopen(path, "r") : NULL;
+        index = -1, code = SUCCESS;
+        if (file == NULL) return SUCCESS;
+        if (fscanf(file, "%d %d", &index, &code) != 2 || index != gpu->index) code = SUCCESS;
+        fclose(file);
+    } while (code < 0 && usleep(20000) == 0);
     return code;
 }
 

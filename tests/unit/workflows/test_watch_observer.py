@@ -111,3 +111,13 @@ def test_steps_that_were_too_quick_to_be_read_are_counted(script):
     watched = script.observer.watched()
     assert watched.steps == 2000
     assert watched.lost_steps == 2000 - 511
+
+
+def test_steps_in_a_graph_that_were_overwritten_before_they_were_read_are_counted_once(script):
+    for lost in (30, 30, 70):
+        script.observer.take({"part": "script", "value": {"lost_steps": lost}})
+        script.steps(*[1.0] * 10)
+        script.observer.tick()
+    script.observer.finish(exit_code=0)
+    watched = script.observer.watched()
+    assert (watched.steps, watched.lost_steps) == (100, 70)

@@ -17,17 +17,23 @@ from tensorflow.python.framework import ops
 
 from xttsbench.worker.script.intervals import GraphTimestamp
 
-_SLOTS: Final = 4096
+_SLOTS: Final = 8192
 _DEVICE: Final = "/device:CPU:0"
 _COLUMNS: Final = 4
 
 
 class Site:
-    """One place in a traced graph; ``group`` numbers the request that it is a part of (a replica each)."""
+    """One place in a traced graph.
+
+    Attributes:
+        group: number of the request that it is a part of (a replica each).
+        lost: executions that were overwritten before they were read.
+    """
 
     def __init__(self, number: int, group: int, kind: str) -> None:
         self.group = group
         self.kind = kind
+        self.lost = 0
         self._names = f"xttsbench/stamps/{number}", f"xttsbench/stamped/{number}"
         self._read = 0
         with ops.init_scope(), tf.device(_DEVICE):
@@ -58,7 +64,9 @@ class Site:
             if count == self._read:
                 return []
             rows = tf.raw_ops.ReadVariableOp(resource=self._ring, dtype=tf.float64).numpy()
-        first, self._read = max(self._read, count - _SLOTS), count
+        first = max(self._read, count - _SLOTS)
+        self.lost += first - self._read
+        self._read = count
         return [
             GraphTimestamp(round(t0 * 1e9) - offset_ns, round(t1 * 1e9) - offset_ns, int(size), int(elements))
             for t0, t1, size, elements in (rows[index % _SLOTS] for index in range(first, count))
@@ -131,6 +139,15 @@ class GraphClock:
             return result
 
         return stamped
+
+    @property
+    def lost(self) -> int:
+        """Requests that were overwritten before they were read; of replicas, of the one that lost most."""
+        groups: dict[int, int] = {}
+        for site in self.sites:
+            if site.kind != "end":
+                groups[site.group] = max(groups.get(site.group, 0), site.lost)
+        return sum(groups.values())
 
     def drain(self) -> list[tuple[Site, list[GraphTimestamp]]]:
         """Everything since the last time, of the sites that ran since."""

@@ -128,7 +128,7 @@ class Results:
         self.limit = Limit(spec.steps, spec.window_s, spec.min_steps)
         accelerator = EmulatedAccelerator(spec.emulated_ms) if spec.emulated_ms else None
         self.bench = Bench(report.channel, watch, accelerator, synchroniser())
-        self.datasets = 0
+        self.datasets = self.lost_steps = 0
         self.step_function: str | None = None
         self.steps_per_call = 1
         self.unmeasured: dict[str, str] = {}
@@ -163,6 +163,7 @@ class Results:
                 step_function=self.step_function,
                 datasets=self.datasets,
                 steps_seen=main.steps if main is not None else 0,
+                lost_steps=self.lost_steps,
                 unmeasured=dict(self.unmeasured),
             )
             if main is not None and (segment := main.segments.get("as_is")) is not None:
@@ -310,6 +311,8 @@ class Recorder:
         """What tells the loop of a call of ``fit`` from others."""
         return "fit", id(model)
 
+    poll_s = 0.25
+    """From one reading of what was stamped in graphs to the next."""
     reads_afterwards = True
     """Whether what the script leaves behind is read when it is over."""
 

@@ -19,7 +19,6 @@ from xttsbench.worker.script.step_function import place_of
 
 _GRACE_S: Final = 20.0
 """A script that was told to stop gets so long to end, its own ``finally`` clauses included."""
-_POLL_S: Final = 0.25
 
 
 class Watched:
@@ -108,8 +107,7 @@ class Watched:
         """That call has returned, or raised."""
         if self.recorder.tapes != self._tapes_before:
             self._training.add(id(function))
-            for loop in self.graph.traced:
-                loop.trains = True
+            if self._trains_in_graph():
                 self.recorder.results.step_function = place_of(function)
         if self.fitting:
             return
@@ -117,6 +115,13 @@ class Watched:
         self.eager.called(function, args, kwargs, trains=id(function) in self._training)
         if self.graph:
             self.graph.calls.append((began_ns, time.perf_counter_ns()))
+
+    def _trains_in_graph(self) -> bool:
+        """Whether the call that runs has traced loops; where gradients are taken in it, they train."""
+        if self.recorder.tapes != self._tapes_before:
+            for loop in self.graph.traced:
+                loop.trains = True
+        return bool(self.graph.traced)
 
     def fit_begins(self, model: Any) -> None:
         """``fit`` has made its data ready."""
@@ -158,6 +163,7 @@ class Watched:
                     (self.fit.ends if site.kind == "end" else self.fit.requests).extend(stamps)
                 else:
                     self.graph.stamped(site, stamps)
+            self.recorder.results.lost_steps = self.clock.lost
 
     def end(self) -> None:
         """The script is over: send everything."""
@@ -196,7 +202,7 @@ class Watched:
 
     def _poll(self) -> None:
         """Read the stamps of loops inside graphs, tell how the script goes, end what does not stop."""
-        while not self._over.wait(_POLL_S):
+        while not self._over.wait(self.recorder.poll_s):
             if self.recorder.has_results:
                 self.recorder.flush()
                 if self.graph and not self.fitting:
@@ -209,6 +215,8 @@ class Watched:
     def _poll_graph_loops(self) -> None:
         results = self.recorder.results
         with results.lock:
+            if self.calling:  # a loop that runs within one call for hours has rows from its first step on
+                self._trains_in_graph()
             self.drain()
             self.graph.add_rows()
             if results.loops.main is not None and results.loops.main in self.graph and results.enough():

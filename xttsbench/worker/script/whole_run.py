@@ -147,6 +147,7 @@ class CountedSteps(SamplingWindows):
 class WholeRunRecorder(Recorder):
     """What all loops of a run that is watched to its end share."""
 
+    poll_s = 0.5
     reads_afterwards = False
 
     def __init__(self, report: ScriptReport) -> None:

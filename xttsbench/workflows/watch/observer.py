@@ -106,7 +106,7 @@ class Observer:
         self._host: HostProbe | None = None
         self._host_every_s, self._host_due = about.every_s, 0.0
         self._began, self._started_utc = time.monotonic(), _now()
-        self._read = self._upto = 0
+        self._read = self._upto = self._lost_in_graphs = 0
         self._recent: deque[tuple[float, int, float, float]] = deque()
         self._samples: deque[tuple[float, float, Line]] = deque(maxlen=_PENDING)
         self._placed: list[tuple[float, float, Line]] = []
@@ -292,6 +292,9 @@ class Observer:
 
     def _drain(self, *, everything: bool = False) -> None:
         """Take the rows that were there the last time: what XLA compiled in a step is told somewhat later."""
+        lost = (self.collected.part("script") or {}).get("lost_steps", 0)
+        self.running.add_lost(lost - self._lost_in_graphs)
+        self._lost_in_graphs = lost
         ring = self._rows.ring("as_is")
         if ring is None:
             return
