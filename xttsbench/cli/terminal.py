@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _ENTER: Final = "\x1b[?1049h\x1b[?25l\x1b[2J"
 _LEAVE: Final = "\x1b[?25h\x1b[?1049l"
-_DRAWING: Final = (0.0012, 0.25)
+_DRAWING: Final = (0.0009, 0.25)
 """Share of a processor for drawing, and seconds from one picture to the next at least."""
 
 
