@@ -209,6 +209,8 @@ def report(
     from xttsbench.workflows.report import rebuild
 
     if show_run(directory, as_json=as_json, quiet=quiet):
+        if browse:
+            open_page(directory / "report.html")
         return
     end(rebuild(directory), as_json=as_json, debug=debug, detail=detail(verbose, quiet=quiet), browse=browse)
 
