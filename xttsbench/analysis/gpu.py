@@ -19,7 +19,7 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from xttsbench.analysis.intervals import Intervals, both, clip, complement, covered, nothing, total, union, without
+from xttsbench.analysis.readings import Intervals, both, clip, complement, covered, nothing, total, union, without
 from xttsbench.records.gpu_activity import (
     CAUSES,
     COPIES,

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from xttsbench.analysis.steps import Steps, in_seconds
-from xttsbench.analysis.trend import trend
+from xttsbench.analysis.variation import trend
 from xttsbench.records.rows import COLUMNS, WORDS, Ring
 from xttsbench.records.watch import Drift, Memory, StallCause, Stalls, Stretch
 

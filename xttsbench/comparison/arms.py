@@ -14,8 +14,7 @@ from xttsbench.comparison.effects import Effect, Weighed, weigh
 from xttsbench.comparison.figures import figures_of
 from xttsbench.comparison.runs import ArmRuns, GroupRuns, ParityFound, collect, parity_found
 from xttsbench.planning import parity_arms
-from xttsbench.records.base import DECIDED, FASTER, SLOWER, Estimate, Word
-from xttsbench.records.missing import Missing, nulls
+from xttsbench.records.base import DECIDED, FASTER, SLOWER, Estimate, Missing, Word, nulls
 from xttsbench.records.plan import Comparison
 from xttsbench.records.report import AA, Arm
 from xttsbench.records.trial import TrialRecord

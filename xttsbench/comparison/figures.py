@@ -19,8 +19,7 @@ from xttsbench.analysis.steps import Steps
 from xttsbench.analysis.variation import robust_cv
 from xttsbench.comparison.effects import matched
 from xttsbench.comparison.runs import ArmRuns, GroupRuns
-from xttsbench.records.base import Estimate
-from xttsbench.records.missing import Missing
+from xttsbench.records.base import Estimate, Missing
 
 EMULATED: Final = "emulated accelerator"
 GPU: Final = "GPU (driver)"
@@ -45,7 +44,7 @@ class _Rates:
 def figures_of(runs: ArmRuns, group: GroupRuns, noise_scale: float, ratio: float | None = None) -> dict[str, Any]:
     """Fields of :class:`xttsbench.records.report.Arm`; without a process that ended well there are none.
 
-    One is :class:`xttsbench.records.missing.Missing` where it has a reason of its own.
+    One is :class:`xttsbench.records.base.Missing` where it has a reason of its own.
 
     Args:
         runs: of the arm.

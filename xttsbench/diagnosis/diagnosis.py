@@ -16,9 +16,8 @@ from xttsbench.analysis.steps import Steps, measured, steady
 from xttsbench.analysis.variation import Explanation, explain, oscillation
 from xttsbench.diagnosis.classify import SURE, classify_bottleneck, hidden_contention, why_undecided
 from xttsbench.diagnosis.samples import DISTURBED_SPREAD, PARTS_OF, pooled, samples_of, undisturbed
-from xttsbench.evidence.compared import compiled_share, fixes, modes
-from xttsbench.evidence.evidence import Evidence
-from xttsbench.evidence.facts import given_mode, step_facts
+from xttsbench.evidence.evidence import Evidence, given_mode, step_facts
+from xttsbench.evidence.step import compiled_share, fixes, modes
 from xttsbench.fixes.cache.spec import behind_cache
 from xttsbench.fixes.model import predictions
 from xttsbench.records.base import Estimate

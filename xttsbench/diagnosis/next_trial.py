@@ -16,7 +16,7 @@ import numpy as np
 
 from xttsbench.analysis.steps import steps_of
 from xttsbench.diagnosis.diagnosis import Diagnosis
-from xttsbench.evidence.facts import ALWAYS, is_eager, is_opaque
+from xttsbench.evidence.evidence import ALWAYS, is_eager, is_opaque
 from xttsbench.fixes.calls import BLOCKING_POOL
 from xttsbench.planning import IMPORT_S, Job
 from xttsbench.records.fix_set import Fix, FixSet

@@ -10,9 +10,8 @@ from xttsbench.analysis.attribution import shape_costs
 from xttsbench.analysis.steps import SteadyState, Steps
 from xttsbench.diagnosis.diagnosis import Diagnosis
 from xttsbench.evidence.evidence import Compared, Evidence, allowed_cpus
-from xttsbench.records.conditions import HALF_BATCH, PRECISIONS
 from xttsbench.records.report import Attribution, Oscillation, Verdict
-from xttsbench.records.trial import TrialRecord
+from xttsbench.records.trial import HALF_BATCH, PRECISIONS, TrialRecord
 from xttsbench.throughput.stages import limiting_op
 
 

@@ -1,17 +1,21 @@
-"""What the model of throughput takes from the evidence beside a pipeline's stages: the step and the machine."""
+"""What the model of throughput takes from the evidence: the step, the machine, and an input that comes in bursts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
 
 import numpy as np
 
 from xttsbench.analysis.steps import Steps, measured
 from xttsbench.evidence.evidence import Evidence, allowed_cpus
-from xttsbench.records.pipeline import Pipeline
-from xttsbench.throughput.pace import Consumer, Machine, Pace, pace
+from xttsbench.records.pipeline import Pipeline, PipelineOp
+from xttsbench.throughput.bursts import FloatArray, period_s, production_times_s
+from xttsbench.throughput.pace import Consumer, Machine, Pace, Thread, pace
 from xttsbench.throughput.stages import stages
-from xttsbench.throughput.threads import pool_size
+from xttsbench.throughput.threads import pool_size, threads
 
 
 def pipeline_pace(pipeline: Pipeline, step: Consumer, evidence: Evidence) -> Pace:
@@ -65,3 +69,108 @@ def _lock_s(evidence: Evidence, series: Sequence[Steps]) -> float:
 
 def _mean(series: Sequence[np.ndarray[tuple[int], np.dtype[np.float64]]]) -> float:
     return float(np.mean([one.mean() for one in series if len(one)])) if any(len(one) for one in series) else 0.0
+
+
+_FEW: Final = 40
+"""Fewer steps say too little of how waits vary."""
+_UNEVEN: Final = 0.5
+"""Waits vary where their standard deviation has this share of their mean."""
+_LOST: Final = 0.03
+"""Share of the step from which what bursts cost is considered."""
+_ENOUGH: Final = 0.02
+"""A buffer is large enough where a larger one gives no more than this share of the step."""
+_SIZES: Final = (4, 8, 16, 32, 64, 128)
+
+
+@dataclass(frozen=True)
+class Bursts:
+    """How long the input took for each batch, and the consumer with it.
+
+    Attributes:
+        production_s: of the input, ``(n,)`` seconds.
+        rest_s: of the consumer, ``(n,)`` seconds.
+        source: the op whose work comes in bursts, by all that is known the most costly one.
+        ahead: batches that are kept ready behind it now.
+    """
+
+    production_s: FloatArray
+    rest_s: FloatArray
+    source: str
+    ahead: float
+
+    def lost_s(self, ahead: float) -> float:
+        """Seconds of a step that are lost to bursts with so many batches kept ready, beyond what the rates ask for."""
+        batches = max(round(ahead), 1)
+        if batches not in self._known_s:
+            least_s = max(float(self.production_s.mean()), float(self.rest_s.mean()))
+            self._known_s[batches] = max(period_s(self.production_s, self.rest_s, batches) - least_s, 0.0)
+        return self._known_s[batches]
+
+    @cached_property
+    def _known_s(self) -> dict[int, float]:
+        """What was asked for already: every combination of fixes asks again."""
+        return {}
+
+    @cached_property
+    def enough(self) -> int | None:
+        """The smallest buffer that is worth its memory; ``None`` where none gives much."""
+        step_s = float(self.rest_s.mean()) + self.lost_s(self.ahead)
+        sizes = [size for size in _SIZES if size > self.ahead]
+        if not sizes or self.lost_s(self.ahead) - self.lost_s(sizes[-1]) < _LOST * step_s:
+            return None
+        return next(size for size in sizes if self.lost_s(size) - self.lost_s(sizes[-1]) <= _ENOUGH * step_s)
+
+
+def bursts(evidence: Evidence, pipeline: Pipeline, input_s: float) -> Bursts | None:
+    """What the waits of the steps show of bursts; ``None`` where they are even, few, or nobody waits.
+
+    Args:
+        evidence: with the steps of the target as it is.
+        pipeline: with costs.
+        input_s: what the input alone takes for a batch.
+    """
+    steps = evidence.steps
+    if steps is None or len(steps) < _FEW or not (evidence.has_step or evidence.emulated):
+        return None
+    source = max(pipeline.ops, key=lambda op: op.cost_s or 0.0, default=None)
+    ahead = kept_ready(pipeline, source.name, allowed_cpus(evidence)) if source is not None else None
+    if source is None or not source.cost_s or ahead is None or ahead <= 0:
+        return None
+    # What handing over a batch that is ready costs belongs to the step: no buffer makes it less.
+    wait_s = np.maximum(steps.wait_s - evidence.facts.handed_over_s, 0.0)
+    rest_s = np.maximum(steps.wall_s - wait_s, 0.0)
+    begins = np.diff(steps.epoch, prepend=steps.epoch[0]) > 0
+    if begins.any() and not begins.all():
+        wait_s[begins] = np.median(wait_s[~begins])  # beginning anew is known by itself, and no buffer helps it
+    if wait_s.mean() <= 0 or wait_s.std() < _UNEVEN * wait_s.mean():
+        return None
+    production_s = production_times_s(wait_s, rest_s, max(round(ahead), 1), input_s)
+    found = Bursts(production_s, rest_s, source.name, ahead)
+    return found if found.lost_s(ahead) >= _LOST * float(steps.wall_s.mean()) else None
+
+
+def kept_ready(pipeline: Pipeline, source: str, cpus: int) -> float | None:
+    """Batches that may lie ready between an op and the consumer; ``None`` where the op is not in the pipeline."""
+    consumer = threads(pipeline, cpus)
+    found = None if consumer is None else next(_paths(consumer, source), None)
+    return None if found is None else sum(thread.ready for thread in found)
+
+
+def _paths(thread: Thread[PipelineOp], source: str) -> Iterator[tuple[Thread[PipelineOp], ...]]:
+    """The threads from the consumer's to the one that runs an op."""
+    if any(op.name == source for op in thread.items):
+        yield (thread,)
+    for one in thread.inputs:
+        for path in _paths(one, source):
+            yield (thread, *path)
+
+
+def lost_to_bursts_s(found: Bursts | None, pipeline: Pipeline, cpus: int) -> float:
+    """What bursts cost a step of a pipeline with fixes, in seconds; parallel calls keep batches ready as buffers do."""
+    if found is None:
+        return 0.0
+    source = next((op for op in pipeline.ops if op.name == found.source), None)
+    if source is None or not source.cost_s:
+        return 0.0
+    ahead = kept_ready(pipeline, source.name, cpus)
+    return found.lost_s(found.ahead if ahead is None else ahead)

@@ -1,11 +1,20 @@
-"""Questions about the step: the user's line behind a loss, what a faster step gives the whole, the costliest shape."""
+"""Questions about the step: the line behind a loss, the costliest shape; modes and fixes beside the target as given."""
 
 from __future__ import annotations
 
-from xttsbench.analysis.attribution import ShapeCost, shape_costs
-from xttsbench.evidence.evidence import Evidence
+import math
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from xttsbench.analysis.attribution import ShapeCost, StepFacts, shape_costs
+from xttsbench.analysis.pooling import STRETCH_SPREAD, Columns, Pooled, Sample, mean_of, pool, pool_together, ratio
+from xttsbench.analysis.steps import Steps, measured, steady, steps_of
+from xttsbench.evidence.evidence import Compared, Evidence
 from xttsbench.records.base import Estimate, Location
-from xttsbench.records.trial import StackLine
+from xttsbench.records.trial import KIND_OF, NOT_APPLICABLE, StackLine, TrialRecord, reason_of
 
 
 def heaviest_line(evidence: Evidence, kinds: tuple[str, ...], *, rarest: bool = False) -> StackLine | None:
@@ -47,3 +56,154 @@ def costliest_shape(evidence: Evidence) -> ShapeCost | None:
     shapes = trial.batches.shapes if trial is not None and trial.batches is not None else ()
     costs = [cost for cost in shape_costs(trial.segments, shapes) if cost.lost_s > 0] if trial is not None else []
     return max(costs, key=lambda cost: cost.lost_s, default=None)
+
+
+FloatArray = npt.NDArray[np.float64]
+MODES: Final = ("eager", "graph", "xla")
+_TRACING: Final = ("graph", "xla")
+"""Modes that trace the step, and so leave out what its Python does on the side."""
+FETCHES_REMOVED: Final = "host reads removed"
+"""How a note of the trial begins whose step had its fetches answered while it was traced."""
+
+
+def _step_times(trial: TrialRecord, segment_name: str) -> Columns | None:
+    """Step times of a segment on cached batches, without compilation; ``None`` if there are none."""
+    steps = measured(trial, segment_name)
+    return None if steps is None else {"wall_s": steps.working_s}
+
+
+def compiled_share(trials: Sequence[TrialRecord], rng: np.random.Generator) -> Pooled | None:
+    """Share of the step as given that one compiled graph saves, measured in paired turns within each process.
+
+    A share, since the machine may be slower or faster then than when the target ran as it is. Of the graph alone: what
+    XLA gains beyond it is faster computing, and no launch overhead. Beside neighbours turns of the same side differ by
+    more than on a quiet machine, and four rounds may agree by luck: what they differ by is what both sides are taken
+    to.
+    """
+    found = {}
+    for trial in tried(trials, "graph", "graph"):
+        given, changed = measured(trial, "step_only"), measured(trial, "graph")
+        if given is not None and changed is not None:
+            found[trial.spec.trial_id] = _in_pairs(given, changed)
+    if not found:
+        return None
+    (figures,) = pool_together([found], rng, stretch_spread=max(STRETCH_SPREAD, _turns_differ(found.values())))
+    given_s, graph_s = figures["given_s"], figures["graph_s"]
+    return Pooled(1 - graph_s.value / given_s.value, 1 - graph_s.resamples / given_s.resamples)
+
+
+def _in_pairs(given: Steps, changed: Steps) -> Sample:
+    """Both sides as one sample whose stretches are their rounds, or equal parts of both where there is one round."""
+    rounds = [number for number in np.unique(given.round) if number in changed.round]
+    if len(rounds) > 1:
+        parts = [(given.round == number, changed.round == number) for number in rounds]
+    else:
+        count = min(len(given), len(changed), 8)
+        parts = list(zip(*(np.array_split(np.arange(len(side)), count) for side in (given, changed)), strict=True))
+    return Sample(
+        values={"given_s": float(given.step_s.mean()), "graph_s": float(changed.working_s.mean())},
+        stretches={
+            "given_s": np.array([given.step_s[rows].mean() for rows, _ in parts]),
+            "graph_s": np.array([changed.working_s[rows].mean() for _, rows in parts]),
+        },
+        weight=float(min(len(given), len(changed))),
+    )
+
+
+def _turns_differ(samples: Iterable[Sample]) -> float:
+    """What turns of one side differ by, as a share of their mean: the pooled standard deviation of all sides."""
+    squares, freedom = 0.0, 0
+    for sample in samples:
+        for turns in sample.stretches.values():
+            squares += float(((turns / turns.mean() - 1) ** 2).sum())
+            freedom += len(turns) - 1
+    return math.sqrt(squares / freedom) if freedom else 0.0
+
+
+def tried(trials: Sequence[TrialRecord], rung: str, segment_name: str) -> list[TrialRecord]:
+    """The trials of a rung, and the scripts that measured it in their own process once they were over."""
+    return [
+        trial
+        for trial in trials
+        if trial.spec.rung == rung or (trial.spec.rung == "script" and trial.segment(segment_name) is not None)
+    ]
+
+
+def modes(
+    trials: Sequence[TrialRecord], ladder: Sequence[TrialRecord], facts: StepFacts, rng: np.random.Generator
+) -> dict[str, Compared]:
+    """Each mode, precision and size of the batch that was tried, with its speed-up over the step as given.
+
+    Tracing a step leaves out what its Python does on the side (saving, logging), so the host's own work is left out of
+    the step as given too: a checkpoint that is not written is not a gain of XLA. The ratio is of one process and the
+    same batches; the time of a mode is that of the step as given in the main trials over it, so that the two agree.
+    """
+    found = {}
+    main = _mean([c for trial in ladder if (c := _step_times(trial, "step_only")) is not None], rng)
+    for mode, rung in KIND_OF.items():
+        own = tried(trials, rung, mode)
+        if mode not in MODES:  # one rung measures several of them, as far as they apply
+            own = [trial for trial in own if trial.segment(mode) or reason_of(mode, trial.notes)]
+        if not own:
+            continue
+        # Where nothing is traced anew the host's work is in both; nothing else tells it apart there.
+        with_host = mode not in _TRACING
+        beside = [c for trial in own if (c := _own_work(trial, "step_only", facts, with_host=with_host)) is not None]
+        given = beside or [
+            c for trial in ladder if (c := _own_work(trial, "step_only", facts, with_host=with_host)) is not None
+        ]
+        changed = [c for trial in own if (c := _step_times(trial, mode)) is not None]
+        before, after = _mean(given, rng), _mean(changed, rng)
+        last, warm_up = own[-1], own[-1].segment("warm_up")
+        inapplicable = reason_of(mode, last.notes)
+        speedup, as_given = ratio(before, after), main or before
+        found[mode] = Compared(
+            name=mode,
+            status=NOT_APPLICABLE if inapplicable else last.status,
+            cause=inapplicable or last.cause,
+            time_s=_over(as_given.value, speedup) if as_given and speedup else after.estimate() if after else None,
+            speedup=speedup,
+            processes=len(own),
+            compile_s=steps_of(warm_up).step_s.sum().item() if warm_up else None,
+            fetches_removed=any(note.startswith(FETCHES_REMOVED) for trial in own for note in trial.notes),
+        )
+    return found
+
+
+def _own_work(trial: TrialRecord, segment_name: str, facts: StepFacts, *, with_host: bool) -> Columns | None:
+    """Step times of a segment without compilation, and without the host's own work unless asked for."""
+    steps = measured(trial, segment_name)
+    if steps is None or with_host:
+        return _step_times(trial, segment_name)
+    base = steps.working_s - steps.emulated_s if facts.eager else np.minimum(steps.outside_s, steps.working_s)
+    return {"wall_s": steps.working_s - facts.host_share * base}
+
+
+def _mean(processes: Sequence[Columns], rng: np.random.Generator) -> Pooled | None:
+    return pool(processes, {"mean": mean_of("wall_s")}, rng)["mean"] if processes else None
+
+
+def fixes(trials: Sequence[TrialRecord], as_is: Pooled, rng: np.random.Generator) -> dict[str, Compared]:
+    """Each fix that was tried, with its speed-up over the target as it is."""
+    by_name: dict[str, list[TrialRecord]] = {}
+    for trial in trials:
+        if trial.spec.rung == "fix" and trial.spec.fix:
+            by_name.setdefault(trial.spec.fix, []).append(trial)
+    found = {}
+    for name, own in by_name.items():
+        walls = [{"wall_s": steady(rows)[0].wall_s} for trial in own if (rows := measured(trial, "as_is")) is not None]
+        changed = _mean(walls, rng)
+        found[name] = Compared(
+            name=name,
+            status=own[-1].status,
+            cause=own[-1].cause,
+            time_s=changed.estimate() if changed else None,
+            speedup=ratio(as_is, changed),
+            processes=len(walls),
+        )
+    return found
+
+
+def _over(time_s: float, speedup: Estimate) -> Estimate:
+    """The time of what is so many times as fast."""
+    return Estimate(estimate=time_s / speedup.estimate, low=time_s / speedup.high, high=time_s / speedup.low)

@@ -14,10 +14,9 @@ from typing import Final
 
 import numpy as np
 
-from xttsbench.evidence.bursts import Bursts, bursts, lost_to_bursts_s
 from xttsbench.evidence.evidence import Evidence, allowed_cpus
 from xttsbench.evidence.ops import bytes_of
-from xttsbench.evidence.stages import consumer, machine, pipeline_pace
+from xttsbench.evidence.stages import Bursts, bursts, consumer, lost_to_bursts_s, machine, pipeline_pace
 from xttsbench.fixes.calls import reset_autotune, settled
 from xttsbench.fixes.registry import candidates
 from xttsbench.fixes.spec import WORTH, Candidate, Setting

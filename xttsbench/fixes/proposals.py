@@ -12,9 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from xttsbench.analysis.steps import Steps, measured
-from xttsbench.evidence.bursts import bursts
 from xttsbench.evidence.evidence import Evidence
-from xttsbench.evidence.stages import pipeline_pace
+from xttsbench.evidence.stages import bursts, pipeline_pace
 from xttsbench.evidence.step import heaviest_line, place_of, whole_step
 from xttsbench.fixes.model import COSTS_NOTHING, Model, Modelled, combine, modelled, predict, with_fixes
 from xttsbench.fixes.prefetch.spec import longer_name

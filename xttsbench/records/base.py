@@ -1,11 +1,14 @@
-"""The base of every record: frozen, strict, versioned, and free of input and output.
+"""The base of every record: frozen, strict, versioned, and free of input and output; and values that are missing.
 
 A record is what crosses a process or a file boundary. Units are in the field names, and ``None`` always means "not
-measured" (with a reason in :attr:`xttsbench.records.report.Report.unmeasured`), never zero.
+measured", never zero: the report's ``unmeasured`` has the reason under the path of the field. Until the record is made
+a :class:`Missing` stands in its place.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -69,3 +72,34 @@ class Location(Record):
     file: str | None = None
     line: int | None = None
     op: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A value that is not known; ``reason`` is a part of a sentence."""
+
+    reason: str
+
+
+def nulls(
+    path: str,
+    record: BaseModel,
+    why: str | Mapping[str, str],
+    *,
+    only: Collection[str] = (),
+    but: Collection[str] = (),
+    default: str = "not measured",
+) -> Iterator[tuple[str, str]]:
+    """The path of each field that is null, with a reason.
+
+    Args:
+        path: of the record in the report.
+        record: that the fields are of.
+        why: the reason, or one for each field.
+        only: the fields that count; all without it.
+        but: fields that may be null without a reason.
+        default: for fields that ``why`` does not name.
+    """
+    for name in only or type(record).model_fields:
+        if getattr(record, name) is None and name not in but:
+            yield f"{path}.{name}", why if isinstance(why, str) else why.get(name, default)

@@ -14,8 +14,7 @@ from enum import IntEnum
 from typing import Final, Literal
 
 from xttsbench.records.report import Severity
-from xttsbench.reporting.text import plain, plain_lines
-from xttsbench.reporting.words import part
+from xttsbench.reporting.words import part, plain, plain_lines
 
 NOT_MEASURED: Final = "not measured"
 SMALLEST_VISIBLE: Final = 0.0005

@@ -15,7 +15,7 @@ from typing import Final
 from xttsbench.records.base import FASTER
 from xttsbench.records.report import Arm, Report
 from xttsbench.records.trial import TrialRecord
-from xttsbench.reporting.text import plain
+from xttsbench.reporting.words import plain
 
 _KIND: Final = re.compile(r"\b(real|emulated)\b", re.IGNORECASE)
 _LONGEST_SLUG: Final = 48

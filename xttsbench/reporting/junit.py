@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 
 from xttsbench.records.base import DECIDED
 from xttsbench.records.comparison_result import ComparisonReport
-from xttsbench.reporting.text import plain
+from xttsbench.reporting.words import plain
 
 _NOT_XML: Final = re.compile("[^\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Outside of the characters of XML 1.0, section 2.2, white space apart."""

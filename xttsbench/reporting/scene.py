@@ -21,7 +21,7 @@ from xttsbench.records.report import Arm, Report
 from xttsbench.records.trial import Segment, TrialRecord
 from xttsbench.reporting.groups import Group, compares, groups, of_verdict, trials_of
 from xttsbench.reporting.palette import ARM_COLORS, SERIES_COLORS
-from xttsbench.reporting.text import plain
+from xttsbench.reporting.words import plain
 
 FloatArray = NDArray[np.float64]
 _LONGEST_LABEL = 40

@@ -20,7 +20,7 @@ from xttsbench.records.pipeline import every_op
 from xttsbench.records.readings import SLOWED, GpuReadings, HostReadings, throttle_reason_names
 from xttsbench.records.rows import COLUMNS, absent
 from xttsbench.records.trial import Segment, TrialRecord
-from xttsbench.reporting.text import cell, plain
+from xttsbench.reporting.words import cell, plain
 
 _STEPS, _COMPILATIONS, _CONDITIONS, _TURNS, _STEP_OPS, _PIPELINE_OPS, _PROFILED, _STREAMS = range(1, 9)
 _THREADS: Final = {

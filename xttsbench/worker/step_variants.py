@@ -20,8 +20,7 @@ import keras
 import tensorflow as tf
 
 from xttsbench.errors import TargetError
-from xttsbench.records.conditions import HALF_BATCH, not_applicable
-from xttsbench.records.trial import TrialSpec
+from xttsbench.records.trial import HALF_BATCH, TrialSpec, not_applicable
 from xttsbench.step.eager_ops import EagerOps, all_ops
 from xttsbench.step.modes import Mode, fetches_answered, functions_run, in_mode
 from xttsbench.targets.load import Loaded, load_target

@@ -20,7 +20,7 @@ from typing import Any, Final
 import numpy as np
 
 from xttsbench.analysis.gpu import DeviceTrace, WindowTrace
-from xttsbench.analysis.intervals import Intervals, covered, intervals, nothing, union, without
+from xttsbench.analysis.readings import Intervals, covered, intervals, nothing, union, without
 from xttsbench.records.gpu_activity import CAUSES, WORK, Cause, Work
 
 STEP: Final = "train"

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xttsbench.analysis.gpu import DeviceTrace, WindowTrace, activity_of, partition, slices_of
-from xttsbench.analysis.intervals import intervals, nothing, total
+from xttsbench.analysis.readings import intervals, nothing, total
 from xttsbench.records.gpu_activity import CAUSES, COPIES, WORK, GpuActivity, Work
 
 MS = 1_000_000

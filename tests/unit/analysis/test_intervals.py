@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xttsbench.analysis.intervals import (
+from xttsbench.analysis.readings import (
     Intervals,
     both,
     clip,

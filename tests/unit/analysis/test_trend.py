@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import signal, stats
 
-from xttsbench.analysis.trend import MIN_POINTS, trend
+from xttsbench.analysis.variation import MIN_POINTS, trend
 
 NUMBERS = st.lists(st.floats(-1e3, 1e3, allow_subnormal=False), min_size=MIN_POINTS, max_size=40)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xttsbench.records.missing import nulls
+from xttsbench.records.base import nulls
 from xttsbench.records.report import AA, WarmUp
 
 

@@ -12,7 +12,7 @@ from xttsbench.reporting.html import render
 from xttsbench.reporting.page.document import page_document
 from xttsbench.reporting.scene import stage
 from xttsbench.reporting.sections import unmeasured
-from xttsbench.reporting.text import plain
+from xttsbench.reporting.words import plain
 
 _VOID = {"meta"}
 

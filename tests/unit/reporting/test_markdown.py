@@ -15,7 +15,7 @@ from xttsbench.reporting.markdown import escape, render
 from xttsbench.reporting.sections import unmeasured
 from xttsbench.reporting.sections.report import report_document
 from xttsbench.reporting.sections.summary import MOST_LINES
-from xttsbench.reporting.text import plain
+from xttsbench.reporting.words import plain
 
 _PARSER = MarkdownIt("commonmark").enable("table")
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xttsbench.reporting.text import plain, plain_lines
+from xttsbench.reporting.words import plain, plain_lines
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from xttsbench.analysis.readings import measured_span
-from xttsbench.analysis.trend import trend
+from xttsbench.analysis.variation import trend
 from xttsbench.evidence.evidence import Evidence
 from xttsbench.findings.rule import Findings, rule
 from xttsbench.records.trial import TrialRecord

@@ -6,7 +6,7 @@ from typing import Final
 
 from xttsbench.evidence.evidence import Evidence
 from xttsbench.findings.rule import Findings, rule
-from xttsbench.records.conditions import HALF_BATCH
+from xttsbench.records.trial import HALF_BATCH
 
 _FLAT: Final = 0.85
 """A step that takes this share of its time for half the batch does not follow the size of its batch."""

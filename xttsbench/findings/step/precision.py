@@ -8,7 +8,7 @@ from xttsbench.evidence.evidence import Evidence
 from xttsbench.evidence.step import whole_step
 from xttsbench.findings.rule import Findings, rule
 from xttsbench.fixes.spec import WORTH
-from xttsbench.records.conditions import PRECISIONS
+from xttsbench.records.trial import PRECISIONS
 
 _SAID: Final = {
     "mixed_bfloat16": "mixed precision (bfloat16)",

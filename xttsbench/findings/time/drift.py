@@ -7,8 +7,7 @@ from typing import Final
 import numpy as np
 
 from xttsbench.analysis.steps import Steps, measured, steady
-from xttsbench.analysis.trend import Trend, trend
-from xttsbench.analysis.variation import explain
+from xttsbench.analysis.variation import Trend, explain, trend
 from xttsbench.evidence.evidence import Evidence
 from xttsbench.findings.rule import Findings, rule
 from xttsbench.findings.time.correlates import SIDES

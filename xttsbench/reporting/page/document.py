@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from xttsbench.findings.registry import rules
 from xttsbench.records.report import Report
@@ -22,8 +22,8 @@ from xttsbench.reporting.sections.answer import after, gain, next_command, unit,
 from xttsbench.reporting.sections.details import details
 from xttsbench.reporting.sections.fixes import predictions
 from xttsbench.reporting.sections.headline import headline
-from xttsbench.reporting.sections.report import attribution, experiments, findings, numbers
-from xttsbench.reporting.sections.summary import cause_facts, likely_sentence, training_facts
+from xttsbench.reporting.sections.report import experiments, findings, made, numbers, where_time_goes
+from xttsbench.reporting.sections.summary import cause_facts, inner, likely_sentence, training_facts
 
 _OF_A_PERIOD: Final = ("autocorrelation", "periodogram")
 """Plots that say something where there is a period."""
@@ -46,6 +46,7 @@ def page_document(report: Report, scene: Scene | None = None) -> doc.Document:
     compared = tuple(_with_tables(part, scene) for part in (*arms.comparisons(report), *arms.ungrouped(report)))
     head = (_headline(report), *_answer(report, comparing=comparing), machine(report))
     warnings = (doc.Callout(warning) for warning in report.warnings)
+    time_goes = f"Where a {unit(report)}'s time goes"
     found, informational = _findings(report, comparing=comparing)
     return doc.Document(
         (
@@ -53,7 +54,7 @@ def page_document(report: Report, scene: Scene | None = None) -> doc.Document:
             *warnings,
             *(compared if comparing else ()),
             *(numbers(report, comparing=True) if comparing else ()),
-            *_bar(report, comparing=comparing),
+            *(replace(part, title=time_goes) for part in where_time_goes(report, comparing=comparing)),
             *_losses(report),
             doc.Section("The input pipeline", () if comparing else graph.blocks(report)),
             *fixes.section(report),
@@ -93,7 +94,7 @@ def machine(report: Report) -> Tiles:
 
 def _machine(report: Report) -> Iterator[doc.Fact]:
     found = report.environment
-    cpu, memory = _inner(found, "cpu"), _inner(found, "memory")
+    cpu, memory = inner(found, "cpu"), inner(found, "memory")
     if cores := cpu.get("allowed_cpus") or found.get("cpus"):
         yield doc.Fact("processors", f"{cores:g} of {cpu['model']}" if cpu.get("model") else f"{cores:g}")
     kind, label = (str(report.accelerator.get(key, "")) for key in ("kind", "label"))
@@ -104,18 +105,13 @@ def _machine(report: Report) -> Iterator[doc.Fact]:
     yield doc.Fact("GPU", names or "none")
     if total := memory.get("limit_bytes") or memory.get("total_bytes"):
         yield doc.Fact("memory", units.size(total))
-    packages = _inner(found, "packages")
+    packages = inner(found, "packages")
     if packages.get("tensorflow"):
         yield doc.Fact("TensorFlow", str(packages["tensorflow"]))
-    if python := _inner(found, "python").get("version"):
+    if python := inner(found, "python").get("version"):
         yield doc.Fact("Python", str(python))
     if report.disturbance:
         yield doc.Fact("other work meanwhile", report.disturbance.sentence)
-
-
-def _inner(found: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    value = found.get(key)
-    return value if isinstance(value, Mapping) else {}
 
 
 def _capital(label: str, kind: str) -> str:
@@ -141,16 +137,6 @@ def _figures(report: Report) -> Iterator[Tiles]:
     elif report.kind in _DIAGNOSES:
         facts.append(doc.Fact("gain", "no fix is known to be worth it"))
     yield Tiles(tuple(facts), "figures")
-
-
-def _bar(report: Report, *, comparing: bool) -> Iterator[doc.Section]:
-    bars, note = attribution(report)
-    blocks: list[doc.Block] = [] if bars is None else [bars]
-    if bars is not None or not comparing:
-        blocks.append(doc.Paragraph(note, "soft"))
-    if said := step.sentence(report):
-        blocks.append(doc.Paragraph(said))
-    yield doc.Section(f"Where a {unit(report)}'s time goes", tuple(blocks))
 
 
 def _losses(report: Report) -> Iterator[doc.Section]:
@@ -231,10 +217,7 @@ def _rest(report: Report, scene: Scene | None, *, comparing: bool) -> Iterator[d
     for part in details(report, comparing=comparing).blocks:
         if not (isinstance(part, doc.Fold) and part.title == pipeline.TITLE):
             yield part
-    yield doc.Fold(
-        "How it was made",
-        (doc.Code((report.command,)), doc.Paragraph(f"{report.kind} at {report.created_utc}", "soft")),
-    )
+    yield doc.Fold("How it was made", made(report))
 
 
 def _folded(title: str, parts: Iterator[doc.Section] | tuple[doc.Section, ...]) -> Iterator[doc.Fold]:

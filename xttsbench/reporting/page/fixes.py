@@ -17,7 +17,7 @@ from xttsbench.records.fix import FixResult
 from xttsbench.records.fix_set import FixSet
 from xttsbench.records.report import Arm, Report
 from xttsbench.reporting import units
-from xttsbench.reporting.document import Block, Cleaned, Code, Fact, Facts, Fold, Paragraph, Section
+from xttsbench.reporting.document import Block, Cleaned, Code, Fold, Paragraph, Section
 from xttsbench.reporting.sections import fixes as words
 from xttsbench.reporting.sections.answer import one_trial, with_calls
 from xttsbench.reporting.words import short_path
@@ -73,13 +73,7 @@ def section(report: Report) -> Iterator[Section]:
     others = tuple(card for card, is_open in zip(cards, opens, strict=True) if not is_open)
     chosen = next((found for found in report.fixes if found.chosen), None)
     blocks: list[Block] = [Paragraph(words.proposal(report, chosen)), *worth]
-    if chosen and chosen.patch and (said := words.patched(chosen.patch)):
-        blocks.append(Paragraph(said))
-    if chosen and chosen.patch and chosen.patch.unpatched:
-        by_hand = tuple(Fact(fix, what) for fix, what in chosen.patch.unpatched.items())
-        blocks.append(Facts(by_hand, ("fix", "what to write"), "By hand:"))
-    if applied := words.call(report.optimized):
-        blocks.append(Code(applied, "python", "Without editing the source:"))
+    blocks += words.applied(report, chosen.patch if chosen else None, with_diff=False)
     if others:
         blocks.append(Fold(f"{len(others)} more, not worth it here or rejected", others))
     yield Section("Fixes, the best first", tuple(blocks))

@@ -10,13 +10,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from pydantic import ValidationError
-
 from xttsbench.records.pipeline import Pipeline, PipelineOp
 from xttsbench.records.report import Report
 from xttsbench.reporting import units
 from xttsbench.reporting.document import NOT_MEASURED, Block, Cleaned, Lines
 from xttsbench.reporting.sections import pipeline as words
+from xttsbench.reporting.sections import pipeline_of
 
 STEP: Final = "the step that reads it"
 _PART_OF_BELOW: Final = "in the op below"
@@ -82,14 +81,6 @@ class Graph(Block):
         return 1 + max((node.lane for node in self.nodes), default=0)
 
 
-def pipeline_of(report: Report) -> Pipeline | None:
-    """The pipeline of the report; ``None`` where none was read, or another version wrote it."""
-    try:
-        return None if report.pipeline is None else Pipeline.model_validate(report.pipeline, strict=False)
-    except ValidationError:
-        return None
-
-
 def blocks(report: Report) -> tuple[Block, ...]:
     """The graph and what holds for the pipeline as a whole; nothing where no op is known."""
     pipeline = pipeline_of(report)
@@ -101,26 +92,25 @@ def blocks(report: Report) -> tuple[Block, ...]:
 def graph(pipeline: Pipeline, report: Report) -> Graph:
     """The ops from the sources on, and the step that reads the last of them."""
     placed = list(_placed(pipeline.ops))
-    functions = {function.token: function for function in pipeline.python_functions}
-    whole_s = sum(op.cost_s for op in pipeline.ops if op.cost_s is not None) or None
     lanes, edges = _lanes(placed)
     limiting = _limiting(report)
     nodes = []
     for (op, _, inner), lane in zip(placed, lanes, strict=True):
-        share = None if op.cost_s is None or whole_s is None else op.cost_s / whole_s
-        unknown = _PART_OF_BELOW if inner else NOT_MEASURED
+        (call, cost, percent, kind, where, notes), share = words.described(
+            op, pipeline, _PART_OF_BELOW if inner else NOT_MEASURED
+        )
         # names of inner ops are unique only among themselves
         about = [] if inner else [(n, f) for n, f in enumerate(report.findings, 1) if f.location.op == op.name]
         nodes.append(
             GraphNode(
                 lane=lane,
-                call=words.call(op),
-                cost=unknown if op.cost_s is None else units.duration(op.cost_s),
-                percent="" if share is None else units.percent(share),
+                call=call,
+                cost=cost,
+                percent=percent,
                 share=share,
-                kind=words.split(op),
-                where=words.place(op),
-                notes="; ".join(words.notes(op, functions)),
+                kind=kind,
+                where=where,
+                notes=notes,
                 limiting=not inner and op.name in limiting,
                 inner=inner,
                 source=_source(op, report),

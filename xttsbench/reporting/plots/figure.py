@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from xttsbench.reporting.palette import GRID, INK, SOFT
-from xttsbench.reporting.text import plain
+from xttsbench.reporting.words import plain
 
 _WIDTH_IN, _DOTS_PER_INCH = 9.0, 150
 _TITLE_COLUMNS: Final = 82

@@ -6,12 +6,34 @@ A number that was not measured is "not measured", with the reason that the repor
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
-from xttsbench.records.base import Estimate
+from pydantic import ValidationError
+
+from xttsbench.records.base import Estimate, Record
+from xttsbench.records.pipeline import Pipeline
 from xttsbench.records.report import Report
 from xttsbench.reporting.document import NOT_MEASURED, Cell, Fact, Facts, Section, View
 from xttsbench.reporting.words import configuration, missed
+
+Kind = TypeVar("Kind", bound=Record)
+
+
+def read_as(kind: type[Kind], part: Mapping[str, Any] | None) -> Kind | None:
+    """A part of the report as its record; ``None`` where there is none, or another version wrote it.
+
+    What such a part says is in ``report.json``.
+    """
+    try:
+        return kind.model_validate(part, strict=False) if part else None
+    except ValidationError:
+        return None
+
+
+def pipeline_of(report: Report) -> Pipeline | None:
+    """The pipeline of the report, as far as :func:`read_as` can read it."""
+    return read_as(Pipeline, report.pipeline)
 
 
 def missing(report: Report, path: str) -> str:

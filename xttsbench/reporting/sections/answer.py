@@ -12,17 +12,16 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Final
 
-from pydantic import ValidationError
-
 from xttsbench.fixes.registry import said
 from xttsbench.fixes.spec import WORTH, WORTH_UNSURE
 from xttsbench.records.base import DECIDED, FASTER, Estimate
 from xttsbench.records.fix import FixResult
 from xttsbench.records.fix_set import FixSet
-from xttsbench.records.pipeline import Pipeline, PipelineOp
+from xttsbench.records.pipeline import PipelineOp
 from xttsbench.records.report import Arm, Finding, Report
 from xttsbench.reporting import units
 from xttsbench.reporting.groups import Group, compares, groups
+from xttsbench.reporting.sections import pipeline_of
 from xttsbench.reporting.sections.pipeline import name as call_of
 from xttsbench.reporting.words import SAME_DATA, part, short_path
 
@@ -330,7 +329,5 @@ def with_calls(text: str, report: Report) -> str:
 
 def _ops(report: Report) -> tuple[PipelineOp, ...]:
     """Of the pipeline that was read; none where there is none, or another version wrote it."""
-    try:
-        return Pipeline.model_validate(report.pipeline, strict=False).ops if report.pipeline else ()
-    except ValidationError:
-        return ()
+    pipeline = pipeline_of(report)
+    return pipeline.ops if pipeline is not None else ()

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from xttsbench.records.base import FASTER, SLOWER
-from xttsbench.records.comparison_result import ComparedPair, ComparedRun, ComparisonReport
+from xttsbench.records.comparison_result import ComparedPair, ComparedRun, ComparisonReport, Gate
 from xttsbench.reporting import document as doc
 from xttsbench.reporting import units
 from xttsbench.reporting.sections.arms import spoken
@@ -42,7 +42,7 @@ def comparison_document(report: ComparisonReport) -> doc.Document:
         blocks=(
             doc.Headline("compare", "", "", report.verdict.summary, sides),
             *map(doc.Callout, report.warnings),
-            doc.Section("Gates", tuple(_gates(report))),
+            doc.Section("Gates", (_gates(report.gates),) if report.gates else ()),
             doc.Section("Speed", (_effects(report), remarks, doc.Lines(tuple(_notes(report)), "soft"))),
             doc.Fold("Other figures, and what differs", (*figures, differences)),
         ),
@@ -56,12 +56,13 @@ def _summary(report: ComparisonReport) -> tuple[doc.Block, ...]:
     gates = sorted(report.gates, key=lambda gate: gate.outcome == "passed")[:_MOST_ROWS]
     tables = []
     if gates:
-        rows = [(_MARKS[gate.outcome], gate.limit, gate.pair, gate.why) for gate in gates]
-        tables.append(doc.table(("outcome", "gate", "configuration", "why"), rows))
+        tables.append(_gates(gates))
     header = ("configuration", "A per s", "B per s", "speed of B over A (95 %)", doc.Column("result", leads=True))
     tables.append(doc.table(header, (_effect(pair)[: len(header)] for pair in report.pairs[:_MOST_ROWS])))
     notes = [
-        f"{len(every) - _MOST_ROWS} more {what} with -v." for every, what in _lists(report) if len(every) > _MOST_ROWS
+        f"{len(every) - _MOST_ROWS} more {what} with -v."
+        for every, what in ((report.gates, "gates"), (report.pairs, "configurations"))
+        if len(every) > _MOST_ROWS
     ]
     if apart := [found.field if found.comparable else f"{found.field}: NOT COMPARABLE" for found in report.differences]:
         notes.append(f"What differs: {', '.join(apart)}.")
@@ -73,20 +74,15 @@ def _summary(report: ComparisonReport) -> tuple[doc.Block, ...]:
     )
 
 
-def _lists(report: ComparisonReport) -> tuple[tuple[Sequence[object], str], ...]:
-    return (report.gates, "gates"), (report.pairs, "configurations")
-
-
 def _side(name: str, run: ComparedRun) -> str:
     known = "" if run.processes_known else ", the report alone"
     machine = f". Machine: {run.disturbance.sentence}" if run.disturbance else ""
     return f"{name}: {run.given} ({run.kind} of {run.created_utc}{known}){machine}"
 
 
-def _gates(report: ComparisonReport) -> Iterator[doc.Block]:
-    if report.gates:
-        rows = [(_MARKS[gate.outcome], gate.limit, gate.pair, gate.why) for gate in report.gates]
-        yield doc.table(("outcome", "gate", "configuration", "why"), rows)
+def _gates(gates: Sequence[Gate]) -> doc.Table:
+    rows = [(_MARKS[gate.outcome], gate.limit, gate.pair, gate.why) for gate in gates]
+    return doc.table(("outcome", "gate", "configuration", "why"), rows)
 
 
 def _effects(report: ComparisonReport) -> doc.Table:

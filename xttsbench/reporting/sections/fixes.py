@@ -42,18 +42,23 @@ def section(report: Report) -> Iterator[Section]:
     blocks: list[Block] = [Paragraph(proposal(report, chosen))]
     if tried := [found for found in report.fixes if found.outcome != "not verified"]:
         blocks.append(table(_FIXES, map(_row, tried)))
-    if said := patched(patch):
-        blocks.append(Paragraph(said))
-    if patch and patch.diff.strip():
-        blocks.append(Code((patch.diff,), "diff", shown=_PATCH_LINES, rest="in the run's patch.diff"))
-    if patch and patch.unpatched:
-        by_hand = tuple(Fact(fix, what) for fix, what in patch.unpatched.items())
-        blocks.append(Facts(by_hand, ("fix", "what to write"), "By hand:"))
-    if applied := call(report.optimized):
-        blocks.append(Code(applied, "python", "Without editing the source:"))
+    blocks += applied(report, patch, with_diff=True)
     if left := [Fact(found.name, found.why) for found in report.fixes if found.outcome == "not verified"]:
         blocks.append(Facts(tuple(left), ("fix", "why"), "Not measured:"))
     yield Section("Fixes", tuple(blocks))
+
+
+def applied(report: Report, patch: Patch | None, *, with_diff: bool) -> Iterator[Block]:
+    """How what is proposed is applied: its patch, whether that was run, what is left to do by hand, and a call."""
+    if said := patched(patch):
+        yield Paragraph(said)
+    if with_diff and patch and patch.diff.strip():
+        yield Code((patch.diff,), "diff", shown=_PATCH_LINES, rest="in the run's patch.diff")
+    if patch and patch.unpatched:
+        by_hand = tuple(Fact(fix, what) for fix, what in patch.unpatched.items())
+        yield Facts(by_hand, ("fix", "what to write"), "By hand:")
+    if code := call(report.optimized):
+        yield Code(code, "python", "Without editing the source:")
 
 
 def predictions(report: Report) -> Iterator[Section]:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from pydantic import ValidationError
-
 from xttsbench.records.gpu_activity import CAUSES, COPIES, GpuActivity, GpuDevice
 from xttsbench.records.report import Report
 from xttsbench.reporting import document as doc
 from xttsbench.reporting import units
 from xttsbench.reporting.document import NOT_MEASURED, View
+from xttsbench.reporting.sections import read_as
 from xttsbench.reporting.words import part
 
 WORDS: Final = {
@@ -40,16 +39,9 @@ def sections(report: Report) -> Iterator[doc.Section]:
     profile = report.profile
     if not profile:
         return
-    gpu = _activity(profile)
+    gpu = read_as(GpuActivity, profile.get("gpu"))
     blocks = tuple(_blocks(profile, gpu))
     yield doc.Section("GPU" if gpu is not None and gpu.devices else "Profiled steps", blocks, view=View.FULL)
-
-
-def _activity(profile: Mapping[str, Any]) -> GpuActivity | None:
-    try:
-        return GpuActivity(**profile["gpu"]) if profile.get("gpu") else None
-    except (ValidationError, TypeError):
-        return None  # of another version: what it says is in report.json
 
 
 def _blocks(profile: Mapping[str, Any], gpu: GpuActivity | None) -> Iterator[doc.Block]:

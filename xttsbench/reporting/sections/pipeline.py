@@ -13,12 +13,11 @@ from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Final
 
-from pydantic import ValidationError
-
 from xttsbench.records.pipeline import AUTOTUNE, Pipeline, PipelineOp, PythonFunction, kind_of_op
 from xttsbench.records.report import Report
 from xttsbench.reporting import units
 from xttsbench.reporting.document import NOT_MEASURED, Block, Lines, Node, Tree
+from xttsbench.reporting.sections import pipeline_of
 
 TITLE: Final = "Pipeline, its end first, time per batch"
 HEADER: Final = ("op", "time per batch", "share", "computes or waits", "where", "notes")
@@ -65,33 +64,33 @@ class _Row:
 
 def blocks(report: Report) -> tuple[Block, ...]:
     """The ops with their costs; nothing where no pipeline was read, or another version wrote it."""
-    try:
-        pipeline = None if report.pipeline is None else Pipeline.model_validate(report.pipeline, strict=False)
-    except ValidationError:
-        pipeline = None
+    pipeline = pipeline_of(report)
     return () if pipeline is None else (tree(pipeline), Lines(tuple(remarks(pipeline)), "soft"))
 
 
 def tree(pipeline: Pipeline) -> Tree:
     """The ops, one node each."""
+    nodes = []
+    for row in _rows(pipeline.ops):
+        cells, share = described(row.op, pipeline, _PART_OF_ABOVE if row.inner else NOT_MEASURED)
+        nodes.append(Node(row.lead, row.below, row.depth, cells, share))
+    return Tree(HEADER, tuple(nodes))
+
+
+def described(op: PipelineOp, pipeline: Pipeline, unknown: str) -> tuple[tuple[str, ...], float | None]:
+    """The cells of :data:`HEADER` for an op, and its share of the pipeline's time.
+
+    Args:
+        op: of the pipeline, or of a dataset that a function of it makes.
+        pipeline: whole.
+        unknown: what stands for a time that is not known.
+    """
     functions = {function.token: function for function in pipeline.python_functions}
-    whole_s = _whole_s(pipeline)
-    return Tree(HEADER, tuple(_node(row, functions, whole_s) for row in _rows(pipeline.ops)))
-
-
-def _node(row: _Row, functions: Mapping[str, PythonFunction], whole_s: float | None) -> Node:
-    op = row.op
-    share = None if op.cost_s is None or whole_s is None else op.cost_s / whole_s
-    unknown = _PART_OF_ABOVE if row.inner else NOT_MEASURED
-    cells = (
-        call(op),
-        unknown if op.cost_s is None else units.duration(op.cost_s),
-        "" if share is None else units.percent(share),
-        split(op),
-        place(op),
-        "; ".join(notes(op, functions)),
-    )
-    return Node(row.lead, row.below, row.depth, cells, share)
+    whole_s = sum(one.cost_s for one in pipeline.ops if one.cost_s is not None)
+    share = op.cost_s / whole_s if op.cost_s is not None and whole_s else None
+    cost = unknown if op.cost_s is None else units.duration(op.cost_s)
+    percent = "" if share is None else units.percent(share)
+    return (call(op), cost, percent, split(op), place(op), "; ".join(notes(op, functions))), share
 
 
 def _rows(ops: Sequence[PipelineOp]) -> Iterator[_Row]:
@@ -139,11 +138,6 @@ def _under(op: PipelineOp, by_name: Mapping[str, PipelineOp], seen: set[str], at
 
 def _first(ops: Sequence[PipelineOp]) -> PipelineOp | None:
     return next((row.op for row in _rows(ops)), None)
-
-
-def _whole_s(pipeline: Pipeline) -> float | None:
-    costs = [op.cost_s for op in pipeline.ops if op.cost_s is not None]
-    return sum(costs) or None
 
 
 def remarks(pipeline: Pipeline) -> Iterator[str]:

@@ -42,7 +42,7 @@ def report_document(report: Report, place: str = "") -> doc.Document:
             *(doc.Callout(warning) for warning in report.warnings),
             *arms.comparisons(report),
             *numbers(report, comparing=comparing),
-            *_attribution(report, comparing=comparing),
+            *where_time_goes(report, comparing=comparing),
             doc.Section(pipeline.TITLE, () if comparing else pipeline.blocks(report)),
             *(() if comparing else fixes.predictions(report)),
             *experiments(report),
@@ -56,13 +56,16 @@ def report_document(report: Report, place: str = "") -> doc.Document:
             details(report, comparing=comparing),
             doc.Section(
                 "How it was made",
-                (
-                    doc.Code((report.command,), view=doc.View.FULL),
-                    doc.Paragraph(f"{report.kind} at {report.created_utc}", "soft", view=doc.View.FULL),
-                ),
+                made(report),
             ),
         ),
     )
+
+
+def made(report: Report) -> tuple[doc.Block, ...]:
+    """By which command, and when."""
+    said = doc.Paragraph(f"{report.kind} at {report.created_utc}", "soft", view=doc.View.FULL)
+    return doc.Code((report.command,), view=doc.View.FULL), said
 
 
 def numbers(report: Report, *, comparing: bool) -> Iterator[doc.Section]:
@@ -105,7 +108,7 @@ def _limit(report: Report) -> str:
     return f"{part(verdict.bottleneck)} (probability {units.probability(verdict.confidence)})"
 
 
-def _attribution(report: Report, *, comparing: bool) -> Iterator[doc.Section]:
+def where_time_goes(report: Report, *, comparing: bool) -> Iterator[doc.Section]:
     """What the time of a step goes into, and what the step does."""
     bars, note = attribution(report)
     blocks: list[doc.Block] = [] if bars is None else [bars]

@@ -6,14 +6,12 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from pydantic import ValidationError
-
 from xttsbench.records.base import Estimate
 from xttsbench.records.report import Oscillation, Report
 from xttsbench.records.step_ops import OpLine, StepOps
 from xttsbench.reporting import units
 from xttsbench.reporting.document import NOT_MEASURED, Fact, Facts, Fold, Section, View, folded
-from xttsbench.reporting.sections import cell, missing
+from xttsbench.reporting.sections import cell, missing, read_as
 
 OSCILLATES: Final = 0.5
 STABLE: Final = 0.2
@@ -134,12 +132,7 @@ def _conditions(step: Mapping[str, Any]) -> Fold:
 
 
 def _ops(step: Mapping[str, Any] | None) -> StepOps | None:
-    if not step or not step.get("ops"):
-        return None
-    try:
-        return StepOps(**step["ops"])
-    except (ValidationError, TypeError):
-        return None  # of another version: what it says is in report.json
+    return read_as(StepOps, (step or {}).get("ops"))
 
 
 def _where(line: OpLine) -> str:

@@ -48,7 +48,7 @@ def summary(report: Report, bars: doc.Bars | None, place: str = "") -> tuple[doc
 def subject(report: Report) -> str:
     """What it was measured on, in a line: processors, memory, GPUs, and an accelerator that was emulated."""
     found = report.environment
-    cpu, memory = _inner(found, "cpu"), _inner(found, "memory")
+    cpu, memory = inner(found, "cpu"), inner(found, "memory")
     words = []
     if cores := cpu.get("allowed_cpus") or cpu.get("affinity_cpus") or found.get("cpus"):
         words.append(f"{cores:g} CPU{'' if cores == 1 else 's'}")
@@ -61,7 +61,8 @@ def subject(report: Report) -> str:
     return ", ".join(words)
 
 
-def _inner(found: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+def inner(found: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """The mapping under a key of the environment; empty where there is none."""
     value = found.get(key)
     return value if isinstance(value, Mapping) else {}
 

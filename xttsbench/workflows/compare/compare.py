@@ -15,9 +15,8 @@ from xttsbench.comparison.gates import Limits, judge_gates
 from xttsbench.errors import InvalidInputError, UsageError
 from xttsbench.execution.run_directory import make_run_directory
 from xttsbench.files import atomic_write
-from xttsbench.records.base import DECIDED, MARGIN, Word
+from xttsbench.records.base import DECIDED, MARGIN, Word, nulls
 from xttsbench.records.comparison_result import ComparedPair, ComparedRun, ComparisonReport, Difference, Gate
-from xttsbench.records.missing import nulls
 from xttsbench.records.report import Arm, Report
 from xttsbench.reporting import markdown
 from xttsbench.reporting.junit import to_junit

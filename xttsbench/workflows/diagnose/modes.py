@@ -15,12 +15,11 @@ import numpy as np
 from xttsbench.analysis.pooling import Columns, Statistic, mean_of, pool
 from xttsbench.analysis.steps import Steps, measured
 from xttsbench.analysis.variation import robust_cv
-from xttsbench.evidence.compared import tried
 from xttsbench.evidence.evidence import Compared
+from xttsbench.evidence.step import tried
 from xttsbench.records.base import Estimate
-from xttsbench.records.conditions import HALF_BATCH, KIND_OF, NOT_APPLICABLE
 from xttsbench.records.report import Arm
-from xttsbench.records.trial import MAIN_KINDS, TrialRecord
+from xttsbench.records.trial import HALF_BATCH, KIND_OF, MAIN_KINDS, NOT_APPLICABLE, TrialRecord
 
 GROUP: Final = "modes of the step"
 LABEL: Final = "real device; the step alone, on batches in memory"
@@ -33,7 +32,7 @@ def mode_arms(
 
     Args:
         trials: of the run.
-        modes: what :func:`xttsbench.evidence.compared.modes` makes of them.
+        modes: what :func:`xttsbench.evidence.step.modes` makes of them.
         given: the mode that the step has as given, where it is known.
         rng: for the intervals.
     """

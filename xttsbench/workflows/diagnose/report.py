@@ -18,13 +18,11 @@ from xttsbench.diagnosis.verdict import step_section, verdict
 from xttsbench.findings.registry import find
 from xttsbench.fixes.model import unmeasured as missing_predictions
 from xttsbench.fixes.verified import mending, with_fixes
-from xttsbench.records.base import Estimate
-from xttsbench.records.conditions import KIND_OF
+from xttsbench.records.base import Estimate, nulls
 from xttsbench.records.fix import Patch
-from xttsbench.records.missing import nulls
 from xttsbench.records.plan import RunPlan
 from xttsbench.records.report import AA, Arm, Finding, Report, Rung, Verdict, WarmUp
-from xttsbench.records.trial import TrialRecord
+from xttsbench.records.trial import KIND_OF, TrialRecord
 from xttsbench.workflows.diagnose.modes import mode_arms
 from xttsbench.workflows.optimize.fixes import fix_section
 from xttsbench.workflows.sections import (

@@ -18,7 +18,7 @@ from typing import Final
 
 from xttsbench.errors import InvalidInputError, UsageError
 from xttsbench.records.monitoring import Reading, Value, is_text
-from xttsbench.reporting.text import cell
+from xttsbench.reporting.words import cell
 
 STDOUT: Final = "-"
 _FIRST: Final = ("time_utc", "t_s")

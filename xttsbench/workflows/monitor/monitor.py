@@ -30,8 +30,8 @@ from xttsbench.records.monitoring import (
     oscillating,
     spoken,
 )
-from xttsbench.reporting.text import plain
 from xttsbench.reporting.units import duration
+from xttsbench.reporting.words import plain
 from xttsbench.workflows.monitor.log import Log
 
 _WALK: Final = (0.0005, 1.0)

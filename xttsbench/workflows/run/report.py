@@ -25,8 +25,7 @@ from xttsbench.comparison.runs import ArmRuns
 from xttsbench.diagnosis.classify import Classified, why_undecided
 from xttsbench.diagnosis.verdict import RunVerdict
 from xttsbench.errors import JournalError
-from xttsbench.records.base import DECIDED, Estimate
-from xttsbench.records.missing import nulls
+from xttsbench.records.base import DECIDED, Estimate, nulls
 from xttsbench.records.plan import Comparison, RunPlan
 from xttsbench.records.report import Arm, Attribution, Bottleneck, Oscillation, Report, Verdict, WarmUp
 from xttsbench.records.trial import TrialRecord, interrupted

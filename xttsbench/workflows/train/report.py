@@ -14,7 +14,7 @@ from xttsbench.diagnosis.verdict import RunVerdict
 from xttsbench.errors import JournalError
 from xttsbench.execution import journal
 from xttsbench.execution.training import Trained
-from xttsbench.records.missing import nulls
+from xttsbench.records.base import nulls
 from xttsbench.records.plan import RunPlan
 from xttsbench.records.report import Finding, Report, WarmUp
 from xttsbench.records.training import HistoryLine, TrainSetup

@@ -7,14 +7,13 @@ import pytest
 
 from xttsbench.analysis.attribution import StepFacts
 from xttsbench.diagnosis.verdict import step_section
-from xttsbench.evidence.compared import modes
 from xttsbench.evidence.evidence import Compared
+from xttsbench.evidence.step import modes
 from xttsbench.findings.step.cpu_placement import cpu_placement
 from xttsbench.findings.step.launch_bound import launch_bound
 from xttsbench.findings.step.precision import precision
-from xttsbench.records.conditions import HALF_BATCH, NOT_APPLICABLE
 from xttsbench.records.step_ops import OpLine, Placement, StepOps
-from xttsbench.records.trial import Devices
+from xttsbench.records.trial import HALF_BATCH, NOT_APPLICABLE, Devices
 
 GPU = Devices(gpus=("GPU:0",))
 
