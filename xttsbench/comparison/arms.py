@@ -158,6 +158,7 @@ def _arm(
         processes=evidence.processes if evidence else 0,
         rounds=evidence.rounds if evidence else 0,
         evidence=evidence.value if evidence else None,
+        gain_ruled_out=evidence is not None and evidence.no_gain,
     )
     if isinstance(found, Missing):
         missing |= dict.fromkeys(("effect", "evidence"), found.reason)
@@ -165,6 +166,8 @@ def _arm(
     reasons = {name: missing.get(name, default) for name in ARM_NUMBERS if getattr(arm, name) is None}
     if decision is not None and decision != "ended" and decision not in DECIDED:
         reasons["decision"] = why_absent or (effect.why if effect else None) or "nothing was compared"
+        if arm.gain_ruled_out:
+            reasons["decision"] = "it is not faster by anything that matters; whether it is slower stayed open"
     return arm, reasons
 
 

@@ -22,6 +22,7 @@ from xttsbench.planning import IMPORT_S, Job
 from xttsbench.records.fix_set import Fix, FixSet
 from xttsbench.records.pipeline import Pipeline
 from xttsbench.records.trial import TrialKind, TrialRecord, TrialSpec
+from xttsbench.throughput.threads import may_wait
 
 WAITS: Final = 0.07
 """Share of the step in ``next()`` from which fixes of the pipeline are tried."""
@@ -179,7 +180,8 @@ def _fixes(pipeline: Pipeline | None) -> list[str]:
         return []
     fixes: list[FixSet] = []
     ops = pipeline.ops
-    blocking = any(function.gil in ("blocks", "unknown") for function in pipeline.python_functions)
+    in_turn = {token for op in ops if op.op.startswith("FlatMap") for token in op.python_functions}  # generators
+    blocking = any(may_wait(one) for one in pipeline.python_functions if one.token not in in_turn)
     sequential = any(op.op == "MapDataset" for op in ops)
     parallel = [op.parallelism for op in ops if op.parallelism]  # -1 is AUTOTUNE
     pool = max([BLOCKING_POOL, *parallel]) if blocking and not pipeline.threadpool_size else None

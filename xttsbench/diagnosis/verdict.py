@@ -9,10 +9,10 @@ from typing import Any, Final
 from xttsbench.analysis.attribution import shape_costs
 from xttsbench.analysis.steps import SteadyState, Steps
 from xttsbench.diagnosis.diagnosis import Diagnosis
-from xttsbench.evidence.evidence import Compared, Evidence, allowed_cpus
+from xttsbench.evidence.evidence import Compared, Evidence
+from xttsbench.evidence.ops import explains_wait, no_op_explains, slowest_op
 from xttsbench.records.report import Attribution, Oscillation, Verdict
 from xttsbench.records.trial import HALF_BATCH, PRECISIONS, TrialRecord
-from xttsbench.throughput.stages import limiting_op
 
 
 @dataclass(frozen=True)
@@ -157,8 +157,8 @@ def _clause(reason: str | None) -> str:
 
 
 def _input(evidence: Evidence) -> str:
-    op = limiting_op(evidence.graph, allowed_cpus(evidence))
-    where = ""
+    op = slowest_op(evidence)
+    where = "" if explains_wait(evidence) else f"; {no_op_explains(evidence)}"
     if op is not None:
         place = f" ({op.location.file}:{op.location.line})" if op.location.file else ""
         where = f"; the most costly op is {op.name}{place}"

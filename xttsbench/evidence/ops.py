@@ -6,8 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from xttsbench.evidence.evidence import Evidence
+from xttsbench.evidence.evidence import Evidence, allowed_cpus
 from xttsbench.records.pipeline import Pipeline, PipelineOp
+from xttsbench.throughput.stages import limiting_op
 from xttsbench.throughput.threads import inputs_of
 
 INFINITE: Final = -1
@@ -29,6 +30,9 @@ _FUNCTION: Final = re.compile(
 _NAMELESS: Final = ("lambda", "<lambda>")
 _SAME_ELEMENTS: Final = ("Prefetch", "CopyToDevice", "Cache", "Repeat", "Options", "Take", "Skip")
 """Ops that hand on the elements that they read."""
+_EXPLAINS: Final = 1 / 3
+"""Share of what the step waits that the ops of its pipeline take at least, each by itself, where they are the cause:
+by themselves they are undisturbed, and the wait is not."""
 
 
 def upstream(pipeline: Pipeline, op: PipelineOp) -> list[PipelineOp]:
@@ -95,3 +99,34 @@ def buffered(op: PipelineOp) -> int:
     """Elements that a prefetch holds: what was written or AUTOTUNE chose, and no more than there are."""
     wanted = max(op.buffer_size or 0, op.chosen_buffer_size or 0, 0)
     return min(wanted, op.cardinality) if op.cardinality is not None and op.cardinality >= 0 else wanted
+
+
+def slowest_op(evidence: Evidence) -> PipelineOp | None:
+    """The op that sets the pace of the pipeline; ``None`` where no cost is known, or no op explains the wait."""
+    return limiting_op(evidence.graph, allowed_cpus(evidence)) if explains_wait(evidence) else None
+
+
+def explains_wait(evidence: Evidence) -> bool:
+    """Whether the ops can be what the step waits for, by their own time; yes where that is not known.
+
+    A distributed iterator, the hand-over of small batches on busy cores, and beginning anew take time that is no op's.
+    """
+    waited_s, ops_s = evidence.parts.get("input"), ops_cost_s(evidence)
+    bare = not evidence.has_step and not evidence.emulated
+    return bare or not waited_s or ops_s is None or ops_s >= _EXPLAINS * waited_s
+
+
+def no_op_explains(evidence: Evidence) -> str:
+    """What is said in place of an op's name where :func:`explains_wait` does not hold."""
+    ops_ms, waited_ms = 1e3 * (ops_cost_s(evidence) or 0.0), 1e3 * evidence.parts.get("input", 0.0)
+    return (
+        f"no op explains it: by themselves all of them take {ops_ms:.2g} ms of the {waited_ms:.2g} ms; handing batches "
+        "over, distributing them or beginning an epoch anew takes the rest"
+    )
+
+
+def ops_cost_s(evidence: Evidence) -> float | None:
+    """Seconds that all ops take for a batch, one after the other; ``None`` where that of one is not known."""
+    ops = [op for op in evidence.graph.ops if not op.cached and not op.op.startswith(_SAME_ELEMENTS)]
+    costs = [op.cost_s for op in ops]
+    return sum(cost for cost in costs if cost) if costs and None not in costs else None

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from xttsbench.evidence.evidence import Evidence, allowed_cpus
+from xttsbench.evidence.ops import explains_wait
 from xttsbench.findings.rule import Numbers, Rule
 from xttsbench.fixes.spec import WORTH, WORTH_UNSURE
 from xttsbench.records.base import Estimate, Location
@@ -109,9 +110,9 @@ def pace_share(evidence: Evidence, *ops: PipelineOp) -> float | None:
 
 
 def is_main(evidence: Evidence, *ops: PipelineOp) -> bool:
-    """Whether some ops have a main share of the pace; no where that is not known."""
+    """Whether some ops have a main share of the pace; no where that is not known, or no op explains the wait."""
     share = pace_share(evidence, *ops)
-    return share is not None and share >= MAIN_SHARE
+    return share is not None and share >= MAIN_SHARE and explains_wait(evidence)
 
 
 def most_costly(evidence: Evidence, ops: Sequence[PipelineOp]) -> PipelineOp | None:

@@ -107,7 +107,7 @@ def modelled(
     if evidence.input_alone_s is not None:
         input_s = evidence.input_alone_s.estimate
     uneven = bursts(evidence, pipeline, input_s)
-    period_s = given.period_s + _restart_s(evidence, ()) + lost_to_bursts_s(uneven, pipeline, cpus)
+    period_s = given.period_s + _restart_s(evidence) + lost_to_bursts_s(uneven, pipeline, cpus)
     model = Model(evidence, step, period_s, given.limited_by, uneven)
     goal_s = step.alone_s or None
     known = candidates(Setting(pipeline, cpus, evidence.environment, goal_s, uneven.enough if uneven else None))
@@ -137,7 +137,7 @@ def predict(model: Model, fixes: Sequence[Candidate]) -> Prediction:
     found = pipeline_pace(changed, model.step, model.evidence)
     if found.period_s <= 0:
         return row.model_copy(update={"why_not": row.why_not or "nothing that was priced would be left"})
-    period_s = found.period_s + _restart_s(model.evidence, row.fixes)
+    period_s = found.period_s + _restart_s(model.evidence) * _left_of_restart(model.pipeline, changed, row.fixes)
     period_s += lost_to_bursts_s(model.bursts, changed, allowed_cpus(model.evidence))
     return row.model_copy(
         update={
@@ -209,19 +209,27 @@ def _off(period_s: float, wall_s: float | None) -> str | None:
     )
 
 
-def _restart_s(evidence: Evidence, fixes: Sequence[str]) -> float:
+def _restart_s(evidence: Evidence) -> float:
     """Seconds per step for beginning the dataset anew, beyond a usual wait, as they were measured.
 
-    Stages have rates, and know nothing of an epoch's end; what fills up again then comes from memory after a cache.
+    Stages have rates, and know nothing of an epoch's end.
     """
     steps = evidence.steps
-    if steps is None or not len(steps) or "cache" in FixSet.of(fixes):
+    if steps is None or not len(steps):
         return 0.0
     first = np.diff(steps.epoch, prepend=steps.epoch[0]) > 0
     if not first.any() or first.all():
         return 0.0
     excess_s = float(steps.wait_s[first].mean() - np.median(steps.wait_s[~first]))
     return max(excess_s, 0.0) * float(first.mean())
+
+
+def _left_of_restart(before: Pipeline, after: Pipeline, fixes: Sequence[str]) -> float:
+    """Share of beginning anew that is left: what fills up again comes from memory as far as a cache spares its work."""
+    if "cache" not in FixSet.of(fixes):
+        return 1.0
+    was_s, is_s = (sum(op.cost_s or 0.0 for op in one.ops) for one in (before, after))
+    return min(is_s / was_s, 1.0) if was_s > 0 else 0.0
 
 
 def combine(

@@ -151,16 +151,21 @@ def _of_both(
     *,
     any_order: bool,
 ) -> Iterator[Option]:
-    """The best fix of the step with the input's fix that is best beside it, where together they give more."""
-    step = max((one for one in steps if one.proposal.worth), key=lambda one: one.score, default=None)
+    """The best fix of the step with the input's fix that is best beside it, where together they give more.
+
+    A faster step alone gives nothing where the input sets the pace, and shows once the input is mended too.
+    """
+    ratios = {one.proposal.name: _step_ratio(evidence, one.proposal.name) for one in steps}
+    faster_steps = [one for one in steps if one.proposal.worth or (ratios[one.proposal.name] or 0.0) >= WORTH]
+    step = max(faster_steps, key=lambda one: (one.score, ratios[one.proposal.name] or 0.0), default=None)
     if step is None:
         return
     usable = [one for one in inputs if one.proposal.worth]
-    ratio = _step_ratio(evidence, step.proposal.name)
+    ratio = ratios[step.proposal.name]
     if said_of is None or said_of.off is not None or ratio is None:
         best = max(usable, key=lambda one: one.score, default=None)
         if best is not None and step.proposal.predicted_speedup is not None and evidence.limits("input"):
-            yield _joined(best, step, None, best.score * step.score)
+            yield _joined(best, step, None, best.score * max(step.score, WORTH))
         return
     faster = _faster_step(said_of.model, ratio)
     before = predict(faster, ()).speedup

@@ -53,7 +53,9 @@ def guard_size(evidence: Evidence) -> Size:
     pipeline = evidence.pipeline
     batch_s = max(evidence.wall_s or 0.0, evidence.input_alone_s.estimate if evidence.input_alone_s else 0.0, 1e-4)
     ops = pipeline.ops if pipeline else ()
-    sources = [op.elements_per_batch for op in ops if not op.inputs and op.elements_per_batch]
+    # Generators are opened behind a source of one element, and cut as sources are.
+    opened = [op for op in ops if not op.inputs or any(one.op.startswith("Generator") for one in op.inner)]
+    sources = [op.elements_per_batch for op in opened if op.elements_per_batch]
     per_batch = max(max(sources, default=1.0), 1e-3)
     rows = max((op.batch_size or 1 for op in ops), default=1)
     batches = max(min(_PASS_S / batch_s, _ROWS / rows, _ROWS), _LEAST_BATCHES)

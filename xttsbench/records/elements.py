@@ -52,6 +52,8 @@ class Elements(Record):
     epochs: tuple[Epoch, ...] = ()
     source_limit: int | None = None
     """Elements that each source was cut to, so that epochs end soon; ``None`` where none was cut."""
+    last_batch_kept: bool = False
+    """Whether a last, smaller batch was kept that the dataset drops behind a shuffle: other samples each epoch."""
     ordered: bool = True
     """Whether TensorFlow promises the order: no op and no option allows another one."""
     random_ops: tuple[str, ...] = ()

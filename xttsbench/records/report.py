@@ -222,6 +222,8 @@ class Arm(Record):
     """Paired rounds of these: turns of both."""
     evidence: float | None = None
     """The e-value that it differs from the baseline; ``20 m`` decides among ``m`` candidates."""
+    gain_ruled_out: bool = False
+    """Whether a gain that matters is ruled out at 95 %, also where it is undecided whether it is slower."""
 
     @model_validator(mode="before")
     @classmethod

@@ -101,6 +101,12 @@ def judge(originals: Sequence[Elements], fixed: Elements, *, allow_other_order: 
         return judgement(
             None, "unknown", "the sources of the runs were cut to different lengths: they cannot be compared"
         )
+    if len({run.last_batch_kept for run in (*originals, fixed)}) > 1:
+        return judgement(
+            None,
+            "unknown",
+            "only one of the two drops a last, smaller batch behind its shuffle: they cannot be compared",
+        )
     try:
         case = _case(originals, fixed, allow_other_order=allow_other_order)
     except ValueError as error:

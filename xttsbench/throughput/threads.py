@@ -23,6 +23,8 @@ _GATHERS: Final = re.compile(r"Batch|Window")
 _SCATTERS: Final = re.compile(r"^Unbatch")
 _FUNCTIONS: Final = re.compile(r"Map|Filter|Generator|GroupBy|Scan|Reduce|TakeWhile")
 _READS: Final = re.compile(r"Interleave|FlatMap|TFRecord|TextLine|FixedLength|Cache|Generator")
+_COMPUTES: Final = 0.5
+"""A call computes where it has a processor for this share of its time; neighbours take theirs from the rest."""
 _READ_AHEAD: Final = 2
 """Elements that AUTOTUNE keeps ready in a prefetch, and an interleave for each of its inputs, at least."""
 
@@ -166,6 +168,14 @@ def _allowed(pipeline: Pipeline, rewrite: str) -> bool:
         options.get(f"{prefix}{rewrite}", "").lower(),
         options.get(f"{prefix}apply_default_optimizations", "").lower(),
     )
+
+
+def may_wait(function: PythonFunction) -> bool:
+    """Whether calls of a Python function may leave their thread idle: seen, or unknown and not mostly computing."""
+    if function.gil != "unknown":
+        return function.gil == "blocks"
+    computes = function.call_time_s and function.call_cpu_s is not None
+    return not computes or (function.call_cpu_s or 0.0) < _COMPUTES * (function.call_time_s or 0.0)
 
 
 class _Builder:

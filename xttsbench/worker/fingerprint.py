@@ -19,7 +19,7 @@ import tensorflow as tf
 from xttsbench.fixes.graph.edit import from_graph
 from xttsbench.fixes.graph.hazards import hazards, random_ops
 from xttsbench.fixes.step.spec import STEP_GRAPH, STEP_XLA
-from xttsbench.pipeline.fingerprint.altered import draws_from_seeds, jittered, reseeded, shortened
+from xttsbench.pipeline.fingerprint.altered import draws_from_seeds, jittered, keep_last_batch, reseeded, shortened
 from xttsbench.pipeline.fingerprint.fingerprinter import Batching, Fingerprinter, batching, sketch_of
 from xttsbench.pipeline.fingerprint.identity import identity
 from xttsbench.pipeline.graph.places import SOURCE
@@ -77,7 +77,7 @@ def run_elements(
     limit = spec.source_limit if after is not None else None
     while True:
         told = _Told(spec, bench, cut)
-        dataset, graph = _shortened(loaded.dataset, after, limit)
+        dataset, graph, kept = _shortened(loaded.dataset, after, limit)
         with contextlib.ExitStack() as stack:
             jitter = spec.jitter and graph is not None and stack.enter_context(jittered(graph, spec.seed)) > 0
             epochs = told.passes(_epochs(dataset, graph, before))
@@ -98,6 +98,7 @@ def run_elements(
             components=told.prints.components,
             epochs=epochs,
             source_limit=limit,
+            last_batch_kept=kept,
             ordered=after is None or _ordered(loaded.dataset, after),
             random_ops=() if after is None else random_ops(loaded.dataset, after),
             objections=(
@@ -181,12 +182,21 @@ def _unfixed(dataset: tf.data.Dataset, fix: str | None) -> tf.data.Dataset:
     return dataset
 
 
-def _shortened(dataset: tf.data.Dataset, graph: Any | None, limit: int | None) -> tuple[tf.data.Dataset, Any | None]:
-    """The dataset with its sources cut, and its graph."""
+def _shortened(
+    dataset: tf.data.Dataset, graph: Any | None, limit: int | None
+) -> tuple[tf.data.Dataset, Any | None, bool]:
+    """The dataset with its sources cut, its graph, and whether a last batch is kept that the dataset drops."""
     if graph is None or limit is None:
-        return dataset, graph
-    cut = shortened(graph, limit)
-    return from_graph(cut, dataset.element_spec, source=dataset), cut
+        return dataset, graph, False
+    cut, spec = shortened(graph, limit), dataset.element_spec
+    kept = all(isinstance(one, tf.TensorSpec) for one in tf.nest.flatten(spec)) and keep_last_batch(cut)
+    if kept:
+        spec = tf.nest.map_structure(_any_size, spec)
+    return from_graph(cut, spec, source=dataset), cut, kept
+
+
+def _any_size(batch: tf.TensorSpec) -> tf.TensorSpec:
+    return tf.TensorSpec(tf.TensorShape([None]).concatenate(batch.shape[1:]), batch.dtype)
 
 
 def _epochs(dataset: tf.data.Dataset, graph: Any | None, original: Any | None) -> Callable[[int], tf.data.Dataset]:

@@ -11,6 +11,7 @@ import tensorflow as tf
 from xttsbench.fixes.graph import apply as rewrite
 from xttsbench.pipeline.graph import places
 from xttsbench.records.trial import TrialSpec
+from xttsbench.samedata.judge import judge
 from xttsbench.targets.load import Loaded
 from xttsbench.worker.batches import ExhaustedError
 from xttsbench.worker.fingerprint import MOST_ROWS, run_elements
@@ -102,6 +103,26 @@ def test_a_shuffled_pipeline_has_the_same_rows_in_another_order(take):
     assert first.identity == other.identity
     (told,) = first.random_ops
     assert "shuffles" in told
+
+
+def named(drop=True):
+    """Names in random order with a random crop of each, and more of them than fill whole batches."""
+    texts = tf.data.Dataset.range(43).map(lambda i: {"id": tf.strings.as_string(i), "x": tf.cast(i, tf.float32)})
+    drawn = texts.shuffle(64).map(lambda one: one | {"crop": tf.random.normal([8]) + one["x"] * 0.01})
+    return drawn.padded_batch(8, drop_remainder=drop).prefetch(1)
+
+
+def test_what_is_dropped_behind_a_shuffle_is_seen_so_that_names_in_random_order_can_be_compared(take):
+    originals = [take(named, source_limit=60, seed=seed) for seed in (1, 1, 2)]
+    assert [len(rows_of(epoch)) for epoch in originals[0].epochs] == [43, 43]
+    assert originals[0].last_batch_kept
+    cached = take(named, source_limit=60, seed=3, fix="cache@MapDataset/_4")  # another order than that of all originals
+    assert judge(originals, cached).how == "distribution", judge(originals, cached)
+    loses_one = take(named, source_limit=42, seed=1).model_copy(update={"source_limit": 60})
+    assert "missing" in judge(originals, loses_one).sentence
+    kept = take(lambda: named(drop=False), source_limit=60, seed=1)
+    assert not kept.last_batch_kept
+    assert judge(originals, kept).equivalent is not True
 
 
 def test_random_values_have_sketches_of_the_same_kind(take):

@@ -126,7 +126,6 @@ def test_what_is_limiting_has_to_do_with_the_bottleneck(evidence, build, bottlen
             "python-function",
             "sequential-map",
             "no-prefetch",
-            "thread-pool",
             "oscillation",
             "stragglers",
         },

@@ -183,6 +183,18 @@ def test_an_input_that_the_step_hides_is_fixed_together_with_a_step_that_no_long
     assert only.predicted_speedup == pytest.approx(0.1 / 0.08, rel=0.02)
 
 
+def test_a_step_that_the_input_hides_is_mended_together_with_the_input():
+    # 80 ms of input beside 60 ms of step: neither 4 times the step alone, nor the input alone, gives what both do.
+    graph = Compared("graph", "ok", speedup=Estimate(estimate=4.0, low=3.9, high=4.1))
+    fields = {"modes": {"graph": graph}, "predictions": alone(0.06), "wall_s": 0.082, "given_mode": "eager"}
+    found = told(WAITING, "input", parts={"input": 0.02, "dispatch": 0.045, "compute": 0.015}, **fields)
+    named = by_name(found)
+    assert not named["step:graph"].worth
+    assert found[0].name == "parallel-map:32 + thread-pool:32 + step:graph"
+    alone_best = max(one.predicted_speedup or 0.0 for one in found if "step:" not in one.name)
+    assert found[0].predicted_speedup > 1.5 * alone_best
+
+
 def test_an_eager_step_is_compiled_where_launching_takes_its_time():
     eager = StepFacts(has_step=True, eager=True)
     found = by_name(told(WAITING, "dispatch", given_mode="eager", facts=eager))

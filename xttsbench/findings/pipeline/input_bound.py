@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from xttsbench.evidence.evidence import Evidence, allowed_cpus
+from typing import Final
+
+from xttsbench.evidence.evidence import Evidence
+from xttsbench.evidence.ops import explains_wait, no_op_explains, ops_cost_s, slowest_op
 from xttsbench.findings.gain import cost_share, pace_share
 from xttsbench.findings.rule import Findings, rule
 from xttsbench.records.pipeline import place
-from xttsbench.throughput.stages import limiting_op
+
+_UNEXPLAINED: Final = (
+    "Making an op cheaper gives little. Hand over larger batches or several at once, let a distributed iterator fetch "
+    "ahead (tf.distribute.InputOptions), and repeat() before the last prefetch where epochs are short."
+)
 
 
 @rule(
@@ -21,8 +28,11 @@ def input_bound(evidence: Evidence) -> Findings:
     """The step waits for data; the op that costs most is named where the graph was read."""
     if not evidence.limits("input"):
         return
-    op = limiting_op(evidence.graph, allowed_cpus(evidence))
+    op = slowest_op(evidence)
     what = f"{op.name} costs most" if op is not None else "no op's cost is known" if evidence.pipeline else ""
+    unexplained = not explains_wait(evidence)
+    if unexplained:
+        what = no_op_explains(evidence)
     alone = evidence.input_alone_s
     yield input_bound.finding(
         # A dataset alone has nothing else to wait for, so that nothing says what would be left.
@@ -34,7 +44,9 @@ def input_bound(evidence: Evidence) -> Findings:
             "op_cpu_s_per_batch": op.cpu_s if op is not None else None,
             "cost_share": cost_share(evidence, op),
             "pace_share": pace_share(evidence, op) if op is not None else None,
+            "ops_s_per_batch": ops_cost_s(evidence) if unexplained else None,
         },
+        _UNEXPLAINED if unexplained else None,
         severity="warning",
         limiting=True,
         location=place(op),

@@ -8,7 +8,9 @@ from xttsbench.evidence.evidence import Evidence, allowed_cpus
 from xttsbench.evidence.ops import downstream
 from xttsbench.findings.gain import MAIN_SHARE, cost_share, gain, is_main, pace_share
 from xttsbench.findings.rule import Findings, rule
-from xttsbench.records.pipeline import PipelineOp, PythonFunction, every_op
+from xttsbench.fixes.spec import WORTH
+from xttsbench.records.fix_set import FixSet
+from xttsbench.records.pipeline import PipelineOp, Prediction, PythonFunction, every_op
 
 _WORDS: Final = {
     "holds": "holds the interpreter lock",
@@ -56,7 +58,7 @@ def python_function(evidence: Evidence) -> Findings:
                 "pace_share": pace_share(evidence, op) if op is not None else None,
                 "helps": fixed.name if limiting and fixed is not None else None,
             },
-            _remedy(evidence, function, op) if limiting else _alone(evidence),
+            _checked_remedy(evidence, function, op) if limiting else _alone(evidence),
             severity="warning" if limiting else "info",
             limiting=limiting,
             location=function.location,
@@ -106,6 +108,25 @@ def _alone(evidence: Evidence) -> str:
     if evidence.limits("input"):
         return "Leave it alone: other ops of the pipeline take the time."
     return "Leave it alone here: it is not what limits the step. Behind a faster device it may be."
+
+
+def _checked_remedy(evidence: Evidence, function: PythonFunction, op: PipelineOp | None) -> str:
+    """The remedy of its class, unless the same report prices calls in parallel at nothing."""
+    calls = ("parallel-map", "parallel-interleave", "calls", "thread-pool")
+    priced = [row for row in evidence.predictions if row.fixes and row.speedup and _kinds_of(row) <= set(calls)]
+    advises = function.gil in ("blocks", "releases") and not (op is not None and op.parallelism not in (None, 1))
+    best = max((row.speedup or 0.0 for row in priced), default=None)
+    if not advises or best is None or best >= WORTH or gain(evidence, *calls) is not None:
+        return _remedy(evidence, function, op)
+    return (
+        f"More calls at once are estimated at {best:.2f} times as fast here: the processors, or another op, are busy "
+        f"already. Make the work of {_called(function)} itself cheaper, or cache its output where it may be repeated."
+    )
+
+
+def _kinds_of(row: Prediction) -> set[str]:
+    """The kinds of a prediction's fixes."""
+    return {fix.kind for fix in FixSet.of(row.fixes)}
 
 
 def _remedy(evidence: Evidence, function: PythonFunction, op: PipelineOp | None) -> str:

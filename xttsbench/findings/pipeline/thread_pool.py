@@ -10,6 +10,7 @@ from xttsbench.findings.rule import Findings, rule
 from xttsbench.records.base import Location
 from xttsbench.records.fix_set import FixSet
 from xttsbench.records.pipeline import Pipeline, place
+from xttsbench.throughput.threads import may_wait
 
 _MANY_THREADS: Final = 8
 """Threads for each core from which a pool is far larger than the cores."""
@@ -60,7 +61,15 @@ def thread_pool(evidence: Evidence) -> Findings:
 
 
 def _pool_gain(evidence: Evidence) -> Gain | None:
-    """The gain of a larger pool; predicted together with parallel calls, it must beat those alone."""
+    """The gain of a larger pool; predicted together with parallel calls, it must beat those alone.
+
+    What only computes gains nothing from more threads than cores, whatever one process beside neighbours measured.
+    """
+    given = evidence.graph
+    known = given.python_functions or any(op.parallelism and op.cost_s and op.cpu_s is not None for op in given.ops)
+    cores_used = (given.threadpool_size or allowed_cpus(evidence)) >= allowed_cpus(evidence)
+    if known and cores_used and not _something_waits(evidence, given):
+        return None
     alone = gain(evidence, "thread-pool")
     if alone is not None:
         return alone
@@ -73,7 +82,7 @@ def _pool_gain(evidence: Evidence) -> Gain | None:
 
 def _something_waits(evidence: Evidence, pipeline: Pipeline) -> bool:
     """Whether calls may leave their thread idle; on busy cores a call that waits for its turn looks the same."""
-    if any(function.gil in ("blocks", "unknown") for function in pipeline.python_functions):
+    if any(may_wait(function) for function in pipeline.python_functions):
         return True
     if (evidence.facts.cores_busy or 0.0) >= _BUSY:
         return False

@@ -35,6 +35,8 @@ class StageCost:
     """Elements of each input for one of its own, where its input was run to the end."""
     element_bytes: float | None = None
     why_not: str | None = None
+    start_up_s: float = 0.0
+    """What its first call took beyond the others, which is no part of ``wall_s``."""
 
     @property
     def priced(self) -> bool:

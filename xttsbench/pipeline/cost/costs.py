@@ -54,6 +54,11 @@ def read_costs(dataset: Any, *, batches: int, max_s: float, graph: Any = None, s
             stages = read_stages(graph, max_s=0.6 * stages_s)
         except (tf.errors.OpError, ValueError, TypeError, KeyError) as error:
             notes.append(f"the ops could not be run by themselves: {one_line(error)}")
+        notes.extend(
+            f"the first call of {name} took {stage.start_up_s:.2g} s more than the next, and counts for no batch"
+            for name, stage in stages.items()
+            if stage.start_up_s
+        )
     elif graph is None:
         notes.append(f"the ops could not be run by themselves: the graph cannot be read ({pipeline.unserialisable})")
     blocked = _blocked(pipeline.ops, stages) or _too_long(pipeline, stages, max_s)

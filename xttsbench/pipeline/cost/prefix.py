@@ -67,6 +67,7 @@ def read_stages(graph: Any, *, max_s: float) -> dict[str, StageCost]:
         except (tf.errors.OpError, ValueError, TypeError) as error:
             stages[name] = StageCost(cardinality, why_not=one_line(error))
             continue
+        deadline += drained.start_up_s  # paid once in a process, and no reason to read less of the other ops
         if drained.held is not None:
             held[name] = drained.held
         stages[name] = _stage(cut, name, drained, given, held, handover, cardinality)
@@ -117,6 +118,7 @@ def _stage(
         consumed=consumed,
         element_bytes=held[name].element_bytes if name in held else None,
         why_not=drained.raised,
+        start_up_s=drained.start_up_s,
     )
 
 

@@ -4,7 +4,8 @@ Sources end early so that whole epochs can be seen, and more than one of them. T
 its fixed copy: sources keep their names, and what is inside the functions that open files, ranges or generators is no
 fix's business. What comes after the sources (shuffle, cache) stays, but for a repetition without an end: it repeats
 twice, since samples that are never all seen cannot be told to be the same. A cache on disk is one in memory here: its
-file would be read later as if it held the whole.
+file would be read later as if it held the whole. A last, smaller batch that is dropped behind a shuffle is kept: it
+holds other samples in each epoch, so that no two epochs would have the same.
 
 A trial sets the seed of the whole process, so that two runs draw the same. TensorFlow then gives the random ops inside
 a function a fixed seed, and each new iterator begins their numbers anew: an epoch would repeat the one before, which a
@@ -28,7 +29,7 @@ from typing import Any, Final
 import tensorflow as tf
 from tensorflow.python.framework import op_def_registry
 
-from xttsbench.pipeline.graph.edit import constant, copied, free_name, set_inputs
+from xttsbench.pipeline.graph.edit import constant, copied, data_inputs, free_name, set_inputs
 from xttsbench.pipeline.graph.library import FunctionLibrary, called
 from xttsbench.pipeline.graph.nodes import (
     behind_identities,
@@ -48,6 +49,9 @@ _STRINGS: Final = re.compile(r"(TFRecord|TextLine|FixedLengthRecord|MatchingFile
 """Sources that name no type: each element is one string."""
 
 
+_BATCHES: Final = re.compile(r"(Padded|Parallel)?BatchDataset(V\d+)?|RebatchDatasetV2")
+_HANDS_ON: Final = re.compile(r"(Prefetch|Repeat|Options|Model|Cache)Dataset(V\d+)?")
+"""Ops that do not look at the size of a batch."""
 _ROUNDS: Final = 2
 """Of what repeats for ever: what is drawn anew in each of them shows in two."""
 
@@ -73,6 +77,32 @@ def shortened(graph: Any, count: int) -> Any:
     for function in library.functions([name for node in nodes if _OPENS.fullmatch(node.op) for name in called(node)]):
         _cut_readers(function, share)
     return edited
+
+
+def keep_last_batch(graph: Any) -> bool:
+    """Have the batches that a graph ends with keep a smaller last one, in place; whether they dropped it.
+
+    Only behind a shuffle, and where nothing after the batches looks at them; their size is not known any more then.
+    """
+    by_name = {node.name: node for node in graph.node}
+    nodes = dataset_nodes(graph)
+    last, after = nodes[-1], []
+    while _HANDS_ON.fullmatch(last.op) and len(inputs := dataset_inputs(last, by_name)) == 1:
+        after.append(last)
+        last = by_name[inputs[0]]
+    number = {"RebatchDatasetV2": 2, "BatchDatasetV2": 2, "ParallelBatchDataset": 3}.get(last.op, -1)
+    if not _BATCHES.fullmatch(last.op) or not constant_input(last, "drop_remainder", by_name):
+        return False
+    if not any(node.op.startswith("Shuffle") for node in nodes):
+        return False
+    inputs = data_inputs(last)
+    inputs[number] = constant(graph, f"{last.name}/whole", False)
+    set_inputs(last, inputs)
+    for node in (last, *after):
+        for shape in node.attr["output_shapes"].list.shape:
+            if shape.dim:
+                shape.dim[0].size = -1
+    return True
 
 
 def _length(node: Any, by_name: Mapping[str, Any]) -> int | None:

@@ -15,11 +15,12 @@ def copied(graph: Any) -> Any:
     return edited
 
 
-def constant(graph: Any, name: str, value: int | str) -> str:
-    """Add an int64 or string scalar to a graph or function, in place; its name is ``name`` where that is free."""
+def constant(graph: Any, name: str, value: int | str | bool) -> str:
+    """Add an int64, string or boolean scalar to a graph or function, in place; its name, ``name`` if that is free."""
     name, nodes = free_name(graph, name), _nodes(graph)
     node = nodes.add(name=name, op="Const")
-    tensor = tf.make_tensor_proto(value, tf.string if isinstance(value, str) else tf.int64)
+    kind = tf.string if isinstance(value, str) else tf.bool if isinstance(value, bool) else tf.int64
+    tensor = tf.make_tensor_proto(value, kind)
     node.attr["dtype"].type = tensor.dtype
     node.attr["value"].tensor.CopyFrom(tensor)
     return name

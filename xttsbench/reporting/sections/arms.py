@@ -73,7 +73,9 @@ def result(arm: Arm) -> str:
     """The result in words: marked as the baseline, as the baseline again, or how the arm ended."""
     if (ended := how_it_ended(arm)) is not None:
         return ended[0] if ended[0] in _NEVER_BEGAN else f"ended: {ended[0]}"
-    return spoken(arm.decision) if arm.role == "candidate" else _ROLES[arm.role]
+    if arm.role != "candidate":
+        return _ROLES[arm.role]
+    return "not faster" if arm.decision == "undecided" and arm.gain_ruled_out else spoken(arm.decision)
 
 
 def spoken(word: str | None) -> str:

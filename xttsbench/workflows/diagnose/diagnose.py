@@ -182,9 +182,9 @@ class Isolation:
         if self.undecided and (said is None or said.bottleneck != "inconclusive"):
             return None, None
         processes = max(PROCESSES, round(PROCESSES * self.budget_s / BUDGET_S)) if self.undecided else PROCESSES
+        if self.only is not None:
+            processes = 1  # the whole again in a fresh process makes a verdict surer, and no fix
         spec = next_trial(self.job, trials, self.due_s - spent_s, said=said, only=self.only, processes=processes)
-        if spec is not None and self.only is not None and spec.rung == "ladder" and spec.block:
-            spec = None  # the whole again in a fresh process makes a verdict surer, and no fix
         told = said is not None and self.only is None and trials[-1].status == "ok"
         return spec, _provisional(said) if told and said is not None else None
 

@@ -203,3 +203,24 @@ def test_a_node_that_is_sequential_already_stays():
     before = node.SerializeToString(deterministic=True)
     sequential_node(node)
     assert node.SerializeToString(deterministic=True) == before
+
+
+def test_a_first_call_that_imports_or_compiles_is_no_cost_of_an_element():
+    begun = []
+
+    def load(x):
+        if not begun:
+            begun.append(time.sleep(1.0))
+        return wait(x)
+
+    def late(x):
+        return tf.ensure_shape(tf.numpy_function(load, [x], tf.int64), [])
+
+    source, mapped, batch = stages(numbers().map(late).batch(8), max_s=0.6)
+    assert waited(mapped)
+    assert 0.9 <= mapped.start_up_s <= 2
+    assert batch.priced
+    assert (source.start_up_s, batch.start_up_s) == (0.0, 0.0)
+    always = stages(numbers().map(lambda x: tf.numpy_function(lambda y: (time.sleep(0.4), y)[1], [x], tf.int64)), 0.3)
+    assert always[1].wall_s >= 0.4
+    assert always[1].start_up_s == 0.0

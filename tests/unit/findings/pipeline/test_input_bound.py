@@ -130,3 +130,19 @@ def test_what_the_step_waits_for_is_named_with_its_line(evidence, build) -> None
     assert found.predicted_speedup.estimate == 2.0
     assert "graph was not read" in next(iter(input_bound(evidence("input")))).title
     assert not list(input_bound(evidence("compute", pipeline=Pipeline(ops=ops))))
+
+
+def test_an_op_that_takes_far_less_than_the_step_waits_is_not_named(evidence, build) -> None:
+    cheap = PipelineOp(name="Slices/_1", op="TensorSliceDataset", cost_s=3e-5, location=Location(file="a.py", line=3))
+    batch = PipelineOp(name="Batch/_2", op="BatchDatasetV2", cost_s=1e-5, inputs=("Slices/_1",))
+    prefetch = PipelineOp(name="Prefetch/_3", op="PrefetchDataset", inputs=("Batch/_2",))
+    given = Pipeline(ops=(cheap, batch, prefetch))
+    told = evidence("input", pipeline=given, parts={"input": 7e-4, "compute": 2e-3}, wall_s=2.7e-3)
+    (found,) = input_bound(told)
+    assert found.location.op is None
+    assert "no op explains it: by themselves all of them take 0.04 ms of the 0.7 ms" in found.title
+    assert "Hand over larger batches" in found.remedy
+    assert not any(one.limiting for rule in rules_about("In the pipeline") for one in rule(told) if one.location.op)
+    costly = given.model_copy(update={"ops": (cheap.model_copy(update={"cost_s": 5e-4}), batch, prefetch)})
+    (found,) = input_bound(evidence("input", pipeline=costly, parts={"input": 7e-4, "compute": 2e-3}, wall_s=2.7e-3))
+    assert found.location.op == "Slices/_1"

@@ -248,3 +248,16 @@ def test_parallel_calls_for_what_holds_the_lock_must_be_measured_to_help(evidenc
     assert not silent(sequential_map, evidence("input", pipeline=pipeline, fixes=fixed(build, "parallel-map")))
     waits = pipeline.model_copy(update={"python_functions": (held.model_copy(update={"gil": "blocks"}),)})
     assert not silent(sequential_map, evidence("input", pipeline=waits, predictions=predictions))
+
+
+def test_a_pool_is_not_advised_for_what_only_computes_whatever_one_process_measured(evidence, build) -> None:
+    def called(cpu_s: float) -> Pipeline:
+        function = PythonFunction(
+            token="t", kind="numpy_function", name="load", gil="unknown", call_time_s=0.004, call_cpu_s=cpu_s
+        )
+        mapped = op("Map/_2", "ParallelMapDatasetV2", cost_s=0.1, parallelism=8, python_functions=("t",))
+        return Pipeline(ops=(mapped,), python_functions=(function,))
+
+    better = fixed(build, "thread-pool:32", 1.85)
+    assert silent(thread_pool, evidence("input", pipeline=called(0.0039), fixes=better))
+    assert only(thread_pool, evidence("input", pipeline=called(0.0002), fixes=better)).limiting

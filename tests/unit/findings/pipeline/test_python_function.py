@@ -142,3 +142,12 @@ def test_a_function_inside_an_interleave_is_found_at_the_op_that_runs_it(evidenc
 def test_no_python_function_no_finding(evidence) -> None:
     assert silent(python_function, evidence("input", pipeline=Pipeline()))
     assert silent(python_function, evidence("input"))
+
+
+def test_calls_in_parallel_are_not_advised_where_the_same_report_prices_them_at_nothing(evidence) -> None:
+    nothing = predicted("parallel-map", 1.0)
+    found = only(python_function, evidence("input", pipeline=python_pipeline("releases"), predictions=nothing))
+    assert "estimated at 1.00 times as fast" in found.remedy
+    assert "num_parallel_calls" not in found.remedy
+    worth = evidence("input", pipeline=python_pipeline("releases"), predictions=predicted("parallel-map", 1.8))
+    assert "num_parallel_calls" in only(python_function, worth).remedy

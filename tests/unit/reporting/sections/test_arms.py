@@ -83,6 +83,10 @@ def test_a_decision_is_never_better_than_its_arm(make_arm, status, decided, said
     assert result(make_arm("x", 0.1, status=status, decision=decided)) == said
 
 
+def test_an_arm_of_which_a_gain_is_ruled_out_is_not_called_undecided(make_arm) -> None:
+    assert result(make_arm("x", 0.1, decision="undecided").model_copy(update={"gain_ruled_out": True})) == "not faster"
+
+
 def test_the_notes_say_what_utilization_is_and_never_take_a_wait_for_a_device(comparing) -> None:
     emulated, real = comparisons(comparing.report)
     assert (emulated.title, real.title) == ("loaders: EMULATED accelerator, 10 ms a step", "modes: REAL device")

@@ -65,3 +65,11 @@ def test_more_time_lets_more_processes_decide(build, monkeypatch, budget_s: floa
     isolate(isolation, session, Silent())
     isolate(replace(isolation, due_s=budget_s, undecided=True), session, Silent())
     assert [trial.spec.rung for trial in session.trials].count("ladder") == processes
+
+
+def test_optimize_reads_the_pipeline_also_where_one_process_names_no_bottleneck(build, monkeypatch) -> None:
+    said = Diagnosis(make_evidence("inconclusive"), probability=0.88, figures={"wall_s": None})
+    monkeypatch.setattr("xttsbench.workflows.diagnose.diagnose.build_diagnosis", lambda *_, **__: said)
+    session = Fake(build, IMPORT_S)
+    isolate(Isolation(JOB, {}, 75.0, 40.0, ("ladder", "pipeline", "graph", "xla")), session, Silent())
+    assert [trial.spec.rung for trial in session.trials][:2] == ["ladder", "pipeline"]
