@@ -277,9 +277,8 @@ class PartialBatch:
 def shape_costs(segments: Sequence[Segment], shapes: Sequence[str] = ()) -> list[ShapeCost]:
     """The shapes of a trial in order of appearance.
 
-    Args:
-        segments: of one trial; ``shape_id`` has one meaning in all of them.
-        shapes: texts of the signatures by ``shape_id``, as far as they were kept.
+    A ``shape_id`` has one meaning in all segments, which are of one trial; its text is in ``shapes``, as far as it was
+    kept.
     """
     rows: dict[int, list[tuple[Segment, int]]] = defaultdict(list)
     lost = {id(segment): _whole(segment).compile_s for segment in segments}

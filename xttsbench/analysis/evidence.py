@@ -131,9 +131,7 @@ class Evidence:
 def paired(log_ratios: npt.ArrayLike, processes: Sequence[Hashable] | None = None) -> Sample:
     """Paired rounds.
 
-    Args:
-        log_ratios: one per round.
-        processes: which pair of processes each round was measured in; without it each in its own.
+    Without ``processes`` each round was measured in a pair of its own.
 
     Raises:
         ValueError: there is none, or one is not finite.

@@ -90,8 +90,7 @@ def mean_of(name: str) -> Statistic:
 def stretches(rounds: npt.NDArray[np.int64]) -> list[npt.NDArray[np.intp]]:
     """Rows of each stretch: those of a round, cut evenly so that there are about eight in all.
 
-    Args:
-        rounds: number of the round of each step, shape (steps,), at least one.
+    The numbers of the steps' rounds have the shape (steps,).
     """
     numbers = np.unique(rounds)
     each = max(STRETCHES // len(numbers), 1)
@@ -107,10 +106,7 @@ def sample(
 ) -> Sample:
     """The statistics of one process's steps.
 
-    Args:
-        columns: name -> values of shape (steps,), at least one step.
-        statistics: name -> statistic.
-        rounds: number of the round of each step; one round without it.
+    Each column has the shape (steps,), with one step at least; without ``rounds`` they are of one round.
     """
     count = len(next(iter(columns.values())))
     parts = stretches(np.zeros(count, dtype=np.int64) if rounds is None else rounds)
@@ -130,10 +126,7 @@ def pool(
 ) -> dict[str, Pooled]:
     """Statistics over the steps of several processes, each weighted by its steps.
 
-    Args:
-        processes: per process, name -> values of shape (steps,), at least one step.
-        statistics: name -> statistic; all see the same draws.
-        rng: the only source of chance.
+    Each column of a process has the shape (steps,), with one step at least; all statistics see the same draws.
     """
     found = {number: sample(columns, statistics) for number, columns in enumerate(processes)}
     return pool_together([found], rng)[0]

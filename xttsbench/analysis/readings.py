@@ -181,10 +181,7 @@ def turns_of(trial: TrialRecord) -> tuple[Span, ...]:
 def summarise(readings: Readings, span: Span, segment: Segment | None = None) -> dict[str, Any]:
     """Numbers of a stretch of measured steps; what was not read is in ``unmeasured``.
 
-    Args:
-        readings: of the trial.
-        span: the stretch.
-        segment: its rows; with them, what the GPUs' samples say while steps wait for input and while they run.
+    With rows it also says what the GPUs' samples are while steps wait for input, and while they run.
     """
     summary: dict[str, Any] = {"unmeasured": dict(readings.unmeasured)}
     if readings.host is None:
@@ -217,10 +214,7 @@ def _host(host: HostReadings, span: Span) -> dict[str, Any]:
 def beside_profile(gpu: GpuActivity, readings: Readings, mask: object = None) -> list[dict[str, Any]]:
     """What NVML read of each profiled GPU during the window, on the same clock; ``unmeasured`` says what is missing.
 
-    Args:
-        gpu: the profiled window.
-        readings: of the trial.
-        mask: ``CUDA_VISIBLE_DEVICES``, if that is set.
+    The mask is ``CUDA_VISIBLE_DEVICES``, if that is set.
     """
     own, end_ns = own_gpus(readings, mask), max(gpu.step_ends_ns, default=None)
     if gpu.start_ns is None or end_ns is None:
@@ -275,9 +269,8 @@ def _beside_steps(gpu: GpuReadings, span: Span, segment: Segment | None) -> dict
 def own_gpus(readings: Readings, mask: object = None) -> tuple[GpuReadings, ...]:
     """GPUs that the process computes on, in the order in which it counts them.
 
-    Args:
-        readings: of the trial; a driver in a container may not tell which processes hold a GPU.
-        mask: ``CUDA_VISIBLE_DEVICES``, if that is set.
+    The mask is ``CUDA_VISIBLE_DEVICES``, if that is set; a driver in a container may not tell which processes hold a
+    GPU.
     """
     own = set(readings.host.pids) if readings.host else set()
     wanted = [one.strip() for one in mask.split(",")] if isinstance(mask, str) else None
@@ -342,10 +335,8 @@ def accelerator_utilization(compute_s: npt.ArrayLike, wall_s: npt.ArrayLike) -> 
 def trace(end_s: npt.ArrayLike, compute_s: npt.ArrayLike, *, window_s: float) -> tuple[FloatArray, FloatArray]:
     """Utilization in windows, from the start of the first step's compute to the end of the last.
 
-    Args:
-        end_s: when each step ended, seconds on any clock, ascending, shape ``(n,)``.
-        compute_s: how long the accelerator computed in it, up to its end, shape ``(n,)``.
-        window_s: width of a window.
+    Each step ended at ``end_s``, on any clock, and the accelerator computed for ``compute_s`` up to then; both have the
+    shape ``(n,)``.
 
     Returns:
         The middle of each window on the same clock, and the share of it spent computing (0..1). The last window is as

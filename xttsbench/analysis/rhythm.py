@@ -257,8 +257,7 @@ class _Comb:
 def find_period(x: npt.ArrayLike) -> Period | None:
     """The fundamental period of a series, or ``None`` where red noise explains it (global level 1 %).
 
-    Args:
-        x: step times, or anything sampled once per step, shape ``(n,)``; any unit, since only ratios matter.
+    It may be anything that is sampled once per step, shape ``(n,)``, in any unit, since only ratios matter.
 
     Returns:
         ``None`` too for fewer than 64 steps and for a constant series. No period longer than ``n / 4`` is claimed,

@@ -158,9 +158,7 @@ def mser(values: npt.ArrayLike, batch: int = 5) -> int:
 def steady_state(step_s: npt.ArrayLike, *, drift_limit: float = 0.03) -> SteadyState:
     """Cut the warm-up off and say whether the rest is steady.
 
-    Args:
-        step_s: step times in seconds, in order, shape ``(n,)``.
-        drift_limit: how far the medians of the two halves may lie apart, as a share of the faster one.
+    The medians of the two halves may lie apart by ``drift_limit``, as a share of the faster one.
     """
     steps = np.maximum(np.asarray(step_s, dtype=np.float64), CLOCK_RESOLUTION_S)
     if steps.size < MIN_STEPS:

@@ -74,11 +74,7 @@ def length_variance(step_s: npt.ArrayLike, batch_elements: npt.ArrayLike) -> Len
     The slope is Theil & Sen's (median of the slopes of all pairs); the share is ``V / (V + R)`` with V the variance of
     the fitted times and R that of the residuals cut at three robust standard deviations. The p-value is Spearman's, on
     a sample size corrected for autocorrelation (Dawdy & Matalas 1964), since batches sorted by length beside drifting
-    steps correlate by chance.
-
-    Args:
-        step_s: step times in seconds, shape ``(n,)``.
-        batch_elements: numbers in each step's batch, or frames, or any other measure of its length, shape ``(n,)``.
+    steps correlate by chance. The elements of a batch may be its frames, or any other measure of its length.
 
     Returns:
         ``None`` where all batches are equal or there are fewer than 20 steps.
@@ -116,9 +112,8 @@ def length_variance(step_s: npt.ArrayLike, batch_elements: npt.ArrayLike) -> Len
 def stragglers(step_s: npt.ArrayLike, *, factor: float = 1.5) -> Stragglers:
     """Steps that outlie the others: above ``factor`` medians and above the median by five robust standard deviations.
 
-    Args:
-        step_s: step times in seconds, shape ``(n,)``; adjusted where batches differ in length (:func:`explain`).
-        factor: how many medians a straggler takes at least.
+    Where batches differ in length, the times are adjusted (:func:`explain`); a straggler takes ``factor`` medians at
+    least.
 
     Raises:
         ValueError: there are no steps.
@@ -204,9 +199,6 @@ def burstiness(gaps: npt.ArrayLike) -> float:
 def oscillation(wall_s: npt.ArrayLike) -> tuple[Oscillation, dict[str, str]]:
     """The oscillation vector of the steady-state steps, and why each of its nulls is one.
 
-    Args:
-        wall_s: wall time of each step in seconds, in order, shape ``(n,)``.
-
     Returns:
         The record, and the reason for every field that is ``None``, by field name.
     """
@@ -288,11 +280,8 @@ def trend(values: npt.ArrayLike, at: npt.ArrayLike | None = None) -> Trend | Non
 
     The slope is the median of the slopes of all pairs (Sen 1968). The p-value is Mann and Kendall's with the variance
     multiplied by points over effective points of the ranks of the residuals, and Student's t with as many degrees of
-    freedom in place of the normal distribution, because the memory itself is estimated.
-
-    Args:
-        values: the series in order, shape ``(n,)``.
-        at: its positions (numbers of steps, seconds), ascending, shape ``(n,)``; 0, 1, 2, ... by default.
+    freedom in place of the normal distribution, because the memory itself is estimated. The positions (numbers of
+    steps, seconds) ascend; without them they are 0, 1, 2 and so on.
 
     Returns:
         ``None`` for fewer than :data:`MIN_POINTS` points. A constant series has slope 0 and p-value 1.

@@ -32,9 +32,7 @@ _NO_DEFAULT: Final = ("help", "json", "debug", "resume")
 def read_defaults(context: typer.Context, file: Path = FILE) -> dict[str, Any]:
     """What the file has for each command, as Typer takes it: command -> parameter -> value (or commands again).
 
-    Args:
-        context: of the application, whose commands there are.
-        file: of the working directory; where there is none, or it has no table, there are no defaults.
+    Without a file, or a table in it, there are no defaults.
 
     Raises:
         UsageError: it is not TOML, or a key or a value is not one of an option; the nearest option is named.

@@ -71,10 +71,7 @@ class ComparedArms:
 def compare(comparison: Comparison, trials: Sequence[TrialRecord], *, first_arm: int = 0) -> ComparedArms:
     """The arms of every group, with what may be said of each.
 
-    Args:
-        comparison: as planned.
-        trials: of the run; those of other rungs are left alone.
-        first_arm: index in the report of the first arm, for the paths of ``unmeasured``.
+    The index of the first arm in the report is for the paths of ``unmeasured``.
     """
     data = parity_found(comparison, trials)
     groups = collect(comparison, trials)
@@ -253,12 +250,7 @@ def sentence(
 ) -> str:
     """The answer of a group.
 
-    Args:
-        arms: of the group, decided; the first is the baseline.
-        group: what they were made from.
-        open_: arms that are not decided, and what would decide them.
-        labelled: say which accelerator it was, since there are others.
-        refused: arms whose data differ from the baseline's; they are told elsewhere.
+    Of those that are open it says what would decide them; those whose data differ are told elsewhere.
     """
     said = _answer(arms, open_, refused)
     where = f"{_capital(group.accelerator.label)}: {said}" if labelled else _capital(said)

@@ -140,9 +140,7 @@ def _undecided(evidence: Evidence, candidates: int, round_s: float | None) -> st
 def decide_paired(samples: Mapping[str, Sample], *, margin: float) -> dict[str, Effect]:
     """Decide on pairs of arms of one run, by their paired rounds.
 
-    Args:
-        samples: pair -> log ratios of B's speed over A's.
-        margin: the smallest difference that matters, as a share.
+    The samples are log ratios of B's speed over A's; the margin is a share.
     """
     return _decided(samples, noise_scale(None, samples.values()), margin)
 
@@ -150,10 +148,8 @@ def decide_paired(samples: Mapping[str, Sample], *, margin: float) -> dict[str, 
 def decide_apart(samples: Mapping[str, Sample], *, margin: float, session_noise: float) -> dict[str, Effect]:
     """Decide on pairs of arms of two sessions.
 
-    Args:
-        samples: pair -> B's mean log rate less A's, unpaired.
-        margin: the smallest difference that matters, as a share.
-        session_noise: standard deviation of a session's speed, as a share; known, so it costs no degrees of freedom.
+    The samples are B's mean log rate less A's, unpaired. The noise of a session is a standard deviation, as a share; it
+    is known, so it costs no degrees of freedom.
     """
     s0 = noise_scale(None, samples.values())
     between = 2 * math.log1p(session_noise) ** 2
@@ -222,11 +218,8 @@ def weigh(group: GroupRuns, margin: float) -> Weighed:
     """What the rounds of a group say of each of its candidates.
 
     Rounds in which something else used the machine are left out, unless they are more than half: then all are kept, and
-    the noise is taken to be larger. Each candidate has to show as many times the evidence as there are candidates.
-
-    Args:
-        group: the trials of one accelerator, sorted.
-        margin: the smallest difference that matters, as a share.
+    the noise is taken to be larger. Each candidate has to show as many times the evidence as there are candidates. The
+    margin is the smallest difference that matters, as a share.
     """
     judged = gate([trial for runs in group.arms for trial in runs.trials.values()])
     group = group.without(judged.invalid)

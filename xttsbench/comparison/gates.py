@@ -70,13 +70,7 @@ class Limits:
 
 
 def judge_gates(limits: Limits, pairs: Sequence[ComparedPair], effects: Mapping[str, Effect]) -> tuple[Gate, ...]:
-    """Every limit held against every pair.
-
-    Args:
-        limits: as asked for.
-        pairs: as compared.
-        effects: of each pair, by its name.
-    """
+    """Every limit held against every pair."""
     found = []
     for pair in pairs:
         if limits.max_regression is not None:
@@ -133,10 +127,7 @@ def _value(name: Limit, figures: Figures) -> tuple[Estimate | None, bool]:
 def place(value: Estimate, limit: float, *, at_least: bool) -> Literal["passed", "failed", "undecided"]:
     """Where an interval lies: all of it keeps the limit, all of it is beyond, or the limit is inside.
 
-    Args:
-        value: what was measured.
-        limit: the least that is allowed, or the most.
-        at_least: it is the least.
+    The limit is the least that is allowed (``at_least``), or the most.
     """
     if (value.low >= limit) if at_least else (value.high <= limit):
         return "passed"

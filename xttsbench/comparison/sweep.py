@@ -191,10 +191,8 @@ def rounds_of_a_process(noise_scale: float) -> int:
 
     With processes that differ by ``sigma_p`` and their rounds by ``sigma`` it is ``sqrt(cost of a process / cost of a
     round) * sigma / sigma_p`` (two-stage sampling: Cochran 1977, "Sampling techniques", section 10.6). On a quiet
-    machine both are 3 %; beside neighbours rounds differ by more, and a process is worth living longer.
-
-    Args:
-        noise_scale: what rounds of equal configurations differ by, as a standard deviation.
+    machine both are 3 %; beside neighbours rounds differ by more, and a process is worth living longer. What rounds of
+    equal configurations differ by is a standard deviation.
     """
     best = math.sqrt(_OPENING_TURNS) * noise_scale / PAIR_SPREAD
     return min(max(round(best), LEAST_ROUNDS), MOST_ROUNDS)

@@ -46,11 +46,7 @@ class Classified:
 def classify_bottleneck(base: Evidence, parts: Mapping[str, Any], drawn: Mapping[str, Any], wall: Pooled) -> Classified:
     """The bottleneck that most draws name.
 
-    Args:
-        base: what is known of the target.
-        parts: the attribution of the means, as arrays of one entry.
-        drawn: the attribution of each draw.
-        wall: mean step time.
+    The attribution is that of the means, as arrays of one entry, and that of each draw.
     """
     if not base.has_step and not base.emulated:
         return Classified("input", 1.0)  # a bare dataset has nothing else to wait for
@@ -73,12 +69,8 @@ def why_undecided(
 ) -> str | None:
     """Why no bottleneck is to be named, or ``None`` where one can be.
 
-    Args:
-        records: the trials of the target as it is.
-        series: their steady steps.
-        found: what all processes say together.
-        each: what each process says by itself, where there are several and none was disturbed.
-        taken_share: of the processors, by neighbours; 0 on a quiet machine.
+    Beside what all processes say together stands what each says by itself, where there are several and none was
+    disturbed; ``taken_share`` is what neighbours took of the processors.
     """
     steps = sum(len(one) for one in series)
     if steps < MIN_STEPS:
@@ -117,11 +109,7 @@ def hidden_contention(means: Means, wanted: FloatArray | None, facts: StepFacts,
     what input and step cost one another is not seen, though on a quiet machine they would want more than there is.
     Time that the hypervisor steals is gone for both alike, and hides nothing.
 
-    Args:
-        means: the figures, as arrays of one entry.
-        wanted: by input and step together, see :func:`xttsbench.analysis.attribution.cores_wanted`.
-        facts: what is known of the step.
-        found: what the figures say.
+    What is ``wanted`` comes from :func:`xttsbench.analysis.attribution.cores_wanted`.
     """
     if found.bottleneck != "compute" or facts.foreign_share < _MASKED or wanted is None or wanted[0] < SATURATED:
         return None
@@ -159,10 +147,7 @@ class Likely:
 def likely(watched: WatchedRun, profile: StepProfile | None, handoff_s: float) -> Likely | None:
     """The likely bottleneck of a run; ``None`` without steps.
 
-    Args:
-        watched: the run so far.
-        profile: what was sampled and counted of its steps.
-        handoff_s: the part of a wait that handing over a batch takes.
+    Of a wait, ``handoff_s`` is what handing over a batch takes.
     """
     if not watched.stretches:
         return None

@@ -43,10 +43,7 @@ def undisturbed(trial: TrialRecord, steps: Steps, judged: Gate) -> Steps:
 def samples_of(trials: Sequence[TrialRecord], as_is: Mapping[str, Steps], judged: Gate) -> Samples:
     """What each process says of each condition.
 
-    Args:
-        trials: of the run.
-        as_is: trial id -> the steady steps of the target as it is, of the processes that have a vote.
-        judged: which rounds count.
+    The steady steps ``as_is`` are by trial, of the processes that have a vote; ``judged`` says which rounds count.
     """
     by_id = {trial.spec.trial_id: trial for trial in trials}
     beside: dict[str, Sample] = {}
@@ -104,11 +101,8 @@ def pooled(
 ) -> dict[str, Pooled]:
     """Every figure by name, all from the same draws.
 
-    Args:
-        samples: see :func:`samples_of`.
-        rng: the only source of chance.
-        only: ids of the processes that are wanted; all without it.
-        spread: times what processes are taken to differ by before data say so.
+    Without ``only`` all processes are wanted; ``spread`` multiplies what they are taken to differ by before data say
+    so.
     """
     groups = [
         {name: one for name, one in group.items() if only is None or name in only or name not in samples[0]}
@@ -127,12 +121,7 @@ def pooled(
 
 
 def matched_alone_s(steps: Steps, alone: Steps | None) -> FloatArray:
-    """For each step as it is, the time of the step alone on the same batch in the same round; NaN without one.
-
-    Args:
-        steps: of the target as it is, shape (n,).
-        alone: of the step on batches in memory, in the same process.
-    """
+    """For each step as it is, the time of the step alone on the same batch in the same round; NaN without one."""
     found = np.full(len(steps), np.nan)
     times: dict[tuple[int, int], list[float]] = {}
     if alone is not None:

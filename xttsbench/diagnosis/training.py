@@ -52,11 +52,7 @@ _EAGER: Final = (
 def train_verdict(trials: Sequence[TrialRecord], arm: Arm | None, *, mode: str, seed: int = 0) -> RunVerdict:
     """The verdict on all sessions together.
 
-    Args:
-        trials: the sessions; those without a step are left out.
-        arm: their figures as an arm; ``None`` where none ended well.
-        mode: of the step: ``graph``, ``xla`` or ``eager``.
-        seed: of the bootstrap.
+    Sessions without a step are left out; the arm is ``None`` where none ended well.
     """
     found = [(trial, steady(rows)) for trial in trials if (rows := measured(trial, "as_is")) is not None]
     if not found:
@@ -227,11 +223,7 @@ _PACK: Final = "take the loader packed, whose features 'xttsbench data precomput
 def explain(config: Mapping[str, Any], *, overlap: bool, input_workers: int, share: float) -> Finding:
     """The finding that explains the waiting best.
 
-    Args:
-        config: keys of ``best.yaml``.
-        overlap: whether batches are made while a step runs.
-        input_workers: processes that make them.
-        share: of the time that is waiting for data, 0..1.
+    The configuration has the keys of ``best.yaml``; the share is of the time that is waiting for data, 0..1.
     """
     rule, cause, remedy = _cause(str(config.get("loader")), config, overlap, input_workers)
     return Finding(
@@ -278,10 +270,7 @@ class Starvation:
     def after(self, finding: Finding, share: float, now_s: float) -> tuple[Starvation, str | None]:
         """The state after an interval, and a sentence where there is something new to say.
 
-        Args:
-            finding: that explains it.
-            share: of the interval that was waiting for data, 0..1.
-            now_s: at its end.
+        The share is of the interval that was waiting for data, 0..1.
         """
         if share < STARVING:
             over = f"Training waits no more: {share:.0%} of the last interval." if self.said_s is not None else None

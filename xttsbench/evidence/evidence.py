@@ -77,10 +77,7 @@ def step_facts(
 def profile_facts(anatomy: StepProfile | None, *, has_step: bool, compiling: float) -> StepFacts:
     """What the anatomy of the step alone tells.
 
-    Args:
-        anatomy: of the step, or ``None`` where it was not read.
-        has_step: whether the target has a step at all.
-        compiling: share of the steps that trace or compile.
+    The share ``compiling`` is of the steps that trace or compile.
     """
     eager = is_eager(anatomy)
     return StepFacts(

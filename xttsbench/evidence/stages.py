@@ -124,10 +124,7 @@ class Bursts:
 def bursts(evidence: Evidence, pipeline: Pipeline, input_s: float) -> Bursts | None:
     """What the waits of the steps show of bursts; ``None`` where they are even, few, or nobody waits.
 
-    Args:
-        evidence: with the steps of the target as it is.
-        pipeline: with costs.
-        input_s: what the input alone takes for a batch.
+    For a batch the input alone takes ``input_s``.
     """
     steps = evidence.steps
     if steps is None or len(steps) < _FEW or not (evidence.has_step or evidence.emulated):

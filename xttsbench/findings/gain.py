@@ -44,9 +44,7 @@ class Gain:
 def gain(evidence: Evidence, *kinds: str) -> Gain | None:
     """The best fix, or combination of fixes, of the given kinds; ``None`` where none helps a step that waits.
 
-    Args:
-        evidence: with the fixes that were measured and the predictions.
-        kinds: what a fix's name has before ``:``, or the whole name.
+    A kind is what a fix's name has before ``:``, or the whole name.
     """
     if not evidence.limits("input"):
         return None

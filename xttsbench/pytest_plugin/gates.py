@@ -56,12 +56,8 @@ def regression(
 ) -> Gate:
     """Whether throughput is lower than that of a saved run by more than a share.
 
-    Args:
-        now: samples per second of each process.
-        before: those of the saved run.
-        most: the share that it may be lower by.
-        source: what the saved run is called.
-        session_noise: what two sessions on one machine differ by, as a share.
+    Both sides are samples per second of each process; ``session_noise`` is what two sessions on one machine differ by,
+    as a share.
     """
     name, counts = "max_regression", f"{len(now)} processes against {len(before)}"
     if min(len(now), len(before)) < MIN_PROCESSES:
@@ -94,12 +90,7 @@ def limit(
 ) -> Gate:
     """Whether a figure keeps above a floor, or below a ceiling (give one).
 
-    Args:
-        name: of the demand.
-        values: the figure of each process.
-        unit: for the sentence.
-        floor: the least that is allowed.
-        ceiling: the most that is allowed.
+    The values are the figure of each process.
     """
     allowed = floor if floor is not None else ceiling
     if allowed is None:
@@ -166,11 +157,7 @@ class Demands:
 def judged(demands: Demands, found: Mapping[str, Any], saved: Saved | str | None, session_noise: float) -> list[Gate]:
     """Every limit held against what was measured.
 
-    Args:
-        demands: the limits.
-        found: the ``extra_info`` of this run.
-        saved: the run to compare with, or why there is none (see :func:`xttsbench.pytest_plugin.options.saved_run`).
-        session_noise: what two sessions on one machine differ by, as a share.
+    What was found is the ``extra_info`` of this run; ``saved`` may be the reason why there is no run to compare with.
     """
     own = {name: values or [] for name, values in found["per_process"].items()}
     gates = []

@@ -95,10 +95,8 @@ class Measured:
 def measure(asked: Asked, directory: Path, helper: Helper | None = None) -> Measured:
     """Measure a target, each block in a fresh process.
 
-    Args:
-        asked: see there.
-        directory: for the run, which must be empty or not exist.
-        helper: for the first block, where nothing is to be learnt from the times; it stays the caller's.
+    The directory is empty or does not exist. A helper is for the first block, where nothing is to be learnt from the
+    times; it stays the caller's.
 
     Raises:
         UsageError, InvalidInputError: the target or an option is wrong.

@@ -15,9 +15,7 @@ import pytest
 def share(value: float | str, name: str) -> float:
     """The share as a number between 0 and 1, both left out.
 
-    Args:
-        value: a number, or text that may end with ``%``.
-        name: of the option, for the message.
+    Text may end with ``%``.
 
     Raises:
         ValueError: it is none.

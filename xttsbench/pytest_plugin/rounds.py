@@ -52,10 +52,7 @@ def replay_steps(item: pytest.Item) -> None:
 def hand_in(benchmark: Any, item: pytest.Item, durations_s: Sequence[float]) -> None:
     """Make the durations the rounds of a benchmark.
 
-    Args:
-        benchmark: the fixture of pytest-benchmark.
-        item: the test, after :func:`replay_steps`.
-        durations_s: seconds of each step, at least one.
+    It is that of a test after :func:`replay_steps`; there is one duration at least.
 
     Raises:
         XttsbenchError: this version of pytest-benchmark does not take them.

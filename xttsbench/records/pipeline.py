@@ -128,8 +128,7 @@ _KIND: Final = re.compile(r"^_*(?:Experimental|Legacy|Parallel)*(\w+?)(?:Dataset
 def kind_of_op(name: str) -> str:
     """What an op does, without how and in which version: ``Map`` of ``ParallelMapDatasetV2``.
 
-    Args:
-        name: type of an op, or the name of a dataset class of TensorFlow's.
+    The name may be that of a dataset class of TensorFlow's.
     """
     found = _KIND.match(name)
     return found.group(1) if found is not None else name

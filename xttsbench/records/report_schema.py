@@ -67,9 +67,7 @@ def _meanings(record: type) -> Iterator[tuple[str, str]]:
 def _open(part: Any, *, named: bool = False) -> Any:
     """Without what would refuse fields that a later release adds, and without titles, which repeat the keys.
 
-    Args:
-        part: of a schema.
-        named: whether its keys are the names of fields, which are all kept.
+    Where its keys are the names of fields, all are kept.
     """
     if isinstance(part, dict):
         kept = (

@@ -109,8 +109,7 @@ class Ring:
 class RowMemory:
     """The memory of one trial; both sides make one of the same block.
 
-    Args:
-        block: of :func:`size_bytes`, zeros at first.
+    The block has :func:`size_bytes`, zeros at first.
     """
 
     def __init__(self, block: bytearray | mmap) -> None:
@@ -127,9 +126,7 @@ class RowMemory:
     def segment(self, name: str, *, hidden: bool = False) -> SegmentRows:
         """Begin a segment.
 
-        Args:
-            name: of the segment.
-            hidden: it is not read until it is shown.
+        A hidden one is not read until it is shown.
 
         Raises:
             ValueError: there are too many, or the name is too long.

@@ -49,11 +49,7 @@ _TONES: Final = {"": "", "soft": "dim", "strong": "bold", "refused": SEVERITY_CO
 def render(document: doc.Document, *, width: int, color: bool, view: doc.View = doc.View.SUMMARY) -> str:
     """The document as text, ending in a newline.
 
-    Args:
-        document: what to say.
-        width: columns of the terminal.
-        color: whether it shows colours; escapes are written only then.
-        view: how much of it to show.
+    Escapes are written only where the terminal shows colours.
     """
     target = StringIO()
     console = Console(

@@ -348,9 +348,7 @@ class Document:
     def shown(self, view: View, *, figures: Collection[str] | None = ()) -> tuple[Block, ...]:
         """The blocks of a view, in order; sections without a block are left out.
 
-        Args:
-            view: how much is shown.
-            figures: names of the plots that there are; ``None`` for all.
+        Of the plots those that are named are there; ``None`` is for all.
         """
         return tuple(_shown(self.summary if view is View.SUMMARY else self.blocks, view, figures))
 

@@ -28,10 +28,7 @@ from xttsbench.reporting.words import part
 def render(document: Document, plots: Mapping[str, bytes], *, view: View = View.FULL) -> str:
     """The page, ending in a newline.
 
-    Args:
-        document: what to say.
-        plots: name of a figure to SVG; a figure that is not there is left out, and so is one that the page draws.
-        view: how much of it to show.
+    A figure without a plot is left out, and so is one that the page draws.
     """
     environment = Environment(
         loader=PackageLoader("xttsbench.reporting"),
@@ -102,10 +99,7 @@ _THEMED: Final = {
 def inline(name: str, svg: bytes, caption: str) -> Markup:
     """The plot as an element of the page.
 
-    Args:
-        name: of the plot: lower-case letters, digits and hyphens.
-        svg: as Matplotlib wrote it.
-        caption: what a screen reader says.
+    The name has lower-case letters, digits and hyphens; the caption is what a screen reader says.
     """
     text = _BETWEEN.sub("><", " ".join(_FILE_ONLY.sub("", svg.decode()).split()))
     text = _IDENTIFIER.sub(lambda found: f"{found[1].removeprefix('xlink:')}{name}-", text)

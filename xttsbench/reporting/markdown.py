@@ -26,11 +26,8 @@ def render(
 ) -> str:
     """The document, ending in a newline.
 
-    Args:
-        document: what to say: the answer, then the rest, each section of it folded away.
-        plots: names of the plots that were drawn; ``None`` for all.
-        view: how much of the rest.
-        level: of the first heading: 1 for a page, more for a comment.
+    The answer comes first, then the rest, each section of it folded away. Of the plots those that are named were drawn,
+    all for ``None``; the first heading has a level of 1 for a page, more for a comment.
     """
     answer, rest = document.shown(doc.View.SUMMARY), document.shown(view, figures=plots)
     blocks = (*answer, *_folds(rest)) if answer else rest

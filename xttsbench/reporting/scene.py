@@ -60,10 +60,6 @@ def from_segment(segment: Segment, *, label: str) -> StepSeries | None:
     """The segment's steps; ``None`` where it has none, or not their start and wall time.
 
     The steady state begins where the report cuts what follows the segment's own warm-up.
-
-    Args:
-        segment: columns as in :data:`~xttsbench.records.rows.COLUMNS`, in nanoseconds.
-        label: name of the series in a legend.
     """
     if segment.steps == 0 or "start_ns" not in segment.columns or "wall_ns" not in segment.columns:
         return None

@@ -175,8 +175,7 @@ _NEVER: Final = frozenset({"optimized", "profile", "pairs", "best", "training"})
 def missed(path: str) -> str | None:
     """What a reader misses where the number of that path is not there; ``None`` where nobody does.
 
-    Args:
-        path: in the report, with ``*`` for the number of an entry.
+    In the path ``*`` stands for the number of an entry.
     """
     if path in _MISSED:
         return _MISSED[path]

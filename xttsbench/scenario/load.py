@@ -40,12 +40,8 @@ def load_scenario(
 ) -> Scenario:
     """Read and validate a scenario.
 
-    Args:
-        path: the YAML file.
-        target: checks the name of a target, and raises an error of ours.
-        accelerator: checks the text of an accelerator likewise.
-        arguments: checks the keyword arguments of each arm of the bundled workload.
-        most_arms: arms at most, once ``skip`` has left some out.
+    The checks of the target's name, the accelerator's text and the arguments of each configuration of the bundled
+    workload raise errors of ours.
 
     Raises:
         InvalidInputError: the file cannot be read, or is no scenario; the message lists everything that is wrong, each
@@ -75,12 +71,7 @@ def changed(
 ) -> Scenario:
     """The scenario with options of the command line in place of its own.
 
-    Args:
-        scenario: as read.
-        changes: field -> value; ``None`` leaves a field as it is.
-        base: keyword arguments on top of those that all arms share.
-        arguments: as for :func:`load_scenario`.
-        most_arms: as for :func:`load_scenario`.
+    A change to ``None`` leaves a field as it is; ``base`` is put on top of the arguments that all share.
 
     Raises:
         UsageError: a value is out of range, the target takes no data, or an arm sets the keyword itself.

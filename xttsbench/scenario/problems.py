@@ -103,10 +103,7 @@ def _model_at(read: KeyPath) -> type[Settings]:
 def of_the_whole(content: Mapping[str, Any], *, target: Check, accelerator: Check) -> Iterator[Problem]:
     """The problems that no single value has: keys that exclude one another, names that are taken.
 
-    Args:
-        content: as read; anything may be anything.
-        target: checks a target's name.
-        accelerator: checks an accelerator's text.
+    The content may be anything.
     """
     named, bundled = content.get("target"), content.get("workload") is not None or content.get("target") == BUNDLED
     if named is not None and content.get("workload") is not None:
@@ -169,14 +166,7 @@ def unchecked(arguments: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
 def of_the_arms(
     space: Space, *, cost: Sequence[str] = (), arguments: ArgumentCheck = unchecked, most: int = MOST_ARMS
 ) -> Iterator[Problem]:
-    """The problems of ranges, lengths, numbers, conditions, the baseline, and the arguments of each arm.
-
-    Args:
-        space: what is measured, each of its values valid.
-        cost: keys of ``sweep.cost``.
-        arguments: checks those of each arm.
-        most: arms at most.
-    """
+    """The problems of ranges, lengths, numbers, conditions, the baseline, and the arguments of each arm."""
     found = list(_of_the_axes(space))
     yield from found
     if found:  # what these make cannot be told

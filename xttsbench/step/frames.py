@@ -90,8 +90,7 @@ def in_layer(frames: Sequence[Frame]) -> bool:
 def own_phase(frames: Sequence[Frame]) -> Phase | None:
     """The phase that the stack alone tells, or ``None`` where the order of the ops has to.
 
-    Args:
-        frames: of the stack that made the op, outermost first.
+    The frames are of the stack that made the op, outermost first.
     """
     if any(_differentiates(frame) for frame in frames):
         return "backward"
@@ -116,8 +115,7 @@ def own_phase(frames: Sequence[Frame]) -> Phase | None:
 def in_order(marks: Sequence[tuple[Phase | None, bool]]) -> list[Phase]:
     """The phase of each op of a step, in the order in which the ops were made.
 
-    Args:
-        marks: for each op what :func:`own_phase` says, and whether the op writes a variable.
+    A mark is what :func:`own_phase` says of an op, and whether the op writes a variable.
     """
     has_gradients = any(phase == "backward" for phase, _ in marks)
     following: list[str | None] = [None] * len(marks)

@@ -117,9 +117,7 @@ _LEAST: Final = 0.3
 class Compilations:
     """Looks for them in the rows of any segment.
 
-    Args:
-        xla: whose counters are read.
-        clock: nanoseconds.
+    The clock is in nanoseconds.
     """
 
     def __init__(self, xla: XlaMetrics | None = None, clock: Callable[[], int] = time.perf_counter_ns) -> None:

@@ -84,12 +84,8 @@ def name_of(entry: CheckpointEntry) -> str:
 def kept(manifest: Manifest, entry: CheckpointEntry, count: int) -> Manifest:
     """Return the manifest with a new checkpoint, and of the older ones the newest and the best.
 
-    Those of the same step and of later ones are of a course that was left: the run went back before them.
-
-    Args:
-        manifest: before.
-        entry: what was written.
-        count: checkpoints to keep beside the best.
+    Those of the same step and of later ones are of a course that was left: the run went back before them. So many are
+    kept beside the best.
     """
     entries = (*(old for old in manifest.checkpoints if old.step < entry.step), entry)
     best = [number for number, old in enumerate(entries) if old.best][-1:]
@@ -204,9 +200,8 @@ class Checkpoints:
     def newest(self, warn: Callable[[str], None], *, up_to: int | None = None) -> Checkpoint | None:
         """Read the newest whole checkpoint; ``None`` where none was ever written.
 
-        Args:
-            warn: called with a sentence about each damaged one that is passed over.
-            up_to: the step that it should not be after, as long as there is one before.
+        It should not be after the step ``up_to``, as long as there is one before; ``warn`` is told of each damaged one
+        that is passed over.
 
         Raises:
             InvalidInputError: none of those that were written is whole, or one is of a newer version.
@@ -267,9 +262,8 @@ class Checkpoints:
 def find_checkpoint(path: Path, warn: Callable[[str], None]) -> tuple[Checkpoint, Path]:
     """Return a checkpoint and the directory of its run.
 
-    Args:
-        path: a run's directory or its ``checkpoints/``, of which the newest whole checkpoint is taken, or a checkpoint.
-        warn: called with a sentence about each damaged one that is passed over.
+    A run's directory or its ``checkpoints/`` stands for the newest whole one; ``warn`` is told of each damaged one that
+    is passed over.
 
     Raises:
         InvalidInputError: there is no checkpoint, or it is damaged.

@@ -26,13 +26,8 @@ def learning_rate(settings: ScheduleSettings, highest: float, step: int, steps: 
     It rises along a straight line to ``highest``, which the last of the ``warmup_steps`` has, and the first is above 0.
     After that it stays (``constant``), falls as ``sqrt(warmup_steps / n)`` in the n-th step (``noam``, Vaswani et al.,
     "Attention is all you need", 2017), or takes half a period of a cosine down to ``final_share * highest``, which it
-    would have after the last step (``cosine``, Loshchilov and Hutter, "SGDR", 2017).
-
-    Args:
-        settings: kind, length of the warm-up, and where the cosine ends.
-        highest: the highest rate.
-        step: number of the step from 0: the steps that ended before it.
-        steps: steps of the whole run.
+    would have after the last step (``cosine``, Loshchilov and Hutter, "SGDR", 2017). The number of the step is from 0:
+    the steps that ended before it.
     """
     warmup = settings.warmup_steps
     if step < warmup:
@@ -180,11 +175,7 @@ class Sums(Record):
     def interval(self, *, last_step: int, learning_rate: float, loss_scale: float | None, epoch: int) -> Interval:
         """Return the interval that ends with a step.
 
-        Args:
-            last_step: its number, from 1.
-            learning_rate: that step's.
-            loss_scale: after it, where there is one.
-            epoch: that it was in.
+        The number of the step is from 1.
         """
         mean = {
             name: getattr(self, name) / self.good if self.good else None

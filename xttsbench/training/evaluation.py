@@ -89,13 +89,7 @@ class HeldOutLoss:
     ) -> None:
         """Plan the batches and trace the loss.
 
-        Args:
-            state: whose model is evaluated.
-            recipe: model, loss, features and batches.
-            data: the held-out clips.
-            loader: one of :data:`xttsbench.xtts.loaders.LOADERS`.
-            cache: features of the held-out clips, where the loader reads such.
-            seed: decides the references.
+        The loader is one of :data:`xttsbench.xtts.loaders.LOADERS`; the seed decides the references.
 
         Raises:
             InvalidInputError: a clip is too long for a batch and the recipe refuses such, or the loader lacks a cache.
@@ -142,13 +136,8 @@ class Hearing:
     ) -> None:
         """Choose clips and references, and learn the recogniser's templates from the training clips.
 
-        Args:
-            state: whose model is evaluated.
-            recipe: model, loss, features and batches.
-            training: the clips that are trained on.
-            held_out: those that are not; ``None`` where there are none.
-            directory: the run's; the references are written there now, for ``xttsbench synthesize``.
-            board: is given the numbers, sounds and pictures, too.
+        References are written into the run's directory now, for ``xttsbench synthesize``; the board is given numbers,
+        sounds and pictures.
 
         Raises:
             InvalidInputError: a file cannot be read any more, or no clip fits a batch.

@@ -60,8 +60,7 @@ def ends(batches: Iterable[Batch]) -> tuple[Bucket, ...]:
 def upper_line(peaks: Sequence[Peak]) -> Line:
     """Return the least-squares line through peaks, raised until none lies above it.
 
-    Args:
-        peaks: of at least two numbers of tokens.
+    The peaks are of at least two numbers of tokens.
     """
     tokens, needed = (np.array(column, np.float64) for column in zip(*peaks, strict=True))
     centred = tokens - tokens.mean()
@@ -72,11 +71,6 @@ def upper_line(peaks: Sequence[Peak]) -> Line:
 
 def most_tokens(lines: Mapping[Bucket, Line], limit_bytes: float, at_most: int) -> int:
     """Return the largest number of tokens whose batches stay within a limit in all buckets.
-
-    Args:
-        lines: of each bucket that is looked at.
-        limit_bytes: what a step may take.
-        at_most: more are not wanted.
 
     Raises:
         InvalidInputError: a single clip of a bucket is expected to need more.

@@ -79,12 +79,7 @@ class Origin(Record):
     def of(cls, recipe: Recipe, data: SpeechData, *, replicas: int, precision: str, seed: int) -> Origin:
         """Return the origin of a run.
 
-        Args:
-            recipe: with everything that was changed of it.
-            data: the clips to train on.
-            replicas: of all workers.
-            precision: Keras's policy, or ``tf32``.
-            seed: of weights, order and dropout.
+        The recipe holds everything that was changed of it; the replicas are those of all workers.
         """
         return cls(
             features=recipe.features,

@@ -60,12 +60,8 @@ class TrainingStep:
     def __init__(self, state: TrainingState, recipe: Recipe, replicas: Replicas, *, mode: str, seed: int) -> None:
         """Make the step of a state.
 
-        Args:
-            state: what it changes, made under the strategy of ``replicas``.
-            recipe: loss, optimizer and accumulation.
-            replicas: all of them.
-            mode: ``eager``, ``graph`` or ``xla``.
-            seed: of dropout, below 2**31.
+        The state was made under the strategy of ``replicas``; the mode is ``eager``, ``graph`` or ``xla``, the seed
+        below 2**31.
         """
         self.state, self.recipe, self.replicas, self.seed = state, recipe, replicas, seed
         self._spec = open_spec(recipe.features.n_mels)
@@ -190,11 +186,8 @@ class OneDeviceStep:
     def __init__(self, recipe: Recipe, *, mode: str, precision: str = "float32", seed: int = 0) -> None:
         """Make a new model and its step on the first device.
 
-        Args:
-            recipe: model, loss and optimizer.
-            mode: ``eager``, ``graph`` or ``xla``.
-            precision: one of :data:`xttsbench.xtts.model.PRECISIONS`, which may set TF32 for the whole process.
-            seed: of the weights and of dropout, below 2**31.
+        The mode is ``eager``, ``graph`` or ``xla``; the precision may set TF32 for the whole process; the seed is below
+        2**31.
         """
         alone = recipe.training.model_copy(update={"accumulation": 1})
         self._recipe = recipe.model_copy(update={"training": alone})

@@ -39,9 +39,7 @@ class Ahead(Iterator[Item], Generic[Item]):
     def __init__(self, source: Iterator[Item], count: int) -> None:
         """Ask for the first item.
 
-        Args:
-            source: used by the thread alone from now on.
-            count: items to take from it; after them it is asked for no more.
+        The source is used by the thread alone from now on, and asked for no more after ``count`` items.
         """
         self._source, self._left = source, count
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="next-batch")

@@ -223,9 +223,7 @@ def load_recipe(path: Path) -> Recipe:
 def recipe_of(content: Any, place: str) -> Recipe:
     """Return the recipe that a file's content, or what was changed of it, says.
 
-    Args:
-        content: as YAML has it.
-        place: what errors call it.
+    The content is as YAML has it; errors call it by its place.
 
     Raises:
         InvalidInputError: keys are missing, unknown or out of range; the message lists all of them with the values

@@ -242,12 +242,7 @@ def _used(group: Group, arm: Arm) -> str:
 
 
 def next_command(report: Report, place: str) -> str:
-    """What to run next: what applies the fix, proves it, or decides what stayed undecided; empty where nothing does.
-
-    Args:
-        report: of the run.
-        place: its directory.
-    """
+    """What to run next: what applies the fix, proves it, or decides what stayed undecided; empty where nothing does."""
     place = place or (report.optimized.run if report.optimized is not None else "")
     chosen = next((found for found in report.fixes if found.chosen), None)
     if chosen is not None and chosen.patch is not None and chosen.patch.diff.strip() and place:

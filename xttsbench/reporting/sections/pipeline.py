@@ -80,10 +80,7 @@ def tree(pipeline: Pipeline) -> Tree:
 def described(op: PipelineOp, pipeline: Pipeline, unknown: str) -> tuple[tuple[str, ...], float | None]:
     """The cells of :data:`HEADER` for an op, and its share of the pipeline's time.
 
-    Args:
-        op: of the pipeline, or of a dataset that a function of it makes.
-        pipeline: whole.
-        unknown: what stands for a time that is not known.
+    A time that is not known is ``unknown``, in words.
     """
     functions = {function.token: function for function in pipeline.python_functions}
     whole_s = sum(one.cost_s for one in pipeline.ops if one.cost_s is not None)

@@ -30,9 +30,7 @@ _SPOKEN: Final = {"gil": lock, "side": part}
 def report_document(report: Report, place: str = "") -> doc.Document:
     """The report in words.
 
-    Args:
-        report: of a run.
-        place: the run's directory, as it is shown; empty where it is not known.
+    The place is the run's directory as it is shown; empty where it is not known.
     """
     comparing = compares(report)
     return doc.Document(

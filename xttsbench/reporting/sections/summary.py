@@ -34,10 +34,7 @@ _PAGE: Final = "report.html"
 def summary(report: Report, bars: doc.Bars | None, place: str = "") -> tuple[doc.Block, ...]:
     """The blocks of the screen.
 
-    Args:
-        report: of the run.
-        bars: what the time of a step goes into.
-        place: the run's directory, as it is shown; empty where it is not known.
+    The place is the run's directory as it is shown; empty where it is not known.
     """
     comparing = compares(report)
     body = _compared(report) if comparing else _diagnosed(report, bars)

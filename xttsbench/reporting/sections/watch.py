@@ -30,9 +30,7 @@ _ENDS: Final = {
 def watch_document(summary: WatchSummary, place: str = "") -> doc.Document:
     """The screen of a watched run.
 
-    Args:
-        summary: of it.
-        place: its directory, as it is shown; empty where it is not known.
+    The place is its directory as it is shown; empty where it is not known.
     """
     blocks = (_headline(summary), *_body(summary), _last(summary, place))
     return doc.Document(blocks, summary=blocks)

@@ -145,12 +145,6 @@ _UPDATES: Final = 8
 def fitted(job: TrainJob, recipe: Recipe, data: SpeechData, *, parts: int) -> Fitted:
     """Return the largest ``tokens_per_batch`` whose steps fit into the memory of the device.
 
-    Args:
-        job: what is trained.
-        recipe: of the job.
-        data: the clips to train on, which say what lengths there are.
-        parts: micro-batches of an update.
-
     Raises:
         InvalidInputError: a batch of a single clip does not fit.
         XttsbenchError: a step failed otherwise.

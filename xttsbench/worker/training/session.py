@@ -57,14 +57,7 @@ class EmulatedStep:
 
 
 class Evaluating:
-    """The held-out clips of a job, and what is done with them.
-
-    Args:
-        job: what is trained.
-        recipe: of the job.
-        data: the clips that are trained on.
-        tell: passes on what there is to tell.
-    """
+    """The held-out clips of a job, and what is done with them."""
 
     def __init__(self, job: TrainJob, recipe: Recipe, data: SpeechData, tell: Callable[[HistoryLine], None]) -> None:
         self._job, self._recipe, self._data, self._tell = job, recipe, data, tell
@@ -100,8 +93,7 @@ class Evaluating:
 def watching_overhead(fetched: Fetched) -> MeasurementOverhead:
     """Mean cost of watching a step of an interval, whose losses are told as well.
 
-    Args:
-        fetched: a batch as the stream gives it; its tensors are not looked at.
+    Of the batch no tensor is looked at.
     """
     step = tf.function(lambda values: values + 1)
     values = tf.zeros([4, 4])
@@ -130,11 +122,7 @@ _INTERVAL: Final = Interval.model_validate(dict.fromkeys(Interval.model_fields, 
 def serve(connection: socket.socket, rows: int, stop: Callable[[], bool], began_s: float) -> int:
     """Train as the parent says, and tell it how that ended; returns the exit code of this process.
 
-    Args:
-        connection: to the parent; its first line is the job.
-        rows: descriptor of the memory for rows.
-        stop: whether the run is to end at the next step.
-        began_s: ``time.monotonic()`` at the start of this process.
+    The descriptor ``rows`` is of the memory for rows; ``began_s`` is ``time.monotonic()`` at the start of this process.
     """
     channel = Channel(connection, shared_rows(rows))
     try:
@@ -154,11 +142,7 @@ def serve(connection: socket.socket, rows: int, stop: Callable[[], bool], began_
 class Session:
     """What a job needs to be trained, built in the order in which TensorFlow wants it.
 
-    Args:
-        job: everything that there is to know.
-        channel: to the parent.
-        stop: whether the run is to end at the next step.
-        began_s: ``time.monotonic()`` at the start of this process.
+    The time ``began_s`` is ``time.monotonic()`` at the start of this process.
     """
 
     def __init__(self, job: TrainJob, channel: Channel, stop: Callable[[], bool], began_s: float) -> None:

@@ -113,11 +113,7 @@ def compare_pairs(
 ) -> tuple[tuple[ComparedPair, ...], dict[str, Effect]]:
     """Every pair, decided together, and the effects that gates rest on.
 
-    Args:
-        pairs: name, and the arm of either side.
-        same_run: the two sides are one run, so that their blocks and rounds pair them.
-        margin: the smallest difference that matters, as a share.
-        session_noise: standard deviation between sessions, as a share.
+    The blocks and rounds of one run pair its sides; margin and session noise, a standard deviation, are shares.
     """
     units: dict[str, Unit] = {
         name: "samples" if a.counts_samples and b.counts_samples else "steps" for name, a, b in pairs

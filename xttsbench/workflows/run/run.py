@@ -73,14 +73,8 @@ def measure(
     """Measure arms until each is decided in two processes, or has as many rounds as the comparison asks for.
 
     A process lives through some rounds; then a new one of each arm that is not decided goes on, since more rounds in
-    the same one show little of what others would do.
-
-    Args:
-        comparison: the arms.
-        session: runs the trials; they are in ``session.trials``.
-        until_s: seconds of the session at which everything has to be over.
-        seed: of the order, and of the trials.
-        after_round: called after each round.
+    the same one show little of what others would do. Everything has to be over at ``until_s`` seconds of the session,
+    which has the trials.
     """
     left, plan, processes = comparison.blocks, comparison, min(MIN_PROCESSES, comparison.blocks)
     alone = len(comparison.arms) == 1
@@ -152,9 +146,7 @@ class Request:
 def read_scenario(request: Request, *, most_arms: int = MOST_ARMS) -> Scenario:
     """The scenario with the options of the request in place of its own.
 
-    Args:
-        request: as it was asked for.
-        most_arms: more are refused.
+    More than ``most_arms`` arms are refused.
 
     Raises:
         UsageError, InvalidInputError: the request or the scenario is wrong.
@@ -189,13 +181,7 @@ def begin(
 ) -> Recorded:
     """Plan a run, make what it reads, and open its directory.
 
-    Args:
-        request: as it was asked for.
-        scenario: that of the request.
-        kind: of the run.
-        procedure: of a sweep.
-        check: raises where the comparison cannot be decided, before anything is made or written.
-        data_progress: told while data are made.
+    The check raises where the comparison cannot be decided, before anything is made or written.
 
     Raises:
         UsageError, InvalidInputError: the request or the scenario is wrong, or the run cannot be gone on with; nothing

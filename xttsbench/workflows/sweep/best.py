@@ -144,10 +144,6 @@ TAKEN: Final = (
 def find_best(path: Path | None, reports: Path) -> tuple[Path, Best]:
     """The named ``best.yaml`` (or that of a run's directory), or the newest one.
 
-    Args:
-        path: as named, or ``None``.
-        reports: the directory of all runs.
-
     Raises:
         InvalidInputError: there is none, or it cannot be read.
         UsageError: it is of another target than the bundled workload.
@@ -171,13 +167,7 @@ def taken_over(
 ) -> TakenOver:
     """What was taken, what is other here, and what the command line changed of it.
 
-    Args:
-        path: of the file.
-        best: its content.
-        machine: the environment as it is now.
-        data: directory of the data set to train on.
-        recipe: name of the recipe to train.
-        config: what will be trained with.
+    The machine is the environment as it is now, ``config`` what will be trained with.
     """
     here = fingerprint_of(machine, code=code_identity(BUNDLED, bundled=True), data=data_identity([str(data)]))
     differing = differences(best, here)

@@ -65,13 +65,7 @@ def search(
 ) -> None:
     """Measure round after round; all that is found is in ``session.trials``.
 
-    Args:
-        comparison: all arms.
-        procedure: how far it goes.
-        session: runs the trials.
-        until_s: no block begins that is not expected to end so many seconds after the run began.
-        seed: of the order within the blocks, and of the trials.
-        progress: told how the arms stand after each block.
+    No block begins that is not expected to end ``until_s`` seconds after the run began.
     """
     compare_arms(  # their data alone
         comparison,

@@ -118,12 +118,8 @@ def prepare_training(
 ) -> Prepared:
     """Settle recipe and configuration, and make the data and features that they read.
 
-    Args:
-        request: as it was asked for.
-        machine: the environment, against which a winner's fingerprint is held.
-        reports: the directory of all runs, where the newest winner is looked for.
-        progress: reports what is made.
-        tokens: the size of a batch that an earlier session of the run found to fit into memory.
+    The newest winner is looked for below ``reports``; ``tokens`` is the size of a batch that an earlier session of the
+    run found to fit into memory.
 
     Raises:
         UsageError, InvalidInputError: an option, the recipe, the winner or the data cannot be used.

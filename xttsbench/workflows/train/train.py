@@ -98,12 +98,7 @@ class Silent:
 class SessionProgress:
     """Hears a session of training (see :class:`xttsbench.execution.training.Listener`).
 
-    Args:
-        directory: of the run.
-        session: its number.
-        progress: reports it to the user.
-        explain: gives the finding behind a share of the time that is waiting for data.
-        clock: seconds.
+    A function, ``explain``, gives the finding behind a share of the time that is waiting for data.
     """
 
     def __init__(
@@ -343,8 +338,7 @@ def _spec(job: TrainJob, plan: RunPlan, number: int, accelerator: Accelerator) -
 def worker_number(cluster: str | None) -> int:
     """Return the number of this process among the workers; 0 is the one that writes checkpoints.
 
-    Args:
-        cluster: the content of ``TF_CONFIG``, or ``None`` where it is not set.
+    It is read from ``TF_CONFIG``, which is ``None`` where it is not set.
 
     Raises:
         UsageError: it names no worker.

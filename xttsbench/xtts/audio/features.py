@@ -73,14 +73,11 @@ def log_mel(samples: npt.NDArray[np.floating[Any]], settings: FeatureSettings) -
     samples so that frame ``i`` is centred on the ``i``-th hop, times a Slaney filter bank: the features of HiFi-GAN
     (Kong et al., 2020) and the vocoders after it.
 
-    Window, product, transform and magnitude are float64, the filter bank and the logarithm float32. A float32
-    transform errs by some 1e-8 of the loudest bin in every bin, which the logarithm turns into 1e-2 where a filter is
-    90 dB below it (above a loud low tone); in float64 two ways of computing agree within 1e-5 everywhere. A loader
-    that is to agree with this has to transform in float64 too, whatever it is written in.
-
-    Args:
-        samples: ``[n]`` in -1..1 at the settings' rate; longer than the reflection.
-        settings: what determines the features.
+    Window, product, transform and magnitude are float64, the filter bank and the logarithm float32. A float32 transform
+    errs by some 1e-8 of the loudest bin in every bin, which the logarithm turns into 1e-2 where a filter is 90 dB below
+    it (above a loud low tone); in float64 two ways of computing agree within 1e-5 everywhere. A loader that is to agree
+    with this has to transform in float64 too, whatever it is written in. The samples are ``[n]`` in -1..1 at the
+    settings' rate.
 
     Raises:
         ValueError: the clip has another rank, or is too short to be reflected.
@@ -91,11 +88,7 @@ def log_mel(samples: npt.NDArray[np.floating[Any]], settings: FeatureSettings) -
 def log_mel_frames(samples: npt.NDArray[np.floating[Any]], settings: FeatureSettings, start: int, count: int) -> Floats:
     """Return ``log_mel(samples, settings)[start : start + count]``, computed from those frames' own samples.
 
-    Args:
-        samples: ``[n]``, the whole clip, as :func:`log_mel` takes it.
-        settings: what determines the features.
-        start: first frame, 0 or more.
-        count: how many; fewer come where the clip ends before, as a slice does.
+    Fewer come where the clip ends before, as a slice does.
 
     Raises:
         ValueError: as :func:`log_mel`; or ``start`` or ``count`` is negative.
@@ -203,10 +196,7 @@ _TINY: Final = 1e-12
 def griffin_lim(mel: npt.NDArray[np.floating[Any]], settings: FeatureSettings, *, seed: int = 0) -> Floats:
     """Return sound whose :func:`~xttsbench.xtts.audio.features.log_mel` is near ``mel``: ``[frames * hop]`` in -1..1.
 
-    Args:
-        mel: log-mels ``[frames, n_mels]``, enough frames to be reflected at the ends as the features have it.
-        settings: what determines the features.
-        seed: of the phases to begin with; the same one gives the same sound.
+    The same seed, of the phases to begin with, gives the same sound.
 
     Raises:
         ValueError: the clip has another rank, another number of mels, or is too short.

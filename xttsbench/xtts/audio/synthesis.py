@@ -79,12 +79,7 @@ SPEAKERS: Final = (
 def utterance(index: int, seed: int, min_s: float, max_s: float, speakers: int = len(SPEAKERS)) -> Utterance:
     """Return the ``index``-th clip of a seed, which does not depend on how many others are made.
 
-    Args:
-        index: number of the clip, from 0; speakers take turns.
-        seed: seed of the data set.
-        min_s: shortest clip in seconds; at least 0.3.
-        max_s: longest clip in seconds.
-        speakers: how many of :data:`SPEAKERS` take turns, from the first.
+    Speakers take turns, from the first of :data:`SPEAKERS`; ``min_s`` is at least 0.3.
     """
     speaker, duration_s, text, rng = _drawn(index, seed, min_s, max_s, speakers)
     return Utterance(f"{speaker.name}-{index:05d}", text, speak(text, speaker, duration_s, rng))
@@ -93,13 +88,7 @@ def utterance(index: int, seed: int, min_s: float, max_s: float, speakers: int =
 def letters_at(places: Array, index: int, seed: int, min_s: float, max_s: float, speakers: int) -> npt.NDArray[np.intp]:
     """Return which letter of its text the clip of :func:`utterance` says at some places, by number, ``[n]``.
 
-    Args:
-        places: ``[n]`` in samples at :data:`SAMPLE_RATE_HZ` within the clip.
-        index: as in :func:`utterance`, and so are the others.
-        seed: seed of the data set.
-        min_s: shortest clip in seconds.
-        max_s: longest clip in seconds.
-        speakers: how many take turns.
+    The places, ``[n]``, are in samples at :data:`SAMPLE_RATE_HZ`; the other arguments are those of :func:`utterance`.
     """
     _, duration_s, text, rng = _drawn(index, seed, min_s, max_s, speakers)
     letters = _letters(text, _frames(duration_s), rng)

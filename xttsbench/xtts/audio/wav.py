@@ -320,13 +320,8 @@ def resample(samples: Floats, from_hz: int, to_hz: int) -> Floats:
     """Return samples at another rate, ``[ceil(n * to_hz / from_hz)]``.
 
     A linear-phase filter passes what is below 0.9 of the lower Nyquist frequency and stops, by 80 dB, all above it;
-    SciPy's own default is at -6 dB there, and lets a tone just above come back as one just below.
-
-    Args:
-        samples: ``[n]`` at ``from_hz``.
-        from_hz: the rate that they have.
-        to_hz: the rate wanted. A ratio of larger numbers than 50,000 is replaced by its nearest below, less than
-            0.01 % off.
+    SciPy's own default is at -6 dB there, and lets a tone just above come back as one just below. A ratio of larger
+    numbers than 50,000 is replaced by its nearest below, less than 0.01 % off.
 
     Raises:
         ValueError: a rate is outside of :data:`MIN_RATE_HZ` .. :data:`MAX_RATE_HZ`.

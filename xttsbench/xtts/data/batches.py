@@ -229,11 +229,8 @@ def loss_counts(
 ) -> LossCounts:
     """Return the counts of a planned batch, in microseconds.
 
-    Args:
-        batch: of :func:`xttsbench.xtts.data.batches.plan`; of several parts, if the loss is to be the sum of theirs.
-        frames: ``[n]`` mel frames of each clip of the data set.
-        text_lengths: ``[n]`` characters of each clip's text.
-        settings: the model's, for its ``frames_per_step``.
+    The columns ``[n]`` are of all clips of the data set; the batch may be several parts, if the loss is to be the sum
+    of theirs.
     """
     lengths = frames[batch.clips].astype(np.int64)
     shown = np.clip(lengths - batch.reference_starts, 0, batch.reference_frames)
@@ -256,12 +253,7 @@ def held_out_batches(
 ) -> list[Batch]:
     """Return the same batches at each call, of at most as many rows as one replica trains on.
 
-    Args:
-        frames: ``[n]`` mel frames of each clip.
-        text_lengths: ``[n]`` characters of each clip's text.
-        speakers: ``[n]`` a number for each clip's speaker.
-        settings: edges, size of a batch, and what becomes of clips that are too long.
-        seed: decides the references.
+    The arguments are those of :func:`plan`; the seed decides the references.
 
     Raises:
         InvalidInputError: a clip is longer than the last edge and ``settings.too_long`` is ``refuse``, or none is left.

@@ -160,10 +160,7 @@ def write_index(path: Path, index: Index, features: FeatureSettings) -> str:
 def read_index(path: Path, features: FeatureSettings, expected_hash: str | None = None) -> Index:
     """Read an index, and check that it is whole and of these settings.
 
-    Args:
-        path: the file.
-        features: the settings that it has to be of.
-        expected_hash: the hash that the file has to have; None takes any.
+    Without ``expected_hash`` the file may have any.
 
     Raises:
         CacheFileError: it is missing, damaged, or of other settings.

@@ -100,10 +100,7 @@ class Fault:
 def cache_path(data: SpeechData | Path, features: FeatureSettings, root: Path | None = None) -> Path:
     """Return where the features of a data set are kept; nothing need be there yet.
 
-    Args:
-        data: the data set, or its directory.
-        features: what determines the features.
-        root: where all caches are; by default :func:`cache_directory`.
+    It is below ``root``, by default :func:`cache_directory`.
     """
     directory = (data if isinstance(data, Path) else data.directory).resolve()
     where = hashlib.blake2b(os.fsencode(directory), digest_size=4).hexdigest()
@@ -185,8 +182,7 @@ class Survey:
     def faults(self, headers: int | None) -> Iterator[Fault]:
         """Yield what is wrong, by clip.
 
-        Args:
-            headers: how many ``.npy`` files to read the header of, evenly spaced; None reads all.
+        Headers are read of so many ``.npy`` files, evenly spaced; None reads all.
         """
         n, n_mels = len(self._data), self._features.n_mels
         known = self._entries[np.maximum(self.rows, 0)] if len(self._entries) else np.zeros(n, self._entries.dtype)

@@ -173,12 +173,8 @@ def write_packed(
 ) -> None:
     """Write arrays ``[frames, n_mels]`` one below the other as one ``.npy`` file, whole or not at all.
 
-    Args:
-        path: the file.
-        arrays: the arrays, read one at a time.
-        rows: the sum of their frames, which the header says before they are written.
-        n_mels: their columns.
-        before_renaming: called when all is on the disk under another name.
+    The header says the sum of their frames, ``rows``, before they are written. ``before_renaming`` is called when all
+    is on the disk under another name.
 
     Raises:
         ValueError: the arrays have another number of rows.

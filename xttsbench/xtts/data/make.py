@@ -113,17 +113,8 @@ def make_data(
     """Make a set unless it is there: ``metadata.csv``, ``speakers.csv``, ``wavs/`` and ``made.json``.
 
     The same arguments give the same bytes, whatever the number of workers. Two processes may make the same set at the
-    same time; one of them gives it its name, and both succeed.
-
-    Args:
-        directory: where the set will be; empty, missing, or the same set.
-        count: number of clips.
-        seed: seed of the set.
-        min_s: shortest clip in seconds.
-        max_s: longest clip in seconds.
-        speakers: how many of the made speakers take turns.
-        workers: processes; by default the allowed cores, and one where the work is small.
-        progress: reports what is done.
+    same time; one of them gives it its name, and both succeed. The directory is empty, missing, or the same set. The
+    allowed cores work, and one where the work is small, unless ``workers`` says how many.
 
     Raises:
         UsageError: a value is out of range, or the directory holds something else or cannot be made.

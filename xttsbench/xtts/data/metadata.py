@@ -71,10 +71,7 @@ class Problems:
     def error(self, where: str, checked: int, remedy: str) -> InvalidInputError:
         """Return the error that counts all of it by kind, and names the first few.
 
-        Args:
-            where: the data set.
-            checked: clips that were looked at, good ones included.
-            remedy: what to do next.
+        The number ``checked`` is of all clips that were looked at, good ones included.
         """
         count = len(self)
         kinds = ", ".join(f"{number} {kind}" for kind, number in self.kinds.most_common())

@@ -51,12 +51,7 @@ def in_processes(function: Callable[[Job], Result], jobs: Iterable[Job], workers
     """Yield ``function(job)`` for each job, in order; in this process where ``workers`` is 1.
 
     Jobs and results are pickled. Close the iterator (``contextlib.closing``) where it may be left early: that ends the
-    processes.
-
-    Args:
-        function: a function of a module, that imports no TensorFlow.
-        jobs: taken a few at a time.
-        workers: number of processes.
+    processes. The function is one of a module that imports no TensorFlow.
 
     Raises:
         XttsbenchError: a process died.

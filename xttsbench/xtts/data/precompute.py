@@ -101,15 +101,9 @@ def make_cache(
     """Make the features of clips that are missing, damaged, or of a WAV file that changed since, and keep the rest.
 
     The cache keeps clips of the same directory that ``data`` leaves out, such as those of another split, as long as
-    their WAV files are there. The features do not depend on the number of processes.
-
-    Args:
-        data: the clips.
-        features: what determines their features.
-        root: where all caches are; by default :func:`xttsbench.xtts.data.make.cache_directory`.
-        workers: processes; by default the allowed cores, and this process alone where the work is small.
-        progress: reports what is done.
-        again: clips to make again although they look right.
+    their WAV files are there. The features do not depend on the number of processes. The clips of ``again`` are made
+    again although they look right. The allowed cores work, and this process alone where the work is small, unless
+    ``workers`` says how many.
 
     Raises:
         InvalidInputError: a WAV file cannot be used or is too short, or the disk is full.

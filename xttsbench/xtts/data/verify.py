@@ -76,15 +76,8 @@ def verify(
 ) -> Verification:
     """Look for what is wrong with a data set and its cache.
 
-    Args:
-        directory: the data set's directory.
-        features: the settings that the cache is to be of.
-        root: where all caches are; by default :func:`xttsbench.xtts.data.make.cache_directory`.
-        everything: compare all clips, not :data:`SAMPLE_CLIPS` of them.
-        seed: decides which clips are compared.
-        workers: processes; by default the allowed cores, and this process alone where the work is small.
-        progress: reports what is done.
-        remedy: what to do about the cache.
+    Compared are :data:`SAMPLE_CLIPS` clips, which the seed decides, or ``everything``; ``remedy`` is what to do about
+    the cache.
 
     Raises:
         InvalidInputError: the directory is no data set, or its metadata cannot be read at all.

@@ -47,13 +47,7 @@ def choose(
 ) -> Clips | None:
     """Return some clips that a batch may hold, the same at each call and of all speakers alike; None where none may.
 
-    Args:
-        data: the clips to choose from.
-        features: what determines the features, which are computed from the WAV files.
-        settings: their last edges; longer clips are left out.
-        speakers: whose clips may be chosen.
-        but: clips to leave out, unless there are no others.
-        count: how many at most.
+    Clips beyond the last edges of the settings are left out, and those in ``but`` unless there are no others.
 
     Raises:
         WavError: a file cannot be read any more.

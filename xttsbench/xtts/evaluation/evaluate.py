@@ -51,11 +51,8 @@ class Listener:
     ) -> None:
         """Prepare a model.
 
-        Args:
-            model: what is evaluated.
-            recipe: features and loss.
-            references: of each speaker, by number, log-mels ``[reference frames, n_mels]``.
-            templates: of all speakers; ``None`` where the letters of the data are not known frame by frame.
+        The references are log-mels ``[reference frames, n_mels]`` by the speaker's number; without templates the
+        letters of the data are not known frame by frame.
         """
         self.model, self.recipe, self.references, self.templates = model, recipe, references, templates
         self.generator = Generator(model, step_s(recipe))

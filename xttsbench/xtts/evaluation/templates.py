@@ -59,11 +59,8 @@ class Templates:
 def learn(clips: Iterable[tuple[Mel, npt.NDArray[np.str_], int]], speakers: int) -> Templates:
     """Return the templates of clips whose letters are known.
 
-    Frames that lie beside another letter hold some of both, and count only for a letter that has no others.
-
-    Args:
-        clips: log-mels ``[frames, n_mels]``, the letter of each frame ``[frames]``, and the number of the speaker.
-        speakers: how many there are; each of them must say each letter.
+    Frames that lie beside another letter hold some of both, and count only for a letter that has no others. A clip has
+    log-mels ``[frames, n_mels]``, the letter of each frame and the speaker's number; each speaker must say each letter.
 
     Raises:
         ValueError: there is no clip, or a speaker never says one of the letters.
@@ -93,8 +90,7 @@ def learn(clips: Iterable[tuple[Mel, npt.NDArray[np.str_], int]], speakers: int)
 def nearest_path(distances: Array) -> tuple[npt.NDArray[np.intp], float]:
     """Return the letter of each frame, ``[frames]``, and its cost: the least of all (Viterbi, 1967).
 
-    Args:
-        distances: ``[frames, letters]``; added to them is :data:`CHANGE_COST` for each change.
+    To the distances, ``[frames, letters]``, :data:`CHANGE_COST` is added for each change.
     """
     came_from = np.empty(distances.shape, np.intp)
     costs, stay = np.zeros(distances.shape[1]), np.arange(distances.shape[1])

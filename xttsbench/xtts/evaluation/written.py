@@ -151,12 +151,8 @@ def read_references(directory: Path) -> dict[str, Floats]:
 def picture(text: str, recorded: Floats, generated: Floats, attention: Floats | None, frame_s: float) -> bytes:
     """Return a PNG of one clip.
 
-    Args:
-        text: what was to be said.
-        recorded: log-mels of the recorded clip, ``[frames, n_mels]``.
-        generated: those that the model made.
-        attention: of a guided head, ``[steps, characters]``, where there is one.
-        frame_s: duration of a frame.
+    The log-mels are ``[frames, n_mels]``, the attention of a guided head, where there is one, ``[steps, characters]``;
+    ``frame_s`` is the duration of a frame.
     """
     rows = 2 if attention is None else 3
     figure = Figure(figsize=(9, 2.6 * rows), layout="constrained")

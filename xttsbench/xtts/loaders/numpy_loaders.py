@@ -108,12 +108,7 @@ MakeBatch = Callable[[int], Arrays]
 def fill_batch(planned: Planned, fill: Fill, number: int, mel: Floats, reference: Floats) -> Ints:
     """Put the features of a batch's clips and references into two arrays, padded, and return its numbers.
 
-    Args:
-        planned: the batches.
-        fill: what reads features.
-        number: of the batch.
-        mel: of any content and the first shape of ``planned.shapes(number)``.
-        reference: likewise, of the second.
+    The arrays have the shapes of ``planned.shapes(number)`` and any content.
 
     Returns:
         One after the other, int32: the clips' numbers, the lengths of their texts, of their mels, the references'

@@ -133,9 +133,7 @@ def kept(content: Content) -> Content:
 def check(good: tf.Tensor, sentence: Callable[[tf.Tensor], tf.Tensor]) -> tf.Operation:
     """Fail unless all of ``good``, ``[b]`` bool, is true.
 
-    Args:
-        good: which rows are good.
-        sentence: what is wrong with a row, as a string, from its number.
+    What is wrong with a row is a string, made from its number.
 
     Raises:
         tf.errors.InvalidArgumentError: when it runs: the sentence of the first row that is not good.
@@ -354,11 +352,7 @@ def tf_wav(
 def log_mel_frames(samples: tf.Tensor, start: tf.Tensor, count: tf.Tensor, settings: FeatureSettings) -> tf.Tensor:
     """Return frames of the log-mel spectrogram of a clip, computed from those frames' own samples.
 
-    Args:
-        samples: ``[n]`` float32 in -1..1.
-        start: first frame.
-        count: number of frames, 1 or more; the clip has them all.
-        settings: what determines the features.
+    The samples are ``[n]`` float32 in -1..1; the clip has all of the ``count`` frames, 1 or more.
 
     Returns:
         ``[count, n_mels]`` float32, as :func:`xttsbench.xtts.audio.features.log_mel_frames` to within 1e-5.

@@ -50,9 +50,7 @@ class Generator:
     def __init__(self, model: SpeechModel, step_s: float) -> None:
         """Prepare a model.
 
-        Args:
-            model: what speaks.
-            step_s: duration of ``frames_per_step`` frames.
+        The duration ``step_s`` is that of ``frames_per_step`` frames.
         """
         self.model, self.step_s = model, step_s
         self._run = tf.function(
@@ -69,9 +67,7 @@ class Generator:
     def __call__(self, texts: Sequence[npt.NDArray[np.int32]], references: Floats) -> Generated:
         """Speak.
 
-        Args:
-            texts: ids of each row's text, none of them empty.
-            references: log-mels ``[rows, frames, n_mels]`` of each row's speaker, as the batches have them.
+        No text is empty; the references are log-mels ``[rows, frames, n_mels]``, as the batches have them.
         """
         lengths = np.asarray([len(text) for text in texts], np.int32)
         padded = np.zeros((len(texts), lengths.max()), np.int32)
@@ -156,11 +152,7 @@ def prefix(
 ) -> tuple[Cache, tf.Tensor, tf.Tensor]:
     """Return the blocks' keys and values of latents and text, and what masks them for all heads and for guided ones.
 
-    Args:
-        model: the model.
-        text: ids ``[rows, characters]``.
-        text_length: ``[rows]``.
-        latents: ``[rows, latents, d]``.
+    The text's ids are ``[rows, characters]``, the latents ``[rows, latents, d]``.
     """
     settings, dtype = model.settings, tf.as_dtype(model.compute_dtype)
     rows, characters = size(text, 0), size(text, 1)
@@ -183,14 +175,8 @@ def advance(
     """Return one step's tokens ``[rows, d]`` behind the blocks, and the cache with the step in it.
 
     Between them stand the weights of the last block's guided heads on the prefix, their mean, ``[rows, prefix]``; of no
-    position where there are no such heads.
-
-    Args:
-        blocks: the decoder's.
-        token: tokens ``[rows, d]`` of the frames before.
-        cache: keys and values of prefix and earlier steps.
-        seen: the mask of the prefix, ``[rows, 1, prefix]``.
-        text_only: that for guided heads.
+    position where there are no such heads. The tokens are of the frames before; ``seen`` and ``text_only`` mask the
+    prefix, ``[rows, 1, prefix]``, for all heads and for guided ones.
     """
     rows = size(token, 0)
     grown: list[tf.Tensor] = []

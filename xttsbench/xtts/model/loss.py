@@ -78,11 +78,8 @@ def batch_counts(batch: Batch, model: ModelSettings) -> LossCounts:
 def mel_loss(target: tf.Tensor, predicted: tf.Tensor, is_target: tf.Tensor, count: Count) -> tf.Tensor:
     """Return the mean of ``|error| + error**2`` over the numbers of the frames that count.
 
-    Args:
-        target: ``[rows, frames, n_mels]``.
-        predicted: the same.
-        is_target: bool ``[rows, frames]``.
-        count: frames to divide by: those that count, of the whole batch where this is a part.
+    Both are ``[rows, frames, n_mels]``, ``is_target`` is bool ``[rows, frames]``, and ``count`` is of the whole batch
+    where this is a part.
     """
     error = (predicted - target) * tf.cast(is_target, target.dtype)[..., None]
     return tf.reduce_sum(tf.abs(error) + error * error) / (tf.cast(count, target.dtype) * target.shape[-1])
@@ -91,11 +88,8 @@ def mel_loss(target: tf.Tensor, predicted: tf.Tensor, is_target: tf.Tensor, coun
 def stop_loss(logits: tf.Tensor, steps: tf.Tensor, positive_weight: float, real_steps: Count) -> tf.Tensor:
     """Return the mean cross-entropy over real steps; a clip's last step weighs more, for there is only one.
 
-    Args:
-        logits: ``[rows, steps]``.
-        steps: real steps of each row, ``[rows]``; speech ends in the last of them.
-        positive_weight: weight of the last step.
-        real_steps: steps to divide by: those that are real, of the whole batch where this is a part.
+    The logits are ``[rows, steps]``, ``steps`` the real ones of each row; ``real_steps`` is of the whole batch where
+    this is a part.
     """
     count = size(logits, 1)
     ends = tf.one_hot(steps - 1, count, dtype=logits.dtype)

@@ -94,9 +94,7 @@ class SpeechModel(keras.Model):
     def call(self, batch: Batch, dropout_bits: tf.Tensor | None = None) -> Prediction:
         """Predict each group of frames from the reference, the text and the groups before it.
 
-        Args:
-            batch: as :meth:`condition` and :meth:`decode` have it.
-            dropout_bits: what :meth:`draw_dropout` gave; without it nothing is dropped.
+        Without the bits of :meth:`draw_dropout` nothing is dropped.
         """
         return self.decode(batch, self.condition(batch["reference"]), dropout_bits)
 
@@ -158,12 +156,8 @@ class SpeechModel(keras.Model):
         Whole integers, since the kernels and XLA agree on those, and apart from :meth:`call`, since XLA would compile
         the generator for each shape. Part ``n`` of equal parts of a batch gets what ``n`` of them before it leave of
         the whole batch's, and draws no more than its own: the numbers of Philox (Salmon et al., 2011) are counted, not
-        drawn one after the other.
-
-        Args:
-            batch: of its ``mel`` the shape counts.
-            seed: integers ``[2]``.
-            part: number of this part of the whole batch.
+        drawn one after the other. Of the batch the shape of ``mel`` counts; the seed is ``[2]`` integers, and ``part``
+        the number of this part of the whole batch.
         """
         steps = size(batch["mel"], 0) * (size(batch["mel"], 1) // self.settings.frames_per_step)
         units = sum(self.settings.prenet)
