@@ -71,6 +71,7 @@ class Effect:
         sure: whether the interval tells of processes to come, so that a gate may rest on it.
         why: why nothing was decided, where it was not.
         candidates: how many were compared beside one another.
+        round_s: seconds that another round takes; ``None`` where that is not known.
     """
 
     sample: Sample | None = None
@@ -80,6 +81,7 @@ class Effect:
     sure: bool = False
     why: str | None = None
     candidates: int = 1
+    round_s: float | None = None
 
     @property
     def ratio(self) -> Estimate | None:
@@ -124,7 +126,7 @@ def effect_of(
     """
     found = decide(sample, s0, candidates=candidates, margin=margin, undisturbed=undisturbed)
     why = None if found.decided else _undecided(found, candidates, round_s)
-    return Effect(sample, s0, found, found.word, found.processes >= MIN_PROCESSES, why, candidates)
+    return Effect(sample, s0, found, found.word, found.processes >= MIN_PROCESSES, why, candidates, round_s)
 
 
 def _undecided(evidence: Evidence, candidates: int, round_s: float | None) -> str:
@@ -198,6 +200,7 @@ class Weighed:
         slope: power of the share of the processors that neighbours left, by which speeds were compared; 0 where they
             did not follow it.
         why: why the baseline is not known against itself.
+        pairs: all of its configurations, paired; ``None`` for none.
     """
 
     group: GroupRuns
@@ -207,6 +210,7 @@ class Weighed:
     smallest_visible_effect: float | None = None
     slope: float = 0.0
     why: str | None = None
+    pairs: Paired | None = None
 
     @property
     def noisy(self) -> bool | None:
@@ -252,6 +256,7 @@ def weigh(group: GroupRuns, margin: float) -> Weighed:
         smallest_visible_effect=min((one for one in visible if one is not None), default=None),
         slope=pairs.taken.slope,
         why=why if again is None else None,
+        pairs=pairs,
     )
 
 
@@ -325,12 +330,15 @@ class Paired:
 def matched(one: Steps, other: Steps) -> tuple[Steps, Steps]:
     """The rows of both whose batches both had; all rows where that is not known, or where too few are common.
 
+    So it is where one is so much faster that its turn had to go on: what it had in common with the other was ready.
+
     A batch that one side had more often counts as often as in the other. Batches of other sizes are other batches, even
     at the same place.
     """
     ours, theirs = _occurrences(one.batch), _occurrences(other.batch)
     common = ours.keys() & theirs.keys()
-    if len(common) < _COMMON * min(len(one), len(other)) or not common:
+    few, many = sorted((len(one), len(other)))
+    if len(common) < _COMMON * few or not common or few < _COMMON * many:
         return one, other
     mine, its = (np.array(sorted(where[key] for key in common)) for where in (ours, theirs))
     sizes = [

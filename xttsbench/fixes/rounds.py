@@ -19,12 +19,12 @@ from xttsbench.records.plan import Accelerator, Comparison, PlannedArm
 from xttsbench.records.trial import TrialRecord, TrialSpec
 
 GUARD: Final = "guard"
-SCREEN: Final = "fixes screened"
 ALONE: Final = "fixes alone"
 TOGETHER: Final = "fixes together"
-"""Groups of trials: what is yielded, one short round of all fixes, those worth it alone, and what may be proposed.
-What is measured in one counts in all."""
-ROUNDS: Final = (SCREEN, ALONE, TOGETHER)
+"""Groups of trials: what is yielded, those worth it alone, and what may be proposed. What is measured in one counts in
+all."""
+ROUNDS: Final = ("fixes screened", ALONE, TOGETHER)
+"""Those that are timed; the first is of runs before 2026-11, whose fixes had one short round together."""
 ORIGINAL: Final = "original"
 PATCHED: Final = "patched source"
 """Arms that are no fix."""
@@ -46,6 +46,8 @@ class Size:
 
     source_limit: int
     batches: int
+    pass_s: float = 0.0
+    """Seconds that all passes of the original should take."""
 
 
 def guard_size(evidence: Evidence) -> Size:
@@ -61,7 +63,7 @@ def guard_size(evidence: Evidence) -> Size:
     batches = max(min(_PASS_S / batch_s, _ROWS / rows, _ROWS), _LEAST_BATCHES)
     # One more than fit whole batches, so that a last, smaller batch is seen where the pipeline lets one through.
     limit = max(math.ceil(batches * per_batch) + 1, 2)
-    return Size(limit, math.ceil(2.5 * batches) + 2)
+    return Size(limit, math.ceil(2.5 * batches) + 2, min(_PASSES * batches * batch_s, _GUARD_S))
 
 
 def guard_trial(
@@ -124,8 +126,9 @@ def comparison(
     cache_dir: str | None,
     trial_s: float,
     fill_s: float | None = None,
+    twice: bool = False,
 ) -> Comparison:
-    """The comparison of some arms with the original; in the last round the original is measured twice.
+    """The comparison of some arms with the original, which is measured ``twice`` where its noise is still to be known.
 
     A trial of an arm with a cache may take ``fill_s`` more.
     """
@@ -134,9 +137,9 @@ def comparison(
     return Comparison(
         name=group,
         target=job.target,
-        arms=(original, *arms, *((again,) if group == TOGETHER else ())),
+        arms=(original, *arms, *((again,) if twice else ())),
         accelerators=(accelerator,),
-        blocks=1 if group == SCREEN else LEAST_BLOCKS,
+        blocks=LEAST_BLOCKS,
         steps=job.steps,
         window_s=window_s,
         trial_s=trial_s + (fill_s or 0.0),

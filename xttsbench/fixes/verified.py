@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 
-from xttsbench.analysis.evidence import Evidence
-from xttsbench.comparison.effects import Effect, weigh
+from xttsbench.analysis.evidence import CLEARLY, DECIDES, LEAST_SCALE, Evidence, e_value
+from xttsbench.comparison.effects import Effect, Weighed, weigh
 from xttsbench.comparison.figures import figures_of
 from xttsbench.comparison.runs import collect
 from xttsbench.fixes.any_order.spec import ANY_ORDER
@@ -26,10 +27,10 @@ from xttsbench.records.trial import TrialRecord
 from xttsbench.samedata.judge import judge
 from xttsbench.samedata.tolerance import same_training
 
+_LEAST_ROUNDS: Final = 2
+"""Of a fix that is clearly faster: beside one candidate one round would be enough, however it came about."""
 _INPUT: Final = "input-bound"
 """The rule whose finding every fix of the dataset mends."""
-_ALIKE: Final = float(np.log(1.1))
-"""Speeds that one short round cannot tell apart, as a logarithm."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,8 @@ class Measured:
         if self.ended is not None or found is None:
             return self.ended is not None
         enough = found.processes >= LEAST_BLOCKS
-        return found.word.startswith("clearly") or (enough and (found.decided or found.no_gain))
+        clearly = found.word.startswith("clearly") and found.rounds >= _LEAST_ROUNDS
+        return clearly or (enough and (found.decided or found.no_gain))
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,10 @@ class Verified:
     Attributes:
         semantics: arm -> what it does to the data.
         measured: arm -> what it was measured at, in all rounds together.
-        last: arms of the last round, in which what may be proposed is measured side by side.
+        last: arms of the last group, in which what may be proposed is measured side by side.
+        behind: arm -> the faster one that it is decided to be slower than, by more than the margin.
+        noise_scale: what rounds of equal configurations differ by in this session.
+        noise_processes: processes of the original's second run.
         identity: of the original's graph.
         unreadable: why nothing can be compared, where the original itself could not be read.
     """
@@ -76,6 +81,9 @@ class Verified:
     semantics: Mapping[str, Semantics] = field(default_factory=dict)
     measured: Mapping[str, Measured] = field(default_factory=dict)
     last: frozenset[str] = frozenset()
+    behind: Mapping[str, str] = field(default_factory=dict)
+    noise_scale: float = LEAST_SCALE
+    noise_processes: int = 0
     identity: GraphIdentity | None = None
     unreadable: str | None = None
 
@@ -91,15 +99,38 @@ class Verified:
     def settled(self, arm: str) -> bool:
         """Whether more rounds of an arm are needless."""
         found = self.measured.get(arm)
-        return found is not None and found.settled
+        return arm in self.behind or (found is not None and found.settled)
+
+    def more_s(self, arm: str) -> float | None:
+        """Seconds that would decide an arm if its rounds were like those so far; endless where a thousand would not.
+
+        ``None`` where it has had none, or is decided.
+        """
+        found = self.measured.get(arm)
+        if found is None or found.evidence is None or found.evidence.decided or found.effect is None:
+            return None
+        more, round_s = found.evidence.more_rounds, found.effect.round_s
+        return math.inf if more is None else more * (round_s or 0.0)
+
+    def stays(self, arm: str, more: int) -> bool:
+        """Whether an accepted arm is still accepted where so many more are measured beside it."""
+        found = self.measured[arm].evidence if self.accepted(arm) else None
+        if found is None:
+            return False
+        level = DECIDES if found.processes >= LEAST_BLOCKS else CLEARLY
+        return found.value >= level * (len(self.measured) + more)
 
     @property
     def decided(self) -> set[str]:
-        """Arms of which more rounds in the same processes are needless; a second process may still be wanted."""
+        """Arms of which more rounds in the same processes are needless; a second process may still be wanted.
+
+        One that is faster goes on, since it may be clearly so before another process has begun.
+        """
         return {
             arm
             for arm, one in self.measured.items()
-            if one.settled or (one.evidence is not None and (one.evidence.decided or one.evidence.no_gain))
+            if self.settled(arm)
+            or (one.evidence is not None and (one.evidence.no_gain or one.evidence.word in (*SLOWER, "no_difference")))
         }
 
     @property
@@ -108,16 +139,16 @@ class Verified:
         names = self.measured.keys() - {PATCHED}
         return sorted((name for name in names if self.accepted(name)), key=self._rank)
 
-    def ranked(self, names: Sequence[str]) -> list[str]:
-        """Fixes in the order in which to measure them further, by what they showed: those that ended are left out.
-
-        So are those that were no faster, unless no other is left; what was not measured stays behind the others.
-        """
-        speeds = {name: _ratio(self.measured.get(name)) for name in names}
-        alive = [name for name in names if (one := self.measured.get(name)) is None or one.ended is None]
-        worth = [name for name in alive if speeds[name] is None or speeds[name] > 1 + MARGIN]  # type: ignore[operator]
-        # Nearly equal ones stay in the order of the proposals, which is that of simplicity.
-        return sorted(worth or alive[:1], key=lambda name: -round(np.log(max(speeds[name] or 1.0, 1e-9)) / _ALIKE))
+    @property
+    def helpful(self) -> list[str]:
+        """Fixes that are faster in one process, or look faster behind a better one: parts of what may be better yet."""
+        names = (
+            name
+            for name, one in self.measured.items()
+            if name != PATCHED and one.ended is None and one.evidence is not None
+            if one.evidence.word in FASTER or (name in self.behind and one.evidence.ratio.estimate > 1 + 2 * MARGIN)
+        )
+        return sorted(names, key=self._rank)
 
     @property
     def promising(self) -> list[str]:
@@ -126,7 +157,7 @@ class Verified:
             name
             for name, one in self.measured.items()
             if name != PATCHED
-            and not one.settled
+            and not self.settled(name)
             and (_ratio(one) or 0.0) > 1 + 2 * MARGIN
             and (data := self.semantics.get(name)) is not None
             and data.equivalent is True
@@ -155,9 +186,15 @@ class Verified:
 def verified(trials: Sequence[TrialRecord], accelerator: Accelerator) -> Verified:
     """Everything that the trials of a verification say. The same trials give the same answer."""
     read, unreadable = _originals(trials)
+    weighed = _weighed(trials, accelerator)
+    measured = {} if weighed is None else _measured(weighed)
+    again = weighed.group.again if weighed else None
     return Verified(
         semantics=_semantics(trials, read, unreadable),
-        measured=_measured(trials, accelerator),
+        measured=measured,
+        behind={} if weighed is None else _behind(weighed, measured),
+        noise_scale=LEAST_SCALE if weighed is None else weighed.noise_scale,
+        noise_processes=len(again.steps) if again else 0,
         last=frozenset(t.spec.arm for t in trials if t.spec.group == TOGETHER and t.spec.arm and t.status == "ok"),
         identity=next((one.identity for one in read if one.identity is not None), None),
         unreadable=unreadable,
@@ -219,17 +256,36 @@ def _compared(trial: TrialRecord, changed: Elements, originals: Sequence[Element
     return training.model_copy(update={"sentence": sentence, "epochs": data.epochs})
 
 
-def _measured(trials: Sequence[TrialRecord], accelerator: Accelerator) -> dict[str, Measured]:
+def _weighed(trials: Sequence[TrialRecord], accelerator: Accelerator) -> Weighed | None:
     plan = planned(trials, accelerator)
-    if plan is None:
-        return {}
-    weighed = weigh(collect(plan, trials, groups=ROUNDS)[0], MARGIN)
+    return None if plan is None else weigh(collect(plan, trials, groups=ROUNDS)[0], MARGIN)
+
+
+def _measured(weighed: Weighed) -> dict[str, Measured]:
     found = {}
     for arm in weighed.group.candidates:
         effect = weighed.effects.get(arm.arm.id)
         ratio = effect.ratio.estimate if effect and effect.ratio else None
         figures = figures_of(arm, weighed.group, weighed.noise_scale, ratio)
         found[arm.arm.id] = Measured(effect, figures.get("step_time_s"), arm.ended)
+    return found
+
+
+def _behind(weighed: Weighed, measured: Mapping[str, Measured]) -> dict[str, str]:
+    """Arms that are slower than the fastest one of those beside which they were measured."""
+    speeds = {
+        name: one.evidence.ratio.estimate
+        for name, one in measured.items()
+        if name != PATCHED and one.ended is None and one.evidence is not None and one.evidence.word in FASTER
+    }
+    found: dict[str, str] = {}
+    for best in sorted(speeds, key=lambda name: -speeds[name]) if weighed.pairs is not None else ():
+        for name in measured.keys() - {best, PATCHED, *found}:
+            sample = weighed.pairs.sample(name, best)
+            if sample is None or sample.mean > -math.log1p(MARGIN):
+                continue
+            if e_value(sample, weighed.noise_scale) >= DECIDES * len(measured):
+                found[name] = best
     return found
 
 
@@ -314,7 +370,7 @@ def _outcome(one: Proposal, found: Verified, why_stopped: str | None) -> tuple[O
     if data is not None and data.equivalent is None:
         return "rejected", f"whether it leaves the data as they are is unknown: {data.sentence}"
     if measured is not None and (measured.ended is not None or measured.evidence is not None):
-        return _of_speed(measured, checked=data is not None)
+        return _of_speed(measured, found.behind.get(one.name), checked=data is not None)
     if found.unreadable is not None:
         return "not verified", found.unreadable
     return "not verified", one.why_not or why_stopped or f"there was no time for it within the budget{_filling(one)}"
@@ -326,7 +382,7 @@ def _filling(one: Proposal) -> str:
     return f": its cache takes {pass_s:.0f} s to fill" if pass_s >= 1.0 else ""
 
 
-def _of_speed(measured: Measured, *, checked: bool) -> tuple[Outcome, str]:
+def _of_speed(measured: Measured, behind: str | None, *, checked: bool) -> tuple[Outcome, str]:
     found = measured.evidence
     if measured.ended is not None or found is None:
         return "rejected", f"its trial ended: {measured.ended}"
@@ -339,6 +395,8 @@ def _of_speed(measured: Measured, *, checked: bool) -> tuple[Outcome, str]:
         return "rejected", f"no faster by {MARGIN:.0%}: {said}"
     if found.decided and found.word not in FASTER:
         return "rejected", f"{found.word.replace('_', ' ')}: {said}"
+    if behind is not None:
+        return "not verified", f"slower than {behind}, so it was measured no further: {said}"
     why = f": {measured.effect.why}" if measured.effect and measured.effect.why else ""
     if found.decided:
         why = f": {found.processes} process, and it takes {LEAST_BLOCKS}"

@@ -140,6 +140,9 @@ class Turn(Record):
     """Number of the round; -1 before the first one, for the pace and for pipelines to settle."""
     batches: int = Field(ge=1)
     discarded: int = Field(1, ge=0)
+    least_s: float = Field(0.0, ge=0.0)
+    """Seconds that the counted batches take at least, by more of them, and a third of it that is drawn before: what a
+    pipeline made ahead while it stood still, or makes in bursts, would be all that few batches show."""
 
 
 class Segment(Record):

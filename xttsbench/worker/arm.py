@@ -106,8 +106,10 @@ def _measured(turn: Turn, source: LiveBatches, step: Step | None, bench: Bench) 
     settling = turn.round < 0
     number = max(turn.round, 0)
     if turn.discarded:
-        bench.run(SETTLING if settling else TURN_START, source, step, Limit.exactly(turn.discarded), round=number)
+        before = Limit.of_turn(turn.discarded, turn.least_s / 3)
+        bench.run(SETTLING if settling else TURN_START, source, step, before, round=number)
     began_ns = time.perf_counter_ns()
-    if not bench.run(SETTLING if settling else "as_is", source, step, Limit.exactly(turn.batches), round=number):
+    counted = Limit.of_turn(turn.batches, turn.least_s)
+    if not bench.run(SETTLING if settling else "as_is", source, step, counted, round=number):
         raise ExhaustedError("the dataset yields nothing when it is iterated a second time")
     return began_ns, time.perf_counter_ns()

@@ -32,6 +32,8 @@ Step = Callable[[Any], Any]
 
 _ROWS = 5000
 """Rows of a segment at most: a journal line is read by people too."""
+_ROWS_OF_TURN = 600
+"""Rows of one of the two dozen turns of a segment."""
 
 
 class StepRaisedError(Exception):
@@ -53,15 +55,21 @@ class Limit:
     min_steps: int = 4
     fair_s: float = 2.0
     """Fast steps are measured for this long even when there are enough of them."""
+    most: int = _ROWS
 
     @classmethod
     def exactly(cls, steps: int, window_s: float = math.inf) -> Limit:
         """So many steps, within ``window_s`` if at least one has ended: the parent ends what takes too long."""
         return cls(steps, window_s, steps if window_s == math.inf else 1, fair_s=0.0)
 
+    @classmethod
+    def of_turn(cls, steps: int, least_s: float) -> Limit:
+        """So many steps, and more of them until so many seconds are over, as far as memory keeps their rows."""
+        return cls(steps, math.inf, steps, fair_s=least_s, most=max(steps, _ROWS_OF_TURN))
+
     def reached(self, steps: int, elapsed_s: float) -> bool:
         """Whether a segment of that many steps and seconds is complete."""
-        if steps >= _ROWS or (steps >= self.min_steps and elapsed_s >= self.window_s):
+        if steps >= self.most or (steps >= self.min_steps and elapsed_s >= self.window_s):
             return True
         return steps >= self.steps and elapsed_s >= min(self.fair_s, self.window_s)
 

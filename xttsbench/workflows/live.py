@@ -12,7 +12,7 @@ processes, and says so.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -207,6 +207,10 @@ class LiveSession:
         self.trials.append(record)
         journal.append(self._directory, record)
         return record
+
+    def run_all(self, specs: Sequence[TrialSpec], limits: Limits, *, most: int = 1) -> list[TrialRecord]:
+        """Run trials one after another: one process has no two at a time."""
+        return [self.run(spec, limits) for spec in specs]
 
     def _why_not(self, spec: TrialSpec) -> str | None:
         """Why a trial can tell nothing here, or must not be run."""

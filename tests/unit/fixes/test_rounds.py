@@ -97,9 +97,10 @@ def test_a_plan_is_read_back_from_its_trials() -> None:
     assert planned([], DEVICE) is None
 
 
-def test_only_the_last_round_measures_the_original_twice() -> None:
-    for group, count in ((ALONE, 2), (TOGETHER, 3)):
-        made = comparison(JOB, DEVICE, group, [arm_of(JOB, "prefetch")], window_s=1.0, cache_dir=None, trial_s=20.0)
+def test_the_original_is_measured_twice_where_that_is_wanted() -> None:
+    for twice, count in ((False, 2), (True, 3)):
+        arms, given = [arm_of(JOB, "prefetch")], {"window_s": 1.0, "cache_dir": None, "trial_s": 20.0}
+        made = comparison(JOB, DEVICE, ALONE, arms, twice=twice, **given)
         assert (len(made.arms), made.blocks, made.fill_caches) == (count, LEAST_BLOCKS, True)
 
 

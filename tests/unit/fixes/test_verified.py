@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xttsbench.fixes.proposal import Proposal
-from xttsbench.fixes.rounds import ALONE, GUARD, ORIGINAL, PATCHED, SCREEN, TOGETHER
+from xttsbench.fixes.rounds import ALONE, GUARD, ORIGINAL, PATCHED, ROUNDS, TOGETHER
 from xttsbench.fixes.verified import Verified, results, verified
 from xttsbench.records.base import Location
 from xttsbench.records.elements import Element, Elements, Epoch, GraphIdentity, Row
@@ -158,9 +158,9 @@ def test_one_process_is_enough_only_for_what_is_clear(guard, originals, measure)
     assert row.why.endswith("1 process, and it takes 2")
 
 
-def test_what_was_measured_in_any_round_counts(guard, originals, measure) -> None:
+def test_what_was_measured_in_any_group_counts(guard, originals, measure) -> None:
     walls = {ORIGINAL: SLOW_S, "prefetch": 0.005}
-    trials = [*measure(SCREEN, walls, blocks=1, first=0), *measure(ALONE, walls, blocks=1)]
+    trials = [*measure(ROUNDS[0], walls, blocks=1, first=0), *measure(ALONE, walls, blocks=1)]
     row = of("prefetch", verified([*originals, guard("prefetch"), *trials], DEVICE))
     assert (row.outcome, row.rounds) == ("accepted", 2)
 

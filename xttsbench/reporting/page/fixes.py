@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from xttsbench.fixes.spec import WORTH
-from xttsbench.records.base import FASTER, SLOWER, Estimate
+from xttsbench.records.base import DECIDED, FASTER, SLOWER, Estimate
 from xttsbench.records.fix import FixResult
 from xttsbench.records.fix_set import FixSet
 from xttsbench.records.report import Arm, Report
@@ -147,7 +147,7 @@ def _became(found: FixResult, basis: str) -> str:
     if found.outcome != "not verified":
         return found.outcome
     if found.verified_speedup is not None:
-        return "undecided"
+        return "not taken" if found.decision in DECIDED else "undecided"
     return "not proven" if basis.startswith("measured") else "not measured"
 
 

@@ -204,7 +204,7 @@ def _of_fix(found: FixResult, report: Report) -> Option:
         speed = Estimate(estimate=predicted, low=predicted, high=predicted)
     measured = found.verified_speedup is not None
     basis = "measured" if measured else "estimated" if speed else "not tried"
-    if found.outcome == "rejected" or (measured and found.outcome == "not verified"):
+    if found.outcome == "rejected" or (measured and found.outcome == "not verified" and found.decision not in DECIDED):
         basis = "rejected" if found.outcome == "rejected" else "undecided"
     return Option(
         words=with_calls(found.what or found.name, report),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Protocol
@@ -15,7 +17,7 @@ from xttsbench.errors import HelperError, JournalError
 from xttsbench.execution import journal
 from xttsbench.execution.helper import Helper
 from xttsbench.execution.limits import Limits, at_pace
-from xttsbench.execution.trial import run_trial
+from xttsbench.execution.trial import Child, run_trial
 from xttsbench.execution.turns import LiveTrial
 from xttsbench.fixes.registry import said
 from xttsbench.planning import IMPORT_S
@@ -24,7 +26,7 @@ from xttsbench.probes.monitor import Monitor, processors_in_use
 from xttsbench.probes.nvml import open_gpus
 from xttsbench.probes.quota import cpu_allowance, memory_available_bytes
 from xttsbench.records.fix_set import FixSet
-from xttsbench.records.trial import TrialKind, TrialRecord, TrialSpec, TrialStatus
+from xttsbench.records.trial import TrialKind, TrialRecord, TrialSpec, TrialStatus, interrupted
 
 _GLANCE_S: Final = 0.5
 """How long is looked at a time whether others still compute."""
@@ -135,6 +137,49 @@ class Session:
             record = record.model_copy(update={"notes": (*record.notes, note)})
         return self._keep(record, label or described(spec))
 
+    def run_all(self, specs: Sequence[TrialSpec], limits: Limits, *, most: int = 1) -> list[TrialRecord]:
+        """Run trials of one block in which nothing is timed, up to ``most`` of them at a time; see :meth:`run`.
+
+        They are kept in the order in which they are given. Where the user ends the run, the last record says so.
+        """
+        found: list[TrialRecord] = []
+        waiting, live = deque(specs), deque[tuple[TrialSpec, Child]]()
+        alone = most < 2 or self._gpus[0] is not None or any(spec.trial_id in self.earlier for spec in specs)
+        try:
+            while (waiting or live) and not interrupted(found):
+                if alone:
+                    found.append(self.run(waiting.popleft(), limits))
+                    continue
+                while waiting and len(live) < most:
+                    live.append((waiting[0], self._child(waiting[0])))
+                    waiting.popleft()
+                spec, child = live.popleft()
+                try:
+                    child.follow(self.at_pace(limits, ()))
+                except KeyboardInterrupt:
+                    child.collected.interrupted()
+                found.append(self._keep(child.end(), described(spec)))
+        except HelperError:
+            if not self._works:
+                raise
+            self._end_helper()
+            found.extend(self._never_begun(spec, "killed", "the helper process is gone") for spec in waiting)
+        except KeyboardInterrupt:
+            found.append(self._never_begun((*waiting, specs[-1])[0], "interrupted", "interrupted before it began"))
+        finally:
+            for _, child in live:
+                child.end()
+        return found
+
+    def _child(self, spec: TrialSpec) -> Child:
+        """A process that runs a trial, on its way."""
+        helper = self._helper_for(spec.block)
+        self.announce(described(spec))
+        monitor = partial(Monitor, gpus=(None, self._gpus[1]))
+        child = Child(spec, helper, monitor=monitor, progress=self._progress.step)
+        child.tell(spec.model_dump_json())
+        return child
+
     @property
     def side_by_side(self) -> Session | str:
         """What opens processes that live side by side, this session; or why there can be none."""
@@ -212,7 +257,10 @@ class Session:
 
     def never_begun(self, spec: TrialSpec) -> TrialRecord:
         """Keep that the user ended the run before a trial began."""
-        return self._keep(_never_begun(spec, "interrupted", "interrupted before the trial began"), spec.trial_id)
+        return self._never_begun(spec, "interrupted", "interrupted before the trial began")
+
+    def _never_begun(self, spec: TrialSpec, status: TrialStatus, cause: str) -> TrialRecord:
+        return self._keep(_never_begun(spec, status, cause), spec.trial_id)
 
     def _keep(self, record: TrialRecord, label: str) -> TrialRecord:
         self.trials.append(record)

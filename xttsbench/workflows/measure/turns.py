@@ -31,6 +31,8 @@ _FEW: Final = 8
 _LEAST: Final = 2
 _MOST: Final = 400
 """Batches of a turn; the rows of twenty-four such turns are kept (:data:`xttsbench.records.rows.ROWS`)."""
+_LEAST_S: Final = 0.3
+"""Seconds that a turn lasts at least, where as many batches as the slowest arm draws are over sooner."""
 _GROWS: Final = 4
 _SAME_SIZE: Final = 0.01
 """Batches whose mean sizes are closer than that are as large."""
@@ -236,7 +238,8 @@ class _Group:
             self.session.announce(self._progress(number, most, done))
             for name in self._order(number):
                 if name not in done and not self.lives[name].over and self._goes_on():
-                    turn = Turn(round=number, batches=batches[name])
+                    short = batches[name] * self.pace_s[name] < _LEAST_S
+                    turn = Turn(round=number, batches=batches[name], least_s=_LEAST_S if short else 0.0)
                     self._turn(name, turn, self._limit_s(name, batches[name]))
             round_s = self.session.spent_s - begun
             if not self._goes_on():
@@ -259,7 +262,7 @@ class _Group:
     def _turn(self, name: str, turn: Turn, limit_s: float) -> None:
         self.now = name
         seconds = self.lives[name].turn(turn, limit_s)
-        if seconds is not None:
+        if seconds is not None and not turn.least_s:  # else more batches were drawn
             self.pace_s[name] = seconds / turn.batches
         self.now = None
 

@@ -1,18 +1,21 @@
 """Fixes verified: the data first, then each alone and the good ones together, beside the original, until decided.
 
-What they come to is told by :func:`xttsbench.fixes.verified.verified`, from the trials alone and after each block. A
-fix that is decided is not measured further, and what was measured counts, whichever round it was measured in. Every fix
-that is measured needs two processes at least, and a cache in memory is filled anew in each of them.
+What they come to is told by :func:`xttsbench.fixes.verified.verified`, from the trials alone and after each round. A
+fix that is decided, or behind the best one, is not measured further, and what was measured counts, whichever group it
+was measured in. A fix that is not clearly faster needs two processes, and a cache in memory is filled anew in each of
+them. Where nothing is timed trials run side by side.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
 from xttsbench.analysis.steps import Steps, measured, steady
+from xttsbench.comparison.sweep import rounds_of_a_process
 from xttsbench.evidence.evidence import Evidence
 from xttsbench.execution.limits import Limits
 from xttsbench.files import atomic_write
@@ -23,7 +26,6 @@ from xttsbench.fixes.rounds import (
     LEAST_BLOCKS,
     ORIGINAL,
     PATCHED,
-    SCREEN,
     TOGETHER,
     Size,
     arm_of,
@@ -38,7 +40,7 @@ from xttsbench.planning import Job
 from xttsbench.records.fix import Patch
 from xttsbench.records.fix_set import FixSet
 from xttsbench.records.plan import Accelerator, Comparison, PlannedArm
-from xttsbench.records.trial import TrialRecord
+from xttsbench.records.trial import TrialRecord, TrialSpec
 from xttsbench.workflows.measure.arms import Trials, compare_arms
 
 WINDOW_S: Final = 2.0
@@ -59,6 +61,9 @@ class Timed(Trials, Protocol):
     @property
     def fills_anew(self) -> bool:
         """Whether each trial fills the caches in memory that it measures; in one process they stay full."""
+
+    def run_all(self, specs: Sequence[TrialSpec], limits: Limits, *, most: int = 1) -> list[TrialRecord]:
+        """Run trials in which nothing is timed, up to ``most`` of them at a time; keep them in their order."""
 
 
 @dataclass(frozen=True)
@@ -146,26 +151,29 @@ def _measured_s(trial: TrialRecord) -> float:
     return sum(mark.end_ns - mark.start_ns for mark in trial.rounds) / 1e9 if trial.spec.turns else trial.spec.window_s
 
 
-def timed_as(arms: Sequence[PlannedArm]) -> list[str]:
-    """Names of the arms; the patched source, which is that of the first one, fills the cache that it does."""
-    return [arms[0].id if arm.id == PATCHED else arm.id for arm in arms]
+def timed_as(arms: Sequence[PlannedArm], patched_as: str = "") -> list[str]:
+    """Names of the arms; the patched source fills the cache that the fix does whose patch it is."""
+    return [patched_as if arm.id == PATCHED else arm.id for arm in arms]
 
 
-_MOST: Final = 5
+_MOST: Final = 6
 """Fixes that are measured alone."""
 _FINAL: Final = 2
-"""Fixes in the last round: the best one alone, and all together or it with a longer buffer."""
-_ALONE_SHARE: Final = 0.5
+"""Fixes in the last group: the best one alone, and all together or it with a longer buffer."""
+_ALONE_SHARE: Final = 0.6
 """Of the time that is left, for fixes alone; the rest is for what is proposed in the end."""
-_SCREEN_SHARE: Final = 0.25
-"""Of the time that is left, for one short round of all fixes."""
-_SCREEN_S: Final = 1.0
-"""Seconds that such a round measures of each at most."""
-_MOST_PROCESSES: Final = 3
-_MOST_ROUNDS: Final = 6
-"""In each of them, of what is not decided by then."""
+_MOST_PROCESSES: Final = 12
+"""Of a group: by then a fix worth 1.1 is decided on a machine whose rounds differ by 5 %."""
+_TRIED: Final = 4
+"""Processes after which what a fix is expected to need is believed; most that give nothing are known by then."""
+_HOPE: Final = 2.0
+"""Times the seconds that are left: where it is expected to need more, it is left undecided."""
 _GUARD_S: Final = 4.0
-"""What one trial of the guard is expected to take, besides building the target."""
+"""What one trial of the guard is expected to take besides its passes and building the target."""
+_AT_ONCE: Final = 6
+"""Trials of the guard that run side by side at most, of a target that waits."""
+_ROOM: Final = 1.3
+"""Times the processor time and the memory of the target as it is that one of them is expected to take."""
 _FILLING: Final = 1.5
 """First passes, as they are expected, that filling a cache may take."""
 _SLACK_S: Final = 1.0
@@ -184,22 +192,11 @@ def verify(wanted: Verification, session: Timed) -> Patch | None:
         The patch of what is proposed in the end, where there is one.
     """
     clock = Clock(wanted, session)
-    worth = [one for one in wanted.proposed if one.worth and clock.is_filled_in_time(one.name)]
+    worth = [one.name for one in wanted.proposed if one.worth and clock.is_filled_in_time(one.name)]
     if not worth or clock.left_s <= 0:
         return None
     size = guard_size(wanted.evidence)
-    if not all(_guard(wanted, session, size, ORIGINAL, again=again) for again in range(3)):
-        return None
-    ranked = _screened(wanted, session, [one.name for one in worth])
-    most = _affordable(wanted, session, ranked)
-    sound: list[str] = []
-    for number, name in enumerate(ranked):
-        # If a fix fails the same-data check, the next one is tried while time allows.
-        late = number >= most and clock.window_s([name], clock.left_s) < LEAST_WINDOW_S
-        if len(sound) == most or late:
-            break
-        if _guard_passes(wanted, session, size, name):
-            sound.append(name)
+    sound = _sound(wanted, session, size, worth)
     if not sound or _over(session):
         return None
     left_s = clock.left_s
@@ -209,48 +206,56 @@ def verify(wanted: Verification, session: Timed) -> Patch | None:
     return _finish(wanted, session, size)
 
 
-def _screened(wanted: Verification, session: Timed, names: list[str]) -> list[str]:
-    """The fixes that one short round leaves in question, the fastest first: no model is right about all of them."""
-    if len(names) < 2 or _over(session):
-        return names
-    arms = [arm_of(wanted.job, name) for name in names]
-    plan = _planned(wanted, session, SCREEN, arms)
-    clock = Clock(wanted, session)
-    left_s = _SCREEN_SHARE * clock.left_s
-    window_s = min((left_s - clock.around_s([ORIGINAL, *names])) / len(plan.arms), _SCREEN_S)
-    rest_s = clock.left_s - left_s - clock.setup_s - _GUARD_S
-    if window_s < LEAST_WINDOW_S / 2 or clock.window_s(names[:1], rest_s) < LEAST_WINDOW_S:
-        return names  # the best one gets its blocks before the others get any
-    block = session.trials[-1].spec.block  # the helper at hand: what it was used for before is the same for all
-    compare_arms(
-        plan, session, first_block=block, budget_s=left_s, window_s=window_s, parity=False, seed=wanted.job.seed
-    )
-    return _found(wanted, session).ranked(names)
+def _sound(wanted: Verification, session: Timed, size: Size, names: Sequence[str]) -> list[str]:
+    """The best fixes that leave the data alone, as many as may be measured; none where the original cannot be read.
+
+    In place of one that falls the next is tried, as long as there is time to measure it.
+    """
+    clock, waiting = Clock(wanted, session), list(names)
+    most = _affordable(wanted, session, size, names)
+    sound: list[str] = []
+    while waiting and len(sound) < most and not _over(session):
+        some = waiting[: most - len(sound)]
+        first = len(waiting) == len(names)
+        if not first and clock.window_s(some[:1], clock.left_s - clock.setup_s - _GUARD_S) < LEAST_WINDOW_S:
+            break
+        del waiting[: len(some)]
+        originals = [(ORIGINAL, again) for again in range(3)] if first else []
+        found = _guard(wanted, session, size, [*originals, *((name, 0) for name in some)])
+        if any(trial.status != "ok" for trial in found[: len(originals)]):
+            return []
+        sound += [name for name in some if _is_same(session, name)]
+    return sound
 
 
 def _finish(wanted: Verification, session: Timed, size: Size) -> Patch | None:
-    """Measure what may be proposed side by side: alone, together, and as a patch of the source."""
+    """Measure what may be proposed side by side, together, and as a patch of the source; what is settled stays so."""
     found = _found(wanted, session)
     # Where nothing was decided, what looked best gets a second chance.
     good = found.best_first or found.promising[:1]
     if not good or _over(session):
         return None
-    finalists: list[str] = []
-    for name in _final(wanted, session, good):
-        if len(finalists) < _FINAL and (name in good or _guard_passes(wanted, session, size, name)):
-            finalists.append(name)
-    arms = [arm_of(wanted.job, name) for name in finalists]
+    maybe = _final(wanted, session, [*good, *(name for name in found.helpful if name not in good)])
+    new = [name for name in maybe if name not in found.semantics]
+    if new:
+        _guard(wanted, session, size, [(name, 0) for name in new])
+    finalists = [name for name in maybe if _is_same(session, name)][:_FINAL]
+    if not finalists or _over(session):
+        return None
     patch = wanted.patch(finalists[0])
+    # One that nothing competes with is not measured again, where it stays accepted beside one more, its patch.
+    again = len(finalists) > 1 or not found.stays(finalists[0], 1)
+    arms = [arm_of(wanted.job, name) for name in finalists if again]
     if patch is not None and patch.files and not patch.unpatched:
         files = _copies(wanted.directory, patch)
-        ran = _guard_passes(wanted, session, size, PATCHED, patched=files)
+        _guard(wanted, session, size, [(PATCHED, 0)], patched=files)
         patch = patch.model_copy(update={"ran": True})
-        if ran:
+        if _is_same(session, PATCHED):
             arms.append(arm_of(wanted.job, PATCHED, patched=files))
-    if not _over(session):
+    if arms and not _over(session):
         left_s = Clock(wanted, session).left_s
-        arms = list(_fitting(wanted, session, arms))
-        _compare(wanted, session, TOGETHER, arms, planned_s=left_s, most_s=left_s)
+        arms = list(_fitting(wanted, session, arms, finalists[0]))
+        _compare(wanted, session, TOGETHER, arms, planned_s=left_s, most_s=left_s, patched_as=finalists[0])
     last = _found(wanted, session).chosen
     if last is None:  # what was patched did not keep its lead
         return None
@@ -275,38 +280,46 @@ def _final(wanted: Verification, session: Timed, good: Sequence[str]) -> list[st
 
 
 def _steps(session: Timed, arm: str) -> Steps | None:
-    """The longest run of steps of an arm in the first round."""
+    """The longest run of steps of an arm in the first group."""
     own = (t for t in session.trials if (t.spec.rung, t.spec.group, t.spec.arm, t.status) == ("arm", ALONE, arm, "ok"))
     runs = [steady(rows)[0] for trial in own if (rows := measured(trial, "as_is")) is not None]
     return max(runs, key=len, default=None)
 
 
-def _fitting(wanted: Verification, session: Timed, arms: Sequence[PlannedArm]) -> Sequence[PlannedArm]:
-    """The arms of the last round, without the last of them as long as blocks enough do not fit into the time."""
+def _fitting(wanted: Verification, session: Timed, arms: Sequence[PlannedArm], patched_as: str) -> Sequence[PlannedArm]:
+    """The arms of the last group, without the last of them as long as blocks enough do not fit into the time."""
     clock = Clock(wanted, session)
     for count in range(len(arms), 1, -1):
-        names = [ORIGINAL, *timed_as(arms[:count])]  # the original is measured twice
+        names = [ORIGINAL, *timed_as(arms[:count], patched_as)]  # the original may be measured twice
         if clock.window_s(names, clock.left_s) >= LEAST_WINDOW_S:
             return arms[:count]
     return arms[:1]
 
 
-def _affordable(wanted: Verification, session: Timed, names: Sequence[str]) -> int:
+def _affordable(wanted: Verification, session: Timed, size: Size, names: Sequence[str]) -> int:
     """How many of the best are measured alone: as many as fit into their share of the time, or 1."""
     clock = Clock(wanted, session)
-    left_s = _ALONE_SHARE * clock.left_s
+    at_once = _at_once(wanted, session)
+    each_s = clock.setup_s + _GUARD_S + size.pass_s
     for count in range(min(_MOST, len(names)), 1, -1):
-        guards_s = count * (clock.setup_s + _GUARD_S)
-        if clock.window_s(names[:count], left_s - guards_s) >= LEAST_WINDOW_S:
+        guards_s = math.ceil((3 + count) / at_once) * each_s
+        if clock.window_s(names[:count], _ALONE_SHARE * (clock.left_s - guards_s)) >= LEAST_WINDOW_S:
             return count
     return 1
 
 
-def _guard_passes(
-    wanted: Verification, session: Timed, size: Size, arm: str, *, patched: Mapping[str, str] | None = None
-) -> bool:
-    if _over(session) or not _guard(wanted, session, size, arm, fix=None if patched else arm, patched=patched):
-        return False
+def _at_once(wanted: Verification, session: Timed) -> int:
+    """Trials of the guard that may run side by side: what a target waits others may compute."""
+    opens, steps = session.side_by_side, wanted.evidence.steps
+    if isinstance(opens, str):
+        return 1
+    held = max((max(one.readings.host.rss_bytes, default=0) for one in session.trials if one.readings.host), default=0)
+    fit = opens.available_bytes / (_ROOM * held) if held else 1.0
+    share = float(steps.cpu_s.sum() / steps.wall_s.sum()) if steps is not None and len(steps) else 1.0
+    return max(int(min(opens.processors / max(_ROOM * share, 0.01), fit, max(_AT_ONCE, opens.processors))), 1)
+
+
+def _is_same(session: Timed, arm: str) -> bool:
     data = data_of(session.trials, arm)
     return data is not None and data.equivalent is True
 
@@ -315,29 +328,29 @@ def _guard(
     wanted: Verification,
     session: Timed,
     size: Size,
-    arm: str,
+    arms: Sequence[tuple[str, int]],
     *,
-    fix: str | None = None,
     patched: Mapping[str, str] | None = None,
-    again: int = 0,
-) -> bool:
-    """Take the fingerprints of one arm; whether that went well."""
-    block = session.trials[-1].spec.block if session.trials else 0
-    spec = guard_trial(
-        wanted.job,
-        len(session.trials),
-        size,
-        block=block,
-        arm=arm,
-        fix=fix,
-        patched=patched,
-        # Of its own: what a shortened pass keeps there must not be read by a trial of the whole.
-        cache_dir=f"{wanted.cache_dir}/{len(session.trials):03d}" if fix else None,
-        again=again,
-    )
-    trial_s = max(_TRIAL_S, 3 * spec.window_s + 2 * Clock(wanted, session).setup_s)
-    record = session.run(spec, Limits(trial_s, max(trial_s / 2, 15.0)))
-    return record.status == "ok"
+) -> list[TrialRecord]:
+    """Take the fingerprints of arms, each with the number of its run."""
+    block, first = session.trials[-1].spec.block if session.trials else 0, len(session.trials)
+    specs = [
+        guard_trial(
+            wanted.job,
+            number,
+            size,
+            block=block,
+            arm=arm,
+            fix=None if arm == ORIGINAL or patched else arm,
+            patched=patched,
+            # Of its own: what a shortened pass keeps there must not be read by a trial of the whole.
+            cache_dir=None if arm == ORIGINAL or patched else f"{wanted.cache_dir}/{number:03d}",
+            again=again,
+        )
+        for number, (arm, again) in enumerate(arms, start=first)
+    ]
+    trial_s = max(_TRIAL_S, 3 * specs[0].window_s + 2 * Clock(wanted, session).setup_s)
+    return session.run_all(specs, Limits(trial_s, max(trial_s / 2, 15.0)), most=_at_once(wanted, session))
 
 
 def _compare(
@@ -348,31 +361,42 @@ def _compare(
     *,
     planned_s: float,
     most_s: float,
+    patched_as: str = "",
 ) -> None:
-    """Measure arms beside the original, round after round, each until it is decided.
+    """Measure arms beside the original, round after round, each until it is decided or cannot be in the time.
 
     The first processes are of all of them, so that what may be proposed is compared side by side. As many as decide
     anything at all may take ``most_s``; further ones are for what is not decided, within ``planned_s``.
     """
     clock = Clock(wanted, session)
     until_s = session.spent_s + planned_s
-    names = [ORIGINAL] * (group == TOGETHER) + timed_as(arms)
+    names = [ORIGINAL, *timed_as(arms, patched_as)]
     window_s = max(clock.window_s(names, planned_s), LEAST_WINDOW_S)
     block_s = session.import_s + (1 + len(names)) * window_s + clock.around_s([ORIGINAL, *names])
     if block_s > most_s and any(clock.filling_s(name) for name in names):
         return  # with caches to be filled not even one block would be over in time
     first_s = session.spent_s + min(max(planned_s, LEAST_BLOCKS * block_s), most_s)
     for processes in range(_MOST_PROCESSES):
+        due_s = first_s if processes < LEAST_BLOCKS else until_s
         found = _found(wanted, session)
         left = [arm for arm in arms if not (found.settled(arm.id) if processes else found.ended(arm.id))]
+        if processes >= _TRIED:
+            left = [arm for arm in left if (found.more_s(arm.id) or 0.0) <= _HOPE * (due_s - session.spent_s)]
         if not left or _over(session):
             return
         ran = compare_arms(
-            _planned(wanted, session, group, left),
+            _planned(
+                wanted,
+                session,
+                group,
+                left,
+                pass_s=max(wanted.first_pass_s(name) for name in timed_as(left, patched_as)),
+                twice=found.noise_processes < LEAST_BLOCKS,
+            ),
             session,
             first_block=max(trial.spec.block for trial in session.trials) + 1,
-            rounds=_MOST_ROUNDS,
-            budget_s=(first_s if processes < LEAST_BLOCKS else until_s) - session.spent_s,
+            rounds=rounds_of_a_process(found.noise_scale),
+            budget_s=due_s - session.spent_s,
             window_s=window_s,
             parity=False,
             seed=wanted.job.seed,
@@ -382,9 +406,10 @@ def _compare(
             return
 
 
-def _planned(wanted: Verification, session: Timed, group: str, arms: Sequence[PlannedArm]) -> Comparison:
+def _planned(
+    wanted: Verification, session: Timed, group: str, arms: Sequence[PlannedArm], *, pass_s: float, twice: bool
+) -> Comparison:
     first = session.trials[0]
-    pass_s = max(wanted.first_pass_s(arm.id) for arm in arms)
     return comparison(
         wanted.job,
         wanted.accelerator,
@@ -394,6 +419,7 @@ def _planned(wanted: Verification, session: Timed, group: str, arms: Sequence[Pl
         cache_dir=wanted.cache_dir,
         trial_s=max(_TRIAL_S, 3 * first.duration_s),
         fill_s=_FILLING * pass_s + _SLACK_S if pass_s else None,
+        twice=twice,
     )
 
 
