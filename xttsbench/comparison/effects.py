@@ -200,7 +200,7 @@ class Weighed:
         slope: power of the share of the processors that neighbours left, by which speeds were compared; 0 where they
             did not follow it.
         why: why the baseline is not known against itself.
-        pairs: all of its configurations, paired; ``None`` for none.
+        pairs: all of its configurations, paired.
     """
 
     group: GroupRuns
@@ -210,7 +210,7 @@ class Weighed:
     smallest_visible_effect: float | None = None
     slope: float = 0.0
     why: str | None = None
-    pairs: Paired | None = None
+    pairs: Paired = field(default_factory=lambda: Paired({}))
 
     @property
     def noisy(self) -> bool | None:

@@ -279,7 +279,7 @@ def _behind(weighed: Weighed, measured: Mapping[str, Measured]) -> dict[str, str
         if name != PATCHED and one.ended is None and one.evidence is not None and one.evidence.word in FASTER
     }
     found: dict[str, str] = {}
-    for best in sorted(speeds, key=lambda name: -speeds[name]) if weighed.pairs is not None else ():
+    for best in sorted(speeds, key=lambda name: -speeds[name]):
         for name in measured.keys() - {best, PATCHED, *found}:
             sample = weighed.pairs.sample(name, best)
             if sample is None or sample.mean > -math.log1p(MARGIN):

@@ -247,3 +247,53 @@ def test_a_neighbour_that_stays_is_waited_for_so_long_and_no_longer(world, monke
         assert session.wait_for_quiet(0.2, 0.7) >= 0.7
     assert sum(looks) >= 0.6
     assert max(looks) <= 0.5
+
+
+class FakeChild:
+    """A trial on its way; ``ends`` is what each comes to, by id."""
+
+    alive: ClassVar[list[str]] = []
+    most: ClassVar[int] = 0
+    ends: ClassVar[dict[str, Any]] = {}
+
+    def __init__(self, spec: TrialSpec, *_: Any, **__: Any) -> None:
+        self.spec, self.status, self.collected = spec, "ok", self
+        FakeChild.alive.append(spec.trial_id)
+        FakeChild.most = max(FakeChild.most, len(FakeChild.alive))
+
+    def tell(self, line: str) -> None:
+        assert self.spec.trial_id in line
+
+    def follow(self, limits: Limits) -> None:
+        found = FakeChild.ends.get(self.spec.trial_id, "ok")
+        if isinstance(found, BaseException):
+            raise found
+        self.status = found
+
+    def interrupted(self) -> None:
+        self.status = "interrupted"
+
+    def end(self) -> TrialRecord:
+        FakeChild.alive.remove(self.spec.trial_id)
+        return TrialRecord(spec=self.spec, status=self.status, started_utc="2026-01-01T00:00:00", duration_s=1.0)
+
+
+@pytest.mark.parametrize("most", [2, 3, 9])
+@pytest.mark.parametrize("end", ["ok", "stalled", KeyboardInterrupt()])
+def test_trials_side_by_side_are_kept_in_their_order_and_none_is_left_behind(world, monkeypatch, most, end) -> None:
+    monkeypatch.setattr("xttsbench.workflows.measure.session.Child", FakeChild)
+    FakeChild.alive, FakeChild.most, FakeChild.ends = [], 0, {"2": end}
+    specs = [spec().model_copy(update={"trial_id": str(number)}) for number in range(5)]
+    with Session(world.directory, budget_s=10) as session:
+        found = session.run_all(specs, LIMITS, most=most)
+    assert (FakeChild.most, FakeChild.alive) == (min(most, 5), [])
+    kept = 3 if isinstance(end, BaseException) else 5
+    assert [trial.spec.trial_id for trial in found] == [str(number) for number in range(kept)]
+    assert found[2].status == ("interrupted" if kept == 3 else end)
+    assert journal.read(world.directory) == found == session.trials
+
+
+def test_with_one_at_a_time_each_is_run_by_itself(world) -> None:
+    with Session(world.directory, budget_s=10) as session:
+        assert [trial.status for trial in session.run_all([spec(), spec()], LIMITS)] == ["ok", "ok"]
+    assert len(world.ran) == 2
