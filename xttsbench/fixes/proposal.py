@@ -108,7 +108,8 @@ def of_input(evidence: Evidence, said_of: Modelled | None, idle: str | None, *, 
         if said_of.off is not None:
             more = [fixes for fixes in _needed_together(said_of.known) if fixes not in groups]
         else:
-            more = _native_with(said_of.known)  # the model says nothing of either
+            # The model says nothing of what was not priced.
+            more = [fixes for fixes in _native_with(said_of.known) if fixes not in groups]
         groups += more
         rows += [predict(said_of.model, fixes) for fixes in more]
     off = said_of.off if said_of is not None else "no cost of it is known"
@@ -133,6 +134,8 @@ def forbidden(fixes: Sequence[Candidate], *, any_order: bool) -> str | None:
     """Why the data, or what is not known, forbid a fix that nobody asked for."""
     for fix in fixes:
         spec = SPECS[Fix.parse(fix.name).kind]
+        if fix.refused is not None:
+            return fix.refused
         if spec.asked_for is not None:
             if not any_order:
                 return spec.asked_for

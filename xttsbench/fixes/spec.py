@@ -37,6 +37,7 @@ class Candidate:
         ops: names of the ops that it changes.
         alone: whether it can give anything without another fix.
         held_bytes: memory that it takes, as far as it is known.
+        refused: why it cannot be made, which was found out already.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Candidate:
     ops: tuple[str, ...] = ()
     alone: bool = True
     held_bytes: float = 0.0
+    refused: str | None = None
 
     @property
     def kind(self) -> str:

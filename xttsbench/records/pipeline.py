@@ -79,6 +79,26 @@ class PipelineOp(Record):
     """Whether its elements came from a cache that was full when the steps were measured, so that it did not run."""
 
 
+class NativeFunction(Record):
+    """A Python function as ops of TensorFlow: what a call of it takes then, and its text; or why it stays Python."""
+
+    refused: str | None = None
+    """Why it stays Python, as a phrase after "it", with file and line."""
+    call_time_s: float | None = None
+    """Mean wall time of one call, one after the other."""
+    call_cpu_s: float | None = None
+    """Mean processor time of one call, of all threads, while all processors make calls."""
+    exact: bool = False
+    """Whether the results of the calls that were compared are Python's to the last bit."""
+    name: str | None = None
+    """Of the function that ``text`` defines."""
+    text: str | None = None
+    """A Python function of TensorFlow's ops, named ``tf`` there, which was run and gave Python's results."""
+    names: tuple[str, ...] = ()
+    """What the text takes from the scope of the user's function."""
+    why_no_text: str | None = None
+
+
 class PythonFunction(Record):
     """A Python function that runs inside the graph, found through its token in TensorFlow's script-op registry."""
 
@@ -97,6 +117,8 @@ class PythonFunction(Record):
     calls_per_batch: float | None = None
     call_times_s: tuple[float, ...] = ()
     """Wall times of single calls, some of them: how much they vary."""
+    native: NativeFunction | None = None
+    """The function as ops of TensorFlow; ``None`` where that was not tried."""
 
 
 class Pipeline(Record):

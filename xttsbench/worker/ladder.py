@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.graph.apply import apply
+from xttsbench.fixes.native.examine import examine
 from xttsbench.fixes.step.rewrite import fixed_step
 from xttsbench.pipeline.cost.cost_source import with_python_costs
 from xttsbench.pipeline.cost.costs import read_costs
@@ -266,6 +267,8 @@ def run_pipeline(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Benc
         bench.channel.phase("python functions")
         classified = classify(loaded.dataset, pipeline, max_s=spec.window_s * 0.6)
         bench.channel.part("pipeline", with_python_costs(classified))
+        bench.channel.phase("python functions as ops")
+        bench.channel.part("pipeline", with_python_costs(examine(loaded.dataset, classified)))
 
 
 def fixed(loaded: Loaded, step: Step | None, spec: TrialSpec) -> tuple[Loaded, Step | None]:

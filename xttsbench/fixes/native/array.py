@@ -22,6 +22,16 @@ class CannotTraceError(BaseException):
     """
 
 
+def only(holds: bool, what: str) -> None:
+    """Go on only where something holds.
+
+    Raises:
+        CannotTraceError: it does not.
+    """
+    if not holds:
+        raise CannotTraceError(what)
+
+
 class Array:
     """A tensor in place of an array, of a NumPy scalar, or of a number of Python's.
 
@@ -112,7 +122,7 @@ class Array:
         raise CannotTraceError(f"uses .{name} of an array, which is not known here")
 
     def __array_ufunc__(self, function: Any, method: str, *inputs: Any, **named: Any) -> Any:
-        from xttsbench.fixes.native.numpy_functions import ufunc
+        from xttsbench.fixes.native.ufuncs import ufunc
 
         if method != "__call__":
             raise CannotTraceError(f"calls numpy.{function.__name__}.{method}, which is not known here")

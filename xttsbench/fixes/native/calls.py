@@ -16,7 +16,9 @@ import numpy as np
 import tensorflow as tf
 
 from xttsbench.fixes.native.array import Array, CannotTraceError, Method, holds_traced, lifted
-from xttsbench.fixes.native.numpy_functions import FUNCTIONS, METHODS, numpy_function, ufunc
+from xttsbench.fixes.native.numpy_functions import FUNCTIONS, METHODS, numpy_function
+from xttsbench.fixes.native.origins import OPERATORS, Origins
+from xttsbench.fixes.native.ufuncs import ufunc
 from xttsbench.pipeline.graph.registry import is_tensorflow
 from xttsbench.pipeline.purity.source import call_of, is_users
 
@@ -54,9 +56,11 @@ _MOST_CALLS: Final = 20_000
 class Calls:
     """Makes the calls of one trace."""
 
-    def __init__(self, rewritten: Callable[[Any], Any]) -> None:
-        """Take what makes of a user's function one whose calls and subscripts come here."""
-        self._rewritten = rewritten
+    def __init__(self, rewritten: Callable[[Any], Any], origins: Origins) -> None:
+        """Take what makes of a user's function one whose calls and subscripts come here, and where arrays are noted."""
+        self._rewritten, self.origins = rewritten, origins
+        self.names: dict[str, str] = {}
+        """The user's names of tensors, by the tensors' own."""
         self._count = 0
 
     def call(self, function: Any, /, *arguments: Any, **named: Any) -> Any:
@@ -65,16 +69,22 @@ class Calls:
         Raises:
             CannotTraceError: it cannot be written as ops, or what it gives depends on more than its arguments.
         """
+        result = self._made(function, arguments, named)
+        if isinstance(result, np.ndarray):
+            self.origins.call(function, arguments, named, result)
+        return result
+
+    def _made(self, function: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         self._count += 1
         if self._count > _MOST_CALLS:
             raise CannotTraceError(f"makes more than {_MOST_CALLS} calls, too many for a graph")
         if isinstance(function, Method):
             return function(*arguments, **named)
         if isinstance(function, functools.partial):
-            return self.call(function.func, *function.args, *arguments, **{**function.keywords, **named})
+            return self._made(function.func, (*function.args, *arguments), {**function.keywords, **named})
         inner = getattr(function, "__wrapped__", None)
         if isinstance(function, functools._lru_cache_wrapper):
-            return self.call(inner, *arguments, **named)
+            return self._made(inner, arguments, named)
         method = getattr(function, "__func__", None) if isinstance(function, types.MethodType) else None
         if isinstance(method, types.FunctionType) and is_users(method):  # compiled ones have code as well
             return self._rewritten(method)(function.__self__, *arguments, **named)
@@ -119,7 +129,23 @@ class Calls:
             raise CannotTraceError("reads the environment")
         if holds_traced(key) and not isinstance(value, Array | tf.Tensor | np.ndarray):
             raise CannotTraceError(f"looks up the value of an array in a {type(value).__name__}")
-        return value[_bare(key) if isinstance(value, tf.Tensor) else key]
+        result = value[_bare(key) if isinstance(value, tf.Tensor) else key]
+        if isinstance(result, np.ndarray):
+            self.origins.item(value, key, result)
+        return result
+
+    def operated(self, symbol: str, first: Any, second: Any) -> Any:
+        """What an operator in the function's source gives."""
+        result = OPERATORS[symbol](first, second)
+        if isinstance(result, np.ndarray):
+            self.origins.operator(symbol, first, second, result)
+        return result
+
+    def named(self, name: str, value: Any) -> Any:
+        """A value that a variable in the function's source gets."""
+        if isinstance(value, Array | tf.Tensor) and not hasattr(tensor := _bare(value), "numpy"):
+            self.names.setdefault(tensor.name, name)
+        return value
 
     def as_array(self, value: Any) -> Any:
         """What ``value.numpy()`` gives, of a tensor that is not known yet an array that is traced."""

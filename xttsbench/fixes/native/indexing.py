@@ -69,6 +69,22 @@ def _gathered(array: Array, keys: list[Any], places: Array) -> Array:
     if axis < 0 or len([one for one in keys if one is not Ellipsis]) > array.ndim:
         raise IndexError("too many indices for array")
     indices = tf.cast(places.tensor, tf.int64)
-    length = tf.shape(array.tensor, tf.int64)[axis]
-    indices = tf.where(indices < 0, indices + length, indices) if places.dtype.kind == "i" else indices
+    if places.dtype.kind == "i" and not _never_negative(indices):
+        indices = tf.where(indices < 0, indices + tf.shape(array.tensor, tf.int64)[axis], indices)
     return Array(tf.gather(array.tensor, indices, axis=axis))
+
+
+def _never_negative(tensor: Any) -> bool:
+    """Whether whole numbers are surely zero or more, from the ops that make them."""
+    known = tf.get_static_value(tensor)
+    if known is not None:
+        return bool(np.all(known >= 0))
+    kind, inputs = tensor.op.type, list(tensor.op.inputs)
+    if kind == "Shape":
+        return True
+    if kind in ("AddV2", "Mul", "Maximum"):
+        return all(map(_never_negative, inputs))
+    if kind == "Range":
+        return _never_negative(inputs[0]) and _never_negative(inputs[2])
+    passing = ("Cast", "StridedSlice", "ExpandDims", "Reshape", "Identity", "GatherV2", "Squeeze", "Transpose")
+    return kind in passing and _never_negative(inputs[0])

@@ -13,6 +13,7 @@ import functools
 import linecache
 import types
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import tensorflow as tf
@@ -20,6 +21,7 @@ import tensorflow as tf
 from xttsbench.fixes.graph.functions import state
 from xttsbench.fixes.native.array import Array, CannotTraceError, lifted
 from xttsbench.fixes.native.calls import Calls
+from xttsbench.fixes.native.origins import SYMBOLS, Origins
 from xttsbench.pipeline.graph.functions import is_random
 from xttsbench.pipeline.graph.library import FunctionLibrary
 from xttsbench.pipeline.graph.source import locate
@@ -27,6 +29,7 @@ from xttsbench.pipeline.purity.source import definition, is_users, place
 from xttsbench.pipeline.purity.state import called
 
 _CALL, _ITEM, _NUMPY = "__xttsbench_call__", "__xttsbench_item__", "__xttsbench_numpy__"
+_NAME, _OPERATOR = "__xttsbench_name__", "__xttsbench_operator__"
 _MOST_OPS: Final = 5_000
 """Ops of a traced function; more are a loop written out."""
 
@@ -40,6 +43,25 @@ class RefusedError(Exception):
         self.reason, self.file, self.line = reason, file, line
 
 
+@dataclass(frozen=True)
+class Traced:
+    """A function as ops.
+
+    Attributes:
+        function: a ``ConcreteFunction``.
+        called: the user's names of tensors, by the tensors' names in its graph.
+        origins: what gives the arrays that it has not been given.
+    """
+
+    function: Any
+    called: dict[str, str]
+    origins: Origins
+
+    def __call__(self, *tensors: Any) -> Any:
+        """What it gives, a tensor for each result."""
+        return self.function(*tensors)
+
+
 def trace(
     function: Any,
     specs: Sequence[tf.TensorSpec],
@@ -47,8 +69,9 @@ def trace(
     *,
     scalars: Sequence[bool] = (),
     tensors: bool = False,
-) -> Any:
-    """A ``ConcreteFunction`` that computes what a Python function does.
+    unsure: Sequence[int] = (),
+) -> Traced:
+    """What a Python function computes, as ops.
 
     Args:
         function: as it is given to ``numpy_function`` or ``py_function``.
@@ -56,14 +79,18 @@ def trace(
         results: dtypes that the graph expects of it.
         scalars: of each argument, whether it comes as a number of NumPy's in place of an array.
         tensors: whether it is given tensors (``py_function``).
+        unsure: numbers of the arguments of which the rank was only seen, which is checked whenever the function runs.
 
     Raises:
         RefusedError: it cannot be traced, or returns something else than is expected.
     """
     places: list[tuple[str, int]] = []
+    rewriter = _Rewritten(function)
 
-    def whole(*given: Any) -> list[Any]:
-        rewriter = _Rewritten()
+    def whole(*tensors_given: Any) -> list[Any]:
+        given = [
+            tf.ensure_shape(one, one.shape) if number in unsure else one for number, one in enumerate(tensors_given)
+        ]
         arguments = given if tensors else [_argument(one, *rest) for one, *rest in zip(given, scalars, strict=True)]
         try:
             result = rewriter.calls.call(function, *arguments)
@@ -90,7 +117,7 @@ def trace(
         raise RefusedError("reads a tensor or variable from outside", where.file, where.line)
     if len(traced.function_def.node_def) > _MOST_OPS:
         raise RefusedError(f"is more than {_MOST_OPS} ops, a loop written out", where.file, where.line)
-    return traced
+    return Traced(traced, rewriter.calls.names, rewriter.calls.origins)
 
 
 def _argument(tensor: Any, scalar: bool) -> Array:
@@ -125,9 +152,10 @@ def _reason(error: BaseException) -> str:
 class _Rewritten:
     """The user's functions with calls and subscripts handed over, each made once."""
 
-    def __init__(self) -> None:
-        self.calls = Calls(self.function)
-        self._helpers = {_CALL: self.calls.call, _ITEM: self.calls.item, _NUMPY: self.calls.as_array}
+    def __init__(self, whole: Any) -> None:
+        calls = self.calls = Calls(self.function, Origins(called(whole)))
+        self._helpers = {_CALL: calls.call, _ITEM: calls.item, _NUMPY: calls.as_array}
+        self._helpers |= {_NAME: calls.named, _OPERATOR: calls.operated}
 
     def function(self, function: types.FunctionType) -> Any:
         """A user's function, compiled anew; itself where it was made by one that is."""
@@ -207,6 +235,18 @@ class _Handed(ast.NodeTransformer):
         if isinstance(key, ast.Tuple):
             key = ast.copy_location(ast.Tuple([self._slice(one) for one in key.elts], ast.Load()), key)
         return self._helper(_ITEM, node, [node.value, self._slice(key)])
+
+    def visit_BinOp(self, node: ast.BinOp) -> Any:
+        self.generic_visit(node)
+        symbol = ast.copy_location(ast.Constant(SYMBOLS[type(node.op)]), node)
+        return self._helper(_OPERATOR, node, [symbol, node.left, node.right])
+
+    def visit_Assign(self, node: ast.Assign) -> Any:
+        self.generic_visit(node)
+        if len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            name = ast.copy_location(ast.Constant(node.targets[0].id), node.value)
+            node.value = self._helper(_NAME, node.value, [name, node.value])
+        return node
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> Any:
         if node.value is not None:

@@ -1,0 +1,150 @@
+"""What Python functions of a pipeline would cost as ops of TensorFlow, and their text, before anything is proposed."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+import re
+import time
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import tensorflow as tf
+
+from xttsbench.fixes.native.checked import Checked, checked, difference
+from xttsbench.fixes.native.trace import Traced
+from xttsbench.fixes.native.written import NoTextError, written
+from xttsbench.pipeline.graph.read import read_graph
+from xttsbench.pipeline.graph.registry import cells
+from xttsbench.pipeline.graph.source import locate
+from xttsbench.pipeline.purity.state import called
+from xttsbench.records.pipeline import NativeFunction, Pipeline
+
+_TIMED_S: Final = 0.15
+"""For which the calls of a traced function are timed, alone and on all processors."""
+_MOST_CALLS: Final = 4096
+
+
+def examine(dataset: Any, pipeline: Pipeline) -> Pipeline:
+    """The pipeline with what was found of each of its Python functions but generators.
+
+    Each function that can be traced is compared with Python on a few recorded calls, timed, written as text, and the
+    text run. Nothing of the user's pipeline is timed while this runs.
+    """
+    if not any(one.kind != "generator" for one in pipeline.python_functions) or pipeline.unserialisable:
+        return pipeline
+    try:
+        found = {one.token: _found(one) for one in checked(read_graph(dataset))}
+    except (tf.errors.OpError, ValueError):  # a pipeline that cannot be cut is diagnosed all the same
+        return pipeline
+    functions = tuple(one.model_copy(update={"native": found.get(one.token)}) for one in pipeline.python_functions)
+    return pipeline.model_copy(update={"python_functions": functions})
+
+
+def _found(one: Checked) -> NativeFunction:
+    if one.traced is None:
+        return NativeFunction(refused=one.refused)
+    alone, all_at_once = _timed(one.traced, one.calls)
+    base = re.sub(r"\W+", "_", one.name.rsplit(".", 1)[-1]).strip("_")
+    name = f"{base if base and base != 'lambda' else 'mapped'}_native"
+    known = NativeFunction(call_time_s=alone[0], call_cpu_s=all_at_once[1], exact=one.exact, name=name)
+    try:
+        text = _text(one, one.traced, name)
+        names = _run(one, text, name)
+    except NoTextError as error:
+        return known.model_copy(update={"why_no_text": str(error)})
+    return known.model_copy(update={"text": text, "names": names})
+
+
+def _timed(traced: Traced, calls: Sequence[tuple[tuple[Any, ...], Any]]) -> tuple[tuple[float, float], ...]:
+    """Wall and processor seconds of a call: one after the other, and with one on each processor.
+
+    The call is the one whose arguments are of median size.
+    """
+    specs = traced.function.structured_input_signature[0]
+    ordered = sorted(calls, key=lambda call: sum(np.asarray(one).nbytes for one in call[0]))
+    given = ordered[len(ordered) // 2][0]
+    tensors = [tf.convert_to_tensor(one, spec.dtype) for one, spec in zip(given, specs, strict=True)]
+    options = tf.data.Options()
+    options.experimental_optimization.apply_default_optimizations = False
+    options.autotune.enabled = False
+    processors = max(len(tf.config.list_logical_devices("CPU")), _allowed())
+
+    def pace(parallel: int | None) -> tuple[float, float]:
+        # The arguments come from a closure: what the pipeline hands on is a number.
+        mapped = tf.data.Dataset.range(10**9).map(
+            lambda _: traced.function(*tensors), num_parallel_calls=parallel, deterministic=True
+        )
+        count = 8
+        while True:
+            last = iter(mapped.with_options(options).skip(count).take(1))
+            wall_s, cpu_s = time.perf_counter(), time.process_time()
+            next(last)
+            wall_s, cpu_s = time.perf_counter() - wall_s, time.process_time() - cpu_s
+            del last
+            if wall_s >= _TIMED_S or count >= _MOST_CALLS:
+                return wall_s / (count + 1), cpu_s / (count + 1)
+            count = min(_MOST_CALLS, max(2 * count, int(1.3 * count * _TIMED_S / max(wall_s, 1e-4))))
+
+    return pace(None), pace(processors)
+
+
+def _allowed() -> int:
+    import os
+
+    return len(os.sched_getaffinity(0))
+
+
+def _text(one: Checked, traced: Traced, name: str) -> str:
+    user = called(one.function)
+    place = locate(user)
+    where = f" ({place.file.rsplit('/', 1)[-1]}:{place.line})" if place.file else ""
+    same = "the same values" if one.exact else "the same values but for rounding"
+    says = f"What {one.name}(){where} computes, with TensorFlow's ops: {same} in {len(one.calls)} calls."
+    parameters = _parameters(user, len(traced.function.structured_input_signature[0]))
+    return written(traced.function, name, parameters, says=says, called=traced.called, arrays=traced.origins.arrays)
+
+
+def _parameters(user: Any, count: int) -> list[str]:
+    """The names of the user's parameters where there is one for each argument."""
+    try:
+        given = list(inspect.signature(user).parameters.values())
+    except (TypeError, ValueError):
+        given = []
+    plain = [one.name for one in given if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+    return plain[:count] if len(plain) >= count else [f"x{number}" for number in range(count)]
+
+
+def _run(one: Checked, text: str, name: str) -> tuple[str, ...]:
+    """Run the text on the recorded calls; the names that it takes from the scope of the user's function.
+
+    Raises:
+        NoTextError: it does not run, or gives other results.
+    """
+    inner = called(one.function)
+    function = getattr(inner, "__func__", inner)
+    scope: dict[str, Any] = {**function.__globals__, **cells(function), "tf": tf}
+    if inner is not function:
+        scope[function.__code__.co_varnames[0]] = inner.__self__
+    tree = ast.parse(text)
+    stored = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
+    stored |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+    stored |= {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    loaded = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} - stored - set(dir(builtins)) - {"tf"}
+    try:
+        exec(compile(text, f"<{name}>", "exec"), scope)
+        specs = one.traced.function.structured_input_signature[0] if one.traced is not None else ()
+        made = tf.function(scope[name], autograph=False).get_concrete_function(*specs)
+        for arguments, expected in one.calls:
+            tensors = [tf.convert_to_tensor(a, spec.dtype) for a, spec in zip(arguments, specs, strict=True)]
+            why, _ = difference(expected, tf.nest.flatten(made(*tensors)), one.results)
+            if why is not None:
+                raise NoTextError(f"its text gives other values: {why}")
+    except NoTextError:
+        raise
+    except Exception as error:
+        lines = str(error).strip().splitlines()
+        raise NoTextError(f"its text does not run ({type(error).__name__}: {lines[0] if lines else ''})") from error
+    return tuple(sorted(loaded))

@@ -1,0 +1,195 @@
+"""NumPy's functions that give arrays another shape, or join, pad and turn them, as ops of TensorFlow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+import tensorflow as tf
+
+from xttsbench.fixes.native.array import Array, lifted, only, result_dtype
+from xttsbench.fixes.native.reductions import axes_of, static
+
+
+def dimensions(shape: Any) -> Any:
+    """A shape as TensorFlow takes it: numbers where all are known, else a tensor."""
+    shape = shape if isinstance(shape, tuple | list) else (shape,)
+    if not any(isinstance(one, Array) for one in shape):
+        return [int(one) for one in shape]
+    return [
+        tf.cast(one.tensor, tf.int64) if isinstance(one, Array) else tf.constant(int(one), tf.int64) for one in shape
+    ]
+
+
+def _reshape(a: Any, shape: Any, *more: Any, order: str = "C") -> Array:
+    only(order == "C", "reshapes in another order than by rows")
+    array = lifted(a)
+    return Array(tf.reshape(array.tensor, dimensions((shape, *more) if more else shape)), view=array)
+
+
+def _transpose(a: Any, axes: Any = None, *more: Any) -> Array:
+    array = lifted(a)
+    wanted = (axes, *more) if more else axes
+    return Array(tf.transpose(array.tensor, None if wanted is None else axes_of(wanted, array.ndim)), view=array)
+
+
+def _swapaxes(a: Any, axis1: Any, axis2: Any) -> Array:
+    array = lifted(a)
+    order = list(range(array.ndim))
+    first, second = axes_of((axis1, axis2), array.ndim)
+    order[first], order[second] = order[second], order[first]
+    return Array(tf.transpose(array.tensor, order), view=array)
+
+
+def _moveaxis(a: Any, source: Any, destination: Any) -> Array:
+    array = lifted(a)
+    (start,), (end,) = axes_of(source, array.ndim), axes_of(destination, array.ndim)
+    order = [axis for axis in range(array.ndim) if axis != start]
+    order.insert(end, start)
+    return Array(tf.transpose(array.tensor, order), view=array)
+
+
+def _expand_dims(a: Any, axis: Any) -> Array:
+    array = lifted(a)
+    return Array(tf.expand_dims(array.tensor, static(axis)), view=array)
+
+
+def _squeeze(a: Any, axis: Any = None) -> Array:
+    array = lifted(a)
+    if axis is None:
+        only(None not in array.tensor.shape, "drops axes whose length is not known")
+        return Array(tf.squeeze(array.tensor), view=array)
+    return Array(tf.squeeze(array.tensor, axes_of(axis, array.ndim)), view=array)
+
+
+def flat(a: Any, order: str = "C") -> Array:
+    """An array with one axis, its values by rows."""
+    only(order == "C", "flattens in another order than by rows")
+    array = lifted(a)
+    return Array(tf.reshape(array.tensor, [-1]), view=array)
+
+
+def alike(arrays: Sequence[Any], dtype: Any = None) -> list[Any]:
+    """Tensors of some arrays in the dtype that NumPy gives what is made of them."""
+    given = [lifted(one) for one in arrays]
+    wanted = np.dtype(dtype) if dtype is not None else result_dtype(*given)
+    return [tf.cast(one.tensor, wanted) for one in given]
+
+
+def _concatenate(arrays: Any, axis: Any = 0, *, dtype: Any = None) -> Array:
+    tensors = alike(arrays, dtype)
+    if axis is None:
+        return Array(tf.concat([tf.reshape(one, [-1]) for one in tensors], 0))
+    return Array(tf.concat(tensors, axes_of(axis, tensors[0].shape.rank)[0]))
+
+
+def _stack(arrays: Any, axis: Any = 0, *, dtype: Any = None) -> Array:
+    return Array(tf.stack(alike(arrays, dtype), static(axis)))
+
+
+def _hstack(arrays: Any) -> Array:
+    given = [_at_least_1d(one) for one in arrays]
+    return _concatenate(given, 0 if given[0].ndim == 1 else 1)
+
+
+def _vstack(arrays: Any) -> Array:
+    return _concatenate([one if one.ndim > 1 else Array(one.tensor[None]) for one in map(_at_least_1d, arrays)], 0)
+
+
+def _at_least_1d(a: Any) -> Array:
+    array = lifted(a)
+    return array if array.ndim else Array(array.tensor[None])
+
+
+def _tile(a: Any, reps: Any) -> Array:
+    array = lifted(a)
+    times = dimensions(reps)
+    tensor = array.tensor
+    while tensor.shape.rank < len(times):
+        tensor = tensor[None]
+    return Array(tf.tile(tensor, [1] * (tensor.shape.rank - len(times)) + list(times)))
+
+
+def _repeat(a: Any, repeats: Any, axis: Any = None) -> Array:
+    array = lifted(a)
+    times = tf.cast(lifted(repeats).tensor, tf.int32)
+    if axis is None:
+        return Array(tf.repeat(tf.reshape(array.tensor, [-1]), times, 0))
+    return Array(tf.repeat(array.tensor, times, axes_of(axis, array.ndim)[0]))
+
+
+def _pad(a: Any, pad_width: Any, mode: Any = "constant", *, constant_values: Any = 0) -> Array:
+    array = lifted(a)
+    rows = _pad_rows(pad_width, array.ndim)
+    widths = tf.stack([tf.stack([tf.cast(lifted(one).tensor, tf.int64) for one in row]) for row in rows])
+    if mode == "constant":
+        value = tf.cast(lifted(constant_values).tensor, array.dtype)
+        only(value.shape.rank == 0, "pads with several values")
+        return Array(tf.pad(array.tensor, widths, constant_values=value))
+    if mode in ("reflect", "symmetric"):
+        return Array(tf.pad(array.tensor, widths, mode.upper()))
+    only(mode == "edge", f"pads in the mode {mode!r}, which is not known here")
+    tensor = array.tensor
+    for axis in range(array.ndim):
+        length = tf.shape(array.tensor, tf.int64)[axis]
+        places = tf.range(-widths[axis, 0], length + widths[axis, 1])
+        tensor = tf.gather(tensor, tf.clip_by_value(places, tf.constant(0, tf.int64), length - 1), axis=axis)
+    return Array(tensor)
+
+
+def _pad_rows(widths: Any, rank: int) -> list[tuple[Any, Any]]:
+    """Widths before and after for each axis, in whichever of its forms NumPy was given them."""
+    if isinstance(widths, np.ndarray):
+        widths = widths.tolist()
+    if not isinstance(widths, tuple | list):
+        return [(widths, widths)] * rank
+    if not any(isinstance(one, tuple | list) for one in widths):
+        before, after = (widths[0], widths[0]) if len(widths) == 1 else widths
+        return [(before, after)] * rank
+    rows = [tuple(one) if len(one) == 2 else (one[0], one[0]) for one in widths]
+    return rows * rank if len(rows) == 1 else rows
+
+
+def _flip(a: Any, axis: Any = None) -> Array:
+    array = lifted(a)
+    return Array(tf.reverse(array.tensor, axes_of(axis, array.ndim)), view=array)
+
+
+def _roll(a: Any, shift: Any, axis: Any = None) -> Array:
+    array = lifted(a)
+    by = tf.cast(lifted(shift).tensor, tf.int64)
+    if axis is None:
+        return Array(tf.reshape(tf.roll(tf.reshape(array.tensor, [-1]), by, 0), tf.shape(array.tensor)))
+    return Array(tf.roll(array.tensor, by, axes_of(axis, array.ndim)[0]))
+
+
+def _take(a: Any, indices: Any, axis: Any = None) -> Array:
+    array = lifted(a)
+    if axis is None:
+        return flat(array)[lifted(indices)]
+    at = axes_of(axis, array.ndim)[0]
+    return array[(*(slice(None),) * at, lifted(indices))]
+
+
+FUNCTIONS: Final[dict[Any, Callable[..., Any]]] = {
+    np.reshape: _reshape,
+    np.transpose: _transpose,
+    np.swapaxes: _swapaxes,
+    np.moveaxis: _moveaxis,
+    np.expand_dims: _expand_dims,
+    np.squeeze: _squeeze,
+    np.ravel: flat,
+    np.concatenate: _concatenate,
+    np.stack: _stack,
+    np.hstack: _hstack,
+    np.vstack: _vstack,
+    np.atleast_1d: _at_least_1d,
+    np.tile: _tile,
+    np.repeat: _repeat,
+    np.pad: _pad,
+    np.flip: _flip,
+    np.roll: _roll,
+    np.take: _take,
+}
+"""Function of NumPy's -> what does the same here."""
