@@ -121,12 +121,13 @@ class Origins:
         for name, held in self._names.items():
             if not isinstance(held, types.ModuleType) or not isinstance(own, str) or name.startswith("__"):
                 continue
-            path, inside = name, held
+            path: str = name
+            inside: Any = held
             for part in ["", *where.removeprefix(held.__name__).strip(".").split(".")]:
                 if part:
-                    inside = getattr(inside, part, None)  # type: ignore[assignment]
+                    inside = getattr(inside, part, None)
                     path += f".{part}"
-                if inside is not None and getattr(inside, own, None) is value:
+                if getattr(inside, own, None) is value:
                     return f"{path}.{own}"
         return None
 

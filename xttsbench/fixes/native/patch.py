@@ -21,10 +21,10 @@ _BY_HAND: Final = "apply the saved plan, which makes the ops each time"
 
 def native(calls: Calls, number: int | None, op: str) -> Iterable[Found]:
     """Each traced function as text, and its calls; one entry for each that has been traced."""
-    for function in calls.pipeline.python_functions:
-        found = function.native
-        if found is None or found.call_time_s is None:
-            continue
+    traced = [(one, one.native) for one in calls.pipeline.python_functions if one.native and one.native.call_time_s]
+    if not traced:
+        yield Found(why_not=f"no text of the functions was made; {_BY_HAND}")
+    for function, found in traced:
         if found.text is None:
             yield Found(why_not=f"{function.name}() has no text that can be read: {found.why_no_text}; {_BY_HAND}")
             continue
@@ -91,10 +91,11 @@ def _change(module: Module, call: cst.Call, function: PythonFunction, found: Nat
         raise NoEditError(f"{module.file}:{module.line(call)} takes some of its arguments from a list")
     before = _before(module, call)
     name, tf = found.name or "", spelled(module, call, "cast").removesuffix(".cast")
-    missing = [one for one in found.names if not module.assignments(one, before)]
+    scope = before if isinstance(before, cst.FunctionDef) else call
+    missing = [one for one in found.names if not module.assignments(one, scope)]
     if missing:
         raise NoEditError(f"{', '.join(missing)}, which the ops use, is not known at {module.file}:{module.line(call)}")
-    while module.assignments(name, before):
+    while module.assignments(name, scope):
         name += "_"
     text = re.sub(r"\btf\.", f"{tf}.", (found.text or "").replace(f"def {found.name}(", f"def {name}(", 1))
     indent, start = module.indent(module.start(before)), module.line_start(module.start(before))
@@ -119,8 +120,8 @@ def _arguments(module: Module, given: cst.BaseExpression) -> str:
 
 def _before(module: Module, call: cst.Call) -> cst.CSTNode:
     """The statement before which the new function goes: the function that holds the call, or the call's statement."""
-    own = next((one for one in module.ancestors(call) if isinstance(one, cst.FunctionDef)), None)
-    if own is not None and not isinstance(module.scope(own), ClassScope):
+    own = next((one for one in module.ancestors(call) if isinstance(one, cst.FunctionDef | cst.Lambda)), None)
+    if isinstance(own, cst.FunctionDef) and not isinstance(module.scope(own), ClassScope):
         return own
     statement: cst.CSTNode = module.statement(call)
     line = module.parent(statement)

@@ -354,14 +354,14 @@ class _Body:
         """A subscript: numbers, slices, ``None`` and ``...``."""
         bounds = [_bounds(one) for one in op.inputs[1:]]
         masks = {name: op.get_attr(f"{name}_mask") for name in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")}
-        keys, count = [], max((len(one) for one in bounds if one is not None), default=0)
-        if any(one is None for one in bounds):
+        known = [one for one in bounds if one is not None]
+        keys, count = [], max((len(one) for one in known), default=0)
+        if len(known) < len(bounds):
             return self._raw(op)
         for number in range(count):
             at = {name: bool(mask >> number & 1) for name, mask in masks.items()}
             begin, end, step = (
-                self._argument(one[number]) if isinstance(one[number], tf.Tensor) else str(one[number])
-                for one in bounds
+                self._argument(one[number]) if isinstance(one[number], tf.Tensor) else str(one[number]) for one in known
             )
             if at["ellipsis"]:
                 keys.append("...")
