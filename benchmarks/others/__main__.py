@@ -35,7 +35,7 @@ import numpy as np
 from listed import HERE, PIPELINES, REPOSITORIES, Pipeline
 from made import make
 from outcomes import markdown, outcome, said, with_readme
-from published import commit, target
+from published import beside, commit, target
 
 from xttsbench.analysis.evidence import LEAST_SCALE, interval
 from xttsbench.files import atomic_write
@@ -51,8 +51,7 @@ SECONDS = 3.0
 def measured(pipeline: Pipeline, options: argparse.Namespace) -> dict[str, Any]:
     """All that is found out about one pipeline."""
     folder: Path = options.work / pipeline.name
-    template = pipeline.template()
-    clone = template.split("@take ", 1)[1].split("/", 1)[0]
+    template, clone = pipeline.template(), pipeline.clone
     words = pipeline.words(options.budget)
     row: dict[str, Any] = {
         "case": pipeline.name,
@@ -69,6 +68,8 @@ def measured(pipeline: Pipeline, options: argparse.Namespace) -> dict[str, Any]:
     before.mkdir(parents=True, exist_ok=True)
     source = target(template, options.code, options.work / "data")
     (before / pipeline.file).write_text(source, encoding="utf-8")
+    for tree in pipeline.trees:
+        beside(options.code / tree, before)
     row |= _asked(words, before, folder / "run", options.budget)
     if row.get("failed"):
         return row
@@ -118,8 +119,7 @@ def _applied(pipeline: Pipeline, folder: Path, *, patch: bool) -> tuple[Path, Pa
     if not patch:
         return before / pipeline.file, folder / "run" / "optimized.yaml"
     shutil.rmtree(after, ignore_errors=True)
-    after.mkdir()
-    shutil.copy(before / pipeline.file, after)
+    shutil.copytree(before, after, ignore=shutil.ignore_patterns("__pycache__"))
     diff = str(folder / "run" / "patch.diff")
     subprocess.run(["patch", "-p1", "-i", diff], cwd=after, check=True, stdout=subprocess.DEVNULL)
     return after / pipeline.file, None

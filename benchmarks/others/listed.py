@@ -12,6 +12,9 @@ REPOSITORIES = {
     "docs-l10n": "tensorflow/docs-l10n",
     "keras": "keras-team/keras",
     "TensorFlowTTS": "TensorSpeech/TensorFlowTTS",
+    "MyXTTSModel": "masoodafar-web/MyXTTSModel",
+    "CycleGAN-Tensorflow-2": "LynnHo/CycleGAN-Tensorflow-2",
+    "yolov3-tf2": "zzh8829/yolov3-tf2",
 }
 """Folder of a clone -> the repository."""
 
@@ -31,6 +34,7 @@ class Pipeline:
         own: the faster form that its authors publish beside it, if they do: a function, or the stem of a script.
         advised: the same, where it is what xttsbench advises, so that it is the version after as well.
         data: data sets of :mod:`made` that it reads.
+        trees: files and packages of a clone that its file imports, and that lie beside it.
     """
 
     name: str
@@ -43,6 +47,13 @@ class Pipeline:
     own: str = ""
     advised: str = ""
     data: tuple[str, ...] = field(default=())
+    trees: tuple[str, ...] = ()
+
+    @property
+    def clone(self) -> str:
+        """Folder of the clone that its code comes from."""
+        first = self.trees[0] if self.trees else self.template().split("@take ", 1)[1]
+        return first.split("/", 1)[0]
 
     @property
     def target(self) -> str:
@@ -60,6 +71,7 @@ class Pipeline:
 
 
 _GUIDE = "TensorFlow guide"
+_TUTORIAL = "TensorFlow tutorial"
 _LOADER: dict[str, Any] = {"step_ms": 10, "data": ("speech",)}
 PIPELINES = (
     Pipeline("map_seq", f"{_GUIDE}: sequential map", "performance.py", ("input",), own="map_par"),
@@ -70,6 +82,36 @@ PIPELINES = (
     Pipeline("windows", f"{_GUIDE}: windows", "data.py", ("input",)),
     Pipeline("melgan", "TensorFlowTTS: AudioMelDataset", "tts.py", ("input",), own="melgan_cached", **_LOADER),
     Pipeline("audio", "TensorFlowTTS: AudioDataset", "tts.py", ("input",), own="audio_cached", **_LOADER),
+    Pipeline("tacotron", "TensorFlowTTS: CharactorMelDataset", "tts.py", ("input",), own="tacotron_cached", **_LOADER),
+    Pipeline(
+        "myxtts",
+        "MyXTTS: the trainer's loader",
+        "loader.py",
+        ("input",),
+        step_ms=10,
+        data=("ljspeech",),
+        trees=("MyXTTSModel/myxtts",),
+    ),
+    Pipeline(
+        "horses",
+        "CycleGAN: images to evaluate",
+        "cyclegan.py",
+        ("input",),
+        step_ms=5,
+        data=("horses",),
+        trees=("CycleGAN-Tensorflow-2/data.py", "CycleGAN-Tensorflow-2/tf2lib"),
+    ),
+    Pipeline(
+        "boxes",
+        "yolov3-tf2: TFRecord files, two modules",
+        "yolo.py",
+        ("input",),
+        step_ms=20,
+        data=("boxes",),
+        trees=("yolov3-tf2/yolov3_tf2/dataset.py",),
+    ),
+    Pipeline("facades", f"{_TUTORIAL}: pix2pix", "pix2pix.py", ("input",), step_ms=5, data=("facades",)),
+    Pipeline("weather", f"{_TUTORIAL}: windows of a series, a class", "time_series.py", ("input",)),
     Pipeline(
         "custom_loop",
         "Keras guide: loop from scratch",

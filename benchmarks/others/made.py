@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -31,9 +31,74 @@ def speech(folder: Path) -> None:
         frames = int(draw.uniform(1, 6) * 22050 / 256)
         np.save(folder / f"{number:04}-wave.npy", draw.normal(0, 0.1, frames * 256).astype("float32"))
         np.save(folder / f"{number:04}-norm-feats.npy", draw.normal(0, 1, (frames, 80)).astype("float32"))
+        np.save(folder / f"{number:04}-ids.npy", draw.integers(1, 148, frames // 6, "int32"))
 
 
-MADE: dict[str, Callable[[Path], None]] = {"flowers": flowers, "speech": speech}
+def ljspeech(folder: Path) -> None:
+    """256 utterances of 1 to 10 s, as files of LJSpeech lie."""
+    from xttsbench.xtts.data.make import make_data
+
+    make_data(folder, 256, 0, 1.0, 10.0)
+
+
+def horses(folder: Path) -> None:
+    """120 JPEG files of 256 x 256."""
+    for number, image in enumerate(_images(120, 256, 256)):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"n{number:05}.jpg").write_bytes(image)
+
+
+def facades(folder: Path) -> None:
+    """120 JPEG files of 512 x 256, a photo and its drawing side by side, where the tutorial has them to test."""
+    for number, image in enumerate(_images(120, 256, 512)):
+        (folder / "test").mkdir(parents=True, exist_ok=True)
+        (folder / "test" / f"{number + 1}.jpg").write_bytes(image)
+
+
+def boxes(folder: Path) -> None:
+    """Four TFRecord files of 32 JPEG images of 416 x 416 each, with one to three boxes, and the names of classes."""
+    import tensorflow as tf
+
+    draw = np.random.default_rng(0)
+    folder.mkdir(parents=True)
+    (folder / "names.txt").write_text("cat\ndog\n")
+    images = _images(128, 416, 416)
+    for file in range(4):
+        with tf.io.TFRecordWriter(str(folder / f"train-{file}.tfrecord")) as writer:
+            for _ in range(32):
+                count = int(draw.integers(1, 4))
+                corners = np.sort(draw.uniform(0, 1, (2, 2, count)), axis=0)
+                sides = {"xmin": corners[0, 0], "xmax": corners[1, 0], "ymin": corners[0, 1], "ymax": corners[1, 1]}
+                floats = {f"image/object/bbox/{name}": tf.train.FloatList(value=one) for name, one in sides.items()}
+                names = tf.train.BytesList(value=[draw.choice([b"cat", b"dog"]) for _ in range(count)])
+                feature = {name: tf.train.Feature(float_list=one) for name, one in floats.items()}
+                feature["image/object/class/text"] = tf.train.Feature(bytes_list=names)
+                encoded = tf.train.BytesList(value=[next(images)])
+                feature["image/encoded"] = tf.train.Feature(bytes_list=encoded)
+                example = tf.train.Example(features=tf.train.Features(feature=feature))
+                writer.write(example.SerializeToString())
+
+
+def _images(count: int, height: int, width: int) -> Iterator[bytes]:
+    """JPEG images of coarse blocks with noise."""
+    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+    import tensorflow as tf
+
+    draw = np.random.default_rng(0)
+    for _ in range(count):
+        coarse = draw.integers(0, 256, (height // 16, width // 16, 3), "uint8")
+        image = np.clip(np.kron(coarse, np.ones((16, 16, 1))) + draw.normal(0, 8, (height, width, 3)), 0, 255)
+        yield tf.io.encode_jpeg(image.astype("uint8"), quality=90).numpy()
+
+
+MADE: dict[str, Callable[[Path], None]] = {
+    "flowers": flowers,
+    "speech": speech,
+    "ljspeech": ljspeech,
+    "horses": horses,
+    "facades": facades,
+    "boxes": boxes,
+}
 
 
 def make(name: str, folder: Path) -> None:

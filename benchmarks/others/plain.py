@@ -39,6 +39,7 @@ def loaded(file: Path, function: str, plan: Path | None) -> tuple[Any, Callable[
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[file.stem] = module
+    sys.path.insert(0, str(file.parent))  # what lies beside it
     spec.loader.exec_module(module)
     made = getattr(module, function)()
     dataset, step = made if isinstance(made, tuple) else (made, None)

@@ -2,8 +2,9 @@
 
 A target is a template in ``targets/``. A line of it that begins with ``@take FILE`` gives way to code of the clones:
 the whole file; with a ``CELL`` the whole cell of a notebook; with a ``NAME`` the statement that defines it (of a
-module, or of that cell); with ``CALL()`` the first argument of that call. It is indented as its line is, and otherwise
-unchanged. The rest of a template is ours: imports, numbers of samples, and a function around a dataset.
+module, or of that cell); with ``CALL()`` the first argument of that call; with ``A:B`` these lines. It is indented as
+its line is, and otherwise unchanged. The rest of a template is ours: imports, numbers of samples, and a function around
+a dataset.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+import shutil
 import subprocess
 import textwrap
 from pathlib import Path
@@ -56,8 +58,24 @@ def target(template: str, code: Path, data: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
+def beside(tree: Path, folder: Path) -> None:
+    """Copy a file or package of a clone into a folder, anew.
+
+    Raises:
+        PublishedError: it is not there.
+    """
+    copy = folder / tree.name
+    if tree.is_dir():
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(tree, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    elif tree.is_file():
+        shutil.copy(tree, copy)
+    else:
+        raise PublishedError(f"{tree}: not there; README.md says what to clone")
+
+
 def taken(code: Path, path: str, words: str) -> str:
-    """Code of a file: all of it, or what ``words`` name, ``[CELL] [NAME | CALL()]``.
+    """Code of a file: all of it, or what ``words`` name, ``[CELL] [NAME | CALL() | A:B]``.
 
     Raises:
         PublishedError: it is not there.
@@ -76,6 +94,8 @@ def taken(code: Path, path: str, words: str) -> str:
     if not asked:
         return text.rstrip("\n")
     (name,) = asked
+    if lines := re.fullmatch(r"(\d+):(\d+)", name):
+        return textwrap.dedent("\n".join(text.splitlines()[int(lines[1]) - 1 : int(lines[2])]))
     found = _argument(text, name[:-2]) if name.endswith("()") else _statement(text, name)
     if found is None:
         raise PublishedError(f"{path}: nothing called {name} in {words!r}; another commit, perhaps")

@@ -14,6 +14,7 @@ from xttsbench.records.fix_set import Fix, FixSet
 from xttsbench.records.pipeline import Pipeline
 from xttsbench.targets.source.calls import Calls
 from xttsbench.targets.source.edits import Change, Found, NoEditError, Step, rendered
+from xttsbench.targets.source.module import Module
 
 
 def propose(
@@ -56,6 +57,7 @@ def propose(
         files=files,
         diff="".join(_diff(file, before[file], text) for file, text in files.items()),
         unpatched={fix: _sentences(why) for fix, why in unpatched.items() if why},
+        also=tuple(dict.fromkeys(other for place in draft.places for other in calls.others(*place))),
     )
 
 
@@ -75,6 +77,8 @@ class _Draft:
     def __init__(self) -> None:
         self.steps: dict[str, list[Step]] = {}
         self.edits: list[Edit] = []
+        self.places: list[tuple[Module, int]] = []
+        """Where each change is."""
 
     def take(self, fix: str, changes: Sequence[Change]) -> str | None:
         """Take changes that belong together in, if the files are Python with them; else say why not."""
@@ -93,6 +97,7 @@ class _Draft:
             return f"the source would not be Python with the edit ({error}); write it by hand at {where}"
         self.steps.update(drafts)
         self.edits += shown
+        self.places += [(change.module, change.span[0]) for change in changes]
         return None
 
 

@@ -57,6 +57,8 @@ class Patch(Record):
     """File -> its whole text with the edits, which is what was run."""
     unpatched: dict[str, str] = {}
     """Fix -> why there is no edit for it, with what to write by hand."""
+    also: tuple[str, ...] = ()
+    """Who else runs the changed lines, a sentence each: what they make changes as well."""
     ran: bool = False
     """Whether the patched copy was run."""
     equivalent: bool | None = None

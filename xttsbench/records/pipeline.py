@@ -16,6 +16,18 @@ CostSource = Literal["model", "prefix"]
 """TensorFlow's performance model of the whole pipeline, or a run of the op by itself on what those before yield."""
 
 
+class CallSite(Record):
+    """A call in the user's code, by where its expression ends: no two calls of a file end at the same place."""
+
+    file: str
+    line: int
+    """At which Python says that it runs: that of the name which is called."""
+    end_line: int | None = None
+    """``None`` where Python does not tell, as in code that AutoGraph wrote."""
+    end_column: int | None = None
+    """In bytes of UTF-8 from the start of that line."""
+
+
 class PipelineOp(Record):
     """One dataset op of the graph that ``DatasetToGraphV2`` gives, in order from the source to the end."""
 
@@ -42,6 +54,8 @@ class PipelineOp(Record):
     """Tokens of the Python functions that it runs, directly or through its functions."""
     location: Location = Location()
     """The user's file and line, where it could be found."""
+    calls: tuple[CallSite, ...] = ()
+    """The calls of the user's code that were running when it was made, the innermost, which made it, first."""
     captures: tuple[str, ...] = ()
     """State that its functions capture, in words: ``variable``, ``table``, ``random generator``, ``iterator``,
     ``tensor of 3.2 MB``."""

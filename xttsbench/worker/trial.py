@@ -86,7 +86,9 @@ def _run(spec: TrialSpec, channel: Channel) -> None:
             channel.part("step_place", locate(loaded.step))
         from xttsbench.targets.source.scan import module_file, scan_loaded  # LibCST, which other trials do without
 
-        channel.part("source", [*scan_loaded(target.folder, module_file(target), entry=target.attribute)])
+        makers = places.files_of(original)
+        facts = scan_loaded(target.folder, module_file(target), entry=target.attribute, makers=makers)
+        channel.part("source", [*facts])
     own = functools.partial(run_elements, original=original, variables=variables) if spec.rung == "elements" else None
     run_kind(spec, loaded, step, channel, own)
 

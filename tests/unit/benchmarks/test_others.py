@@ -84,7 +84,8 @@ def test_the_targets_take_each_file_from_a_repository_of_the_list() -> None:
     for pipeline in PIPELINES:
         template = pipeline.template() + (pipeline.template(pipeline.advised) if pipeline.advised else "")
         folders = {line.split("@take ")[1].split("/")[0] for line in template.splitlines() if "@take " in line}
-        assert folders
+        folders |= {tree.split("/")[0] for tree in pipeline.trees}
+        assert pipeline.clone in folders
         assert all(f"| {REPOSITORIES[folder]} | `{folder}` |" in listed for folder in folders)
         assert pipeline.script or f"def {pipeline.name}(" in template
         assert not pipeline.own or f"def {pipeline.own}(" in template

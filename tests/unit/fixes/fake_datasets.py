@@ -12,9 +12,10 @@ from xttsbench.fixes.patch import propose
 from xttsbench.records.base import Location
 from xttsbench.records.fix import Patch
 from xttsbench.records.fix_set import FixSet
-from xttsbench.records.pipeline import Pipeline, PipelineOp
+from xttsbench.records.pipeline import CallSite, Pipeline, PipelineOp
 
-FILE = "/home/user/train.py"
+FOLDER = "/home/user/"
+FILE = f"{FOLDER}train.py"
 AUTOTUNE = -1
 _PARALLEL = {
     "map": ("MapDataset", "ParallelMapDatasetV2"),
@@ -42,9 +43,11 @@ class FakeDataset:
 
     def __init__(self, op: str, *inputs: FakeDataset, frame: Any, **fields: Any) -> None:
         before = list({one.name: one for given in inputs for one in given.ops}.values())
-        here = Location(file=FILE, line=frame.f_lineno, op=f"{op}/_{next(_numbers)}")
+        calls = _calls(frame)
+        here = Location(file=calls[0].file, line=calls[0].line, op=f"{op}/_{next(_numbers)}")
         names = tuple(given.ops[-1].name for given in inputs)
-        self.ops = [*before, PipelineOp(name=here.op or "", op=op, inputs=names, location=here, **fields)]
+        made = PipelineOp(name=here.op or "", op=op, inputs=names, location=here, calls=calls, **fields)
+        self.ops = [*before, made]
         self.threads: int | None = next((given.threads for given in inputs if given.threads), None)
 
     def with_options(self, options: Any) -> FakeDataset:
@@ -52,6 +55,13 @@ class FakeDataset:
         changed.ops = self.ops
         changed.threads = getattr(options.threading, "private_threadpool_size", None) or self.threads
         return changed
+
+    def cardinality(self) -> int:
+        return 9
+
+    def apply(self, function: Any) -> FakeDataset:
+        made: FakeDataset = function(self)
+        return made
 
     def __getattr__(self, name: str) -> Any:
         def method(*args: Any, **kwargs: Any) -> FakeDataset:
@@ -73,19 +83,37 @@ class FakeDataset:
         return method
 
 
+def _calls(frame: Any) -> tuple[CallSite, ...]:
+    """The user's calls around one, as :mod:`xttsbench.pipeline.graph.places` notes them."""
+    found: list[CallSite] = []
+    while frame is not None:
+        code = frame.f_code
+        if code.co_filename.startswith(FOLDER):
+            _, end, _, column = next(itertools.islice(code.co_positions(), frame.f_lasti // 2, None))
+            found.append(CallSite(file=code.co_filename, line=frame.f_lineno, end_line=end, end_column=column))
+        frame = frame.f_back
+    return tuple(found)
+
+
 def _range(_count: int) -> FakeDataset:
     return FakeDataset("RangeDataset", frame=sys._getframe(1))
+
+
+def _list_files(_pattern: str, shuffle: bool | None = None, seed: int | None = None) -> FakeDataset:
+    frame = sys._getframe(1)
+    files = FakeDataset("TensorSliceDataset", frame=frame)
+    return files if shuffle is False else FakeDataset("ShuffleDatasetV3", files, frame=frame, buffer_size=9)
 
 
 def _zip(given: Any) -> FakeDataset:
     return FakeDataset("ZipDataset", *given, frame=sys._getframe(1))
 
 
-def built(text: str, name: str = "make") -> FakeDataset:
-    """What the function ``make`` of a source returns."""
+def built(text: str, name: str = "make", **modules: str) -> FakeDataset:
+    """What the function ``make`` of a source returns, which may import other modules by their names."""
     global _numbers  # noqa: PLW0603 - nodes of each graph are numbered from 0
     _numbers = itertools.count()
-    functions = SimpleNamespace(range=_range, zip=_zip)
+    functions = SimpleNamespace(range=_range, zip=_zip, list_files=_list_files)
     fake = SimpleNamespace(
         data=SimpleNamespace(
             AUTOTUNE=AUTOTUNE,
@@ -98,20 +126,29 @@ def built(text: str, name: str = "make") -> FakeDataset:
 
     around = SimpleNamespace(compat=SimpleNamespace(v2=fake))
 
+    loaded: dict[str, SimpleNamespace] = {}
+
+    def run(source: str, file: str) -> dict[str, Any]:
+        scope: dict[str, Any] = {"__builtins__": {**vars(builtins), "__import__": load}, "__name__": file}
+        exec(compile(source, f"{FOLDER}{file}.py", "exec"), scope)
+        return scope
+
     def load(wanted: str, *args: Any, **kwargs: Any) -> Any:
+        if wanted in modules:
+            if wanted not in loaded:
+                loaded[wanted] = SimpleNamespace(**run(modules[wanted], wanted))
+            return loaded[wanted]
         if not wanted.startswith("tensorflow"):
             return __import__(wanted, *args, **kwargs)
         return {"tensorflow.data": fake.data, "tensorflow.compat.v2": around}.get(wanted, fake)
 
-    scope: dict[str, Any] = {"__builtins__": {**vars(builtins), "__import__": load}}
-    exec(compile(text, FILE, "exec"), scope)
-    made: FakeDataset = scope[name]()
+    made: FakeDataset = run(text, "train")[name]()
     return made
 
 
-def pipeline_of(text: str) -> Pipeline:
+def pipeline_of(text: str, **modules: str) -> Pipeline:
     """The record of that dataset, with the lines that Python has for its calls."""
-    made = built(text)
+    made = built(text, **modules)
     return Pipeline(ops=tuple(made.ops), threadpool_size=made.threads)
 
 

@@ -415,13 +415,18 @@ def test_calls_are_found_wherever_they_are(where: str) -> None:
     assert built(done).threads == 3
 
 
-def test_of_two_calls_on_one_line_none_is_guessed() -> None:
+def test_of_two_calls_on_one_line_the_one_that_ran_is_meant() -> None:
     text = (
         f"{NAMES}import tensorflow as tf\ndef make(fast=True):\n    ds = tf.data.Dataset.range(9)\n"
         "    return ds.map(f).batch(2) if fast else ds.map(g).batch(4)\n"
     )
-    patch = patch_of(text, "parallel-map", "prefetch")
-    assert patch.edits == ()
+    assert patched(text, "parallel-map:3", "prefetch:1") == text.replace(
+        "ds.map(f).batch(2) if", "ds.map(f, num_parallel_calls=3).batch(2).prefetch(1) if"
+    )
+    pipeline = pipeline_of(text)
+    unknown = tuple(op.model_copy(update={"calls": ()}) for op in pipeline.ops)
+    patch = propose(FixSet.of(["parallel-map", "prefetch"]), Pipeline(ops=unknown), lambda _: text, own=lambda _: True)
+    assert patch.edits == ()  # where Python did not tell which ran
     assert all("not clear which is meant" in why for why in patch.unpatched.values())
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import ast
 import io
+import itertools
+import re
 import tokenize
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.fixes.fake_datasets import FILE, built, patch_of
+from xttsbench.records.pipeline import PipelineOp
 
 _LINKS = ["map(f)", "map(lambda x, y=(1, 2): (x, y))", "map(g, deterministic=None,)", "batch(4)", "prefetch(8)"]
 _LINKS += ["prefetch(buffer_size=2)", "repeat()", "shuffle(\n    9,  # inner\n)", "cache()", "map(\n    f,\n)"]
@@ -114,6 +117,61 @@ def test_a_batch_comes_before_the_maps_in_front_of_it(text: str) -> None:
     after = [op.op.partition("Dataset")[0] for op in built(patch.files[FILE]).ops]
     assert after == [*before[:first], "Batch", *before[first:at], *before[at + 1 :]]
     assert sorted(comments(patch.files[FILE])) == sorted(comments(text))
+
+
+_BETWEEN = ["", "n = 2", "options = tf.data.Options()", "print(ds)", "if n > 1:\n        n = n - 1", "ds = ds"]
+_ON_THE_WAY = ["ds = ds.shuffle({k})", "ds = ds.repeat(k)", "if flag:\n        ds = ds.shuffle(k)", "ds = ds.map(f)"]
+_ON_THE_WAY += [
+    "ds = ds.shuffle(9) if flag else ds",
+    "if not flag:\n        k = 3\n    else:\n        ds = ds.repeat(k)",
+]
+_ON_THE_WAY += ["if flag and k:\n        k = k + 1\n        ds = ds.shuffle(k)", "ds = (\n        ds.map(f)\n    )"]
+_ON_THE_WAY += ["if other:\n        ds = ds.take(k)", "ds = ds.with_options(tf.data.Options())"]
+
+
+@st.composite
+def builders(draw: st.DrawFn) -> str:
+    """A function of two flags with statements between its calls, which ends in a map and a batch."""
+    lines = draw(st.lists(st.sampled_from([*_BETWEEN, *_ON_THE_WAY]), max_size=8))
+    body = "".join(f"    {line}\n" for line in lines if line).replace("{k}", "k")
+    end = draw(st.sampled_from(["    ds = ds.map(f)\n    return ds.batch(2)\n", "    return ds.map(f).batch(2)\n"]))
+    head = (
+        "import tensorflow as tf\nf = g = None\ndef build(flag, other, n=4, k=5):\n    ds = tf.data.Dataset.range(9)\n"
+    )
+    return f"{head}{body}{end}def make():\n    return build(True, False)\n"
+
+
+@settings(max_examples=200, deadline=None)
+@given(builders())
+def test_a_cache_goes_behind_the_last_map_whatever_stands_between(text: str) -> None:
+    made = built(text).ops
+    at = max(number for number, one in enumerate(made) if one.op == "MapDataset")
+    patch = patch_of(text, f"cache@{made[at].name}")
+    if patch.unpatched:
+        (why,) = patch.unpatched.values()
+        assert re.search(rf"(gets its value|is used for something else) .*write .*{FILE}:\d+", why), why
+        return
+    for flag, other in itertools.product((True, False), repeat=2):
+        before, after = (
+            built(one.replace("build(True, False)", f"build({flag}, {other})")).ops for one in (text, patch.files[FILE])
+        )
+        kept, cached = [short(one) for one in before], [short(one) for one in after]
+        assert cached.count("Cache") == 1
+        without = [one for one in cached if one != "Cache"]
+        if other:  # with other settings than those that ran, each op comes once, and those that keep elements in order
+            assert sorted(without) == sorted(kept)
+            continue
+        last = max(number for number, one in enumerate(kept) if one == "Map")
+        first = last
+        while kept[first - 1] in ("Map", "Shuffle", "Repeat"):
+            first -= 1
+        moved = [one for one in kept[first:last] if one != "Map"]
+        maps = [one for one in kept[first : last + 1] if one == "Map"]
+        assert cached == [*kept[:first], *maps, "Cache", *moved, *kept[last + 1 :]]
+
+
+def short(op: PipelineOp) -> str:
+    return op.op.partition("Dataset")[0]
 
 
 _FIXES = [

@@ -90,10 +90,15 @@ def test_links_on_lines_of_their_own_take_their_comments_along() -> None:
             "something else",
         ),
         (
-            "    ds = ds.map(lambda i: (i, f(i)))\n    k = 3\n    ds = ds.filter(lambda i, _: i > k)\n",
+            "    ds = ds.map(lambda i: (i, f(i, k)))\n    k = 3\n    ds = ds.filter(lambda i, _: i > k)\n".replace(
+                "    ds = ds.map", "    k = 2\n    ds = ds.map"
+            ),
             "`k` gets its value",
         ),
-        ("    ds = ds.map(lambda i: (i, f(i)))\n    if ds:\n        ds = ds.filter(lambda i, _: i > 2)\n", "one chain"),
+        (
+            "    ds = ds.map(lambda i: (i, f(i)))\n    if ds:\n        ds = ds.filter(lambda i, _: i > 2)\n",
+            "`ds` is used for something else as well at line 6",
+        ),
         (
             "    ds = ds.map(lambda i: (i, f(i))).filter(lambda i, x: x is not None and i > 2)\n",
             "more of its parameters",
@@ -104,7 +109,7 @@ def test_what_does_not_fit_is_left_to_the_user(body: str, why: str) -> None:
     _, patch = filtered(body, (0,), {0: 0})
     assert patch.edits == ()
     assert why in patch.unpatched["filter-first"]
-    assert f"before the .map(...) of {FILE}:5" in patch.unpatched["filter-first"]
+    assert re.search(rf"before the \.map\(\.\.\.\) of {FILE}:[56]", patch.unpatched["filter-first"])
 
 
 def test_a_filter_that_reads_what_the_map_makes_is_not_moved() -> None:
@@ -201,16 +206,12 @@ def test_a_shuffle_and_a_repeat_come_behind_the_cache(body: str, expected: str) 
     ("body", "why"),
     [
         (
-            "    files = tf.data.Dataset.range(9).shuffle(9)\n    ds = files.map(load)\n    len(files.ops)\n",
-            "`files` is used for something else as well",
+            "    files = tf.data.Dataset.range(9).shuffle(9)\n    n = len(files.ops)\n    ds = files.map(load)\n",
+            "`files` is used for something else as well at line 5",
         ),
         (
-            "    ds = tf.data.Dataset.range(9).shuffle(9)\n    load = print\n    ds = ds.map(load)\n",
-            "Other statements stand between .shuffle(...) and .map(...)",
-        ),
-        (
-            "    ds = tf.data.Dataset.range(9).shuffle(9)\n    from math import floor as f\n    ds = ds.map(f)\n",
-            "Other statements stand between",
+            "    n = 9\n    ds = tf.data.Dataset.range(9).shuffle(n)\n    n = 4\n    ds = ds.map(load)\n",
+            "`n` gets its value between lines 5 and 7",
         ),
         (
             "    ds = tf.data.Dataset.range(9)\n    for f in (load, scale): ds = ds.shuffle(9).map(f)\n",

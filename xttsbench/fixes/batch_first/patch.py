@@ -9,8 +9,9 @@ import libcst as cst
 from xttsbench.records.pipeline import PipelineOp
 from xttsbench.targets.source.calls import Calls, attempt, kind, place
 from xttsbench.targets.source.edits import Change, Found, NoEditError, Replacement
-from xttsbench.targets.source.links import argument, moved_first, removed
+from xttsbench.targets.source.links import argument, removed, reordered
 from xttsbench.targets.source.module import Link, Module
+from xttsbench.targets.source.moves import rearranged
 
 
 def batch_first(calls: Calls, number: int | None, op: str) -> Iterable[Found]:
@@ -20,7 +21,7 @@ def batch_first(calls: Calls, number: int | None, op: str) -> Iterable[Found]:
         maps = maps_before(calls, one)
 
         def edit(ops: Sequence[PipelineOp] = (*maps, one)) -> Sequence[Change]:
-            return [moved_first(*calls.links(ops))]
+            return [rearranged(calls, ops, {other.name for other in ops[:-1]})]
 
         if maps and not found.changes:
             by_hand = f"write the .batch(...) of {place(one)} before the .map(...) of {place(maps[0])}"
@@ -45,7 +46,7 @@ def rebatch(calls: Calls, number: int | None, op: str) -> Iterable[Found]:
 
 
 def _as_rebatch(module: Module, unbatch: Link, batch: Link) -> Change:
-    moved_first(module, (unbatch, batch))  # refuses what does not follow, or has other readers
+    reordered(module, (unbatch, batch), (True, False))  # refuses what does not follow, or has other readers
     for name, position in (("num_parallel_calls", 2), ("deterministic", 3)):
         if argument(batch, name, position) is not None:
             raise NoEditError(f".rebatch(...) takes no {name}")

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 
 from xttsbench.records.pipeline import PipelineOp
 from xttsbench.targets.source.calls import Calls, attempt, kind, place
-from xttsbench.targets.source.edits import Change, Found, NoEditError
-from xttsbench.targets.source.links import appended, moved_last, removed
+from xttsbench.targets.source.edits import Change, Found
+from xttsbench.targets.source.links import appended, removed
+from xttsbench.targets.source.moves import rearranged
 from xttsbench.throughput.orderings import Chain, chain_before
 from xttsbench.throughput.threads import consumers, inputs_of
 
@@ -49,11 +50,7 @@ def _cached(calls: Calls, name: str, text: str) -> Found:
 def _before(calls: Calls, chain: Chain, text: str) -> Change:
     """A link behind the last op of a chain, and the chain's shuffles and repeats behind that."""
     ops = [one for one in calls.pipeline.ops if one.name in (*chain.orderings, *chain.between)]
-    module, links = calls.links(ops, {one.name for one in ops})
-    if len(set(links)) < len(links):
-        raise NoEditError("a call makes several ops that would change places with one another")
-    moved = {link for one, link in zip(ops, links, strict=True) if one.name in chain.orderings}
-    return moved_last(module, links, moved, text)
+    return rearranged(calls, ops, chain.orderings, text)
 
 
 def _redundant(calls: Calls, op: PipelineOp, chain: Chain) -> list[PipelineOp]:

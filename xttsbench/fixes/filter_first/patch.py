@@ -10,8 +10,9 @@ from xttsbench.fixes.batch_first.patch import maps_before
 from xttsbench.records.pipeline import PipelineOp
 from xttsbench.targets.source.calls import Calls, attempt, place
 from xttsbench.targets.source.edits import Change, Found, NoEditError, Replacement
-from xttsbench.targets.source.links import argument, moved_first
+from xttsbench.targets.source.links import argument
 from xttsbench.targets.source.module import Link, Module
+from xttsbench.targets.source.moves import rearranged
 
 
 def filter_first(calls: Calls, number: int | None, op: str) -> Iterable[Found]:
@@ -21,8 +22,10 @@ def filter_first(calls: Calls, number: int | None, op: str) -> Iterable[Found]:
         maps, seen = _passed_maps(calls, one)
 
         def edit(ops: Sequence[PipelineOp] = (*maps, one), seen: dict[int, int] = seen) -> Sequence[Change]:
-            module, links = calls.links(ops)
-            return [moved_first(module, links, _predicate(module, links[-1], links[0], seen))]
+            def predicate(module: Module, links: Sequence[Link]) -> Sequence[Replacement]:
+                return _predicate(module, links[-1], links[0], seen)
+
+            return [rearranged(calls, ops, {other.name for other in ops[:-1]}, extra=predicate)]
 
         if maps and not found.changes:
             by_hand = f"write the .filter(...) of {place(one)} before the .map(...) of {place(maps[0])}"

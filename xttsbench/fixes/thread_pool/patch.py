@@ -30,11 +30,11 @@ def thread_pool(calls: Calls, number: int | None, op: str) -> Iterable[Found]:
         if now and (resized := _resized(calls, number)) is not None:
             return [resized]
         module, link = calls.maker(last)
+        if (applies := _applied(module, link)) is not None:  # the user's own options, set before they are applied
+            return [change(module, applies[0], _before(module, applies[0], f"{applies[1]}.{_FIELD} = {number}"))]
         following = module.next_link(link)
         if now and (following is None or following.name != "with_options"):
             raise NoEditError(f"a pool of {now} is asked for where it could not be found")
-        if (applies := _applied(module, link)) is not None:  # the user's own options, set before they are applied
-            return [change(module, applies[0], _before(module, applies[0], f"{applies[1]}.{_FIELD} = {number}"))]
         name = next(one for one in _free_names() if not re.search(rf"\b{one}\b", module.text))
         lines = f"{name} = {spelled(module, link.node, 'data.Options')}()", f"{name}.{_FIELD} = {number}"
         applied = appended(module, link, f".with_options({name})", at_the_end=True)

@@ -94,6 +94,7 @@ def _op(node: Any, by_name: Mapping[str, Any], library: FunctionLibrary, places:
         byte_offset=byte_offset(library, functions) or header_bytes(node, by_name),
         inner=_inner(functions, library, places, depth),
         location=_location(node, function, places),
+        calls=places.calls.get(node.name, ()),
     )
 
 

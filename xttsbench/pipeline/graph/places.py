@@ -13,6 +13,7 @@ TensorFlow 1). Kinds are compared on the way; where they do not agree, everythin
 from __future__ import annotations
 
 import functools
+import itertools
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -28,19 +29,24 @@ from xttsbench.pipeline.graph.registry import is_tensorflow
 from xttsbench.pipeline.graph.source import (
     before_autograph,
     captured_datasets,
+    locate,
     user_function,
     walk,
     whose,
     wrapped_functions,
 )
-from xttsbench.records.pipeline import kind_of_op
+from xttsbench.records.pipeline import CallSite, kind_of_op
 
 Place = tuple[str, int]
 """File and line as the frame had them: AutoGraph's generated file, where the code ran from one."""
+Calls = tuple[CallSite, ...]
 
 SOURCE: Final = "_xttsbench_source"
 """Attribute of a dataset made from a graph that holds the dataset which the graph was read from."""
 _PLACE: Final = "_xttsbench_place"
+_CALLS: Final = "_xttsbench_calls"
+_DEEPEST: Final = 12
+"""Calls of the user's around the one that made a dataset that are noted."""
 _MADE: Final = "_xttsbench_made"
 _COPYING: Final = "apply_rewrite" if hasattr(dataset_ops, "apply_rewrite") else "_apply_rewrite"
 """TensorFlow's function that copies a dataset, which is public from 2.21 on."""
@@ -87,6 +93,23 @@ def place_of(dataset: Any) -> Place | None:
     return place
 
 
+def calls_of(dataset: Any) -> Calls:
+    """The user's calls that were running when a dataset object was made, innermost first; none where unobserved."""
+    calls: Calls = getattr(dataset, _CALLS, ())
+    return calls
+
+
+def files_of(dataset: Any) -> list[str]:
+    """The user's own files that a dataset's ops, and their functions, come from."""
+    found: dict[str, None] = {}
+    for one in walk(dataset):
+        functions = [locate(user) for f in wrapped_functions(one) if (user := user_function(f._func)) is not None]
+        for file in (*(call.file for call in calls_of(one)), *(place.file for place in functions)):
+            if file is not None and whose(file) == "user" and "__autograph_generated_file" not in file:
+                found.setdefault(file)
+    return list(found)
+
+
 def made_in(function: Any) -> Made | None:
     """What was made while a ``ConcreteFunction`` was traced, or ``None`` where that was not observed."""
     made: Made | None = getattr(getattr(function, "graph", None), _MADE, None)
@@ -115,9 +138,10 @@ def _remembering(original: Callable[..., None]) -> Callable[..., None]:
     def construct(self: Any, *args: Any, **kwargs: Any) -> None:
         original(self, *args, **kwargs)
         if _watchers:
-            place = _user_place(sys._getframe(1))
-            if place is not None:
-                self.__dict__[_PLACE] = place
+            calls = user_calls(sys._getframe(1))
+            if calls:
+                place = calls[0].file, calls[0].line
+                self.__dict__[_PLACE], self.__dict__[_CALLS] = place, calls
                 variant = self.__dict__.get("_variant_tensor_attr")
                 if not isinstance(variant, tf.__internal__.EagerTensor) and variant is not None:
                     _note(self, variant, place)
@@ -139,17 +163,32 @@ def _keeping_source(original: Callable[..., Any]) -> Callable[..., Any]:
     return copying
 
 
-def _user_place(frame: FrameType | None) -> Place | None:
-    fallback: Place | None = None
-    while frame is not None:
-        file = frame.f_code.co_filename
-        kind = whose(file)
+def user_calls(frame: FrameType | None) -> Calls:
+    """The calls of the user's own code that run in a frame and around it, innermost first; a library's, where none is.
+
+    Args:
+        frame: the innermost.
+    """
+    found: list[CallSite] = []
+    fallback: Calls = ()
+    while frame is not None and len(found) < _DEEPEST:
+        kind = whose(frame.f_code.co_filename)
         if kind == "user":
-            return file, frame.f_lineno
-        if kind == "library" and fallback is None:
-            fallback = file, frame.f_lineno
+            found.append(_site(frame))
+        elif kind == "library" and not fallback:
+            fallback = (_site(frame),)
         frame = frame.f_back
-    return fallback
+    return tuple(found) or fallback
+
+
+def _site(frame: FrameType) -> CallSite:
+    """Where a frame stands. What AutoGraph wrote ends elsewhere than in the user's file."""
+    code = frame.f_code
+    end_line = end_column = None
+    if "__autograph_generated_file" not in code.co_filename:
+        positions = code.co_positions()
+        _, end_line, _, end_column = next(itertools.islice(positions, frame.f_lasti // 2, None), (None,) * 4)
+    return CallSite(file=code.co_filename, line=frame.f_lineno, end_line=end_line, end_column=end_column)
 
 
 def _note(dataset: Any, variant: Any, place: Place) -> None:
@@ -200,21 +239,24 @@ class Places:
     """Name of a function -> the user's function."""
     autotuned: frozenset[str] = frozenset()
     """Nodes whose cycle length was left to AUTOTUNE; TensorFlow writes the number that it chose into the graph."""
+    calls: dict[str, Calls] = field(default_factory=dict)
+    """Name of a node -> the user's calls that were running when it was made, innermost first."""
 
 
 def places(dataset: Any, graph: Any) -> Places:
     """The places of a graph's nodes and functions, as far as ``dataset`` and the objects under it tell."""
-    nodes, autotuned = {}, set()
+    nodes, calls, autotuned = {}, {}, set()
     for name, found in _pairs(dataset, graph):
         if tf.get_static_value(vars(found).get("_cycle_length")) == tf.data.AUTOTUNE:
             autotuned.add(name)
         place = user_place(place_of(found))
         if place is not None:
             nodes[name] = place
+        calls[name] = calls_of(found)
     traced = {wrapped.function.name.decode(): wrapped for one in walk(dataset) for wrapped in wrapped_functions(one)}
     made = {name: inner for name, wrapped in traced.items() if (inner := made_in(wrapped.function)) is not None}
     users = {name: user for name, wrapped in traced.items() if (user := user_function(wrapped._func)) is not None}
-    return Places(nodes, made, users, frozenset(autotuned))
+    return Places(nodes, made, users, frozenset(autotuned), calls)
 
 
 def user_place(place: Place | None) -> Place | None:

@@ -21,7 +21,7 @@ from xttsbench.pipeline.graph.nodes import (
     graph_options,
     option_fields,
 )
-from xttsbench.pipeline.graph.places import beneath, place_of, places, user_place
+from xttsbench.pipeline.graph.places import beneath, calls_of, place_of, places, user_place
 from xttsbench.pipeline.graph.registry import PYTHON_OPS, lookup
 from xttsbench.pipeline.graph.source import display_name, locate, user_function, walk, wrapped_functions
 from xttsbench.records.base import Location
@@ -63,6 +63,7 @@ def python_side_ops(dataset: Any) -> tuple[tuple[PipelineOp, ...], FunctionLibra
                 side_effects=has_side_effects(library, functions),
                 byte_offset=byte_offset(library, functions),
                 location=_location(current, wrapped, name),
+                calls=calls_of(current),
             )
         )
     return tuple(ops), FunctionLibrary(definitions.values())

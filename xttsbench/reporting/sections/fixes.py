@@ -129,9 +129,11 @@ def patched(patch: Patch | None) -> str:
         words.append(f"is {units.ratio_interval(patch.verified_speedup)} as fast")
     if words:
         said = f"The source with this patch was run; it {' and '.join(words)}"
-        return f"{said}: {patch.why_not}" if patch.why_not else f"{said}."
-    reason = f": {patch.why_not}" if patch.why_not else ""
-    return f"The source with this patch was not run{reason}" + ("" if reason.endswith(".") else ".")
+        said = f"{said}: {patch.why_not}" if patch.why_not else f"{said}."
+    else:
+        reason = f": {patch.why_not}" if patch.why_not else ""
+        said = f"The source with this patch was not run{reason}" + ("" if reason.endswith(".") else ".")
+    return " ".join([said, *(f"{one}." for one in patch.also)])
 
 
 def call(optimized: Optimized | None) -> tuple[str, ...]:

@@ -1,8 +1,8 @@
 """Which call of the source made an op of the graph.
 
-An op has the line at which its call ran. The call on that line whose method makes such ops is taken; where a line has
-several, the order of the chain is that of the graph. A call that made several ops (in a loop, in a function called
-twice) is edited only where all of them are meant.
+An op has the calls that were running when it was made, each by where it ends. Where Python does not tell that, the call
+on the op's line whose method makes such ops is taken; where a line has several, the order of the chain is that of the
+graph. A call that made several ops (in a loop, in a function called twice) is edited only where all of them are meant.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import libcst as cst
+from libcst.metadata import ClassScope
 
 from xttsbench.records.base import Location
 from xttsbench.records.fix_set import FixSet
@@ -27,6 +28,7 @@ _BY_ANOTHER_NAME: Final = {
     "dense_to_ragged_batch": ("ragged_batch",),
     "tensor_slice": ("from_tensor_slices", "list_files"),
     "tensor": ("from_tensors",),
+    "shuffle": ("shuffle", "list_files"),
     "flat_map": ("flat_map", "from_generator", "TFRecordDataset", "TextLineDataset", "FixedLengthRecordDataset"),
     "tfrecord": ("TFRecordDataset",),
     "text_line": ("TextLineDataset",),
@@ -88,11 +90,31 @@ class Calls:
     def modules(self) -> Iterator[Module]:
         """The files of the step and of the pipeline's calls that can be read, each once."""
         step = self.step_place.file if self.step_place is not None else None
-        for file in dict.fromkeys([step, *(op.location.file for op in self.pipeline.ops)]):
+        around = [call.file for op in self.pipeline.ops for call in op.calls]
+        for file in dict.fromkeys([step, *(op.location.file for op in self.pipeline.ops), *around]):
             try:
                 yield self.module(file)
             except NoEditError:
                 continue
+
+    def others(self, changed: Module, offset: int) -> Iterator[str]:
+        """Who else calls the functions around a place of the source, in the pipeline's files: a sentence each.
+
+        Calls are told by the function's name; those that this pipeline was made by are left out.
+        """
+        ran = {call for op in self.pipeline.ops for call in op.calls}
+        for function in changed.of(cst.FunctionDef):
+            name = function.name.value
+            inside = changed.start(function) <= offset <= changed.end(function)
+            method = isinstance(changed.scope(function), ClassScope)
+            if not inside or name in _WITH_FUNCTIONS or (name.startswith("__") and method):
+                continue
+            for module in self.modules():
+                made = {module.ending(one.end_line, one.end_column) for one in ran if one.file == module.file}
+                for link in module.links:
+                    fits = link.name == name and (isinstance(link.node.func, cst.Attribute) or not method)
+                    if fits and made - {None} and link not in made and not _within(changed, function, module, link):
+                        yield f"{module.file}:{link.line} calls {name}(...) as well, and what it makes changes with it"
 
     def of_kind(self, *kinds: str) -> list[PipelineOp]:
         """The pipeline's ops that such methods make, parallel ones too."""
@@ -111,14 +133,17 @@ class Calls:
         """
         names, meant = names or methods(op), {*meant, op.name}
         module = self.module(op.location.file)
-        found = [link for link in _at(module, op.location.line) if link.name in names]
-        outer = [link for link in found if not _traced(module, link)]
-        found = outer or found
+        exact, here = self._exact(op), [link for link in _at(module, op.location.line) if link.name in names]
+        outer = [link for link in here if not _traced(module, link)]
+        found = outer or here
+        if exact is not None:
+            found = [exact] if exact.name in names else []
         if not found:
             raise NoCallError(f"{op.op} at {place(op)} does not come from a call of .{names[0]}(...) there")
-        siblings = [one.name for one in self.pipeline.ops if _same_place(one, op) and set(methods(one)) & set(names)]
+        same = _same_place if exact is None else _same_call
+        siblings = [one.name for one in self.pipeline.ops if same(one, op) and kind(one) == kind(op)]
         inside = [one for one in _inner(self.pipeline.ops) if _same_place(one, op) and set(methods(one)) & set(names)]
-        if inside and not (outer and len(outer) == len(siblings)):
+        if inside and (len(outer) == len(here) or (exact is None and len(outer) != len(siblings))):
             raise NoEditError(f"the call at {place(op)} makes a dataset inside another one's function as well")
         number = siblings.index(op.name)
         if len(found) == len(siblings) and (len(found) == 1 or _one_chain(module, found)):
@@ -139,12 +164,55 @@ class Calls:
         try:
             return self.call(op)
         except NoEditError:
-            module = self.module(op.location.file)
-            here = [one for one in self.pipeline.ops if _same_place(one, op)]
-            whole = [link for link in _at(module, op.location.line) if _outermost(module, link)]
+            module, exact = self.module(op.location.file), self._exact(op)
+            same = _same_place if exact is None else _same_call
+            here = [one for one in self.pipeline.ops if same(one, op)]
+            whole = [exact] if exact is not None else _at(module, op.location.line)
+            whole = [link for link in whole if _outermost(module, link)]
             if len(whole) != 1 or not here or here[-1].name != op.name or whole[0].name in methods(op):
                 raise
             return module, whole[0]
+
+    def in_one_function(self, ops: Sequence[PipelineOp]) -> tuple[Module, list[Link]]:
+        """For each of several ops the call of one run of one function that made it, or in which it was made.
+
+        Raises:
+            NoEditError: as for :meth:`call`, or such a call makes other ops as well.
+        """
+        ways, every = [op.calls[::-1] for op in ops], {op.name for op in ops}
+        if not all(ways) or any(self._exact(op) is None for op in ops):
+            return self.links(ops, every)
+        depth = 0
+        while all(len(way) > depth + 1 and way[depth] == ways[0][depth] for way in ways):
+            depth += 1
+        found = [
+            self.call(op, every) if len(way) == depth + 1 else self._around(op, depth, every)
+            for op, way in zip(ops, ways, strict=True)
+        ]
+        if len({module.file for module, _ in found}) > 1:
+            raise NoEditError("the calls are in several files")
+        return found[0][0], [link for _, link in found]
+
+    def _around(self, op: PipelineOp, depth: int, meant: Collection[str]) -> Call:
+        """The call, so many calls below the outermost, in which an op was made, and none that is not meant."""
+        way = op.calls[::-1][: depth + 1]
+        site = way[-1]
+        module = self.module(site.file)
+        link = module.ending(site.end_line, site.end_column)
+        if link is None:
+            raise NoEditError(f"no call was found at {site.file}:{site.line}")
+        under = [one for one in self.pipeline.ops if one.calls[::-1][: depth + 1] == way]
+        more = next((one for one in under if one.name not in meant), None)
+        if more is not None:
+            what = f"{link.name}(...) at {site.file}:{site.line}"
+            raise NoEditError(f"{what} makes the {kind(more)} of {place(more)} as well")
+        return module, link
+
+    def _exact(self, op: PipelineOp) -> Link | None:
+        """The call that ran when an op was made, where Python told where it ends."""
+        if not op.calls or op.calls[0].file != op.location.file:
+            return None
+        return self.module(op.calls[0].file).ending(op.calls[0].end_line, op.calls[0].end_column)
 
     def links(self, ops: Sequence[PipelineOp], meant: Collection[str] = ()) -> tuple[Module, list[Link]]:
         """The calls that made several ops, all in one file.
@@ -249,6 +317,15 @@ def _outermost(module: Module, link: Link) -> bool:
 
 def _same_place(one: PipelineOp, other: PipelineOp) -> bool:
     return (one.location.file, one.location.line) == (other.location.file, other.location.line)
+
+
+def _within(changed: Module, function: cst.FunctionDef, module: Module, link: Link) -> bool:
+    """Whether a call is in the function that it calls."""
+    return changed is module and changed.start(function) <= link.start <= changed.end(function)
+
+
+def _same_call(one: PipelineOp, other: PipelineOp) -> bool:
+    return one.calls[:1] == other.calls[:1]
 
 
 def _inner(ops: Iterable[PipelineOp]) -> Iterator[PipelineOp]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 import libcst as cst
 
-from xttsbench.targets.source.edits import Change, Exchange, NoEditError, Replacement
+from xttsbench.targets.source.edits import Change, Exchange, NoEditError, Replacement, Step
 from xttsbench.targets.source.module import Link, Module, Span
 
 
@@ -28,7 +28,7 @@ def autotune_or(module: Module, at: cst.CSTNode, count: int | None) -> str:
     return spelled(module, at, "data.AUTOTUNE") if count is None or count < 0 else str(count)
 
 
-def change(module: Module, link: Link, *steps: Replacement | Exchange) -> Change:
+def change(module: Module, link: Link, *steps: Step) -> Change:
     """What is done to one call."""
     return Change(module, link.line, (link.start, link.end), steps)
 
@@ -101,10 +101,11 @@ def appended(module: Module, link: Link, text: str, *, at_the_end: bool = False)
     last = link
     while at_the_end and (following := module.next_link(last)) is not None and following.name == "with_options":
         last = following
-    return change(module, link, _behind(module, last, text, stays=at_the_end))
+    return change(module, link, behind(module, last, text, stays=at_the_end))
 
 
-def _behind(module: Module, link: Link, text: str, *, stays: bool = False) -> Replacement:
+def behind(module: Module, link: Link, text: str, *, stays: bool = False) -> Replacement:
+    """The step that writes a link behind another one, on a line of its own where the chain has one link a line."""
     comment = module.comment_behind(link.end)
     following = "" if comment else module.text[link.end : module.line_stop(link.end)].strip()
     if not link.own_line or following.startswith("."):
@@ -123,11 +124,11 @@ def removed(module: Module, link: Link) -> Change:
     if not isinstance(func, cst.Attribute):
         raise NoEditError(f"{link.name}(...) is not called on a dataset")
     if (statement := _nothing_left(module, link)) is not None:
-        return change(module, link, _line_gone(module, *module.span(statement)))
+        return change(module, link, line_gone(module, *module.span(statement)))
     if not link.own_line:
         return change(module, link, Replacement(module.start(func.dot), link.end, ""))
     if _ends_line(module, link.end):
-        return change(module, link, _line_gone(module, link.start, link.end))
+        return change(module, link, line_gone(module, link.start, link.end))
     return change(module, link, Replacement(link.start, link.end, ""))
 
 
@@ -136,7 +137,7 @@ def _ends_line(module: Module, offset: int) -> bool:
     return not rest or rest.startswith("#")
 
 
-def _line_gone(module: Module, start: int, end: int) -> Replacement:
+def line_gone(module: Module, start: int, end: int) -> Replacement:
     """What fills its lines is taken out with them; of a comment beside it, the comment stays."""
     if (comment := module.comment_behind(end)) is not None:
         return Replacement(start, comment[0], "")
@@ -148,43 +149,34 @@ def _line_gone(module: Module, start: int, end: int) -> Replacement:
 def _nothing_left(module: Module, link: Link) -> cst.Assign | None:
     """The statement ``x = x.link()``, alone on its lines and not alone in its block."""
     statement, receiver = module.parent(link.node), getattr(link.node.func, "value", None)
-    if not isinstance(statement, cst.Assign) or len(statement.targets) != 1 or not isinstance(receiver, cst.Name):
+    if not isinstance(statement, cst.Assign) or len(statement.targets) != 1 or receiver is None:
         return None
     target, (start, end) = statement.targets[0].target, module.span(statement)
-    same = isinstance(target, cst.Name) and target.value == receiver.value
+    same = isinstance(target, cst.Name | cst.Attribute) and module.code(target) == module.code(receiver)
     alone = module.begins_line(start) and _ends_line(module, end)
     return statement if same and alone and len(module.block(statement)) > 1 else None
 
 
-def moved_first(module: Module, links: Sequence[Link], extra: Sequence[Replacement] = ()) -> Change:
-    """The last of several links that follow one another moved before the others.
-
-    Args:
-        module: that of all links.
-        links: in the order in which they run.
-        extra: steps within the link that is moved.
-
-    Raises:
-        NoEditError: they do not follow one another in the text, or what stands between them would matter.
-    """
-    return _rearranged(module, links, (len(links) - 1, *range(len(links) - 1)), extra)
-
-
-def moved_last(module: Module, links: Sequence[Link], moved: Collection[Link], text: str) -> Change:
+def reordered(
+    module: Module, links: Sequence[Link], moved: Sequence[bool], text: str = "", extra: Sequence[Replacement] = ()
+) -> Change:
     """Some of several links that follow one another moved behind the others, with a link in between.
 
     Args:
         module: that of all links.
         links: in the order in which they run; the last one stays.
-        moved: those that are moved.
-        text: of the new link, e.g. ``.cache()``, which comes right behind the last one.
+        moved: for each of them whether it is moved.
+        text: of the new link, e.g. ``.cache()``, which comes right behind the last one; empty for none.
+        extra: steps within the last one.
 
     Raises:
-        NoEditError: as for :func:`moved_first`.
+        NoEditError: they do not follow one another in the text, or what stands between them would matter.
     """
-    order = sorted(range(len(links)), key=lambda number: links[number] in moved)
+    order = sorted(range(len(links)), key=lambda number: moved[number])
+    if not text:
+        return _rearranged(module, links, order, extra)
     last = links[-1]
-    new = _behind(module, last, text)
+    new = behind(module, last, text)
     if not all(module.begins_line(link.start) for link in links) or new.start != _spans(module, links)[-1][1]:
         new = Replacement(last.end, last.end, text)  # not behind a comment that does not move with it
     for before, after in itertools.pairwise(links):
@@ -193,7 +185,7 @@ def moved_last(module: Module, links: Sequence[Link], moved: Collection[Link], t
             block = module.block(second)
             if not any(pair[0] is first and pair[1] is second for pair in itertools.pairwise(block)):
                 raise NoEditError(f"other statements stand between .{before.name}(...) and .{after.name}(...)")
-    return _rearranged(module, links, order, (new,))
+    return _rearranged(module, links, order, (new, *extra))
 
 
 def _rearranged(module: Module, links: Sequence[Link], order: Sequence[int], extra: Sequence[Replacement]) -> Change:

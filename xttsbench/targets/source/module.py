@@ -7,6 +7,7 @@ the text, and plain assignments followed from a name to its value. What cannot b
 from __future__ import annotations
 
 import ast
+import bisect
 import functools
 import re
 from collections.abc import Iterator, Sequence
@@ -189,7 +190,9 @@ class Module:
     def inside(self, node: cst.CSTNode, kind: type[Node]) -> list[Node]:
         """The nodes of a kind in a node, itself included."""
         start, end = self.span(node)
-        return [one for one in self.of(kind) if start <= self.start(one) and self.end(one) <= end]
+        found = self.of(kind)
+        first, last = (bisect.bisect_left(found, at, key=self.start) for at in (start, end + 1))
+        return [one for one in found[first:last] if self.end(one) <= end]
 
     def statement(self, node: cst.CSTNode) -> cst.BaseSmallStatement | cst.BaseCompoundStatement:
         """The innermost statement that holds an expression."""
@@ -223,7 +226,20 @@ class Module:
 
     def link(self, node: cst.CSTNode | None) -> Link | None:
         """The link of a call."""
-        return next((link for link in self.links if link.node is node), None)
+        found = self._by_end.get(self.end(node)) if isinstance(node, cst.Call) else None
+        return found if found is not None and found.node is node else None
+
+    def ending(self, line: int | None, column: int | None) -> Link | None:
+        """The call whose expression ends there: a line, and bytes of UTF-8 from its start, as Python's frames say."""
+        if line is None or column is None or line > len(self._starts):
+            return None
+        start = self._starts[line - 1]
+        row = self.text[start : self.line_stop(start)]
+        return self._by_end.get(start + len(row.encode()[:column].decode(errors="replace")))
+
+    @functools.cached_property
+    def _by_end(self) -> dict[int, Link]:
+        return {link.end: link for link in self.links}
 
     def next_link(self, link: Link) -> Link | None:
         """The link whose method is called on what this one returns."""

@@ -68,9 +68,14 @@ def scan_text(
 
 
 def scan_loaded(
-    folder: str, main_file: str, *, entry: str | None = None, imported_before: bool = True
+    folder: str,
+    main_file: str,
+    *,
+    entry: str | None = None,
+    imported_before: bool = True,
+    makers: Iterable[str] = (),
 ) -> list[SourceFact]:
-    """The facts of the user's own modules that are loaded now: the target's file, and those under its folder.
+    """The facts of the user's own modules that are loaded now: the target's file, the makers, those under its folder.
 
     Libraries and this package are left out, and so is what is beyond 200 files or 512 KB; a file that cannot be read
     has no fact. TensorFlow is not imported; where it is loaded, its options are asked for.
@@ -81,13 +86,14 @@ def scan_loaded(
         entry: the callable in it; facts in code that it cannot come to are left out. ``None`` keeps all, as for a
             script.
         imported_before: TensorFlow had been imported before the target was, as in the helper's forks.
+        makers: files of the user's from which ops of the pipeline come, wherever they lie.
     """
     options = _options()
     main = os.path.realpath(main_file)
     found: list[SourceFact] = []
     texts: dict[str, str] = {}
     left = MAX_BYTES
-    for file in _files(folder, main):
+    for file in _files(folder, main, makers):
         try:
             size = os.path.getsize(file)
             if size > left:
@@ -112,15 +118,16 @@ def module_file(target: TargetSpec) -> str:
     return file if isinstance(file, str) else ""
 
 
-def _files(folder: str, main: str) -> Iterator[str]:
-    """Paths of the user's loaded modules, the target's own first, each once."""
+def _files(folder: str, main: str, makers: Iterable[str]) -> Iterator[str]:
+    """Paths of the user's loaded modules, the target's own first and then the makers, each once."""
     top = os.path.realpath(folder)
     own = str(Path(__file__).resolve().parents[2])
     outside = [own, *(os.path.realpath(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib"))]
     seen = set()
-    if main.endswith(".py") and not _under(main, own):
-        seen.add(main)
-        yield main
+    for path in (main, *map(os.path.realpath, makers)):
+        if path.endswith(".py") and not _under(path, own) and path not in seen:
+            seen.add(path)
+            yield path
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
         if not isinstance(file, str) or not file.endswith(".py"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from typing import Final
 
@@ -10,6 +9,7 @@ import libcst as cst
 from libcst.helpers import get_full_name_for_node
 
 from xttsbench.records.source_fact import SourceFact
+from xttsbench.targets.source.conditions import exclusive
 from xttsbench.targets.source.module import Module, argument_of, is_name
 
 _AT_IMPORT: Final = frozenset(
@@ -46,7 +46,6 @@ _LIMITS: Final = (
     "tensorflow.config.set_logical_device_configuration",
     "tensorflow.config.experimental.set_virtual_device_configuration",
 )
-_LEAVE: Final = (cst.Return, cst.Raise, cst.Continue, cst.Break)
 
 
 def late_environment(module: Module, *, imported_before: bool) -> Iterator[SourceFact]:
@@ -93,7 +92,7 @@ def growth_with_limit(module: Module) -> Iterator[SourceFact]:
         if name != _GROWTH or is_name(argument_of(call, 1, "enable"), "False"):
             continue
         for limit in limits:
-            if module.scope(limit) is module.scope(call) and not _exclusive(module, call, limit):
+            if module.scope(limit) is module.scope(call) and not exclusive(module, call, limit):
                 line, said = module.line(limit), "also gives a memory limit; with it TensorFlow takes all of it at once"
                 if line < module.line(call):
                     said = "gives the GPU a memory limit, after which growth raises ValueError"
@@ -140,7 +139,7 @@ def _started(module: Module, node: cst.BaseExpression) -> int | None:
             if name in _STARTS
             and module.line(call) < module.line(node)
             and module.scope(call) in scopes
-            and not _exclusive(module, call, node)
+            and not exclusive(module, call, node)
         ),
         None,
     )
@@ -154,30 +153,3 @@ def _has_limit(module: Module, call: cst.Call) -> bool:
         for value in (*given, *followed)
         for one in module.inside(value, cst.Arg)
     )
-
-
-def _exclusive(module: Module, first: cst.CSTNode, second: cst.CSTNode) -> bool:
-    """Whether no run goes through both: other branches of one ``if`` or ``try``, or the earlier one leaves."""
-    parts = _parts(module, first), _parts(module, second)
-    if any(at in parts[1] and parts[1][at] != part for at, part in parts[0].items()):
-        return True
-    for mine, other in (parts, parts[::-1]):
-        for at, part in mine.items():
-            block = at.body if part == "body" else at.orelse if part == "orelse" else None
-            block = block.body if isinstance(block, cst.Else) else block
-            last = block.body[-1] if isinstance(block, cst.IndentedBlock | cst.SimpleStatementSuite) else None
-            last = last.body[-1] if isinstance(last, cst.SimpleStatementLine) else last
-            if at not in other and isinstance(last, _LEAVE):
-                return True
-    return False
-
-
-def _parts(module: Module, node: cst.CSTNode) -> dict[cst.If | cst.Try, str]:
-    """By ``if`` and ``try`` around the node, in which part of it the node is."""
-    found: dict[cst.If | cst.Try, str] = {}
-    for child, around in itertools.pairwise([node, *module.ancestors(node)]):
-        if isinstance(around, cst.If):
-            found[around] = "body" if child is around.body else "orelse" if child is around.orelse else "test"
-        elif isinstance(around, cst.Try):
-            found[around] = "handlers" if isinstance(child, cst.ExceptHandler) else "body"
-    return found

@@ -18,6 +18,7 @@ from typing import Any, Final
 import tensorflow as tf
 from tensorflow.python.ops import resource_variable_ops
 
+from xttsbench.pipeline.graph.places import files_of
 from xttsbench.records.trial import MeasurementOverhead, TrialSpec
 from xttsbench.step.modes import Mode, fetches_answered, in_mode, keras_step
 from xttsbench.targets.load import Loaded
@@ -80,8 +81,11 @@ def measure_afterwards(spec: TrialSpec, handles: ScriptHandles, bench: Bench) ->
     from xttsbench.targets.source.scan import scan_loaded  # LibCST, which the script's own steps do without
 
     script = os.path.abspath(spec.target)
-    bench.channel.part("source", [*scan_loaded(os.path.dirname(script), script, imported_before=False)])
-    if not isinstance(handles.dataset, tf.data.Dataset):
+    readable = isinstance(handles.dataset, tf.data.Dataset)
+    makers = files_of(handles.dataset) if readable else ()
+    facts = scan_loaded(os.path.dirname(script), script, imported_before=False, makers=makers)
+    bench.channel.part("source", [*facts])
+    if not readable:
         bench.channel.note("the script's input was not read: no tf.data.Dataset fed its steps, or it was gone")
         return
     loaded = Loaded("script", handles.dataset, handles.step)

@@ -1,0 +1,220 @@
+"""Which assignments a name may hold the value of, at each place of one function: values followed over its statements.
+
+Branches, loops, ``try`` and ``with`` are gone through as Python does, and where ways meet, a name may hold the value of
+any of them. ``self.x`` is followed like a name inside one function; what other functions do to it is not known. A name
+read in a nested function is read whenever that runs, so each of its assignments is taken to reach it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import libcst as cst
+from libcst.helpers import get_full_name_for_node
+
+from xttsbench.targets.source.module import Module
+
+State = dict[str, frozenset[cst.CSTNode]]
+"""Name -> the targets whose value it may hold; one that it may be without is left out."""
+
+_PASSES: Final = 2
+"""Through a loop: the second one has what the first one left."""
+
+
+class Flow:
+    """The assignments that reach each place of a function, or of a module's top.
+
+    Attributes:
+        before: statement -> what names may hold when it begins.
+        reaching: place where a name (or ``self.x``) is read -> the targets whose value it may hold there.
+        readers: target -> the places that may read its value.
+    """
+
+    def __init__(self, module: Module, within: cst.FunctionDef | cst.Module) -> None:
+        self._module = module
+        self._scope = module.scope(within.body) if isinstance(within, cst.FunctionDef) else module.module_scope
+        self.before: dict[cst.CSTNode, State] = {}
+        self.reaching: dict[cst.CSTNode, frozenset[cst.CSTNode]] = {}
+        self.readers: dict[cst.CSTNode, set[cst.CSTNode]] = {}
+        self._left: list[tuple[list[State], list[State]]] = []  # by break and by continue, of each loop around
+        self._deferred: list[tuple[str, cst.CSTNode]] = []
+        self._targets: dict[str, set[cst.CSTNode]] = {}
+        state: State = {}
+        if isinstance(within, cst.FunctionDef):
+            given = within.params
+            every = (*given.posonly_params, *given.params, *given.kwonly_params, given.star_arg, given.star_kwarg)
+            for one in every:
+                if isinstance(one, cst.Param):
+                    self._set(one.name, one.name.value, state)
+        self._suite(within.body, state)
+        for name, use in self._deferred:
+            self._read(use, frozenset(self._targets.get(name, ())))
+
+    def _suite(self, body: cst.BaseSuite | Sequence[cst.CSTNode], state: State | None) -> State | None:
+        """What names may hold behind a block; ``None`` where its end is never reached."""
+        statements = body.body if isinstance(body, cst.BaseSuite) else body
+        for one in statements:
+            if state is None:
+                return None  # it is left before
+            state = self._statement(one, state)
+        return state
+
+    def _statement(self, node: cst.CSTNode, state: State) -> State | None:
+        if isinstance(node, cst.SimpleStatementLine):
+            return self._suite(list(node.body), state)
+        self.before[node] = dict(state)
+        if isinstance(node, cst.FunctionDef | cst.ClassDef):
+            self._deferred += self._read_in(node.body)
+            self._set(node.name, node.name.value, state)
+            return state
+        if isinstance(node, cst.BaseSmallStatement):
+            return self._small(node, state)
+        if isinstance(node, cst.If):
+            self._expression(node.test, state)
+            otherwise = node.orelse
+            end = self._suite(node.body, dict(state))
+            if isinstance(otherwise, cst.If):
+                return _joined(end, self._statement(otherwise, dict(state)))
+            return _joined(end, self._suite(otherwise.body, dict(state)) if otherwise is not None else state)
+        if isinstance(node, cst.For | cst.While):
+            return self._loop(node, state)
+        if isinstance(node, cst.Try | cst.TryStar):
+            return self._try(node, state)
+        if isinstance(node, cst.With):
+            for item in node.items:
+                self._expression(item.item, state)
+                if item.asname is not None:
+                    self._target(item.asname.name, state)
+            return self._suite(node.body, state)
+        if isinstance(node, cst.Match):
+            self._expression(node.subject, state)
+            ends: list[State | None] = [state]
+            for case in node.cases:
+                own = dict(state)
+                for bound in self._module.inside(case.pattern, cst.Name):
+                    self._set(bound, bound.value, own)
+                ends.append(self._suite(case.body, own))
+            return _joined(*ends)
+        return state
+
+    def _small(self, node: cst.BaseSmallStatement, state: State) -> State | None:
+        if isinstance(node, cst.Assign):
+            self._expression(node.value, state)
+            for target in node.targets:
+                self._target(target.target, state)
+        elif isinstance(node, cst.AnnAssign | cst.AugAssign):
+            if node.value is not None:
+                self._expression(node.value, state)
+            if isinstance(node, cst.AugAssign) and (name := get_full_name_for_node(node.target)):
+                self._read(node.target, state.get(name, frozenset()))
+            if node.value is not None:
+                self._target(node.target, state)
+        elif isinstance(node, cst.Import | cst.ImportFrom):
+            for alias in () if isinstance(node.names, cst.ImportStar) else node.names:
+                bound = alias.evaluated_alias or alias.evaluated_name.partition(".")[0]
+                self._set(alias, bound, state)
+        elif isinstance(node, cst.Del):
+            for gone in self._module.inside(node, cst.Name):
+                state.pop(gone.value, None)
+        else:
+            self._expression(node, state)
+            if isinstance(node, cst.Break | cst.Continue) and self._left:
+                self._left[-1][isinstance(node, cst.Continue)].append(dict(state))
+            if isinstance(node, cst.Return | cst.Raise | cst.Break | cst.Continue):
+                return None
+        return state
+
+    def _loop(self, node: cst.For | cst.While, state: State) -> State | None:
+        if isinstance(node, cst.For):
+            self._expression(node.iter, state)
+        exits: list[State | None] = [state]
+        for _ in range(_PASSES):
+            begin = _joined(*exits) or {}
+            if isinstance(node, cst.While):
+                self._expression(node.test, begin)
+            else:
+                self._target(node.target, begin)
+            self._left.append(([], []))
+            end = self._suite(node.body, dict(begin))
+            broken, continued = self._left.pop()
+            exits = [state, end, *broken, *continued]
+        after = _joined(*exits)
+        if node.orelse is not None and after is not None:
+            return self._suite(node.orelse.body, after)
+        return after
+
+    def _try(self, node: cst.Try | cst.TryStar, state: State) -> State | None:
+        end = self._suite(node.body, dict(state))
+        inside = [found for one, found in self.before.items() if _holds(self._module, node.body, one)]
+        raised = _joined(state, end, *inside) or {}
+        ends = [self._suite(node.orelse.body, end) if node.orelse is not None and end is not None else end]
+        for handler in node.handlers:
+            own = dict(raised)
+            if handler.name is not None:
+                self._target(handler.name.name, own)
+            ends.append(self._suite(handler.body, own))
+        after = _joined(*ends)
+        if node.finalbody is not None:
+            through = self._suite(node.finalbody.body, _joined(after, raised) or {})
+            return through if after is not None else None
+        return after
+
+    def _expression(self, node: cst.CSTNode, state: State) -> None:
+        """Note what is read, and set what ``:=`` sets."""
+        nested = self._module.inside(node, cst.Lambda)
+        for name, one in self._read_in(node):
+            self._read(one, state.get(name, frozenset()))
+            if any(_holds(self._module, function, one) for function in nested):
+                self._deferred.append((name, one))
+        for walrus in self._module.inside(node, cst.NamedExpr):
+            self._target(walrus.target, state)
+
+    def _read_in(self, node: cst.CSTNode) -> list[tuple[str, cst.CSTNode]]:
+        """The function's own names that are read in a piece of code, and where."""
+        nodes: list[cst.Name | cst.Attribute] = [*self._module.inside(node, cst.Name)]
+        nodes += self._module.inside(node, cst.Attribute)
+        return [(name, one) for one in nodes if (name := self._followed(one)) is not None]
+
+    def _followed(self, node: cst.Name | cst.Attribute) -> str | None:
+        """The name that is read there, where it is this function's own: no parameter or name of one inside it."""
+        name = get_full_name_for_node(node)
+        if name is None or not self._module.reads(node):
+            return None
+        root: cst.BaseExpression = node
+        while isinstance(root, cst.Attribute):
+            root = root.value
+        scopes = {one.scope for one in self._module.assignments(name.partition(".")[0], root)}
+        return name if self._scope in scopes or not scopes else None
+
+    def _target(self, node: cst.BaseExpression, state: State) -> None:
+        if isinstance(node, cst.Tuple | cst.List):
+            for one in node.elements:
+                self._target(one.value, state)
+        elif isinstance(node, cst.StarredElement):
+            self._target(node.value, state)
+        elif isinstance(node, cst.Name | cst.Attribute) and (name := get_full_name_for_node(node)):
+            for held in [held for held in state if held.startswith(f"{name}.")]:
+                del state[held]  # of another object now
+            self._set(node, name, state)
+
+    def _set(self, target: cst.CSTNode, name: str, state: State) -> None:
+        state[name] = frozenset({target})
+        self._targets.setdefault(name, set()).add(target)
+
+    def _read(self, use: cst.CSTNode, targets: frozenset[cst.CSTNode]) -> None:
+        self.reaching[use] = self.reaching.get(use, frozenset()) | targets
+        for target in targets:
+            self.readers.setdefault(target, set()).add(use)
+
+
+def _joined(*states: State | None) -> State | None:
+    """What names may hold where several ways meet; those that are never gone are ``None``."""
+    known = [one for one in states if one is not None]
+    names: Iterable[str] = {name for one in known for name in one}
+    return {name: frozenset().union(*(one.get(name, ()) for one in known)) for name in names} if known else None
+
+
+def _holds(module: Module, function: cst.CSTNode, node: cst.CSTNode) -> bool:
+    start, end = module.span(function)
+    return start <= module.start(node) and module.end(node) <= end
