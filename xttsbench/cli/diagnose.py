@@ -159,6 +159,12 @@ def _chosen(path: Path, target: str | None, settings: Mapping[str, object]) -> t
     return best.target, best.config | dict(settings)
 
 
+class Allowed(StrEnum):
+    """What fixes may change where they are allowed to."""
+
+    BATCHES = "batches"
+
+
 def optimize(
     context: typer.Context,
     target: Annotated[str, typer.Argument(help="module:callable or file.py:callable.")],
@@ -170,6 +176,10 @@ def optimize(
         bool,
         typer.Option("--any-order", help="Fixes may give up the order of the elements (other batches)."),
     ] = False,
+    allow: Annotated[
+        Allowed | None,
+        typer.Option(help="What fixes may change: batches puts the same samples into batches of similar length."),
+    ] = None,
     out: Out = None,
     seed: Annotated[int, typer.Option(help="Seed of TensorFlow, NumPy and the order of trials.")] = 0,
     strict: Strict = False,
@@ -200,6 +210,7 @@ def optimize(
         out=out,
         seed=seed,
         any_order=any_order,
+        other_batches=allow is not None,
         print_to_stderr=as_json,
         command=typed(context),
     )

@@ -7,7 +7,7 @@ that cost a step are taken from its measured waits: beginning the dataset anew, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Final
@@ -85,7 +85,7 @@ class Modelled:
 
 
 def modelled(
-    evidence: Evidence, *, wall_s: float | None, alone_s: float | None, any_order: bool = False
+    evidence: Evidence, *, wall_s: float | None, alone_s: float | None, asked: Collection[str] = ()
 ) -> Modelled | None:
     """The model of the evidence's pipeline with its candidates; ``None`` where nothing was priced.
 
@@ -93,7 +93,7 @@ def modelled(
         evidence: with a pipeline.
         wall_s: mean step of the target as it is, where that was measured.
         alone_s: mean step alone, where that was measured.
-        any_order: whether fixes that change the order of elements may be part of combinations.
+        asked: kinds of fix that change what the batches hold, and were asked for.
     """
     if evidence.pipeline is None or not any(op.cost_s for op in evidence.pipeline.ops):
         return None
@@ -110,11 +110,13 @@ def modelled(
     period_s = given.period_s + _restart_s(evidence) + lost_to_bursts_s(uneven, pipeline, cpus)
     model = Model(evidence, step, period_s, given.limited_by, uneven)
     goal_s = step.alone_s or None
-    known = candidates(Setting(pipeline, cpus, evidence.environment, goal_s, uneven.enough if uneven else None))
+    padded = evidence.batches.padding_share if evidence.batches is not None else None
+    buffer = uneven.enough if uneven else None
+    known = candidates(Setting(pipeline, cpus, evidence.environment, goal_s, buffer, padded))
     rows = {one.name: predict(model, (one,)) for one in known}
     best = _best_cache([one for one in known if one.kind == "cache"], rows)
     known = tuple(one for one in known if one.kind != "cache" or one is best)
-    combined = combine(model, known, [rows[one.name] for one in known], any_order=any_order)
+    combined = combine(model, known, [rows[one.name] for one in known], asked=asked)
     return Modelled(model, known, tuple(rows[one.name] for one in known), tuple(combined), _off(period_s, wall_s))
 
 
@@ -233,18 +235,14 @@ def _left_of_restart(before: Pipeline, after: Pipeline, fixes: Sequence[str]) ->
 
 
 def combine(
-    model: Model, known: Sequence[Candidate], alone: Sequence[Prediction], *, any_order: bool
+    model: Model, known: Sequence[Candidate], alone: Sequence[Prediction], *, asked: Collection[str]
 ) -> list[Prediction]:
     """Combinations worth more than any part of them, the fastest first.
 
-    All of them leave the data as they are, as far as it can be told without running them; ``any_order`` lets those in
+    All of them leave the data as they are, as far as it can be told without running them; ``asked`` lets kinds in
     that yield the elements in another order.
     """
-    sound = [
-        fix
-        for fix in known
-        if fix.edit is not None and (fix.why_not is None or (any_order and fix.kind == "any-order"))
-    ]
+    sound = [fix for fix in known if fix.edit is not None and (fix.why_not is None or fix.kind in asked)]
     rates = {row.fixes: row.batches_per_s or 0.0 for row in alone}
     sure: list[Prediction] = []
     to_prove: list[Prediction] = []

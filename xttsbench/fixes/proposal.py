@@ -90,13 +90,22 @@ def _of(op: PipelineOp, pipeline: Pipeline) -> list[Location]:
     return [place(op), *(location.model_copy(update={"op": op.name}) for location in own)]
 
 
-def of_input(evidence: Evidence, said_of: Modelled | None, idle: str | None, *, any_order: bool) -> Iterator[Option]:
+def of_input(
+    evidence: Evidence, said_of: Modelled | None, idle: str | None, *, asked: Collection[str]
+) -> Iterator[Option]:
     """Every candidate alone, and the combinations that the model likes, or that need one another."""
     pipeline = evidence.pipeline
     if pipeline is None:
         return
     if said_of is None:
-        known = candidates(Setting(infer_cardinality(evidence), allowed_cpus(evidence), evidence.environment))
+        known = candidates(
+            Setting(
+                infer_cardinality(evidence),
+                allowed_cpus(evidence),
+                evidence.environment,
+                padding_share=evidence.batches.padding_share if evidence.batches is not None else None,
+            )
+        )
         rows: list[Prediction | None] = [None] * len(known)
         groups = [*((one,) for one in known), *_needed_together(known)]
         rows += [None] * (len(groups) - len(rows))
@@ -115,7 +124,7 @@ def of_input(evidence: Evidence, said_of: Modelled | None, idle: str | None, *, 
     off = said_of.off if said_of is not None else "no cost of it is known"
     wanted = {fix.name for fixes in groups if len(fixes) > 1 for fix in fixes}
     for fixes, row in zip(groups, rows, strict=True):
-        yield option(evidence, fixes, row, off=off, idle=idle, wanted=wanted, any_order=any_order)
+        yield option(evidence, fixes, row, off=off, idle=idle, wanted=wanted, asked=asked)
 
 
 def without_room(evidence: Evidence) -> Iterator[Option]:
@@ -130,14 +139,14 @@ def without_room(evidence: Evidence) -> Iterator[Option]:
             return
 
 
-def forbidden(fixes: Sequence[Candidate], *, any_order: bool) -> str | None:
+def forbidden(fixes: Sequence[Candidate], *, asked: Collection[str]) -> str | None:
     """Why the data, or what is not known, forbid a fix that nobody asked for."""
     for fix in fixes:
         spec = SPECS[Fix.parse(fix.name).kind]
         if fix.refused is not None:
             return fix.refused
         if spec.asked_for is not None:
-            if not any_order:
+            if spec.name not in asked:
                 return spec.asked_for
         elif fix.why_not and not spec.tried_unpriced:
             return fix.why_not
@@ -173,7 +182,7 @@ def option(
     off: str | None = None,
     idle: str | None = None,
     wanted: Collection[str] = (),
-    any_order: bool = False,
+    asked: Collection[str] = (),
 ) -> Option:
     """What is to be expected of some fixes together, and what is against them.
 
@@ -184,16 +193,18 @@ def option(
         off: why it is not believed, where it is not.
         idle: why no fix of the input can help, where that is so.
         wanted: fixes that are part of a combination.
-        any_order: whether another order of the elements was asked for.
+        asked: kinds of fix that were asked for.
     """
     pipeline, name = evidence.pipeline, str(FixSet.of(fix.name for fix in fixes))
     raw = row.speedup if row is not None else None
     speedup = raw if off is None else None
     pass_s = first_pass_s(evidence, fixes)
+    if any(SPECS[Fix.parse(fix.name).kind].helps_step for fix in fixes):
+        idle = None
     why_not = (
         idle
         or _cannot(evidence, fixes)
-        or forbidden(fixes, any_order=any_order)
+        or forbidden(fixes, asked=asked)
         or takes_long(pass_s)
         or _measured_worse(evidence, name)
         or _gives_little(fixes, speedup, raw, wanted)

@@ -7,7 +7,7 @@ same input.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -44,25 +44,25 @@ _COMPUTES: Final = 0.5
 """Share that computing has to take for XLA to be tried unmeasured."""
 
 
-def proposals(evidence: Evidence, *, any_order: bool = False) -> tuple[Proposal, ...]:
+def proposals(evidence: Evidence, *, asked: Collection[str] = ()) -> tuple[Proposal, ...]:
     """Fixes, alone and together, those that are worth verifying first, of these the most promising first.
 
     Args:
         evidence: as a diagnosis makes it.
-        any_order: whether fixes that yield the same elements in another order are asked for.
+        asked: kinds of fix that change what the batches hold, and are asked for: ``any-order``, ``buckets``.
     """
-    said_of = model_of(evidence, any_order=any_order)
+    said_of = model_of(evidence, asked=asked)
     believed = said_of.model if said_of is not None and said_of.off is None else None
     idle = _does_not_wait(evidence)
-    options = [*of_input(evidence, said_of, idle, any_order=any_order), *without_room(evidence)]
+    options = [*of_input(evidence, said_of, idle, asked=asked), *without_room(evidence)]
     steps = [_of_step(evidence, fix) for fix in _step_fixes(evidence, believed)]
-    both = _of_both(evidence, said_of, options, steps, any_order=any_order)
+    both = _of_both(evidence, said_of, options, steps, asked=asked)
     return ranked([*options, *steps, *both])
 
 
-def model_of(evidence: Evidence, *, any_order: bool = False) -> Modelled | None:
+def model_of(evidence: Evidence, *, asked: Collection[str] = ()) -> Modelled | None:
     """The model that proposals are made from; ``None`` where nothing was priced."""
-    return modelled(evidence, wall_s=evidence.wall_s, alone_s=_alone_s(evidence), any_order=any_order)
+    return modelled(evidence, wall_s=evidence.wall_s, alone_s=_alone_s(evidence), asked=asked)
 
 
 def predict_speedup(evidence: Evidence, fixes: FixSet) -> float | None:
@@ -149,7 +149,7 @@ def _of_both(
     inputs: Sequence[Option],
     steps: Sequence[Option],
     *,
-    any_order: bool,
+    asked: Collection[str],
 ) -> Iterator[Option]:
     """The best fix of the step with the input's fix that is best beside it, where together they give more.
 
@@ -169,10 +169,10 @@ def _of_both(
         return
     faster = _faster_step(said_of.model, ratio)
     before = predict(faster, ()).speedup
-    known = [one for one in said_of.known if one.edit is not None and forbidden((one,), any_order=any_order) is None]
+    known = [one for one in said_of.known if one.edit is not None and forbidden((one,), asked=asked) is None]
     known = [one for one in known if takes_long(first_pass_s(evidence, (one,))) is None]
     rows = [predict(faster, (one,)) for one in known]
-    rows += combine(faster, known, rows, any_order=any_order)
+    rows += combine(faster, known, rows, asked=asked)
     if not rows or not before:
         return
     by_name = {one.name: one for one in known}

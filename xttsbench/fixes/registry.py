@@ -8,6 +8,7 @@ from typing import Final
 from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.any_order.spec import ANY_ORDER
 from xttsbench.fixes.batch_first.spec import BATCH_FIRST, REBATCH
+from xttsbench.fixes.buckets.spec import BUCKETS
 from xttsbench.fixes.cache.spec import CACHE, CACHE_FILE
 from xttsbench.fixes.filter_first.spec import FILTER_FIRST
 from xttsbench.fixes.native.spec import NATIVE
@@ -37,6 +38,7 @@ SPECS: Final[Mapping[str, Spec]] = {
         CACHE,
         CACHE_FILE,
         BATCH_FIRST,
+        BUCKETS,
         ANY_ORDER,
         DROP_PREFETCH,
         BUFFER,

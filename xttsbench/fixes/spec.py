@@ -66,6 +66,7 @@ class Setting:
         environment: with the memory, and the disk's room where a cache on it is considered.
         goal_s: seconds of a step, with which the input has to keep up; ``None`` where there is no step.
         buffer: batches that are worth keeping ready, where the input comes in bursts that hold the step up.
+        padding_share: share of padding in the batches that were seen; ``None`` where nothing is padded.
     """
 
     pipeline: Pipeline
@@ -73,6 +74,7 @@ class Setting:
     environment: Mapping[str, Any] = field(default_factory=dict)
     goal_s: float | None = None
     buffer: int | None = None
+    padding_share: float | None = None
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,7 @@ class Spec:
         hazards: ``module:function`` that says why it may change the data whatever a run shows:
             ``(reader, fix, all) -> sentences``, see :mod:`xttsbench.fixes.graph.hazards`.
         runs_ahead: whether it runs functions earlier than the step asks for their results.
+        helps_step: whether it may make the step itself faster, so that it is of use where nobody waits for data.
         asked_for: what has to be asked for, in a sentence; ``None`` where nothing has.
         patch: ``module:function`` of its edit of the user's source: from the pipeline's calls
             (:class:`xttsbench.targets.source.calls.Calls`), the number (``None`` is AUTOTUNE, or that there is none)
@@ -119,6 +122,7 @@ class Spec:
     needs_graph: bool = True
     hazards: str | None = None
     runs_ahead: bool = False
+    helps_step: bool = False
     asked_for: str | None = None
     patch: str | None = None
     by_hand: str | None = None

@@ -40,6 +40,17 @@ class GraphIdentity(Record):
     """Of the tensors that its sources hold: names of files, slices in memory."""
 
 
+class OtherBatches(Record):
+    """The samples of a fixed pipeline beside those of the original, whatever batch they are in and without padding."""
+
+    same: bool | None
+    """``None`` where it could not be told."""
+    sentence: str
+    samples: int = 0
+    padding_share: tuple[float, float] = (0.0, 0.0)
+    """Of the values of the padded components, before and after, 0..1."""
+
+
 class Elements(Record):
     """What a trial of the rung ``elements`` saw."""
 
@@ -63,6 +74,8 @@ class Elements(Record):
     jittered: bool = False
     """Whether calls of Python functions were held up at random, so that parallel ones ended in another order."""
     identity: GraphIdentity | None = None
+    other_batches: OtherBatches | None = None
+    """Of a fix that puts samples into other batches."""
     losses: tuple[float, ...] = ()
     """Of the first steps, where there is a step that returns one."""
     state: tuple[tuple[float, ...], ...] = ()

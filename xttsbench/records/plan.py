@@ -115,5 +115,12 @@ class RunPlan(Record):
     """Hash of the bundled workload's data set."""
     any_order: bool = False
     """Fixes that give up the order of the elements are wanted too."""
+    other_batches: bool = False
+    """Fixes that put the same samples into other batches are wanted too."""
     verified: bool = True
     """Whether fixes are verified, where there is time."""
+
+    @property
+    def asked(self) -> frozenset[str]:
+        """Kinds of fix that change what the batches hold, and are wanted."""
+        return frozenset(["any-order"] * self.any_order + ["buckets"] * self.other_batches)

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Final
 
 from xttsbench.records.elements import Elements
-from xttsbench.records.fix import Semantics
+from xttsbench.records.fix import How, Semantics
 from xttsbench.samedata.epochs import cut_into_rounds, round_length, same_bags
 from xttsbench.samedata.runs import InOrder, Run, in_order, rounded_anywhere, rounded_in_place, runs_of
 from xttsbench.samedata.varying import Case, all_bags, judge_moved, judge_random, judgement, lost_components, many
@@ -97,6 +97,9 @@ def judge(originals: Sequence[Elements], fixed: Elements, *, allow_other_order: 
         return judgement(False, "different", "; ".join(fixed.objections))
     if difference := spec_difference(originals[0].spec, fixed.spec):
         return judgement(False, "different", difference)
+    if (apart := fixed.other_batches) is not None:
+        how: How = "other batches" if apart.same else "unknown" if apart.same is None else "different"
+        return judgement(apart.same, how, apart.sentence, apart.samples, 1)
     if len({run.source_limit for run in (*originals, fixed)}) > 1:
         return judgement(
             None, "unknown", "the sources of the runs were cut to different lengths: they cannot be compared"

@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
+from xttsbench.fixes.buckets.spec import BUCKETS
 from xttsbench.fixes.graph.edit import from_graph
 from xttsbench.fixes.graph.hazards import hazards, random_ops
 from xttsbench.fixes.step.spec import STEP_GRAPH, STEP_XLA
@@ -25,7 +26,7 @@ from xttsbench.pipeline.fingerprint.identity import identity
 from xttsbench.pipeline.graph.places import SOURCE
 from xttsbench.pipeline.graph.read import inspect, read_graph
 from xttsbench.pipeline.purity.state import trace_time_effects
-from xttsbench.records.elements import Element, Elements, Epoch
+from xttsbench.records.elements import Element, Elements, Epoch, OtherBatches
 from xttsbench.records.fix_set import FixSet
 from xttsbench.records.pipeline import PipelineOp
 from xttsbench.records.trial import TrialSpec
@@ -33,6 +34,7 @@ from xttsbench.step.modes import loss_of
 from xttsbench.targets.load import Loaded
 from xttsbench.worker.batches import ExhaustedError
 from xttsbench.worker.bench import Bench, Step
+from xttsbench.worker.other_batches import compare_apart, padding_of
 
 MOST_ROWS: Final = 2000
 """Rows of a record, over all epochs."""
@@ -107,6 +109,7 @@ def run_elements(
             ),
             jittered=jitter,
             identity=None if before is None else identity(original, before),
+            other_batches=_other_batches(spec, original, before, loaded.dataset, after, limit),
             losses=losses,
             state=state,
             unknown={**told.prints.unknown, **unknown},
@@ -193,6 +196,24 @@ def _shortened(
     if kept:
         spec = tf.nest.map_structure(_any_size, spec)
     return from_graph(cut, spec, source=dataset), cut, kept
+
+
+def _other_batches(
+    spec: TrialSpec,
+    original: tf.data.Dataset,
+    before: Any | None,
+    fixed: tf.data.Dataset,
+    after: Any | None,
+    limit: int | None,
+) -> OtherBatches | None:
+    """Both pipelines' samples without padding, for a fix that was asked to make other batches."""
+    if BUCKETS.name not in FixSet.parse(spec.fix):
+        return None
+    if before is None or after is None:
+        return OtherBatches(same=None, sentence="the graph cannot be read, so that no padding can be told from data")
+    cut = (_shortened(original, before, limit)[0], _shortened(fixed, after, limit)[0])
+    drawn = [one for one in random_ops(original, before) if "draws" in one]
+    return compare_apart(*cut, padding_of(before), drawn=drawn, max_s=spec.window_s)
 
 
 def _any_size(batch: tf.TensorSpec) -> tf.TensorSpec:

@@ -262,7 +262,7 @@ def _verify(job: Job, session: LiveSession, run: Recorded) -> None:
         job=job,
         accelerator=plan.accelerator,
         evidence=evidence,
-        proposed=proposals(evidence, any_order=plan.any_order),
+        proposed=proposals(evidence, asked=plan.asked),
         directory=run.directory,
         until_s=plan.budget_s - REPORT_S,
         patch=lambda _: None,  # where its source lies is not known of an object

@@ -75,7 +75,8 @@ def judge_fixes(report: Report) -> tuple[int, str | None]:
     if not report.fixes and report.pipeline is None and report.verdict.bottleneck == "input":
         why = report.unmeasured.get("pipeline", "there was no time for it; --budget gives it more")
         return INCONCLUSIVE, f"It waits for its input, of which no fix could be looked for: it was not read ({why})."
-    first = next((one for one in report.fixes), None)
+    asked = [one for one in report.fixes if "have to be asked for" in one.why and "(--allow" in one.why]
+    first = next(iter(asked or report.fixes), None)
     why = f": {first.name}: {first.why}" if first is not None else ""
     return DONE, f"There is nothing here that a fix would make faster{why}."
 

@@ -18,7 +18,7 @@ from tests.unit.samedata.elements import (
     samples,
     shuffled,
 )
-from xttsbench.records.elements import Elements
+from xttsbench.records.elements import Elements, OtherBatches
 from xttsbench.samedata.judge import judge, spec_difference
 
 ROWS = samples(64)
@@ -40,6 +40,16 @@ def shuffling(**fields: Any) -> list[Elements]:
 def augmenting() -> list[Elements]:
     """In order, with noise; the two runs with one seed differ too, as those of parallel draws do."""
     return [fingerprints(noised(plain(ROWS), seed=seed), random_ops=("StatelessRandomNormal",)) for seed in (1, 2, 3)]
+
+
+@pytest.mark.parametrize(("same", "how"), [(True, "other batches"), (False, "different"), (None, "unknown")])
+def test_other_batches_are_judged_by_their_samples_alone(same: bool | None, how: str) -> None:
+    apart = OtherBatches(same=same, sentence="what was compared", samples=64)
+    fixed = fingerprints(plain(ROWS[::-1], batch=3)).model_copy(update={"other_batches": apart})
+    found = judge(three(plain(ROWS)), fixed)
+    assert (found.equivalent, found.how, found.elements) == (same, how, 64)
+    refused = fixed.model_copy(update={"objections": ("it would change state",)})
+    assert judge(three(plain(ROWS)), refused).equivalent is False
 
 
 class TestDeterministic:

@@ -72,6 +72,7 @@ class Request:
         kind: ``diagnose`` or ``optimize``.
         verify: verify fixes in what is left of the budget.
         any_order: verify fixes that give up the order of the elements too.
+        other_batches: verify fixes that put the same samples into other batches too.
     """
 
     target: str
@@ -90,6 +91,7 @@ class Request:
     kind: Kind = "diagnose"
     verify: bool = True
     any_order: bool = False
+    other_batches: bool = False
 
 
 def diagnose(request: Request, *, progress: Progress | None = None) -> Outcome:
@@ -117,6 +119,7 @@ def diagnose(request: Request, *, progress: Progress | None = None) -> Outcome:
         profile=request.profile,
         comparison=request.comparison,
         any_order=request.any_order,
+        other_batches=request.other_batches,
         verified=request.verify and not script,
     )
     run = open_run(plan, request.out, f"{plan.kind}-{target.name}", began=began)

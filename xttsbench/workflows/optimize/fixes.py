@@ -59,7 +59,7 @@ def verify_fixes(
         job=job,
         accelerator=plan.accelerator,
         evidence=evidence,
-        proposed=proposals(evidence, any_order=plan.any_order),
+        proposed=proposals(evidence, asked=plan.asked),
         directory=directory,
         until_s=until_s,
         patch=lambda fixes: patch_of(FixSet.parse(fixes), pipeline, directory, step_place=_step_place(session.trials)),
@@ -120,7 +120,7 @@ def fix_section(
     """
     if plan.kind not in ("diagnose", "optimize") or plan.arguments or diagnosis.evidence.script is not None:
         return (), None
-    proposed = proposals(diagnosis.evidence, any_order=plan.any_order)
+    proposed = proposals(diagnosis.evidence, asked=plan.asked)
     found = verified(trials, plan.accelerator)
     why = None if plan.verified else "no verification was asked for"
     rows = results(

@@ -1,0 +1,1 @@
+"""``buckets``: batches of elements of similar length, where the user says that other batches are welcome."""

@@ -1,0 +1,96 @@
+"""Buckets by length in place of a padded batch: TensorFlow's own op for them, made beside the graph and put into it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import tensorflow as tf
+
+from xttsbench.fixes.graph.edit import does_not_apply, ending_at, flat_spec, from_graph, redirect, set_spec, source_of
+from xttsbench.pipeline.graph.edit import copied, data_inputs, free_name, set_inputs
+from xttsbench.pipeline.graph.nodes import constant, constant_input, dataset_nodes, named_inputs
+from xttsbench.pipeline.graph.read import read_graph
+
+_FIX: Final = "buckets"
+_BOUNDARIES: Final = tuple(sorted({round(2 ** (half / 2)) for half in range(4, 41)}))
+"""Lengths at which a bucket ends and the next begins, 4 to a million: within a bucket the longest element is at most
+41 % longer than the shortest. Buckets that no element falls into cost nothing."""
+
+
+def buckets(graph: Any) -> Any:
+    """The graph with its last ``padded_batch`` as buckets by length, all of the same batch size.
+
+    An element is as long as the longest of its components whose first dimension varies. Where the dataset ends, each
+    bucket yields what it has left, a smaller batch.
+
+    Raises:
+        InvalidInputError: nothing is padded to a length that varies; or a last, smaller batch is dropped, which would
+            be one of each bucket.
+    """
+    by_name = {node.name: node for node in graph.node}
+    padding = [node for node in dataset_nodes(graph) if node.op == "PaddedBatchDatasetV2"]
+    above = source_of(padding[-1], by_name) if padding else None
+    if above is None:
+        raise does_not_apply(_FIX, "no op of the dataset pads its batches")
+    batch, size = padding[-1], constant_input(padding[-1], "batch_size", by_name)
+    spec = flat_spec(above, _FIX)
+    shapes, values = (_constants(batch, name, by_name) for name in ("padded_shapes", "padding_values"))
+    if size is None or len(shapes) != len(spec) or len(values) != len(spec):
+        raise does_not_apply(_FIX, f"the size, shapes or padding of {batch.name} are no constants")
+    if any(one.dtype in (tf.variant, tf.resource) or one.shape.rank is None for one in spec):
+        raise does_not_apply(_FIX, f"{above.name} yields components that are no plain tensors")
+    varied = [
+        number
+        for number, (one, shape) in enumerate(zip(spec, shapes, strict=True))
+        if one.shape.rank and one.shape[0] is None and int(shape[0]) < 0
+    ]
+    if not varied:
+        raise does_not_apply(_FIX, f"{batch.name} pads no first dimension to the longest of its batch")
+    drops = bool(constant_input(batch, "drop_remainder", by_name))
+    if drops and not _is_endless(graph, batch.name):
+        raise does_not_apply(_FIX, f"{batch.name} drops a last, smaller batch, which would be one of each bucket")
+    made = from_graph(ending_at(graph, above.name), spec).bucket_by_sequence_length(
+        lambda *parts: tf.reduce_max([tf.shape(parts[number])[0] for number in varied]),
+        bucket_boundaries=list(_BOUNDARIES),
+        bucket_batch_sizes=[size] * (len(_BOUNDARIES) + 1),
+        padded_shapes=tuple(tf.TensorShape([None if part < 0 else int(part) for part in shape]) for shape in shapes),
+        padding_values=tuple(tf.constant(value, one.dtype) for value, one in zip(values, spec, strict=True)),
+        drop_remainder=drops,
+    )
+    return _in_place_of(graph, batch, above, read_graph(made))
+
+
+def _constants(node: Any, argument: str, by_name: Mapping[str, Any]) -> list[Any]:
+    """The values of the inputs of that name that are constants."""
+    found = [constant(reference, by_name) for name, reference in named_inputs(node) if name == argument]
+    return [one for one in found if one is not None]
+
+
+def _in_place_of(graph: Any, batch: Any, above: Any, made: Any) -> Any:
+    """The graph with the buckets of another one, their functions and what these capture, where a batch was."""
+    edited = copied(graph)
+    others = {node.name: node for node in made.node}
+    known = {function.signature.name for function in edited.library.function}
+    edited.library.function.extend(one for one in made.library.function if one.signature.name not in known)
+    group = next(node for node in made.node if node.op.startswith("GroupByWindow"))
+    node = edited.node.add()
+    node.CopyFrom(group)
+    node.name = free_name(edited, f"{batch.name}/buckets")
+    inputs = [above.name]
+    for reference in data_inputs(group)[1:]:
+        captured = edited.node.add()
+        captured.CopyFrom(others[reference.split(":")[0]])
+        captured.name = free_name(edited, f"{node.name}/captured")
+        inputs.append(captured.name)
+        if captured.op != "Const":
+            raise does_not_apply(_FIX, f"the buckets refer to {captured.op}, which is no constant")
+    set_inputs(node, inputs)
+    set_spec(node, flat_spec(batch, _FIX))
+    redirect(edited, batch.name, node.name)
+    return edited
+
+
+def _is_endless(graph: Any, op: str) -> bool:
+    variant = tf.raw_ops.DatasetFromGraph(graph_def=ending_at(graph, op).SerializeToString())
+    return int(tf.raw_ops.DatasetCardinality(input_dataset=variant)) == tf.data.INFINITE_CARDINALITY
