@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -30,6 +31,7 @@ from xttsbench.worker.channel import Channel
 from xttsbench.worker.fingerprint import run_elements
 
 FIXES = (
+    "native",
     "parallel-map:4",
     "parallel-interleave:4",
     "filter-first",
@@ -114,8 +116,19 @@ def judged(plan: Plan, folder: Path, *, pool: bool) -> Iterator[Judged]:
     for fix in (*FIXES, *((POOL,) if pool else ()), *caches):
         try:
             fixed = elements(plan, folder, fix)
+            after = graph_with(plan, folder, fix) if fix == "native" else graph
         except InvalidInputError:
             continue
         except ExhaustedError:  # the trial fails, and the fix with it
             continue
-        yield Judged(plan, fix, plan.truth(fix, graph), judge(originals, fixed))
+        yield Judged(plan, fix, plan.truth(fix, graph, after), judge(originals, fixed))
+
+
+_KEPT: list[tf.data.Dataset] = []
+"""Datasets whose graphs are still looked at: what these refer to lives as long as they do."""
+
+
+def graph_with(plan: Plan, folder: Path, fix: str) -> Any:
+    """The graph of a fresh dataset with a fix."""
+    _KEPT.append(rewrite.apply(plan.build(folder), fix))
+    return read_graph(_KEPT[-1])

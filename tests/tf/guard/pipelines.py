@@ -180,10 +180,26 @@ class Plan:
             return dataset.filter(lambda x: called(x) % 5 != 0)
         return dataset.map(called)
 
-    def truth(self, fix: str, graph: Any) -> Truth:
-        """What a fix does to the data, for all parts of the name together: the worst of them."""
+    def truth(self, fix: str, graph: Any, after: Any = None) -> Truth:
+        """What a fix does to the data, for all parts of the name together: the worst of them.
+
+        ``after`` is the graph with the fix, where the fix itself chooses what it touches.
+        """
+        if fix == "native":
+            return self._as_ops(after)
         found = [self._truth(part.strip(), graph) for part in fix.split("+")]
         return next(one for one in ("changes", "random", "harmless") if one in found)
+
+    def _as_ops(self, after: Any) -> Truth:
+        """What it is that a Python function became ops: what it reads or draws is that of its trace from then on."""
+        if (
+            self.plant in MAKERS
+            and self.where != "generator"
+            and not any(_is_plant(n, after, self) for n in after.node)
+        ):
+            return _of(self.kind, True, state="changes", epoch="changes", random="changes", memo="changes")
+        # Left alone; but the calls that are recorded before the others are traced count in what keeps state.
+        return "random" if self.kind in ("random", "state", "memo", "epoch") else "harmless"
 
     def _truth(self, fix: str, graph: Any) -> Truth:
         kind, name = self.kind, re.split("[:@]", fix)[0]
