@@ -17,7 +17,7 @@ import numpy as np
 
 from xttsbench.errors import InvalidInputError
 from xttsbench.records.plan import Accelerator, Comparison, PlannedArm, Procedure
-from xttsbench.records.trial import MAIN_KINDS, TrialKind, TrialSpec
+from xttsbench.records.trial import MAIN_KINDS, ScriptAgain, TrialKind, TrialSpec
 from xttsbench.scenario.grid import configurations
 from xttsbench.scenario.settings import Scenario
 
@@ -38,6 +38,7 @@ class Job:
     Attributes:
         script: the target is a script. It is run as a whole, once, or a second time where ``repeat`` allows that.
         arguments: the script's.
+        again: what is known of a script that has run; without it its next trial is the first one anew.
     """
 
     target: str
@@ -50,6 +51,7 @@ class Job:
     script: bool = False
     arguments: tuple[str, ...] = ()
     repeat: bool = False
+    again: ScriptAgain | None = None
 
     def spec(
         self, number: int, rung: TrialKind, *, block: int = 0, fix: str | None = None, share: float = 1.0
@@ -62,6 +64,7 @@ class Job:
             target=self.target,
             kwargs=self.kwargs,
             arguments=self.arguments,
+            script=self.again,
             emulated_ms=self.emulated_ms,
             steps=self.steps,
             window_s=self.window_s * share,
@@ -187,6 +190,8 @@ def arm_trial(comparison: Comparison, slot: Slot, *, number: int, block: int, wi
         block=block,
         rung="arm",
         target=comparison.target,
+        arguments=comparison.arguments,
+        script=comparison.script,
         kwargs=_behind(comparison, slot.arm, seed, emulated=bool(slot.accelerator.step_times_ms)),
         emulated_ms=slot.accelerator.step_times_ms,
         steps=comparison.steps,

@@ -91,14 +91,7 @@ def diagnose(
     from xttsbench.workflows.diagnose.diagnose import diagnose as run
     from xttsbench.workflows.outcome import DONE, GATE
 
-    script = target is not None and target.endswith(".py")
-    if arguments and not script:
-        raise UsageError(
-            f"Arguments after -- ({' '.join(arguments)}) are for scripts; "
-            "give a callable's arguments with --set KEY=VALUE."
-        )
-    if settings and script:
-        raise UsageError(f"--set is for a callable's arguments; give {target} its own after --.")
+    _check_arguments(target, arguments, settings)
     kwargs: Mapping[str, object] = arguments_of(settings)
     if best is not None:
         target, kwargs = _chosen(best, target, kwargs)
@@ -167,7 +160,10 @@ class Allowed(StrEnum):
 
 def optimize(
     context: typer.Context,
-    target: Annotated[str, typer.Argument(help="module:callable or file.py:callable.")],
+    target: Annotated[str, typer.Argument(help="module:callable, file.py:callable or a script.")],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="[-- ARGS]", help="Arguments of a script.", show_default=False)
+    ] = None,
     settings: Settings = None,
     accelerator: Accelerator = "real",
     steps: Steps = None,
@@ -180,6 +176,9 @@ def optimize(
         Allowed | None,
         typer.Option(help="What fixes may change: batches puts the same samples into batches of similar length."),
     ] = None,
+    repeat: Annotated[
+        bool, typer.Option("--repeat", help="A script may run again whatever it writes and whomever it connects to.")
+    ] = False,
     out: Out = None,
     seed: Annotated[int, typer.Option(help="Seed of TensorFlow, NumPy and the order of trials.")] = 0,
     strict: Strict = False,
@@ -196,14 +195,21 @@ def optimize(
 
     Exit code 0: done; with --strict 3 where what was tried could not be decided.
 
+    A script runs several times, as it is and with each fix; what it writes then is gone with it.
+
     Example:  xttsbench optimize my_project/data.py:make_dataset --accelerator emulated:10
+
+    Example:  xttsbench optimize train.py -- --epochs 1
     """
+    _check_arguments(target, arguments, settings)
     from xttsbench.workflows.optimize.optimize import Request
     from xttsbench.workflows.optimize.optimize import optimize as run
 
     request = Request(
         target=target,
         kwargs=arguments_of(settings),
+        arguments=tuple(arguments or ()),
+        repeat=repeat,
         accelerator=accelerator,
         steps=steps,
         budget_s=budget,
@@ -222,3 +228,15 @@ def optimize(
         browse=browse,
         strict=strict,
     )
+
+
+def _check_arguments(target: str | None, arguments: list[str] | None, settings: list[str] | None) -> None:
+    """A script's arguments come after ``--``, those of a callable by ``--set``."""
+    script = target is not None and target.endswith(".py")
+    if arguments and not script:
+        raise UsageError(
+            f"Arguments after -- ({' '.join(arguments)}) are for scripts; "
+            "give a callable's arguments with --set KEY=VALUE."
+        )
+    if settings and script:
+        raise UsageError(f"--set is for a callable's arguments; give {target} its own after --.")

@@ -66,7 +66,7 @@ def next_trial(
         processes: of the target as it is, at most.
     """
     if job.script:
-        return _next_script(job, done, left_s)
+        return _next_script(job, done, left_s, once=only is not None)
     if not done:
         return job.spec(0, "ladder")
     first = done[0]
@@ -82,11 +82,14 @@ def next_trial(
     return None
 
 
-def _next_script(job: Job, done: Sequence[TrialRecord], left_s: float) -> TrialSpec | None:
-    """The script itself, and once more in a fresh process where it may be repeated and there is time."""
+def _next_script(job: Job, done: Sequence[TrialRecord], left_s: float, *, once: bool) -> TrialSpec | None:
+    """The script itself, and once more in a fresh process where it may be repeated and there is time.
+
+    ``once``: a verdict that is surer is not worth the time.
+    """
     if not done:
         return job.spec(0, "script")
-    again = job.repeat and len(done) == 1 and done[0].status == "ok" and done[0].duration_s <= left_s
+    again = job.repeat and not once and len(done) == 1 and done[0].status == "ok" and done[0].duration_s <= left_s
     return job.spec(1, "script", block=1) if again else None
 
 

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final
 
@@ -22,7 +22,7 @@ _START_S = 180.0
 """Importing TensorFlow takes 4-7 s on two cores; a cold disk can take much longer."""
 
 
-_SCRIPTS: Final = ("scripts",)
+_SCRIPTS: Final = "scripts"
 
 
 class Helper:
@@ -33,6 +33,7 @@ class Helper:
         print_to_stderr: send what targets print to standard error (under ``--json``), else it goes through.
         has_gpu: whether the machine has an NVIDIA driver.
         scripts: run scripts: nothing is imported before a script does so itself, and its environment is this process's.
+        imports: modules that are imported before a script does so after all, to save it the time.
 
     Raises:
         HelperError: it did not start (on entering).
@@ -45,7 +46,9 @@ class Helper:
         print_to_stderr: bool = False,
         has_gpu: bool = False,
         scripts: bool = False,
+        imports: Sequence[str] = (),
     ) -> None:
+        self._imports = tuple(imports)
         self._environment = dict(environment or {})
         self._scripts = scripts
         self._has_gpu = has_gpu
@@ -78,9 +81,11 @@ class Helper:
             self._process = start(
                 "xttsbench.worker",
                 theirs.fileno(),
-                *_SCRIPTS[: self._scripts],
+                *((_SCRIPTS, *self._imports) if self._scripts else ()),
                 what="The helper process",
-                environment=child_environment(self._environment, has_gpu=self._has_gpu, quiet=not self._scripts),
+                environment=child_environment(
+                    self._environment, has_gpu=self._has_gpu, quiet=not self._scripts or bool(self._imports)
+                ),
                 print_to_stderr=self._print_to_stderr,
                 session=True,
             )

@@ -225,11 +225,16 @@ def _step_fixes(evidence: Evidence, model: Model | None) -> Iterator[_StepFix]:
     if not evidence.has_step:
         return
     wanted = {"eager": ("graph", "xla"), "graph": ("xla",)}.get(evidence.given_mode, ())
+    script = evidence.script
+    written_out = script is not None and script.step_function is None and "fit" not in script.iterations
     launched = place_of(heaviest_line(evidence, ("tensorflow", "function", "python")))
     for mode in wanted:
         name = (STEP_GRAPH if mode == "graph" else STEP_XLA).name
         tried = evidence.modes.get(mode)
-        if tried is None:
+        if written_out and script is not None:
+            said_why = f"put the step into a function of its own first: {script.why_no_step or 'it has none'}"
+            yield _StepFix(name, None, launched, said_why)
+        elif tried is None:
             part = "dispatch" if mode == "graph" else "compute"
             spent = evidence.bottleneck == part or evidence.share(part) >= (_LOST if mode == "graph" else _COMPUTES)
             why_not = None if spent else f"{part} takes {evidence.share(part):.0%} of the step"

@@ -137,6 +137,8 @@ def comparison(
     return Comparison(
         name=group,
         target=job.target,
+        arguments=job.arguments,
+        script=job.again,
         arms=(original, *arms, *((again,) if twice else ())),
         accelerators=(accelerator,),
         blocks=LEAST_BLOCKS,
@@ -151,8 +153,8 @@ def comparison(
 
 
 def arm_of(job: Job, name: str, *, patched: Mapping[str, str] | None = None) -> PlannedArm:
-    """The arm of a fix, or of the user's source with a patch."""
-    fix = None if patched else name
+    """The arm of a fix, or of the user's source with a patch; some fixes of a step are both."""
+    fix = None if name == PATCHED else name
     config = {"fix": name} if fix else {"source": "patched"}
     return PlannedArm(
         id=name, role="candidate", config=config, kwargs=dict(job.kwargs), fix=fix, patched=dict(patched or {})

@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from xttsbench.records.base import MARGIN, SCHEMA_VERSION, Record
 from xttsbench.records.report import Kind
+from xttsbench.records.trial import ScriptAgain
 
 
 class Accelerator(Record):
@@ -43,6 +44,10 @@ class Comparison(Record):
     """The group of its trials and arms; with the accelerator it says what may be compared."""
     description: str = ""
     target: str
+    arguments: tuple[str, ...] = ()
+    """Of a target that is a script."""
+    script: ScriptAgain | None = None
+    """What is known of the script from the run before."""
     bundled: bool = False
     """The target is the bundled workload, whose arguments are known."""
     arms: tuple[PlannedArm, ...] = Field(min_length=1)
@@ -119,6 +124,8 @@ class RunPlan(Record):
     """Fixes that put the same samples into other batches are wanted too."""
     verified: bool = True
     """Whether fixes are verified, where there is time."""
+    repeat: bool = False
+    """Whether a script may be run again, whatever it writes."""
 
     @property
     def asked(self) -> frozenset[str]:

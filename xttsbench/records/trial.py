@@ -19,6 +19,31 @@ from xttsbench.records.watch import WatchedRun
 Ending = Literal["returned", "exited", "raised", "stopped", "killed"]
 
 
+class ScriptData(Record):
+    """Which dataset of a script feeds its training loop, as another run of the script knows it again."""
+
+    kind: int
+    """Datasets of the same ops, made at the same lines, are of one kind; numbered as kinds are first iterated."""
+    begun: int = 1
+    """Which dataset of that kind it is, in the order in which they are first iterated."""
+
+
+class ScriptAgain(Record):
+    """What a trial of a fix knows of the script from the run before."""
+
+    data: ScriptData
+    trains: bool = True
+    """Gradients are taken in the loop: it is known by that. Else it is the first one over the dataset."""
+    in_graph: bool = False
+    """The loop lies within one tf.function, where nothing can be held up."""
+    step: str | None = None
+    """``name (file:line)`` of the function that takes the batch, whose losses are compared."""
+    redirected: bool = True
+    """What the script writes goes to memory, and is gone with the process."""
+    directory: str
+    """Of the run: what is written there stays."""
+
+
 class ScriptRun(Record):
     """What was seen of a script besides its steps."""
 
@@ -32,11 +57,27 @@ class ScriptRun(Record):
     """Steps in one call of the step function (``steps_per_execution``)."""
     step_function: str | None = None
     """``name (file:line)`` of the function that takes the batch, where one does."""
+    why_no_step: str | None = None
+    """Why no function that takes the batch could be run by itself."""
     datasets: int = 0
     """Datasets that it iterated."""
     steps_seen: int = 0
     lost_steps: int = 0
     """Steps inside a graph that were overwritten before they could be read: they are in no figure."""
+    data: ScriptData | None = None
+    """The dataset that feeds its training loop; ``None`` where none was seen."""
+    trains: bool = False
+    """Gradients were taken in that loop."""
+    in_one_call: bool = False
+    """Many steps of that loop lie within one call of a tf.function, where nothing can be held up."""
+    wrote: tuple[str, ...] = ()
+    """Files and directories that it wrote outside of temporary ones, the first twenty."""
+    contacted: tuple[str, ...] = ()
+    """``host:port`` of other machines that it connected to, the first twenty."""
+    not_redirected: str | None = None
+    """Why what it writes cannot be kept from the disk in another run; ``None`` where it can."""
+    imports: tuple[str, ...] = ()
+    """Of TensorFlow and Keras, those before whose import it set no environment variable."""
     unmeasured: dict[str, str] = {}
 
 
@@ -85,6 +126,8 @@ class TrialSpec(Record):
     kwargs: dict[str, Any] = {}
     arguments: tuple[str, ...] = ()
     """Of a script."""
+    script: ScriptAgain | None = None
+    """Of a script that runs again, with a fix or to be compared with one."""
     emulated_ms: tuple[float, ...] = ()
     """Waits of the emulated accelerator in milliseconds, replayed in a circle; empty for the real device."""
     steps: int = Field(240, ge=1)

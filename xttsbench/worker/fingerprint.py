@@ -210,7 +210,9 @@ def _other_batches(
     if BUCKETS.name not in FixSet.parse(spec.fix):
         return None
     if before is None or after is None:
-        return OtherBatches(same=None, sentence="the graph cannot be read, so that no padding can be told from data")
+        return OtherBatches(
+            same=None, sentence="the graph cannot be read, so that padding cannot be distinguished from data"
+        )
     cut = (_shortened(original, before, limit)[0], _shortened(fixed, after, limit)[0])
     drawn = [one for one in random_ops(original, before) if "draws" in one]
     return compare_apart(*cut, padding_of(before), drawn=drawn, max_s=spec.window_s)

@@ -11,6 +11,7 @@ TensorFlow and cannot listen.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import os
 import select
@@ -18,6 +19,7 @@ import signal
 import socket
 import sys
 import warnings
+from collections.abc import Sequence
 from typing import Any, Final
 
 from xttsbench.worker.parent import closed, die_with_parent, leave, quiet_unless_it_fails
@@ -26,18 +28,20 @@ _GENERATED: Final = "__autograph_generated_file"
 """How TensorFlow's AutoGraph begins the names of the modules that it writes."""
 
 
-def serve(control: socket.socket, *, scripts: bool = False) -> None:
+def serve(control: socket.socket, *, scripts: bool = False, modules: Sequence[str] = ("tensorflow",)) -> None:
     """Answer ``fork`` requests of the parent until it closes its end.
 
-    With ``scripts`` the trials are scripts that run unchanged: TensorFlow is theirs to import, after they have set what
-    it reads at its import, and the helper is no more than the trial's guard.
+    Args:
+        control: to the parent.
+        scripts: the trials are scripts, whose TensorFlow is theirs to import, after they have set what it reads then.
+        modules: imported here and not in the child: what the fork shares, no trial pays for.
     """
     die_with_parent()
     if closed(control):  # it died before the kernel was asked
         return
-    if not scripts:
-        with quiet_unless_it_fails():
-            import tensorflow  # noqa: F401 -- here and not in the child: what the fork shares, no trial pays for
+    with quiet_unless_it_fails():
+        for name in modules:
+            importlib.import_module(name)
 
     die_with_parent(0)
     _send(control, {"event": "ready", "pid": os.getpid()})

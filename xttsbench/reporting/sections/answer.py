@@ -289,16 +289,17 @@ def _again(report: Report) -> str:
 
 
 def _optimize(report: Report) -> str:
-    """``xttsbench optimize`` of the target that was diagnosed; empty for a script."""
+    """``xttsbench optimize`` of the target that was diagnosed."""
+    head, separator, rest = report.command.partition(" -- ")
     try:
-        given = shlex.split(report.command)
+        given = shlex.split(head)
     except ValueError:
         return ""
     target = str(report.target.get("name", ""))
-    if given[:2] != ["xttsbench", "diagnose"] or target not in given or target.endswith(".py"):
+    if given[:2] != ["xttsbench", "diagnose"] or target not in given:
         return ""
     kept = [word for at, word in enumerate(given) if at and {word, given[at - 1]} & {"--set", "--accelerator"}]
-    return shlex.join(["xttsbench", "optimize", target, *kept])
+    return shlex.join(["xttsbench", "optimize", target, *kept]) + separator + rest
 
 
 def with_calls(text: str, report: Report) -> str:

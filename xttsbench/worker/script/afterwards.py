@@ -63,6 +63,7 @@ class ScriptHandles:
 def measure_script(report: ScriptReport, watched: Watched, patches: Patches) -> None:
     """Measure, in what is left of the script, what its own run could not show, and what it cost to watch it."""
     handles = handles_of(watched)
+    report.tell(why_no_step=handles.why_no_step)
     watched.eager.open = None
     watched.recorder.watch.__exit__()
     patches.undo()

@@ -201,8 +201,8 @@ class EagerLoops:
             recorder.timed(loop, current.batch, ended)
         if loop is recorder.results.loops.main:
             self.dataset = loop.dataset
-        recorder.after_step(loop)
-        return end_ns if is_timed else time.perf_counter_ns()
+        paused = recorder.after_step(loop)
+        return end_ns if is_timed and not paused else time.perf_counter_ns()
 
     def _loop_of(self, iterator: Any) -> Loop:
         loop: Loop | None = iterator.__dict__.get(_MARK)
@@ -213,7 +213,7 @@ class EagerLoops:
             key = (call_site(), made if made is not None else str(getattr(iterator, "element_spec", "")))
             loop = self._recorder.results.loops.get(key, how)
             loop.epochs += 1
-            loop.dataset = dataset
+            loop.takes(dataset)
             self._recorder.results.datasets = len({id(one.dataset) for one in self._recorder.results.loops.all()})
             iterator.__dict__[_MARK] = loop
         return loop

@@ -62,7 +62,7 @@ class FitSteps:
         self.model, self.dataset = model, dataset
         loop = self.loop = self._recorder.results.loops.get(self._recorder.key_of_fit(model), "fit")
         loop.trains = True
-        loop.dataset = dataset
+        loop.takes(dataset)
         self._recorder.results.datasets += 1
         self._recorder.results.steps_per_call = int(getattr(model, "steps_per_execution", 1) or 1)
         place = place_of(model.train_step)
@@ -102,10 +102,12 @@ class FitSteps:
         epoch = max(loop.epochs - 1, 0)
         pause_ns = self._start_ns - self._last_ns
         self._pending.append(Batch(self._last_ns, end_ns, pause_ns, added, device_ns, emulated_ns, epoch, in_window))
-        if end_ns - self._drained_ns > _DRAIN_NS or len(self._pending) >= _HELD:
+        paused = False
+        full = end_ns - self._drained_ns > _DRAIN_NS or len(self._pending) >= _HELD
+        if recorder.wants_rows(loop, len(self._pending) * recorder.results.steps_per_call) or full:
             self.drain()
-            recorder.after_step(loop)
-        self._begin(time.perf_counter_ns() if in_window or recorder.windows.running else end_ns)
+            paused = recorder.after_step(loop)
+        self._begin(time.perf_counter_ns() if in_window or paused or recorder.windows.running else end_ns)
 
     def drain(self) -> None:
         """Make rows of the batches that have ended, with the waits that were stamped meanwhile."""
@@ -209,7 +211,7 @@ class GraphLoops:
 
     def _add(self, loop: Loop, pieces: list[StepInterval], before: Moment, now: Moment) -> None:
         recorder = self._recorder
-        loop.dataset = self.dataset if self.dataset is not None else self.last_dataset
+        loop.takes(self.dataset if self.dataset is not None else self.last_dataset)
         recorder.results.datasets = max(len(self.begun), 1)
         for piece, added in zip(pieces, now.since(before, len(pieces)), strict=True):
             shape = recorder.results.shape_in_graph(piece.batch_size, piece.elements)

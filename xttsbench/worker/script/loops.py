@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from xttsbench.records.rows import RowMemory, SegmentRows, StepRow
+from xttsbench.records.trial import ScriptData
+from xttsbench.worker.script.datasets import mark_of
 
 _WARM_UP: Final = 2
 _WARM_UP_MOST: Final = 10
@@ -40,6 +42,22 @@ class Loop:
     dataset: Any = None
     inner: set[Hashable] = field(default_factory=set)
     segments: dict[str, SegmentRows] = field(default_factory=dict)
+    _data: ScriptData | None = None
+    _first: Any = None
+
+    def takes(self, dataset: Any) -> None:
+        """A dataset is iterated, or a distributed one."""
+        self.dataset = dataset
+        if self._data is None and self._first is None:
+            self._first = dataset
+
+    @property
+    def data(self) -> ScriptData | None:
+        """What the first dataset is known by that it iterated."""
+        if self._data is None:
+            self._data = mark_of(getattr(self._first, "_original_dataset", self._first))
+            self._first = None if self._data is not None else self._first
+        return self._data
 
     def count(self, row: StepRow, *, traced: bool) -> str:
         """Count one step; returns the segment that it belongs to.

@@ -6,6 +6,7 @@ Every wrapper keeps ``functools.wraps``: AutoGraph would take it for user code o
 from __future__ import annotations
 
 import functools
+import inspect
 import threading
 import time
 from collections.abc import Callable
@@ -100,7 +101,7 @@ def patch_tensorflow(watched: Watched, patches: Patches) -> None:
         def create(iterator: Any, dataset: Any) -> Any:
             if not (mine() and context.executing_eagerly()):
                 return original(iterator, dataset)
-            watched.dataset_begun(dataset)
+            dataset = watched.dataset_begun(dataset)
             began = clock()
             try:
                 return original(iterator, dataset)
@@ -114,16 +115,28 @@ def patch_tensorflow(watched: Watched, patches: Patches) -> None:
         def call(function: Any, *args: Any, **kwargs: Any) -> Any:
             if watched.calling or not watched.active or me() != main:
                 return original(function, *args, **kwargs)
-            watched.before_call(args, kwargs)
+            args, kwargs = watched.before_call(args, kwargs)
             watched.calling = True
             began = clock()
+            result = None
             try:
-                return original(function, *args, **kwargs)
+                result = original(function, *args, **kwargs)
+                return result
             finally:
                 watched.calling = False
-                watched.after_call(function, args, kwargs, began)
+                watched.after_call(function, args, kwargs, began, result)
 
         return call
+
+    def around_distribution(original: Callable[..., Any]) -> Callable[..., Any]:
+        def build(distributed: Any, dataset_to_replace: Any = None) -> Any:
+            if not mine() or dataset_to_replace is not None:
+                return original(distributed, dataset_to_replace)
+            distributed._original_dataset = watched.datasets.used(distributed._original_dataset)
+            original(distributed)
+            watched.datasets.distributed(distributed)
+
+        return build
 
     def around_tape(original: Callable[..., Any]) -> Callable[..., Any]:
         def enter(tape: Any) -> Any:
@@ -143,6 +156,7 @@ def patch_tensorflow(watched: Watched, patches: Patches) -> None:
     patches.put(iterator_ops.OwnedIterator, "_next_internal", around_owned)
     patches.put(iterator_ops.OwnedIterator, "get_next_as_optional", around_owned)
     patches.put(iterator_ops.OwnedIterator, "_create_iterator", around_create)
+    patches.put(input_lib.DistributedDataset, "build", around_distribution)
     patches.put(input_lib.DistributedIteratorBase, "get_next", around_distributed)
     patches.put(input_lib.DistributedIteratorBase, "get_next_as_optional", around_distributed)
     patches.put(polymorphic_function.Function, "__call__", around_call)
@@ -158,7 +172,7 @@ def _patch_loops_over_datasets(watched: Watched, patches: Patches) -> None:
     @functools.wraps(original)
     def for_stmt(ds: Any, extra_test: Any, body: Any, get_state: Any, *rest: Any) -> Any:
         if watched.active and ops.inside_function():
-            watched.dataset_in_graph(ds)
+            ds = watched.dataset_in_graph(ds)
             body = watched.clock.around_body(body, get_state)
         return original(ds, extra_test, body, get_state, *rest)
 
@@ -178,7 +192,7 @@ def patch_keras(watched: Watched, patches: Patches) -> None:
                     before(callbacks)
                 result = original(callbacks, *args, **kwargs)
                 if after is not None and watched.active:
-                    after(callbacks)
+                    after(*args, **kwargs)
                 return result
 
             return call
@@ -195,6 +209,10 @@ def patch_keras(watched: Watched, patches: Patches) -> None:
 
     def around_fit(original: Callable[..., Any]) -> Callable[..., Any]:
         def fit(model: Any, *args: Any, **kwargs: Any) -> Any:
+            if watched.before_fit is not None and watched.active:
+                kwargs = dict(inspect.signature(original).bind(model, *args, **kwargs).arguments)
+                args = (kwargs.pop("self"),)[1:]
+                watched.before_fit(model, kwargs)
             try:
                 return original(model, *args, **kwargs)
             finally:
@@ -206,9 +224,9 @@ def patch_keras(watched: Watched, patches: Patches) -> None:
     patches.put(lists, "on_train_begin", told(lambda callbacks: watched.fit_begins(_model_of(callbacks)), None))
     patches.put(lists, "on_epoch_begin", told(lambda _: watched.epoch_begins(), None))
     patches.put(lists, "on_train_batch_begin", told(lambda _: watched.before_batch(), None))
-    patches.put(lists, "on_train_batch_end", told(None, lambda _: watched.batch_ended()))
+    patches.put(lists, "on_train_batch_end", told(None, lambda _, logs=None: watched.batch_ended(logs)))
     patches.put(lists, "on_test_begin", told(lambda _: watched.before_batch(), None))
-    patches.put(lists, "on_test_end", told(None, lambda _: watched.validated()))
+    patches.put(lists, "on_test_end", told(None, lambda *_, **__: watched.validated()))
     patches.put(trainer.TFEpochIterator, "__init__", around_epochs)
     patches.put(trainer.TensorFlowTrainer, "fit", around_fit)
 

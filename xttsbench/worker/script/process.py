@@ -21,6 +21,8 @@ from typing import Any, Final
 
 from xttsbench.records.trial import TrialError
 from xttsbench.worker.channel import shared_rows
+from xttsbench.worker.script.copy_on_write import why_not
+from xttsbench.worker.script.effects import Effects, patch_writers
 from xttsbench.worker.script.report import LockedChannel, ScriptReport, StoppedByUs, exit_now
 
 
@@ -29,10 +31,12 @@ class AfterImport(MetaPathFinder):
 
     Args:
         actions: module's full name -> what is called once that module's own code has run.
+        begins: called with its name before that code runs.
     """
 
-    def __init__(self, actions: dict[str, Callable[[], None]]) -> None:
+    def __init__(self, actions: dict[str, Callable[[], None]], begins: Callable[[str], None] = lambda _: None) -> None:
         self._actions = dict(actions)
+        self._begins = begins
 
     def install(self) -> None:
         """Stand before the other finders; what is loaded already has its action at once."""
@@ -65,6 +69,7 @@ class AfterImport(MetaPathFinder):
 
         @functools.wraps(original)
         def exec_module(module: ModuleType) -> None:
+            self._begins(name)
             original(module)
             action = self._actions.pop(name, None)
             if action is not None:
@@ -82,22 +87,25 @@ _AFTERWARDS_S: Final = 90.0
 class Process:
     """Runs the script and ends with it; :attr:`watched` is set once TensorFlow has been loaded."""
 
-    def __init__(self, connection: socket.socket, rows: int) -> None:
-        connection.set_inheritable(False)
-        self.channel = LockedChannel(connection, shared_rows(rows))
-        self.report = ScriptReport(self.channel.receive_spec(), self.channel)
+    def __init__(self, report: ScriptReport) -> None:
+        self.report = report
+        self.channel = report.channel
         self.watched: Any = None
         self._patches: Any = None
         self._pid = os.getpid()
         self._over = False
         self._keras = False
+        self._effects: Effects | None = None
+        self._environment = dict(os.environ)
 
     def start(self) -> None:
         """Run the script to its end, measure what is left to measure, and leave. Does not return."""
         self.channel.part("target_kind", "script")
         self.channel.phase("script")
-        hooks = AfterImport({"tensorflow": self._tensorflow_loaded, "keras": self._keras_loaded})
+        loaded = {"tensorflow": self._tensorflow_loaded, "keras": self._keras_loaded}
+        hooks = AfterImport(loaded, begins=self._imports)
         hooks.install()
+        self._before_script()
         os._exit = self._left  # type: ignore[assignment]  # it leaves in the end, as the original does
         ended, code, error = self._run_script()
         hooks.uninstall()
@@ -107,6 +115,15 @@ class Process:
             flush()
             exit_now(code or 0)
         self.finish(ended, code, error)
+
+    def _before_script(self) -> None:
+        """Hear what it does to others, and learn whether another run could be kept from that."""
+        self.report.tell(not_redirected=why_not())
+        self._effects = Effects()
+
+    def _imports(self, name: str) -> None:
+        if dict(os.environ) == self._environment:
+            self.report.tell(imports=(*self.report.run.imports, name))
 
     def finish(self, ended: str, code: int | None, error: BaseException | None) -> None:
         """Tell how the script ended, measure afterwards, run the exit handlers, and leave with the script's code."""
@@ -132,7 +149,7 @@ class Process:
             self.watched.end()
         self.report.tell(ended="stopped")
         self.channel.send({"done": True})
-        _kill_group(0)
+        kill_group(0)
 
     def _run_script(self) -> tuple[str, int | None, BaseException | None]:
         script = self.report.spec.target
@@ -162,6 +179,9 @@ class Process:
             self._noted("the end of the script", self.watched.end)
         else:
             self.channel.note("the script did not import TensorFlow: none of its steps was seen")
+        if self._effects is not None:
+            self._effects.end()
+            self.report.tell(wrote=tuple(self._effects.wrote), contacted=tuple(self._effects.contacted))
         self.report.tell(ended=ended, exit_code=None if ended == "stopped" else code)
         if error is not None:
             self.channel.send(_failure(error, self.report.spec.target))
@@ -181,6 +201,8 @@ class Process:
 
             watched, self._patches = self._new_watched(), Patches()
             patch_tensorflow(watched, self._patches)
+            if self._effects is not None:
+                patch_writers(self._effects, self._patches)
             watched.begin()
             self.watched = watched
             if self._keras:
@@ -229,7 +251,7 @@ class Process:
             if not done.wait(limit_s):
                 self.channel.send({"done": True})
                 flush()
-                _kill_group(code)
+                kill_group(code)
 
         threading.Thread(target=wait, name="xttsbench-limit", daemon=True).start()
         try:
@@ -238,13 +260,28 @@ class Process:
             done.set()
 
 
+def report_over(connection: socket.socket, rows: int) -> ScriptReport:
+    """What the parent is told over a connection, from the specification on that it sends first.
+
+    Raises:
+        OSError: the parent is gone.
+    """
+    connection.set_inheritable(False)
+    channel = LockedChannel(connection, shared_rows(rows))
+    return ScriptReport(channel.receive_spec(), channel)
+
+
 def main(connection: socket.socket, rows: int) -> int:
     """Run the script that the parent names over the connection, and leave with its code: this does not return."""
     try:
-        process = Process(connection, rows)
+        report = report_over(connection, rows)
     except OSError:
         return 1
-    process.start()
+    if report.spec.script is not None:
+        from xttsbench.worker.script.again import AgainProcess
+
+        AgainProcess(report, report.spec.script).start()
+    Process(report).start()
     raise AssertionError("unreachable")
 
 
@@ -317,7 +354,7 @@ def flush() -> None:
             stream.flush()
 
 
-def _kill_group(code: int) -> None:
+def kill_group(code: int) -> None:
     """End this process with all that it started, where the process group is its own; else end it alone."""
     if os.getpgid(0) == os.getpid():
         os.killpg(0, signal.SIGKILL)

@@ -164,6 +164,8 @@ class Results:
                 datasets=self.datasets,
                 steps_seen=main.steps if main is not None else 0,
                 lost_steps=self.lost_steps,
+                data=main.data if main is not None else None,
+                trains=main is not None and main.trains,
                 unmeasured=dict(self.unmeasured),
             )
             if main is not None and (segment := main.segments.get("as_is")) is not None:
@@ -262,9 +264,13 @@ class Recorder:
         """The results, which ask for devices; so they are made when the script has made its settings."""
         from xttsbench.worker.trial import devices_seen  # here: with it comes Keras, which the script may do without
 
-        results = Results(self.report, self.watch)
+        results = self.make_results()
         self.report.channel.part("devices", devices_seen())
         return results
+
+    def make_results(self) -> Results:
+        """The results; made once."""
+        return Results(self.report, self.watch)
 
     @property
     def has_results(self) -> bool:
@@ -297,15 +303,24 @@ class Recorder:
         if profile is not None:
             self.report.channel.part("anatomy", profile)
 
-    def after_step(self, loop: Loop) -> None:
-        """Between two steps: begin a sampling window, or have the script stop, after a profile where one is wanted."""
+    def wants_rows(self, loop: Loop, steps: int) -> bool:
+        """Whether the rows of a loop of ``fit`` are wanted at once: of so many steps there are none yet."""
+        return False
+
+    def after_step(self, loop: Loop) -> bool:
+        """Between two steps: begin a sampling window, or have the script stop, after a profile where one is wanted.
+
+        Returns:
+            Whether the script was held up here for long.
+        """
         if self.profiled is not None and self.profiled.running:
-            return
+            return False
         if self.results.enough():
             if not self._begins_profile(loop):
                 self.stop()
         elif self.stopping_since is None and self.windows.due(loop, main=loop is self.results.loops.main):
             self.windows.begin(loop)
+        return False
 
     def key_of_fit(self, model: Any) -> Hashable:
         """What tells the loop of a call of ``fit`` from others."""
@@ -313,6 +328,10 @@ class Recorder:
 
     poll_s = 0.25
     """From one reading of what was stamped in graphs to the next."""
+    grace_s = 20.0
+    """A script that was told to stop gets so long to end, its own ``finally`` clauses included."""
+    between_calls = False
+    """Whether rows of loops in graphs are wanted whenever a call of one returns."""
     reads_afterwards = True
     """Whether what the script leaves behind is read when it is over."""
 

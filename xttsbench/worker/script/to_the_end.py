@@ -14,8 +14,8 @@ from types import FrameType
 from typing import Any, Final
 
 from xttsbench.worker.parent import die_with_parent
-from xttsbench.worker.script.process import AfterImport, Process, exit_code_of, flush, print_error
-from xttsbench.worker.script.report import exit_now
+from xttsbench.worker.script.process import AfterImport, Process, exit_code_of, flush, print_error, report_over
+from xttsbench.worker.script.report import ScriptReport, exit_now
 from xttsbench.worker.script.samples import RareSamples, Sample
 
 _SHOW: Final = signal.SIGUSR1
@@ -27,12 +27,11 @@ class WholeRunProcess(Process):
     SIGUSR1 asks the parent to show what is known so far, unless the script has a handler of its own.
 
     Args:
-        connection: to the parent.
-        rows: descriptor of the memory for rows.
+        report: of the script's run.
     """
 
-    def __init__(self, connection: socket.socket, rows: int) -> None:
-        super().__init__(connection, rows)
+    def __init__(self, report: ScriptReport) -> None:
+        super().__init__(report)
         self._asked, self._handles = False, False
         self._interrupted = False
         self._samples = RareSamples(self._tell, lambda: self.watched is not None and self.watched.requesting)
@@ -126,7 +125,7 @@ class WholeRunProcess(Process):
 def main(connection: socket.socket, rows: int, blocked: tuple[int, ...]) -> int:
     """Run the script that the parent names over the connection, and return its exit code."""
     try:
-        process = WholeRunProcess(connection, rows)
+        process = WholeRunProcess(report_over(connection, rows))
     except OSError:
         return 1
     return process.run(blocked)

@@ -8,7 +8,10 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
+import tensorflow as tf
+
 from xttsbench.pipeline.graph import places
+from xttsbench.worker.script.datasets import Datasets
 from xttsbench.worker.script.eager_loops import EagerLoops, original
 from xttsbench.worker.script.graph_clock import GraphClock, Site
 from xttsbench.worker.script.graph_loops import FitSteps, GraphLoops
@@ -17,8 +20,8 @@ from xttsbench.worker.script.recorder import Recorder
 from xttsbench.worker.script.report import ScriptReport
 from xttsbench.worker.script.step_function import place_of
 
-_GRACE_S: Final = 20.0
-"""A script that was told to stop gets so long to end, its own ``finally`` clauses included."""
+_FEW_STEPS: Final = 4
+"""Steps within one call of a tf.function, on average, up to which a loop is held up between calls."""
 
 
 class Watched:
@@ -38,6 +41,11 @@ class Watched:
         self.calling = False
         self.fitting = False
         self.fit_dataset: Any = None
+        self.datasets = Datasets()
+        self.before_fit: Callable[[Any, dict[str, Any]], None] | None = None
+        """Called with the model and the arguments of ``fit``, which it may change."""
+        self.after_function: Callable[[Any, Any], None] | None = None
+        """Called with what an outermost tf.function returned, and with ``None`` and the logs of a batch of ``fit``."""
         self.recorder = recorder or Recorder(report)
         self.clock = GraphClock(self._site_made)
         self.eager = EagerLoops(self.recorder)
@@ -48,6 +56,8 @@ class Watched:
         self._training: set[int] = set()
         self._tapes_before = 0
         self._over = threading.Event()
+        self.calls = 0
+        """Of tf.functions, since a loop in a graph was seen."""
 
     @property
     def stopping(self) -> bool:
@@ -83,28 +93,39 @@ class Watched:
         else:
             self.eager.got(began_ns, got_ns, batch)
 
-    def dataset_begun(self, dataset: Any) -> None:
-        """An iterator is made."""
+    def dataset_begun(self, dataset: Any) -> Any:
+        """An iterator of a dataset is made; of which is for :class:`Datasets` to say."""
+        dataset = self.datasets.used(dataset)
         self.graph.last_dataset = dataset
         if not self.fitting:
             self.graph.begun.add(id(dataset))
+        return dataset
 
-    def dataset_in_graph(self, dataset: Any) -> None:
+    def dataset_in_graph(self, dataset: Any) -> Any:
         """A dataset is iterated inside a graph; a function's argument is no dataset that could be read afterwards."""
         if hasattr(getattr(dataset, "_variant_tensor", None), "numpy"):
-            self.graph.dataset = dataset
+            dataset = self.graph.dataset = self.datasets.used(dataset)
+        return dataset
 
-    def before_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """An outermost call of a tf.function."""
+    def before_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """An outermost call of a tf.function; the arguments to call it with."""
         self.recorder.check_stop()
+        if any(isinstance(value, tf.data.Dataset) for value in (*args, *kwargs.values())):
+            args = tuple(self.datasets.used(value) for value in args)
+            kwargs = {name: self.datasets.used(value) for name, value in kwargs.items()}
         self._tapes_before = self.recorder.tapes
         if self.recorder.reads_afterwards and not self.fitting and self.graph.dataset is None:
             for value in (*args, *kwargs.values()):
                 if hasattr(original(value), "_variant_tensor"):
                     self.graph.dataset = value
+        return args, kwargs
 
-    def after_call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], began_ns: int) -> None:
+    def after_call(
+        self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], began_ns: int, result: Any = None
+    ) -> None:
         """That call has returned, or raised."""
+        if self.after_function is not None and not self.fitting:
+            self.after_function(function, result)
         if self.recorder.tapes != self._tapes_before:
             self._training.add(id(function))
             if self._trains_in_graph():
@@ -114,7 +135,13 @@ class Watched:
         self.graph.traced.clear()
         self.eager.called(function, args, kwargs, trains=id(function) in self._training)
         if self.graph:
+            self.calls += 1
             self.graph.calls.append((began_ns, time.perf_counter_ns()))
+            if self.recorder.between_calls:
+                self._poll_graph_loops()
+                main = self.recorder.results.loops.main
+                if main is not None and main in self.graph:
+                    self.recorder.after_step(main)
 
     def _trains_in_graph(self) -> bool:
         """Whether the call that runs has traced loops; where gradients are taken in it, they train."""
@@ -138,8 +165,10 @@ class Watched:
         if self.fitting:
             self.fit.epoch()
 
-    def batch_ended(self) -> None:
+    def batch_ended(self, logs: Any = None) -> None:
         """A batch of ``fit`` and its callbacks are over."""
+        if self.after_function is not None:
+            self.after_function(None, logs)
         if self.fitting:
             self.fit.ended()
             self.recorder.check_stop()
@@ -188,6 +217,8 @@ class Watched:
                 results.unmeasured["anatomy"] = "the loop is inside a tf.function: its lines do not run in Python"
                 if recorder.profiled is not None:
                     recorder.profiled.reason = "the loop is inside a tf.function: a profile cannot tell its steps"
+                steps = sum(segment.count for segment in main.segments.values())
+                recorder.report.tell(in_one_call=steps > _FEW_STEPS * max(self.calls, 1))
             results.end()
         results.batches(main.dataset if main is not None else None)
         channel.send({"traces": [trace.model_dump(mode="json") for trace in recorder.watch.traces]})
@@ -209,7 +240,7 @@ class Watched:
                     self._poll_graph_loops()
                 self.recorder.results.tell_if_due()
             since = self.recorder.stopping_since
-            if since is not None and time.monotonic() - since > _GRACE_S:
+            if since is not None and time.monotonic() - since > self.recorder.grace_s:
                 self._end_at_once("the script did not stop when it was asked to: its process was ended")
 
     def _poll_graph_loops(self) -> None:

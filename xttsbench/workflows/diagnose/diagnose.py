@@ -120,7 +120,8 @@ def diagnose(request: Request, *, progress: Progress | None = None) -> Outcome:
         comparison=request.comparison,
         any_order=request.any_order,
         other_batches=request.other_batches,
-        verified=request.verify and not script,
+        verified=request.verify,
+        repeat=request.repeat,
     )
     run = open_run(plan, request.out, f"{plan.kind}-{target.name}", began=began)
     return finish(replace(run, trials=_measured(run, request, progress or Silent(), script=script)))

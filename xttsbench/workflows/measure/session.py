@@ -78,6 +78,8 @@ class Session:
         self._budget_s = budget_s
         self._began = time.monotonic() if began is None else began
         self._scripts = scripts
+        self._imports: tuple[str, ...] = ()
+        self._why_alone: str | None = None
         self._gpus = open_gpus()
         self.import_s = IMPORT_S
         """Seconds that the last helper took to start; an estimate before there was one."""
@@ -185,7 +187,17 @@ class Session:
         """What opens processes that live side by side, this session; or why there can be none."""
         if self._gpus[0] is not None:
             return "each process takes the GPU's memory for itself"
-        return self
+        return self._why_alone or self
+
+    def runs_scripts_again(self, imports: Sequence[str], why_alone: str | None) -> None:
+        """From now on scripts run that have run before.
+
+        Args:
+            imports: modules that their helper imports for them.
+            why_alone: why they cannot take turns; ``None`` where they can.
+        """
+        self._imports, self._why_alone = tuple(imports), why_alone
+        self._end_helper()
 
     @property
     def available_bytes(self) -> int:
@@ -293,9 +305,14 @@ class Session:
         if self._helper is not None and block == self._block and self._helper.exit_code() is None:
             return self._helper
         self._end_helper()
-        if not self._scripts:
+        if not self._scripts or self._imports:
             self.announce("starting TensorFlow in a process of its own")
-        helper = Helper(print_to_stderr=self._print_to_stderr, has_gpu=self._gpus[0] is not None, scripts=self._scripts)
+        helper = Helper(
+            print_to_stderr=self._print_to_stderr,
+            has_gpu=self._gpus[0] is not None,
+            scripts=self._scripts,
+            imports=self._imports,
+        )
         self._helper, self._block = helper, block
         began = time.monotonic()
         helper.__enter__()
@@ -324,7 +341,7 @@ def described(spec: TrialSpec) -> str:
     """What a trial does, and what for, in words: ``the input pipeline op by op, to see what each op costs``."""
     fixes = said(FixSet.parse(spec.fix)) if spec.fix else ""
     if spec.rung in ("fix", "arm", "elements"):
-        what = "the patched source" if spec.patched else fixes or (spec.arm or "the original")
+        what = "the patched source" if spec.patched and not fixes else fixes or (spec.arm or "the original")
         why = "to see whether the data stay the same" if spec.rung == "elements" else "to see what it gives"
         return f"{what}, {why}"
     again = "; once more in a fresh process" if spec.block and spec.rung == "ladder" else ""

@@ -8,6 +8,8 @@ import shutil
 import sys
 import sysconfig
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,7 +32,8 @@ from xttsbench.records.pipeline import Pipeline
 from xttsbench.records.plan import RunPlan
 from xttsbench.records.trial import TrialRecord
 from xttsbench.workflows.measure.session import Session
-from xttsbench.workflows.optimize.verify import Verification, verify
+from xttsbench.workflows.optimize.script import IN_GRAPH, again, script_run, step_place, why_not_again
+from xttsbench.workflows.optimize.verify import Verification, copies, verify
 
 PATCH: Final = "patch.json"
 DIFF: Final = "patch.diff"
@@ -53,8 +56,27 @@ def verify_fixes(
     """
     if until_s - session.spent_s < _FEWEST_S or not session.trials or session.trials[0].status != "ok":
         return None
+    script = script_run(session.trials)
+    if script is not None:
+        known = again(script, directory)
+        if known is None or why_not_again(plan, script) is not None:
+            return None
+        job = replace(job, again=known)
+        session.runs_scripts_again(script.imports, IN_GRAPH if known.in_graph else None)
     evidence = build_diagnosis(session.trials, environment, seed=plan.seed).evidence
-    pipeline = evidence.pipeline
+    pipeline, place = evidence.pipeline, _step_place(session.trials)
+
+    def patched(fixes: str) -> Patch | None:
+        return patch_of(FixSet.parse(fixes), pipeline, directory, step_place=place)
+
+    @cache
+    def step_files(fixes: str) -> Mapping[str, str]:
+        """Of a script's own step, which is changed in its source; a Keras model is changed in its process."""
+        if script is None or place is None or not (steps := FixSet.parse(fixes).of_step):
+            return {}
+        patch = patched(str(steps))
+        return copies(directory, patch, str(steps).replace(":", "-")) if patch is not None else {}
+
     wanted = Verification(
         job=job,
         accelerator=plan.accelerator,
@@ -62,7 +84,8 @@ def verify_fixes(
         proposed=proposals(evidence, asked=plan.asked),
         directory=directory,
         until_s=until_s,
-        patch=lambda fixes: patch_of(FixSet.parse(fixes), pipeline, directory, step_place=_step_place(session.trials)),
+        patch=patched,
+        step_files=step_files,
     )
     patch = verify(wanted, session)
     if (directory / "cache").exists():
@@ -75,6 +98,9 @@ def verify_fixes(
 
 
 def _step_place(trials: Sequence[TrialRecord]) -> Location | None:
+    script = script_run(trials)
+    if script is not None:
+        return step_place(script)
     return next((trial.step_place for trial in trials if trial.step_place is not None), None)
 
 
@@ -118,11 +144,13 @@ def fix_section(
         patch: that the run wrote.
         directory: of the run, as ``optimized.yaml`` names it.
     """
-    if plan.kind not in ("diagnose", "optimize") or plan.arguments or diagnosis.evidence.script is not None:
+    if plan.kind not in ("diagnose", "optimize"):
         return (), None
     proposed = proposals(diagnosis.evidence, asked=plan.asked)
     found = verified(trials, plan.accelerator)
     why = None if plan.verified else "no verification was asked for"
+    if plan.verified and (script := diagnosis.evidence.script) is not None:
+        why = why_not_again(plan, script)
     rows = results(
         proposed,
         found,

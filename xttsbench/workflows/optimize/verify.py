@@ -78,6 +78,7 @@ class Verification:
         directory: of the run.
         until_s: seconds of the session at which everything has to be over.
         patch: makes the patch of some fixes, joined by `` + ``; ``None`` where there is no source.
+        step_files: of some fixes, the files that are read in place of the user's where that is how the step is changed.
     """
 
     job: Job
@@ -87,6 +88,11 @@ class Verification:
     directory: Path
     until_s: float
     patch: Callable[[str], Patch | None]
+    step_files: Callable[[str], Mapping[str, str]] = lambda _: {}
+
+    def arm(self, name: str) -> PlannedArm:
+        """The arm of some fixes."""
+        return arm_of(self.job, name, patched=self.step_files(name))
 
     @property
     def cache_dir(self) -> str:
@@ -201,7 +207,7 @@ def verify(wanted: Verification, session: Timed) -> Patch | None:
         return None
     left_s = clock.left_s
     # Planned for a share of the time, but until there are enough blocks to decide anything it gets what it takes.
-    alone = [arm_of(wanted.job, name) for name in sound]
+    alone = [wanted.arm(name) for name in sound]
     _compare(wanted, session, ALONE, alone, planned_s=_ALONE_SHARE * left_s, most_s=left_s)
     return _finish(wanted, session, size)
 
@@ -245,9 +251,9 @@ def _finish(wanted: Verification, session: Timed, size: Size) -> Patch | None:
     patch = wanted.patch(finalists[0])
     # One that nothing competes with is not measured again, where it stays accepted beside one more, its patch.
     again = len(finalists) > 1 or not found.stays(finalists[0], 1)
-    arms = [arm_of(wanted.job, name) for name in finalists if again]
+    arms = [wanted.arm(name) for name in finalists if again]
     if patch is not None and patch.files and not patch.unpatched:
-        files = _copies(wanted.directory, patch)
+        files = copies(wanted.directory, patch)
         _guard(wanted, session, size, [(PATCHED, 0)], patched=files)
         patch = patch.model_copy(update={"ran": True})
         if _is_same(session, PATCHED):
@@ -342,7 +348,7 @@ def _guard(
             block=block,
             arm=arm,
             fix=None if arm == ORIGINAL or patched else arm,
-            patched=patched,
+            patched=patched or wanted.step_files(arm),
             # Of its own: what a shortened pass keeps there must not be read by a trial of the whole.
             cache_dir=None if arm == ORIGINAL or patched else f"{wanted.cache_dir}/{number:03d}",
             again=again,
@@ -423,9 +429,9 @@ def _planned(
     )
 
 
-def _copies(directory: Path, patch: Patch) -> dict[str, str]:
+def copies(directory: Path, patch: Patch, folder_name: str = _PATCHED_DIR) -> dict[str, str]:
     """The patched text of each file beside the run's other files: the user's own are never touched."""
-    folder = directory / _PATCHED_DIR
+    folder = directory / folder_name
     folder.mkdir(exist_ok=True)
     found = {}
     for number, (file, text) in enumerate(sorted(patch.files.items())):

@@ -267,7 +267,7 @@ def test_an_emulated_accelerator_is_said_in_the_first_line(starving, comparing) 
     ("changes", "command"),
     [
         ({"kind": "diagnose", "command": "xttsbench diagnose a.py:f --set n=1 --steps 9", "name": "a.py:f"}, "n=1"),
-        ({"kind": "diagnose", "command": "xttsbench diagnose t.py -- -x", "name": "t.py"}, "explain python-function"),
+        ({"kind": "diagnose", "command": "xttsbench diagnose t.py -- -x", "name": "t.py"}, "optimize t.py -- -x"),
         ({"kind": "optimize", "command": "xttsbench optimize a.py:f", "name": "a.py:f"}, "explain python-function"),
     ],
 )

@@ -1,0 +1,162 @@
+"""A script run again: in turns, with a fix or without, its data read where it uses them, its writes off the disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from xttsbench.execution.helper import Helper
+from xttsbench.execution.limits import Limits
+from xttsbench.execution.trial import run_trial
+from xttsbench.execution.turns import LiveTrial
+from xttsbench.records.elements import Elements
+from xttsbench.records.trial import ScriptAgain, ScriptData, TrialRecord, TrialSpec, Turn
+from xttsbench.samedata.judge import judge
+from xttsbench.samedata.tolerance import same_training
+from xttsbench.worker.script.copy_on_write import why_not
+
+SCRIPTS = Path(__file__).parents[3] / "targets" / "scripts"
+LIMITS = Limits(60.0, 60.0)
+PARALLEL = "parallel-map:8"
+redirects = pytest.mark.skipif(why_not() is not None, reason="no namespaces are to be had here")
+
+
+@pytest.fixture(scope="module")
+def helper() -> Iterator[Helper]:
+    with Helper(scripts=True, imports=("tensorflow",), print_to_stderr=True) as started:
+        started.wait_ready()
+        yield started
+
+
+def spec(folder: Path, rung: str, script: str, *arguments: str, fix: str | None = None, **known: Any) -> TrialSpec:
+    """A trial of a script; ``known`` changes what is known of it."""
+    patched, turns = known.pop("patched", {}), known.pop("turns", False)
+    fields: dict[str, Any] = {"data": ScriptData(kind=0), "redirected": False, "directory": str(folder / "run")}
+    return TrialSpec(
+        trial_id="t",
+        rung=rung,
+        target=str(SCRIPTS / script),
+        arguments=arguments,
+        script=ScriptAgain.model_validate(fields | known),
+        fix=fix,
+        patched=patched,
+        turns=turns,
+        fill_caches=rung == "arm",
+        epochs=2,
+        source_limit=20,
+        window_s=1.0,
+    )
+
+
+def in_turns(trial: TrialSpec, helper: Helper, batches: int = 6) -> tuple[TrialRecord, float]:
+    """The record of two turns, and the seconds of a step in them."""
+    live = LiveTrial(trial, helper)
+    assert live.open(LIMITS), live.end().cause
+    assert live.turn(Turn(round=-1, batches=2, discarded=0), 30.0) is not None
+    took = [live.turn(Turn(round=number, batches=batches), 30.0) or 99.0 for number in range(2)]
+    return live.end(), sum(took) / (2 * batches)
+
+
+@pytest.mark.parametrize(
+    ("script", "arguments"),
+    [
+        ("custom_loop.py", ("2", "40")),
+        ("fit.py", ("2", "40", "1")),
+        pytest.param("in_function.py", ("once", "40"), marks=pytest.mark.slow),
+        pytest.param("mirrored.py", ("fit",), marks=pytest.mark.slow),
+        pytest.param("mirrored.py", ("python",), marks=pytest.mark.slow),
+    ],
+)
+def test_a_loop_takes_turns_and_is_faster_with_the_fix(
+    script: str, arguments: tuple[str, ...], helper: Helper, tmp_path: Path
+) -> None:
+    original, slow_s = in_turns(spec(tmp_path, "arm", script, *arguments, turns=True), helper)
+    fixed, fast_s = in_turns(spec(tmp_path, "arm", script, *arguments, fix=PARALLEL, turns=True), helper)
+    for record in (original, fixed):
+        assert (record.status, [mark.round for mark in record.rounds]) == ("ok", [0, 1])
+        segment, start = record.segment("as_is"), record.segment("turn_start")
+        assert segment is not None
+        assert start is not None
+        assert segment.columns["round"] == (0,) * 6 + (1,) * 6
+        assert start.columns["round"] == (0, 1)
+    assert slow_s > 1.15 * fast_s
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("script", [("in_function.py", "for", "60"), ("mirrored.py", "function")])
+def test_a_loop_within_one_call_is_measured_in_one_stretch(
+    script: tuple[str, ...], helper: Helper, tmp_path: Path
+) -> None:
+    records = [
+        run_trial(spec(tmp_path, "arm", *script, fix=fix, in_graph=True), helper, LIMITS) for fix in (None, PARALLEL)
+    ]
+    steps = [record.segment("as_is") for record in records]
+    slow, fast = (sum(one.columns["wall_ns"]) / one.steps for one in steps if one is not None)
+    assert slow > 1.15 * fast
+
+
+def elements(trial: TrialSpec, helper: Helper) -> Elements:
+    record = run_trial(trial, helper, LIMITS)
+    assert record.status == "ok", record.cause
+    assert record.elements is not None, record.notes
+    return record.elements
+
+
+def test_the_data_that_a_script_trains_on_are_the_same_with_a_fix(helper: Helper, tmp_path: Path) -> None:
+    run = [
+        elements(spec(tmp_path, "elements", "fit.py", "2", "40", "1", fix=fix), helper)
+        for fix in (None, None, PARALLEL)
+    ]
+    assert judge([*run[:2], run[0]], run[2]).equivalent is True
+    assert len(run[0].losses) == 3
+    assert run[0].losses == run[1].losses
+    assert run[2].losses == ()  # nothing of the step was changed
+
+
+@pytest.mark.slow
+@redirects
+def test_a_compiled_step_trains_the_same_and_one_that_does_not_is_told(helper: Helper, tmp_path: Path) -> None:
+    source = (SCRIPTS / "writes.py").read_text()
+    line = source[: source.index("def train_step")].count("\n") + 1
+    step = f"train_step ({SCRIPTS / 'writes.py'}:{line})"
+    compiled, wrong = tmp_path / "compiled.py", tmp_path / "wrong.py"
+    text = source.replace("    def train_step", "    @tf.function\n    def train_step")
+    compiled.write_text(text)
+    wrong.write_text(text.replace("0.05 * gradient", "0.06 * gradient"))
+
+    def trained(patched: Path | None) -> Elements:
+        files = {} if patched is None else {str(SCRIPTS / "writes.py"): str(patched)}
+        fix = None if patched is None else "step:graph"
+        known = {"step": step, "redirected": True, "patched": files}
+        return elements(spec(tmp_path, "elements", "writes.py", str(tmp_path / "out"), fix=fix, **known), helper)
+
+    original, again = trained(None), trained(None)
+    assert (len(original.losses), len(original.state)) == (3, 12)
+    assert same_training(original, again, trained(compiled)).equivalent is True
+    found = same_training(original, again, trained(wrong))
+    assert found.equivalent is False, found.sentence
+
+
+@redirects
+def test_what_a_script_writes_while_it_runs_again_is_not_on_the_disk(helper: Helper, tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    record = run_trial(
+        spec(tmp_path, "arm", "writes.py", str(folder), "1", redirected=True, trains=True, turns=False), helper, LIMITS
+    )
+    assert record.status == "ok", record.cause
+    assert not folder.exists()
+
+
+def test_a_script_that_ends_before_it_trains_is_told(helper: Helper, tmp_path: Path) -> None:
+    record = run_trial(spec(tmp_path, "elements", "plain.py", "exit", "0", data=ScriptData(kind=7)), helper, LIMITS)
+    assert (record.status, record.elements) == ("empty", None)
+    assert "before it used the dataset" in (record.cause or "")
+
+
+def test_a_fix_that_does_not_apply_costs_its_trial_and_says_why(helper: Helper, tmp_path: Path) -> None:
+    record = run_trial(spec(tmp_path, "elements", "fit.py", "1", "9", "1", fix="cache@nowhere"), helper, LIMITS)
+    assert record.status == "raised"
+    assert "cache@nowhere" in (record.cause or "")
