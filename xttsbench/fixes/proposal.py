@@ -23,6 +23,8 @@ _UNRANKED: Final = 10
 """Rank of what is not tried where nothing is predicted."""
 _MOST: Final = 6
 """Fixes that are worth verifying at most."""
+_CALLING: Final = ("parallel-map", "parallel-interleave", "calls")
+"""Fixes that call functions in parallel."""
 _LONGEST_PASS_S: Final = 30.0
 """A first pass that takes longer leaves no time to see what a cache gives after it."""
 
@@ -162,7 +164,7 @@ def takes_long(pass_s: float | None) -> str | None:
 
 def _needed_together(known: Sequence[Candidate]) -> list[tuple[Candidate, ...]]:
     """Pairs of which one gives nothing without the other: threads and calls that wait in them, processes and calls."""
-    calling = [one for one in known if one.kind in ("parallel-map", "parallel-interleave", "calls")]
+    calling = [one for one in known if one.kind in (*_CALLING, "open-generator")]
     needed = [one for one in known if one.kind in ("thread-pool", "processes")]
     found = [(one, other) for one in calling for other in needed if set(one.ops) & set(other.ops)]
     return [*_native_with(known), *found]
@@ -170,7 +172,7 @@ def _needed_together(known: Sequence[Candidate]) -> list[tuple[Candidate, ...]]:
 
 def _native_with(known: Sequence[Candidate]) -> list[tuple[Candidate, ...]]:
     """Python functions as ops of TensorFlow with parallel calls, which gain from the lock that is free then."""
-    calling = [one for one in known if one.kind in ("parallel-map", "parallel-interleave", "calls")]
+    calling = [one for one in known if one.kind in _CALLING]
     return [(one, other) for one in known if one.kind == "native" for other in calling if set(one.ops) & set(other.ops)]
 
 

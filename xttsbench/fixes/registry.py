@@ -12,12 +12,14 @@ from xttsbench.fixes.buckets.spec import BUCKETS
 from xttsbench.fixes.cache.spec import CACHE, CACHE_FILE
 from xttsbench.fixes.filter_first.spec import FILTER_FIRST
 from xttsbench.fixes.native.spec import NATIVE
+from xttsbench.fixes.open_generator.spec import OPEN_GENERATOR
 from xttsbench.fixes.parallel_batch.spec import PARALLEL_BATCH
 from xttsbench.fixes.parallel_filter.spec import PARALLEL_FILTER
 from xttsbench.fixes.parallel_interleave.spec import PARALLEL_INTERLEAVE
 from xttsbench.fixes.parallel_map.spec import CALLS, PARALLEL_MAP
 from xttsbench.fixes.prefetch.spec import BUFFER, DROP_PREFETCH, PREFETCH
 from xttsbench.fixes.processes.spec import PROCESSES
+from xttsbench.fixes.run_ahead.spec import RUN_AHEAD
 from xttsbench.fixes.spec import Candidate, Setting, Spec
 from xttsbench.fixes.step.spec import STEP_BUCKETS, STEP_GRAPH, STEP_XLA
 from xttsbench.fixes.thread_pool.spec import THREAD_POOL
@@ -28,6 +30,7 @@ SPECS: Final[Mapping[str, Spec]] = {
     for spec in (
         FILTER_FIRST,
         REBATCH,
+        OPEN_GENERATOR,
         NATIVE,
         PARALLEL_MAP,
         PARALLEL_INTERLEAVE,
@@ -35,6 +38,7 @@ SPECS: Final[Mapping[str, Spec]] = {
         PARALLEL_BATCH,
         CALLS,
         PROCESSES,
+        RUN_AHEAD,
         CACHE,
         CACHE_FILE,
         BATCH_FIRST,

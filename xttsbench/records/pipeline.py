@@ -113,6 +113,18 @@ class NativeFunction(Record):
     why_no_text: str | None = None
 
 
+class GeneratorParts(Record):
+    """Where a generator can be cut in two: what picks the next item, and what makes elements of it."""
+
+    file: str | None = None
+    line: int
+    """Of the loop."""
+    kept: tuple[int, ...] = ()
+    """Lines of the loop's statements that stay with what picks the next item."""
+    head_s: float | None = None
+    """Mean wall time of picking an item; ``None`` where it was not measured."""
+
+
 class PythonFunction(Record):
     """A Python function that runs inside the graph, found through its token in TensorFlow's script-op registry."""
 
@@ -133,6 +145,10 @@ class PythonFunction(Record):
     """Wall times of single calls, some of them: how much they vary."""
     native: NativeFunction | None = None
     """The function as ops of TensorFlow; ``None`` where that was not tried."""
+    parts: GeneratorParts | None = None
+    """Of a generator that can be cut in two."""
+    whole_because: str | None = None
+    """Why a generator cannot be."""
 
 
 class Pipeline(Record):

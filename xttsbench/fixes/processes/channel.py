@@ -20,6 +20,8 @@ import numpy as np
 
 LARGE_BYTES: Final = 64 * 1024
 """Buffers from this size on go through the block; a socket would take them in several pieces."""
+KEPT: Final = 4
+"""Values shared by many calls that a process keeps; both sides drop the oldest alike."""
 _ALIGNMENT_BYTES: Final = 64
 _FIRST_RECV_BYTES: Final = 2 * LARGE_BYTES
 _LENGTH: Final = struct.Struct("<I")

@@ -49,15 +49,19 @@ class CannotCopyError(Exception):
     """An object that another process cannot have: which one, as a phrase, and why."""
 
 
-def packed(functions: Sequence[Any]) -> bytes:
+def packed(functions: Sequence[Any], *, exact: bool = False) -> bytes:
     """Functions as one pickle, so that what two of them share stays shared.
+
+    Args:
+        functions: to copy.
+        exact: whether random generators go with their state, to one process that draws in the place of this one.
 
     Raises:
         Exception: whatever pickling one of them raises; :func:`objection` tells which and why.
     """
     file = io.BytesIO()
     with _by_value():
-        _Packer(file).dump(functions)
+        (_ExactPacker if exact else _Packer)(file).dump(functions)
     return file.getvalue()
 
 
@@ -110,13 +114,22 @@ class _Packer(cloudpickle.Pickler):
             order = "C" if obj.flags.c_contiguous else "F"
             return work.mapped_array, (str(obj.filename), obj.dtype, obj.mode, obj.offset, obj.shape, order)
         if isinstance(obj, random.Random | np.random.RandomState | np.random.Generator):
-            return _generator(obj)
+            return self._random(obj)
         if obj is sys.stdout or obj is sys.stderr:
             return getattr, (sys, "stdout" if obj is sys.stdout else "stderr")
         if isinstance(obj, tf.__internal__.CompositeTensor) and not _is_eager(obj):
             return obj._type_spec.__reduce__()  # of the trace, which TensorFlow keeps for its structure alone
         reduced = super().reducer_override(obj)
         return _without_note(reduced) if isinstance(obj, types.FunctionType) else reduced
+
+    def _random(self, obj: Any) -> Any:
+        return _generator(obj)
+
+
+class _ExactPacker(_Packer):
+    def _random(self, obj: Any) -> Any:
+        whole_process = obj is getattr(random, "_inst", None) or obj is getattr(np.random.mtrand, "_rand", None)
+        return _generator(obj) if whole_process else obj.__reduce__()
 
 
 def _without_note(reduced: Any) -> Any:

@@ -7,6 +7,10 @@ the new one is compared in the same process.
 
 from __future__ import annotations
 
+import copy
+import hashlib
+import threading
+import weakref
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -17,9 +21,12 @@ from tensorflow.python.ops import script_ops
 from xttsbench.errors import InvalidInputError, XttsbenchError
 from xttsbench.fixes.graph.edit import from_graph
 from xttsbench.fixes.graph.hazards import Reader
+from xttsbench.fixes.open_generator.body import Body
+from xttsbench.fixes.processes import work
 from xttsbench.fixes.processes.packing import objection, packed, user_files, without_tensorflow
 from xttsbench.fixes.processes.work import global_digest
 from xttsbench.fixes.processes.workers import Functions, WorkerPool
+from xttsbench.pipeline.generators.opened import Shared
 from xttsbench.pipeline.graph.read import read_graph
 from xttsbench.pipeline.graph.registry import PYTHON_OPS, Registered, lookup
 from xttsbench.pipeline.graph.source import display_name, locate
@@ -60,10 +67,12 @@ def in_processes(dataset: Any, count: int) -> Any:
     entries: dict[str, Any] = {}
     renamed: dict[str, str] = {}
     for number, (token, registered) in enumerate(functions.items()):
-        call = _Call(pool, number, without_tensorflow(registered.called))
+        user = without_tensorflow(registered.called)
+        call = _in_pool(user, pool, number) if isinstance(user, Body) else _Call(pool, number, user)
         entry: Any = call
         if isinstance(registered.entry, script_ops.EagerFunc):
-            entry = script_ops.EagerFunc(_EagerCall(call), registered.entry._out_dtypes, False)
+            eager = call if isinstance(call, Body) else _EagerCall(call)
+            entry = script_ops.EagerFunc(eager, registered.entry._out_dtypes, False)
         renamed[token] = script_ops._py_funcs.insert(entry)
         entries[renamed[token]] = entry
     for node in _python_nodes(graph):
@@ -87,6 +96,38 @@ class _Call:
 
     def __call__(self, *arguments: Any) -> Any:
         return self._pool.call(self._number, arguments)
+
+
+def _in_pool(body: Body, pool: WorkerPool, number: int) -> Body:
+    """The body of an opened generator that makes its elements in the pool; the table of items stays here."""
+    moved, lock, known = copy.copy(body), threading.Lock(), weakref.WeakKeyDictionary[Shared, tuple[str, bytes]]()
+
+    def made(shared: Shared, item: tuple[Any, ...]) -> list[Any]:
+        with lock:
+            if shared not in known:
+                pickled = _packed_body(shared)
+                known[shared] = (hashlib.sha256(pickled).hexdigest(), pickled)
+            sent = known[shared]
+        return [body.convert(element) for element in pool.call(number, (item,), sent)]
+
+    moved.made = made
+    return moved
+
+
+def _packed_body(shared: Shared) -> bytes:
+    """A body with what its calls have in common.
+
+    Raises:
+        InvalidInputError: another process cannot have it.
+    """
+    try:
+        return packed([(shared.function, shared.values)])
+    except Exception as error:
+        reason = objection(shared.function) or next((why for one in shared.values if (why := objection(one))), error)
+        raise InvalidInputError(
+            f"The loop of {display_name(shared.function)} cannot run in another process: {reason}. "
+            "Leave processes:<n> out."
+        ) from error
 
 
 class _EagerCall:
@@ -123,8 +164,11 @@ def _functions(graph: Any, count: int) -> dict[str, Registered]:
         registered = lookup(token)
         if registered is None:
             raise InvalidInputError(f"{fix}: the Python function {token} of the dataset no longer exists.")
+        user = without_tensorflow(registered.called)
         if registered.kind == "generator" or isinstance(registered.called, _Call | _EagerCall):
             continue
+        if isinstance(getattr(user, "__self__", None), Body):
+            continue  # fetches what is here already
         if any(kind in _NOT_ARRAYS for key in ("Tin", "Tout") for kind in node.attr[key].list.type):
             raise InvalidInputError(
                 f"{fix}: {_name(registered)} takes or returns a resource or variant tensor, which exists in one "
@@ -143,7 +187,13 @@ def _pool(functions: list[Registered], count: int) -> WorkerPool:
         InvalidInputError: a function cannot be copied or loaded, or the copies need more memory than there is.
     """
     users = [without_tensorflow(registered.called) for registered in functions]
-    eager = [registered.kind == "py_function" for registered in functions]
+    for user in users:
+        if isinstance(user, Body):
+            _packed_body(user.opened.compiled.example)
+    users = [work.elements_of if isinstance(user, Body) else user for user in users]
+    eager = [
+        one.kind == "py_function" and user is not work.elements_of for one, user in zip(functions, users, strict=True)
+    ]
     try:
         pickled = packed(list(zip(users, eager, strict=True)))
     except Exception as error:

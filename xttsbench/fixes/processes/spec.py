@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from xttsbench.fixes.calls import numbered, sequential_maps
+from xttsbench.fixes.open_generator.spec import openable
 from xttsbench.fixes.spec import Candidate, Setting, Spec, each
 from xttsbench.records.pipeline import Pipeline, PipelineOp, PythonFunction
 from xttsbench.throughput.threads import elements_per_batch
@@ -25,15 +26,22 @@ def candidates(setting: Setting) -> Iterator[Candidate]:
     the time to copy what the op yields.
     """
     pipeline, cpus = setting.pipeline, setting.cpus
-    tokens = {one.token for one in pipeline.python_functions if one.gil == "holds" and one.kind != "generator"}
+    tokens = {
+        one.token
+        for one in pipeline.python_functions
+        if one.gil == "holds" and (one.kind != "generator" or one.parts is not None)
+    }
     ops = [op for op in pipeline.ops if tokens & set(op.python_functions)]
     if not ops or cpus < 2:
         return
     taken = elements_per_batch(pipeline)
     copied_s = {op.name: (op.element_bytes or 0.0) / COPYING_BYTES_PER_S * taken[op.name] for op in ops}
 
+    def moved(one: PythonFunction) -> bool:  # a generator only once its loop's body is a function
+        return one.token in tokens and one.kind != "generator"
+
     def calls(op: PipelineOp, given: Pipeline) -> list[PythonFunction]:
-        return [one for one in given.python_functions if one.token in tokens and one.token in op.python_functions]
+        return [one for one in given.python_functions if moved(one) and one.token in op.python_functions]
 
     def edit(given: Pipeline) -> Pipeline:
         def changed(op: PipelineOp) -> dict[str, Any]:
@@ -46,12 +54,12 @@ def candidates(setting: Setting) -> Iterator[Candidate]:
             return {"cost_s": op.cost_s + crossing_s, "cpu_s": cpu_s + crossing_s, "cost_from": "prefix"}
 
         functions = tuple(
-            one.model_copy(update={"call_cpu_s": _LOCKED_SHARE * CROSSING_S}) if one.token in tokens else one
+            one.model_copy(update={"call_cpu_s": _LOCKED_SHARE * CROSSING_S}) if moved(one) else one
             for one in given.python_functions
         )
         return each(given, changed).model_copy(update={"python_functions": functions})
 
-    in_turn = {op.name for op in sequential_maps(pipeline)}
+    in_turn = {op.name for op in (*sequential_maps(pipeline), *(op for op in ops if openable(op, pipeline)))}
     yield Candidate(
         numbered("processes", cpus),
         edit,

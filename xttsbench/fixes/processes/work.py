@@ -24,21 +24,29 @@ import signal
 import socket
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Final, Literal
 
 import cloudpickle  # type: ignore[import-untyped]  # it brings no types
 import numpy as np
 
-from xttsbench.fixes.processes.channel import Channel
+from xttsbench.fixes.processes.channel import KEPT, Channel
 
 _WORDS: Final = 8
 
+_GROUP: Final = 16
+_GROUP_S: Final = 1e-3
+"""A generator's elements go over in groups of so many, or of as many as are made in this time."""
+
 _worker: list[int] = []
 """What this process adds to every seed; empty outside a pool."""
+_shared: dict[str, Any] = {}
+"""What calls have in common, by its key, the oldest first."""
 _PR_SET_PDEATHSIG: Final = 1
 _AS_THEY_ARE: Final = (np.ndarray, np.generic, bytes, str, int, float, complex, bool, list)
 """Results that the parent turns into a tensor as it would without the pool."""
@@ -76,6 +84,93 @@ def main(start: str) -> None:
         os._exit(0)  # the parent is gone or done with us
 
 
+@dataclass(frozen=True)
+class _AsItIs:
+    """A result whose structure the parent needs as the user's function gave it."""
+
+    value: Any
+
+
+def elements_of(key: str, pickled: bytes | None, item: tuple[Any, ...]) -> _AsItIs:
+    """The elements that the body of an opened generator gives for an item.
+
+    Args:
+        key: of what the body's calls have in common.
+        pickled: the body and the shared values, where this process may not have them.
+        item: values of the item.
+
+    Raises:
+        RuntimeError: the body raised ``StopIteration``, as a generator says it.
+    """
+    if pickled is not None:
+        _shared[key] = pickle.loads(pickled)[0]
+        while len(_shared) > KEPT:
+            del _shared[next(iter(_shared))]
+    function, values = _shared[key]
+    found: list[Any] = []
+    try:
+        function(lambda element: found.append(_structured(element)), *values, *item)
+    except StopIteration as error:
+        raise RuntimeError("generator raised StopIteration") from error
+    return _AsItIs(found)
+
+
+class RunningGenerator:
+    """A generator of the parent's in this process, asked for its elements in groups."""
+
+    def __init__(self, generator: Callable[..., Any], state: Any, numpy_state: Any) -> None:
+        """Take the generator, and the state of Python's and NumPy's random numbers that it goes on from."""
+        self._generator, self._states = generator, (state, numpy_state)
+        self._epochs: dict[int, Any] = {}
+        self._failed: dict[int, BaseException] = {}
+
+    def __call__(self, what: str, number: int, arguments: tuple[Any, ...] = ()) -> Any:
+        """Begin or end an epoch, or give its next elements and whether they are the last.
+
+        Raises:
+            BaseException: what the generator raised after the elements that were given before.
+        """
+        if what == "begin":
+            if self._states:
+                random.setstate(self._states[0])
+                np.random.set_state(self._states[1])
+                self._states = ()
+            self._epochs[number] = iter(self._generator(*arguments))
+            return None
+        if what == "end":
+            running = self._epochs.pop(number, None)
+            self._failed.pop(number, None)
+            with suppress(AttributeError):
+                running.close()  # type: ignore[union-attr]  # any iterator may be one
+            return None
+        if number in self._failed:
+            raise self._failed.pop(number)
+        return _AsItIs(self._next(number))
+
+    def _next(self, number: int) -> tuple[list[Any], bool]:
+        found: list[Any] = []
+        until = time.perf_counter() + _GROUP_S
+        try:
+            while len(found) < _GROUP and (not found or time.perf_counter() < until):
+                found.append(_structured(next(self._epochs[number])))
+        except StopIteration:
+            return found, True
+        except BaseException as error:
+            if not found:
+                raise
+            self._failed[number] = error
+        return found, False
+
+
+def _structured(value: Any) -> Any:
+    """An element with its tuples, lists and dictionaries, of what the parent knows."""
+    if isinstance(value, dict):
+        return {key: _structured(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(map(_structured, value)) if type(value) in (list, tuple) else tuple(map(_structured, value))
+    return _sendable_part(value)
+
+
 def _answer(channel: Channel, function: Callable[..., Any], eager: bool, arguments: tuple[Any, ...]) -> None:
     try:
         value = _sendable((_eagerly if eager else _plainly)(function, arguments))
@@ -107,6 +202,8 @@ def _eagerly(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
 
 def _sendable(value: Any) -> Any:
     """A result without classes that the parent may not know: named tuples as tuples, tensors as arrays."""
+    if isinstance(value, _AsItIs):
+        return value.value
     if isinstance(value, list | tuple):
         return [_sendable_part(part) for part in value]
     return _sendable_part(value)

@@ -17,13 +17,14 @@ import subprocess
 import sys
 import threading
 import weakref
+from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from xttsbench.errors import XttsbenchError
-from xttsbench.fixes.processes.channel import Channel, anonymous_file
+from xttsbench.fixes.processes.channel import KEPT, Channel, anonymous_file
 
 _START: Final = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1])['path']; "
@@ -85,6 +86,7 @@ class Worker:
                 env=_SILENT | os.environ | _FRUGAL,
             )
         self._channel = Channel(ours, block)
+        self._known: deque[str] = deque(maxlen=KEPT)
 
     def wait_until_ready(self) -> None:
         """Wait until the functions are loaded.
@@ -100,14 +102,19 @@ class Worker:
             self.end(0)
             raise StartError(f"the functions cannot be loaded in another process: {answer[2]}\n{answer[3]}")
 
-    def ask(self, number: int, arguments: tuple[Any, ...]) -> Any:
-        """Have function ``number`` called.
+    def ask(self, number: int, arguments: tuple[Any, ...], shared: tuple[str, bytes] | None = None) -> Any:
+        """Have function ``number`` called; ``shared`` is its first argument, which goes over once by its key.
 
         Raises:
             EOFError: the process is gone.
             OSError: the same, seen otherwise.
             BaseException: what the function raised, with the process's traceback as its cause.
         """
+        if shared is not None:
+            key, pickled = shared
+            arguments = (key, None if key in self._known else pickled, *arguments)
+            if key not in self._known:
+                self._known.append(key)
         self._channel.send((number, arguments))
         answer = self._channel.receive()
         if answer[0] == "value":
@@ -151,10 +158,19 @@ class WorkerPool:
         for worker in first:
             self._state.free.put(worker)
 
-    def call(self, number: int, arguments: tuple[Any, ...]) -> Any:
+    def call(
+        self,
+        number: int,
+        arguments: tuple[Any, ...],
+        shared: tuple[str, bytes] | None = None,
+        *,
+        attempts: int = _ATTEMPTS,
+    ) -> Any:
         """Call function ``number`` in a free process, waiting for one; from any thread.
 
-        A process that dies is replaced and the call is made once more, since the cause may lie elsewhere.
+        A process that dies is replaced and, unless ``attempts`` is 1, the call is made once more, since the cause may
+        lie elsewhere. ``shared`` is a key and a pickle: what many calls have in common, for
+        :func:`xttsbench.fixes.processes.work.elements_of`.
 
         Raises:
             WorkerDiedError: the process of the second attempt died as well.
@@ -162,10 +178,10 @@ class WorkerPool:
             BaseException: what the function raised.
         """
         ends: list[str] = []
-        while len(ends) < _ATTEMPTS:
+        while len(ends) < attempts:
             worker = self._state.taken()
             try:
-                value = worker.ask(number, arguments)
+                value = worker.ask(number, arguments, shared)
             except (EOFError, OSError) as error:
                 if isinstance(error.__cause__, _InProcessError):  # the function's own, it works on
                     self._state.free.put(worker)
@@ -177,9 +193,10 @@ class WorkerPool:
                 raise
             self._state.free.put(worker)
             return value
+        again = ", and so did a second one" if attempts > 1 else ""
         raise WorkerDiedError(
-            f"The process that ran {self._names[number]} ended during the call, and so did a second one "
-            f"({'; '.join(ends)}). Run without processes:<n> to see the function fail by itself; "
+            f"The process that ran {self._names[number]} ended during the call{again} ({'; '.join(ends)}). "
+            "Run without processes:<n> to see the function fail by itself; "
             "SIGKILL is often a want of memory: take fewer processes."
         )
 

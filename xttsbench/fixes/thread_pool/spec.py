@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from xttsbench.fixes.calls import autotune_reset, numbered, thread_pool_size, waits
+from xttsbench.fixes.open_generator.spec import opened
 from xttsbench.fixes.spec import Candidate, Setting, Spec, each
 from xttsbench.records.pipeline import Pipeline
 from xttsbench.throughput.threads import pool_size
@@ -14,7 +15,8 @@ from xttsbench.throughput.threads import pool_size
 def candidates(setting: Setting) -> Iterator[Candidate]:
     """A private pool with a thread for each call that waits."""
     pipeline, cpus = setting.pipeline, setting.cpus
-    size = thread_pool_size(pipeline, cpus, setting.goal_s)
+    calling = opened(pipeline)  # calls of a generator's body need a thread each, once there are several
+    size = thread_pool_size(calling, cpus, setting.goal_s)
     if size is None:
         return
 
@@ -22,7 +24,7 @@ def candidates(setting: Setting) -> Iterator[Candidate]:
         reset = each(given, autotune_reset)
         return reset.model_copy(update={"threadpool_size": size})
 
-    waiting = tuple(op.name for op in pipeline.ops if waits(op, pipeline, cpus))
+    waiting = tuple(op.name for op in calling.ops if waits(op, calling, cpus))
     asked = max((op.parallelism or 0 for op in pipeline.ops if op.name in waiting), default=0)
     several = any(op.parallelism is not None for op in pipeline.ops if op.name in waiting)
     yield Candidate(

@@ -16,8 +16,11 @@ from typing import Any, Final
 import numpy as np
 
 from xttsbench.pipeline.cost.clocks import measure_shares
+from xttsbench.pipeline.generators.opened import Opened, compiled
+from xttsbench.pipeline.generators.split import CannotSplitError
 from xttsbench.pipeline.graph.registry import Registered, generator_start_token, lookup, recording
-from xttsbench.records.pipeline import GilClass, Pipeline, PythonFunction
+from xttsbench.pipeline.purity.source import place
+from xttsbench.records.pipeline import GeneratorParts, GilClass, Pipeline, PythonFunction
 
 _KEPT_BYTES: Final = 256 * 2**20
 """Copies of arguments kept per function."""
@@ -64,10 +67,14 @@ def classify(
             functions.append(function)
             continue
         gil: GilClass = "unknown"
+        looked_at = function
         if experiment:
             opening = openings.get(function.token)
             gil = _experiment(registered[function.token], recorder, opening, calls, experiment_s)
-        functions.append(_filled(function, recorder, gil, drawn, at_first[function.token]))
+        if function.kind == "generator":
+            given = opening.arguments[0] if experiment and opening is not None and opening.arguments else None
+            looked_at = _parts(function, registered[function.token], given, calls, experiment_s)
+        functions.append(_filled(looked_at, recorder, gil, drawn, at_first[function.token]))
     return pipeline.model_copy(update={"python_functions": tuple(functions)})
 
 
@@ -163,6 +170,32 @@ def _majority(function: Callable[..., Any], arguments: list[tuple[Any, ...]], ca
     except Exception:  # the user's function may raise anything when called out of order; that is no fault of the run
         return "unknown"
     return "unknown" if shares is None else shares.majority()
+
+
+def _parts(
+    function: PythonFunction, found: Registered, arguments: tuple[Any, ...] | None, calls: int, max_s: float
+) -> PythonFunction:
+    """Where a generator can be cut in two, and what its head takes where it may be begun once more."""
+    generator = found.generator_state._generator
+    try:
+        cut = compiled(generator)
+    except CannotSplitError as error:
+        return function.model_copy(update={"whole_because": str(error)})
+    times_s: list[float] = []
+    until = time.perf_counter() + max_s
+    try:
+        head = Opened(generator, cut).head(*arguments) if arguments is not None else iter(())
+        while len(times_s) < calls and (began := time.perf_counter()) < until and next(head, None) is not None:
+            times_s.append(time.perf_counter() - began)
+    except Exception:  # as above
+        times_s.clear()
+    parts = GeneratorParts(
+        file=place(cut.of)[0],
+        line=cut.split.line,
+        kept=cut.split.kept,
+        head_s=float(np.median(times_s[1:])) if len(times_s) > 1 else None,
+    )
+    return function.model_copy(update={"parts": parts})
 
 
 class _Restarting:

@@ -40,7 +40,7 @@ def definition(code: CodeType) -> Definition | None:
         and parameter_names(node) == code.co_varnames[: len(parameter_names(node))]
     ]
     if len(nodes) > 1 and file == code.co_filename:
-        nodes = [node for node in nodes if _holds(node, code)]
+        nodes = [node for node in nodes if holds(node, code)]
         # Of several that hold all its instructions it is the innermost.
         return min(nodes, key=lambda n: (n.end_lineno or 0) - n.lineno + (n.end_col_offset or 0), default=None)
     return nodes[0] if len(nodes) == 1 else None
@@ -87,7 +87,7 @@ def parameter_names(node: Definition) -> tuple[str, ...]:
     return tuple(one.arg for one in every if one is not None)
 
 
-def _holds(node: Definition, code: CodeType) -> bool:
+def holds(node: Definition, code: CodeType) -> bool:
     """Whether the instructions of a code object all come from the node's text."""
     begin, end = (node.lineno, node.col_offset), (node.end_lineno or 0, node.end_col_offset or 0)
     return all(

@@ -38,9 +38,23 @@ class PythonState:
 
 def python_state(function: Any) -> PythonState:
     """State and randomness of a function, method, partial, callable object or memoised function."""
-    reader = Reader()
     function = _unwrapped(function)  # what is bound by a partial, and that there is a memo, counts
-    inner = called(function)
+    inner, reader = called(function), _read(function)
+    first: dict[str, str] = {}
+    for effect in reader.effects:
+        first.setdefault("random" if effect.kind == "clock" else effect.kind, effect.text)
+    if isinstance(function, functools._lru_cache_wrapper) and "random" in first:
+        first.setdefault("state", f"{inner.__name__}() keeps in a memo what it has drawn at random")
+    return PythonState(first.get("state"), first.get("random"), first.get("read") or _changed_elsewhere(reader))
+
+
+def state_effects(function: Any) -> tuple[str, ...]:
+    """All state that a function keeps, as for :func:`python_state`, each in words with its place."""
+    return tuple(effect.text for effect in _read(_unwrapped(function)).effects if effect.kind == "state")
+
+
+def _read(function: Any) -> Reader:
+    reader, inner = Reader(), called(function)
     if inner is not None:
         try:
             if isinstance(function, functools.partial):
@@ -48,12 +62,7 @@ def python_state(function: Any) -> PythonState:
             reader.function(inner)
         except Exception:  # objects of a user's may raise whatever they like when they are looked at
             reader.effects.extend(from_bytecode(inner))
-    first: dict[str, str] = {}
-    for effect in reader.effects:
-        first.setdefault("random" if effect.kind == "clock" else effect.kind, effect.text)
-    if isinstance(function, functools._lru_cache_wrapper) and "random" in first:
-        first.setdefault("state", f"{inner.__name__}() keeps in a memo what it has drawn at random")
-    return PythonState(first.get("state"), first.get("random"), first.get("read") or _changed_elsewhere(reader))
+    return reader
 
 
 def trace_time_effects(step: Any) -> str | None:

@@ -1,0 +1,166 @@
+"""Generators in processes of their own: the same elements, ahead, whatever happens to either side."""
+
+import itertools
+import os
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import psutil
+import pytest
+import tensorflow as tf
+
+from xttsbench.errors import InvalidInputError
+from xttsbench.fixes.graph.apply import apply
+from xttsbench.fixes.graph.hazards import hazards
+from xttsbench.pipeline.graph.read import read_graph
+from xttsbench.records.fix_set import FixSet
+
+pytestmark = pytest.mark.tf
+
+SIGNATURE = (tf.TensorSpec([3], tf.float32), {"id": tf.TensorSpec([], tf.int64), "text": tf.TensorSpec([], tf.string)})
+
+
+class Walk:
+    """A generator that cannot be opened: each element builds on the one before."""
+
+    def __init__(self):
+        self.rng = np.random.default_rng(7)
+
+    def __call__(self):
+        place = np.zeros(3)
+        for number in range(50):
+            place = place + self.rng.normal(size=3) + random.random() + np.random.rand()
+            yield place.astype("float32"), {"id": number, "text": f"{number} ö"}
+
+
+def generated(generator, signature=SIGNATURE, **given):
+    return tf.data.Dataset.from_generator(generator, output_signature=signature, **given)
+
+
+def elements(dataset, count=None):
+    return [tf.nest.map_structure(lambda one: one.numpy(), one) for one in itertools.islice(dataset, count)]
+
+
+def numbers(count=100_000):
+    number = 0
+    while number < count:
+        number = number * 1 + 1
+        yield number
+
+
+def test_elements_and_what_is_drawn_are_the_same_in_every_epoch():
+    runs = []
+    for fixes in ("", "run-ahead:4"):
+        random.seed(3)
+        np.random.seed(3)
+        dataset = generated(Walk()).repeat(2)
+        dataset = apply(dataset, fixes) if fixes else dataset
+        runs.append(elements(dataset))
+    assert len(runs[0]) == 100
+    tf.nest.map_structure(np.testing.assert_array_equal, runs[0], runs[1])
+
+
+def test_arguments_and_early_stops():
+    dataset = apply(generated(numbers, tf.TensorSpec([], tf.int64), args=(7,)), "run-ahead:2")
+    assert elements(dataset) == list(range(1, 8))
+    for _ in range(5):
+        assert elements(dataset, 3) == [1, 2, 3]
+
+
+def fails():
+    yield from range(20)
+    raise ValueError("nothing after twenty")
+
+
+def test_an_error_comes_after_the_elements_before_it():
+    iterator = iter(apply(generated(fails, tf.TensorSpec([], tf.int64)), "run-ahead"))
+    assert [next(iterator).numpy() for _ in range(20)] == list(range(20))
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"nothing after twenty(.|\n)*in fails"):
+        next(iterator)
+
+
+def dies():
+    yield 1
+    os.kill(os.getpid(), signal.SIGKILL)
+    yield 2
+
+
+def test_a_process_that_dies_is_an_error_and_no_second_attempt():
+    with pytest.raises(tf.errors.UnknownError, match=r"SIGKILL"):
+        elements(apply(generated(dies, tf.TensorSpec([], tf.int64)), "run-ahead"))
+
+
+def test_what_does_not_fit_the_signature_is_refused_as_it_was():
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"did not match the expected structure|shape"):
+        elements(apply(generated(numbers), "run-ahead"), 1)
+
+
+def test_it_is_refused_what_another_process_cannot_have():
+    file = open(__file__)  # noqa: SIM115 - held by the generator
+
+    def lines():
+        yield from file
+
+    with pytest.raises(InvalidInputError, match=r"lines \(.*\) cannot run in another process: its file"):
+        apply(generated(lines, tf.TensorSpec([], tf.string)), "run-ahead")
+    file.close()
+
+
+class Told:
+    """A generator that writes what others read."""
+
+    def __init__(self):
+        self.position = 0
+
+    def __call__(self):
+        for number in range(4):
+            self.position = number
+            yield number
+
+
+def test_hazards():
+    for generator, signature, told in ((Told(), tf.TensorSpec([], tf.int64), "position"), (Walk(), SIGNATURE, "")):
+        dataset = generated(generator, signature)
+        found = hazards(dataset, read_graph(dataset), FixSet.parse("run-ahead"))
+        assert bool(found) == bool(told)
+        assert told in " ".join(found)
+
+
+def test_the_process_ends_with_its_parent_however_that_dies(tmp_path):
+    script = tmp_path / "reads.py"
+    script.write_text(
+        textwrap.dedent(
+            """
+            import time
+            import tensorflow as tf
+            from xttsbench.fixes.graph.apply import apply
+
+            def numbers():
+                number = 0
+                while True:
+                    number = number + 1
+                    yield number
+
+            dataset = tf.data.Dataset.from_generator(numbers, output_signature=tf.TensorSpec([], tf.int64))
+            iterator = iter(apply(dataset, "run-ahead"))
+            next(iterator)
+            print("ready", flush=True)
+            time.sleep(60)
+            """
+        )
+    )
+    with subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        while process.stdout.readline() != "ready\n":
+            assert process.poll() is None
+        children = psutil.Process(process.pid).children(recursive=True)
+        assert children
+        process.kill()
+        process.wait()
+        gone, alive = psutil.wait_procs(children, timeout=2)
+        assert not alive
+        assert gone

@@ -1,0 +1,1 @@
+"""Generators whose loop's body is called for several items at a time."""

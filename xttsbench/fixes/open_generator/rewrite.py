@@ -1,0 +1,233 @@
+"""A dataset in whose graph generators are data sets of item numbers with a parallel map of the loop's body.
+
+The new ops are made by TensorFlow itself (``from_generator`` and ``map``), and put into a copy of the graph in the
+place of the original's. What the body gives is checked and converted by the function with which TensorFlow checks what
+the generator yields, so that structure, types and shapes are held to the same signature.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator
+from typing import Any, Final
+
+import tensorflow as tf
+from tensorflow.python.ops import script_ops
+
+from xttsbench.fixes.graph.edit import does_not_apply, flat_spec, from_graph
+from xttsbench.fixes.graph.hazards import Reader
+from xttsbench.fixes.open_generator.body import AllElements, OneElement
+from xttsbench.pipeline.generators.opened import Opened, compiled
+from xttsbench.pipeline.generators.split import CannotSplitError
+from xttsbench.pipeline.graph.edit import copied, data_inputs, free_name
+from xttsbench.pipeline.graph.library import FunctionLibrary, called
+from xttsbench.pipeline.graph.nodes import behind_identities, dataset_nodes
+from xttsbench.pipeline.graph.read import read_graph
+from xttsbench.pipeline.graph.registry import Registered, cells, lookup, unwrap
+from xttsbench.pipeline.graph.source import display_name, locate
+from xttsbench.records.fix_set import Fix, FixSet
+
+HELD: Final = "_xttsbench_held"
+"""Attribute of a dataset that keeps what its graph only refers to."""
+_FIX: Final = "open-generator"
+
+
+def open_generators(dataset: Any, calls: int = tf.data.AUTOTUNE) -> Any:
+    """A dataset in which every generator that can be opened is, with ``calls`` calls of its body at a time.
+
+    Elements, their order and the epochs stay; an item's number is handed from the generator to the map, the item itself
+    stays in Python. Generators inside the function of ``interleave`` or ``flat_map`` stay as they are.
+
+    Raises:
+        InvalidInputError: there is no generator, or none that can be opened: each with file, line and reason.
+    """
+    graph = graph_of(dataset, _FIX)
+    found = generators(graph)
+    if not found:
+        raise does_not_apply(_FIX, "the dataset has no generator in its outer pipeline")
+    reasons: list[str] = []
+    held: list[Any] = []
+    for node, registered in found:
+        try:
+            other, kept = _opened(graph, node, registered, calls)
+        except CannotSplitError as error:
+            reasons.append(_reason(registered, error))
+            continue
+        graph = grafted(graph, node.name, other)
+        held.append(kept)
+    if not held:
+        raise does_not_apply(_FIX, "; ".join(reasons))
+    return made_of_graph(graph, dataset, held)
+
+
+def hazards(reader: Reader, _fix: Fix, _every: FixSet) -> Iterator[str]:
+    """What the bodies of generators read and other code changes, and errors that are passed over."""
+    for node, registered in generators(reader.graph):
+        try:
+            reads = compiled(registered.generator_state._generator).reads
+        except CannotSplitError:
+            continue
+        if reads is not None:
+            yield f"calls that run ahead would find something else: {reads}"
+        passing = [name for name in reader.nodes if reader.nodes[name].op.startswith("IgnoreErrors")]
+        if passing:
+            yield f"{passing[0]} passes over errors, after which {node.name} ends and its parallel calls go on"
+
+
+def generators(graph: Any) -> list[tuple[Any, Registered]]:
+    """The generators of the outer pipeline: the node whose elements they are, and what it calls."""
+    library = FunctionLibrary(graph.library.function)
+    found = []
+    for node in dataset_nodes(graph):
+        if node.op != "FlatMapDataset" or not any(one.op == "GeneratorDataset" for one in library.reach(called(node))):
+            continue
+        known = [lookup(token) for token in library.python_tokens(called(node))]
+        own = [one for one in known if one is not None and one.kind == "generator"]
+        definition = library.get(called(node)[0])
+        datasets = [] if definition is None else [one for one in definition.node_def if one.op.endswith("Dataset")]
+        if len(own) == 1 and [one.op for one in datasets] == ["GeneratorDataset"]:
+            found.append((node, own[0]))
+    return found
+
+
+def arguments(graph: Any, node: Any) -> list[Any]:
+    """The arrays that ``from_generator`` was given as ``args``.
+
+    Raises:
+        CannotSplitError: one is not constant.
+    """
+    by_name = {one.name: one for one in graph.node}
+    found = []
+    for name in data_inputs(node)[1:]:
+        source = behind_identities(name.split(":")[0], by_name)
+        if source is None or source.op != "Const":
+            raise CannotSplitError("an argument that it is given is no constant")
+        found.append(tf.make_ndarray(source.attr["value"].tensor))
+    return found
+
+
+def graph_of(dataset: Any, fix: str) -> Any:
+    """The dataset's graph.
+
+    Raises:
+        InvalidInputError: it cannot be read.
+    """
+    try:
+        return read_graph(dataset)
+    except tf.errors.OpError as error:
+        raise does_not_apply(fix, f"the dataset's graph cannot be read ({error.message})") from error
+
+
+def made_of_graph(graph: Any, dataset: Any, held: Any) -> Any:
+    """A dataset of an edited graph that keeps ``held`` alive as long as itself."""
+    result = from_graph(graph, dataset.element_spec, source=dataset)
+    for one in (result, *result._inputs()):  # options may be taken off again
+        setattr(one, HELD, [*getattr(dataset, HELD, ()), *held])
+    return result
+
+
+def grafted(graph: Any, name: str, other: Any) -> Any:
+    """The graph with another dataset in a node's place, whose last op gets the node's name, so that fixes find it."""
+    edited, graft = copied(graph), read_graph(other)
+    last = next(node.input[0].split(":")[0] for node in graft.node if node.op == "_Retval")
+    known = {function.signature.name for function in edited.library.function}
+    edited.library.function.extend(one for one in graft.library.function if one.signature.name not in known)
+    names = {node.name: free_name(edited, f"{name}/opened/{node.name}") for node in graft.node}
+    names[last] = name
+    kept = [node for node in edited.node if node.name != name]
+    del edited.node[:]
+    edited.node.extend(kept)
+    for node in graft.node:
+        if node.op == "_Retval":
+            continue
+        made = edited.node.add()
+        made.CopyFrom(node)
+        made.name = names[node.name]
+        for number, given in enumerate(node.input):
+            control = "^" if given.startswith("^") else ""
+            source, colon, output = given.removeprefix("^").partition(":")
+            made.input[number] = f"{control}{names[source]}{colon}{output}"
+    return edited
+
+
+def converter(registered: Registered) -> Any:
+    """TensorFlow's own check and conversion of one element of a generator: a function of the element."""
+    function = unwrap(registered.called)
+    held = cells(function) | {"generator_state": _OneElement()}
+    closure = tuple(types.CellType(held[name]) for name in function.__code__.co_freevars)
+    checked = types.FunctionType(function.__code__, function.__globals__, function.__name__, None, closure)
+    return lambda element: checked(_Element(element))
+
+
+class _Element:
+    """Stands for an iterator's number."""
+
+    def __init__(self, element: Any) -> None:
+        self._element = element
+
+    def numpy(self) -> _Element:
+        """As a tensor's number is read."""
+        return self
+
+    def next(self) -> Any:
+        """The element."""
+        return self._element
+
+
+class _OneElement:
+    """Stands for TensorFlow's table of iterators."""
+
+    def get_iterator(self, number: _Element) -> Any:
+        """An iterator over one element."""
+        return iter((number.next(),))
+
+
+def _opened(graph: Any, node: Any, registered: Registered, calls: int) -> tuple[Any, Any]:
+    """The dataset in a generator's place, and what it keeps alive.
+
+    Raises:
+        CannotSplitError: it cannot be opened.
+    """
+    user = registered.generator_state._generator
+    opened = Opened(user, compiled(user))
+    spec, convert = flat_spec(node, _FIX), converter(registered)
+    eager = isinstance(registered.entry, script_ops.EagerFunc)
+    numbers = tf.data.Dataset.from_generator(
+        opened.head, output_signature=tf.TensorSpec([], tf.int64), args=arguments(graph, node) or None
+    )
+
+    def call(function: Any, number: Any) -> Any:
+        made = (tf.py_function if eager else tf.numpy_function)(function, [number], [one.dtype for one in spec])
+        flat = list(made) if isinstance(made, list | tuple) else [made]
+        for one, wanted in zip(flat, spec, strict=True):
+            one.set_shape(wanted.shape)
+        return tuple(flat) if len(flat) > 1 else flat[0]
+
+    if opened.compiled.split.once:
+        body: Any = OneElement(opened, convert, user)
+        made = _mapped(numbers, lambda number: call(body, number), calls)
+    else:
+        body = AllElements(opened, convert, user)
+        counted = _mapped(numbers, lambda n: (n, _count(body, n)), calls)
+        each = tf.autograph.experimental.do_not_convert(lambda n, count: tf.data.Dataset.from_tensors(n).repeat(count))
+        fetch = tf.autograph.experimental.do_not_convert(lambda number: call(body.fetched, number))
+        made = counted.flat_map(each).map(fetch)
+    return made, (numbers, made, body)
+
+
+def _count(body: Any, number: Any) -> Any:
+    found = tf.numpy_function(body, [number], tf.int64)
+    found.set_shape([])
+    return found
+
+
+def _mapped(numbers: Any, function: Any, calls: int) -> Any:
+    unconverted = tf.autograph.experimental.do_not_convert(function)
+    return numbers.map(unconverted, num_parallel_calls=calls, deterministic=True)
+
+
+def _reason(registered: Registered, error: CannotSplitError) -> str:
+    place = locate(registered.user)
+    line = error.line or place.line
+    where = f" ({place.file}:{line})" if place.file is not None else ""
+    return f"{display_name(registered.user)}{where} cannot be opened: {error}"

@@ -1,0 +1,1 @@
+"""Generators in processes of their own, ahead of what takes their elements."""
