@@ -121,6 +121,8 @@ class GeneratorParts(Record):
     """Of the loop."""
     kept: tuple[int, ...] = ()
     """Lines of the loop's statements that stay with what picks the next item."""
+    drawn: tuple[tuple[int, int, int, int], ...] = ()
+    """Calls inside other statements that stay with them, too: line and column, in bytes, of their beginning and end."""
     head_s: float | None = None
     """Mean wall time of picking an item; ``None`` where it was not measured."""
 

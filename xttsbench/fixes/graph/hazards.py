@@ -31,7 +31,7 @@ _STATE: Final = re.compile(
 """TensorFlow ops through which one call of a function is felt by another, or by somebody outside."""
 MAPS: Final = re.compile(r"(Experimental)?(Parallel)?Map(AndBatch)?Dataset(V\d+)?")
 _BATCHES: Final = re.compile(r"(Parallel|Padded)?BatchDataset(V\d+)?")
-_STOPS: Final = re.compile(r"\w*(Take|Zip|DirectedInterleave)\w*Dataset(V\d+)?")
+STOPS: Final = re.compile(r"\w*(Take|Zip|DirectedInterleave)\w*Dataset(V\d+)?")
 """Ops that may end before what they read does."""
 _ENDLESS: Final = 2**62
 
@@ -78,7 +78,7 @@ class Reader:
             inputs = dataset_inputs(node, self.nodes)
             # What is not read to its end is never kept: TensorFlow drops a cache that is not full, and fills it anew.
             counted = [self.nodes[one] for one in inputs if not _is_endless_range(self.nodes[one], self.constants)]
-            whole = whole and not (_STOPS.fullmatch(node.op) and (len(inputs) == 1 or len(counted) > 1))
+            whole = whole and not (STOPS.fullmatch(node.op) and (len(inputs) == 1 or len(counted) > 1))
             waiting.extend((input_, whole) for input_ in inputs)
         return list(found)
 

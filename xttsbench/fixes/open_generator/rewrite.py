@@ -8,6 +8,8 @@ the generator yields, so that structure, types and shapes are held to the same s
 from __future__ import annotations
 
 import types
+import weakref
+from collections import deque
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -15,7 +17,7 @@ import tensorflow as tf
 from tensorflow.python.ops import script_ops
 
 from xttsbench.fixes.graph.edit import does_not_apply, flat_spec, from_graph
-from xttsbench.fixes.graph.hazards import Reader
+from xttsbench.fixes.graph.hazards import STOPS, Reader
 from xttsbench.fixes.open_generator.body import AllElements, OneElement
 from xttsbench.pipeline.generators.opened import Opened, compiled
 from xttsbench.pipeline.generators.split import CannotSplitError
@@ -25,10 +27,11 @@ from xttsbench.pipeline.graph.nodes import behind_identities, dataset_nodes
 from xttsbench.pipeline.graph.read import read_graph
 from xttsbench.pipeline.graph.registry import Registered, cells, lookup, unwrap
 from xttsbench.pipeline.graph.source import display_name, locate
+from xttsbench.pipeline.purity.state import python_state, state_effects
 from xttsbench.records.fix_set import Fix, FixSet
 
-HELD: Final = "_xttsbench_held"
-"""Attribute of a dataset that keeps what its graph only refers to."""
+_finished: Final[deque[Any]] = deque(maxlen=32)
+"""What datasets that are gone referred to."""
 _FIX: Final = "open-generator"
 
 
@@ -63,12 +66,19 @@ def open_generators(dataset: Any, calls: int = tf.data.AUTOTUNE) -> Any:
 def hazards(reader: Reader, _fix: Fix, _every: FixSet) -> Iterator[str]:
     """What the bodies of generators read and other code changes, and errors that are passed over."""
     for node, registered in generators(reader.graph):
+        user = registered.generator_state._generator
         try:
-            reads = compiled(registered.generator_state._generator).reads
+            cut = compiled(user)
         except CannotSplitError:
             continue
-        if reads is not None:
-            yield f"calls that run ahead would find something else: {reads}"
+        drawn = state_effects(user)
+        if not drawn and (cut.split.kept or cut.split.drawn):
+            drawn = tuple(filter(None, (python_state(user).random,)))
+        ending = [name for name in reader.nodes if STOPS.fullmatch(reader.nodes[name].op)]
+        if drawn and ending:
+            yield f"{ending[0]} may end an epoch of it early, and it has run ahead then: {drawn[0]}"
+        if cut.reads is not None:
+            yield f"calls that run ahead would find something else: {cut.reads}"
         passing = [name for name in reader.nodes if reader.nodes[name].op.startswith("IgnoreErrors")]
         if passing:
             yield f"{passing[0]} passes over errors, after which {node.name} ends and its parallel calls go on"
@@ -119,10 +129,12 @@ def graph_of(dataset: Any, fix: str) -> Any:
 
 
 def made_of_graph(graph: Any, dataset: Any, held: Any) -> Any:
-    """A dataset of an edited graph that keeps ``held`` alive as long as itself."""
+    """A dataset of an edited graph that keeps ``held`` alive as long as itself, and for a while longer.
+
+    The iterators of a dataset may end after it, and call what is held once more.
+    """
     result = from_graph(graph, dataset.element_spec, source=dataset)
-    for one in (result, *result._inputs()):  # options may be taken off again
-        setattr(one, HELD, [*getattr(dataset, HELD, ()), *held])
+    weakref.finalize(result, _finished.append, held)
     return result
 
 
@@ -192,9 +204,10 @@ def _opened(graph: Any, node: Any, registered: Registered, calls: int) -> tuple[
     opened = Opened(user, compiled(user))
     spec, convert = flat_spec(node, _FIX), converter(registered)
     eager = isinstance(registered.entry, script_ops.EagerFunc)
-    numbers = tf.data.Dataset.from_generator(
-        opened.head, output_signature=tf.TensorSpec([], tf.int64), args=arguments(graph, node) or None
+    groups = tf.data.Dataset.from_generator(
+        opened.groups, output_signature=tf.TensorSpec([None], tf.int64), args=arguments(graph, node) or None
     )
+    numbers = groups.unbatch()
 
     def call(function: Any, number: Any) -> Any:
         made = (tf.py_function if eager else tf.numpy_function)(function, [number], [one.dtype for one in spec])

@@ -79,6 +79,7 @@ OPEN_GENERATOR: Final = Spec(
     argument="calls",
     hazards="xttsbench.fixes.open_generator.rewrite:hazards",
     runs_ahead=True,
+    patch="xttsbench.fixes.open_generator.patch:open_generator",
     by_hand="have the generator yield its items, and make the elements in a map: "
     "`Dataset.from_generator(items, ...).map(element, num_parallel_calls=...)`; or apply the saved plan",
 )

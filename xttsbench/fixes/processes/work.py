@@ -120,7 +120,8 @@ class RunningGenerator:
 
     def __init__(self, generator: Callable[..., Any], state: Any, numpy_state: Any) -> None:
         """Take the generator, and the state of Python's and NumPy's random numbers that it goes on from."""
-        self._generator, self._states = generator, (state, numpy_state)
+        self._generator = generator
+        self._states: tuple[Any, ...] = (state, numpy_state)
         self._epochs: dict[int, Any] = {}
         self._failed: dict[int, BaseException] = {}
 
@@ -141,7 +142,7 @@ class RunningGenerator:
             running = self._epochs.pop(number, None)
             self._failed.pop(number, None)
             with suppress(AttributeError):
-                running.close()  # type: ignore[union-attr]  # any iterator may be one
+                running.close()  # any iterator may be one
             return None
         if number in self._failed:
             raise self._failed.pop(number)

@@ -193,6 +193,7 @@ def _parts(
         file=place(cut.of)[0],
         line=cut.split.line,
         kept=cut.split.kept,
+        drawn=cut.split.drawn,
         head_s=float(np.median(times_s[1:])) if len(times_s) > 1 else None,
     )
     return function.model_copy(update={"parts": parts})

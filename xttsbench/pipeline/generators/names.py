@@ -227,17 +227,17 @@ def _uses(node: Any) -> Iterator[tuple[str, str]]:
                 yield from _uses(one)
         case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
             own = {name for one in node.generators for name, _ in _uses(one.target)}
-            for one in ast.iter_child_nodes(node):
-                yield from ((name, how) for name, how in _uses(one) if name not in own)
+            for part in ast.iter_child_nodes(node):
+                yield from ((name, how) for name, how in _uses(part) if name not in own)
         case ast.Lambda() | ast.FunctionDef() | ast.AsyncFunctionDef():
             given = node.args
             every = (*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg)
             inner = node.body if isinstance(node.body, list) else [node.body]
             own = {one.arg for one in every if one is not None} | stored(inner)
-            for one in (*given.defaults, *(default for default in given.kw_defaults if default is not None)):
-                yield from _uses(one)
-            for one in inner:
-                yield from ((name, "load") for name, how in _uses(one) if name not in own and how == "load")
+            for default in (*given.defaults, *given.kw_defaults):
+                yield from _uses(default)
+            for statement in inner:
+                yield from ((name, "load") for name, how in _uses(statement) if name not in own and how == "load")
             if not isinstance(node, ast.Lambda):
                 yield node.name, "store"
         case ast.ClassDef():
@@ -256,11 +256,11 @@ def _uses(node: Any) -> Iterator[tuple[str, str]]:
                 yield from _uses(one)
         case ast.MatchAs(name=str() as name) | ast.MatchStar(name=str() as name):
             yield name, "store"
-            for one in ast.iter_child_nodes(node):
-                yield from _uses(one)
+            for part in ast.iter_child_nodes(node):
+                yield from _uses(part)
         case ast.AST():
-            for one in ast.iter_child_nodes(node):
-                yield from _uses(one)
+            for part in ast.iter_child_nodes(node):
+                yield from _uses(part)
 
 
 def _listed(nodes: Any) -> list[Any]:

@@ -91,6 +91,7 @@ class Split:
         once: whether the body gives one element for each item.
         line: of the loop.
         kept: lines of the loop's own statements that stay in the head.
+        drawn: calls inside other statements that the head makes: line and column of their beginning and end.
     """
 
     head: Any
@@ -100,6 +101,7 @@ class Split:
     once: bool
     line: int
     kept: tuple[int, ...]
+    drawn: tuple[tuple[int, int, int, int], ...]
 
 
 def split(function: Any, effects: Effects) -> Split:
@@ -221,7 +223,7 @@ class _Cut:
     effects: Effects
     kept: dict[int, str] = field(default_factory=dict)
     """Statements that stay in the head, by identity, and why."""
-    lifted: list[str] = field(default_factory=list)
+    lifted: dict[str, tuple[int, int, int, int]] = field(default_factory=dict)
 
     def made(self) -> Split:
         """Both parts."""
@@ -314,7 +316,7 @@ class _Cut:
         if isinstance(statement, ast.Assign) and statement.value is call:
             return False
         name = f"_xttsbench_drawn_{len(self.lifted)}"
-        self.lifted.append(name)
+        self.lifted[name] = (call.lineno, call.col_offset, call.end_lineno or 0, call.end_col_offset or 0)
         made = _at(call, ast.Assign([ast.Name(name, ast.Store())], copied(call)))
         place = self.statements.index(statement)
         other = _Replace(call, _at(call, ast.Name(name, ast.Load()))).visit(statement)
@@ -398,8 +400,17 @@ class _Cut:
         given = ast.arguments([], [ast.arg(name) for name in (EMIT, *shared, *items)], None, [], [], None, [])
         made = ast.FunctionDef(f"{self.function.name}_element", given, emitting, [])
         made = ast.fix_missing_locations(ast.copy_location(made, self.loop))
-        lines = tuple(one.lineno for one in head)
-        return Split(ast.fix_missing_locations(whole), made, tuple(shared), tuple(items), once, self.loop.lineno, lines)
+        lines = tuple(one.lineno for one in head if not stored(one) & self.lifted.keys())
+        return Split(
+            head=ast.fix_missing_locations(whole),
+            body=made,
+            shared=tuple(shared),
+            items=tuple(items),
+            once=once,
+            line=self.loop.lineno,
+            kept=lines,
+            drawn=tuple(self.lifted.values()),
+        )
 
     def _values(self, items: Iterable[str]) -> dict[str, tuple[str, Any]]:
         """Items that the head binds anew after the body would have read them: name -> name kept, and before what.

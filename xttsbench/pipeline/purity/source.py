@@ -87,7 +87,7 @@ def parameter_names(node: Definition) -> tuple[str, ...]:
     return tuple(one.arg for one in every if one is not None)
 
 
-def holds(node: Definition, code: CodeType) -> bool:
+def holds(node: Definition | ast.GeneratorExp, code: CodeType) -> bool:
     """Whether the instructions of a code object all come from the node's text."""
     begin, end = (node.lineno, node.col_offset), (node.end_lineno or 0, node.end_col_offset or 0)
     return all(

@@ -105,7 +105,7 @@ def test_it_is_refused_what_another_process_cannot_have():
     def lines():
         yield from file
 
-    with pytest.raises(InvalidInputError, match=r"lines \(.*\) cannot run in another process: its file"):
+    with pytest.raises(InvalidInputError, match=r"lines \(.*\) cannot run in another process: its variable 'file'"):
         apply(generated(lines, tf.TensorSpec([], tf.string)), "run-ahead")
     file.close()
 
