@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.parent import WITH_CTRL_C
 from xttsbench.cli import main
 from xttsbench.execution import journal
 from xttsbench.execution.helper import Helper
@@ -323,12 +324,6 @@ def test_markup_escapes_and_newlines_of_a_name_stay_text(diagnose, tmp_path):
     assert "&lt;b&gt;" in page
     assert "[bold]<b>" not in page
     assert result.report["target"]["name"] == f"{path}:good_dataset"
-
-
-# A test run that was started in the background of a shell has Ctrl-C ignored, and would pass that on.
-WITH_CTRL_C = (
-    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from xttsbench.cli import main; main()"
-)
 
 
 @pytest.fixture

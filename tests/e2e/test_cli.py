@@ -15,23 +15,11 @@ from pathlib import Path
 import pytest
 
 import xttsbench
+from tests.e2e.parent import WITHOUT_TENSORFLOW
 from xttsbench.records.base import SCHEMA_VERSION
 
 ROOT = Path(__file__).parents[2]
 BAD = ROOT / "tests" / "targets" / "bad.py"
-
-WITHOUT_TENSORFLOW = """
-import sys
-
-class Refuses:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ("tensorflow", "keras"):
-            raise ImportError(f"the parent imported {name}")
-
-sys.meta_path.insert(0, Refuses())
-from xttsbench.cli import main
-main()
-"""
 
 ENTRY = """
 import os

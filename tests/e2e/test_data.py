@@ -17,22 +17,10 @@ from typing import Any
 
 import pytest
 
+from tests.e2e.parent import WITHOUT_TENSORFLOW
+
 ROOT = Path(__file__).parents[2]
 
-WITHOUT_TENSORFLOW = """
-import sys
-
-class Refuses:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ("tensorflow", "keras"):
-            raise ImportError(f"the parent imported {name}")
-
-sys.meta_path.insert(0, Refuses())
-import signal
-signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background it comes ignored
-from xttsbench.cli import main
-main()
-"""
 COMMAND = [sys.executable, "-c", WITHOUT_TENSORFLOW, "data"]
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.parent import WITH_CTRL_C, WITHOUT_TENSORFLOW
 from xttsbench.cli import main
 from xttsbench.execution import journal
 from xttsbench.records.base import FASTER
@@ -24,22 +25,6 @@ ROOT = Path(__file__).parents[2]
 ARMS = ROOT / "tests" / "targets" / "arms.py"
 HEAD = f"name: mine\ndescription: a test\ntarget: {ARMS}:waits\nsteps: 20\nwindow_s: 0.3\n"
 TWO = HEAD + "base: {ms: 20}\narms:\n- {id: slow}\n- {id: fast, config: {ms: 10}}\n"
-
-WITH_CTRL_C = (
-    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from xttsbench.cli import main; main()"
-)
-WITHOUT_TENSORFLOW = """
-import sys
-
-class Refuses:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ("tensorflow", "keras"):
-            raise ImportError(f"the parent imported {name}")
-
-sys.meta_path.insert(0, Refuses())
-from xttsbench.cli import main
-main()
-"""
 
 
 @pytest.fixture

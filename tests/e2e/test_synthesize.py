@@ -9,21 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.parent import WITHOUT_TENSORFLOW
 from xttsbench.xtts.audio.wav import read_canonical_wav
 from xttsbench.xtts.data.make import make_data
-
-WITHOUT_TENSORFLOW = """
-import sys
-
-class Refuses:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ("tensorflow", "keras"):
-            raise ImportError(f"the parent imported {name}")
-
-sys.meta_path.insert(0, Refuses())
-from xttsbench.cli import main
-main()
-"""
 
 
 def xttsbench(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:

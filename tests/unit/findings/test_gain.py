@@ -2,39 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from xttsbench.evidence.evidence import Compared
+from tests.unit.findings.made import fixed, op, predicted
 from xttsbench.evidence.ops import bytes_of, downstream, function_of, input_of, memory_bytes, upstream
 from xttsbench.findings.gain import finding, gain, is_main, pace_s, pace_share
 from xttsbench.findings.rule import Rule
-from xttsbench.records.pipeline import Pipeline, PipelineOp, Prediction, PythonFunction, size
+from xttsbench.records.pipeline import Pipeline, Prediction, PythonFunction, size
 from xttsbench.records.trial import Batches
 
 RULE = Rule("r", "symptom", "numbers", "threshold", "remedy", "none known", lambda _: iter(()))
-
-
-def op(name: str, kind: str, *inputs: str, **fields) -> PipelineOp:
-    return PipelineOp(name=name, op=kind, inputs=inputs, **fields)
-
-
-def only(rule, evidence):
-    (found,) = rule(evidence)
-    return found
-
-
-def silent(rule, evidence) -> bool:
-    return not list(rule(evidence))
-
-
-def predicted(name: str, speedup: float | None = 2.0, why_not: str | None = None) -> tuple[Prediction, ...]:
-    rate = None if speedup is None else 10.0 * speedup
-    return (
-        Prediction(name=name, fixes=tuple(name.split(" + ")), batches_per_s=rate, speedup=speedup, why_not=why_not),
-    )
-
-
-def fixed(build, name: str, speedup: float | None = 2.5, spread: float = 0.02) -> dict[str, Compared]:
-    estimate = None if speedup is None else build.estimate(speedup, spread)
-    return {name: Compared(name, "ok" if speedup else "raised", speedup=estimate, processes=1)}
 
 
 def test_a_measured_fix_that_helps_is_a_gain_and_one_that_does_not_overrules_the_model(evidence, build) -> None:

@@ -2,21 +2,13 @@ from __future__ import annotations
 
 import pytest
 
+from tests.unit.findings.made import only, silent
 from xttsbench.findings.machine.cpu_quota import cpu_quota
 from xttsbench.findings.machine.gpu_invisible import gpu_invisible
 from xttsbench.records.readings import HostReadings, Readings
 from xttsbench.records.trial import Devices
 
 GPU = {"gpus": [{"name": "A100"}]}
-
-
-def only(rule, evidence):
-    (found,) = rule(evidence)
-    return found
-
-
-def silent(rule, evidence) -> bool:
-    return not list(rule(evidence))
 
 
 def test_no_gpu_at_all_is_a_fact_and_not_a_fault(evidence) -> None:

@@ -2,26 +2,14 @@ from __future__ import annotations
 
 import pytest
 
+from tests.unit.findings.made import only, op, silent
 from xttsbench.analysis.variation import Explanation, LengthVariance, Stragglers
 from xttsbench.findings.pipeline.dynamic_shape import dynamic_shape
 from xttsbench.findings.pipeline.nan_batch import nan_batch
 from xttsbench.findings.pipeline.padding_waste import padding_waste
 from xttsbench.records.base import Location
-from xttsbench.records.pipeline import Pipeline, PipelineOp
+from xttsbench.records.pipeline import Pipeline
 from xttsbench.records.trial import Batches, Trace
-
-
-def op(name: str, kind: str, *inputs: str, **fields) -> PipelineOp:
-    return PipelineOp(name=name, op=kind, inputs=inputs, **fields)
-
-
-def only(rule, evidence):
-    (found,) = rule(evidence)
-    return found
-
-
-def silent(rule, evidence) -> bool:
-    return not list(rule(evidence))
 
 
 def batches(**fields) -> Batches:

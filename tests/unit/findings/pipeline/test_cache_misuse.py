@@ -2,39 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from xttsbench.evidence.evidence import Compared
+from tests.unit.findings.made import only, op, predicted, silent
 from xttsbench.findings.pipeline.cache_misuse import cache_misuse
 from xttsbench.records.base import Location
-from xttsbench.records.pipeline import Pipeline, PipelineOp, Prediction
-
-
-def op(name: str, kind: str, *inputs: str, **fields) -> PipelineOp:
-    return PipelineOp(name=name, op=kind, inputs=inputs, **fields)
-
-
-def only(rule, evidence):
-    (found,) = rule(evidence)
-    return found
-
-
-def silent(rule, evidence) -> bool:
-    return not list(rule(evidence))
-
+from xttsbench.records.pipeline import Pipeline, PipelineOp
 
 GB = 10**9
 ENVIRONMENT = {"cpu": {"allowed_cpus": 2.0}, "memory": {"total_bytes": 16 * GB, "limit_bytes": None}}
-
-
-def predicted(name: str, speedup: float | None = 2.0, why_not: str | None = None) -> tuple[Prediction, ...]:
-    rate = None if speedup is None else 10.0 * speedup
-    return (
-        Prediction(name=name, fixes=tuple(name.split(" + ")), batches_per_s=rate, speedup=speedup, why_not=why_not),
-    )
-
-
-def fixed(build, name: str, speedup: float | None = 2.5, spread: float = 0.02) -> dict[str, Compared]:
-    estimate = None if speedup is None else build.estimate(speedup, spread)
-    return {name: Compared(name, "ok" if speedup else "raised", speedup=estimate, processes=1)}
 
 
 def told(evidence, pipeline: Pipeline, bottleneck: str = "input", **fields):

@@ -2,38 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from xttsbench.evidence.evidence import Compared
+from tests.unit.findings.made import fixed, only, op, predicted, silent
 from xttsbench.findings.pipeline.late_filter import late_filter
 from xttsbench.findings.pipeline.per_element_overhead import per_element_overhead
 from xttsbench.findings.source import fixed_npy_header
 from xttsbench.records.base import Location
-from xttsbench.records.pipeline import Pipeline, PipelineOp, Prediction, PythonFunction
+from xttsbench.records.pipeline import Pipeline, PythonFunction
 from xttsbench.records.source_fact import SourceFact
-
-
-def op(name: str, kind: str, *inputs: str, **fields) -> PipelineOp:
-    return PipelineOp(name=name, op=kind, inputs=inputs, **fields)
-
-
-def only(rule, evidence):
-    (found,) = rule(evidence)
-    return found
-
-
-def silent(rule, evidence) -> bool:
-    return not list(rule(evidence))
-
-
-def predicted(name: str, speedup: float | None = 2.0, why_not: str | None = None) -> tuple[Prediction, ...]:
-    rate = None if speedup is None else 10.0 * speedup
-    return (
-        Prediction(name=name, fixes=tuple(name.split(" + ")), batches_per_s=rate, speedup=speedup, why_not=why_not),
-    )
-
-
-def fixed(build, name: str, speedup: float | None = 2.5, spread: float = 0.02) -> dict[str, Compared]:
-    estimate = None if speedup is None else build.estimate(speedup, spread)
-    return {name: Compared(name, "ok" if speedup else "raised", speedup=estimate, processes=1)}
 
 
 def filtered(reads=(0,), passes=None, *, kept: float = 4.0, between=(), **fields) -> Pipeline:

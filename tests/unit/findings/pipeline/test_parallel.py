@@ -2,40 +2,14 @@ from __future__ import annotations
 
 import pytest
 
+from tests.unit.findings.made import fixed, only, op, predicted, silent
 from xttsbench.analysis.attribution import StepFacts
-from xttsbench.evidence.evidence import Compared
 from xttsbench.findings.pipeline.order_sensitive import order_sensitive
 from xttsbench.findings.pipeline.sequential_map import sequential_map
 from xttsbench.findings.pipeline.sequential_read import sequential_read
 from xttsbench.findings.pipeline.thread_pool import thread_pool
 from xttsbench.records.base import Location
-from xttsbench.records.pipeline import Pipeline, PipelineOp, Prediction, PythonFunction
-
-
-def op(name: str, kind: str, *inputs: str, **fields) -> PipelineOp:
-    return PipelineOp(name=name, op=kind, inputs=inputs, **fields)
-
-
-def only(rule, evidence):
-    (found,) = rule(evidence)
-    return found
-
-
-def silent(rule, evidence) -> bool:
-    return not list(rule(evidence))
-
-
-def predicted(name: str, speedup: float | None = 2.0, why_not: str | None = None) -> tuple[Prediction, ...]:
-    rate = None if speedup is None else 10.0 * speedup
-    return (
-        Prediction(name=name, fixes=tuple(name.split(" + ")), batches_per_s=rate, speedup=speedup, why_not=why_not),
-    )
-
-
-def fixed(build, name: str, speedup: float | None = 2.5, spread: float = 0.02) -> dict[str, Compared]:
-    estimate = None if speedup is None else build.estimate(speedup, spread)
-    return {name: Compared(name, "ok" if speedup else "raised", speedup=estimate, processes=1)}
-
+from xttsbench.records.pipeline import Pipeline, PythonFunction
 
 MAPS = Pipeline(
     ops=(

@@ -2,24 +2,12 @@ from __future__ import annotations
 
 import pytest
 
+from tests.unit.findings.made import only, op, silent
 from xttsbench.findings.pipeline.shuffle_fill import shuffle_fill
-from xttsbench.records.pipeline import Pipeline, PipelineOp
+from xttsbench.records.pipeline import Pipeline
 
 GB = 10**9
 ENVIRONMENT = {"cpu": {"allowed_cpus": 2.0}, "memory": {"total_bytes": 16 * GB, "limit_bytes": None}}
-
-
-def op(name: str, kind: str, *inputs: str, **fields) -> PipelineOp:
-    return PipelineOp(name=name, op=kind, inputs=inputs, **fields)
-
-
-def only(rule, evidence):
-    (found,) = rule(evidence)
-    return found
-
-
-def silent(rule, evidence) -> bool:
-    return not list(rule(evidence))
 
 
 def shuffled(buffer_size: int, cost_s: float | None = 0.08, *, cardinality: int | None = None, **fields) -> Pipeline:

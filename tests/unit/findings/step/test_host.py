@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.unit.findings.made import only, silent
 from xttsbench.analysis.attribution import StepFacts
 from xttsbench.evidence.evidence import Compared
 from xttsbench.findings.step.eager_step import eager_step
@@ -21,15 +22,6 @@ EAGER = StepFacts(has_step=True, eager=True)
 def xla(evidence):
     """What either rule about XLA finds."""
     return [*xla_untried(evidence), *xla_slower(evidence)]
-
-
-def only(rule, evidence):
-    (found,) = rule(evidence)
-    return found
-
-
-def silent(rule, evidence) -> bool:
-    return not list(rule(evidence))
 
 
 def line(

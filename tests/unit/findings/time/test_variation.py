@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.unit.findings.made import only, silent
 from xttsbench.analysis.variation import explain
 from xttsbench.findings.time.correlates import SIDES
 from xttsbench.findings.time.drift import drift
@@ -15,15 +16,6 @@ from xttsbench.records.report import Oscillation
 from xttsbench.records.trial import Batches, StackLine
 
 PERIODIC = Oscillation(period_steps=10.0, period_s=1.0, variance_share=0.8, p_value=0.001)
-
-
-def only(rule, evidence):
-    (found,) = rule(evidence)
-    return found
-
-
-def silent(rule, evidence) -> bool:
-    return not list(rule(evidence))
 
 
 def stalls(every: int = 10, steps: int = 100) -> np.ndarray:
