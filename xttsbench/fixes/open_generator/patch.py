@@ -64,13 +64,13 @@ def {name}(generator, output_signature, args=None, calls={autotune}):
 
 def open_generator(calls: Calls, number: int | None, op: str) -> Iterable[Found]:
     """Every generator that can be opened, each with the call that makes a data set of it."""
-    helped: set[str] = set()
+    found, helped = list[Found](), set[str]()
     for one in calls.pipeline.ops:
         function = openable(one, calls.pipeline)
-        if function is None or function.parts is None:
-            continue
-        edit = functools.partial(_changes, calls, one, function.parts, number, helped)
-        yield attempt(edit, OPEN_GENERATOR.by_hand or "")
+        if function is not None and function.parts is not None:
+            edit = functools.partial(_changes, calls, one, function.parts, number, helped)
+            found.append(attempt(edit, OPEN_GENERATOR.by_hand or ""))
+    return found or [Found(why_not="the pipeline has no generator that can be opened")]
 
 
 def _changes(
