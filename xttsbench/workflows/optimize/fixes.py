@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shutil
@@ -32,7 +33,7 @@ from xttsbench.records.pipeline import Pipeline
 from xttsbench.records.plan import RunPlan
 from xttsbench.records.trial import TrialRecord
 from xttsbench.workflows.measure.session import Session
-from xttsbench.workflows.optimize.script import IN_GRAPH, again, script_run, step_place, why_not_again
+from xttsbench.workflows.optimize.script import IN_GRAPH, SCRATCH, again, script_run, step_place, why_not_again
 from xttsbench.workflows.optimize.verify import Verification, copies, verify
 
 PATCH: Final = "patch.json"
@@ -88,6 +89,8 @@ def verify_fixes(
         step_files=step_files,
     )
     patch = verify(wanted, session)
+    with contextlib.suppress(OSError):
+        (directory / SCRATCH).rmdir()
     if (directory / "cache").exists():
         _clear(directory, verified(session.trials, plan.accelerator).chosen)
     if patch is not None:

@@ -11,6 +11,8 @@ from xttsbench.records.plan import RunPlan
 from xttsbench.records.trial import ScriptAgain, ScriptRun, TrialRecord
 
 _NAMED: Final = 3
+SCRATCH: Final = "scratch"
+"""Directory of a run over which the memory lies that takes what a script writes."""
 IN_GRAPH: Final = "the loop of the script lies within one tf.function, where nothing can be held up"
 _REPEAT: Final = "Say --repeat if it may do so again."
 
