@@ -231,6 +231,7 @@ def test_those_that_stand_still_do_not_outlive_their_helper(gone):
             process.kill()
 
 
+@pytest.mark.measured
 def test_a_turn_of_a_fast_one_goes_on_until_what_was_ready_is_gone(live):
     quick = live(ms=1.0)
     seconds = quick.turn(Turn(round=0, batches=3, least_s=0.3), 30.0)

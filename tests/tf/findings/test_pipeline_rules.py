@@ -42,15 +42,16 @@ def targets():
 
 
 def told(pipeline, bottleneck: str) -> Evidence:
-    """A step of 50 ms that waits for its input most of the time, or not at all."""
-    waits = 0.04 if bottleneck == "input" else 0.0
+    """A step that waits for its input, as long as the ops take, most of the time, or not at all."""
+    waits = (sum(op.cost_s or 0.0 for op in pipeline.ops) or 0.04) if bottleneck == "input" else 0.0
+    wall_s = waits / 0.8 or 0.05
     return Evidence(
         kind="dataset+step",
         has_step=True,
         emulated=False,
         bottleneck=bottleneck,
-        wall_s=0.05,
-        parts=dict.fromkeys(PARTS, 0.0) | {"input": waits, "compute": 0.05 - waits},
+        wall_s=wall_s,
+        parts=dict.fromkeys(PARTS, 0.0) | {"input": waits, "compute": wall_s - waits},
         max_speedups={"input": Estimate(estimate=5.0, low=4.9, high=5.1)} if waits else {},
         facts=StepFacts(has_step=True, cores_busy=1.0),
         environment={"cpu": {"allowed_cpus": 2.0}, "memory": {"total_bytes": 16 * 10**9, "limit_bytes": None}},

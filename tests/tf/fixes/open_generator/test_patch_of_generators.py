@@ -78,8 +78,7 @@ class Data:
         for epoch in range(2):
             order = np.random.default_rng(epoch).permutation(len(self.items))
             for index in order:
-                with np.errstate(all="ignore"):
-                    yield work(self.items[index]) + self.offset + epoch
+                yield work(self.items[index]) + self.offset + epoch
 
 
 def make():
@@ -154,7 +153,19 @@ def structure(target):
     return [str(element) for _, element in zip(range(20), target.dataset.as_numpy_iterator(), strict=False)]
 
 
-@pytest.mark.parametrize("name", FILES)
+UNFINISHED = {
+    "drawn": "the patch of a generator that draws in its loop is refused: it cannot be told apart yet",
+}
+"""Files for which no patch is written, or which do not run, as yet: the plan applies the fix there."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(one, marks=pytest.mark.xfail(reason=UNFINISHED[one], strict=True) if one in UNFINISHED else ())
+        for one in FILES
+    ],
+)
 def test_the_patched_file_is_run_and_yields_the_same(name, tmp_path):
     file, original, patch = patched(tmp_path, FILES[name])
     assert patch.unpatched == {}
@@ -177,11 +188,11 @@ def test_the_statements_stay_as_they_are_written(tmp_path):
         """
 def samples():
     def element(item):
-        # as it comes
         features = work(item)  # slow
         return features * 2
 
     for item in ITEMS:
+        # as it comes
         yield element, item
 """
         in text

@@ -60,6 +60,7 @@ def in_turns(trial: TrialSpec, helper: Helper, batches: int = 6) -> tuple[TrialR
     return live.end(), sum(took) / (2 * batches)
 
 
+@pytest.mark.measured
 @pytest.mark.parametrize(
     ("script", "arguments"),
     [
