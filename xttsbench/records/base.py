@@ -74,6 +74,13 @@ class Location(Record):
     op: str | None = None
 
 
+def name_and_place(text: str | None) -> tuple[str, Location]:
+    """A function's name and place from ``name (file:line)``; what is not in the text is empty, or ``None``."""
+    name, _, rest = (text or "").partition(" (")
+    file, _, line = rest.rstrip(")").rpartition(":")
+    return name, Location(file=file, line=int(line)) if file and line.isdigit() else Location()
+
+
 @dataclass(frozen=True, slots=True)
 class Missing:
     """A value that is not known; ``reason`` is a part of a sentence."""

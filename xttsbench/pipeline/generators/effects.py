@@ -20,9 +20,9 @@ import numpy as np
 
 from xttsbench.pipeline.generators.split import Felt
 from xttsbench.pipeline.purity.calls import draws, is_one_of, special_methods
-from xttsbench.pipeline.purity.external_mutation import changed_attribute, changed_variable
 from xttsbench.pipeline.purity.reading import Kind, Reader
 from xttsbench.pipeline.purity.source import is_users, place
+from xttsbench.pipeline.purity.state import changed_elsewhere
 from xttsbench.pipeline.purity.values import LOCAL, UNKNOWN, Scope, Value, immutable
 
 _IN_ORDER: Final = ("draws ", "takes ", "calls read", "returns what a clock", "calls grab", "calls get_next", "keeps ")
@@ -104,13 +104,7 @@ class LoopEffects:
         for effect in reader.effects:
             if effect.kind == "read":
                 return effect.text
-        for (code, name), text in reader.variables.items():
-            if change := changed_variable(code, name, reader.own):
-                return f"{text}, which {change}"
-        for (kind, name), text in reader.attributes.items():
-            if change := changed_attribute(kind, name, reader.own):
-                return f"{text}, which {change}"
-        return None
+        return changed_elsewhere(reader)
 
     def _scope(self, names: Mapping[str, Value]) -> Scope:
         name = getattr(self._function, "__name__", "generator")

@@ -45,7 +45,7 @@ def python_state(function: Any) -> PythonState:
         first.setdefault("random" if effect.kind == "clock" else effect.kind, effect.text)
     if isinstance(function, functools._lru_cache_wrapper) and "random" in first:
         first.setdefault("state", f"{inner.__name__}() keeps in a memo what it has drawn at random")
-    return PythonState(first.get("state"), first.get("random"), first.get("read") or _changed_elsewhere(reader))
+    return PythonState(first.get("state"), first.get("random"), first.get("read") or changed_elsewhere(reader))
 
 
 def state_effects(function: Any) -> tuple[str, ...]:
@@ -99,7 +99,7 @@ class _StepReader(Reader):
             super()._method(receiver, method, node, scope)
 
 
-def _changed_elsewhere(reader: Reader) -> str | None:
+def changed_elsewhere(reader: Reader) -> str | None:
     """What was read and is changed by code that was not."""
     for (code, name), text in reader.variables.items():
         if change := changed_variable(code, name, reader.own):

@@ -26,6 +26,7 @@ from xttsbench.fixes.graph.apply import apply
 from xttsbench.fixes.step.spec import STEP_GRAPH, STEP_XLA
 from xttsbench.pipeline.fingerprint.fingerprinter import sketch_of
 from xttsbench.pipeline.purity.state import trace_time_effects
+from xttsbench.records.base import name_and_place
 from xttsbench.records.elements import Elements
 from xttsbench.records.fix_set import FixSet
 from xttsbench.records.trial import ScriptAgain, ScriptData
@@ -172,7 +173,7 @@ class ElementsTrial(Trial):
         self._state: tuple[tuple[float, ...], ...] | None = None
         self._held = _Held(report.channel)
         self._losses: list[float | None] = []
-        self._step = (again.step or "").partition(" (")[0]
+        self._step, _ = name_and_place(again.step)
         self.watched.after_function = self._returned
 
     def use(self, dataset: Any, fixed: Any) -> Any:
@@ -255,7 +256,7 @@ class ElementsTrial(Trial):
             yield f"one graph of the step runs its Python once, while it is traced: {why}"
 
     def _returned(self, function: Any, result: Any) -> None:
-        if function is None or place_of(function).partition(" (")[0] == self._step:
+        if function is None or name_and_place(place_of(function))[0] == self._step:
             self._losses.append(loss_of(result))
 
     def _profiled(self, frame: FrameType, event: str, value: Any) -> None:
@@ -303,12 +304,11 @@ def _variables() -> list[Any]:
 
 def _function_at(place: str | None) -> FunctionType | None:
     """The Python function of that ``name (file:line)``."""
-    name, _, rest = (place or "").partition(" (")
-    file, _, line = rest.rstrip(")").rpartition(":")
-    if not file or not line.isdigit():
+    name, found = name_and_place(place)
+    if found.file is None:
         return None
     for one in gc.get_objects():
         code: CodeType | None = one.__code__ if isinstance(one, FunctionType) else None
-        if code is not None and code.co_name == name and code.co_filename == file:
+        if code is not None and code.co_name == name and code.co_filename == found.file:
             return one
     return None

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from xttsbench.records.base import Location
+from xttsbench.records.base import Location, name_and_place
 from xttsbench.records.plan import RunPlan
 from xttsbench.records.trial import ScriptAgain, ScriptRun, TrialRecord
 
@@ -58,9 +58,8 @@ def again(script: ScriptRun, directory: Path) -> ScriptAgain | None:
 
 def step_place(script: ScriptRun) -> Location | None:
     """Where the function that takes the batch is defined; ``None`` where a Keras model is trained, or none is known."""
-    _, _, rest = (script.step_function or "").partition(" (")
-    file, _, line = rest.rstrip(")").rpartition(":")
-    return Location(file=file, line=int(line)) if file and line.isdigit() and not _is_keras(script) else None
+    _, place = name_and_place(script.step_function)
+    return place if place.file and not _is_keras(script) else None
 
 
 def _is_keras(script: ScriptRun) -> bool:
