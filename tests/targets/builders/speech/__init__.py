@@ -1,0 +1,1 @@
+"""A package of a project's own, whose modules make what the targets beside it return."""
