@@ -42,8 +42,9 @@ class Ran(NamedTuple):
 
     @property
     def chosen(self) -> dict[str, Any]:
-        (fix,) = [fix for fix in self.report["fixes"] if fix["chosen"]]
-        return fix
+        found = [fix for fix in self.report["fixes"] if fix["chosen"]]
+        assert len(found) == 1, [(fix["name"], fix["outcome"], fix["why"]) for fix in self.report["fixes"]]
+        return found[0]
 
     def of_kind(self, kind: str) -> dict[str, Any]:
         """The one fix with a part of that kind whose data were looked at."""

@@ -172,7 +172,8 @@ def _measured(patch: Patch | None, found: Verified) -> Patch | None:
     ratio = speed.evidence.ratio if speed and speed.evidence else None
     why_not = None
     if data is None:
-        why_not = "; ".join(f"{fix}: {why}" for fix, why in patch.unpatched.items()) or "there was no time to run it"
+        by_hand = "; ".join(f"{fix}: {why}" for fix, why in patch.unpatched.items())
+        why_not = by_hand or patch.why_not or "there was no time to run it"
     elif data.equivalent is not True:
         why_not = data.sentence
     elif ratio is None:

@@ -235,7 +235,7 @@ def _sound(wanted: Verification, session: Timed, size: Size, names: Sequence[str
 
 
 def _finish(wanted: Verification, session: Timed, size: Size) -> Patch | None:
-    """Measure what may be proposed side by side, together, and as a patch of the source; what is settled stays so."""
+    """Measure what may be proposed side by side, then the patch of the best; what is settled stays so."""
     found = _found(wanted, session)
     # Where nothing was decided, what looked best gets a second chance.
     good = found.best_first or found.promising[:1]
@@ -248,24 +248,43 @@ def _finish(wanted: Verification, session: Timed, size: Size) -> Patch | None:
     finalists = [name for name in maybe if _is_same(session, name)][:_FINAL]
     if not finalists or _over(session):
         return None
-    patch = wanted.patch(finalists[0])
-    # One that nothing competes with is not measured again, where it stays accepted beside one more, its patch.
-    again = len(finalists) > 1 or not found.stays(finalists[0], 1)
-    arms = [wanted.arm(name) for name in finalists if again]
-    if patch is not None and patch.files and not patch.unpatched:
-        files = copies(wanted.directory, patch)
-        _guard(wanted, session, size, [(PATCHED, 0)], patched=files)
-        patch = patch.model_copy(update={"ran": True})
-        if _is_same(session, PATCHED):
-            arms.append(arm_of(wanted.job, PATCHED, patched=files))
-    if arms and not _over(session):
+    if len(finalists) > 1 or not found.accepted(finalists[0]):
+        arms = _fitting(wanted, session, [wanted.arm(name) for name in finalists])
         left_s = Clock(wanted, session).left_s
-        arms = list(_fitting(wanted, session, arms, finalists[0]))
-        _compare(wanted, session, TOGETHER, arms, planned_s=left_s, most_s=left_s, patched_as=finalists[0])
+        _compare(wanted, session, TOGETHER, arms, planned_s=_ALONE_SHARE * left_s, most_s=left_s)
+    best = _found(wanted, session).chosen
+    return None if best is None else _patched(wanted, session, size, best)
+
+
+def _patched(wanted: Verification, session: Timed, size: Size, best: str) -> Patch | None:
+    """Run the patch of the best fix: its data, then its speed beside the original's."""
+    patch = wanted.patch(best)
+    if patch is None or not patch.files or patch.unpatched or _over(session) or Clock(wanted, session).left_s <= 0:
+        return patch
+    files = copies(wanted.directory, patch)
+    _guard(wanted, session, size, [(PATCHED, 0)], patched=files)
+    patch = patch.model_copy(update={"ran": True})
+    if not _is_same(session, PATCHED) or _over(session):
+        return patch
+    arms = [arm_of(wanted.job, PATCHED, patched=files)]
+    if not _found(wanted, session).stays(best, 1):
+        arms.insert(0, wanted.arm(best))  # accepted among fewer, it might not be beside one more, its patch
+    left_s = Clock(wanted, session).left_s
+    _compare(
+        wanted,
+        session,
+        TOGETHER,
+        _fitting(wanted, session, arms, best),
+        planned_s=left_s,
+        most_s=left_s,
+        patched_as=best,
+    )
     last = _found(wanted, session).chosen
-    if last is None:  # what was patched did not keep its lead
-        return None
-    return patch if last == finalists[0] else wanted.patch(last)
+    if last is None or last == best:
+        return patch if last else None
+    why_not = f"what was run is the patch of {best}, which was not the best any more beside it"
+    other = wanted.patch(last)
+    return other and other.model_copy(update={"why_not": why_not})
 
 
 def _final(wanted: Verification, session: Timed, good: Sequence[str]) -> list[str]:
@@ -292,7 +311,9 @@ def _steps(session: Timed, arm: str) -> Steps | None:
     return max(runs, key=len, default=None)
 
 
-def _fitting(wanted: Verification, session: Timed, arms: Sequence[PlannedArm], patched_as: str) -> Sequence[PlannedArm]:
+def _fitting(
+    wanted: Verification, session: Timed, arms: Sequence[PlannedArm], patched_as: str = ""
+) -> Sequence[PlannedArm]:
     """The arms of the last group, without the last of them as long as blocks enough do not fit into the time."""
     clock = Clock(wanted, session)
     for count in range(len(arms), 1, -1):
