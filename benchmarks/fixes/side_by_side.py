@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,14 +57,20 @@ def planned(case: Case, files: Path, fixes: str | None, *, blocks: int, window_s
     )
 
 
-def measured(comparison: Comparison, folder: Path, *, seed: int = 0) -> dict[str, Any]:
+def measured(
+    comparison: Comparison, folder: Path, *, seed: int = 0, begin: Callable[[Session], None] = lambda _: None
+) -> dict[str, Any]:
     """Run the comparison, its journal in ``folder``, and say what it came to; see :func:`told`.
+
+    ``begin`` is called with the session before its first trial.
 
     Raises:
         KeyboardInterrupt: it was interrupted; the session takes Ctrl-C for a trial's end.
     """
     budget_s = comparison.blocks * _BLOCK_S
-    with Session(folder, print_to_stderr=True, budget_s=budget_s) as session:
+    scripts = comparison.script is not None
+    with Session(folder, print_to_stderr=True, budget_s=budget_s, scripts=scripts) as session:
+        begin(session)
         compare_arms(comparison, session, budget_s=budget_s, window_s=comparison.window_s, parity=False, seed=seed)
         trials = session.trials
     if any(trial.status == "interrupted" for trial in trials):
