@@ -170,7 +170,7 @@ def _of_both(
     faster = _faster_step(said_of.model, ratio)
     before = predict(faster, ()).speedup
     known = [one for one in said_of.known if one.edit is not None and forbidden((one,), asked=asked) is None]
-    known = [one for one in known if takes_long(first_pass_s(evidence, (one,))) is None]
+    known = [one for one in known if takes_long(evidence, first_pass_s(evidence, (one,))) is None]
     rows = [predict(faster, (one,)) for one in known]
     rows += combine(faster, known, rows, asked=asked)
     if not rows or not before:
@@ -226,12 +226,12 @@ def _step_fixes(evidence: Evidence, model: Model | None) -> Iterator[_StepFix]:
         return
     wanted = {"eager": ("graph", "xla"), "graph": ("xla",)}.get(evidence.given_mode, ())
     script = evidence.script
-    written_out = script is not None and script.step_function is None and "fit" not in script.iterations
+    within = script is not None and script.step_function is None and "fit" not in script.iterations
     launched = place_of(heaviest_line(evidence, ("tensorflow", "function", "python")))
     for mode in wanted:
         name = (STEP_GRAPH if mode == "graph" else STEP_XLA).name
         tried = evidence.modes.get(mode)
-        if written_out and script is not None:
+        if within and script is not None and evidence.given_mode != "eager":
             said_why = f"put the step into a function of its own first: {script.why_no_step or 'it has none'}"
             yield _StepFix(name, None, launched, said_why)
         elif tried is None:

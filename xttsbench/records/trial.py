@@ -38,6 +38,8 @@ class ScriptAgain(Record):
     """The loop lies within one tf.function, where nothing can be held up."""
     step: str | None = None
     """``name (file:line)`` of the function that takes the batch, whose losses are compared."""
+    no_edit: str | None = None
+    """Why the source of a step that is no Keras model's cannot be changed."""
     redirected: bool = True
     """What the script writes goes to memory, and is gone with the process."""
     directory: str

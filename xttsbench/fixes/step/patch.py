@@ -1,4 +1,4 @@
-"""The training step compiled: a decorator above its function, or the arguments of ``model.compile``."""
+"""The training step compiled: a decorator, a function of its own, or arguments of ``model.compile``."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import libcst as cst
 
+from xttsbench.fixes.step.written_out import extracted
 from xttsbench.targets.source.calls import Calls, attempt
 from xttsbench.targets.source.edits import Change, Found, NoEditError, NothingToDoError, Replacement
 from xttsbench.targets.source.links import argument, change, spelled, with_argument, without_argument
@@ -27,6 +28,9 @@ def xla_step(calls: Calls, number: int | None, op: str) -> Iterable[Found]:
 
 def _compiled(calls: Calls, *, xla: bool) -> Found:
     place = calls.step_place
+    if place is not None and place.line is None:
+        by_hand = "put the step into a function that takes the batch and write @tf.function above it"
+        return attempt(lambda: [extracted(calls.module(place.file), xla=xla)], by_hand)
     if place is None or place.line is None:
         by_hand = f"give model.compile(...) {'jit_compile=True' if xla else 'run_eagerly=False'}"
         return attempt(lambda: [_keras(calls, xla=xla)], by_hand)
@@ -96,6 +100,7 @@ def _keras(calls: Calls, *, xla: bool) -> Change:
         for link in module.links
         if link.name == "compile" and isinstance(link.node.func, cst.Attribute)
         if any(one.keyword is not None and one.keyword.value in _KERAS for one in link.node.args)
+        or _is_fitted(module, link.node.func.value)
     ]
     eager = [(module, link) for module, link in found if argument(link, "run_eagerly", None) is not None]
     candidates = eager or (found if xla else [])
@@ -106,6 +111,12 @@ def _keras(calls: Calls, *, xla: bool) -> Change:
     if not steps:
         raise NothingToDoError("model.compile(...) asks for that already")
     return change(module, link, *steps)
+
+
+def _is_fitted(module: Module, model: cst.BaseExpression) -> bool:
+    """Whether ``fit`` is called on what goes by the same name."""
+    fits = [one.node.func for one in module.links if one.name == "fit"]
+    return any(isinstance(one, cst.Attribute) and module.code(one.value) == module.code(model) for one in fits)
 
 
 def _arguments(module: Module, link: Link, *, xla: bool) -> Sequence[Replacement]:

@@ -52,7 +52,8 @@ class Calls:
         read: a file's text by its name; may raise ``OSError``.
         own: whether a file may be edited: it is the user's, neither generated nor a library's.
         together: all fixes of the patch.
-        step_place: where the step's function is defined; ``None`` where a Keras model is trained.
+        step_place: where the step's function is defined; without a line the file in whose loop the step is written out;
+            ``None`` where a Keras model is trained.
         cache_file: where a cache on disk behind an op keeps the elements, by the op's name.
     """
 

@@ -108,8 +108,8 @@ class Trial:
     def _stand_in(self, dataset: Any, mark: ScriptData) -> Any:
         try:
             with self._unwatched():
-                if self.fixes.of_step and self.again.step is not None and not self.spec.patched:
-                    raise InvalidInputError(f"the source of the script's step, {self.again.step}, cannot be edited.")
+                if self.fixes.of_step and self.again.no_edit is not None and not self.spec.patched:
+                    raise InvalidInputError(self.again.no_edit)
                 fixed = (
                     apply(dataset, parts, cache_dir=self.spec.cache_dir)
                     if (parts := self.fixes.of_dataset)
@@ -174,6 +174,7 @@ class ElementsTrial(Trial):
         self._held = _Held(report.channel)
         self._losses: list[float | None] = []
         self._step, _ = name_and_place(again.step)
+        self._called: Any = None
         self.watched.after_function = self._returned
 
     def use(self, dataset: Any, fixed: Any) -> Any:
@@ -244,7 +245,7 @@ class ElementsTrial(Trial):
 
     def _objections(self) -> Iterator[str]:
         """Why one graph of the step may not do what the step does, whatever its first losses are."""
-        function = _function_at(self.again.step)
+        function = _function_at(self.again.step) or getattr(self._called, "python_function", None)
         if (
             not self.fixes.of_step
             or function is None
@@ -256,6 +257,8 @@ class ElementsTrial(Trial):
             yield f"one graph of the step runs its Python once, while it is traced: {why}"
 
     def _returned(self, function: Any, result: Any) -> None:
+        if function is not None and any(file in place_of(function) for file in self.spec.patched):
+            self._called = function
         if function is None or name_and_place(place_of(function))[0] == self._step:
             self._losses.append(loss_of(result))
 

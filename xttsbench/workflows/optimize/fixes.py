@@ -24,6 +24,7 @@ from xttsbench.files import atomic_write
 from xttsbench.fixes.proposal import Proposal
 from xttsbench.fixes.proposals import predict_speedup, proposals
 from xttsbench.fixes.rounds import PATCHED
+from xttsbench.fixes.step.spec import STEP_GRAPH
 from xttsbench.fixes.verified import Verified, results, verified
 from xttsbench.planning import Job
 from xttsbench.records.base import Location
@@ -33,7 +34,15 @@ from xttsbench.records.pipeline import Pipeline
 from xttsbench.records.plan import RunPlan
 from xttsbench.records.trial import TrialRecord
 from xttsbench.workflows.measure.session import Session
-from xttsbench.workflows.optimize.script import IN_GRAPH, SCRATCH, again, script_run, step_place, why_not_again
+from xttsbench.workflows.optimize.script import (
+    IN_GRAPH,
+    SCRATCH,
+    again,
+    said_again,
+    script_run,
+    step_place,
+    why_not_again,
+)
 from xttsbench.workflows.optimize.verify import Verification, copies, verify
 
 PATCH: Final = "patch.json"
@@ -58,17 +67,19 @@ def verify_fixes(
     if until_s - session.spent_s < _FEWEST_S or not session.trials or session.trials[0].status != "ok":
         return None
     script = script_run(session.trials)
-    if script is not None:
-        known = again(script, directory)
-        if known is None or why_not_again(plan, script) is not None:
-            return None
-        job = replace(job, again=known)
-        session.runs_scripts_again(script.imports, IN_GRAPH if known.in_graph else None)
     evidence = build_diagnosis(session.trials, environment, seed=plan.seed).evidence
     pipeline, place = evidence.pipeline, _step_place(session.trials)
 
     def patched(fixes: str) -> Patch | None:
         return patch_of(FixSet.parse(fixes), pipeline, directory, step_place=place)
+
+    if script is not None:
+        step = patched(STEP_GRAPH.name) if place is not None else None
+        known = again(script, directory, step.unpatched.get(STEP_GRAPH.name) if step is not None else None)
+        if known is None or why_not_again(plan, script) is not None:
+            return None
+        job = replace(job, again=known)
+        session.runs_scripts_again(script.imports, IN_GRAPH if known.in_graph else None, said_again(script))
 
     @cache
     def step_files(fixes: str) -> Mapping[str, str]:
@@ -103,7 +114,7 @@ def verify_fixes(
 def _step_place(trials: Sequence[TrialRecord]) -> Location | None:
     script = script_run(trials)
     if script is not None:
-        return step_place(script)
+        return step_place(script, trials[0].spec.target)
     return next((trial.step_place for trial in trials if trial.step_place is not None), None)
 
 
@@ -223,7 +234,7 @@ def patch_of(
         fixes: as they were verified.
         pipeline: with the places of its ops.
         directory: of the run, where a cache on disk goes.
-        step_place: where the user's step is defined.
+        step_place: where the user's step is defined, see :class:`xttsbench.targets.source.calls.Calls`.
     """
     if pipeline is None:
         return None

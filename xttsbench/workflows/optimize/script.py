@@ -42,8 +42,8 @@ def why_not_again(plan: RunPlan, script: ScriptRun) -> str | None:
     return None
 
 
-def again(script: ScriptRun, directory: Path) -> ScriptAgain | None:
-    """What trials of its fixes know of a script."""
+def again(script: ScriptRun, directory: Path, no_edit: str | None = None) -> ScriptAgain | None:
+    """What trials of its fixes know of a script; ``no_edit`` is why the source of its step cannot be changed."""
     if script.data is None:
         return None
     return ScriptAgain(
@@ -51,15 +51,32 @@ def again(script: ScriptRun, directory: Path) -> ScriptAgain | None:
         trains=script.trains,
         in_graph=script.in_one_call,
         step=None if _is_keras(script) else script.step_function,
+        no_edit=no_edit,
         redirected=script.not_redirected is None,
         directory=str(directory.absolute()),
     )
 
 
-def step_place(script: ScriptRun) -> Location | None:
-    """Where the function that takes the batch is defined; ``None`` where a Keras model is trained, or none is known."""
+def said_again(script: ScriptRun) -> str:
+    """The sentence by which the user learns that the script runs several times, and what becomes of its writes."""
+    if script.not_redirected is None:
+        writes = "what it writes meanwhile goes to memory and is gone with it"
+    elif script.wrote:
+        writes = f"it writes {_listed(script.wrote)} again each time"
+    else:
+        writes = "it wrote nothing"
+    return f"the script runs again, as it is and with each fix; {writes}"
+
+
+def step_place(script: ScriptRun, file: str) -> Location | None:
+    """Where the function that takes the batch is defined; ``None`` where a Keras model is trained.
+
+    Of a step that is written out in the loop it is the script's ``file``, without a line.
+    """
     _, place = name_and_place(script.step_function)
-    return place if place.file and not _is_keras(script) else None
+    if _is_keras(script):
+        return None
+    return place if place.file else Location(file=file)
 
 
 def _is_keras(script: ScriptRun) -> bool:

@@ -53,9 +53,12 @@ def test_what_trials_know_of_a_script_is_what_its_run_showed(tmp_path: Path) -> 
     assert known is not None
     assert (known.data, known.trains, known.in_graph) == (ScriptData(kind=2, begun=3), True, False)
     assert (known.step, known.redirected, known.directory) == ("step (/a/t.py:7)", True, str(tmp_path))
-    place = step_place(SEEN)
+    place = step_place(SEEN, "/a/main.py")
     assert place is not None
     assert (place.file, place.line) == ("/a/t.py", 7)
+    written_out = step_place(SEEN.model_copy(update={"step_function": None}), "/a/main.py")
+    assert written_out is not None
+    assert (written_out.file, written_out.line) == ("/a/main.py", None)
     assert again(SEEN.model_copy(update={"data": None}), tmp_path) is None
     elsewhere = again(SEEN.model_copy(update={"not_redirected": "no"}), tmp_path)
     assert elsewhere is not None
@@ -66,4 +69,4 @@ def test_a_keras_model_has_no_function_whose_source_is_changed(tmp_path: Path) -
     script = SEEN.model_copy(update={"iterations": ("fit",)})
     known = again(script, tmp_path)
     assert known is not None
-    assert (known.step, step_place(script)) == (None, None)
+    assert (known.step, step_place(script, "/a/main.py")) == (None, None)
