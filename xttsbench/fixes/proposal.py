@@ -27,6 +27,8 @@ _CALLING: Final = ("parallel-map", "parallel-interleave", "calls")
 """Fixes that call functions in parallel."""
 _LONGEST_PASS_S: Final = 30.0
 """A first pass that takes longer leaves no time to see what a cache gives after it."""
+_READ_ONCE: Final = 0.75
+"""Of a script's steps that were seen; in its sampling windows they are not counted."""
 
 
 @dataclass(frozen=True)
@@ -155,8 +157,13 @@ def forbidden(fixes: Sequence[Candidate], *, asked: Collection[str]) -> str | No
     return None
 
 
-def takes_long(pass_s: float | None) -> str | None:
-    """Why a cache cannot be verified, by the seconds until it is full; ``None`` where it can."""
+def takes_long(evidence: Evidence, pass_s: float | None) -> str | None:
+    """Why a cache gives nothing, or cannot be verified, by the seconds until it is full; ``None`` where it can."""
+    script = evidence.script
+    if pass_s is not None and script is not None and script.ended in ("returned", "exited") and evidence.wall_s:
+        steps = script.steps_seen + script.lost_steps
+        if pass_s > _READ_ONCE * steps * evidence.wall_s:
+            return f"the script ends, after {steps} steps, before it reads the same data a second time"
     if pass_s is None or pass_s <= _LONGEST_PASS_S:
         return None
     return f"its first pass takes {pass_s:.0f} s, too long for a trial to see what it gives after that"
@@ -207,7 +214,7 @@ def option(
         idle
         or _cannot(evidence, fixes)
         or forbidden(fixes, asked=asked)
-        or takes_long(pass_s)
+        or takes_long(evidence, pass_s)
         or _measured_worse(evidence, name)
         or _gives_little(fixes, speedup, raw, wanted)
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -22,10 +22,10 @@ _WINDOWS: Final = 1.5
 
 @dataclass(frozen=True)
 class _Cache:
-    """One cache of a pipeline: the elements that it takes (-1 for ever, -2 unknown), and whether they are batches."""
+    """One cache of a pipeline: the elements that it takes (-1 for ever, -2 unknown), and whether batches follow."""
 
     size: int
-    of_batches: bool
+    batches_follow: bool
 
 
 def fill_caches(spec: TrialSpec, loaded: Loaded, bench: Bench) -> None:
@@ -47,7 +47,7 @@ def fill_caches(spec: TrialSpec, loaded: Loaded, bench: Bench) -> None:
 
 def _caches(dataset: Any, *, fixed: bool) -> list[_Cache]:
     """The caches of a dataset; those that a fix has put there are in its graph and in no Python object."""
-    objects = [one for one in walk(dataset) if type(one).__name__ == "CacheDataset"]
+    every = list(walk(dataset))
     if fixed:
         try:
             return _caches_of_graph(Cut(read_graph(dataset)))
@@ -56,9 +56,10 @@ def _caches(dataset: Any, *, fixed: bool) -> list[_Cache]:
     return [
         _Cache(
             int(cache._input_dataset.cardinality().numpy()),
-            any("Batch" in type(one).__name__ for one in walk(cache._input_dataset)),
+            _batches(type(one).__name__ for one in every if not any(one is other for other in walk(cache))),
         )
-        for cache in objects
+        for cache in every
+        if type(cache).__name__ == "CacheDataset"
     ]
 
 
@@ -66,10 +67,16 @@ def _caches_of_graph(cut: Cut) -> list[_Cache]:
     found = []
     for name in cut.names:
         if cut.op(name).startswith("CacheDataset"):
-            above = _above(cut, name)
+            above = {name, *_above(cut, name)}
             sizes = [cut.cardinality(one) for one in cut.inputs(name)]
-            found.append(_Cache(sizes[0], any("Batch" in cut.op(one) for one in above)))
+            found.append(_Cache(sizes[0], _batches(cut.op(one) for one in cut.names if one not in above)))
     return found
+
+
+def _batches(ops: Iterable[str]) -> bool:
+    """Whether some of these ops make batches, and none takes batches apart."""
+    names = " ".join(ops)
+    return "Batch" in names and "Unbatch" not in names
 
 
 def _above(cut: Cut, name: str) -> set[str]:
@@ -88,10 +95,10 @@ def _fill(dataset: Any, caches: Sequence[_Cache], deadline: float) -> bool:
     """Whether one pass of every cache was drawn: the dataset ended, or gave as many elements as the caches take."""
     sizes = [cache.size for cache in caches]
     wanted = max(sizes) if tf.data.UNKNOWN_CARDINALITY not in sizes else None
-    of_batches = any(cache.of_batches for cache in caches)
+    in_batches = all(cache.batches_follow for cache in caches)
     drawn = 0
     for batch in dataset:
-        drawn += 1 if of_batches else _samples(batch)
+        drawn += _samples(batch) if in_batches else 1
         # One more than it holds: the pass is over when the next element is asked for.
         if wanted is not None and drawn > wanted:
             return True

@@ -75,6 +75,14 @@ def judge_fixes(report: Report) -> tuple[int, str | None]:
     if not report.fixes and report.pipeline is None and report.verdict.bottleneck == "input":
         why = report.unmeasured.get("pipeline", "there was no time for it; --budget gives it more")
         return INCONCLUSIVE, f"It waits for its input, of which no fix could be looked for: it was not read ({why})."
+    held_back = next((one for one in report.fixes if "--repeat" in one.why or "there was no time" in one.why), None)
+    if held_back is not None:
+        return INCONCLUSIVE, f"No fix was tried: {held_back.name}: {held_back.why.rstrip('.')}."
+    limiting = next((one for one in report.findings if one.limiting), None)
+    if limiting is not None and report.verdict.bottleneck not in ("input", "compute"):
+        of_step = [f" ({one.name}: {one.why})" for one in report.fixes if one.name.startswith("step:")]
+        why = f"{limiting.title}{next(iter(of_step), '')}"
+        return DONE, f"Nothing was tried, since no fix mends what limits the step: {why}. {limiting.remedy}"
     asked = [one for one in report.fixes if "have to be asked for" in one.why and "(--allow" in one.why]
     first = next(iter(asked or report.fixes), None)
     why = f": {first.name}: {first.why}" if first is not None else ""

@@ -56,6 +56,7 @@ def _filled(dataset: tf.data.Dataset, window_s: float = 20.0) -> Told:
         lambda: _rows().cache().repeat().batch(8).prefetch(2),
         lambda: _rows().batch(8).cache().repeat(),
         lambda: _rows().cache().shuffle(10).repeat().batch(7),
+        lambda: _rows().map(lambda i: tf.fill((16, 2), i)).cache().repeat(),
     ],
 )
 def test_a_second_pass_calls_nothing(make: Any) -> None:

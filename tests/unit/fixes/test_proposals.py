@@ -14,7 +14,7 @@ from xttsbench.fixes.model import COSTS_NOTHING
 from xttsbench.fixes.proposals import proposals
 from xttsbench.records.base import Estimate, Location
 from xttsbench.records.pipeline import Prediction
-from xttsbench.records.trial import Batches
+from xttsbench.records.trial import Batches, ScriptRun
 
 WAITING = pipeline(RANGE, PYTHON | {"location": Location(file="data.py", line=7)}, BATCH,
                    python_functions=(python("blocks", location=Location(file="data.py", line=3)),))  # fmt: skip
@@ -87,6 +87,20 @@ def test_a_cache_behind_python_is_tried_since_running_both_shows_whether_it_hold
     late = by_name(told(endless))["cache@1"]
     assert not late.worth
     assert "first pass" in late.why_not
+
+
+@pytest.mark.parametrize(
+    ("ended", "steps", "worth"),
+    [("returned", 100, False), ("exited", 100, False), ("stopped", 100, True), ("returned", 225, True)],
+)
+def test_a_script_that_ends_before_its_data_come_again_gets_no_cache(ended, steps, worth):
+    """An epoch is 125 steps, some of which are not seen in its sampling windows."""
+    kept = PYTHON | {"cardinality": 1000, "element_bytes": 100.0, "elements_per_batch": 8.0}
+    given = pipeline(RANGE, kept, BATCH, python_functions=(python("blocks"),))
+    script = ScriptRun(ended=ended, steps_seen=steps, iterations=("next()",))
+    cache = by_name(told(given, script=script))["cache@1"]
+    assert cache.worth is worth
+    assert worth or "before it reads the same data a second time" in cache.why_not
 
 
 def test_how_long_an_epoch_of_a_generator_is_is_seen_from_where_it_begins_again(build):

@@ -42,6 +42,34 @@ def test_an_input_that_was_not_read_is_not_called_beyond_mending(runs) -> None:
     assert "it was not read (the trial that reads the graph was not run or failed)" in said
 
 
+@pytest.mark.parametrize(
+    ("why", "code", "said"),
+    [
+        (
+            "the script wrote out.h5, and it cannot be kept from that here: no. Say --repeat.",
+            3,
+            "No fix was tried: step:",
+        ),
+        ("there was no time for it within the budget", 3, "No fix was tried: step:graph: there was no time"),
+        (
+            "put the step into a function of its own first",
+            0,
+            "(step:graph: put the step into a function of its own first)",
+        ),
+    ],
+)
+def test_where_nothing_was_tried_the_sentence_says_why_and_what_to_do(runs, why: str, code: int, said: str) -> None:
+    report = assemble(*runs["eager"])
+    (fix,) = [one for one in report.fixes if one.name == "step:graph"]
+    held = fix.model_copy(update={"outcome": "not verified", "why": why, "semantics": None, "decision": None})
+    found, sentence = judge_fixes(report.model_copy(update={"fixes": (held,)}))
+    assert found == code
+    assert said in (sentence or "")
+    if code == 0:
+        assert "Nothing was tried, since no fix mends what limits the step: the step runs op by op" in (sentence or "")
+        assert "@tf.function" in (sentence or "")
+
+
 def changed(runs, index: int, **fields):
     trials = list(runs["starving"].trials)
     trials[index] = trials[index].model_copy(update=fields)

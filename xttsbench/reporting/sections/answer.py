@@ -247,6 +247,8 @@ def next_command(report: Report, place: str) -> str:
     chosen = next((found for found in report.fixes if found.chosen), None)
     if chosen is not None and chosen.patch is not None and chosen.patch.diff.strip() and place:
         return f"patch -p1 < {shlex.quote(f'{place}/patch.diff')}"
+    if chosen is not None and chosen.patch is not None and report.target.get("kind") == "script":
+        return f"by hand: {' '.join(chosen.patch.unpatched.values())}"
     if report.optimized is not None and report.optimized.fixes:
         plan = f"{report.optimized.run.rstrip('/')}/optimized.yaml" if report.optimized.run else "optimized.yaml"
         return f"in Python: dataset, report = xttsbench.optimize({report.optimized.target!r}, plan={plan!r})"

@@ -138,8 +138,8 @@ def patched(patch: Patch | None) -> str:
 
 
 def call(optimized: Optimized | None) -> tuple[str, ...]:
-    """``xttsbench.optimize`` with the saved plan; without fixes there is nothing to apply."""
-    if optimized is None or not optimized.fixes:
+    """``xttsbench.optimize`` with the saved plan; without fixes there is nothing to apply, and a script takes none."""
+    if optimized is None or not optimized.fixes or optimized.target.endswith(".py"):
         return ()
     place = f"{optimized.run.rstrip('/')}/{PLAN}" if optimized.run else PLAN
     return ("import xttsbench", f"dataset, report = xttsbench.optimize({optimized.target!r}, plan={place!r})")

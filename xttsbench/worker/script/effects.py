@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 MOST: Final = 20
 """Of each that are kept."""
 _WRITES: Final = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-_CHANGES: Final = ("os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.truncate", "os.link", "os.symlink", "os.chmod")
+_CHANGES: Final = ("os.rename", "os.remove", "os.rmdir", "os.truncate", "os.link", "os.symlink", "os.chmod")
 _MADE: Final = ("tempfile.mkdtemp", "tempfile.mkstemp")
 _NEVER: Final = ("/dev/", "/proc/", "/sys/")
 
@@ -54,10 +54,11 @@ class Effects:
             return
         if event == "open":
             path, mode, flags = args
-            if (isinstance(mode, str) and set(mode) & set("wax+")) or (mode is None and flags & _WRITES):
+            asked = set(mode) & set("wax+") if isinstance(mode, str) else mode is None and flags & _WRITES
+            if asked and not os.path.isdir(path):  # which a temporary file without a name opens
                 self.writes(path)
-        elif event in _CHANGES:
-            self.writes(args[0])
+        elif event in _CHANGES or (event == "os.mkdir" and not os.path.isdir(args[0])):
+            self.writes(_found(args[0], args[-1]))
         elif event in _MADE:
             self._temporary.add(os.path.abspath(os.fsdecode(args[0])))
         elif event == "socket.connect":
@@ -73,6 +74,16 @@ class Effects:
             local = host in ("localhost", "")
         if not local:
             self.contacted[f"{host}:{port}"] = None
+
+
+def _found(path: Any, folder: Any) -> Any:
+    """A path that is named from the descriptor of a directory on, as whoever removes a tree does, in full."""
+    if not isinstance(folder, int) or folder < 0:
+        return path
+    try:
+        return os.path.join(os.readlink(f"/proc/self/fd/{folder}"), os.fsdecode(path))
+    except (OSError, TypeError):
+        return path
 
 
 def patch_writers(effects: Effects, patches: Patches) -> None:

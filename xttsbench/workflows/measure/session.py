@@ -189,14 +189,16 @@ class Session:
             return "each process takes the GPU's memory for itself"
         return self._why_alone or self
 
-    def runs_scripts_again(self, imports: Sequence[str], why_alone: str | None) -> None:
+    def runs_scripts_again(self, imports: Sequence[str], why_alone: str | None, said: str) -> None:
         """From now on scripts run that have run before.
 
         Args:
             imports: modules that their helper imports for them.
             why_alone: why they cannot take turns; ``None`` where they can.
+            said: the sentence that tells the user so.
         """
         self._imports, self._why_alone = tuple(imports), why_alone
+        self._progress.status(said)
         self._end_helper()
 
     @property

@@ -1,0 +1,36 @@
+"""What a script writes is heard of; what only looks like it is not. In a process of its own: hooks stay for ever."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+SCRIPT = """
+import os, tempfile
+from xttsbench.worker.script.effects import Effects
+tempfile.gettempdir()
+effects = Effects()
+os.makedirs("there", exist_ok=True)                  # exists already
+tempfile.NamedTemporaryFile().close()                # opens its directory first
+with tempfile.TemporaryDirectory() as folder:
+    open(os.path.join(folder, "inside"), "w").close()
+open("there/read").close()
+open(os.devnull, "w").close()
+quiet = tuple(effects.wrote)
+os.makedirs("there/new", exist_ok=True)
+with open("there/log", "a"):
+    pass
+os.replace("there/log", "there/kept")
+effects.end()
+open("there/late", "w").close()
+here = os.getcwd()
+print(quiet, [os.path.relpath(one, here) for one in effects.wrote])
+"""
+
+
+def test_only_what_is_left_behind_counts_as_written(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "read").touch()
+    done = subprocess.run([sys.executable, "-c", SCRIPT], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "() ['there/new', 'there/log']", done.stderr
