@@ -47,6 +47,8 @@ print(total)
 AT_TOP_AFTER = """
 import tensorflow as tf
 total = 0.0
+
+
 @tf.function
 def train_step(features, labels, rate):
     with tf.GradientTape() as tape:

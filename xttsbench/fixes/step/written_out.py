@@ -66,6 +66,8 @@ def extracted(module: Module, *, xla: bool) -> Change:
     lines += [f"{_UNIT}{line}" if line.strip() else "" for line in text]
     lines += [f"{_UNIT}return {', '.join(returned)}"] if returned else []
     function = end.join(f"{indent}{line}" if line else "" for line in lines)
+    above = module.text[:at]
+    blank = (len(above) - len(above.rstrip("\r\n"))) // len(end) - 1
     call = f"{', '.join(returned)} = " if returned else ""
     start, stop = module.start(block[0]), module.line_stop(module.end(block[-1]))
     return Change(
@@ -73,7 +75,7 @@ def extracted(module: Module, *, xla: bool) -> Change:
         module.line(block[0]),
         (start, stop),
         (
-            Replacement(at, at, f"{function}{end}{end}{'' if indent else end}"),
+            Replacement(at, at, f"{'' if indent else end * (2 - blank)}{function}{end}{end}{'' if indent else end}"),
             Replacement(start, stop, f"{call}{name}({', '.join(given)})"),
         ),
     )
@@ -173,11 +175,10 @@ def _given(module: Module, flow: Flow, block: Sequence[cst.CSTNode], outer: cst.
             )
         if any(_within(module, [outer], one) for one in before):
             found[use.value] = None
-    for use in (one for node in block for one in module.inside(node, cst.Attribute)):
-        if any(_within(module, [outer], one) for one in flow.reaching.get(use, ())):
-            raise NoEditError(
-                f"the value of {get_full_name_for_node(use)} changes in the loop at {module.file}:{module.line(use)}"
-            )
+    for held in (one for node in block for one in module.inside(node, cst.Attribute)):
+        if any(_within(module, [outer], one) for one in flow.reaching.get(held, ())):
+            name = get_full_name_for_node(held)
+            raise NoEditError(f"the value of {name} changes in the loop at {module.file}:{module.line(held)}")
     return list(found)
 
 

@@ -27,7 +27,7 @@ from xttsbench.worker.bench import Bench, Limit, Step, StepRaisedError
 from xttsbench.worker.channel import SilentChannel
 from xttsbench.worker.ladder import first_batches, next_floor_s, run_pipeline
 from xttsbench.worker.overhead import Steps, overhead_of
-from xttsbench.worker.script.eager_loops import original
+from xttsbench.worker.script.datasets import original
 from xttsbench.worker.script.patches import Patches, patch_tensorflow
 from xttsbench.worker.script.report import ScriptReport
 from xttsbench.worker.script.watched import Watched

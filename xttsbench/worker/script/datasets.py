@@ -17,6 +17,7 @@ from xttsbench.pipeline.graph.places import place_of
 from xttsbench.records.trial import ScriptData
 
 _MARK: Final = "_xttsbench_data"
+_ORIGINAL: Final = "_xttsbench_original"
 
 
 class Datasets:
@@ -55,7 +56,7 @@ class Datasets:
         """Have the datasets that a distributed one is made of known as its own."""
         mark = mark_of(distributed._original_dataset)
         for one in getattr(distributed, "_cloned_datasets", ()) if mark is not None else ():
-            vars(one)[_MARK] = mark
+            vars(one).update({_MARK: mark, _ORIGINAL: distributed._original_dataset})
             self._standing_in.add(id(one))
             self._derived.append(one)
 
@@ -76,6 +77,11 @@ class Datasets:
             known[1] += 1
             found = vars(dataset)[_MARK] = ScriptData(kind=known[0], begun=known[1])
         return found
+
+
+def original(dataset: Any) -> Any:
+    """The dataset that a distributed one, or a replica's part of it, was made from; any other as it is."""
+    return getattr(dataset, "_original_dataset", getattr(dataset, _ORIGINAL, dataset))
 
 
 def mark_of(dataset: Any) -> ScriptData | None:

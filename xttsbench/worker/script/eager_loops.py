@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from xttsbench.pipeline.graph.places import place_of as dataset_place
 from xttsbench.step.watch import Moment
+from xttsbench.worker.script.datasets import original
 from xttsbench.worker.script.loops import Loop
 from xttsbench.worker.script.recorder import EndedStep, Recorder
 from xttsbench.worker.script.step_function import PythonStep, as_step, place_of, takes_batch
@@ -36,11 +37,6 @@ def call_site() -> tuple[str, int]:
 def made_at(dataset: Any) -> tuple[str, int] | None:
     """Where a dataset was made, where that is remembered; for a distributed one, where its original was."""
     return dataset_place(original(dataset))
-
-
-def original(dataset: Any) -> Any:
-    """The dataset that a distributed one was made from; any other as it is."""
-    return getattr(dataset, "_original_dataset", dataset)
 
 
 def dataset_of(iterator: Any) -> Any:

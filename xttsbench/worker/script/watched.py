@@ -11,8 +11,8 @@ from typing import Any, Final
 import tensorflow as tf
 
 from xttsbench.pipeline.graph import places
-from xttsbench.worker.script.datasets import Datasets
-from xttsbench.worker.script.eager_loops import EagerLoops, original
+from xttsbench.worker.script.datasets import Datasets, original
+from xttsbench.worker.script.eager_loops import EagerLoops
 from xttsbench.worker.script.graph_clock import GraphClock, Site
 from xttsbench.worker.script.graph_loops import FitSteps, GraphLoops
 from xttsbench.worker.script.intervals import GraphTimestamp
