@@ -105,7 +105,8 @@ def test_a_step_that_is_written_out_in_the_loop_becomes_a_function_that_is_compi
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("script", "arguments"), [("custom_loop.py", ("3", "60")), ("fit.py", ("3", "60", "1")), ("mirrored.py", ("python",))]
+    ("script", "arguments"),
+    [("custom_loop.py", ("3", "60")), ("fit.py", ("3", "60", "1")), ("mirrored.py", ("python",))],
 )
 def test_the_input_of_a_compiled_loop_is_mended(script: str, arguments: tuple[str, ...], tmp_path: Path) -> None:
     chosen = proved(optimized(script, tmp_path, *arguments))
