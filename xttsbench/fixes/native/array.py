@@ -32,7 +32,40 @@ def only(holds: bool, what: str) -> None:
         raise CannotTraceError(what)
 
 
-class Array:
+class Symbolic:
+    """What stands for a value that is known only when the function runs; ``what`` says of which kind."""
+
+    __slots__ = ()
+    what = "an array"
+
+    def lifted(self) -> Array:
+        """As an array, where that can be."""
+        raise CannotTraceError(f"computes with {self.what}")
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise CannotTraceError(f"hands {self.what} to code that is not known here")
+
+    def __iter__(self) -> Any:
+        raise CannotTraceError(f"goes through {self.what} whose length is known only when it runs")
+
+    def __bool__(self) -> bool:
+        raise CannotTraceError(f"decides by the value of {self.what}")
+
+    def __index__(self) -> int:
+        raise CannotTraceError(f"needs the value of {self.what} as a number of Python's")
+
+    __int__ = __float__ = __complex__ = __len__ = __index__
+
+    def __contains__(self, _value: Any) -> bool:
+        raise CannotTraceError(f"decides by the value of {self.what}")
+
+    def __str__(self) -> str:
+        raise CannotTraceError(f"writes the value of {self.what} as text")
+
+    __repr__ = __format__ = __fspath__ = __str__  # type: ignore[assignment]
+
+
+class Array(Symbolic):
     """A tensor in place of an array, of a NumPy scalar, or of a number of Python's.
 
     Attributes:
@@ -40,15 +73,17 @@ class Array:
         number: ``int`` or ``float`` where it stands for a number of Python's, whose dtype gives way to an array's.
         scalar: whether it is a number, NumPy's or Python's, which nothing changes in place.
         viewed: whether another array may share its memory, so that a change in place would be seen there.
+        seen: its values in the recorded calls, where it is a number and they are known.
     """
 
-    __slots__ = ("_viewed", "number", "scalar", "tensor")
+    __slots__ = ("_viewed", "number", "scalar", "seen", "tensor")
     __hash__ = None  # type: ignore[assignment]  # arrays have none
 
     def __init__(self, tensor: Any, number: type | None = None, *, scalar: bool = False, view: Array | None = None):
         """Take a tensor; ``view`` is the array whose memory it may share."""
         self.tensor = tensor
         self.number = number
+        self.seen: tuple[Any, ...] | None = None
         self.scalar = scalar or number is not None
         self._viewed: list[bool] = [False] if view is None else view._viewed
         if view is not None:
@@ -139,7 +174,11 @@ class Array:
         return item(self, key)
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        raise CannotTraceError("assigns to a part of an array")
+        from xttsbench.fixes.native.indexing import replaced
+
+        if self._viewed[0] or self.scalar:
+            raise CannotTraceError("assigns to a part of an array that may share its memory with another")
+        self.tensor = replaced(self, key, value)
 
     def __iter__(self) -> Iterator[Array]:
         length = self.length(0) if self.ndim else 0
@@ -147,24 +186,9 @@ class Array:
             raise CannotTraceError("goes through an array whose length is known only when it runs")
         return iter([self[number] for number in range(length)])
 
-    def __array__(self, *_: Any, **__: Any) -> Any:
-        raise CannotTraceError("hands an array to code that is not known here")
-
-    def __bool__(self) -> bool:
-        raise CannotTraceError("decides by the value of an array")
-
-    def __index__(self) -> int:
-        raise CannotTraceError("needs the value of an array as a number of Python's")
-
-    __int__ = __float__ = __complex__ = __len__ = __index__
-
-    def __contains__(self, _value: Any) -> bool:
-        raise CannotTraceError("decides by the value of an array")
-
-    def __str__(self) -> str:
-        raise CannotTraceError("writes the value of an array as text")
-
-    __repr__ = __format__ = __str__  # type: ignore[assignment]
+    def lifted(self) -> Array:
+        """Itself."""
+        return self
 
 
 class Method:
@@ -250,8 +274,8 @@ def lifted(value: Any) -> Array:
     Raises:
         CannotTraceError: it is not made of numbers.
     """
-    if isinstance(value, Array):
-        return value
+    if isinstance(value, Symbolic):
+        return value.lifted()
     if isinstance(value, tf.Tensor | tf.Variable):
         tensor = tf.convert_to_tensor(value)
         if tensor.shape.rank is None or not _is_number(tensor.dtype):
@@ -262,12 +286,29 @@ def lifted(value: Any) -> Array:
             raise CannotTraceError(f"makes an array of a {type(value).__name__}")
         parts = [lifted(one) for one in value]
         dtype = result_dtype(*parts)
+        if any(isinstance(one, Spread) for one in value):
+            items = [one if isinstance(one, Spread) else Spread(Array(lifted(one).tensor[None])) for one in value]
+            return Array(tf.concat([tf.cast(one.items.tensor, dtype) for one in items], 0))
         return Array(tf.stack([tf.cast(one.tensor, dtype) for one in parts]))
     array = np.asarray(value)
     if array.dtype.kind not in "biufc" or array.dtype.char in "gG":
         raise CannotTraceError(f"computes with {type(value).__name__} of {array.dtype}")
     number = type(value) if type(value) in (int, float) else None
     return Array(tf.constant(array, array.dtype), number, scalar=np.isscalar(value))
+
+
+class Spread(Symbolic):
+    """Items of a list of Python's of which the number is known only when it runs."""
+
+    __slots__ = ("items",)
+    what = "a list"
+
+    def __init__(self, items: Array) -> None:
+        self.items = items
+
+    def lifted(self) -> Array:
+        """All of them."""
+        return self.items
 
 
 def _is_number(dtype: tf.DType) -> bool:
@@ -281,8 +322,8 @@ def result_dtype(*values: Array) -> np.dtype[Any]:
 
 
 def holds_traced(value: Any, depth: int = 4) -> bool:
-    """Whether a value is a traced array, or holds one."""
-    if isinstance(value, Array):
+    """Whether a value is a traced one, or holds one."""
+    if isinstance(value, Symbolic):
         return True
     if not depth:
         return False

@@ -8,14 +8,20 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
+import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path, PurePath
 from typing import Any, Final
 
 import numpy as np
 import tensorflow as tf
 
-from xttsbench.fixes.native.array import Array, CannotTraceError, Method, holds_traced, lifted
+from xttsbench.fixes.native import file_paths, files, rows, text
+from xttsbench.fixes.native.array import Array, CannotTraceError, Method, Spread, Symbolic, holds_traced, lifted, only
+from xttsbench.fixes.native.branches import negated
+from xttsbench.fixes.native.libraries import library_function
 from xttsbench.fixes.native.numpy_functions import FUNCTIONS, METHODS, numpy_function
 from xttsbench.fixes.native.origins import OPERATORS, Origins
 from xttsbench.fixes.native.ufuncs import ufunc
@@ -25,7 +31,7 @@ from xttsbench.pipeline.purity.source import call_of, is_users
 _COMPUTING: Final = (
     *("builtins", "numpy", "math", "cmath", "operator", "_operator", "functools", "itertools", "collections", "re"),
     *("string", "enum", "dataclasses", "copy", "typing", "fractions", "statistics", "scipy", "librosa", "tensorflow"),
-    *("posixpath", "_struct", "struct", "_collections", "_functools", "keras"),
+    *("pathlib", "posixpath", "_struct", "struct", "_collections", "_functools", "keras"),
 )
 """Packages whose functions give what their arguments say, but for those below."""
 _OUTSIDE: Final = (
@@ -41,10 +47,16 @@ _OUTSIDE_NAMES: Final = (
     *("__import__", "breakpoint", "id", "hash", "load", "loadtxt", "genfromtxt", "fromfile", "memmap", "save", "savez"),
     *("savetxt", "tofile", "stream", "dump"),
 )
-_HANDS_ON: Final = (
-    *(zip, enumerate, list, tuple, dict, reversed, isinstance, hasattr, getattr, type, callable, slice, iter, next),
-)
+_OF_FILES: Final = frozenset(dir(Path)) - frozenset(dir(PurePath))
+"""What paths have that looks at files."""
+_HANDS_ON: Final = (*(zip, enumerate, tuple, dict, reversed, isinstance, getattr, type, callable, slice, iter, next),)
 """Functions of Python's that look at what they are given no closer than at its length."""
+_OF_TEXT: Final[Mapping[str, Callable[..., Any]]] = {"join": text.join_method, "format": text.format_method}
+IN_PLACE: Final[Mapping[str, Any]] = {
+    **{"+": operator.iadd, "-": operator.isub, "*": operator.imul, "/": operator.itruediv, "//": operator.ifloordiv},
+    **{"%": operator.imod, "**": operator.ipow, "@": operator.imatmul, "&": operator.iand, "|": operator.ior},
+    **{"^": operator.ixor, "<<": operator.ilshift, ">>": operator.irshift},
+}
 _MATH: Final = {
     **{getattr(math, one): getattr(np, one) for one in ("sqrt", "exp", "log", "log2", "log10", "log1p", "sin", "cos")},
     **{getattr(math, one): getattr(np, one) for one in ("tan", "tanh", "hypot", "radians", "fabs")},
@@ -61,6 +73,10 @@ class Calls:
         self._rewritten, self.origins = rewritten, origins
         self.names: dict[str, str] = {}
         """The user's names of tensors, by the tensors' own."""
+        self.seen: dict[str, tuple[Any, ...]] = {}
+        """Values in the recorded calls of arguments that are tensors, by the tensors' names."""
+        self.graph: Any = None
+        """That of the function; names in those of branches are others."""
         self._count = 0
 
     def call(self, function: Any, /, *arguments: Any, **named: Any) -> Any:
@@ -78,7 +94,7 @@ class Calls:
         self._count += 1
         if self._count > _MOST_CALLS:
             raise CannotTraceError(f"makes more than {_MOST_CALLS} calls, too many for a graph")
-        if isinstance(function, Method):
+        if isinstance(function, Method) or isinstance(getattr(function, "__self__", None), Symbolic):
             return function(*arguments, **named)
         if isinstance(function, functools.partial):
             return self._made(function.func, (*function.args, *arguments), {**function.keywords, **named})
@@ -96,6 +112,14 @@ class Calls:
         traced = holds_traced((arguments, named))
         if traced and isinstance(function, types.BuiltinFunctionType | type) and function in _PYTHON:
             return _PYTHON[function](*arguments, **named)
+        if traced and function is map:
+            return rows.listed(arguments[1], lambda one: self.call(arguments[0], one))
+        table = {**files.FUNCTIONS, **({**text.FUNCTIONS, **file_paths.FUNCTIONS} if traced else {})}
+        if isinstance(function, types.BuiltinFunctionType | types.FunctionType | type) and function in table:
+            return _fitting(table[function], function, arguments, named)
+        library = library_function(function, traced=traced)
+        if library is not None:
+            return _fitting(functools.partial(library, self.call), function, arguments, named)
         if isinstance(function, np.ufunc) and (traced or _symbolic(arguments)):
             return ufunc(function, *arguments, **named)
         if _is_numpys(function) and (traced or _symbolic(arguments)):
@@ -111,8 +135,18 @@ class Calls:
         owner, name = getattr(function, "__self__", None), getattr(function, "__name__", "")
         if isinstance(owner, np.ndarray | np.generic) and name in METHODS:
             return METHODS[name](lifted(owner), *arguments, **named)
-        if isinstance(owner, list) and name in ("append", "extend", "insert"):
+        if isinstance(owner, list) and name == "extend":
+            return rows.extended(owner, *arguments)
+        if isinstance(owner, list) and name in ("append", "insert"):
             return function(*arguments, **named)
+        if isinstance(owner, str | bytes) and name in _OF_TEXT:
+            return _OF_TEXT[name](owner, *arguments, **named)
+        if isinstance(owner, Mapping) and name == "get":
+            return rows.looked_up(self.origins, owner, *(arguments if len(arguments) > 1 else (*arguments, None)))
+        if isinstance(owner, str | list | tuple) and name in ("index", "find"):
+            return rows.place_in(self.origins, owner, *arguments, strict=name == "index")
+        if isinstance(arguments[0], Symbolic) and getattr(function, "__objclass__", None) in (str, bytes):
+            return getattr(arguments[0], name)(*arguments[1:], **named)
         if any(function is one for one in _HANDS_ON):
             return function(*arguments, **named)
         if isinstance(function, types.BuiltinFunctionType) and function in _MATH:
@@ -123,6 +157,10 @@ class Calls:
         """What a subscript in the function's source gives."""
         if isinstance(value, np.ndarray | list | tuple) and holds_traced(key) and not isinstance(key, slice):
             return lifted(value)[key]
+        if isinstance(value, Mapping) and isinstance(key, Symbolic):
+            return rows.looked_up(self.origins, value, key)
+        if isinstance(value, Symbolic) and not isinstance(value, Array):
+            return value[key]  # type: ignore[index]
         if isinstance(value, list | tuple) and holds_traced(key):
             raise CannotTraceError("takes as much of a list as the values of an array say")
         if type(value).__module__ == "os":
@@ -134,22 +172,64 @@ class Calls:
             self.origins.item(value, key, result)
         return result
 
+    def stored(self, target: Any, key: Any, value: Any, symbol: str | None = None) -> Any:
+        """What a variable holds after ``variable[key] = value``, or ``variable[key] += value`` and the like."""
+        if isinstance(target, np.ndarray) and holds_traced((key, value)):
+            frame = sys._getframe(1).f_locals.values()
+            named = [one for one in frame if isinstance(one, np.ndarray) and (one is target or one.base is target)]
+            only(len(named) == 1, "assigns to an array that has several names")
+            target = lifted(target.copy())
+        if symbol is not None:
+            shared = target._viewed[0] if isinstance(target, Array) else False
+            value = OPERATORS[symbol](self.item(target, key), value)
+            if isinstance(target, Array):
+                target._viewed[0] = shared  # the part is not kept
+        target[key] = value
+        return target
+
     def operated(self, symbol: str, first: Any, second: Any) -> Any:
         """What an operator in the function's source gives."""
+        if symbol == "%" and isinstance(first, str) and holds_traced(second):
+            return text.percent(first, second)
+        if symbol == "/" and isinstance(first, PurePath) and isinstance(second, text.Text):
+            return file_paths.made_path(first, second)
         result = OPERATORS[symbol](first, second)
         if isinstance(result, np.ndarray):
             self.origins.operator(symbol, first, second, result)
         return result
 
+    def increased(self, symbol: str, first: Any, second: Any) -> Any:
+        """What ``+=`` and the like in the function's source give."""
+        if symbol == "+" and isinstance(first, list) and isinstance(second, Symbolic):
+            rows.extended(first, second)
+            return first
+        return IN_PLACE[symbol](first, second)
+
+    def is_in(self, key: Any, table: Any) -> Any:
+        """What ``key in table`` in the function's source gives."""
+        if isinstance(key, Symbolic) or isinstance(table, text.Text):
+            return rows.is_in(self.origins, key, table)
+        return key in table
+
+    def is_not_in(self, key: Any, table: Any) -> Any:
+        """What ``key not in table`` in the function's source gives."""
+        return negated(self.is_in(key, table))
+
     def named(self, name: str, value: Any) -> Any:
         """A value that a variable in the function's source gets."""
-        if isinstance(value, Array | tf.Tensor) and not hasattr(tensor := _bare(value), "numpy"):
+        tensor = _bare(value) if isinstance(value, Array | text.Text | tf.Tensor) else None
+        if tensor is not None and not hasattr(tensor, "numpy") and tensor.graph is self.graph:
             self.names.setdefault(tensor.name, name)
         return value
 
     def as_array(self, value: Any) -> Any:
-        """What ``value.numpy()`` gives, of a tensor that is not known yet an array that is traced."""
-        return Array(value) if isinstance(value, tf.Tensor) and _symbolic((value,)) else value.numpy()
+        """What ``value.numpy()`` gives, of a tensor that is not known yet what is traced."""
+        if not (isinstance(value, tf.Tensor) and _symbolic((value,))):
+            return value.numpy()
+        if value.dtype != tf.string:
+            return Array(value)
+        only(value.shape.rank == 0, "computes with an array of text")
+        return text.Text(value, self.seen.get(value.name), bytes)
 
 
 def _fitting(operation: Any, function: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
@@ -166,7 +246,9 @@ def _symbolic(values: Any) -> bool:
 
 
 def _bare(value: Any) -> Any:
-    return value.tensor if isinstance(value, Array) else value
+    if isinstance(value, text.Text | text.Texts):
+        return value.tensor
+    return value.lifted().tensor if isinstance(value, Symbolic) else value
 
 
 def _own_call(function: Any) -> Any:
@@ -194,7 +276,8 @@ def _refuse_outside(function: Any) -> None:
 def _is_outside(function: Any) -> bool:
     module = _module(function)
     known = module.split(".")[0] in _COMPUTING and not module.startswith(_OUTSIDE)
-    return not known or getattr(function, "__name__", "") in _OUTSIDE_NAMES
+    name = getattr(function, "__name__", "")
+    return not known or name in _OUTSIDE_NAMES or (module == "pathlib" and name in _OF_FILES)
 
 
 def _module(function: Any) -> str:
@@ -217,15 +300,35 @@ def _number(array: Array, kind: type) -> Array:
 
 
 def _length(value: Any) -> Any:
+    if isinstance(value, list) and any(isinstance(one, Spread) for one in value):
+        return sum(_length(one.items) if isinstance(one, Spread) else 1 for one in value)
+    if isinstance(value, text.Text | text.Texts | rows.Row):
+        return value.length()
     return value.length(0) if isinstance(value, Array) and value.ndim else len(value)
 
 
-def _int(value: Any) -> Array:
-    return _number(lifted(value), int)
+def _converted(kind: type) -> Callable[[Any], Any]:
+    def converted(value: Any) -> Any:
+        if isinstance(value, text.Text):
+            return text.number_of(value, kind)
+        if isinstance(value, rows.Each):
+            return rows.converted(kind)(value)
+        found = _number(lifted(value), kind)
+        if isinstance(value, Array) and value.seen is not None:
+            found.seen = tuple(kind(one) for one in value.seen)
+        return found
+
+    return converted
 
 
-def _float(value: Any) -> Array:
-    return _number(lifted(value), float)
+def _listed(value: Any) -> Any:
+    if isinstance(value, rows.Row):
+        return rows.Row(value.items)
+    return value if isinstance(value, text.Texts) else list(value)
+
+
+def _has(value: Any, name: str) -> bool:
+    return hasattr(value.kind if isinstance(value, text.Text) else value, name)
 
 
 def _rounded(value: Any, digits: Any = None) -> Array:
@@ -249,6 +352,8 @@ def _sum(values: Any, start: Any = 0) -> Any:
 
 
 def _is_instance(value: Any, kinds: Any) -> bool:
+    if isinstance(value, text.Text):
+        return issubclass(value.kind, kinds)
     if not isinstance(value, Array):
         return isinstance(value, kinds)
     stands_for = value.number(0) if value.number else value.dtype.type(0) if value.scalar else np.zeros(1, value.dtype)
@@ -257,8 +362,12 @@ def _is_instance(value: Any, kinds: Any) -> bool:
 
 _PYTHON: Final[dict[Any, Any]] = {
     len: _length,
-    int: _int,
-    float: _float,
+    int: _converted(int),
+    float: _converted(float),
+    ord: rows.code_of,
+    range: rows.TracedRange,
+    list: _listed,
+    hasattr: _has,
     abs: lambda value: ufunc(np.absolute, value),
     round: _rounded,
     max: _extreme(np.maximum),

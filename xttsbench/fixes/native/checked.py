@@ -19,7 +19,8 @@ import tensorflow as tf
 from tensorflow.python.framework import function_def_to_graph
 
 from xttsbench.fixes.graph.edit import ending_at, flat_spec, source_of
-from xttsbench.fixes.native.trace import RefusedError, Traced, is_traceable, trace
+from xttsbench.fixes.native.rewritten import is_traceable
+from xttsbench.fixes.native.trace import RefusedError, Traced, trace
 from xttsbench.fixes.processes.packing import without_tensorflow
 from xttsbench.pipeline.cost.cut import TRANSPARENT, bypassed, dataset
 from xttsbench.pipeline.graph.library import FunctionLibrary, called
@@ -208,9 +209,8 @@ def _traced(
             unsure.append(number)
         specs.append(tf.TensorSpec(shape, dtype))
     scalars = [isinstance(one, np.generic) for one in recorder.calls[0][0]]
-    function = trace(
-        without_tensorflow(registered.called), specs, results, scalars=scalars, tensors=eager, unsure=unsure
-    )
+    bare, seen = without_tensorflow(registered.called), [arguments for arguments, _ in recorder.calls]
+    function = trace(bare, specs, results, scalars=scalars, tensors=eager, unsure=unsure, seen=seen)
     exact = True
     for arguments, expected in recorder.calls:
         try:

@@ -14,8 +14,9 @@ import numpy as np
 import tensorflow as tf
 
 from xttsbench.fixes.native.checked import Checked, checked, difference
+from xttsbench.fixes.native.expressions import NoTextError
 from xttsbench.fixes.native.trace import Traced
-from xttsbench.fixes.native.written import NoTextError, written
+from xttsbench.fixes.native.written import written
 from xttsbench.pipeline.graph.read import read_graph
 from xttsbench.pipeline.graph.registry import cells
 from xttsbench.pipeline.graph.source import locate
@@ -55,6 +56,8 @@ def _found(one: Checked) -> NativeFunction:
         names = _run(one, text, name)
     except NoTextError as error:
         return known.model_copy(update={"why_no_text": str(error)})
+    except Exception as error:  # without a text the fix is a saved plan
+        return known.model_copy(update={"why_no_text": f"it cannot be written ({type(error).__name__}: {error})"})
     return known.model_copy(update={"text": text, "names": names})
 
 

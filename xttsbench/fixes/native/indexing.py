@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from contextvars import ContextVar
+from typing import Any, Final
 
 import numpy as np
 import tensorflow as tf
 
 from xttsbench.fixes.native.array import Array, CannotTraceError, lifted
+
+AT_ONCE: Final[ContextVar[bool]] = ContextVar("AT_ONCE", default=False)
+"""Whether all numbers of a range are computed at once, so that parts of arrays have to be of one length."""
 
 
 def item(array: Array, key: Any) -> Array:
@@ -35,6 +39,38 @@ def item(array: Array, key: Any) -> Array:
     return _gathered(array, keys, places)
 
 
+def replaced(array: Array, key: Any, value: Any) -> Any:
+    """The tensor of an array after ``array[key] = value``: by numbers and slices, or a number where a mask says so.
+
+    Raises:
+        CannotTraceError: any other key, or a value of a kind that NumPy would not put there without being told.
+    """
+    keys = list(key) if isinstance(key, tuple) else [key]
+    keys = [lifted(one) if isinstance(one, list | np.ndarray | np.generic | Array) else one for one in keys]
+    given, arrays = lifted(value), [one for one in keys if isinstance(one, Array) and one.ndim]
+    if array.dtype.kind != "c" and given.dtype.kind == "c":
+        raise CannotTraceError("puts complex numbers into an array of others")
+    tensor = tf.cast(given.tensor, array.dtype)
+    if arrays:
+        (mask,) = arrays if len(keys) == 1 else (None,)
+        if mask is None or mask.dtype.kind != "b" or given.ndim:
+            raise CannotTraceError("assigns to the parts of an array that an array of places says")
+        more = array.ndim - mask.ndim
+        return tf.where(
+            tf.reshape(mask.tensor, tf.concat([tf.shape(mask.tensor), [1] * more], 0)), tensor, array.tensor
+        )
+    cut = _sliced(array, keys).tensor
+    if cut.op.type != "StridedSlice":
+        raise CannotTraceError("assigns to all of an array, or to what is no part of one")
+    names = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
+    begin, end, strides = cut.op.inputs[1:]
+    array._viewed[0] = False  # the part is not kept
+    return tf.raw_ops.TensorStridedSliceUpdate(
+        input=array.tensor, begin=begin, end=end, strides=strides, value=tf.broadcast_to(tensor, tf.shape(cut)),
+        **{name: cut.op.get_attr(name) for name in names},
+    )  # fmt: skip
+
+
 def _sliced(array: Array, keys: list[Any]) -> Array:
     for one in keys:
         if not (one is None or one is Ellipsis or isinstance(one, int | slice | Array)):
@@ -42,9 +78,44 @@ def _sliced(array: Array, keys: list[Any]) -> Array:
     numbers = sum(one is not None and one is not Ellipsis for one in keys)
     if numbers > array.ndim:
         raise IndexError("too many indices for array")
-    tensor = array.tensor[tuple(_bare(one) for one in keys)]
     whole = numbers == array.ndim and not any(one is None or one is Ellipsis or isinstance(one, slice) for one in keys)
+    source = array.tensor
+    if AT_ONCE.get() and keys and isinstance(keys[0], slice) and isinstance(keys[0].start, Array):
+        first, length = keys[0].start, _apart(keys[0].stop, keys[0].start)
+        if length is None or keys[0].step not in (None, 1):
+            raise CannotTraceError("takes parts of an array whose lengths are known only when it runs")
+        source, keys = tf.gather(source, tf.cast(first.tensor, tf.int64) + tf.range(length)), [slice(None), *keys[1:]]
+    elif AT_ONCE.get() and keys and isinstance(keys[0], Array):
+        places = tf.cast(keys[0].tensor, tf.int64)
+        if not _never_negative(places):
+            places = tf.where(places < 0, places + tf.shape(source, tf.int64)[0], places)
+        source, keys = tf.gather(source, places), keys[1:]
+    tensor = source[tuple(_bare(one) for one in keys)] if keys else source
     return Array(tensor, scalar=True) if whole else Array(tensor, view=array)
+
+
+def _apart(stop: Any, start: Array) -> Any:
+    """The length of a slice whose end is a known number behind its beginning, whatever that is."""
+    op = stop.tensor.op if isinstance(stop, Array) else None
+    if op is None or op.type != "AddV2":
+        return None
+    for one, other in (op.inputs, op.inputs[::-1]):
+        known = tf.get_static_value(other)
+        if known is not None and _alike(one, start.tensor):
+            return tf.constant(int(known), tf.int64)
+    return None
+
+
+def _alike(one: Any, other: Any, depth: int = 8) -> bool:
+    """Whether two tensors are computed in the same way from the same ones."""
+    if one is other:
+        return True
+    first, second = one.op, other.op
+    if not depth or first.type != second.type or not first.inputs:
+        values = [tf.get_static_value(tensor) for tensor in (one, other)]
+        return all(value is not None for value in values) and bool(np.array_equal(*values))
+    pairs = zip(first.inputs, second.inputs, strict=True)
+    return first.node_def.attr == second.node_def.attr and all(_alike(*pair, depth - 1) for pair in pairs)
 
 
 def _bare(key: Any) -> Any:

@@ -52,7 +52,7 @@ class Origins:
                 held += [(f"{name}.{key}", one) for key, one in vars(value).items()]
             for text, one in held:
                 if isinstance(one, np.ndarray):
-                    self._note(one, text)
+                    self.note(one, text)
 
     def call(self, function: Any, arguments: tuple[Any, ...], named: Mapping[str, Any], result: Any) -> None:
         """Note the array that a call of something gave."""
@@ -66,20 +66,20 @@ class Origins:
         by_name = {key: self.text(one) for key, one in named.items()}
         if name is not None and None not in given and None not in by_name.values():
             parts = [*map(str, given), *(f"{key}={one}" for key, one in by_name.items())]
-            self._note(result, f"{name}({', '.join(parts)})")
+            self.note(result, f"{name}({', '.join(parts)})")
 
     def operator(self, symbol: str, first: Any, second: Any, result: Any) -> None:
         """Note the array that an operator gave."""
         one, other = self.text(first), self.text(second)
         if one is not None and other is not None:
-            self._note(result, f"{_operand(one)} {symbol} {_operand(other)}")
+            self.note(result, f"{_operand(one)} {symbol} {_operand(other)}")
 
     def item(self, value: Any, key: Any, result: Any) -> None:
         """Note the array that a subscript gave."""
         one = self.text(value)
         keys = [self._key(part) for part in (key if isinstance(key, tuple) else (key,))]
         if one is not None and None not in keys:
-            self._note(result, f"{_operand(one)}[{', '.join(map(str, keys))}]")
+            self.note(result, f"{_operand(one)}[{', '.join(map(str, keys))}]")
 
     def _key(self, key: Any) -> str | None:
         if not isinstance(key, slice):
@@ -90,7 +90,8 @@ class Origins:
         step = "" if key.step is None else f":{self.text(key.step)}"
         return f"{parts[0]}:{parts[1]}{step}"
 
-    def _note(self, array: Any, text: str) -> None:
+    def note(self, array: Any, text: str) -> None:
+        """Note the text that gives an array."""
         if len(text) <= _LONGEST:
             self._made.append((array, text))
             self.arrays.append((array.copy(), text))

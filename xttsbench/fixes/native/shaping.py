@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
-from xttsbench.fixes.native.array import Array, lifted, only, result_dtype
+from xttsbench.fixes.native.array import Array, Spread, Symbolic, lifted, only, result_dtype
 from xttsbench.fixes.native.reductions import axes_of, static
 
 
@@ -77,7 +77,16 @@ def alike(arrays: Sequence[Any], dtype: Any = None) -> list[Any]:
     return [tf.cast(one.tensor, wanted) for one in given]
 
 
+def _is_open(arrays: Any) -> bool:
+    """Whether the arrays, which are then alike, are of a number that is known only when it runs."""
+    return isinstance(arrays, Symbolic) or any(isinstance(one, Spread) for one in arrays)
+
+
 def _concatenate(arrays: Any, axis: Any = 0, *, dtype: Any = None) -> Array:
+    if _is_open(arrays):
+        whole = lifted(arrays)
+        only(axis == 0 and whole.ndim > 1, "joins arrays whose number is known only when it runs")
+        return Array(tf.reshape(whole.tensor, tf.concat([[-1], tf.shape(whole.tensor)[2:]], 0)))
     tensors = alike(arrays, dtype)
     if axis is None:
         return Array(tf.concat([tf.reshape(one, [-1]) for one in tensors], 0))
@@ -85,6 +94,9 @@ def _concatenate(arrays: Any, axis: Any = 0, *, dtype: Any = None) -> Array:
 
 
 def _stack(arrays: Any, axis: Any = 0, *, dtype: Any = None) -> Array:
+    if _is_open(arrays):
+        whole = lifted(arrays)
+        return Array(_moveaxis(whole, 0, static(axis)).tensor)
     return Array(tf.stack(alike(arrays, dtype), static(axis)))
 
 
@@ -94,6 +106,8 @@ def _hstack(arrays: Any) -> Array:
 
 
 def _vstack(arrays: Any) -> Array:
+    if _is_open(arrays):
+        return lifted(arrays) if lifted(arrays).ndim == 2 else _concatenate(arrays)
     return _concatenate([one if one.ndim > 1 else Array(one.tensor[None]) for one in map(_at_least_1d, arrays)], 0)
 
 

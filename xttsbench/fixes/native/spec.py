@@ -65,9 +65,10 @@ def _as_ops(given: Pipeline, priced: Mapping[str, PythonFunction]) -> Pipeline:
 NATIVE = Spec(
     name="native",
     words="Python functions as ops of TensorFlow",
-    does="a `numpy_function` or `py_function` that computes with NumPy is traced into TensorFlow's ops, compared with "
-    "Python on real elements and timed before it is used; floats may be rounded otherwise. What keeps state, draws at "
-    "random, or uses what has no equal among TensorFlow's ops stays Python, with the line that says why",
+    does="a `numpy_function` or `py_function` that computes with NumPy, reads arrays or audio, or turns text into "
+    "numbers is traced into TensorFlow's ops, compared with Python on real elements and timed before it is used; "
+    "floats may be rounded otherwise. What keeps state, draws at random, or uses what has no equal among TensorFlow's "
+    "ops stays Python, with the line that says why",
     mends=("python-function",),
     candidates=candidates,
     rank=3,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import random
 import time
 
@@ -237,8 +238,8 @@ def tells_the_time(x):
 
 
 def reads(x):
-    with open("/dev/null") as file:  # refused: open
-        return x * np.float32(len(file.read()))
+    names = os.listdir("/dev")  # refused: listdir
+    return x * np.float32(len(names))
 
 
 def unknown(x):
@@ -251,14 +252,14 @@ def helped(x):
 
 
 def decides(x):
-    if x.sum() > 0:  # refused: decides by the value
-        return x
-    return -x
+    while x.sum() > 1e9:  # refused: decides by the value
+        x = x / 2
+    return x
 
 
 def assigns(x):
     y = np.zeros_like(x)
-    y[0] = 1  # refused: assigns
+    y[[0, 1]] = 1  # refused: assigns
     return y
 
 
@@ -277,7 +278,7 @@ def in_views(x):
 
 
 def goes_through(x):
-    return np.stack([one * 2 for one in x])  # refused: length
+    return np.float32(sum(one * 2 for one in x))  # refused: length
 
 
 def another_dtype(x):

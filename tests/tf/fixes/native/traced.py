@@ -1,0 +1,31 @@
+"""Traces a function with calls as they would be recorded, and compares it with Python on each of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import tensorflow as tf
+
+from xttsbench.fixes.native.trace import trace
+
+
+def same(function, *calls, tolerance=1e-6, tensors=False):
+    """Trace a function with calls that were recorded, and compare it on each of them."""
+    given = [tuple(np.asarray(one)[()] if not isinstance(one, bytes) else one for one in call) for call in calls]
+    specs = [
+        tf.TensorSpec([None] * np.ndim(one), tf.string if isinstance(one, bytes) else one.dtype) for one in given[0]
+    ]
+    results = [function(*(map(tf.constant, call) if tensors else call)) for call in given]
+    results = [list(one) if isinstance(one, list | tuple) else [one] for one in results]
+    kinds = [tf.string if isinstance(one, str | bytes) else tf.as_dtype(np.asarray(one).dtype) for one in results[0]]
+    scalars = [not np.ndim(one) for one in given[0]]
+    traced = trace(function, specs, kinds, scalars=scalars, tensors=tensors, seen=given)
+    for call, expected in zip(given, results, strict=True):
+        for one, found in zip(expected, traced(*map(tf.constant, call)), strict=True):
+            if isinstance(one, str | bytes):
+                assert found.numpy() == (one.encode() if isinstance(one, str) else one)
+                continue
+            ours, other = np.asarray(one), found.numpy()
+            assert (ours.shape, ours.dtype) == (other.shape, other.dtype)
+            size = np.abs(ours).max(initial=0.0) if ours.dtype.kind in "fc" else 0
+            np.testing.assert_allclose(other, ours, rtol=0, atol=tolerance * size)
+    return traced

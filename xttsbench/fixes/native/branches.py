@@ -1,0 +1,268 @@
+"""Branches that the values of arrays decide, as conditions of TensorFlow; ``not``, ``and`` and ``or`` as ops.
+
+Both ways of a branch are traced, first apart, to see what they give: a variable must be of the same dtype and rank
+either way, as NumPy's arrays need not be. A way that only raises becomes a check.
+"""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.framework.func_graph import FuncGraph
+
+from xttsbench.fixes.native.array import Array, CannotTraceError, Symbolic, lifted, only
+from xttsbench.fixes.native.rows import Each
+
+Reads = Sequence[Callable[[], Any]]
+Sets = Callable[[tuple[Any, ...]], None] | None
+
+
+class _Undefined(Symbolic):
+    """The value of a variable that has none."""
+
+    __slots__ = ()
+    what = "a variable that only one way of a branch sets"
+
+    def __getattr__(self, name: str) -> Any:
+        raise CannotTraceError(f"uses {self.what}")
+
+
+_UNDEFINED: Final = _Undefined()
+
+
+def truth(value: Any) -> Any:
+    """The truth of what is traced, as a tensor; ``None`` where it is known."""
+    if isinstance(value, Each):
+        return tf.cast(value.array.tensor, tf.bool)
+    if isinstance(value, tf.Tensor) and not hasattr(value, "numpy"):
+        value = Array(value)
+    if not isinstance(value, Array):
+        return None
+    only(not value.ndim, "decides by an array of more than one value")
+    return tf.cast(value.tensor, tf.bool)
+
+
+def negated(value: Any) -> Any:
+    """``not value``."""
+    known = truth(value)
+    return not value if known is None else _alike(value, tf.logical_not(known))
+
+
+def both(*later: Callable[[], Any]) -> Any:
+    """``a and b``."""
+    return _joined(later, tf.logical_and, True)
+
+
+def either(*later: Callable[[], Any]) -> Any:
+    """``a or b``."""
+    return _joined(later, tf.logical_or, False)
+
+
+def _joined(later: Sequence[Callable[[], Any]], operation: Any, goes_on: bool) -> Any:
+    found: Any = None
+    value: Any = goes_on
+    for one in later:
+        value = one()
+        known = truth(value)
+        if known is not None:
+            found = known if found is None else operation(found, known)
+            result = _alike(value, found)
+        elif bool(value) != goes_on:
+            return value
+    return value if found is None else result
+
+
+def _alike(value: Any, tensor: Any) -> Any:
+    return Each("number", tensor) if isinstance(value, Each) else Array(tensor, scalar=True)
+
+
+def branch(test: Any, then: Any, otherwise: Any, reads: Reads = (), sets: Sets = None) -> Any:
+    """One of two functions, by a value that may be that of an array; what it returns.
+
+    Raises:
+        CannotTraceError: what they return or set is not alike.
+    """
+    known = truth(test)
+    if known is None:
+        return then() if test else otherwise()
+    before = _values(reads)
+    ways = [_Way(one, before, reads, sets) for one in (then, otherwise)]
+    raising = [way.raised for way in ways]
+    if raising[0] is not None or raising[1] is not None:
+        if raising[0] is not None and raising[1] is not None:
+            raise raising[0]
+        at = 0 if raising[0] is not None else 1
+        holds = tf.logical_not(known) if at == 0 else known
+        tf.debugging.Assert(holds, [f"{type(raising[at]).__name__}: {raising[at]}"])
+        return (otherwise, then)[at]()
+    merged = [_Merged.of(*pair) for pair in _paired(ways[0], ways[1])]
+    changing = [number for number, one in enumerate(merged) if one.dtype is not None]
+
+    def run(function: Any) -> Callable[[], list[Any]]:
+        def inner() -> list[Any]:
+            leaves = _leaves_of(function, before, reads, sets)[0]
+            return [tf.cast(lifted(leaves[number]).tensor, merged[number].dtype) for number in changing]
+
+        return inner
+
+    given = tf.cond(known, run(then), run(otherwise)) if changing else []
+    tensors = dict(zip(changing, given if isinstance(given, list | tuple) else [given], strict=True))
+    for number in ways[0].placed ^ ways[1].placed:  # the other way leaves the array as it is, or replaces it
+        other = ways[1 if number in ways[0].placed else 0]
+        only(other.structure[1][number] is before[number], "changes in place what it may also replace")
+    return _settled(merged, tensors, ways[0].structure, before, sets, ways[0].placed | ways[1].placed)
+
+
+class _Way:
+    """What a function gives, traced apart: its result and what it sets, as leaves of one structure."""
+
+    def __init__(self, function: Any, before: tuple[Any, ...], reads: Reads, sets: Sets) -> None:
+        self.raised: Exception | None = None
+        self.leaves: list[Any] = []
+        self.structure: Any = None
+        self.metas: list[Array | None] = []
+        self.placed: set[int] = set()
+        with FuncGraph("apart").as_default():
+            try:
+                self.leaves, self.structure, self.placed = _leaves_of(function, before, reads, sets)
+                self.metas = [_meta(one) for one in self.leaves]
+            except Exception as error:
+                if not _is_stated(error):
+                    raise
+                self.raised = error  # the user's own, which only this way raises
+        _set(sets, before)
+
+
+def _is_stated(error: Exception) -> bool:
+    """Whether the user's code says ``raise`` or ``assert`` where an error comes from."""
+    trail = error.__traceback__
+    while trail is not None and trail.tb_next is not None:
+        trail = trail.tb_next
+    if trail is None:
+        return False
+    line = linecache.getline(trail.tb_frame.f_code.co_filename, trail.tb_lineno)
+    return line.strip().startswith(("raise", "assert"))
+
+
+def _meta(leaf: Any) -> Array | None:
+    try:
+        return lifted(leaf)
+    except CannotTraceError:
+        return None
+
+
+def _leaves_of(function: Any, before: tuple[Any, ...], reads: Reads, sets: Sets) -> tuple[list[Any], Any, set[int]]:
+    """What a function gives and sets as leaves, their structure, and which variables' arrays it changed in place."""
+    held: dict[int, Any] = {}
+    copies = tuple(_copy(one, held) for one in before)
+    _set(sets, copies)
+    result = function()
+    kept, placed = [], set()
+    for number, (old, copy, new) in enumerate(zip(before, copies, _values(reads), strict=True)):
+        if new is copy and isinstance(new, Array) and new.tensor is not old.tensor:
+            placed.add(number)
+            kept.append(new)
+        else:
+            kept.append(old if new is copy else new)
+    structure = (result, tuple(kept))
+    return _flat(structure), structure, placed
+
+
+def _copy(value: Any, held: dict[int, Any]) -> Any:
+    """A copy of what may be changed in place; the same of the same."""
+    if isinstance(value, Array) and not value.scalar:
+        if id(value) not in held:
+            held[id(value)] = Array(value.tensor)
+            held[id(value)]._viewed = value._viewed
+        return held[id(value)]
+    only(not isinstance(value, list | dict), "changes a list or a dictionary by the value of an array")
+    return value
+
+
+def _flat(value: Any) -> list[Any]:
+    if isinstance(value, list | tuple):
+        return [leaf for one in value for leaf in _flat(one)]
+    return [value]
+
+
+def _packed(structure: Any, leaves: list[Any]) -> Any:
+    """The structure with other leaves, which are used up."""
+    if isinstance(structure, list | tuple):
+        parts = [_packed(one, leaves) for one in structure]
+        return parts if isinstance(structure, list) else tuple(parts)
+    return leaves.pop(0)
+
+
+def _paired(one: _Way, other: _Way) -> list[tuple[Any, Array | None, Any, Array | None]]:
+    same = len(one.leaves) == len(other.leaves) and str(_shape(one.structure)) == str(_shape(other.structure))
+    only(same, "gives results of another number in each way of a branch")
+    return list(zip(one.leaves, one.metas, other.leaves, other.metas, strict=True))
+
+
+def _shape(value: Any) -> Any:
+    return [_shape(one) for one in value] if isinstance(value, list | tuple) else 0
+
+
+@dataclass(frozen=True)
+class _Merged:
+    """A leaf of both ways: a value that is the same in both, or of what kind an array is."""
+
+    value: Any = None
+    dtype: np.dtype[Any] | None = None
+    number: type | None = None
+    scalar: bool = False
+
+    @classmethod
+    def of(cls, one: Any, first: Array | None, other: Any, second: Array | None) -> _Merged:
+        if one is other or (type(one) is type(other) and isinstance(one, str | int | float | bool) and one == other):
+            return cls(one)
+        if one is _UNDEFINED or other is _UNDEFINED:
+            return cls(_UNDEFINED)
+        if first is None or second is None:
+            raise CannotTraceError(f"is a {type(one).__name__} or a {type(other).__name__} by the value of an array")
+        only(first.ndim == second.ndim, "has another number of axes by the value of an array")
+        dtype = first.dtype if second.number is not None and first.number is None else second.dtype
+        weak = first.number is not None or second.number is not None
+        only(first.dtype == second.dtype or (weak and dtype.kind == "f"), "has another dtype by the value of an array")
+        number = first.number if first.number is second.number else None
+        return cls(None, dtype, number, first.scalar and second.scalar)
+
+
+def _settled(
+    merged: Sequence[_Merged], tensors: dict[int, Any], structure: Any, before: tuple[Any, ...], sets: Sets,
+    placed: set[int],
+) -> Any:  # fmt: skip
+    """The result, with the variables set to what comes out of both ways."""
+    leaves = [
+        one.value if one.dtype is None else Array(tensors[number], one.number, scalar=one.scalar)
+        for number, one in enumerate(merged)
+    ]
+    result, after = _packed(structure, leaves)
+    values = []
+    for number, (old, new) in enumerate(zip(before, after, strict=True)):
+        if number in placed and new is not old:
+            only((old.dtype, old.ndim) == (new.dtype, new.ndim), "changes in place what it may also replace")
+            old.tensor = new.tensor  # others may hold it too
+        values.append(old if number in placed else new)
+    _set(sets, tuple(values))
+    return result
+
+
+def _values(reads: Reads) -> tuple[Any, ...]:
+    found = []
+    for read in reads:
+        try:
+            found.append(read())
+        except NameError:
+            found.append(_UNDEFINED)
+    return tuple(found)
+
+
+def _set(sets: Sets, values: tuple[Any, ...]) -> None:
+    if sets is not None:
+        sets(values)

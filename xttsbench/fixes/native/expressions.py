@@ -1,0 +1,390 @@
+"""How ops of TensorFlow are written: the operator, or the call of the public function, that makes each."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+import numpy as np
+import tensorflow as tf
+
+MOST_VALUES: Final = 16
+"""Of an array that is written out."""
+
+
+def _table(text: str) -> dict[str, str]:
+    """Type of an op -> how it is written."""
+    return dict(one.split(":") for one in text.split())
+
+
+_INFIX: Final = _table(
+    "AddV2:+ Add:+ Sub:- Mul:* RealDiv:/ FloorDiv:// FloorMod:% Pow:** MatMul:@ BatchMatMulV2:@ Less:< LessEqual:<= "
+    "Greater:> GreaterEqual:>= Equal:== NotEqual:!= LogicalAnd:& LogicalOr:|"
+)
+_UNARY: Final = _table("Neg:- LogicalNot:~")
+_CALLS: Final = _table(
+    "Abs:abs ComplexAbs:abs Sign:sign Sqrt:sqrt Square:square Exp:exp Sin:sin Cos:cos Tan:tan Tanh:tanh Asin:asin "
+    "Acos:acos Atan:atan Atan2:atan2 Sinh:sinh Cosh:cosh Floor:floor Round:round Rank:rank ZerosLike:zeros_like "
+    "OnesLike:ones_like LogicalXor:math.logical_xor Log:math.log Log1p:math.log1p Expm1:math.expm1 Rsqrt:math.rsqrt "
+    "Ceil:math.ceil IsNan:math.is_nan IsInf:math.is_inf IsFinite:math.is_finite Conj:math.conj ReadFile:io.read_file "
+    "Reciprocal:math.reciprocal DecodeWav:audio.decode_wav Where:where"
+)
+_WEAK_LAST: Final = _table("Maximum:maximum Minimum:minimum SelectV2:where")
+"""Of these the last operand may be a plain number, which takes the dtype of the others."""
+_SIZED: Final = _table("Reshape:reshape Tile:tile ReverseV2:reverse BroadcastTo:broadcast_to")
+"""Calls of which all arguments but the first are sizes or axes."""
+_REDUCTIONS: Final = _table("Sum:sum Mean:mean Max:max Min:min Prod:prod Any:any All:all")
+_PLACES: Final = {"ArgMax": "argmax", "ArgMin": "argmin"}
+_SPECTRA: Final = {"RFFT": "rfft", "IRFFT": "irfft"}
+
+
+class NoTextError(Exception):
+    """A traced function that cannot be written so that it is read: why, as a phrase."""
+
+
+class Body(Protocol):
+    """The function that is written, which knows what its tensors are called."""
+
+    def given(self, tensor: Any) -> str:
+        """A tensor as it is written by itself."""
+
+    def operand(self, tensor: Any, beside: Any = None) -> str:
+        """A tensor inside an expression; a single value beside a tensor takes that one's dtype."""
+
+    def argument(self, tensor: Any) -> str:
+        """Sizes, axes and the like: plain numbers where they are known."""
+
+    def is_made(self, tensor: Any) -> bool:
+        """Whether an op that is written makes it."""
+
+
+def expression(body: Body, op: Any) -> str:
+    """What makes an op, as an expression.
+
+    Raises:
+        NoTextError: it has none.
+    """
+    kind, inputs = op.type, list(op.inputs)
+    if kind in _INFIX and _plain_product(op):
+        first, second = inputs
+        return f"{body.operand(first, second)} {_INFIX[kind]} {body.operand(second, first)}"
+    if kind in _UNARY:
+        return f"{_UNARY[kind]}{body.operand(inputs[0])}"
+    if kind in _WEAK_LAST:
+        text = [*map(body.given, inputs[:-1]), body.operand(inputs[-1], inputs[-2])]
+        return f"tf.{_WEAK_LAST[kind]}({', '.join(text)})"
+    if kind in _CALLS:
+        return f"tf.{_CALLS[kind]}({', '.join(map(body.given, inputs))})"
+    if kind in _SIZED:
+        text = [body.given(inputs[0]), *map(body.argument, inputs[1:])]
+        return f"tf.{_SIZED[kind]}({', '.join(text)})"
+    special = _SPECIAL.get(kind)
+    return special(body, op) if special is not None else _raw(body, op)
+
+
+def _raw(body: Body, op: Any) -> str:
+    """Any op at all, by its own name."""
+    function = getattr(tf.raw_ops, op.type, None)
+    if function is None:
+        raise NoTextError(f"it uses the op {op.type}, which has no name in TensorFlow")
+    counts = {one.name: _count(op, one) for one in op.op_def.input_arg}
+    waiting, given = list(op.inputs), []
+    for name in inspect.signature(function).parameters:
+        if name in counts:
+            count, several = counts[name]
+            own, waiting = waiting[:count], waiting[count:]
+            text = ", ".join(body.given(one) for one in own)
+            given.append(f"{name}=[{text}]" if several else f"{name}={text}")
+        elif name != "name":
+            given.append(f"{name}={_attribute(op.get_attr(name))}")
+    return f"tf.raw_ops.{op.type}({', '.join(given)})"
+
+
+def _cast(body: Body, op: Any) -> str:
+    return f"tf.cast({body.given(op.inputs[0])}, tf.{op.outputs[0].dtype.name})"
+
+
+def _reduction(body: Body, op: Any) -> str:
+    given, axes = body.given(op.inputs[0]), tf.get_static_value(op.inputs[1])
+    rank = op.inputs[0].shape.rank
+    if axes is not None and rank is not None and sorted(np.ravel(axes) % max(rank, 1)) == list(range(rank)):
+        where = []
+    elif axes is not None and np.size(axes) == 1:
+        where = [f"axis={int(np.ravel(axes)[0])}"]
+    else:
+        where = [f"axis={body.argument(op.inputs[1])}"]
+    keep = ["keepdims=True"] if op.get_attr("keep_dims") else []
+    return f"tf.reduce_{_REDUCTIONS[op.type]}({', '.join([given, *where, *keep])})"
+
+
+def _place(body: Body, op: Any) -> str:
+    given, axis = body.given(op.inputs[0]), body.argument(op.inputs[1])
+    return f"tf.{_PLACES[op.type]}({given}, axis={axis}, output_type=tf.{op.outputs[0].dtype.name})"
+
+
+def _spectrum(body: Body, op: Any) -> str:
+    return f"tf.signal.{_SPECTRA[op.type]}({body.given(op.inputs[0])}, {body.argument(op.inputs[1])})"
+
+
+def _shape(body: Body, op: Any) -> str:
+    kind = op.outputs[0].dtype
+    return f"tf.shape({body.given(op.inputs[0])}{'' if kind == tf.int32 else f', tf.{kind.name}'})"
+
+
+def _gather(body: Body, op: Any) -> str:
+    axis = tf.get_static_value(op.inputs[2])
+    where = "" if axis is not None and int(axis) == 0 else f", axis={body.argument(op.inputs[2])}"
+    if op.get_attr("batch_dims"):
+        return _raw(body, op)
+    return f"tf.gather({body.given(op.inputs[0])}, {body.given(op.inputs[1])}{where})"
+
+
+def _transpose(body: Body, op: Any) -> str:
+    given, order = body.given(op.inputs[0]), tf.get_static_value(op.inputs[1])
+    if order is not None and list(order) == list(range(len(order)))[::-1]:
+        return f"tf.transpose({given})"
+    return f"tf.transpose({given}, {body.argument(op.inputs[1])})"
+
+
+def _expanded(body: Body, op: Any) -> str:
+    return f"tf.expand_dims({body.given(op.inputs[0])}, {body.argument(op.inputs[1])})"
+
+
+def _squeezed(body: Body, op: Any) -> str:
+    axes = list(op.get_attr("squeeze_dims"))
+    return f"tf.squeeze({body.given(op.inputs[0])}{f', {axes}' if axes else ''})"
+
+
+def _ranged(body: Body, op: Any) -> str:
+    given = [body.argument(one) for one in op.inputs]
+    if given[0] == "0" and given[2] == "1":
+        given = given[1:2]
+    return f"tf.range({', '.join(given)}, dtype=tf.{op.outputs[0].dtype.name})"
+
+
+def _filled(body: Body, op: Any) -> str:
+    return f"tf.fill({body.argument(op.inputs[0])}, {body.given(op.inputs[1])})"
+
+
+def _concatenated(body: Body, op: Any) -> str:
+    *parts, axis = op.inputs
+    return f"tf.concat([{', '.join(map(body.given, parts))}], {body.argument(axis)})"
+
+
+def _packed(body: Body, op: Any) -> str:
+    axis, whole = op.get_attr("axis"), op.outputs[0].dtype in (tf.int32, tf.int64)
+    # Lengths of which one is known: the list takes the dtype of that one.
+    known = [body.is_made(one) for one in op.inputs]
+    lengths = whole and any(known)
+    text = [body.argument(one) if lengths else body.given(one) for one in op.inputs]
+    return f"tf.stack([{', '.join(text)}]{f', axis={axis}' if axis else ''})"
+
+
+def _padded(body: Body, op: Any) -> str:
+    given = [body.given(op.inputs[0]), body.argument(op.inputs[1])]
+    if op.type == "PadV2":
+        given.append(f"constant_values={body.argument(op.inputs[2])}")
+    if op.type == "MirrorPad":
+        given.append(f'mode="{op.get_attr("mode").decode()}"')
+    return f"tf.pad({', '.join(given)})"
+
+
+def _summed(body: Body, op: Any) -> str:
+    if op.get_attr("exclusive") or op.get_attr("reverse"):
+        return _raw(body, op)
+    function = "tf.cumsum" if op.type == "Cumsum" else "tf.math.cumprod"
+    return f"{function}({body.given(op.inputs[0])}, axis={body.argument(op.inputs[1])})"
+
+
+def _ensured(body: Body, op: Any) -> str:
+    return f"tf.ensure_shape({body.given(op.inputs[0])}, {_attribute(op.get_attr('shape'))})"
+
+
+def _cut(body: Body, op: Any) -> str:
+    """A subscript: numbers, slices, ``None`` and ``...``."""
+    bounds = [_bounds(one) for one in op.inputs[1:]]
+    masks = {name: op.get_attr(f"{name}_mask") for name in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")}
+    known = [one for one in bounds if one is not None]
+    keys, count = [], max((len(one) for one in known), default=0)
+    if len(known) < len(bounds):
+        return _raw(body, op)
+    for number in range(count):
+        at = {name: bool(mask >> number & 1) for name, mask in masks.items()}
+        begin, end, step = (
+            body.argument(one[number]) if isinstance(one[number], tf.Tensor) else str(one[number]) for one in known
+        )
+        if at["ellipsis"]:
+            keys.append("...")
+        elif at["new_axis"]:
+            keys.append("None")
+        elif at["shrink_axis"]:
+            keys.append(begin)
+        else:
+            text = f"{'' if at['begin'] else begin}:{'' if at['end'] else end}"
+            keys.append(text if step == "1" else f"{text}:{step}")
+    return f"{body.operand(op.inputs[0])}[{', '.join(keys)}]"
+
+
+def _decoded(body: Body, op: Any) -> str:
+    if not op.get_attr("little_endian"):
+        return _raw(body, op)
+    return f"tf.io.decode_raw({body.given(op.inputs[0])}, tf.{op.outputs[0].dtype.name})"
+
+
+def _text_joined(body: Body, op: Any) -> str:
+    between = op.get_attr("separator")
+    parts = [body.given(one) if body.is_made(one) else words(tf.get_static_value(one)) for one in op.inputs]
+    return f"tf.strings.join([{', '.join(parts)}]{f', {words(between)}' if between else ''})"
+
+
+def _text_replaced(body: Body, op: Any) -> str:
+    given = [body.given(op.inputs[0]), words(op.get_attr("pattern")), words(op.get_attr("rewrite"))]
+    return f"tf.strings.regex_replace({', '.join([*given, *_unless(op, 'replace_global', True)])})"
+
+
+def _text_matched(body: Body, op: Any) -> str:
+    return f"tf.strings.regex_full_match({body.given(op.inputs[0])}, {words(op.get_attr('pattern'))})"
+
+
+def _text_of(name: str, option: str, usual: Any) -> Callable[[Body, Any], str]:
+    """A call of which one option is written where it is not the usual one."""
+
+    def written(body: Body, op: Any) -> str:
+        given = [body.given(op.inputs[0]), *map(body.argument, op.inputs[1:]), *_unless(op, option, usual)]
+        return f"tf.strings.{name}({', '.join(given)})"
+
+    return written
+
+
+def _unless(op: Any, option: str, usual: Any) -> list[str]:
+    value = op.get_attr(option)
+    return [] if value == usual else [f"{option}={words(value) if isinstance(value, bytes) else value}"]
+
+
+def _number_of(body: Body, op: Any) -> str:
+    return f"tf.strings.to_number({body.given(op.inputs[0])}, tf.{op.outputs[0].dtype.name})"
+
+
+def _text_split(body: Body, op: Any) -> str:
+    """One text split, or decoded, of whose results only the parts are read."""
+    whole = _bare(op.inputs[0])
+    if whole is None:
+        return _raw(body, op)
+    if op.type == "UnicodeDecode":
+        return f'tf.strings.unicode_decode({body.given(whole)}, "UTF-8", "strict")'
+    separator = tf.get_static_value(op.inputs[1])
+    return f"tf.strings.split({body.given(whole)}{f', {words(separator)}' if separator else ''})"
+
+
+def only_parts(op: Any) -> bool:
+    """Whether an op is written as a function that gives the second of its results alone."""
+    return op.type in ("StringSplitV2", "UnicodeDecode") and _bare(op.inputs[0]) is not None
+
+
+def _bare(tensor: Any) -> Any:
+    """The one text of which a list of texts is made."""
+    op = through(tensor).op
+    single = op.type in ("ExpandDims", "StridedSlice", "Pack", "Reshape") and op.inputs[0].shape.rank == 0
+    return op.inputs[0] if single else None
+
+
+def words(value: Any) -> str:
+    """Text, or an array of one, as Python writes it."""
+    return repr(bytes(np.asarray(value, object).item()).decode())
+
+
+_SPECIAL: Final[dict[str, Callable[[Body, Any], str]]] = {
+    "Cast": _cast,
+    **dict.fromkeys(_REDUCTIONS, _reduction),
+    **dict.fromkeys(_PLACES, _place),
+    **dict.fromkeys(_SPECTRA, _spectrum),
+    "Shape": _shape,
+    "GatherV2": _gather,
+    "Transpose": _transpose,
+    "ExpandDims": _expanded,
+    "Squeeze": _squeezed,
+    "Range": _ranged,
+    "Fill": _filled,
+    "ConcatV2": _concatenated,
+    "Pack": _packed,
+    **dict.fromkeys(("Pad", "PadV2", "MirrorPad"), _padded),
+    **dict.fromkeys(("Cumsum", "Cumprod"), _summed),
+    "EnsureShape": _ensured,
+    "StridedSlice": _cut,
+    "DecodeRaw": _decoded,
+    "StringJoin": _text_joined,
+    "StaticRegexReplace": _text_replaced,
+    "StaticRegexFullMatch": _text_matched,
+    "StringLower": _text_of("lower", "encoding", b""),
+    "StringUpper": _text_of("upper", "encoding", b""),
+    "StringLength": _text_of("length", "unit", b"BYTE"),
+    "Substr": _text_of("substr", "unit", b"BYTE"),
+    "StringToNumber": _number_of,
+    **dict.fromkeys(("StringSplitV2", "UnicodeDecode"), _text_split),
+}
+
+
+def through(tensor: Any) -> Any:
+    """What an identity stands for."""
+    while tensor.op.type == "Identity":
+        tensor = tensor.op.inputs[0]
+    return tensor
+
+
+def _plain_product(op: Any) -> bool:
+    """Whether a product of matrices turns neither."""
+    if not op.type.startswith(("MatMul", "BatchMatMul")):
+        return True
+    return not any(
+        op.get_attr(name) for name in ("transpose_a", "transpose_b", "adj_x", "adj_y") if name in op.node_def.attr
+    )
+
+
+def _bounds(tensor: Any) -> list[Any] | None:
+    """The numbers, or tensors, that a list of bounds is made of."""
+    value = tf.get_static_value(tensor)
+    if value is not None:
+        return [int(one) for one in value]
+    packed = through(tensor).op
+    return [through(one) for one in packed.inputs] if packed.type == "Pack" else None
+
+
+def _count(op: Any, argument: Any) -> tuple[int, bool]:
+    """How many tensors an argument of an op takes, and whether it takes a list."""
+    if argument.number_attr:
+        return int(op.get_attr(argument.number_attr)), True
+    if argument.type_list_attr:
+        return len(op.get_attr(argument.type_list_attr)), True
+    return 1, False
+
+
+def literal_of(value: np.ndarray[Any, Any]) -> str | None:
+    """One value as Python writes it, the shortest that is read as the same; ``None`` where there is none."""
+    if value.dtype.kind == "f":
+        number = float(str(value[()]))
+        return repr(number) if np.isfinite(number) else f'float("{number}")'
+    if value.dtype.kind in "iubc":
+        return repr(value[()].item())
+    if value.dtype.kind in "OS":
+        return repr(bytes(value.item()))
+    return None
+
+
+def nested(value: np.ndarray[Any, Any]) -> str | None:
+    """All values of an array as Python writes them, in lists; ``None`` where one cannot be written."""
+    if value.ndim == 0:
+        return literal_of(value)
+    parts = [nested(np.asarray(one)) for one in value]
+    return None if None in parts else f"[{', '.join(str(one) for one in parts)}]"
+
+
+def _attribute(value: Any) -> str:
+    if isinstance(value, tf.DType):
+        return f"tf.{value.name}"
+    if isinstance(value, bytes | str | bool | int | float):
+        return repr(value)
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_attribute, value))}]"
+    shape = tf.TensorShape(value)
+    return repr(None if shape.rank is None else shape.as_list())

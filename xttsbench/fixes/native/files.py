@@ -1,0 +1,313 @@
+"""Files that a traced function reads: bytes, arrays of NumPy's and audio, as TensorFlow reads them.
+
+Which dtype, rank and number of channels they have is what those of the recorded calls had; a file that has others makes
+the ops fail when it is read, so nothing is taken for what it is not.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import wave
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import tensorflow as tf
+
+from xttsbench.fixes.native.array import Array, CannotTraceError, Symbolic, holds_traced, only
+from xttsbench.fixes.native.file_paths import path_text
+from xttsbench.fixes.native.text import Text, text
+
+_DECODED: Final = ["u1", "i1", "u2", "i2", "i4", "i8", "f2", "f4", "f8", "c8", "c16", "b1"]
+"""Kinds of numbers that ``tf.io.decode_raw`` reads."""
+_FULL_SCALE: Final = 32768
+
+
+class File(Symbolic):
+    """A file that is open, or bytes that are read like one."""
+
+    __slots__ = ("_at", "content", "kind")
+    what = "a file"
+
+    def __init__(self, content: Text, kind: type = bytes) -> None:
+        self.content, self.kind, self._at = content, kind, 0
+
+    def __enter__(self) -> File:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        return None
+
+    def close(self) -> None:
+        """Nothing: what is read by ops is not held open."""
+
+    def read(self, size: Any = -1) -> Text:
+        """All that is left, or so many bytes."""
+        only(isinstance(size, int | None), "reads as much of a file as is known only when it runs")
+        start, whole = self._at, size is None or size < 0
+        only(self.kind is bytes or (whole and not start), "reads a file of text in parts")
+        if whole and not start:
+            return self.content
+        length = tf.strings.length(self.content.tensor) if whole else start + size
+        self._at = 0 if whole else start + size
+        cut = tf.strings.substr(self.content.tensor, start, length - start if whole else size)
+        return self.content.made(cut, lambda one: one[start:] if whole else one[start : start + size])
+
+    def seek(self, offset: Any, whence: int = 0) -> int:
+        """Go to a place that is known."""
+        only(isinstance(offset, int) and not whence and offset >= 0, "goes to a place that is known only when it runs")
+        self._at = offset
+        return offset
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") and name.endswith("__"):
+            raise AttributeError(name)
+        raise CannotTraceError(f"uses .{name} of a file, which is not known here")
+
+
+def opened(file: Any, mode: str = "r", *_: Any, encoding: Any = None, **named: Any) -> File:
+    """``open``."""
+    only(mode in ("rb", "r", "rt", "br") and not named, f"opens a file in the mode {mode!r}")
+    raw = content(file)
+    if "b" in mode:
+        return File(raw)
+    only(encoding in (None, "utf-8", "utf8", "UTF-8"), f"reads text in {encoding}")
+    lines = tf.strings.regex_replace(raw.tensor, "\r\n?", "\n")
+    return File(raw.made(lines, lambda one: re.sub("\r\n?", "\n", one.decode()), str), str)
+
+
+def content(file: Any) -> Text:
+    """The bytes of a file, by its path or of one that is open."""
+    if isinstance(file, File):
+        only(file.kind is bytes, "reads what is no text from a file of text")
+        return file.content
+    path = path_text(file)
+    if path.seen is None:
+        raise CannotTraceError("reads a file of which no recorded call says the path")
+    return Text(tf.io.read_file(path.tensor), [_bytes(one) for one in path.seen], bytes)
+
+
+def _bytes(path: Any) -> bytes:
+    return Path(path.decode() if isinstance(path, bytes) else path).read_bytes()
+
+
+def buffered(value: Any) -> File:
+    """``io.BytesIO``."""
+    return File(text(value))
+
+
+def read_bytes(path: Any) -> Text:
+    """``Path.read_bytes``."""
+    return content(path)
+
+
+def _one(values: list[Any], what: str) -> Any:
+    """The one value that all have."""
+    only(len(set(values)) == 1, f"reads files of {what}")
+    return values[0]
+
+
+def _decodable(dtype: Any) -> Any:
+    wanted = np.dtype(dtype)
+    only(wanted.str[1:] in _DECODED and wanted.str[0] in "<|", f"reads numbers of {wanted.str}")
+    return tf.as_dtype(wanted)
+
+
+def load(file: Any, mmap_mode: Any = None, **named: Any) -> Array:
+    """``numpy.load``, of one array as NumPy writes it."""
+    only(
+        mmap_mode in (None, "r", "c") and not named.get("allow_pickle"), "loads arrays that are written to, or objects"
+    )
+    raw = content(file)
+    if raw.seen is None:
+        raise CannotTraceError("loads an array of which no recorded call says the dtype")
+    dtype, rank, by_columns = _one([_head(one) for one in raw.seen], "several dtypes or ranks")
+    kind = _decodable(dtype)
+    length = tf.cast(tf.io.decode_raw(tf.strings.substr(raw.tensor, 8, 2), tf.uint16)[0], tf.int32)
+    header = tf.strings.substr(raw.tensor, 10, length)
+    pattern = rf"^\{{'descr': '{re.escape(dtype)}', 'fortran_order': {by_columns}, 'shape': \((.*?),?\), \}}\s*$"
+    numbers = tf.strings.regex_replace(header, pattern, r"\1")
+    # What is no such header is no list of numbers
+    sizes = tf.strings.to_number(tf.raw_ops.StringSplitV2(input=numbers[None], sep=", ").values, tf.int64)
+    shape = tf.ensure_shape(sizes, [rank])
+    start = 10 + length
+    values = tf.io.decode_raw(tf.strings.substr(raw.tensor, start, tf.strings.length(raw.tensor) - start), kind)
+    if by_columns and rank > 1:
+        return Array(tf.transpose(tf.reshape(values, tf.reverse(shape, [0]))))
+    return Array(tf.reshape(values, shape))
+
+
+def _head(raw: bytes) -> tuple[str, int, bool]:
+    """Dtype, rank and order of an array in NumPy's format."""
+    if raw[:2] == b"PK":
+        raise CannotTraceError("loads an archive of arrays (.npz)")
+    only(raw[:8] == b"\x93NUMPY\x01\x00", "loads a file that is no array in version 1 of NumPy's format")
+    stream = io.BytesIO(raw[8 : 10 + int.from_bytes(raw[8:10], "little")])
+    shape, by_columns, dtype = np.lib.format.read_array_header_1_0(stream)
+    text_of = f"{{'descr': '{dtype.str}', 'fortran_order': {by_columns}, 'shape': {shape!r}, }}"
+    only(stream.getvalue()[2:].decode("latin1").rstrip() == text_of, "loads an array whose header NumPy did not write")
+    only(len(shape) > 0, "loads a single number")
+    return dtype.str, len(shape), bool(by_columns)
+
+
+def from_buffer(buffer: Any, dtype: Any = float, count: Any = -1, offset: Any = 0) -> Array:
+    """``numpy.frombuffer``."""
+    if isinstance(buffer, Samples):
+        only(np.dtype(dtype) == np.int16 and count == -1 and not offset, "reads audio as other numbers")
+        return Array(buffer.values.tensor, view=buffer.values)
+    kind, size = _decodable(dtype), np.dtype(dtype).itemsize
+    only(isinstance(count, int) and isinstance(offset, int), "reads as much of a file as is known only when it runs")
+    raw = text(buffer).tensor
+    if offset or count >= 0:
+        length = size * count if count >= 0 else tf.strings.length(raw) - offset
+        raw = tf.strings.substr(raw, offset, length)
+    found = Array(tf.io.decode_raw(raw, kind))
+    found._viewed[0] = True  # nothing may be written to it
+    return found
+
+
+def from_file(file: Any, dtype: Any = float, count: int = -1, sep: str = "", offset: int = 0) -> Array:
+    """``numpy.fromfile``."""
+    only(not sep, "reads numbers that are written as text")
+    return Array(from_buffer(content(file), dtype, count, offset).tensor)
+
+
+# Audio
+
+
+class Samples(Symbolic):
+    """The bytes of whole numbers of 16 bits."""
+
+    __slots__ = ("values",)
+    what = "the bytes of samples"
+
+    def __init__(self, values: Array) -> None:
+        self.values = values
+
+
+class Audio:
+    """A WAV file of 16 bits, as those of the recorded calls are.
+
+    Attributes:
+        samples: floats of 32 bits below 1, frames by channels.
+        rate: per second.
+        channels: how many.
+    """
+
+    def __init__(self, file: Any) -> None:
+        """Take a path, or a file that is open."""
+        raw = content(file)
+        if raw.seen is None:
+            raise CannotTraceError("reads audio of which no recorded call says the format")
+        heads = [_format(one) for one in raw.seen]
+        self.channels = _one([one for one, _ in heads], "several numbers of channels")
+        samples, rate = tf.audio.decode_wav(raw.tensor)
+        self.samples = tf.ensure_shape(samples, [None, self.channels])
+        self.rate = Array(tf.cast(rate, tf.int64), int)
+        self.rate.seen = tuple(one for _, one in heads)
+
+    def in_dtype(self, dtype: Any) -> Array:
+        """The samples as floats below 1, or as the whole numbers that are in the file."""
+        wanted = np.dtype(dtype)
+        if wanted.kind == "f":
+            return Array(tf.cast(self.samples, wanted))
+        only(wanted == np.int16, f"reads audio as {wanted}")
+        return Array(tf.cast(self.samples * tf.constant(float(_FULL_SCALE)), wanted))
+
+
+def _format(raw: bytes) -> tuple[int, int]:
+    """Number of channels and rate."""
+    try:
+        with wave.open(io.BytesIO(raw)) as file:
+            only(file.getsampwidth() == 2, f"reads audio of {8 * file.getsampwidth()} bits a sample")
+            return file.getnchannels(), file.getframerate()
+    except (wave.Error, EOFError) as error:
+        raise CannotTraceError(f"reads audio that is not WAV of 16 bits ({error})") from error
+
+
+def _mono(audio: Audio, values: Array) -> Array:
+    return Array(values.tensor[:, 0]) if audio.channels == 1 else values
+
+
+def soundfile_read(
+    file: Any, frames: int = -1, start: int = 0, stop: Any = None, dtype: str = "float64", always_2d: bool = False
+) -> tuple[Array, Array]:
+    """``soundfile.read``."""
+    audio = Audio(file)
+    values = audio.in_dtype(dtype)
+    only(
+        not holds_traced([frames, start, stop]) and start >= 0, "reads as much of a file as is known only when it runs"
+    )
+    if frames >= 0 or start or stop is not None:
+        values = values[start : stop if frames < 0 else start + frames]
+    return values if always_2d else _mono(audio, values), audio.rate
+
+
+def wavfile_read(filename: Any, mmap: bool = False) -> tuple[Array, Array]:
+    """``scipy.io.wavfile.read``."""
+    audio = Audio(filename)
+    return audio.rate, _mono(audio, audio.in_dtype(np.int16))
+
+
+class WaveFile(Symbolic):
+    """What ``wave.open`` gives."""
+
+    __slots__ = ("_audio", "_frames")
+    what = "a WAV file"
+
+    def __init__(self, file: Any, mode: Any = None) -> None:
+        """Take a path, or a file that is open."""
+        only(mode in (None, "r", "rb"), "writes audio")
+        self._audio = Audio(file)
+        self._frames = Array(tf.shape(self._audio.samples, tf.int64)[0], int)
+
+    def __enter__(self) -> WaveFile:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        return None
+
+    def close(self) -> None:
+        """Nothing: what is read by ops is not held open."""
+
+    def getnchannels(self) -> int:
+        """How many channels."""
+        return int(self._audio.channels)
+
+    def getsampwidth(self) -> int:
+        """Bytes of a sample."""
+        return 2
+
+    def getframerate(self) -> Array:
+        """Samples a second."""
+        return self._audio.rate
+
+    def getnframes(self) -> Array:
+        """How many samples there are in a channel."""
+        return self._frames
+
+    def readframes(self, count: Any) -> Samples:
+        """So many frames from the beginning."""
+        values = self._audio.in_dtype(np.int16)
+        only(count is self._frames or (isinstance(count, int) and count >= -1), "reads so many frames as values say")
+        if count is not self._frames and count != -1:
+            values = values[:count]
+        return Samples(Array(tf.reshape(values.tensor, [-1])))
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") and name.endswith("__"):
+            raise AttributeError(name)
+        raise CannotTraceError(f"uses .{name} of a WAV file, which is not known here")
+
+
+FUNCTIONS: Final[Mapping[Any, Callable[..., Any]]] = {
+    open: opened,
+    io.BytesIO: buffered,
+    wave.open: WaveFile,
+    np.load: load,
+    np.frombuffer: from_buffer,
+    np.fromfile: from_file,
+}
+"""Function that reads a file, or bytes -> what does the same here."""
