@@ -204,6 +204,7 @@ def arm_trial(comparison: Comparison, slot: Slot, *, number: int, block: int, wi
         cache_dir=comparison.cache_dir,
         fill_caches=comparison.fill_caches,
         fill_s=comparison.fill_s,
+        source_limit=comparison.source_limit,
     )
 
 

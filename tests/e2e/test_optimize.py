@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -160,14 +161,17 @@ def the_plan_is_the_report_s_and_fits_this_target_only(ran: Ran, folder: Path) -
 
 
 @pytest.mark.slow
-def test_a_function_that_computes_runs_in_processes_of_its_own(tmp_path: Path) -> None:
-    ran = run("fixable.py:computes", tmp_path, "--accelerator", "emulated:5", budget_s=90)
+def test_a_function_that_computes_becomes_ops_or_is_kept_or_runs_in_processes(tmp_path: Path) -> None:
+    """Its first pass takes an hour: a cache of what it yields is measured on a part of the data."""
+    ran = run("fixable.py:computes", tmp_path, "--accelerator", "emulated:5", budget_s=150)
     assert ran.code == 0, ran.err
-    pools = [fix for fix in ran.report["fixes"] if any(part.startswith("processes:") for part in fix["fixes"])]
-    (accepted,) = [fix for fix in pools if fix["outcome"] == "accepted" and fix["chosen"]]
-    assert accepted["semantics"]["how"] == "identical"
-    assert accepted["verified_speedup"]["low"] > 1.1
-    assert any(part.startswith("processes:") for part in ran.report["optimized"]["fixes"])
+    assert ran.chosen["semantics"]["how"] == "identical"
+    assert ran.chosen["verified_speedup"]["low"] > 1.1
+    tried = {part for fix in ran.report["fixes"] if fix["semantics"] for part in fix["fixes"]}
+    assert {re.split("[:@]", part)[0] for part in tried} >= {"native", "processes", "cache"}
+    kept = next(fix for fix in ran.report["fixes"] if fix["name"].startswith("cache@"))
+    assert kept["source_limit"] > 100
+    assert f"measured on {kept['source_limit']:,} elements" in kept["why"]
 
 
 @pytest.mark.slow

@@ -158,13 +158,18 @@ def forbidden(fixes: Sequence[Candidate], *, asked: Collection[str]) -> str | No
 
 
 def takes_long(evidence: Evidence, pass_s: float | None) -> str | None:
-    """Why a cache gives nothing, or cannot be verified, by the seconds until it is full; ``None`` where it can."""
+    """Why a cache gives nothing, or cannot be verified, by the seconds until it is full; ``None`` where it can.
+
+    It is verified on a part of the data where they are many, but not of a script, which says itself what it reads.
+    """
     script = evidence.script
-    if pass_s is not None and script is not None and script.ended in ("returned", "exited") and evidence.wall_s:
+    if script is None or pass_s is None:
+        return None
+    if script.ended in ("returned", "exited") and evidence.wall_s:
         steps = script.steps_seen + script.lost_steps
         if pass_s > _READ_ONCE * steps * evidence.wall_s:
             return f"the script ends, after {steps} steps, before it reads the same data a second time"
-    if pass_s is None or pass_s <= _LONGEST_PASS_S:
+    if pass_s <= _LONGEST_PASS_S:
         return None
     return f"its first pass takes {pass_s:.0f} s, too long for a trial to see what it gives after that"
 

@@ -36,6 +36,8 @@ _PASS_S: Final = 1.5
 """Seconds that a pass of the original should take."""
 _LEAST_BATCHES: Final = 4
 _PASSES: Final = 2
+PART_S: Final = 4.0
+"""Seconds that the original should take for the part of its data on which a fix with a cache is measured."""
 _GUARD_S: Final = 8.0
 """Seconds that one trial of the guard may read."""
 
@@ -48,6 +50,8 @@ class Size:
     batches: int
     pass_s: float = 0.0
     """Seconds that all passes of the original should take."""
+    part: int = 0
+    """Elements of each source of which a pass of the original takes ``PART_S``."""
 
 
 def guard_size(evidence: Evidence) -> Size:
@@ -63,7 +67,8 @@ def guard_size(evidence: Evidence) -> Size:
     batches = max(min(_PASS_S / batch_s, _ROWS / rows, _ROWS), _LEAST_BATCHES)
     # One more than fit whole batches, so that a last, smaller batch is seen where the pipeline lets one through.
     limit = max(math.ceil(batches * per_batch) + 1, 2)
-    return Size(limit, math.ceil(2.5 * batches) + 2, min(_PASSES * batches * batch_s, _GUARD_S))
+    part = math.ceil(PART_S / batch_s * per_batch) + 1
+    return Size(limit, math.ceil(2.5 * batches) + 2, min(_PASSES * batches * batch_s, _GUARD_S), max(part, limit))
 
 
 def guard_trial(
@@ -127,10 +132,11 @@ def comparison(
     trial_s: float,
     fill_s: float | None = None,
     twice: bool = False,
+    source_limit: int | None = None,
 ) -> Comparison:
     """The comparison of some arms with the original, which is measured ``twice`` where its noise is still to be known.
 
-    A trial of an arm with a cache may take ``fill_s`` more.
+    A trial of an arm with a cache may take ``fill_s`` more. With a ``source_limit`` all arms read a part of the data.
     """
     original = PlannedArm(id=ORIGINAL, role="baseline", kwargs=dict(job.kwargs))
     again = original.model_copy(update={"id": ORIGINAL + AGAIN, "role": "aa"})
@@ -149,6 +155,7 @@ def comparison(
         cache_dir=cache_dir,
         fill_caches=True,
         fill_s=fill_s,
+        source_limit=source_limit,
     )
 
 

@@ -72,6 +72,7 @@ class Verified:
         measured: arm -> what it was measured at, in all rounds together.
         last: arms of the last group, in which what may be proposed is measured side by side.
         behind: arm -> the faster one that it is decided to be slower than, by more than the margin.
+        parts: arm -> elements of each source, where it was measured on a part of the data.
         noise_scale: what rounds of equal configurations differ by in this session.
         noise_processes: processes of the original's second run.
         identity: of the original's graph.
@@ -82,6 +83,7 @@ class Verified:
     measured: Mapping[str, Measured] = field(default_factory=dict)
     last: frozenset[str] = frozenset()
     behind: Mapping[str, str] = field(default_factory=dict)
+    parts: Mapping[str, int] = field(default_factory=dict)
     noise_scale: float = LEAST_SCALE
     noise_processes: int = 0
     identity: GraphIdentity | None = None
@@ -193,6 +195,11 @@ def verified(trials: Sequence[TrialRecord], accelerator: Accelerator) -> Verifie
         semantics=_semantics(trials, read, unreadable),
         measured=measured,
         behind={} if weighed is None else _behind(weighed, measured),
+        parts={
+            t.spec.arm: t.spec.source_limit
+            for t in trials
+            if t.spec.group in ROUNDS and t.spec.rung == "arm" and t.spec.arm and t.spec.source_limit
+        },
         noise_scale=LEAST_SCALE if weighed is None else weighed.noise_scale,
         noise_processes=len(again.steps) if again else 0,
         last=frozenset(t.spec.arm for t in trials if t.spec.group == TOGETHER and t.spec.arm and t.status == "ok"),
@@ -359,6 +366,7 @@ def _result(one: Proposal, found: Verified, patch: Patch | None, why_stopped: st
         places=one.places,
         patch=patch if chosen else None,
         chosen=chosen,
+        source_limit=found.parts.get(one.name) if measured else None,
     )
 
 
@@ -370,10 +378,16 @@ def _outcome(one: Proposal, found: Verified, why_stopped: str | None) -> tuple[O
     if data is not None and data.equivalent is None:
         return "rejected", f"whether it leaves the data as they are is unknown: {data.sentence}"
     if measured is not None and (measured.ended is not None or measured.evidence is not None):
-        return _of_speed(measured, found.behind.get(one.name), checked=data is not None)
+        outcome, why = _of_speed(measured, found.behind.get(one.name), checked=data is not None)
+        part = found.parts.get(one.name)
+        return outcome, f"{why}{_on_part(part)}" if part and measured.ended is None else why
     if found.unreadable is not None:
         return "not verified", found.unreadable
     return "not verified", one.why_not or why_stopped or f"there was no time for it within the budget{_filling(one)}"
+
+
+def _on_part(count: int) -> str:
+    return f", from the second epoch on, measured on {count:,} elements of each source"
 
 
 def _filling(one: Proposal) -> str:

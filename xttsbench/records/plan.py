@@ -71,6 +71,8 @@ class Comparison(Record):
     """Caches are filled before anything is measured: what is compared are the epochs after the first."""
     fill_s: float | None = Field(None, gt=0)
     """Seconds at most that filling may take in a trial; ``None`` leaves that to the trial's window."""
+    source_limit: int | None = Field(None, ge=1)
+    """Elements that each source is cut to, for all arms; ``None`` where they read all of their data."""
 
     @property
     def baseline(self) -> PlannedArm:

@@ -152,7 +152,7 @@ class TrialSpec(Record):
     epochs: int = Field(1, ge=1)
     """For the rung ``elements``: passes over the dataset."""
     source_limit: int | None = Field(None, ge=1)
-    """For the rung ``elements``: elements that each source is cut to."""
+    """For the rungs ``elements`` and ``arm``: elements that each source is cut to; ``None`` for all of them."""
     jitter: bool = False
     """For the rung ``elements``: hold calls of Python functions up at random."""
     turns: bool = False

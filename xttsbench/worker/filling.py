@@ -30,13 +30,15 @@ class _Cache:
 
 def fill_caches(spec: TrialSpec, loaded: Loaded, bench: Bench) -> None:
     """Draw one epoch of a dataset that has a cache, where that is possible in time; what was done is told."""
-    caches = _caches(loaded.dataset, fixed=spec.fix is not None)
+    caches = _caches(loaded.dataset, fixed=spec.fix is not None or spec.source_limit is not None)
     if not caches or any(cache.size == tf.data.INFINITE_CARDINALITY for cache in caches):
         return  # a cache that is never full is a finding
     bench.channel.phase("filling caches")
     began = time.perf_counter()
     full = _fill(loaded.dataset, caches, began + (spec.fill_s or _WINDOWS * spec.window_s))
     bench.channel.part("cache_filled", full)
+    if full and spec.source_limit is not None:
+        return  # the fix that it is measured for says so
     took = f"{time.perf_counter() - began:.1f} s"
     bench.channel.note(
         f"the cache was filled before anything was measured, which took {took}: the numbers are of later epochs"

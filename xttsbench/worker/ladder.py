@@ -16,11 +16,14 @@ import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.graph.apply import apply
+from xttsbench.fixes.graph.edit import from_graph
 from xttsbench.fixes.native.examine import examine
 from xttsbench.fixes.step.rewrite import fixed_step
 from xttsbench.pipeline.cost.cost_source import with_python_costs
 from xttsbench.pipeline.cost.costs import read_costs
 from xttsbench.pipeline.cost.python_functions import classify
+from xttsbench.pipeline.fingerprint.altered import shortened
+from xttsbench.pipeline.graph.read import read_graph
 from xttsbench.records.fix_set import FixSet
 from xttsbench.records.trial import TrialSpec
 from xttsbench.targets.load import Loaded
@@ -272,7 +275,7 @@ def run_pipeline(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Benc
 
 
 def fixed(loaded: Loaded, step: Step | None, spec: TrialSpec) -> tuple[Loaded, Step | None]:
-    """The target and its step with the fix of a trial; both as they are where it names none.
+    """The target and its step with the fix of a trial, and with the part of the data that it is measured on.
 
     Raises:
         InvalidInputError: a part of the fix does not exist or does not apply, with the reason.
@@ -281,9 +284,16 @@ def fixed(loaded: Loaded, step: Step | None, spec: TrialSpec) -> tuple[Loaded, S
     if fixes.of_dataset:
         dataset = apply(loaded.dataset, fixes.of_dataset, cache_dir=spec.cache_dir)
         loaded = replace(loaded, dataset=dataset)
+    if spec.rung == "arm" and spec.source_limit is not None:
+        loaded = replace(loaded, dataset=first_elements(loaded.dataset, spec.source_limit))
     for fix in fixes.of_step:
         step = fixed_step(step, fix, loaded.model)
     return loaded, step
+
+
+def first_elements(dataset: tf.data.Dataset, count: int) -> tf.data.Dataset:
+    """The dataset with at most ``count`` elements of each of its sources, from the beginning in every epoch."""
+    return from_graph(shortened(read_graph(dataset), count), dataset.element_spec, source=dataset)
 
 
 def run_fix(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) -> None:

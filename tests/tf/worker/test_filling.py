@@ -8,6 +8,7 @@ import tensorflow as tf
 from xttsbench.records.trial import TrialSpec
 from xttsbench.targets.load import Loaded
 from xttsbench.worker.filling import fill_caches
+from xttsbench.worker.ladder import fixed
 
 CALLS = [0]
 
@@ -87,3 +88,30 @@ def test_a_cache_that_takes_too_long_is_told_so() -> None:
     told = _filled(_rows(10_000_000).cache().repeat().batch(2), window_s=0.01)
     assert told.parts["cache_filled"] is False
     assert "first epoch" in told.notes[0]
+
+
+def test_a_part_of_the_data_with_a_cache_is_filled_once_and_begins_anew_in_each_epoch() -> None:
+    """Of a million elements and for ever; what the trial of an arm reads then is the same ten again and again."""
+    dataset = _rows(10**6).repeat().batch(5)
+    spec = TrialSpec(trial_id="t", rung="arm", target="t", fix="cache@MapDataset/_4", source_limit=10, window_s=20.0)
+    loaded, _ = fixed(Loaded("dataset", dataset, None), None, spec)
+    CALLS[0] = 0
+    bench = OfBench()
+    fill_caches(spec, loaded, bench)  # type: ignore[arg-type]
+    assert bench.channel.parts["cache_filled"] is True
+    assert CALLS[0] == 10
+    for _ in range(3):
+        assert [batch.tolist() for batch in loaded.dataset.as_numpy_iterator()] == 2 * [
+            [0, 1, 2, 3, 4],
+            [5, 6, 7, 8, 9],
+        ]
+    assert CALLS[0] == 10
+
+
+def test_all_of_the_data_are_read_where_no_limit_is_given_or_the_trial_times_nothing() -> None:
+    dataset = _rows(40).batch(8)
+    for spec in (
+        TrialSpec(trial_id="t", rung="arm", target="t"),
+        TrialSpec(trial_id="t", rung="elements", target="t", source_limit=10),
+    ):
+        assert fixed(Loaded("dataset", dataset, None), None, spec)[0].dataset is dataset

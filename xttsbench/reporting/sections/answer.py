@@ -47,6 +47,7 @@ class Option:
         measured: whether the gain is; else it is estimated.
         taken: whether it may be counted on: accepted, or clearly faster, with the same data.
         here: whether it was measured on the accelerator that the verdict is about.
+        later_epochs: whether the first epoch takes as long as before.
     """
 
     words: str
@@ -56,6 +57,7 @@ class Option:
     measured: bool
     taken: bool
     here: bool = True
+    later_epochs: bool = False
 
 
 def unit(report: Report) -> str:
@@ -213,6 +215,7 @@ def _of_fix(found: FixResult, report: Report) -> Option:
         basis=basis,
         measured=measured,
         taken=found.chosen or found.outcome == "accepted",
+        later_epochs=any(fix.is_cache for fix in FixSet.of(found.fixes)),
     )
 
 

@@ -142,6 +142,8 @@ def _times(report: Report) -> Iterator[doc.Fact]:
         yield from _at_best(report, now)
         return
     how = "measured" if found.taken else "measured in one trial" if found.measured else "estimated"
+    if found.later_epochs:
+        how += " from the second epoch on"
     time = answer.after(now, found.gain)
     times = _gain(found.gain, measured=found.measured).text
     first = next((one.words for one in answer.options(report)), "")  # the first row of the table needs no name

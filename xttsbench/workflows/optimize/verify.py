@@ -19,12 +19,14 @@ from xttsbench.comparison.sweep import rounds_of_a_process
 from xttsbench.evidence.evidence import Evidence
 from xttsbench.execution.limits import Limits
 from xttsbench.files import atomic_write
+from xttsbench.fixes.cache.spec import CACHE
 from xttsbench.fixes.proposal import Proposal
 from xttsbench.fixes.proposals import longer_buffer, predict_speedup
 from xttsbench.fixes.rounds import (
     ALONE,
     LEAST_BLOCKS,
     ORIGINAL,
+    PART_S,
     PATCHED,
     TOGETHER,
     Size,
@@ -47,6 +49,8 @@ WINDOW_S: Final = 2.0
 LEAST_WINDOW_S: Final = 0.8
 _AROUND_S: Final = 1.5
 """Of a trial outside its window, besides building the target: fork, first batches."""
+_WHOLE_S: Final = 2 * PART_S
+"""Seconds of a first pass over all of the data, above which a part of them is what a cache is measured on."""
 _FILLING_SHARE: Final = 0.5
 """Of the time that is left, for filling a cache in each trial of two rounds."""
 
@@ -99,11 +103,16 @@ class Verification:
         """Where fixes keep elements on disk."""
         return str(self.directory / "cache")
 
-    def first_pass_s(self, arm: str) -> float:
-        """Seconds until the cache of an arm is full, at the pace of the original; 0 where it has none that is known."""
+    def first_pass_s(self, arm: str) -> float | None:
+        """Seconds until the cache of an arm is full, at the pace of the original; ``None`` where that is not known.
+
+        It is 0 where there is no cache.
+        """
         passes = {one.name: one.first_pass_s for one in self.proposed}
-        whole = passes.get(arm)
-        return whole if whole is not None else max(passes.get(name) or 0.0 for name in FixSet.parse(arm).names)
+        if (whole := passes.get(arm)) is not None:
+            return whole
+        caches = [passes.get(str(fix)) for fix in FixSet.parse(arm) if fix.kind == CACHE.name]
+        return None if None in caches else max((pass_s or 0.0 for pass_s in caches), default=0.0)
 
 
 @dataclass(frozen=True)
@@ -138,14 +147,37 @@ class Clock:
         each_s = max([*seen[-6:], self.setup_s]) if seen else self.setup_s + _AROUND_S
         return sum(each_s + self.filling_s(name) for name in names)
 
+    def is_of_part(self, arm: str) -> bool:
+        """Whether an arm is measured on a part of the data, since its cache would take long to fill with all of them.
+
+        Where nothing is built anew in each trial, or by a script, the data are what they are.
+        """
+        if self.wanted.job.again is not None or not self.session.fills_anew:
+            return False
+        if not any(fix.kind == CACHE.name for fix in FixSet.parse(arm)):
+            return False
+        whole_s = self.wanted.first_pass_s(arm)
+        return (whole_s is None or whole_s > _WHOLE_S) and self.source_limit is not None
+
+    @property
+    def source_limit(self) -> int | None:
+        """Elements of each source that make a part of the data; ``None`` where what was read cannot be cut."""
+        size = guard_size(self.wanted.evidence)
+        cut = [one.elements.source_limit for one in self.session.trials if one.spec.arm == ORIGINAL and one.elements]
+        return size.part if not cut else max(cut[0], size.part) if cut[0] else None
+
+    def pass_s(self, arm: str) -> float:
+        """Seconds until the cache of an arm is full; 0 where it has none, or nobody knows."""
+        return PART_S if self.is_of_part(arm) else self.wanted.first_pass_s(arm) or 0.0
+
     def filling_s(self, arm: str) -> float:
         """Of a trial of an arm, for filling its cache; none where an earlier trial has left it full."""
-        return self.wanted.first_pass_s(arm) if self._fills_anew(arm) else 0.0
+        return self.pass_s(arm) if self._fills_anew(arm) else 0.0
 
     def is_filled_in_time(self, arm: str) -> bool:
         """Whether the cache of an arm can be filled as often as trials that decide something need it."""
         times = 2 * LEAST_BLOCKS if self._fills_anew(arm) else 1
-        return times * self.wanted.first_pass_s(arm) <= _FILLING_SHARE * self.left_s
+        return times * self.pass_s(arm) <= _FILLING_SHARE * self.left_s
 
     def _fills_anew(self, arm: str) -> bool:
         """Whether each trial does: a cache on disk is full for the second one."""
@@ -180,8 +212,8 @@ _AT_ONCE: Final = 6
 """Trials of the guard that run side by side at most, of a target that waits."""
 _ROOM: Final = 1.3
 """Times the processor time and the memory of the target as it is that one of them is expected to take."""
-_FILLING: Final = 1.5
-"""First passes, as they are expected, that filling a cache may take."""
+_FILLING: Final = 3.0
+"""First passes, as they are expected, that filling a cache may take: beside others some take twice as long."""
 _SLACK_S: Final = 1.0
 """More of them, for one that is very short."""
 _TRIAL_S: Final = 20.0
@@ -202,13 +234,16 @@ def verify(wanted: Verification, session: Timed) -> Patch | None:
     if not worth or clock.left_s <= 0:
         return None
     size = guard_size(wanted.evidence)
-    sound = _sound(wanted, session, size, worth)
+    # Where the runs of the original show that its sources cannot be cut, a cache is filled with all that they yield.
+    sound = [name for name in _sound(wanted, session, size, worth) if clock.is_filled_in_time(name)]
     if not sound or _over(session):
         return None
     left_s = clock.left_s
-    # Planned for a share of the time, but until there are enough blocks to decide anything it gets what it takes.
-    alone = [wanted.arm(name) for name in sound]
-    _compare(wanted, session, ALONE, alone, planned_s=_ALONE_SHARE * left_s, most_s=left_s)
+    for of_part in (False, True):
+        alone = [wanted.arm(name) for name in sound if clock.is_of_part(name) is of_part]
+        # Planned for a share of the time, but until there are enough blocks to decide anything it gets what it takes.
+        planned_s = _ALONE_SHARE * left_s * len(alone) / len(sound)
+        _compare(wanted, session, ALONE, alone, planned_s=planned_s, most_s=clock.left_s)
     return _finish(wanted, session, size)
 
 
@@ -402,6 +437,8 @@ def _compare(
     clock = Clock(wanted, session)
     until_s = session.spent_s + planned_s
     names = [ORIGINAL, *timed_as(arms, patched_as)]
+    # What is compared side by side reads the same data.
+    source_limit = clock.source_limit if any(clock.is_of_part(name) for name in names) else None
     window_s = max(clock.window_s(names, planned_s), LEAST_WINDOW_S)
     block_s = session.import_s + (1 + len(names)) * window_s + clock.around_s([ORIGINAL, *names])
     if block_s > most_s and any(clock.filling_s(name) for name in names):
@@ -421,7 +458,8 @@ def _compare(
                 session,
                 group,
                 left,
-                pass_s=max(wanted.first_pass_s(name) for name in timed_as(left, patched_as)),
+                pass_s=max(clock.pass_s(name) for name in timed_as(left, patched_as)),
+                source_limit=source_limit,
                 twice=found.noise_processes < LEAST_BLOCKS,
             ),
             session,
@@ -438,7 +476,14 @@ def _compare(
 
 
 def _planned(
-    wanted: Verification, session: Timed, group: str, arms: Sequence[PlannedArm], *, pass_s: float, twice: bool
+    wanted: Verification,
+    session: Timed,
+    group: str,
+    arms: Sequence[PlannedArm],
+    *,
+    pass_s: float,
+    source_limit: int | None,
+    twice: bool,
 ) -> Comparison:
     first = session.trials[0]
     return comparison(
@@ -451,6 +496,7 @@ def _planned(
         trial_s=max(_TRIAL_S, 3 * first.duration_s),
         fill_s=_FILLING * pass_s + _SLACK_S if pass_s else None,
         twice=twice,
+        source_limit=source_limit,
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from xttsbench.evidence.evidence import Evidence
 from xttsbench.fixes.proposal import Proposal
-from xttsbench.fixes.rounds import ALONE, GUARD, LEAST_BLOCKS, ORIGINAL, PATCHED, TOGETHER
+from xttsbench.fixes.rounds import ALONE, GUARD, LEAST_BLOCKS, ORIGINAL, PART_S, PATCHED, TOGETHER
 from xttsbench.fixes.verified import results, verified
 from xttsbench.planning import Job
 from xttsbench.records.elements import Element, Elements, Epoch, Row
@@ -74,6 +74,7 @@ class Fake:
             record = self._build.trial("arm", **fields)
         else:
             pass_s = max((self._passes.get(part, 0.0) for part in spec.arm.split(" + ")), default=0.0)
+            pass_s = min(pass_s, PART_S) if spec.source_limit else pass_s
             allowed_s = spec.fill_s or 1.5 * spec.window_s
             duration_s = spec.window_s + AROUND_S + min(pass_s, allowed_s)
             wall_s = self._wall_s(spec.arm if pass_s <= allowed_s else ORIGINAL)
@@ -459,9 +460,31 @@ def test_a_cache_is_filled_before_it_is_measured_however_long_its_first_pass_is(
     assert session.spent_s <= 420.0
 
 
+def test_a_cache_that_takes_long_to_fill_is_measured_on_a_part_of_the_data(verifying) -> None:
+    walls, passes = {"cache@a": 0.005, "prefetch": 0.02}, {"cache@a": 4000.0}
+    cut = {ORIGINAL: {"elements": elements(source_limit=65)}, "cache@a": {"elements": elements(source_limit=65)}}
+    cut |= {"prefetch": cut["cache@a"], "cache@a + prefetch": cut["cache@a"]}
+    session, _ = verifying("cache@a", "prefetch", walls=walls, passes=passes, guards=cut, budget_s=400.0)
+    found = verified(session.trials, Accelerator())
+    assert found.chosen == "cache@a + prefetch"
+    blocks: dict[int, set[int | None]] = {}
+    for spec in (trial.spec for trial in session.trials if trial.spec.rung == "arm"):
+        blocks.setdefault(spec.block, set()).add(spec.source_limit)
+        assert spec.source_limit is not None or "cache" not in spec.arm
+    assert {len(limits) for limits in blocks.values()} == {1}  # what is compared reads the same data
+    limit = next(iter(found.parts.values()))
+    assert limit >= PART_S / 0.04
+    assert found.parts == dict.fromkeys(found.parts, limit)
+    proposed = [Proposal(name, (name,), None, name, (), worth=True) for name in ("cache@a", "prefetch")]
+    rows = {row.name: row for row in results(proposed, found, None)}
+    assert rows["cache@a"].source_limit == limit
+    assert rows["cache@a"].why.endswith(f", from the second epoch on, measured on {limit} elements of each source")
+
+
 def test_a_cache_that_takes_too_long_to_fill_does_not_take_the_time_of_the_others(verifying) -> None:
+    """Its sources cannot be cut, as the runs of the original showed."""
     session, _ = verifying("cache@a", "prefetch", passes={"cache@a": 40.0}, budget_s=250.0)
-    assert {trial.spec.arm for trial in session.trials[1:]} <= {ORIGINAL, AGAIN, "prefetch"}
+    assert {*session.of(ALONE), *session.of(TOGETHER)} <= {ORIGINAL, AGAIN, "prefetch"}
     found = verified(session.trials, Accelerator())
     assert found.chosen == "prefetch"
 
