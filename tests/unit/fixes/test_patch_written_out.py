@@ -152,6 +152,26 @@ def test_what_python_does_in_each_step_is_not_put_into_a_graph(line: str, said: 
     assert "write @tf.function above it" in patch.unpatched["step:graph"]
 
 
+IN_FUNCTION = """
+import tensorflow as tf
+
+def step(features, labels):
+    with tf.GradientTape() as tape:
+        loss = f(features, labels)
+    w.assign_sub(tape.gradient(loss, w))
+    return loss
+
+for features, labels in data:
+    loss = step(tf.cast(features, tf.float32), labels)
+"""
+
+
+def test_a_function_that_takes_the_gradients_of_a_batch_that_the_loop_has_changed_is_decorated() -> None:
+    assert written(IN_FUNCTION).files[FILE] == IN_FUNCTION.replace("def step", "@tf.function\ndef step")
+    two = IN_FUNCTION + IN_FUNCTION.replace("def step", "def other")
+    assert "has no loops that take gradients" in written(two).unpatched["step:graph"]
+
+
 def test_a_list_that_one_step_makes_is_its_own() -> None:
     own = "parts = []; parts.append(loss); loss = tf.add_n(parts)"
     assert written(LOOP.replace("BEFORE", own)).unpatched == {}

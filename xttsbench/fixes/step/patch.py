@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import libcst as cst
 
-from xttsbench.fixes.step.written_out import extracted
+from xttsbench.fixes.step.written_out import extracted, function_with_tape
 from xttsbench.targets.source.calls import Calls, attempt
 from xttsbench.targets.source.edits import Change, Found, NoEditError, NothingToDoError, Replacement
 from xttsbench.targets.source.links import argument, change, spelled, with_argument, without_argument
@@ -30,13 +30,19 @@ def _compiled(calls: Calls, *, xla: bool) -> Found:
     place = calls.step_place
     if place is not None and place.line is None:
         by_hand = "put the step into a function that takes the batch and write @tf.function above it"
-        return attempt(lambda: [extracted(calls.module(place.file), xla=xla)], by_hand)
+        return attempt(lambda: [_of_script(calls.module(place.file), xla=xla)], by_hand)
     if place is None or place.line is None:
         by_hand = f"give model.compile(...) {'jit_compile=True' if xla else 'run_eagerly=False'}"
         return attempt(lambda: [_keras(calls, xla=xla)], by_hand)
     file, line = place.file, place.line
     by_hand = f"write @tf.function{'(jit_compile=True)' if xla else ''} above the step's function at {file}:{line}"
     return attempt(lambda: [_function(calls.module(file), line, xla=xla)], by_hand)
+
+
+def _of_script(module: Module, *, xla: bool) -> Change:
+    """Of a step that was not seen to take a batch: the function that takes the gradients, or what the loop holds."""
+    function = function_with_tape(module)
+    return extracted(module, xla=xla) if function is None else _decorated(module, function, xla=xla)
 
 
 def _function(module: Module, line: int, *, xla: bool) -> Change:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import textwrap
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 import libcst as cst
@@ -81,14 +81,29 @@ def extracted(module: Module, *, xla: bool) -> Change:
     )
 
 
+def function_with_tape(module: Module) -> cst.FunctionDef | None:
+    """The one function of a file that takes gradients, where no loop does so itself."""
+    around = [_function_of(module, node) for node in _tapes(module) if _loop_of(module, node) is None]
+    found = {one for one in around if one is not None}
+    return next(iter(found)) if len(found) == 1 and len(around) == len(_tapes(module)) else None
+
+
+def _tapes(module: Module) -> list[cst.With]:
+    calls = {node: [one.item for one in node.items if isinstance(one.item, cst.Call)] for node in module.of(cst.With)}
+    return [node for node, made in calls.items() if any(_is_tape(module, one) for one in made)]
+
+
+def _is_tape(module: Module, call: cst.Call) -> bool:
+    return module.dotted(call.func) in ("tensorflow.GradientTape", "tf.GradientTape")
+
+
 def _step_of(module: Module) -> tuple[cst.For | cst.While, Sequence[cst.CSTNode]]:
     """The loop, and its statements from the first tape to the last update."""
     loops: dict[cst.CSTNode, list[cst.With]] = {}
-    for node in module.of(cst.With):
-        if any(module.dotted(one.func).endswith(".GradientTape") for one in _calls(node)):
-            loop = _loop_of(module, node)
-            if loop is not None:
-                loops.setdefault(loop, []).append(node)
+    for node in _tapes(module):
+        loop = _loop_of(module, node)
+        if loop is not None:
+            loops.setdefault(loop, []).append(node)
     if len(loops) != 1:
         raise NoEditError(f"{module.file} has {len(loops) or 'no'} loops that take gradients where they are written")
     ((loop, tapes),) = loops.items()
@@ -99,10 +114,6 @@ def _step_of(module: Module) -> tuple[cst.For | cst.While, Sequence[cst.CSTNode]
         raise NoEditError(f"the gradient tape at {module.file}:{module.line(tapes[0])} is not in each step of its loop")
     last = max(number for number, one in enumerate(body) if one in tapes or (number > first and _updates(module, one)))
     return loop, body[first : last + 1]
-
-
-def _calls(node: cst.With) -> Iterator[cst.Call]:
-    return (one.item for one in node.items if isinstance(one.item, cst.Call))
 
 
 def _loop_of(module: Module, node: cst.CSTNode) -> cst.CSTNode | None:
