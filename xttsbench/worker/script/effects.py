@@ -6,6 +6,7 @@ which tells nobody, so the functions by which Python asks it to are wrapped.
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import os
 import sys
@@ -84,6 +85,21 @@ def _found(path: Any, folder: Any) -> Any:
         return os.path.join(os.readlink(f"/proc/self/fd/{folder}"), os.fsdecode(path))
     except (OSError, TypeError):
         return path
+
+
+def patch_h5py(effects: Effects) -> None:
+    """Have h5py's files told of, which are opened in C: Keras writes weights by them."""
+    import h5py  # type: ignore[import-untyped]  # Keras brings it
+
+    original = h5py.File.__init__
+
+    @functools.wraps(original)
+    def init(file: Any, name: Any, mode: str = "r", *args: Any, **kwargs: Any) -> None:
+        if mode != "r":
+            effects.writes(name)
+        original(file, name, mode, *args, **kwargs)
+
+    h5py.File.__init__ = init
 
 
 def patch_writers(effects: Effects, patches: Patches) -> None:

@@ -22,7 +22,7 @@ from typing import Any, Final
 from xttsbench.records.trial import TrialError
 from xttsbench.worker.channel import shared_rows
 from xttsbench.worker.script.copy_on_write import why_not
-from xttsbench.worker.script.effects import Effects, patch_writers
+from xttsbench.worker.script.effects import Effects, patch_h5py, patch_writers
 from xttsbench.worker.script.report import LockedChannel, ScriptReport, StoppedByUs, exit_now
 
 
@@ -102,7 +102,7 @@ class Process:
         """Run the script to its end, measure what is left to measure, and leave. Does not return."""
         self.channel.part("target_kind", "script")
         self.channel.phase("script")
-        loaded = {"tensorflow": self._tensorflow_loaded, "keras": self._keras_loaded}
+        loaded = {"tensorflow": self._tensorflow_loaded, "keras": self._keras_loaded, "h5py": self._h5py_loaded}
         hooks = AfterImport(loaded, begins=self._imports)
         hooks.install()
         self._before_script()
@@ -122,7 +122,7 @@ class Process:
         self._effects = Effects()
 
     def _imports(self, name: str) -> None:
-        if dict(os.environ) == self._environment:
+        if name != "h5py" and dict(os.environ) == self._environment:
             self.report.tell(imports=(*self.report.run.imports, name))
 
     def finish(self, ended: str, code: int | None, error: BaseException | None) -> None:
@@ -220,6 +220,10 @@ class Process:
         if self.watched is None:  # TensorFlow comes later, or not at all
             return
         self._noted("watching Keras", self._watch_keras)
+
+    def _h5py_loaded(self) -> None:
+        if self._effects is not None:
+            self._noted("watching h5py", functools.partial(patch_h5py, self._effects))
 
     def _watch_keras(self) -> None:
         from xttsbench.worker.script.patches import patch_keras

@@ -8,7 +8,8 @@ from pathlib import Path
 
 SCRIPT = """
 import os, tempfile
-from xttsbench.worker.script.effects import Effects
+import h5py
+from xttsbench.worker.script.effects import Effects, patch_h5py
 tempfile.gettempdir()
 effects = Effects()
 os.makedirs("there", exist_ok=True)                  # exists already
@@ -22,6 +23,9 @@ os.makedirs("there/new", exist_ok=True)
 with open("there/log", "a"):
     pass
 os.replace("there/log", "there/kept")
+patch_h5py(effects)
+h5py.File("there/weights.h5", "w").close()
+h5py.File("there/weights.h5").close()
 effects.end()
 open("there/late", "w").close()
 here = os.getcwd()
@@ -33,4 +37,4 @@ def test_only_what_is_left_behind_counts_as_written(tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     (tmp_path / "there" / "read").touch()
     done = subprocess.run([sys.executable, "-c", SCRIPT], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.stdout.strip() == "() ['there/new', 'there/log']", done.stderr
+    assert done.stdout.strip() == "() ['there/new', 'there/log', 'there/weights.h5']", done.stderr
