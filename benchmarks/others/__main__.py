@@ -1,7 +1,8 @@
 """Is what xttsbench says of other people's code right, and what does it give? Prints JSON; a table lies beside it.
 
 ``python benchmarks/others --code DIR [--only NAME ...] [--budget 75] [--rounds 5] [--work DIR] [--out FILE]``
-and ``python benchmarks/others --readme``, which measures nothing and writes the README's table again.
+and ``python benchmarks/others --readme``, which measures nothing and writes the tables of README.md and of
+docs/case-studies.md again.
 
 ``DIR`` has clones of the repositories that README.md of this folder lists. For each pipeline of :mod:`listed`:
 
@@ -34,7 +35,7 @@ from typing import Any
 import numpy as np
 from listed import HERE, PIPELINES, REPOSITORIES, Pipeline
 from made import make
-from outcomes import markdown, outcome, said, with_readme
+from outcomes import cases, markdown, outcome, readme, said, with_table
 from published import beside, commit, target
 
 from xttsbench.analysis.evidence import LEAST_SCALE, interval
@@ -188,7 +189,7 @@ def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--work", type=Path, default=Path.home() / ".cache/xttsbench/others", help="work folder")
     parser.add_argument("--out", type=Path, default=OUT, help="file for the JSON; the table lies beside it as .md")
     parser.add_argument("--limit", type=float, default=math.inf, help="seconds after which no loop is begun")
-    parser.add_argument("--readme", action="store_true", help="only write the README's table again")
+    parser.add_argument("--readme", action="store_true", help="only write the tables of the pages again")
     options = parser.parse_args(arguments)
     names = [pipeline.name for pipeline in PIPELINES]
     if not options.readme and options.code is None:
@@ -220,8 +221,8 @@ def main() -> None:
     options = parsed()
     rows = json.loads(options.out.read_text(encoding="utf-8"))["rows"] if options.out.exists() else []
     if options.readme:
-        readme = PROJECT / "README.md"
-        atomic_write(readme, with_readme(readme.read_text(encoding="utf-8"), rows).encode())
+        for page, table in ((PROJECT / "README.md", readme), (PROJECT / "docs/case-studies.md", cases)):
+            atomic_write(page, with_table(page.read_text(encoding="utf-8"), table(rows)).encode())
         return
     for pipeline in PIPELINES:
         if options.only and pipeline.name not in options.only:

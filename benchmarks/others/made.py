@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -43,16 +43,12 @@ def ljspeech(folder: Path) -> None:
 
 def horses(folder: Path) -> None:
     """120 JPEG files of 256 x 256."""
-    for number, image in enumerate(_images(120, 256, 256)):
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"n{number:05}.jpg").write_bytes(image)
+    _jpegs(folder, [f"n{number:05}.jpg" for number in range(120)], 256, 256)
 
 
 def facades(folder: Path) -> None:
     """120 JPEG files of 512 x 256, a photo and its drawing side by side, where the tutorial has them to test."""
-    for number, image in enumerate(_images(120, 256, 512)):
-        (folder / "test").mkdir(parents=True, exist_ok=True)
-        (folder / "test" / f"{number + 1}.jpg").write_bytes(image)
+    _jpegs(folder, [f"test/{number + 1}.jpg" for number in range(120)], 256, 512)
 
 
 def boxes(folder: Path) -> None:
@@ -79,6 +75,74 @@ def boxes(folder: Path) -> None:
                 writer.write(example.SerializeToString())
 
 
+def faces(folder: Path) -> None:
+    """1,000 JPEG files of 96 x 96."""
+    _jpegs(folder, [f"{number}.jpg" for number in range(1000)], 96, 96)
+
+
+def pets(folder: Path) -> None:
+    """600 JPEG files of 512 x 384, half of them called cats and half dogs."""
+    _jpegs(folder, [f"train/{name}s/{name}.{number}.jpg" for name in ("cat", "dog") for number in range(300)], 384, 512)
+
+
+def book(folder: Path) -> None:
+    """The files of the book's first chapter: 2,000 JPEG files of 32 x 32, and 2,000 reviews with a label, in one."""
+    kinds = "airplane", "automobile"
+    files = [f"data/cifar2/train/{kind}/{number}.jpg" for kind in kinds for number in range(1000)]
+    _jpegs(folder, files, 32, 32)
+    (folder / "here").mkdir()
+    (folder / "data/imdb").mkdir()
+    lines = [f"{number % 2}\t{review}\n" for number, review in enumerate(_reviews(2000))]
+    (folder / "data/imdb/train.csv").write_text("".join(lines))
+
+
+def imdb(folder: Path) -> None:
+    """2,000 reviews of some 230 words, a file each, half of them in a folder for the good."""
+    for number, review in enumerate(_reviews(2000)):
+        file = folder / "train" / ("pos", "neg")[number % 2] / f"{number}_5.txt"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(review)
+
+
+def csv(folder: Path) -> None:
+    """Ten files of 2,048 letters each: two names, ten numbers, and the 400 pixels of a letter."""
+    (folder / "fonts").mkdir(parents=True)
+    draw = np.random.default_rng(0)
+    names = ["font", "fontVariant", *(f"c{number}" for number in range(10))]
+    head = ",".join([*names, *(f"r{row}c{column}" for row in range(20) for column in range(20))])
+    for font in range(10):
+        rows = draw.integers(0, 256, (2048, 410))
+        lines = [",".join(["FONT", "scanned", *map(str, row)]) for row in rows]
+        (folder / "fonts" / f"FONT{font}.csv").write_text("\n".join([head, *lines]) + "\n")
+
+
+def mels(folder: Path) -> None:
+    """400 utterances of 1 to 6 s as 80 mel bands, and their phonemes."""
+    draw = np.random.default_rng(0)
+    folder.mkdir(parents=True)
+    lines = []
+    for number in range(400):
+        frames = int(draw.uniform(1, 6) * 22050 / 256)
+        np.save(folder / f"{number:04}.npy", draw.normal(0, 1, (frames, 80)).astype("float32"))
+        lines.append(f"{number:04}|{''.join(draw.choice(list('aeioubdfklmnprstz '), frames // 6))}\n")
+    (folder / "metadata.csv").write_text("".join(lines))
+
+
+def _reviews(count: int) -> Iterator[str]:
+    """Some 230 of 20,000 words, the first of which are the most frequent, with a break here and there."""
+    draw = np.random.default_rng(0)
+    words = ["".join(draw.choice(list("abcdefghijklmnoprstuvwy"), draw.integers(2, 10))) for _ in range(20000)]
+    for _ in range(count):
+        chosen = [words[number % len(words)] for number in draw.zipf(1.2, draw.integers(100, 360))]
+        yield ". ".join(" ".join(chosen[at : at + 12]) for at in range(0, len(chosen), 12)).replace(". ", ".<br />", 2)
+
+
+def _jpegs(folder: Path, files: Sequence[str], height: int, width: int) -> None:
+    for name, image in zip(files, _images(len(files), height, width), strict=True):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(image)
+
+
 def _images(count: int, height: int, width: int) -> Iterator[bytes]:
     """JPEG images of coarse blocks with noise."""
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
@@ -92,12 +156,7 @@ def _images(count: int, height: int, width: int) -> Iterator[bytes]:
 
 
 MADE: dict[str, Callable[[Path], None]] = {
-    "flowers": flowers,
-    "speech": speech,
-    "ljspeech": ljspeech,
-    "horses": horses,
-    "facades": facades,
-    "boxes": boxes,
+    one.__name__: one for one in (flowers, speech, ljspeech, horses, facades, boxes, faces, pets, book, imdb, csv, mels)
 }
 
 

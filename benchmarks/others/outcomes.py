@@ -177,25 +177,41 @@ def _reasons(row: Row) -> str:
 
 
 def readme(rows: Sequence[Row]) -> list[str]:
-    """The table of the README, between its marks: what was decided, right or not, and a sentence on the others."""
-    lines = [MARKS[0], "| code | command | said | before, ms | after |", "|---|---|---|---|---|"]
-    decided = [row for row in rows if not row["outcome"].startswith("undecided")]
-    for row in decided:
+    """The table of the README: what was changed and timed, and a sentence on the others."""
+    lines = ["| code | command | said | before, ms | after |", "|---|---|---|---|---|"]
+    timed = [row for row in rows if row.get("ratio")]
+    for row in timed:
         right = row["outcome"].startswith("right")
         said_of = (
             f"{_verdict(row)}: {_text(_advice(row))}" if right else f"{_verdict(row)}; **{_text(row['outcome'])}**"
         )
         command = re.sub(r"^xttsbench | --budget [0-9.]+", "", row["command"])
-        cells = (
-            _text(row["title"]),
-            f"`{command}`",
-            said_of,
-            _number(row.get("before_ms")),
-            _number(row.get("after_ms")),
-        )
+        before, after = (_number(row.get(side)) for side in ("before_ms", "after_ms"))
+        lines.append(f"| {_text(row['title'])} | `{command}` | {said_of} | {before} | {after} |")
+    left = len(rows) - len(timed)
+    return [*lines, *(["", f"In {left} others nothing was changed."] if left else [])]
+
+
+def cases(rows: Sequence[Row]) -> list[str]:
+    """The tables of the case studies: what was changed and timed, and what was not, with the reasons."""
+    head = "code", "case", "command", "verdict", "patch", "before, ms", "after", "times as fast", "authors' own", "data"
+    lines = [f"| {' | '.join((*head, 'outcome'))} |", "|" + "---|" * (len(head) + 1)]
+    timed = [row for row in rows if row.get("ratio")]
+    for row in timed:
+        title, command, verdict, _, patch, before, after, ratio, own, data, _, outcome_ = _cells(row)
+        cells = title, f"`{row['case']}`", command, verdict, patch, before, after, ratio, own, data, outcome_
         lines.append(f"| {' | '.join(cells)} |")
-    left = len(rows) - len(decided)
-    return [*lines, *(["", f"{left} of {len(rows)} stayed undecided."] if left else []), MARKS[1]]
+    lines += [
+        "",
+        "| code | case | command | verdict | ms a step | outcome | not accepted |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        if row not in timed:
+            title, command, verdict, _, _, before, *_, outcome_ = _cells(row)
+            cells = title, f"`{row['case']}`", command, verdict, before, outcome_, _reasons(row)
+            lines.append(f"| {' | '.join(cells)} |")
+    return lines
 
 
 def _advice(row: Row) -> str:
@@ -206,8 +222,8 @@ def _advice(row: Row) -> str:
     return "change nothing" if row["verdict"] == "compute" else "no fix"
 
 
-def with_readme(text: str, rows: Sequence[Row]) -> str:
-    """A README's text with the table between its marks made anew.
+def with_table(text: str, lines: Sequence[str]) -> str:
+    """A page's text with the lines between its marks made anew.
 
     Raises:
         ValueError: the marks are not there.
@@ -216,7 +232,7 @@ def with_readme(text: str, rows: Sequence[Row]) -> str:
     _, second, after = rest.partition(MARKS[1])
     if not first or not second:
         raise ValueError(f"no lines {MARKS[0]!r} and {MARKS[1]!r} to put the table between")
-    return before + "\n".join(readme(rows)) + after
+    return before + "\n".join([MARKS[0], *lines, MARKS[1]]) + after
 
 
 def _interval(found: Mapping[str, float] | None) -> str:

@@ -11,6 +11,7 @@ SourceKind = Literal[
     "fixed-npy-header",
     "dead-option",
     "option-never-applied",
+    "pool-size",
     "late-environment",
     "late-threads",
     "own-environment",
@@ -18,7 +19,8 @@ SourceKind = Literal[
 ]
 """``late-environment``: a variable that TensorFlow reads at its import, set after it; ``own-environment``: set before
 it, so that a process that had imported TensorFlow already did not see it; ``late-threads``: thread settings after
-something has run; ``growth-with-limit``: memory growth beside a memory limit."""
+something has run; ``growth-with-limit``: memory growth beside a memory limit; ``pool-size``: where a pipeline's pool
+gets its threads, which is no fault by itself."""
 
 
 class SourceFact(Record):

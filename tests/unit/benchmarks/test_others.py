@@ -207,27 +207,32 @@ def test_the_tables_have_each_row_and_keep_hostile_text_in_its_cell() -> None:
     assert "| 123 | 5.68 | 2.2 (2 to 2.4) |" in lines[2]
     assert "- a: pool (slower / by far)" in page
     assert "- a: others used 7 %" in page
-    short = outcomes.readme([row | {"outcome": "wrong: slower"}, row, row | {"outcome": "undecided"}])
-    assert short[3] == "| A / &lt;b> | `optimize a.py:a` | input; **wrong: slower** | 123 | 5.68 |"
-    assert short[4] == "| A / &lt;b> | `optimize a.py:a` | input: a cache | 123 | 5.68 |"
-    assert short[5:-1] == ["", "1 of 3 stayed undecided."]
-    failed = {"title": "a", "command": "xttsbench diagnose a --budget 75", "failed": "no", "outcome": "wrong: no"}
-    assert outcomes.readme([failed])[3:-1] == ["| a | `diagnose a` | nothing; **wrong: no** |  |  |"]
+    silent = row | {"ratio": None, "outcome": "silent: no fix", "case": "b"}
+    short = outcomes.readme([row | {"outcome": "wrong: slower"}, row, silent])
+    assert short[2] == "| A / &lt;b> | `optimize a.py:a` | input; **wrong: slower** | 123 | 5.68 |"
+    assert short[3] == "| A / &lt;b> | `optimize a.py:a` | input: a cache | 123 | 5.68 |"
+    assert short[4:] == ["", "In 1 others nothing was changed."]
+    failed = {"case": "a", "title": "a", "command": "xttsbench diagnose a --budget 75", "failed": "no"}
+    assert outcomes.readme([failed])[2:] == ["", "In 1 others nothing was changed."]
+    pages = outcomes.cases([row, silent, failed | {"outcome": "wrong: no"}])
+    assert "| `a` | `xttsbench optimize a.py:a --budget 75` | input 75% |" in pages[2]
+    assert pages[3] == ""
+    assert pages[6].endswith("| 123 | silent: no fix | pool (slower / by far) |")
+    assert pages[7] == "| a | `a` | `xttsbench diagnose a --budget 75` | nothing |  | wrong: no |  |"
     start, end = outcomes.MARKS
-    text = outcomes.with_readme(f"before\n{start}\nold\n{end}\nafter", [row])
-    assert text.startswith(f"before\n{start}\n| code |")
-    assert text.endswith(f"{end}\nafter")
+    assert outcomes.with_table(f"before\n{start}\nold\n{end}\nafter", ["new"]) == f"before\n{start}\nnew\n{end}\nafter"
     with pytest.raises(ValueError, match="to put the table between"):
-        outcomes.with_readme("no marks", [row])
+        outcomes.with_table("no marks", [])
 
 
-def test_the_table_of_the_readme_is_that_of_the_results() -> None:
+def test_the_tables_of_the_pages_are_those_of_the_results() -> None:
     rows = json.loads(RESULTS.read_text(encoding="utf-8"))["rows"]
     assert len(rows) >= 5
     assert len({row["repository"] for row in rows}) >= 3
     assert [row["outcome"] for row in rows] == [outcomes.outcome(row) for row in rows]
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert outcomes.with_readme(text, rows) == text, "python benchmarks/others --readme writes it again"
+    for page, table in (("README.md", outcomes.readme), ("docs/case-studies.md", outcomes.cases)):
+        text = (ROOT / page).read_text(encoding="utf-8")
+        assert outcomes.with_table(text, table(rows)) == text, "python benchmarks/others --readme writes it again"
     assert RESULTS.with_suffix(".md").read_text(encoding="utf-8") == outcomes.markdown(
         json.loads(RESULTS.read_text(encoding="utf-8"))
     )

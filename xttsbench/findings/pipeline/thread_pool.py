@@ -12,7 +12,7 @@ from xttsbench.records.fix_set import FixSet
 from xttsbench.records.pipeline import Pipeline, place
 from xttsbench.throughput.threads import may_wait
 
-_MANY_THREADS: Final = 8
+_MANY_THREADS: Final = 4
 """Threads for each core from which a pool is far larger than the cores."""
 _WAITING: Final = 0.5
 """An op waits where less than this share of its cost is processor time, on cores that are not all busy."""
@@ -22,7 +22,7 @@ _BUSY: Final = 0.8
 @rule(
     "thread-pool",
     evidence="threads in the pool, cores, and the number of threads that was tried",
-    threshold="a larger pool was measured or estimated to help; or 8 threads for each core, and nothing in it waits",
+    threshold="a larger pool was measured or estimated to help; or 4 threads for each core, and nothing in it waits",
     remedy="Set options.threading.private_threadpool_size, with num_parallel_calls to match.",
     false_alarms="a pool that is too large costs memory and little else, so that it is never a bottleneck",
 )
@@ -49,7 +49,8 @@ def thread_pool(evidence: Evidence) -> Findings:
             limits=helps,
             location=blocking[0].location if blocking else place(waiting) if waiting else Location(),
         )
-    elif size and size > _MANY_THREADS * cores and not _something_waits(evidence, pipeline):
+    elif size and size >= _MANY_THREADS * cores and not _something_waits(evidence, pipeline):
+        places = [Location(file=one.file, line=one.line) for one in evidence.source if one.kind == "pool-size"]
         yield finding(
             thread_pool,
             f"a private pool of {size} threads on {cores} cores, and nothing in it waits",
@@ -57,6 +58,7 @@ def thread_pool(evidence: Evidence) -> Findings:
             {"threadpool_size": size, "cores": cores},
             "Nothing is lost by it that was measured; threads beyond the cores only take turns. Leave "
             "private_threadpool_size out, or set it to the number of cores.",
+            location=places[-1] if places else Location(),
         )
 
 

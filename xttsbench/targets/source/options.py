@@ -69,6 +69,14 @@ def dead_options(module: Module, known: Known) -> Iterator[SourceFact]:
             yield module.fact("dead-option", node, f"{why}{_hidden(module, node)}")
 
 
+def pool_sizes(module: Module) -> Iterator[SourceFact]:
+    """Where the threads of a pipeline's own pool are set."""
+    for node in module.of(cst.Attribute):
+        name = node.attr.value
+        if name == "private_threadpool_size" and module.is_set(node) and _path(module, node) == ("threading", name):
+            yield module.fact("pool-size", node, "")
+
+
 def unapplied_options(module: Module, *, is_main: bool) -> Iterator[SourceFact]:
     """Options that are set up and handed to nothing; at a module's top only where no other module can use them."""
     for node in module.of(cst.Assign):

@@ -19,7 +19,14 @@ from xttsbench.records.source_fact import SourceFact
 from xttsbench.targets.source.autotune import autotune_arithmetic
 from xttsbench.targets.source.headers import fixed_npy_header
 from xttsbench.targets.source.module import Module
-from xttsbench.targets.source.options import Known, dead_options, known_options, unapplied_options, unused_datasets
+from xttsbench.targets.source.options import (
+    Known,
+    dead_options,
+    known_options,
+    pool_sizes,
+    unapplied_options,
+    unused_datasets,
+)
 from xttsbench.targets.source.startup import growth_with_limit, late_environment, late_threads
 from xttsbench.targets.spec import TargetSpec
 
@@ -54,6 +61,7 @@ def scan_text(
         found = [
             *autotune_arithmetic(module),
             *(dead_options(module, options) if options is not None else ()),
+            *pool_sizes(module),
             *unapplied_options(module, is_main=is_main),
             *unused_datasets(module),
             *late_environment(module, imported_before=imported_before),

@@ -10,6 +10,7 @@ from xttsbench.findings.pipeline.sequential_read import sequential_read
 from xttsbench.findings.pipeline.thread_pool import thread_pool
 from xttsbench.records.base import Location
 from xttsbench.records.pipeline import Pipeline, PythonFunction
+from xttsbench.records.source_fact import SourceFact
 
 MAPS = Pipeline(
     ops=(
@@ -148,6 +149,12 @@ def test_a_pool_that_helped_is_given_its_size(evidence, build) -> None:
     assert found.evidence["tried_size"] == 64
 
 
+def test_a_pool_far_larger_than_the_cores_is_named_where_it_is_set(evidence) -> None:
+    places = [SourceFact(kind="pool-size", file="options.py", line=line, text="") for line in (7, 9)]
+    found = only(thread_pool, evidence("input", pipeline=pooled(size=8, cpu_s=0.9), source=places))
+    assert (found.location.file, found.location.line) == ("options.py", 9)
+
+
 def test_a_pool_of_one_thread_for_calls_that_compute(evidence) -> None:
     told = evidence("input", pipeline=pooled(size=1, cpu_s=0.9), predictions=predicted("thread-pool:2", 1.9))
     found = only(thread_pool, told)
@@ -166,7 +173,7 @@ def test_a_pool_predicted_with_parallel_calls_must_beat_those_alone(evidence) ->
 
 @pytest.mark.parametrize(
     ("size", "gil", "fires"),
-    [(17, None, True), (16, None, False), (64, "blocks", False), (64, "unknown", False), (None, None, False)],
+    [(8, None, True), (7, None, False), (64, "blocks", False), (64, "unknown", False), (None, None, False)],
 )
 def test_a_pool_far_larger_than_the_cores(evidence, size, gil, fires: bool) -> None:
     found = list(thread_pool(evidence("compute", pipeline=pooled(gil, size))))

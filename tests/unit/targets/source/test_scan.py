@@ -121,13 +121,19 @@ def test_what_hides_a_dead_option_does_not_hide_it_here(around: str, says: str) 
     [
         "o = tf.data.Options()\no.deterministic = False\nds = ds.with_options(o)",
         "o = tf.data.Options()\no.experimental_optimization.inject_prefetch = False\nreturned = (ds, o)",
-        "def f(o: tf.data.Options):\n    o.threading.private_threadpool_size = 4",
         "o = parser.parse_args()\no.map_vectorization = True",
         "class O: pass\no = O()\no.autotune.nothing = 1",
     ],
 )
 def test_options_that_are_there(text: str) -> None:
     assert scan(text) == []
+
+
+def test_where_a_pool_gets_its_size() -> None:
+    assert kinds("def f(o: tf.data.Options):\n    o.threading.private_threadpool_size = 4") == [("pool-size", 2)]
+    text = "o = tf.data.Options()\nt = o.threading\nt.private_threadpool_size = 4\nds = ds.with_options(o)"
+    assert kinds(text, options=None) == [("pool-size", 3)]
+    assert kinds("o = parser.parse_args()\no.threading.private_threadpool_size = 4") == []
 
 
 def test_no_option_is_judged_without_tensorflow() -> None:
