@@ -101,7 +101,6 @@ PIPELINES = (
         "CycleGAN: images to evaluate",
         "cyclegan.py",
         ("input",),
-        step_ms=2,
         data=("horses",),
         trees=("CycleGAN-Tensorflow-2/data.py", "CycleGAN-Tensorflow-2/tf2lib"),
     ),
@@ -114,7 +113,7 @@ PIPELINES = (
         data=("boxes",),
         trees=("yolov3-tf2/yolov3_tf2/dataset.py",),
     ),
-    Pipeline("facades", f"{_TUTORIAL}: pix2pix", "pix2pix.py", ("input",), step_ms=2, data=("facades",)),
+    Pipeline("facades", f"{_TUTORIAL}: pix2pix", "pix2pix.py", ("input",), data=("facades",)),
     Pipeline("weather", f"{_TUTORIAL}: windows of a series, a class", "time_series.py", ("input",)),
     Pipeline("fonts", f"{_TUTORIAL}: CSV files", "fonts.py", ("input",), step_ms=10, data=("csv",)),
     Pipeline(
@@ -122,7 +121,6 @@ PIPELINES = (
         f"{_TUTORIAL}: text classification",
         "text_classification.py",
         ("input",),
-        step_ms=2,
         own="sentiment_cached",
         data=("imdb",),
     ),
@@ -149,7 +147,6 @@ PIPELINES = (
         "TensorFlow in 30 days, chapter 1-3: reviews",
         "thirty_days.py",
         ("input",),
-        step_ms=2,
         data=("book",),
     ),
     Pipeline(

@@ -129,6 +129,27 @@ def the_patch_is_of_the_user_s_file_and_was_run(ran: Ran, folder: Path) -> None:
     assert (other / "fixable.py").read_text(encoding="utf-8") == text
 
 
+@pytest.mark.slow
+def test_a_builder_of_several_modules_is_patched_where_its_op_is_made(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    shutil.copytree(TARGETS / "builders", project, ignore=shutil.ignore_patterns("__pycache__"))
+    words = ["optimize", "train.py:waiting", "--accelerator", "emulated:4", "--budget", "150", "--out", "run", "--json"]
+    done = command("-m", "xttsbench", *words, cwd=project)
+    assert done.returncode == 0, done.stderr
+    (chosen,) = [fix for fix in json.loads(done.stdout)["fixes"] if fix["chosen"]]
+    assert chosen["verified_speedup"]["low"] > 1.5
+    assert (chosen["patch"]["ran"], chosen["patch"]["equivalent"], chosen["patch"]["unpatched"]) == (True, True, {})
+    assert str(project.resolve() / "speech" / "loading.py") in chosen["patch"]["files"]
+    program = ["patch", "-p1", "-i"] if shutil.which("patch") else ["git", "apply", "-p1"]
+    subprocess.run([*program, "run/patch.diff"], cwd=project, check=True, capture_output=True)
+    for name, text in chosen["patch"]["files"].items():
+        assert Path(name).read_text(encoding="utf-8") == text
+    epoch = "import train, numpy as np; print([np.asarray(p).tolist() for b in train.waiting() for p in b])"
+    after = command("-c", epoch, cwd=project)
+    before = command("-c", epoch, cwd=TARGETS / "builders")
+    assert after.stdout == before.stdout != "", after.stderr
+
+
 PLAN_APPLIED = """
 import numpy as np
 import fixable

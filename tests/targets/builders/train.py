@@ -13,6 +13,7 @@ def arguments(words=()):
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--scale", type=float, default=0.5)
     parser.add_argument("--limit", type=int, default=0)
+    parser.add_argument("--wait", type=float, default=0.0, help="seconds that a file takes to open")
     parser.add_argument("--verbose", action="store_true")
     return parser.parse_args(words)
 
@@ -20,6 +21,11 @@ def arguments(words=()):
 def training():
     """Through a class, its package, and a helper that makes two maps."""
     return Builder(arguments()).build()
+
+
+def waiting():
+    """Its files take 4 ms each to open."""
+    return Builder(arguments(["--wait", "0.004", "--count", "160"])).build()
 
 
 def validation():

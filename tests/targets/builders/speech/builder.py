@@ -23,6 +23,8 @@ class Builder:
 
         if self.args.verbose:
             print("clips:", self.args.count)
+        if self.args.wait:
+            self.dataset = loading.opened(self.dataset, self.args.wait)
         self.dataset = loading.decoded(self.dataset, self.args.scale)
 
         if self.args.limit:
