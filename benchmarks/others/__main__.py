@@ -146,9 +146,10 @@ def _run(command: Sequence[str]) -> dict[str, Any]:
 
 
 def _same(one: list[str], other: list[str]) -> bool | None:
-    """Whether two sides begin with the same elements; ``None`` where one side alone does not repeat itself."""
-    first, again, changed = (_run([*side, "--digest"])["in_order"] for side in (one, one, other))
-    return None if first != again else first == changed
+    """Whether two sides have the same first elements, or samples; ``None`` where one does not repeat itself."""
+    first, again, changed = (_run([*side, "--digest"]) for side in (one, one, other))
+    known = [key for key in ("in_order", "any_order") if first[key] == again[key]]
+    return any(first[key] == changed[key] for key in known) if known else None
 
 
 def _in_turns(sides: dict[str, list[str]], note: Path, options: argparse.Namespace, *, same: bool) -> dict[str, Any]:

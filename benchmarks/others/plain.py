@@ -23,7 +23,9 @@ from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 ELEMENTS = 64
-"""That a digest is of."""
+EPOCHS = 4
+LONGEST_S = 20.0
+"""That a digest is of: the first elements in order, and the samples of some epochs."""
 WARM_UP = 100
 """Steps of a script that are not counted, since it may compile and trace meanwhile."""
 
@@ -67,20 +69,33 @@ def timed(dataset: Any, step: Callable[[Any], Any] | None, seconds: float) -> di
 
 
 def digest(dataset: Any) -> dict[str, Any]:
-    """Hashes of the first elements: in their order, and whatever their order."""
+    """Hashes of the first elements in their order, and of the samples of some epochs, whatever their order and batch.
+
+    A sample is a row of all parts of a batch, without zeros at its end, which may be padding. A batch that is too small
+    may be dropped, so that a single epoch need not have every sample.
+    """
     import numpy as np
     import tensorflow as tf
 
-    found = []
-    for element in dataset.take(ELEMENTS):
-        parts = [np.asarray(part) for part in tf.nest.flatten(element)]
-        found.append(hashlib.sha256(repr([(p.dtype.str, p.shape, p.tobytes()) for p in parts]).encode()).hexdigest())
-    in_order, any_order = ("".join(part) for part in (found, sorted(found)))
-    return {
-        "elements": len(found),
-        "in_order": hashlib.sha256(in_order.encode()).hexdigest(),
-        "any_order": hashlib.sha256(any_order.encode()).hexdigest(),
-    }
+    in_order: list[str] = []
+    samples: set[str] = set()
+    began = time.perf_counter()
+    for epoch in range(EPOCHS):
+        for element in dataset:
+            parts = [np.asarray(part) for part in tf.nest.flatten(element)]
+            if not epoch and len(in_order) < ELEMENTS:
+                in_order.append(_hash([(part.dtype.str, part.shape, part.tobytes()) for part in parts]))
+            rows = {part.shape[0] if part.ndim else None for part in parts}
+            batched = len(rows) == 1 and None not in rows
+            for row in zip(*parts, strict=True) if batched else [parts]:
+                samples.add(_hash([np.asarray(part).tobytes().rstrip(b"\0") for part in row]))
+            if time.perf_counter() - began > LONGEST_S:
+                break
+    return {"samples": len(samples), "in_order": _hash(in_order), "any_order": _hash(sorted(samples))}
+
+
+def _hash(value: Any) -> str:
+    return hashlib.sha256(repr(value).encode()).hexdigest()
 
 
 def script(file: Path, how: str, seconds: float) -> dict[str, Any]:

@@ -147,6 +147,86 @@ def other():
         ("    ds = ds.map(load, num_parallel_calls=2).cache()", "    if training:", "        ds = ds.shuffle(9)"),
         {"other": "range map* cache batch"},
     ),
+    "branches that come together behind a choice of orders": Builder(
+        """
+def build(shuffle=True, late=False, keep=None, each=True):
+    dataset = tf.data.Dataset.range(9)
+    size = 4
+    if shuffle:
+        dataset = dataset.shuffle(size)
+
+    if not late:
+        if keep:
+            dataset = dataset.filter(keep)
+        if each:
+            dataset = dataset.map(load, num_parallel_calls=2)
+    else:  # slower
+        dataset = dataset.map(load)
+        if keep:
+            dataset = dataset.filter(keep)
+    dataset = dataset.batch(2)
+    return dataset.repeat(2).prefetch(1)
+
+def make():
+    return build()
+
+def late():
+    return build(late=True, keep=True)
+
+def plain():
+    return build(each=None)
+
+def kept():
+    return build(keep=True)
+
+def ordered():
+    return build(shuffle=False)
+""",
+        ("cache",),
+        "range map* cache shuffle batch repeat prefetch",
+        (
+            "    if shuffle and not (not late and each):",
+            "        dataset = dataset.shuffle(size)",
+            "            dataset = dataset.map(load, num_parallel_calls=2).cache()",
+            "            if shuffle:",
+            "                dataset = dataset.shuffle(size)",
+        ),
+        {
+            "late": None,
+            "plain": None,
+            "kept": "range filter map* cache shuffle batch repeat prefetch",
+            "ordered": "range map* cache batch repeat prefetch",
+        },
+    ),
+    "a way around the map": Builder(
+        """
+def build(native):
+    ds = tf.data.Dataset.range(9)
+    ds = ds.shuffle(9)
+    if native == 1:
+        ds = ds.map(load)
+    elif native == 2 or native == 3:
+        ds = ds.map(f).map(g)
+    return ds.batch(2)
+
+def make():
+    return build(3)
+
+def first():
+    return build(1)
+
+def none():
+    return build(0)
+""",
+        ("cache",),
+        "range map map cache shuffle batch",
+        (
+            "    if not (not (native == 1) and (native == 2 or native == 3)):",
+            "        ds = ds.shuffle(9)",
+            "        ds = ds.map(f).map(g).cache().shuffle(9)",
+        ),
+        {"first": None, "none": None},
+    ),
     "a class with methods": Builder(
         """
 class Loader:
@@ -411,9 +491,25 @@ REFUSED = {
         "    ds = ds.shuffle(2)\n    few = ds.take(1)\n    ds = ds.map(f)\n",
         "`ds` is used for something else as well at line 7",
     ),
-    "a way around the map": (
-        "    ds = ds.shuffle(2)\n    if cfg.on:\n        ds = ds.map(f)\n",
-        "`ds` is used for something else as well at line 9",
+    "another reader in the branch of the map": (
+        "    ds = ds.shuffle(2)\n    if cfg.on:\n        few = ds.take(1)\n        ds = ds.map(f)\n",
+        "`ds` is used for something else as well at line 8",
+    ),
+    "another name behind the branch of the map": (
+        "    ds = ds.shuffle(2)\n    o = ds\n    if cfg.on:\n        ds = ds.map(f)\n    if cfg.n > 2:\n        ds = o\n",
+        "used for something else",
+    ),
+    "a way out before the branch of the map": (
+        "    ds = ds.shuffle(2)\n    if cfg.n > 2:\n        return ds\n    if cfg.on:\n        ds = ds.map(f)\n",
+        "`ds` is used for something else as well at line 11",
+    ),
+    "a branch whose condition is set anew": (
+        "    on = True\n    ds = ds.shuffle(2)\n    on = cfg.on\n    if on:\n        ds = ds.map(f)\n",
+        "`on` gets its value between lines 7 and 9",
+    ),
+    "a branch in a loop": (
+        "    for k in range(1):\n        ds = ds.shuffle(2)\n        if cfg.on:\n            ds = ds.map(f)\n",
+        "is used for something else",
     ),
     "a list of data sets": (
         "    every = [ds.shuffle(2)]\n    k = 2\n    ds = every[0].map(f)\n",

@@ -225,3 +225,52 @@ def _follows_in_next_statement(module: Module, before: Link, after: Link, moved:
     for use in module.uses(module.assignments(receiver.value, receiver)):
         if use is not receiver and before.end < module.start(use) and (module.start(use) < after.start or not own):
             raise NoEditError(f"`{receiver.value}` is used for something else as well")
+
+
+def lines_of(module: Module, statement: cst.CSTNode) -> tuple[int, int]:
+    """The lines of a statement.
+
+    Raises:
+        NoEditError: others stand on them, too.
+    """
+    start, end = module.span(statement)
+    if not module.begins_line(start) or module.text[end : module.line_stop(end)].strip(" \t\f").startswith(";"):
+        raise NoEditError(f"line {module.line(statement)} has several statements")
+    gone = line_gone(module, start, end)
+    return gone.start, gone.end
+
+
+def function_around(module: Module, node: cst.CSTNode) -> cst.FunctionDef | cst.Module:
+    """The function that a node is in, or the module.
+
+    Raises:
+        NoEditError: it is a lambda.
+    """
+    kinds = (cst.FunctionDef, cst.Lambda, cst.Module)
+    found = next(one for one in module.ancestors(node) if isinstance(one, kinds))
+    if isinstance(found, cst.Lambda):
+        raise NoEditError(f"line {module.line(node)} is in a lambda")
+    return found
+
+
+def called_with(module: Module, node: cst.CSTNode) -> cst.Call | None:
+    """The call of a method of an expression's value, or with it as an argument."""
+    parent = module.parent(node)
+    above = module.parent(parent) if parent is not None else None
+    is_method = isinstance(parent, cst.Attribute) and isinstance(above, cst.Call) and above.func is parent
+    return above if isinstance(above, cst.Call) and (is_method or isinstance(parent, cst.Arg)) else None
+
+
+def link_shown(link: Link) -> str:
+    """A link in a message."""
+    return f".{link.name}(...) of line {link.line}"
+
+
+def behind_statement(module: Module, statement: cst.CSTNode) -> tuple[int, str, str]:
+    """Where a statement is written behind another one: the offset, and what comes before it and behind it."""
+    return module.line_stop(module.end(statement)), module.line_end, ""
+
+
+def before_statement(module: Module, statement: cst.CSTNode) -> tuple[int, str, str]:
+    """The same before it."""
+    return module.line_start(module.start(statement)), "", module.line_end

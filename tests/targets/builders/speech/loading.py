@@ -11,7 +11,7 @@ def _clip(index, scale):
 
 
 def _waited(index, wait_s):
-    time.sleep(wait_s)
+    time.sleep(float(wait_s))
     return index
 
 

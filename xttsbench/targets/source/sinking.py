@@ -1,0 +1,484 @@
+"""Links of a pipeline moved behind others whatever statements stand between: the edit follows the value of the data.
+
+What moves is taken out where it stands, and written behind the last one, in the same function. Where it stood under an
+``if`` it does so there as well; who else reads the data that it made finds it before that reading. That is refused
+where a name that it needs has another value by then, and where the data cannot be followed.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import libcst as cst
+from libcst.helpers import get_full_name_for_node
+
+from xttsbench.targets.source.conditions import branches, condition, exclusive, joined, negated
+from xttsbench.targets.source.edits import Change, Moved, NoEditError, Put, Replacement
+from xttsbench.targets.source.flow import Flow
+from xttsbench.targets.source.links import (
+    argument,
+    before_statement,
+    behind,
+    behind_statement,
+    called_with,
+    function_around,
+    lines_of,
+    link_shown,
+    removed,
+    with_argument,
+)
+from xttsbench.targets.source.module import Link, Module, Span, is_name
+
+_LOOKING: Final = ("print", "isinstance", "type", "id", "repr")
+"""Functions that look at a dataset without reading it."""
+_LOOPS: Final = (cst.For, cst.While, cst.BaseComp)
+
+_EACH: Final = ("filter", "map", "prefetch")
+"""What shuffled elements go through as well before they are shuffled."""
+
+LISTS_FILES: Final = "list_files"
+"""A call that shuffles as it is; told not to, its files are shuffled where that is moved to."""
+
+Gone = tuple[int, int, str]
+"""A part that is taken out, from where to where, and what stands in its place."""
+Where = Callable[[Module, cst.CSTNode], tuple[int, str, str]]
+
+
+@functools.lru_cache(maxsize=32)
+def flow_of(module: Module, within: cst.FunctionDef | cst.Module) -> Flow:
+    """A function's flow, worked out once."""
+    return Flow(module, within)
+
+
+@dataclass
+class _Use:
+    """A place that reads data which moved links are missing from."""
+
+    node: cst.Name
+    missing: list[Link] = field(default_factory=list)
+
+
+class Sinking:
+    """One edit: where data go from the moved links to the last one, and who else reads them on the way.
+
+    Args:
+        module: that of all links.
+        links: through which the data go, in that order; the last one stays.
+        moved: those that are moved.
+        own: those that made an op themselves; the others are functions of the user's, in which ops were made.
+        same_elements: what is moved changes nothing but the order of the elements.
+
+    Raises:
+        NoEditError: the links are in different functions.
+    """
+
+    def __init__(
+        self, module: Module, links: list[Link], moved: list[Link], own: Collection[Link], *, same_elements: bool
+    ) -> None:
+        self._own = own  # links that are the calls of datasets' methods
+        self._not_where: list[str] = []  # a reader before the last link has put back what moved
+        self._same_elements = same_elements  # without what is moved, but for their order
+        self._module, self._links, self._moved, self._last = module, links, moved, links[-1]
+        within = {function_around(module, link.node) for link in links}
+        if len(within) > 1:
+            raise NoEditError(f"{link_shown(links[0])} and {link_shown(self._last)} are in different functions")
+        self._flow = flow_of(module, next(iter(within)))
+        self._inputs = {link: given for link in moved if (given := self._given(link)) is not None}
+        self._restored = {id(one) for one in self._readers(self._last.node, strict=False)}
+
+    def change(self, text: str, extra: Sequence[Replacement]) -> Change:
+        """The edit.
+
+        Args:
+            text: of the new link behind the last one; empty for none.
+            extra: steps within the last link.
+
+        Raises:
+            NoEditError: it cannot be made safely.
+        """
+        module, last = self._module, self._last
+        conditions = {link: [*self._conditions(link.node), *self._asked(link)] for link in self._moved}
+        others: dict[int, _Use] = {}
+        for link in self._moved:
+            for node in self._others(link):
+                others.setdefault(id(node), _Use(node)).missing.append(link)
+        uses, guard = sorted(others.values(), key=lambda use: module.start(use.node)), ""
+        try:
+            again = [*self._again(uses, conditions)]
+        except NoEditError as why:
+            again, self._not_where = [], []
+            guard = self._guard(why)
+        first = behind(module, last, "")
+        steps = [*extra]
+        if text:
+            steps.append(Replacement(first.start, first.start, f"{first.text}{text}"))
+        puts: list[tuple[Link, Put]] = []
+        assigned = self._assigned_alone(last)
+        in_turn = False  # once one is a statement, those behind it are
+        for link in self._moved:
+            self._same_names(link.node, self._needs(link), module.statement(last.node))
+            holds = [*conditions[link], *self._not_where]
+            in_turn |= bool(holds) and assigned is not None
+            if in_turn and assigned is not None:
+                puts.append((link, self._as_statement(assigned, holds, link, behind_statement)))
+            elif holds or link in self._inputs or link.name == LISTS_FILES:
+                puts.append((link, Put(first.start, self._applied(link, holds))))
+            else:
+                puts.append((link, Put(first.start, (first.text, (link.start, link.end)))))
+        puts += again
+        taken = []
+        for link in self._moved:
+            start, end, left = self._stays(link, guard) if guard else self._gone(link)
+            taken.append(Moved((start, end), left, tuple(put for of, put in puts if of is link)))
+        shown = min(one.start for one in self._links), max(one.end for one in self._links)
+        return Change(module, last.line, shown, (*taken, *steps))
+
+    def _given(self, link: Link) -> cst.Arg | None:
+        """The data where they are an argument of a call: it is a function of the user's then.
+
+        Raises:
+            NoEditError: it is not clear which argument that is.
+        """
+        if link in self._own:
+            return None
+        module, statement = self._module, self._module.parent(link.node)
+        target = statement.targets[0].target if isinstance(statement, cst.Assign) else None
+        found = [one for one in link.node.args if target is not None and module.code(one.value) == module.code(target)]
+        if len(found) != 1:
+            raise NoEditError(f"{link.name}(...) of line {link.line} is not a statement `x = {link.name}(x)`")
+        return found[0]
+
+    # Where the data go
+
+    def _others(self, moved: Link) -> Iterator[cst.Name]:
+        """The places that read data behind a moved link and do not lead to the last one."""
+        module = self._module
+        for use in self._readers(moved.node, self._links[:-1]):
+            call = called_with(module, use)
+            if (call is not None and call is self._last.node) or (self._same_elements and _only_looks(module, use)):
+                continue
+            if not isinstance(use, cst.Name):
+                raise NoEditError(f"the data of {link_shown(moved)} are used at line {module.line(use)} as well")
+            yield use
+
+    def _readers(self, node: cst.CSTNode, through: Sequence[Link] = (), *, strict: bool = True) -> list[cst.CSTNode]:
+        """The places that read the value of an expression, also by another name, or behind some links.
+
+        Raises:
+            NoEditError: it goes where it cannot be followed, and that matters (``strict``).
+        """
+        module, waiting, found = self._module, [node], list[cst.CSTNode]()
+        passed, seen = {id(link.node) for link in through}, set[int]()
+        while waiting:
+            current = waiting.pop()
+            if id(current) in seen:
+                continue
+            seen.add(id(current))
+            parent = module.parent(current)
+            if isinstance(parent, cst.Attribute | cst.Arg | cst.Comparison | cst.ComparisonTarget):
+                call = called_with(module, current)
+                link = module.link(call)
+                if call is not None and (id(call) in passed or (link is not None and link.name == "with_options")):
+                    waiting.append(call)
+                else:
+                    found.append(current)
+            elif isinstance(parent, cst.IfExp) and current is not parent.test:
+                waiting.append(parent)
+            elif isinstance(parent, cst.Assign | cst.AnnAssign):
+                targets = [one.target for one in parent.targets] if isinstance(parent, cst.Assign) else [parent.target]
+                if strict and not all(isinstance(target, cst.Name | cst.Attribute) for target in targets):
+                    raise NoEditError(f"line {module.line(parent)} unpacks the data")
+                waiting += [use for target in targets for use in self._flow.readers.get(target, ())]
+            elif isinstance(current, cst.Name) and not isinstance(parent, cst.NamedExpr):
+                found.append(current)
+            elif strict and not isinstance(parent, cst.Expr):
+                raise NoEditError(f"the data cannot be followed from line {module.line(current)} on")
+        return sorted(found, key=module.start)
+
+    def _again(self, uses: Sequence[_Use], conditions: dict[Link, list[str]]) -> Iterator[tuple[Link, Put]]:
+        """What moved written once more before those who read the data for something else.
+
+        Where they do so before the last link, and on some ways to it only, it is not written behind that on these.
+        """
+        module, done = self._module, list[cst.CSTNode]()
+        for use in uses:
+            statement = module.statement(use.node)
+            where = f"`{use.node.value}` is used for something else as well at line {module.line(use.node)}"
+            loops = {one for one in module.ancestors(use.node) if isinstance(one, _LOOPS)}
+            refused = (
+                not self._same_elements
+                or loops - set(module.ancestors(use.missing[0].node))
+                or id(use.node) in self._restored
+                or function_around(module, use.node) is not function_around(module, self._last.node)
+                or not module.begins_line(module.start(statement))
+                or any(isinstance(at, cst.IfExp) for at, _ in branches(module, use.node))
+            )
+            if refused:
+                raise NoEditError(where)
+            if any(set(module.block(one)) & {statement, *module.ancestors(statement)} for one in done):
+                continue  # an earlier reader of the same block has put it back
+            if any(not exclusive(module, one, statement) for one in done):
+                raise NoEditError(where)
+            done.append(statement)
+            if module.start(statement) < module.start(self._last.node) and not exclusive(
+                module, use.node, self._last.node
+            ):
+                aside = self._conditions(use.node)
+                if not aside or use.missing != self._moved:
+                    raise NoEditError(where)
+                self._same_names(use.node, (), module.statement(self._last.node))
+                self._not_where.append(negated(aside))
+            for link in use.missing:
+                self._same_names(link.node, self._needs(link), statement)
+                put = self._as_statement(use.node.value, conditions[link], link, before_statement, statement)
+                yield link, put
+
+    def _guard(self, why: NoEditError) -> str:
+        """When what moves stays where it stands: on all ways that do not come to the last link, as a condition there.
+
+        Those who read the data on such ways find them as before, without an edit.
+
+        Args:
+            why: it cannot be written once more for them.
+
+        Raises:
+            NoEditError: the last link is not in branches alone that the moved ones are not in, or somebody reads the
+                data elsewhere than in other branches and behind it.
+        """
+        module, last = self._module, self._last
+        theirs, name = dict(branches(module, last.node)), self._assigned_alone(last)
+        places = [dict(branches(module, link.node)) for link in self._moved]
+        apart = {at: part for at, part in theirs.items() if at not in places[0] and isinstance(at, cst.If)}
+        every = [*theirs, *(at for place in places for at in place)]
+        same = all({at for at in theirs if at not in place} == set(apart) for place in places)
+        if not apart or not same or not self._same_elements or not all(isinstance(at, cst.If) for at in every):
+            raise why
+        waiting: list[cst.CSTNode] = []
+        for link in self._moved:
+            statement = self._only(link)
+            if statement is None or module.code(statement.targets[0].target) != name:
+                raise why
+            waiting.append(statement.targets[0].target)
+            for at in apart:
+                self._same_names(link.node, [at.test], at)
+        done = set[int]()
+        while waiting:
+            for use in self._flow.readers.get(waiting.pop(), ()):
+                place = dict(branches(module, use))
+                elsewhere = any(place.get(at, part) not in (part, "test") for at, part in apart.items())
+                behind_it = id(use) in self._restored and module.start(use) > module.end(last.node)
+                if id(use) in done or elsewhere or behind_it or _only_looks(module, use):
+                    continue
+                done.add(id(use))
+                link = self._end_of_chain(use)
+                if link == last or link in self._moved:
+                    continue
+                statement = self._only(link) if link is not None else None
+                if statement is None or module.code(use) != name:
+                    raise why
+                waiting.append(statement.targets[0].target)
+        return negated([condition(module, at.test, is_not=apart[at] == "orelse") for at in reversed(apart)])
+
+    def _end_of_chain(self, use: cst.CSTNode) -> Link | None:
+        """The last call of a chain that begins with some data, at most the last link or one that moves.
+
+        ``None`` where a call of it may not have them in another order.
+        """
+        link = self._module.link(called_with(self._module, use))
+        while link is not None and link != self._last and link not in self._moved:
+            if link not in self._links and link.name not in _EACH:
+                return None
+            further = called_with(self._module, link.node)
+            if further is None:
+                return link
+            link = self._module.link(further)
+        return link
+
+    def _stays(self, link: Link, guard: str) -> Gone:
+        """The text that makes a link a conditional one: in the ``if`` that has only it, or in one around it."""
+        module, statement = self._module, self._only(link)
+        assert statement is not None
+        around = next((at for at, _ in branches(module, statement)), None)
+        alone = isinstance(around, cst.If) and around.orelse is None and len(module.block(statement)) == 1
+        if isinstance(around, cst.If) and alone and not isinstance(module.parent(around), cst.If):
+            test = module.code(around.test)
+            test = f"({test})" if isinstance(around.test, cst.BooleanOperation | cst.IfExp | cst.NamedExpr) else test
+            return *module.span(around.test), f"{test} and {guard}"
+        start = module.start(statement)
+        if not module.begins_line(start):
+            raise NoEditError(f"line {module.line(statement)} has several statements")
+        inner = module.indent(start) + module.tree.default_indent
+        return start, start, f"if {guard}:{module.line_end}{inner}"
+
+    # Under which conditions, and with which values
+
+    def _conditions(self, node: cst.CSTNode) -> list[str]:
+        """What has to hold for a link, or a reader, to run where the last link runs."""
+        module = self._module
+        mine, theirs = dict(branches(module, node)), dict(branches(module, self._last.node))
+        found: list[str] = []
+        for at, part in mine.items():
+            if at in theirs and (theirs[at] == part or not isinstance(at, cst.If)):
+                continue
+            otherwise = isinstance(at, cst.IfExp) and part == "body" and module.code(at.orelse) == self._receiver(node)
+            if (isinstance(at, cst.If) and at not in theirs) or (isinstance(at, cst.IfExp) and otherwise):
+                found.insert(0, condition(module, at.test, is_not=part == "orelse"))
+                continue
+            kind, link = type(at).__name__.lower(), module.link(node)
+            what = link_shown(link) if link is not None else f"`{module.shown(node)}`"
+            raise NoEditError(f"{what} is in a `{kind}` of line {module.line(at)} by itself")
+        loops = [at for at in theirs if at not in mine and isinstance(at, _LOOPS)]
+        if loops:
+            raise NoEditError(f"{link_shown(self._last)} runs several times, in line {module.line(loops[0])}")
+        return found
+
+    def _asked(self, link: Link) -> Iterator[str]:
+        """What a call of ``list_files`` is told of shuffling, where that is no constant."""
+        given = argument(link, "shuffle", 1) if link.name == LISTS_FILES and link in self._own else None
+        if given is not None and not is_name(given.value, "True", "None"):
+            yield condition(self._module, given.value, is_not=False)
+
+    def _same_names(self, node: cst.CSTNode, args: Sequence[cst.CSTNode], where: cst.CSTNode) -> None:
+        """Raise unless what a call needs, and the conditions around it, have the same values where a statement begins.
+
+        Args:
+            node: the call, or a reader of the data.
+            args: the call's.
+            where: the statement.
+        """
+        module, flow = self._module, self._flow
+        theirs = {at for at, _ in branches(module, where)}
+        around = [at for at, _ in branches(module, node) if isinstance(at, cst.If | cst.IfExp) and at not in theirs]
+        tests = [at for at in around if isinstance(at, cst.If)]
+        nodes: list[cst.CSTNode] = [*args, *(at.test for at in around)]
+        nodes += [body for one in list(nodes) for body in self._bodies(one)]
+        then = flow.before.get(where, {})
+        earlier = [flow.before.get(at, {}) for at in (module.statement(node), *tests)]
+        for one in nodes:
+            for name in module.inside(one, cst.Name):
+                known = frozenset[cst.CSTNode]().union(*(state.get(name.value, ()) for state in earlier))
+                if name in flow.reaching and then.get(name.value, frozenset()) - known:
+                    raise NoEditError(
+                        f"`{name.value}` gets its value between lines {module.line(node)} and {module.line(where)}"
+                    )
+            for read in module.inside(one, cst.Attribute):
+                for other in module.of(cst.Attribute):
+                    between = module.start(node) < module.start(other) < module.start(where)
+                    if between and module.is_set(other) and other.attr.value == read.attr.value:
+                        raise NoEditError(f"`{module.code(other)}` gets its value at line {module.line(other)}")
+
+    def _needs(self, link: Link) -> list[cst.Arg]:
+        """The arguments of a moved call, but the data."""
+        return [given for given in link.node.args if given is not self._inputs.get(link)]
+
+    def _bodies(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+        """The bodies of functions of this function that are named in an argument: they are traced where it stands."""
+        for name in self._module.inside(node, cst.Name):
+            for target in self._flow.reaching.get(name, ()):
+                owner = self._module.parent(target)
+                if isinstance(owner, cst.FunctionDef):
+                    yield owner.body
+
+    # How it is written
+
+    def _assigned_alone(self, link: Link) -> str | None:
+        """The name that the value of a call alone is assigned to, on lines of its own."""
+        module, statement = self._module, self._module.parent(link.node)
+        if not isinstance(statement, cst.Assign) or len(statement.targets) != 1:
+            return None
+        target = statement.targets[0].target
+        own = module.begins_line(module.start(statement)) and not module.text[
+            module.end(statement) : module.line_stop(module.end(statement))
+        ].strip(" \t\f").startswith(";")
+        return module.code(target) if own and get_full_name_for_node(target) is not None else None
+
+    def _as_statement(
+        self, name: str, conditions: list[str], link: Link, where: Where, statement: cst.CSTNode | None = None
+    ) -> Put:
+        module = self._module
+        statement = statement or module.statement(self._last.node)
+        indent, end = module.indent(module.start(statement)), module.line_end
+        inner = indent + module.tree.default_indent if conditions else indent
+        head = f"{indent}if {joined(conditions)}:{end}" if conditions else ""
+        at, first, last = where(module, statement)
+        return Put(at, (f"{first}{head}{inner}{name} = ", *self._called(link, name), last))
+
+    def _applied(self, link: Link, conditions: list[str]) -> tuple[str | Span, ...]:
+        module = self._module
+        used = {one.value for given in self._needs(link) for one in module.inside(given, cst.Name)}
+        used.update(word for one in conditions for word in re.findall(r"\w+", one))
+        name = next(one for one in ("ds", "dataset", *(f"ds_{number}" for number in range(999))) if one not in used)
+        prefix = behind(module, self._last, "").text
+        end = f" if {joined(conditions)} else {name})" if conditions else ")"
+        return f"{prefix}.apply(lambda {name}: ", *self._called(link, name), end
+
+    def _called(self, link: Link, name: str) -> tuple[str | Span, ...]:
+        """A moved call on a dataset of a name."""
+        given = self._inputs.get(link)
+        if given is not None:  # the call of a function, and the data its argument
+            start, end = self._module.span(given.value)
+            return (link.start, start), name, (end, link.end)
+        if link.name == LISTS_FILES:
+            seed = argument(link, "seed", 2)
+            said = f", seed={self._module.code(seed.value)}" if seed is not None else ""
+            return (f"{name}.shuffle({name}.cardinality(){said})",)
+        return name, (link.start, link.end)
+
+    def _only(self, link: Link) -> cst.Assign | None:
+        """The statement ``x = x.link()``, also with a condition behind it."""
+        module, way = self._module, self._module.parent(link.node)
+        statement = module.parent(way) if isinstance(way, cst.IfExp) else way
+        if not isinstance(statement, cst.Assign) or len(statement.targets) != 1:
+            return None
+        return statement if module.code(statement.targets[0].target) == self._receiver(link.node) else None
+
+    def _receiver(self, node: cst.CSTNode) -> str | None:
+        """The text of the data that a call is made on, or of a name itself."""
+        link = self._module.link(node)
+        if link is not None and (given := self._inputs.get(link)) is not None:
+            return self._module.code(given.value)
+        func = getattr(node, "func", None)
+        if isinstance(func, cst.Attribute):
+            return self._module.code(func.value)
+        return self._module.code(node) if isinstance(node, cst.Name) else None
+
+    def _gone(self, link: Link) -> Gone:
+        """What is taken out, and what stays in its place.
+
+        It is the link; its statement where that does nothing else; and an ``if`` that has only that.
+        """
+        module = self._module
+        if link.name == LISTS_FILES and link not in self._inputs:
+            given = with_argument(module, link, "shuffle", 1, "False")
+            return (given.start, given.end, given.text) if given is not None else (link.end, link.end, "")
+        if (statement := self._only(link)) is None:
+            if isinstance(module.parent(link.node), cst.IfExp):
+                raise NoEditError(f"{link_shown(link)} is in an expression with a condition")
+            (step,) = removed(module, link).steps
+            assert isinstance(step, Replacement)
+            return step.start, step.end, step.text
+        around = next(
+            one for one in module.ancestors(statement) if isinstance(one, cst.BaseCompoundStatement | cst.Module)
+        )
+        block = module.block(statement)
+        going = [one for other in self._moved if (one := self._only(other)) in block]
+        if len(going) < len(block):
+            return *lines_of(module, statement), ""
+        nothing_else = isinstance(around, cst.If) and around.orelse is None and len(block) == 1
+        if nothing_else and not isinstance(module.parent(around), cst.If) and "#" not in module.code(around):
+            return *lines_of(module, around), ""
+        if statement is going[-1]:
+            return *module.span(statement), "pass"
+        return *lines_of(module, statement), ""
+
+
+def _only_looks(module: Module, use: cst.CSTNode) -> bool:
+    """Whether a place looks at a dataset without reading it."""
+    parent, call = module.parent(use), called_with(module, use)
+    if isinstance(parent, cst.Attribute):
+        return parent.attr.value == "element_spec"
+    return isinstance(parent, cst.Comparison) or (call is not None and module.is_builtin(call.func, *_LOOKING))
