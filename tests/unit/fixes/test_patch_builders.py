@@ -496,7 +496,8 @@ REFUSED = {
         "`ds` is used for something else as well at line 8",
     ),
     "another name behind the branch of the map": (
-        "    ds = ds.shuffle(2)\n    o = ds\n    if cfg.on:\n        ds = ds.map(f)\n    if cfg.n > 2:\n        ds = o\n",
+        "    ds = ds.shuffle(2)\n    o = ds\n    if cfg.on:\n        ds = ds.map(f)\n    if cfg.n == 3:\n"
+        "        ds = o\n",
         "used for something else",
     ),
     "a way out before the branch of the map": (
