@@ -115,6 +115,7 @@ PIPELINES = (
     ),
     Pipeline("facades", f"{_TUTORIAL}: pix2pix", "pix2pix.py", ("input",), data=("facades",)),
     Pipeline("weather", f"{_TUTORIAL}: windows of a series, a class", "time_series.py", ("input",)),
+    Pipeline("photos", f"{_TUTORIAL}: images", "load_images.py", ("input",), data=("flowers",)),
     Pipeline("fonts", f"{_TUTORIAL}: CSV files", "fonts.py", ("input",), step_ms=10, data=("csv",)),
     Pipeline(
         "sentiment",
