@@ -127,7 +127,7 @@ PIPELINES = (
     ),
     Pipeline(
         "faces",
-        "Deep Learning with TensorFlow, chapter 13: faces for a GAN",
+        "Deep Learning with TensorFlow: faces for a GAN",
         "anime.py",
         ("input",),
         step_ms=5,
@@ -137,7 +137,7 @@ PIPELINES = (
     Pipeline("pets", "TensorFlow handbook: cats and dogs", "cats_vs_dogs.py", ("input",), step_ms=10, data=("pets",)),
     Pipeline(
         "small_images",
-        "TensorFlow in 30 days, chapter 1-2: images",
+        "TensorFlow in 30 days: images",
         "thirty_days.py",
         ("input",),
         step_ms=2,
@@ -145,7 +145,7 @@ PIPELINES = (
     ),
     Pipeline(
         "reviews",
-        "TensorFlow in 30 days, chapter 1-3: reviews",
+        "TensorFlow in 30 days: reviews",
         "thirty_days.py",
         ("input",),
         data=("book",),

@@ -177,19 +177,15 @@ def _reasons(row: Row) -> str:
 
 
 def readme(rows: Sequence[Row]) -> list[str]:
-    """The table of the README: what was changed and timed, and a sentence on the others."""
-    lines = ["| code | command | said | before, ms | after |", "|---|---|---|---|---|"]
-    timed = [row for row in rows if row.get("ratio")]
-    for row in timed:
+    """The table of the README: of each repository the first row that was changed and timed."""
+    lines = ["| code | change | before, ms | after |", "|---|---|---|---|"]
+    timed = {row["repository"]: row for row in reversed(rows) if row.get("ratio")}
+    for row in [row for row in rows if row in timed.values()]:
         right = row["outcome"].startswith("right")
-        said_of = (
-            f"{_verdict(row)}: {_text(_advice(row))}" if right else f"{_verdict(row)}; **{_text(row['outcome'])}**"
-        )
-        command = re.sub(r"^xttsbench | --budget [0-9.]+", "", row["command"])
+        change = _text(_advice(row)) if right else f"**{_text(row['outcome'])}**"
         before, after = (_number(row.get(side)) for side in ("before_ms", "after_ms"))
-        lines.append(f"| {_text(row['title'])} | `{command}` | {said_of} | {before} | {after} |")
-    left = len(rows) - len(timed)
-    return [*lines, *(["", f"In {left} others nothing was changed."] if left else [])]
+        lines.append(f"| {_text(row['title'])} | {change} | {before} | {after} |")
+    return lines
 
 
 def cases(rows: Sequence[Row]) -> list[str]:

@@ -208,14 +208,14 @@ def test_the_tables_have_each_row_and_keep_hostile_text_in_its_cell() -> None:
     assert "- a: pool (slower / by far)" in page
     assert "- a: others used 7 %" in page
     silent = row | {"ratio": None, "outcome": "silent: no fix", "case": "b"}
-    short = outcomes.readme([row | {"outcome": "wrong: slower"}, row, silent])
-    assert short[2] == "| A / &lt;b> | `optimize a.py:a` | input; **wrong: slower** | 123 | 5.68 |"
-    assert short[3] == "| A / &lt;b> | `optimize a.py:a` | input: a cache | 123 | 5.68 |"
-    assert short[4:] == ["", "In 1 others nothing was changed."]
+    short = outcomes.readme([silent, row, row | {"case": "c"}, row | {"repository": "d", "outcome": "wrong"}])
+    assert short[2:] == ["| A / &lt;b> | a cache | 123 | 5.68 |", "| A / &lt;b> | **wrong** | 123 | 5.68 |"]
     failed = {"case": "a", "title": "a", "command": "xttsbench diagnose a --budget 75", "failed": "no"}
-    assert outcomes.readme([failed])[2:] == ["", "In 1 others nothing was changed."]
+    assert outcomes.readme([failed])[2:] == []
     pages = outcomes.cases([row, silent, failed | {"outcome": "wrong: no"}])
-    assert "| `a` | `xttsbench optimize a.py:a --budget 75` | input 75% |" in pages[2]
+    assert pages[2].startswith(
+        "| A / &lt;b> | `a` | `xttsbench optimize a.py:a` | input | cache (patch) | 123 | 5.68 |"
+    )
     assert pages[3] == ""
     assert pages[6].endswith("| 123 | silent: no fix | pool (slower / by far) |")
     assert pages[7] == "| a | `a` | `xttsbench diagnose a --budget 75` | nothing |  | wrong: no |  |"

@@ -102,13 +102,13 @@ class Sinking:
         """
         module, last = self._module, self._last
         conditions = {link: [*self._conditions(link.node), *self._asked(link)] for link in self._moved}
-        others: dict[int, _Use] = {}
-        for link in self._moved:
-            for node in self._others(link):
-                others.setdefault(id(node), _Use(node)).missing.append(link)
-        uses, guard = sorted(others.values(), key=lambda use: module.start(use.node)), ""
+        again, guard = list[tuple[Link, Put]](), ""
         try:
-            again = [*self._again(uses, conditions)]
+            others: dict[int, _Use] = {}
+            for link in self._moved:
+                for node in self._others(link):
+                    others.setdefault(id(node), _Use(node)).missing.append(link)
+            again += self._again(sorted(others.values(), key=lambda use: module.start(use.node)), conditions)
         except NoEditError as why:
             again, self._not_where = [], []
             guard = self._guard(why)
@@ -274,10 +274,10 @@ class Sinking:
                 if id(use) in done or elsewhere or behind_it or _only_looks(module, use):
                     continue
                 done.add(id(use))
-                link = self._end_of_chain(use)
-                if link == last or link in self._moved:
+                end = self._end_of_chain(use)
+                if end == last or end in self._moved:
                     continue
-                statement = self._only(link) if link is not None else None
+                statement = self._only(end) if end is not None else None
                 if statement is None or module.code(use) != name:
                     raise why
                 waiting.append(statement.targets[0].target)

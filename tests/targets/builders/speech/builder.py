@@ -16,15 +16,13 @@ class Builder:
         return options
 
     def build(self, training=True):
-        self.dataset = loading.files(self.args.count)
+        self.dataset = loading.files(self.args.count, self.args.wait)
         size = max(self.args.buffer, 2)
         if training:
             self.dataset = self.dataset.shuffle(size, seed=7, reshuffle_each_iteration=False)
 
         if self.args.verbose:
             print("clips:", self.args.count)
-        if self.args.wait:
-            self.dataset = loading.opened(self.dataset, self.args.wait)
         self.dataset = loading.decoded(self.dataset, self.args.scale)
 
         if self.args.limit:

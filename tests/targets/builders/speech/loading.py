@@ -15,12 +15,11 @@ def _waited(index, wait_s):
     return index
 
 
-def opened(ds, wait_s):
-    return ds.map(lambda index: tf.ensure_shape(tf.numpy_function(_waited, [index, wait_s], tf.int64), []))
-
-
-def files(count):
-    return tf.data.Dataset.range(count)
+def files(count, wait_s=0.0):
+    ds = tf.data.Dataset.range(count)
+    if wait_s:
+        ds = ds.map(lambda index: tf.ensure_shape(tf.numpy_function(_waited, [index, wait_s], tf.int64), []))
+    return ds
 
 
 def decoded(ds, scale):
