@@ -39,7 +39,7 @@ FIVE = {
     "dataset": "test_bottlenecks.py::test_the_bottleneck_is_found[eager_step_that_reads_its_loss-dispatch-rules1]",
     "script": "test_scripts.py::test_a_compiled_loop_that_waits_for_its_input_is_told_the_line",
     "surgery": "test_optimize.py::test_a_sleeping_function_is_mended_proved_patched_and_kept_as_a_plan",
-    "pool": "test_optimize.py::test_a_function_that_computes_runs_in_processes_of_its_own",
+    "pool": "test_optimize.py::test_a_function_that_computes_becomes_ops_or_is_kept_or_runs_in_processes",
     "trainer": "test_train.py::test_a_run_is_reported_gone_on_with_and_compared",
 }
 """A dataset with a step, a script, graph surgery with the same-data check, a pool of processes, the bundled trainer."""

@@ -366,7 +366,7 @@ def _result(one: Proposal, found: Verified, patch: Patch | None, why_stopped: st
         places=one.places,
         patch=patch if chosen else None,
         chosen=chosen,
-        source_limit=found.parts.get(one.name) if measured else None,
+        source_limit=found.parts.get(one.name, 0) if measured else 0,
     )
 
 

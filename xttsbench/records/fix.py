@@ -96,9 +96,9 @@ class FixResult(Record):
     """Paired rounds beside the original."""
     evidence: float | None = None
     """The e-value that it differs from the original."""
-    source_limit: int | None = None
-    """Elements of each source on which it was measured, from the second epoch on, where it keeps a cache that takes
-    long to fill; ``None`` where all data were read."""
+    source_limit: int = 0
+    """Elements of each source on which it was measured, where it keeps a cache that takes long to fill; 0 where all
+    data were read."""
 
     @model_validator(mode="before")
     @classmethod

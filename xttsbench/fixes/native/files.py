@@ -45,7 +45,7 @@ class File(Symbolic):
 
     def read(self, size: Any = -1) -> Text:
         """All that is left, or so many bytes."""
-        only(isinstance(size, int | None), "reads as much of a file as is known only when it runs")
+        only(isinstance(size, int | None), "reads a part of a file whose size is known only when it runs")
         start, whole = self._at, size is None or size < 0
         only(self.kind is bytes or (whole and not start), "reads a file of text in parts")
         if whole and not start:
@@ -158,7 +158,10 @@ def from_buffer(buffer: Any, dtype: Any = float, count: Any = -1, offset: Any = 
         only(np.dtype(dtype) == np.int16 and count == -1 and not offset, "reads audio as other numbers")
         return Array(buffer.values.tensor, view=buffer.values)
     kind, size = _decodable(dtype), np.dtype(dtype).itemsize
-    only(isinstance(count, int) and isinstance(offset, int), "reads as much of a file as is known only when it runs")
+    only(
+        isinstance(count, int) and isinstance(offset, int),
+        "reads a part of a file whose size is known only when it runs",
+    )
     raw = text(buffer).tensor
     if offset or count >= 0:
         length = size * count if count >= 0 else tf.strings.length(raw) - offset
@@ -238,7 +241,8 @@ def soundfile_read(
     audio = Audio(file)
     values = audio.in_dtype(dtype)
     only(
-        not holds_traced([frames, start, stop]) and start >= 0, "reads as much of a file as is known only when it runs"
+        not holds_traced([frames, start, stop]) and start >= 0,
+        "reads a part of a file whose size is known only when it runs",
     )
     if frames >= 0 or start or stop is not None:
         values = values[start : stop if frames < 0 else start + frames]

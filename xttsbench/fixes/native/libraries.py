@@ -300,7 +300,7 @@ def _load(
     values = audio.in_dtype(dtype)
     if sr is not None:
         rates = sorted(set(audio.rate.seen or ()))
-        only(rates == [sr], f"resamples from {', '.join(map(str, rates))} Hz to {sr}")
+        only(rates == [sr], f"changes the rate from {', '.join(map(str, rates))} Hz to {sr}")
         static(audio.rate, "the sample rate")
     if audio.channels == 1:
         return Array(values.tensor[:, 0]), audio.rate

@@ -179,7 +179,7 @@ class Texts(Symbolic):
         return Array(tf.shape(self.tensor, tf.int64)[0], int)
 
     def __getitem__(self, key: Any) -> Text:
-        only(isinstance(key, int), "takes as much of a list as is known only when it runs")
+        only(isinstance(key, int), "takes a part of a list whose place is known only when it runs")
         return Text(self.tensor[key], None if self.seen is None else [one[key] for one in self.seen], self.kind)
 
     def __iter__(self) -> Any:
@@ -231,7 +231,7 @@ def written_out(*parts: Any) -> Any:
 def formatted(value: Any, conversion: int = -1, spec: Any = "") -> Any:
     """``format(value, spec)``: of text, and of whole numbers with zeros before them."""
     if not isinstance(value, Symbolic):
-        only(isinstance(spec, str), "writes text as wide as is known only when it runs")
+        only(isinstance(spec, str), "writes text of a width that is known only when it runs")
         return format(value if conversion == -1 else _CONVERSIONS[conversion](value), spec)
     if isinstance(value, Text) and value.kind is not bytes and spec in ("", "s") and conversion in (-1, 115):
         return Text(value.tensor, value.seen, str)
