@@ -355,6 +355,24 @@ def make(pattern="*"):
             ".apply(lambda ds: ds.shuffle(ds.cardinality(), seed=3))",
         ),
     ),
+    "files that are listed elsewhere where there are none": Builder(
+        """
+def make(folder="a"):
+    try:
+        ds = tf.data.Dataset.list_files(folder + "/*")
+    except ValueError:
+        ds = tf.data.Dataset.list_files("b/*")
+    ds = ds.map(load)
+    return ds.batch(2)
+""",
+        ("cache",),
+        "tensorslice map cache shuffle batch",
+        (
+            '        ds = tf.data.Dataset.list_files(folder + "/*", shuffle=False)',
+            '        ds = tf.data.Dataset.list_files("b/*", shuffle=False)',
+            "    ds = ds.map(load).cache().apply(lambda ds: ds.shuffle(ds.cardinality()))",
+        ),
+    ),
     "a function that shuffles": Builder(
         """
 def shuffled(ds, n):
@@ -511,6 +529,11 @@ REFUSED = {
     "a branch in a loop": (
         "    for k in range(1):\n        ds = ds.shuffle(2)\n        if cfg.on:\n            ds = ds.map(f)\n",
         "is used for something else",
+    ),
+    "other files in another order": (
+        "    try:\n        ds = tf.data.Dataset.list_files('a')\n    except ValueError:\n"
+        "        ds = tf.data.Dataset.list_files('b', shuffle=False)\n    ds = ds.map(f)\n",
+        ".list_files(...) of line 7 is in a `try` of line 6 by itself",
     ),
     "a list of data sets": (
         "    every = [ds.shuffle(2)]\n    k = 2\n    ds = every[0].map(f)\n",

@@ -80,6 +80,7 @@ class Sinking:
         self, module: Module, links: list[Link], moved: list[Link], own: Collection[Link], *, same_elements: bool
     ) -> None:
         self._own = own  # links that are the calls of datasets' methods
+        self._alike: set[Link] = set()  # calls of other ways that are edited as what moves
         self._not_where: list[str] = []  # a reader before the last link has put back what moved
         self._same_elements = same_elements  # without what is moved, but for their order
         self._module, self._links, self._moved, self._last = module, links, moved, links[-1]
@@ -134,6 +135,7 @@ class Sinking:
         for link in self._moved:
             start, end, left = self._stays(link, guard) if guard else self._gone(link)
             taken.append(Moved((start, end), left, tuple(put for of, put in puts if of is link)))
+        steps += [Replacement(*self._gone(twin)) for twin in self._alike]
         shown = min(one.start for one in self._links), max(one.end for one in self._links)
         return Change(module, last.line, shown, (*taken, *steps))
 
@@ -240,10 +242,8 @@ class Sinking:
     def _guard(self, why: NoEditError) -> str:
         """When what moves stays where it stands: on all ways that do not come to the last link, as a condition there.
 
-        Those who read the data on such ways find them as before, without an edit.
-
         Args:
-            why: it cannot be written once more for them.
+            why: it cannot be written once more for those who read the data on such ways.
 
         Raises:
             NoEditError: the last link is not in branches alone that the moved ones are not in, or somebody reads the
@@ -284,10 +284,7 @@ class Sinking:
         return negated([condition(module, at.test, is_not=apart[at] == "orelse") for at in reversed(apart)])
 
     def _end_of_chain(self, use: cst.CSTNode) -> Link | None:
-        """The last call of a chain that begins with some data, at most the last link or one that moves.
-
-        ``None`` where a call of it may not have them in another order.
-        """
+        """The last call of a chain on some data, at most a known link; ``None`` where one needs them in their order."""
         link = self._module.link(called_with(self._module, use))
         while link is not None and link != self._last and link not in self._moved:
             if link not in self._links and link.name not in _EACH:
@@ -329,6 +326,9 @@ class Sinking:
                 found.insert(0, condition(module, at.test, is_not=part == "orelse"))
                 continue
             kind, link = type(at).__name__.lower(), module.link(node)
+            if isinstance(at, cst.Try) and link is not None and (twins := self._twins(link)):
+                self._alike.update(twins)
+                continue
             what = link_shown(link) if link is not None else f"`{module.shown(node)}`"
             raise NoEditError(f"{what} is in a `{kind}` of line {module.line(at)} by itself")
         loops = [at for at in theirs if at not in mine and isinstance(at, _LOOPS)]
@@ -341,6 +341,22 @@ class Sinking:
         given = argument(link, "shuffle", 1) if link.name == LISTS_FILES and link in self._own else None
         if given is not None and not is_name(given.value, "True", "None"):
             yield condition(self._module, given.value, is_not=False)
+
+    def _twins(self, link: Link) -> list[Link]:
+        """The calls that list files on the other ways to the readers of a call that does; none where they differ."""
+        module, assigned, found = self._module, self._module.parent(link.node), list[Link]()
+        if link.name != LISTS_FILES or link not in self._own or not isinstance(assigned, cst.Assign):
+            return []
+        for use in (use for one in assigned.targets for use in self._flow.readers.get(one.target, ())):
+            for target in self._flow.reaching[use] - {one.target for one in assigned.targets}:
+                owner = next(iter(module.ancestors(module.parent(target) or target)))
+                twin = module.link(owner.value) if isinstance(owner, cst.Assign) else None
+                if twin is None or twin.name != LISTS_FILES:
+                    return []
+                if [module.code(one) for one in twin.node.args[1:]] != [module.code(one) for one in link.node.args[1:]]:
+                    return []
+                found.append(twin)
+        return found
 
     def _same_names(self, node: cst.CSTNode, args: Sequence[cst.CSTNode], where: cst.CSTNode) -> None:
         """Raise unless what a call needs, and the conditions around it, have the same values where a statement begins.
