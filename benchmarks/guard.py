@@ -1,13 +1,13 @@
 """How often the guard of ``xttsbench optimize`` is right, on generated pipelines whose truth is known.
 
-``python benchmarks/guard.py --out DIR [--pipelines 400] [--seed 0] [--part I/N] [--seconds 90]``: every
-fix of every pipeline (``tests/tf/guard``) is judged as the command judges it, each pipeline in a fork of one warm
-process. What was found is kept in DIR, a line a pipeline, and is not run again: a part that ran out of its
-seconds goes on with the same command. The summary is of all that is in DIR. Printed are a table by what was planted and
-what the fix does to the data, each accepted fix that changes them, each refused one that does not, and the exact
-one-sided 95 % upper limit of the share of changing fixes that are accepted (Clopper and Pearson, 1934), by fixes and,
-since those of one pipeline are alike, by pipelines. The exit code is 1 where one was accepted, or more than 5 % of the
-harmless ones were not. Some four seconds a pipeline.
+``python benchmarks/guard.py --out DIR [--pipelines 400] [--seed 0] [--part I/N] [--seconds 90]``: every fix of every
+pipeline (``tests/tf/guard``) is judged as the command judges it, each pipeline in a fork of one warm process; one in
+ten is built and iterated by a script, whose trials are those of a script. What was found is kept in DIR, a line a
+pipeline, and is not run again: a part that ran out of its seconds goes on with the same command. The summary is of all
+that is in DIR. Printed are a table by what was planted and what the fix does to the data, each accepted fix that
+changes them, each refused one that does not, and the exact one-sided 95 % upper limit of the share of changing fixes
+that are accepted (Clopper and Pearson, 1934), by fixes and, since those of one pipeline are alike, by pipelines. The
+exit code is 1 where one was accepted, or more than 5 % of the harmless ones were not. Some four seconds a pipeline.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "tf" / "guard"))
 
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import seed as seeded
-from judged import judged
+from judged import judged, judged_in_script
 from pipelines import Plan, plans
 from scipy import special
 
@@ -58,13 +58,15 @@ def generated(count: int, seed: int) -> list[Plan]:
     return found[:count]
 
 
-def judge_into(file: Path, number: int, plan: Plan, *, pool: bool) -> None:
+def judge_into(file: Path, number: int, plan: Plan, *, pool: bool, script: bool) -> None:
     """Judge one pipeline in a fork and append what was found as a line."""
+    line = {"pipeline": number, "plan": str(plan), "kind": plan.kind, "script": script}
     child = os.fork()
     if not child:
         signal.alarm(PIPELINE_S)
         try:
             with tempfile.TemporaryDirectory() as folder:
+                every = judged_in_script(plan, Path(folder)) if script else judged(plan, Path(folder), pool=pool)
                 found = [
                     {
                         "fix": one.fix,
@@ -72,15 +74,15 @@ def judge_into(file: Path, number: int, plan: Plan, *, pool: bool) -> None:
                         "verdict": VERDICTS[one.said.equivalent],
                         "said": one.said.sentence,
                     }
-                    for one in judged(plan, Path(folder), pool=pool)
+                    for one in every
                 ]
-            append(file, {"pipeline": number, "plan": str(plan), "kind": plan.kind, "fixes": found})
+            append(file, {**line, "fixes": found})
         except BaseException as error:  # the fork must not go on as its parent
-            append(file, {"pipeline": number, "plan": str(plan), "kind": plan.kind, "failed": repr(error)[:500]})
+            append(file, {**line, "failed": repr(error)[:500]})
         os._exit(0)
     status = os.waitpid(child, 0)[1]
     if status:
-        append(file, {"pipeline": number, "plan": str(plan), "kind": plan.kind, "failed": f"wait status {status}"})
+        append(file, {**line, "failed": f"wait status {status}"})
 
 
 def append(file: Path, line: dict[str, Any]) -> None:
@@ -119,6 +121,7 @@ def summary(lines: Iterable[dict[str, Any]]) -> dict[str, Any]:
     wrong_in = sum(("changes", "accepted") in one for one in known)
     return {
         "pipelines": len(lines),
+        "in_scripts": sum(bool(line.get("script")) for line in lines),
         "not_judged": sum("failed" in line for line in lines),
         "fixes": sum(every.values()),
         "changing": changing,
@@ -141,6 +144,7 @@ def main() -> int:
     parser.add_argument("--part", default="1/1", help="I/N: every N-th pipeline from the I-th on")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="after which no further one is begun")
     parser.add_argument("--pool-every", type=int, default=6, help="on which of them a pool of processes is tried")
+    parser.add_argument("--script-every", type=int, default=10, help="which of them are judged in a script")
     options = parser.parse_args()
     part, parts = (int(word) for word in options.part.split("/"))
     options.out.mkdir(parents=True, exist_ok=True)
@@ -150,7 +154,9 @@ def main() -> int:
     waiting = [(number, plan) for number, plan in plans_ if number not in done]
     while waiting and time.perf_counter() - began < options.seconds:
         number, plan = waiting.pop(0)
-        judge_into(options.out / f"part-{part}-of-{parts}.jsonl", number, plan, pool=not number % options.pool_every)
+        file = options.out / f"part-{part}-of-{parts}.jsonl"
+        script = number % options.script_every == options.script_every // 2
+        judge_into(file, number, plan, pool=not number % options.pool_every, script=script)
     found = summary(kept(options.out))
     print(json.dumps(found | {"left_of_part": len(waiting)}, indent=1))
     needless = found["harmless_not_accepted"] > NEEDLESS * found["harmless"]

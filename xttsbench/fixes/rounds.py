@@ -153,6 +153,7 @@ def comparison(
         trial_s=trial_s + (fill_s or 0.0),
         stall_s=max(trial_s / 2, 15.0) + (fill_s or 0.0),
         cache_dir=cache_dir,
+        hashed=True,
         fill_caches=True,
         fill_s=fill_s,
         source_limit=source_limit,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -17,14 +17,16 @@ from xttsbench.fixes.any_order.spec import ANY_ORDER
 from xttsbench.fixes.proposal import Proposal
 from xttsbench.fixes.registry import SPECS, said
 from xttsbench.fixes.rounds import GUARD, LEAST_BLOCKS, ORIGINAL, PATCHED, ROUNDS, TOGETHER, planned
+from xttsbench.planning import AGAIN
 from xttsbench.records.base import FASTER, MARGIN, SLOWER, Estimate
-from xttsbench.records.elements import Elements, GraphIdentity
-from xttsbench.records.fix import FixResult, Outcome, Patch, Semantics
+from xttsbench.records.elements import Contents, Elements, GraphIdentity
+from xttsbench.records.fix import FixResult, How, Outcome, Patch, Semantics
 from xttsbench.records.fix_set import Fix, FixSet
 from xttsbench.records.plan import Accelerator
 from xttsbench.records.report import Finding
 from xttsbench.records.trial import TrialRecord
 from xttsbench.samedata.judge import judge
+from xttsbench.samedata.timed import Timed, compare_timed
 from xttsbench.samedata.tolerance import same_training
 
 _LEAST_ROUNDS: Final = 2
@@ -191,10 +193,13 @@ def verified(trials: Sequence[TrialRecord], accelerator: Accelerator) -> Verifie
     weighed = _weighed(trials, accelerator)
     measured = {} if weighed is None else _measured(weighed)
     again = weighed.group.again if weighed else None
+    said = _semantics(trials, read, unreadable)
+    semantics = {arm: _as_timed(trials, arm, data, read) for arm, data in said.items()}
+    sound = measured.keys() - {PATCHED} - {arm for arm, data in semantics.items() if data.equivalent is not True}
     return Verified(
-        semantics=_semantics(trials, read, unreadable),
+        semantics=semantics,
         measured=measured,
-        behind={} if weighed is None else _behind(weighed, measured),
+        behind={} if weighed is None else _behind(weighed, measured, sound),
         parts={
             t.spec.arm: t.spec.source_limit
             for t in trials
@@ -251,6 +256,37 @@ def _semantics(
     return found
 
 
+def _as_timed(trials: Sequence[TrialRecord], arm: str, data: Semantics, originals: Sequence[Elements]) -> Semantics:
+    """What the batches of the timed runs add to what the guard found, and how much was checked in all."""
+    if data.equivalent is not True:
+        return data
+    timed, original = _contents(trials, arm), _contents(trials, ORIGINAL, ORIGINAL + AGAIN)
+    rest = ""
+    if timed:
+        if data.how not in ("identical", "rounding") or any(run.random_ops or not run.ordered for run in originals):
+            found = Timed(None, 0, sum(one.seen for own in timed.values() for one in own), "their order or values vary")
+        else:
+            found = compare_timed(original, timed, bits=data.how == "identical")
+        told = {"timed_batches": found.compared, "timed_of": found.of, "timed_why_not": found.sentence or None}
+        data = data.model_copy(update=told)
+        if found.same is not True and found.compared:
+            how: How = "unknown" if found.same is None else "different"
+            return data.model_copy(update={"equivalent": found.same, "how": how, "sentence": f"{found.sentence}."})
+        if not found.same:
+            rest = f"; the batches of the timed runs were not compared: {found.sentence}"
+    checked = f" {data.checked[:1].upper()}{data.checked[1:]}{rest}." if data.checked else ""
+    return data.model_copy(update={"sentence": f"{data.sentence.rstrip('.')}.{checked}"})
+
+
+def _contents(trials: Sequence[TrialRecord], *arms: str) -> dict[tuple[int, int | None], list[Contents]]:
+    """Block and how much of the sources was read -> what the batches of these arms held in their timed runs."""
+    found: dict[tuple[int, int | None], list[Contents]] = {}
+    for trial in trials:
+        if trial.spec.group in ROUNDS and trial.spec.arm in arms and trial.contents is not None:
+            found.setdefault((trial.spec.block, trial.spec.source_limit), []).append(trial.contents)
+    return found
+
+
 def _compared(trial: TrialRecord, changed: Elements, originals: Sequence[Elements]) -> Semantics:
     """The data first; where the step was changed, what it trains too."""
     fixes = FixSet.parse(trial.spec.fix)
@@ -260,7 +296,8 @@ def _compared(trial: TrialRecord, changed: Elements, originals: Sequence[Element
     again = originals[1] if len(originals) > 1 else originals[0]
     training = same_training(originals[0], again, changed)
     sentence = f"{data.sentence.rstrip('.')}; {training.sentence}"
-    return training.model_copy(update={"sentence": sentence, "epochs": data.epochs})
+    told = {"sentence": sentence, "epochs": data.epochs, "rows": data.rows, "rows_of": data.rows_of}
+    return training.model_copy(update=told)
 
 
 def _weighed(trials: Sequence[TrialRecord], accelerator: Accelerator) -> Weighed | None:
@@ -278,12 +315,12 @@ def _measured(weighed: Weighed) -> dict[str, Measured]:
     return found
 
 
-def _behind(weighed: Weighed, measured: Mapping[str, Measured]) -> dict[str, str]:
-    """Arms that are slower than the fastest one of those beside which they were measured."""
+def _behind(weighed: Weighed, measured: Mapping[str, Measured], sound: Collection[str]) -> dict[str, str]:
+    """Arms that are slower than the fastest one of those, with the same data, beside which they were measured."""
     speeds = {
         name: one.evidence.ratio.estimate
         for name, one in measured.items()
-        if name != PATCHED and one.ended is None and one.evidence is not None and one.evidence.word in FASTER
+        if name in sound and one.ended is None and one.evidence is not None and one.evidence.word in FASTER
     }
     found: dict[str, str] = {}
     for best in sorted(speeds, key=lambda name: -speeds[name]):

@@ -51,6 +51,20 @@ class OtherBatches(Record):
     """Of the values of the padded components, before and after, 0..1."""
 
 
+class Contents(Record):
+    """Digests of the batches that a timed run was given, as columns of equal length."""
+
+    epochs: tuple[int, ...] = ()
+    batches: tuple[int, ...] = ()
+    """Number of each batch in its epoch, from 0."""
+    digests: tuple[int, ...] = ()
+    """Of each: over dtypes and shapes in the upper 31 bits, over values in the lower 32."""
+    seen: int = 0
+    """Batches of the run, with a digest or without."""
+    cost_s: float = 0.0
+    """That the digests took, in all, after the turns."""
+
+
 class Elements(Record):
     """What a trial of the rung ``elements`` saw."""
 
@@ -65,6 +79,8 @@ class Elements(Record):
     """Elements that each source was cut to, so that epochs end soon; ``None`` where none was cut."""
     last_batch_kept: bool = False
     """Whether a last, smaller batch was kept that the dataset drops behind a shuffle: other samples each epoch."""
+    rows_of: int | None = None
+    """Samples that an epoch of the whole dataset has, as far as its cardinality or its only source tells."""
     ordered: bool = True
     """Whether TensorFlow promises the order: no op and no option allows another one."""
     random_ops: tuple[str, ...] = ()

@@ -35,6 +35,28 @@ class Semantics(Record):
     elements: int = 0
     """That were compared, over all epochs."""
     epochs: int = 0
+    rows: int = 0
+    """Samples of an epoch that were compared, at most."""
+    rows_of: int | None = None
+    """Samples that an epoch of the whole dataset has; ``None`` where the dataset does not tell."""
+    timed_batches: int = 0
+    """Batches of the timed runs that were compared with the original's, by digests."""
+    timed_of: int = 0
+    """Batches that the fix was timed on."""
+    timed_why_not: str | None = None
+    """Why the batches of the timed runs tell nothing, where they do not."""
+
+    @property
+    def checked(self) -> str:
+        """How much was compared, in words; empty where nothing was."""
+        if not self.rows:
+            return ""
+        of = f"{self.rows_of:,}" if self.rows_of is not None else "an unknown number"
+        epochs = f"{self.epochs} {'epoch' if self.epochs == 1 else 'epochs'}"
+        said = f"checked {self.rows:,} {'row' if self.rows == 1 else 'rows'} of {of}, over {epochs}"
+        if self.timed_batches:
+            return f"{said}, and {self.timed_batches:,} of {self.timed_of:,} timed batches"
+        return said
 
 
 class Edit(Record):

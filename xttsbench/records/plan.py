@@ -67,6 +67,8 @@ class Comparison(Record):
     """A trial that is silent for so long is ended."""
     cache_dir: str | None = None
     """For arms with a fix that keeps elements on disk."""
+    hashed: bool = False
+    """Digests of the batches that the arms are timed on are taken."""
     fill_caches: bool = False
     """Caches are filled before anything is measured: what is compared are the epochs after the first."""
     fill_s: float | None = Field(None, gt=0)

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 from pydantic import AliasChoices, Field, model_validator
 
 from xttsbench.records.base import SCHEMA_VERSION, Location, Record
-from xttsbench.records.elements import Elements
+from xttsbench.records.elements import Contents, Elements
 from xttsbench.records.gpu_activity import GpuActivity, XProfVerdict
 from xttsbench.records.pipeline import Pipeline
 from xttsbench.records.readings import Readings
@@ -157,6 +157,8 @@ class TrialSpec(Record):
     """For the rung ``elements``: hold calls of Python functions up at random."""
     turns: bool = False
     """For the rung ``arm``: measure in turns, each when the parent says so, and stand still in between."""
+    hashed: bool = False
+    """For the rung ``arm``: digests of the batches are taken, after each turn."""
     fill_caches: bool = False
     """For the rung ``arm``: fill caches before anything is measured, as the main trial does."""
     fill_s: float | None = Field(None, gt=0)
@@ -410,6 +412,8 @@ class TrialRecord(Record):
     notes: tuple[str, ...] = ()
     parity: Parity | None = None
     elements: Elements | None = None
+    contents: Contents | None = None
+    """What the batches of an arm held; ``None`` where nothing looked."""
     watched: WatchedRun | None = None
     """Of a run that was watched to its end: the whole of it, of which the rows are the newest part."""
 

@@ -157,6 +157,7 @@ _MATTERS: Final = 0.1
 """Shares that differ by less are taken for the same, however many rows there are."""
 _SURE_ROWS: Final = 16
 """With so many rows, that shuffled epochs have one order is no coincidence, even with a buffer of two."""
+_EPOCHS: Final = 3
 _REPEATED_BATCHES: Final = 0.5
 _FEW_REPEATED: Final = 0.1
 Share = tuple[int, int]
@@ -193,7 +194,7 @@ def order_frozen(
 
 def _batches_frozen(originals: Sequence[Run], fixed: Run, columns: Sequence[int]) -> tuple[bool, str]:
     """Whether batches hold the same samples in each epoch, where they did not, or the other way round."""
-    found = [_repeated_batches(run, columns) for run in (*originals, fixed)]
+    found = [_repeated_batches(run, columns) for run in _as_long((*originals, fixed))]
     shares = [share for share in found if share is not None]
     if len(shares) < len(found):
         return False, ""
@@ -206,13 +207,16 @@ def _batches_frozen(originals: Sequence[Run], fixed: Run, columns: Sequence[int]
 
 
 def _repeated_batches(run: Run, columns: Sequence[int], least: int = 4) -> float | None:
-    """Share of the second epoch's batches of two rows and more that were there in the first, whatever their order."""
-    if len(run.passes) < 2:
+    """Largest share of a later epoch's batches of two rows and more that an earlier one had, whatever their order."""
+    every = [_batches(run, columns, number) for number in range(len(run.passes))]
+    if len(every) < 2 or len(every[1]) < least:
         return None
-    first, second = (_batches(run, columns, number) for number in (0, 1))
-    if len(second) < least:
-        return None
-    return sum(batch in set(first) for batch in second) / len(second)
+    known, shares = set(every[0]), []
+    for batches in every[1:]:
+        if len(batches) >= least:
+            shares.append(sum(batch in known for batch in batches) / len(batches))
+        known |= set(batches)
+    return max(shares)
 
 
 def _batches(run: Run, columns: Sequence[int], number: int) -> list[tuple[tuple[int, ...], ...]]:
@@ -234,7 +238,7 @@ def values_frozen(originals: Sequence[Run], fixed: Run, column: int) -> tuple[bo
         column: a component whose values vary.
     """
     for count, what in _COUNTS:
-        *before, after = [count(run, column) for run in (*originals, fixed)]
+        *before, after = [count(run, column) for run in _as_long((*originals, fixed))]
         known = [share for share in before if share is not None]
         if after is None or len(known) < len(before) or not known:
             continue
@@ -251,21 +255,33 @@ def values_frozen(originals: Sequence[Run], fixed: Run, column: int) -> tuple[bo
 
 
 def repeated(run: Run, column: int) -> Share | None:
-    """Rows of the second epoch whose value was there in the first."""
-    if len(run.passes) < 2 or not run.passes[0].rows or not run.passes[1].rows:
-        return None
-    first, second = (run.codes[part.start : part.stop, column].tolist() for part in run.passes[:2])
-    known = set(first)
-    return sum(code in known for code in second), len(second)
+    """Rows of a later epoch whose value an earlier one had; of the epoch with the largest share of them."""
+    known: set[int] = set()
+    shares: list[Share] = []
+    for number, codes in enumerate(_codes(run, column)):
+        if number and len(codes):
+            shares.append((sum(code in known for code in codes), len(codes)))
+        known.update(codes)
+    return _largest(shares)
 
 
 def _repeated_in_place(run: Run, column: int) -> Share | None:
-    """Rows of the second epoch whose value was there in the first, at the same place."""
-    if len(run.passes) < 2:
-        return None
-    first, second = (run.codes[part.start : part.stop, column].tolist() for part in run.passes[:2])
-    rows = min(len(first), len(second))
-    return (sum(a == b for a, b in zip(first, second, strict=False)), rows) if rows else None
+    """The same of rows whose value an earlier epoch had at the same place."""
+    every = _codes(run, column)
+    shares: list[Share] = []
+    for number, codes in enumerate(every[1:], start=1):
+        for before in every[:number]:
+            if rows := min(len(before), len(codes)):
+                shares.append((sum(a == b for a, b in zip(before, codes, strict=False)), rows))
+    return _largest(shares)
+
+
+def _codes(run: Run, column: int) -> list[list[int]]:
+    return [run.codes[part.start : part.stop, column].tolist() for part in run.passes]
+
+
+def _largest(shares: Sequence[Share]) -> Share | None:
+    return max(shares, key=lambda share: share[0] / share[1], default=None)
 
 
 def _twice(run: Run, column: int) -> Share | None:
@@ -276,9 +292,15 @@ def _twice(run: Run, column: int) -> Share | None:
     return part.rows - len(set(run.codes[part.start : part.stop, column].tolist())), part.rows
 
 
+def _as_long(runs: Sequence[Run]) -> list[Run]:
+    """The first epochs of each run, as many as all have: what repeats after two of them shows in three."""
+    count = min(_EPOCHS, *(len(run.passes) for run in runs))
+    return [replace(run, passes=run.passes[:count]) for run in runs]
+
+
 _COUNTS: Final[tuple[tuple[Callable[[Run, int], Share | None], str], ...]] = (
-    (repeated, "values that an epoch repeats from the one before"),
-    (_repeated_in_place, "values that an epoch repeats from the one before, at the same place"),
+    (repeated, "values that an epoch repeats from one before"),
+    (_repeated_in_place, "values that an epoch repeats from one before, at the same place"),
     (_twice, "values that come more than once in an epoch"),
 )
 

@@ -86,13 +86,22 @@ def judge(originals: Sequence[Elements], fixed: Elements, *, allow_other_order: 
         allow_other_order: whether a fix may give up an order that the original promises, because that was asked for.
 
     Returns:
-        The judgement; ``elements`` and ``epochs`` count what was compared.
+        The judgement; ``elements``, ``epochs`` and ``rows`` count what was compared.
 
     Raises:
         ValueError: there is no original.
     """
     if not originals:
         raise ValueError("a fix can only be judged against a run of the original; got none")
+    found = _judgement(originals, fixed, allow_other_order=allow_other_order)
+    # Distinct ones, since what is endless comes round within a pass.
+    passes = ({row.hashes for element in epoch.elements for row in element.rows} for epoch in fixed.epochs)
+    seen = max(map(len, passes), default=0)
+    of = originals[0].rows_of
+    return found.model_copy(update={"rows": seen if of is None else min(seen, of), "rows_of": of})
+
+
+def _judgement(originals: Sequence[Elements], fixed: Elements, *, allow_other_order: bool) -> Semantics:
     if fixed.objections:
         return judgement(False, "different", "; ".join(fixed.objections))
     if difference := spec_difference(originals[0].spec, fixed.spec):

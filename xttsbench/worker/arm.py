@@ -16,6 +16,7 @@ from xttsbench.records.trial import TrialSpec, Turn
 from xttsbench.targets.load import Loaded
 from xttsbench.worker.batches import MOST_BYTES, ExhaustedError, LiveBatches, first_pass, size_bytes
 from xttsbench.worker.bench import Bench, Limit, Step
+from xttsbench.worker.contents import ContentLook
 from xttsbench.worker.filling import fill_caches
 from xttsbench.worker.ladder import measure_as_is, next_floor_after_pause_s, next_floor_s
 
@@ -42,10 +43,13 @@ def run_arm(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) ->
         for batch in loaded.dataset.take(1):
             bench.channel.part("handoff_s", next_floor_s(batch, count=_HANDED_OVER))
             bench.channel.part("handoff_after_pause_s", next_floor_after_pause_s(spec, batch, _HANDED_OVER))
+    bench.contents = ContentLook() if spec.hashed else None
     if spec.turns:
         take_turns(loaded, step, bench)
     else:
         measure_as_is(spec, loaded, step, bench)
+    if bench.contents is not None:
+        bench.channel.part("contents", bench.contents.record())
 
 
 def one_of_each_shape(dataset: tf.data.Dataset) -> list[Any]:
@@ -98,7 +102,10 @@ def take_turns(loaded: Loaded, step: Step | None, bench: Bench) -> None:
         if source is None:  # not before, or its buffers would fill while others run
             source = LiveBatches(loaded.dataset)
             _KEPT.append(source)
-        turn = bench.channel.next_turn(*_measured(turn, source, step, bench))
+        measured = _measured(turn, source, step, bench)
+        if bench.contents is not None:
+            bench.contents.digest()
+        turn = bench.channel.next_turn(*measured)
 
 
 def _measured(turn: Turn, source: LiveBatches, step: Step | None, bench: Bench) -> tuple[int, int]:

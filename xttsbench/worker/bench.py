@@ -27,6 +27,7 @@ from xttsbench.step.xla import Compilations
 from xttsbench.targets.load import Loaded
 from xttsbench.worker.batches import CachedBatches, ExhaustedError, Source
 from xttsbench.worker.channel import Channel
+from xttsbench.worker.contents import ContentLook
 
 Step = Callable[[Any], Any]
 
@@ -138,6 +139,8 @@ class Bench:
     lengths: HeldLengths = field(default_factory=HeldLengths)
     segments: dict[str, SegmentRows] = field(default_factory=dict)
     compilations: Compilations = field(default_factory=Compilations)
+    contents: ContentLook | None = None
+    """What the batches hold, where that is wanted."""
     marks: list[RoundMark] = field(default_factory=list)
 
     @contextlib.contextmanager
@@ -206,7 +209,7 @@ class Bench:
         """The loop itself; all that it does besides waiting and stepping is in the ``pause_ns`` of the next step."""
         clock, cpu, main_cpu = time.perf_counter_ns, time.process_time_ns, time.thread_time_ns
         watch, accelerator, synchronise, counts = self.watch, self.accelerator, self.synchronise, self.watch.counts
-        has_lengths, compilations = self.keys.lengths is not None, self.compilations
+        has_lengths, compilations, contents = self.keys.lengths is not None, self.compilations, self.contents
         began_ns = last_ns = clock()
         cpu_ns, main_ns, done = cpu(), main_cpu(), 0
         while not limit.reached(done, (last_ns - began_ns) / 1e9):
@@ -270,6 +273,8 @@ class Bench:
             if has_lengths:
                 self.lengths.add(rows, index, self.keys.lengths_of(batch))
             compilations.step_ended(rows, index, end_ns - got_ns - emulated_ns, shape_id)
+            if contents is not None:
+                contents.see(source.epoch, source.batch, batch, shape_id)
             done += 1
             last_ns = end_ns
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +21,16 @@ from xttsbench.fixes.buckets.spec import BUCKETS
 from xttsbench.fixes.graph.edit import from_graph
 from xttsbench.fixes.graph.hazards import hazards, random_ops
 from xttsbench.fixes.step.spec import STEP_GRAPH, STEP_XLA
-from xttsbench.pipeline.fingerprint.altered import draws_from_seeds, jittered, keep_last_batch, reseeded, shortened
+from xttsbench.pipeline.fingerprint.altered import (
+    Places,
+    draws_from_seeds,
+    jittered,
+    keep_last_batch,
+    places_of,
+    reseeded,
+    shortened,
+    source_length,
+)
 from xttsbench.pipeline.fingerprint.fingerprinter import Batching, Fingerprinter, batching, sketch_of
 from xttsbench.pipeline.fingerprint.identity import identity
 from xttsbench.pipeline.graph.places import SOURCE
@@ -40,6 +50,7 @@ MOST_ROWS: Final = 2000
 """Rows of a record, over all epochs."""
 MOST_NUMBERS: Final = 60_000
 """Hashes and numbers of sketches in a record, which is sent and kept as text: about a megabyte."""
+_PASSES_OF_RANDOM: Final = 3
 _STEPS: Final = 3
 _MOST_STATE: Final = 200
 """Variables that are sketched, the first ones."""
@@ -57,7 +68,10 @@ def run_elements(
     original: tf.data.Dataset | None = None,
     variables: Sequence[Any] = (),
 ) -> None:
-    """Take the fingerprints of ``spec.epochs`` passes over a dataset to which ``spec.fix`` is applied already.
+    """Take the fingerprints of some passes over a dataset to which ``spec.fix`` is applied already.
+
+    There are ``spec.epochs`` of them, or three where the original draws at random: what is drawn once and repeated
+    shows in the second, what is repeated after two of them in the third.
 
     Args:
         spec: ``steps`` bounds the elements of a pass and ``window_s`` the seconds of all; the first element is always
@@ -76,10 +90,13 @@ def run_elements(
     bench.channel.phase("reading the graph")
     before, after = _graph(original, unknown), _graph(loaded.dataset, unknown)
     cut = batching(before) if before is not None else Batching()
+    drawn = () if before is None else random_ops(original, before)
+    passes = max(spec.epochs, _PASSES_OF_RANDOM) if drawn else spec.epochs
     limit = spec.source_limit if after is not None else None
     while True:
-        told = _Told(spec, bench, cut)
-        dataset, graph, kept = _shortened(loaded.dataset, after, limit)
+        told = _Told(spec, bench, cut, passes)
+        places = {} if before is None or limit is None else places_of(before, limit)
+        dataset, graph, kept = _shortened(loaded.dataset, after, limit, places, spec.cache_dir)
         with contextlib.ExitStack() as stack:
             jitter = spec.jitter and graph is not None and stack.enter_context(jittered(graph, spec.seed)) > 0
             epochs = told.passes(_epochs(dataset, graph, before))
@@ -89,6 +106,8 @@ def run_elements(
         limit = limit * _WIDER if limit < _WIDEST else None
     if not epochs[0].elements:
         raise ExhaustedError("the dataset yields no element: next() ended at once")
+    if spec.cache_dir is not None and FixSet.parse(spec.fix).keeps_files:
+        shutil.rmtree(spec.cache_dir, ignore_errors=True)  # of a shortened dataset, which nobody must read
     bench.channel.phase("reading the code")
     losses, state = _stepped(spec, step, told.kept, variables, unknown, bench)
     bench.channel.part(
@@ -100,6 +119,7 @@ def run_elements(
             components=told.prints.components,
             epochs=epochs,
             source_limit=limit,
+            rows_of=_rows_of(original, before, cut),
             last_batch_kept=kept,
             ordered=after is None or _ordered(loaded.dataset, after),
             random_ops=() if after is None else random_ops(loaded.dataset, after),
@@ -124,6 +144,7 @@ class _Told:
     spec: TrialSpec
     bench: Bench
     cut: Batching
+    epochs: int
     kept: list[Any] = field(default_factory=list)
     """The first batches, for the step."""
     prints: Fingerprinter = field(init=False)
@@ -136,7 +157,7 @@ class _Told:
     def passes(self, dataset_of: Callable[[int], tf.data.Dataset]) -> tuple[Epoch, ...]:
         """All passes; those for which no time is left are missing, but for the first."""
         epochs: list[Epoch] = []
-        while len(epochs) < self.spec.epochs and (not epochs or self._in_time(1.0)):
+        while len(epochs) < self.epochs and (not epochs or self._in_time(1.0)):
             self._alive(f"epoch {len(epochs)}", at_once=True)
             epochs.append(self._pass(dataset_of(len(epochs)), len(epochs)))
         return tuple(epochs)
@@ -144,13 +165,13 @@ class _Told:
     def _pass(self, dataset: tf.data.Dataset, number: int) -> Epoch:
         elements: list[Element] = []
         rows = 0
-        share = (number + 1) / self.spec.epochs
+        share = (number + 1) / self.epochs
         iterator = iter(dataset)
         while True:
             value = next(iterator, None)
             if value is None:
                 return Epoch(elements=tuple(elements), ended=True)
-            full = rows >= MOST_ROWS / self.spec.epochs or self._numbers >= MOST_NUMBERS * share
+            full = rows >= MOST_ROWS / self.epochs or self._numbers >= MOST_NUMBERS * share
             if elements and (len(elements) >= self.spec.steps or full or not self._in_time(share)):
                 return Epoch(elements=tuple(elements), ended=False)
             if not number and len(self.kept) < _STEPS:
@@ -186,12 +207,12 @@ def _unfixed(dataset: tf.data.Dataset, fix: str | None) -> tf.data.Dataset:
 
 
 def _shortened(
-    dataset: tf.data.Dataset, graph: Any | None, limit: int | None
+    dataset: tf.data.Dataset, graph: Any | None, limit: int | None, places: Places, own_files: str | None = None
 ) -> tuple[tf.data.Dataset, Any | None, bool]:
     """The dataset with its sources cut, its graph, and whether a last batch is kept that the dataset drops."""
     if graph is None or limit is None:
         return dataset, graph, False
-    cut, spec = shortened(graph, limit), dataset.element_spec
+    cut, spec = shortened(graph, limit, places, own_files=own_files), dataset.element_spec
     kept = all(isinstance(one, tf.TensorSpec) for one in tf.nest.flatten(spec)) and keep_last_batch(cut)
     if kept:
         spec = tf.nest.map_structure(_any_size, spec)
@@ -213,7 +234,8 @@ def _other_batches(
         return OtherBatches(
             same=None, sentence="the graph cannot be read, so that padding cannot be distinguished from data"
         )
-    cut = (_shortened(original, before, limit)[0], _shortened(fixed, after, limit)[0])
+    places = {} if limit is None else places_of(before, limit)
+    cut = (_shortened(original, before, limit, places)[0], _shortened(fixed, after, limit, places)[0])
     drawn = [one for one in random_ops(original, before) if "draws" in one]
     return compare_apart(*cut, padding_of(before), drawn=drawn, max_s=spec.window_s)
 
@@ -244,6 +266,14 @@ def _graph(dataset: tf.data.Dataset, unknown: dict[str, str]) -> Any | None:
     except tf.errors.OpError as error:
         unknown["graph"] = f"the dataset's graph cannot be read: {error.message.splitlines()[0][:200]}"
         return None
+
+
+def _rows_of(dataset: tf.data.Dataset, graph: Any | None, cut: Batching) -> int | None:
+    """Samples of a whole epoch, a last batch counted as full; those of the only source where the dataset is endless."""
+    elements = int(dataset.cardinality())
+    if elements >= 0:
+        return elements * (cut.size or 1)
+    return source_length(graph) if graph is not None else None
 
 
 def _ordered(dataset: tf.data.Dataset, graph: Any) -> bool:

@@ -13,6 +13,9 @@ from pipelines import Plan, Truth
 
 from xttsbench.errors import InvalidInputError
 from xttsbench.execution.child import Collected
+from xttsbench.execution.helper import Helper
+from xttsbench.execution.limits import Limits
+from xttsbench.execution.trial import run_trial
 from xttsbench.fixes.graph import apply as rewrite
 from xttsbench.pipeline.graph import places
 from xttsbench.pipeline.graph.nodes import dataset_nodes
@@ -21,7 +24,7 @@ from xttsbench.records.elements import Elements
 from xttsbench.records.fix import Semantics
 from xttsbench.records.readings import Readings
 from xttsbench.records.rows import RowMemory
-from xttsbench.records.trial import TrialSpec
+from xttsbench.records.trial import ScriptAgain, ScriptData, TrialSpec
 from xttsbench.samedata.judge import judge
 from xttsbench.step.watch import Watch
 from xttsbench.targets.load import Loaded
@@ -42,9 +45,10 @@ FIXES = (
     "thread-pool:8",
     "buffer:4",
     "parallel-batch",
+    "open-generator:4",
 )
-POOL = "processes:2 + parallel-map:2"
-"""Costs a second, so that it is not tried on every pipeline."""
+POOL = ("processes:2 + parallel-map:2", "run-ahead:8")
+"""Cost a second each, so that they are not tried on every pipeline."""
 _MOST_CACHES = 3
 """Places of a cache that are tried, of all that a pipeline has."""
 
@@ -70,20 +74,15 @@ class Judged:
     said: Semantics
 
 
+def spec_of(fix: str | None, seed: int, **fields: Any) -> TrialSpec:
+    """A trial of the guard."""
+    given = {"target": "t:t", "steps": 100, "epochs": 2, "window_s": 20.0, "source_limit": 41} | fields
+    return TrialSpec(trial_id="0", rung="elements", fix=fix, seed=seed, jitter=fix is not None, **given)
+
+
 def elements(plan: Plan, folder: Path, fix: str | None = None, *, seed: int = 0) -> Elements:
     """The fingerprints of one trial, with state as a fresh process has it."""
-    spec = TrialSpec(
-        trial_id="0",
-        rung="elements",
-        target="t:t",
-        fix=fix,
-        seed=seed,
-        steps=100,
-        epochs=2,
-        window_s=20.0,
-        source_limit=41,
-        jitter=fix is not None,
-    )
+    spec = spec_of(fix, seed)
     tf.keras.utils.set_random_seed(seed)
     end = places.install()
     channel = Kept()
@@ -111,9 +110,8 @@ def judged(plan: Plan, folder: Path, *, pool: bool) -> Iterator[Judged]:
         return
     dataset = plan.build(folder)  # kept, and with it what its graph refers to
     graph = read_graph(dataset)
-    caches = [f"cache@{node.name}" for node in dataset_nodes(graph)]
-    caches = caches[:: -(-len(caches) // _MOST_CACHES)]
-    for fix in (*FIXES, *((POOL,) if pool else ()), *caches):
+    caches = caches_of(graph)
+    for fix in (*FIXES, *(POOL if pool else ()), *caches):
         try:
             fixed = elements(plan, folder, fix)
             after = graph_with(plan, folder, fix) if fix == "native" else graph
@@ -122,6 +120,49 @@ def judged(plan: Plan, folder: Path, *, pool: bool) -> Iterator[Judged]:
         except ExhaustedError:  # the trial fails, and the fix with it
             continue
         yield Judged(plan, fix, plan.truth(fix, graph, after), judge(originals, fixed))
+
+
+def caches_of(graph: Any) -> list[str]:
+    """Caches at some places of a graph."""
+    caches = [f"cache@{node.name}" for node in dataset_nodes(graph)]
+    return caches[:: -(-len(caches) // _MOST_CACHES)]
+
+
+SCRIPT = """import sys
+from pathlib import Path
+
+sys.path.insert(0, {beside!r})
+from pipelines import Plan
+
+dataset = {plan!r}.build(Path({folder!r}))
+for number, batch in enumerate(dataset):
+    if number == 60:
+        break
+"""
+LIMITS = Limits(30.0, 30.0)
+
+
+def judged_in_script(plan: Plan, folder: Path) -> Iterator[Judged]:
+    """As :func:`judged`, of a script that builds the pipeline and iterates it, each trial in a fork of a helper."""
+    script = folder / "train.py"
+    script.write_text(SCRIPT.format(beside=str(Path(__file__).parent), plan=plan, folder=str(folder)))
+    known = ScriptAgain(data=ScriptData(kind=0), trains=False, redirected=False, directory=str(folder / "run"))
+    with Helper(scripts=True, imports=("tensorflow",), print_to_stderr=True) as helper:
+        helper.wait_ready()
+
+        def run(fix: str | None = None, seed: int = 0) -> Elements | None:
+            return run_trial(spec_of(fix, seed, target=str(script), script=known), helper, LIMITS).elements
+
+        originals = [one for seed in (0, 0, 1) if (one := run(seed=seed)) is not None]
+        if len(originals) < 3:
+            return
+        dataset = plan.build(folder)
+        graph = read_graph(dataset)
+        for fix in (*FIXES, *caches_of(graph)):
+            fixed = run(fix)
+            if fixed is not None:
+                after = graph_with(plan, folder, fix) if fix == "native" else graph
+                yield Judged(plan, fix, plan.truth(fix, graph, after), judge(originals, fixed))
 
 
 _KEPT: list[tf.data.Dataset] = []

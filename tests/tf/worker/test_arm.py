@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from xttsbench.probes.clock import EmulatedAccelerator
 from xttsbench.records.trial import TrialSpec
+from xttsbench.samedata.timed import compare_timed
 from xttsbench.targets.load import classify
 from xttsbench.worker import arm as module
 from xttsbench.worker.arm import one_of_each_shape, run_arm
@@ -65,6 +66,20 @@ def test_the_accelerator_does_not_wait_while_the_step_warms_up(bench):
     warm_up, as_is = bench.channel.record().segments
     assert sum(warm_up.columns["emulated_ns"]) == 0
     assert min(as_is.columns["emulated_ns"]) >= 2_000_000
+
+
+@pytest.mark.parametrize("wrong", [None, 7])
+def test_the_batches_of_a_timed_run_are_compared_by_their_digests(bench, wrong):
+    found = []
+    for place in (None, wrong):
+        dataset = tf.data.Dataset.range(50).map(lambda i: i + tf.cast(i == (place or -1), tf.int64)).batch(2)  # noqa: B023
+        run_arm(spec(hashed=True), classify(dataset.repeat(), "t"), None, bench)
+        found.append(bench.channel.record().contents)
+    assert found[0].seen >= len(found[0].digests) >= 20
+    said = compare_timed({0: [found[0], found[0]]}, {0: [found[1]]}, bits=True)
+    assert (said.same, said.compared >= 20) == (wrong is None, True)
+    run_arm(spec(), classify(dataset.repeat(), "t"), None, bench)
+    assert bench.contents is None
 
 
 def test_shapes_are_looked_for_until_they_stop_being_new():

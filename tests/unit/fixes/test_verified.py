@@ -13,7 +13,7 @@ from xttsbench.fixes.proposal import Proposal
 from xttsbench.fixes.rounds import ALONE, GUARD, ORIGINAL, PATCHED, ROUNDS, TOGETHER
 from xttsbench.fixes.verified import Verified, results, verified
 from xttsbench.records.base import Location
-from xttsbench.records.elements import Element, Elements, Epoch, GraphIdentity, Row
+from xttsbench.records.elements import Contents, Element, Elements, Epoch, GraphIdentity, Row
 from xttsbench.records.fix import FixResult, Patch
 from xttsbench.records.plan import Accelerator
 from xttsbench.records.trial import TrialRecord
@@ -338,3 +338,39 @@ def test_nothing_is_proposed_that_is_not_faster_with_the_same_data(guard, origin
     if chosen:
         assert chosen[0].verified_speedup.low > 1
         assert walls[chosen[0].name] == min(walls[name] for name in accepted)
+
+
+@pytest.mark.parametrize("wrong", [None, 5])
+def test_what_the_timed_batches_held_counts_beside_what_the_guard_saw(guard, originals, measure, wrong) -> None:
+    walls = {ORIGINAL: SLOW_S, AGAIN: SLOW_S, "prefetch": 0.004, "slower": 0.01}
+
+    def held(trial: TrialRecord) -> TrialRecord:
+        digests = tuple(100 + (number == wrong and trial.spec.arm == "prefetch") for number in range(8))
+        contents = Contents(epochs=(0,) * 8, batches=tuple(range(8)), digests=digests, seen=9)
+        return trial.model_copy(update={"contents": contents})
+
+    seen = elements(rows_of=6_000)
+    guards = [*(guard(ORIGINAL, seen) for _ in range(3)), guard("prefetch", seen), guard("slower", seen)]
+    found = verified([*guards, *map(held, measure(ALONE, walls))], DEVICE)
+    row = of("prefetch", found)
+    if wrong is None:
+        assert (row.outcome, found.chosen, found.behind["slower"]) == ("accepted", "prefetch", "prefetch")
+        assert (row.semantics.rows, row.semantics.rows_of) == (12, 6_000)
+        assert (row.semantics.timed_batches, row.semantics.timed_of) == (16, 18)
+        said = "Checked 12 rows of 6,000, over 2 epochs, and 16 of 18 timed batches."
+        assert row.semantics.sentence.endswith(said)
+    else:
+        assert (row.outcome, found.chosen, found.behind) == ("rejected", "slower", {})
+        assert "batch 6 of epoch 1, as it was timed, has other values" in row.why
+
+
+def test_of_an_original_that_shuffles_the_timed_batches_tell_nothing(guard, measure) -> None:
+    seen = elements(random_ops=("ShuffleDatasetV3",))
+    trials = measure(ALONE, {ORIGINAL: SLOW_S, "prefetch": 0.01})
+    timed = [trial.model_copy(update={"contents": Contents(seen=4)}) for trial in trials]
+    row = of(
+        "prefetch", verified([*(guard(ORIGINAL, seen) for _ in range(3)), guard("prefetch", seen), *timed], DEVICE)
+    )
+    assert row.outcome == "accepted"
+    assert row.semantics.timed_why_not == "their order or values vary"
+    assert "Checked 12 rows of an unknown number" in row.semantics.sentence

@@ -1,11 +1,13 @@
 """A dataset as its fingerprints are taken: its sources end early, its random seeds are each epoch's, its calls jitter.
 
-Sources end early so that whole epochs can be seen, and more than one of them. The same cut is made in a pipeline and in
-its fixed copy: sources keep their names, and what is inside the functions that open files, ranges or generators is no
-fix's business. What comes after the sources (shuffle, cache) stays, but for a repetition without an end: it repeats
-twice, since samples that are never all seen cannot be told to be the same. A cache on disk is one in memory here: its
-file would be read later as if it held the whole. A last, smaller batch that is dropped behind a shuffle is kept: it
-holds other samples in each epoch, so that no two epochs would have the same.
+Sources end early so that whole epochs can be seen, and more than one of them. Of a source whose elements are numbered
+some come from its beginning, some from its end and the others from random places between (:func:`places_of`). The same
+cut is made in a pipeline and in its fixed copy: sources stay as they are, and what is inside the functions that open
+files, ranges or generators is no fix's business. What comes after the sources (shuffle, cache) stays, but for a
+repetition without an end: it repeats twice, since samples that are never all seen cannot be told to be the same. A
+cache on disk is one in memory here, since its file would be read later as if it held the whole, but for one in the
+trial's own directory. A last, smaller batch that is dropped behind a shuffle is kept: it holds other samples in each
+epoch, so that no two epochs would have the same.
 
 A trial sets the seed of the whole process, so that two runs draw the same. TensorFlow then gives the random ops inside
 a function a fixed seed, and each new iterator begins their numbers anew: an epoch would repeat the one before, which a
@@ -22,13 +24,15 @@ import random
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final
 
 import tensorflow as tf
 from tensorflow.python.framework import op_def_registry
 
+from xttsbench.pipeline.generators.opened import Opened
 from xttsbench.pipeline.graph.edit import constant, copied, data_inputs, free_name, set_inputs
 from xttsbench.pipeline.graph.library import FunctionLibrary, called
 from xttsbench.pipeline.graph.nodes import (
@@ -56,8 +60,15 @@ _ROUNDS: Final = 2
 """Of what repeats for ever: what is drawn anew in each of them shows in two."""
 
 
-def shortened(graph: Any, count: int) -> Any:
+Places = Mapping[int, Sequence[tuple[int, int]]]
+"""Length of a source -> first element and number of elements of each stretch that is taken of it."""
+
+
+def shortened(graph: Any, count: int, places: Places | None = None, *, own_files: str | None = None) -> Any:
     """The graph with at most ``count`` elements of each source; where files are read, of all of them together.
+
+    The elements are the first ones, but for sources of which ``places`` tells others. Caches whose file is in the
+    directory ``own_files`` stay on disk.
 
     A dataset node without dataset inputs is a source. In functions of ``flat_map`` and ``interleave`` (readers of
     files, generators and ranges are opened there) the readers are cut as well, each to its share of ``count``, at least
@@ -67,16 +78,87 @@ def shortened(graph: Any, count: int) -> Any:
     by_name = {node.name: node for node in edited.node}
     nodes = dataset_nodes(edited)
     sources = [node for node in nodes if not dataset_inputs(node, by_name) and _signature(node) is not None]
-    opened = [_length(node, by_name) for node in sources]
-    known = [min(length, count) for length in opened if length is not None]
-    share = max(1, -(-count // max(1, *known))) if known and len(known) == len(sources) else count
-    _cut_sources(edited, sources, count)
-    _end_repetitions(edited, nodes)
-    _keep_in_memory(edited, nodes)
     library = FunctionLibrary(edited.library.function)
-    for function in library.functions([name for node in nodes if _OPENS.fullmatch(node.op) for name in called(node)]):
-        _cut_readers(function, share)
+    found = {source.name: (places or {}).get(_length(source, by_name) or 0, ((0, count),)) for source in sources}
+    for node in nodes:
+        if _OPENS.fullmatch(node.op):
+            share = _share(node, by_name, count)
+            for function in library.functions(called(node)):
+                _cut_readers(function, share)
+            if (end := _end_of_opened(node, nodes, by_name, library)) is not None:
+                sources.append(end)
+                found[end.name] = ((0, share),)
+    _cut_sources(edited, sources, found)
+    _end_repetitions(edited, nodes)
+    _keep_in_memory(edited, nodes, own_files)
     return edited
+
+
+def _share(node: Any, by_name: Mapping[str, Any], count: int) -> int:
+    """Elements of each dataset that an op opens, so that there are ``count`` for all elements of its sources."""
+    waiting, lengths = list(dataset_inputs(node, by_name)), []
+    while waiting:
+        above = by_name[waiting.pop()]
+        inputs = dataset_inputs(above, by_name)
+        waiting.extend(inputs)
+        if not inputs:
+            lengths.append(_length(above, by_name))
+    known = [min(length, count) for length in lengths if length is not None]
+    return max(1, -(-count // max(1, *known))) if known and len(known) == len(lengths) else count
+
+
+def _end_of_opened(node: Any, nodes: list[Any], by_name: Mapping[str, Any], library: FunctionLibrary) -> Any | None:
+    """Of a generator that the fix has opened, whose readers hand over groups of items: the op that yields elements."""
+    known = map(lookup, library.python_tokens(called(node)))
+    made = [getattr(one.generator_state._generator, "__self__", None) for one in known if one and one.generator_state]
+    opened = next((one for one in made if isinstance(one, Opened)), None)
+    if opened is None:
+        return None
+    for _ in range(2 if opened.compiled.split.once else 4):  # unbatch and map; or unbatch, map, flat_map and map
+        node = next((one for one in nodes if node.name in dataset_inputs(one, by_name)), node)
+    return node
+
+
+_STRETCHES: Final = 4
+_REACH: Final = 300_000
+"""Elements of a source that are skipped at most, in some tenths of a second."""
+
+
+def places_of(graph: Any, count: int) -> dict[int, tuple[tuple[int, int], ...]]:
+    """Where ``count`` elements of each source are taken, of sources that hold their elements or count.
+
+    Sources of one length have the same places, so that what ``zip`` puts together stays together; with several lengths
+    beside a ``zip``, or with a ``skip``, which would skip what was taken, there are none.
+    """
+    by_name = {node.name: node for node in graph.node}
+    nodes = dataset_nodes(graph)
+    lengths = {node.name: _length(node, by_name) for node in nodes if not dataset_inputs(node, by_name)}
+    zipped = any(node.op.startswith("Zip") for node in nodes) and len(set(lengths.values())) > 1
+    if zipped or any(node.op.startswith(("Skip", "TakeWhile")) for node in nodes):
+        return {}
+    ends = {length: length for length in lengths.values() if length}
+    for node in nodes:
+        if node.op != "TakeDataset":
+            continue
+        (source,), most = dataset_inputs(node, by_name), constant_input(node, "count", by_name)
+        length = lengths.get(source)
+        if most is None or not length:
+            return {}  # what is behind its end may be unfit
+        ends[length] = min(ends[length], most) if most >= 0 else ends[length]
+    return {length: _stretches(min(end, _REACH), count) for length, end in ends.items()}
+
+
+def _stretches(length: int, count: int) -> tuple[tuple[int, int], ...]:
+    """The beginning, the end, and two random stretches between, where there is room; the whole of what is no longer."""
+    size = count // _STRETCHES
+    if length <= count or not size:
+        return ((0, min(length, count)),)
+    end = (length - size, size)
+    if length < 2 * count:
+        return ((0, count - size), end)
+    chosen, middle, first = random.Random(length), length // 2, count - (_STRETCHES - 1) * size
+    second, third = chosen.randint(first, middle - size), chosen.randint(middle, length - 2 * size)
+    return ((0, first), (second, size), (third, size), end)
 
 
 def keep_last_batch(graph: Any) -> bool:
@@ -105,6 +187,13 @@ def keep_last_batch(graph: Any) -> bool:
     return True
 
 
+def source_length(graph: Any) -> int | None:
+    """Elements of the only source of a graph; ``None`` where there are several, or that cannot be read."""
+    by_name = {node.name: node for node in graph.node}
+    sources = [node for node in dataset_nodes(graph) if not dataset_inputs(node, by_name)]
+    return _length(sources[0], by_name) if len(sources) == 1 else None
+
+
 def _length(node: Any, by_name: Mapping[str, Any]) -> int | None:
     """Elements of a source that holds its tensors or counts; ``None`` where that cannot be read."""
     if node.op == "TensorDataset":
@@ -121,14 +210,27 @@ def _length(node: Any, by_name: Mapping[str, Any]) -> int | None:
     return int(dimensions[0].size) if dimensions else None
 
 
-def _cut_sources(graph: Any, sources: list[Any], count: int) -> None:
+def _cut_sources(graph: Any, sources: list[Any], places: Mapping[str, Sequence[tuple[int, int]]]) -> None:
+    """Take some stretches of each dataset, by the name of its node."""
     taken = {source.name: free_name(graph, f"{source.name}/shortened") for source in sources}
     for node in graph.node:
         for number, reference in enumerate(node.input):
             node.input[number] = taken.get(reference.split(":")[0], reference)
     for source in sources:
-        name = taken[source.name]
-        _take(graph.node.add(), name, source.name, constant(graph, f"{name}/count", count), source)
+        stretches = places[source.name]
+        parts: list[str] = []
+        for number, (begin, size) in enumerate(stretches):
+            part = taken[source.name] if len(stretches) == 1 else free_name(graph, f"{source.name}/part{number}")
+            start = source.name
+            if begin:
+                start = free_name(graph, f"{part}/start")
+                _of_type(graph, start, "SkipDataset", [source.name, constant(graph, f"{start}/count", begin)], source)
+            _of_type(graph, part, "TakeDataset", [start, constant(graph, f"{part}/count", size)], source)
+            parts.append(part)
+        for number, part in enumerate(parts[1:], start=2):
+            name = taken[source.name] if number == len(parts) else free_name(graph, f"{source.name}/parts{number}")
+            _of_type(graph, name, "ConcatenateDataset", [parts[0], part], source)
+            parts[0] = name
 
 
 def _end_repetitions(graph: Any, nodes: list[Any]) -> None:
@@ -141,11 +243,14 @@ def _end_repetitions(graph: Any, nodes: list[Any]) -> None:
             set_inputs(node, [node.input[0], constant(graph, f"{node.name}/rounds", _ROUNDS)])
 
 
-def _keep_in_memory(graph: Any, nodes: list[Any]) -> None:
-    """Have caches on disk keep their elements in memory, in a store that nobody shares."""
+def _keep_in_memory(graph: Any, nodes: list[Any], own_files: str | None) -> None:
+    """Have caches on disk keep their elements in memory, in a store that nobody shares; not those of the directory."""
     by_name = {node.name: node for node in graph.node}
     for node in nodes:
-        if not node.op.startswith("CacheDataset") or text_inputs(node, "filename", by_name) == ("",):
+        if not node.op.startswith("CacheDataset"):
+            continue
+        files = text_inputs(node, "filename", by_name)
+        if files == ("",) or (own_files and files and all(Path(own_files) in Path(file).parents for file in files)):
             continue
         inputs = [node.input[0], constant(graph, f"{node.name}/no_file", "")]
         if node.op == "CacheDatasetV2":
@@ -166,12 +271,13 @@ def _cut_readers(function: Any, count: int) -> None:
         for key, reference in list(function.ret.items()):
             function.ret[key] = now if reference == was else reference
         length = constant(function, f"{name}/count", count)
-        _take(function.node_def.add(), name, was, f"{length}:output:0", reader)
+        _of_type(function, name, "TakeDataset", [was, f"{length}:output:0"], reader)
 
 
-def _take(node: Any, name: str, dataset: str, count: str, source: Any) -> None:
-    node.name, node.op = name, "TakeDataset"
-    node.input.extend([dataset, count])
+def _of_type(graph: Any, name: str, op: str, inputs: Sequence[str], source: Any) -> None:
+    """Add a node that yields what a source does, to a graph or a function."""
+    node = (graph.node if hasattr(graph, "node") else graph.node_def).add(name=name, op=op)
+    node.input.extend(inputs)
     signature = _signature(source)
     if signature is not None:
         node.attr["output_types"].list.type.extend(signature[0])

@@ -113,6 +113,11 @@ _STAND_IN: Final = {"nan": 701.0, "inf": 1103.0, "-inf": -1301.0}
 """What stands for a value that is not finite in a projection, so that where it stands shows."""
 
 
+SEGMENTS: Final = 64
+"""More projections of half-precision numbers, one of each part of a row: their rounding hides a wrong value of a long
+one."""
+
+
 def sketch_of(array: Array) -> Sketch:
     """The sketch of a whole array of numbers, such as a variable."""
     if array.dtype.kind in "biu":
@@ -133,8 +138,9 @@ def sketches(arrays: Sequence[Array]) -> list[Sketch]:
         for begin in range(0, len(numbers), step):
             some = numbers[begin : begin + step]
             block = np.stack([_flat(arrays[number]) for number in some])
-            for number, row in zip(some, _block(block), strict=True):
-                found[number] = row
+            parts = _segments(block) if arrays[0].dtype.itemsize == 2 else [()] * len(some)
+            for number, row, more in zip(some, _block(block), parts, strict=True):
+                found[number] = row + more
     return found
 
 
@@ -179,6 +185,24 @@ def _block(values: Array) -> list[Sketch]:
         projected += part @ _signs(begin // _CHUNK)[: part.shape[1]]
     table = np.column_stack([mean, std, odd, projected / math.sqrt(count)])
     return [tuple(float(f"{number:.9g}") for number in row) for row in np.nan_to_num(table)]
+
+
+def _segments(values: Array) -> list[Sketch]:
+    """A projection of each of ``SEGMENTS`` parts of the rows, zeros where there are fewer values.
+
+    In a part that is louder than its row all values may be rounded by more, so that it is scaled down to the row.
+    """
+    known = np.clip(np.nan_to_num(values, nan=_STAND_IN["nan"], posinf=0.0, neginf=0.0), -_LARGEST, _LARGEST)
+    size = max(-(-known.shape[1] // SEGMENTS), 1)
+    signed = np.zeros((len(known), SEGMENTS * size))
+    for begin in range(0, known.shape[1], _CHUNK):
+        part = known[:, begin : begin + _CHUNK]
+        signed[:, begin : begin + part.shape[1]] = part * _signs(begin // _CHUNK)[: part.shape[1], 0]
+    parts = signed.reshape(len(known), SEGMENTS, size)
+    powers = (parts**2).mean(axis=2)
+    louder = np.sqrt(powers / np.maximum(powers.mean(axis=1, keepdims=True), 1e-300))
+    table = parts.sum(axis=2) / math.sqrt(size) / np.maximum(louder, 1.0)
+    return [tuple(float(f"{number:.6g}") for number in row) for row in table]
 
 
 @functools.lru_cache(maxsize=64)
@@ -383,11 +407,23 @@ def _hash(piece: Piece) -> str:
 
 
 def _unpadded(piece: Piece, pad: Any) -> Piece:
-    """A dense row without the padding at the end of each of its axes; zeros and empty strings where ``pad`` is None."""
+    """A dense row without the padding at the end of each of its axes; zeros and empty strings where ``pad`` is None.
+
+    Padding has the bits of ``pad``: a negative zero is none.
+    """
     if len(piece) != 1 or not piece[0].ndim or not piece[0].size:
         return piece
     array = piece[0]
-    if pad is None:
-        pad = b"" if array.dtype.kind == "O" else np.zeros((), array.dtype)
-    places = np.nonzero(np.asarray(array != pad))
+    if array.dtype.kind == "O":
+        other = np.asarray(array != (b"" if pad is None else pad))
+    else:
+        ours, theirs = (_bits(one) for one in (array, np.full((1,), 0 if pad is None else pad, array.dtype)))
+        other = (ours != theirs).reshape(*array.shape, -1).any(axis=-1)
+    places = np.nonzero(other)
     return (array[tuple(slice(0, int(axis.max()) + 1 if axis.size else 0) for axis in places)],)
+
+
+def _bits(array: Array) -> Array:
+    """The bits of the values as numbers, ``[values, 1]``; of the largest ones two numbers each."""
+    size = array.dtype.itemsize
+    return np.ascontiguousarray(array).view(f"u{min(size, 8)}").reshape(array.size, -1)

@@ -125,7 +125,7 @@ def _cards(ranked: Sequence[tuple[FixResult, Estimate | None, str]], report: Rep
                 basis == "measured" and found.decision in (*FASTER, *SLOWER),
                 *map(place, (1.0, gain.estimate, gain.low, gain.high)),
             )
-        data = "" if found.semantics is None else words.DATA[found.semantics.how]
+        data = "" if found.semantics is None else words.same_data(found.semantics)
         cards.append(
             FixCard(
                 rank=rank,

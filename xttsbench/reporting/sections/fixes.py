@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from xttsbench.fixes.spec import WORTH
-from xttsbench.records.fix import FixResult, Optimized, Patch
+from xttsbench.records.fix import FixResult, Optimized, Patch, Semantics
 from xttsbench.records.pipeline import Prediction
 from xttsbench.records.report import Report
 from xttsbench.reporting import units
@@ -114,9 +114,16 @@ def _row(found: FixResult) -> tuple[str | Cell, ...]:
         found.name,
         NOT_ESTIMATED if predicted is None else units.ratio(predicted),
         cell(achieved, units.ratio_bounds),
-        "not compared" if found.semantics is None else DATA[found.semantics.how],
+        same_data(found.semantics),
         f"{outcome}: {found.why}" if found.why else outcome,
     )
+
+
+def same_data(found: Semantics | None) -> str:
+    """Whether the data are the same, and how much of them was compared."""
+    if found is None:
+        return "not compared"
+    return f"{DATA[found.how]} ({found.checked})" if found.checked else DATA[found.how]
 
 
 def patched(patch: Patch | None) -> str:

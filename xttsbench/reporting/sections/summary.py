@@ -149,6 +149,9 @@ def _times(report: Report) -> Iterator[doc.Fact]:
     first = next((one.words for one in answer.options(report)), "")  # the first row of the table needs no name
     words = "" if found.words in ("", first) else f": {found.words.removesuffix(', REAL device')}"
     yield doc.Fact("after the fix", f"{time}, {times} as fast, {how}{words}", 1)
+    chosen = next((one.semantics for one in report.fixes if one.chosen and one.semantics), None)
+    if chosen is not None and chosen.checked:
+        yield doc.Fact("its data", fixes.same_data(chosen), 2)
 
 
 def _at_best(report: Report, now: Estimate) -> Iterator[doc.Fact]:

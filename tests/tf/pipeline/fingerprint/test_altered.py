@@ -10,8 +10,9 @@ import pytest
 import tensorflow as tf
 
 from xttsbench.fixes.graph.edit import from_graph
+from xttsbench.fixes.open_generator.rewrite import open_generators
 from xttsbench.fixes.parallel_map.rewrite import parallel_map
-from xttsbench.pipeline.fingerprint.altered import jittered, shortened
+from xttsbench.pipeline.fingerprint.altered import jittered, places_of, shortened
 from xttsbench.pipeline.graph.read import read_graph
 
 pytestmark = pytest.mark.tf
@@ -45,6 +46,44 @@ def test_a_cache_on_disk_is_neither_written_nor_read(tmp_path, full):
     assert [int(one) for one in dataset.as_numpy_iterator()] == [1, 2, 3, 4, 5, 6] * 2
 
 
+def test_a_cache_in_the_trials_own_directory_is_written_by_the_first_pass_and_read_by_the_second(tmp_path):
+    dataset = tf.data.Dataset.range(6).cache(str(tmp_path / "own" / "kept"))
+    cut = shortened(read_graph(dataset), 2, own_files=str(tmp_path / "own"))
+    (tmp_path / "own").mkdir()
+    passes = from_graph(cut, dataset.element_spec, source=dataset)
+    assert [list(passes.as_numpy_iterator()) for _ in range(2)] == [[0, 1], [0, 1]]
+    assert (tmp_path / "own" / "kept.index").exists()
+
+
+def test_elements_come_from_the_beginning_the_end_and_random_places():
+    numbers = tf.data.Dataset.range(6000)
+    (found,) = places_of(read_graph(numbers.batch(8)), 40).values()
+    assert (found[0], found[-1]) == ((0, 10), (5990, 10))
+    starts = [start for start, _ in found]
+    assert len(starts) == 4
+    assert 10 <= starts[1] <= 2990
+    assert 3000 <= starts[2] <= 5980
+    cut = shortened(read_graph(numbers), 40, places_of(read_graph(numbers), 40))
+    taken = list(from_graph(cut, numbers.element_spec, source=numbers).as_numpy_iterator())
+    assert taken == [start + i for start, size in found for i in range(size)]
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (lambda d: d, [(0, 75), (76, 24)]),
+        (lambda d: d.take(90), [(0, 90)]),
+        (lambda d: d.shuffle(8).take(90), None),  # what is left out may be unfit
+        (lambda d: d.skip(20), None),
+        (lambda d: tf.data.Dataset.zip(d, tf.data.Dataset.range(10**6)), None),
+        (lambda d: tf.data.Dataset.zip(d, tf.data.Dataset.from_tensor_slices(tf.zeros([100]))), [(0, 75), (76, 24)]),
+    ],
+)
+def test_places_are_those_of_what_the_pipeline_reads_and_of_all_that_is_zipped(make, expected):
+    found = places_of(read_graph(make(tf.data.Dataset.range(100))), 99)
+    assert {tuple(places) for places in found.values()} == ({tuple(expected)} if expected else set())
+
+
 def test_every_source_is_cut():
     numbers, words = tf.data.Dataset.range(10**6), tf.data.Dataset.from_tensor_slices(["a", "b", "c"])
     assert run(tf.data.Dataset.zip(numbers, words), 2) == [(0, b"a"), (1, b"b")]
@@ -70,6 +109,20 @@ def test_a_generator_is_cut_and_closed():
     dataset = tf.data.Dataset.from_generator(count, output_signature=tf.TensorSpec([], tf.int64))
     assert run(dataset.batch(2), 3) == [[0, 1], [2]]
     assert closed == [True]
+
+
+@pytest.mark.parametrize("use", [lambda d: d, lambda d: d.enumerate().map(lambda i, x: x + i)])
+def test_an_opened_generator_is_cut_where_the_generator_is(use):
+    def load(number):
+        return np.int64(number * 3)
+
+    def rows():
+        for number in range(100):
+            yield load(number)
+
+    made = use(tf.data.Dataset.from_generator(rows, output_signature=tf.TensorSpec([], tf.int64)))
+    assert run(made, 10) == run(open_generators(made, 2), 10)
+    assert len(run(made, 10)) == 10
 
 
 def test_files_share_the_elements(tmp_path):

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from xttsbench.pipeline.fingerprint.fingerprinter import (
     PROJECTIONS,
+    SEGMENTS,
     Batching,
     Fingerprinter,
     batching,
@@ -96,6 +97,19 @@ def test_padding_is_no_part_of_a_row():
     assert hashes[0] == hashes[1] != hashes[2]
 
 
+@pytest.mark.parametrize("wrong", [1e-30, -0.0, np.nan])
+def test_a_wrong_value_in_padding_is_part_of_a_row(wrong):
+    for dtype in (tf.float32, tf.bfloat16, tf.complex64):
+        right, changed = tf.constant([[1.0, 2.0, 0.0, 0.0]]), tf.constant([[1.0, 2.0, 0.0, wrong]])
+        first, second = (rows(tf.cast(x, dtype), padding=(0.0,))[0] for x in (right, changed))
+        assert first.hashes != second.hashes
+
+
+def test_padding_that_is_no_number_is_no_part_of_a_row():
+    short, long = tf.constant([[1.0, np.nan]]), tf.constant([[1.0, np.nan, np.nan]])
+    assert rows(short, padding=(np.nan,)) == rows(long, padding=(np.nan,))
+
+
 def test_what_has_no_bits_is_named():
     prints = Fingerprinter()
     element = prints.element({"inner": tf.data.Dataset.range(3), "x": tf.constant(1)})
@@ -107,7 +121,7 @@ def test_what_has_no_bits_is_named():
 def test_only_floats_and_complex_numbers_are_sketched():
     kinds = [tf.float16, tf.bfloat16, tf.float64, tf.complex64, tf.int32, tf.bool, tf.uint8]
     lengths = [len(whole(tf.cast(tf.constant([1, 0, 1]), kind)).sketches[0]) for kind in kinds]
-    assert lengths == [3 + PROJECTIONS] * 4 + [0] * 3
+    assert lengths == [3 + PROJECTIONS + SEGMENTS] * 2 + [3 + PROJECTIONS] * 2 + [0] * 3
 
 
 def test_a_sketch_is_finite_whatever_the_values_are():

@@ -219,6 +219,13 @@ def test_every_line_fits_the_terminal(width: int) -> None:
     assert max(map(cell_len, on_console(full(), width).splitlines())) <= width
 
 
+def test_every_report_says_how_much_of_the_data_was_compared() -> None:
+    same = Semantics(equivalent=True, how="identical", sentence="The same.", epochs=1, rows=1, rows_of=None)
+    found = report(chosen(semantics=same))
+    for text in (on_console(found, 160), in_markdown(found), on_page(found)):
+        assert "checked 1 row of an unknown number, over 1 epoch" in " ".join(text.split())
+
+
 def test_the_text_of_a_target_stays_text() -> None:
     """Where a target's names and lines hold markup and terminal escapes."""
     evil = report(
