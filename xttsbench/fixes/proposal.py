@@ -122,7 +122,8 @@ def of_input(
             more = [fixes for fixes in _needed_together(said_of.known) if fixes not in groups]
         else:
             # The model says nothing of what was not priced.
-            more = [fixes for fixes in _native_with(said_of.known) if fixes not in groups]
+            more = [*_native_with(said_of.known), *_generators_elsewhere(said_of.known)]
+            more = [fixes for fixes in more if fixes not in groups]
         groups += more
         rows += [predict(said_of.model, fixes) for fixes in more]
     off = said_of.off if said_of is not None else "no cost of it is known"
@@ -186,6 +187,13 @@ def _native_with(known: Sequence[Candidate]) -> list[tuple[Candidate, ...]]:
     """Python functions as ops of TensorFlow with parallel calls, which gain from the lock that is free then."""
     calling = [one for one in known if one.kind in _CALLING]
     return [(one, other) for one in known if one.kind == "native" for other in calling if set(one.ops) & set(other.ops)]
+
+
+def _generators_elsewhere(known: Sequence[Candidate]) -> list[tuple[Candidate, ...]]:
+    """Opened generators with processes for their bodies, which compete for more than the lock in one."""
+    by_kind = {one.kind: one for one in known}
+    found = tuple(by_kind[kind] for kind in ("open-generator", "processes") if kind in by_kind)
+    return [found] if len(found) == 2 and found[0].edit is not None else []
 
 
 def option(

@@ -19,10 +19,10 @@ _WORDS: Final = {
     "unknown": "may or may not hold the interpreter lock",
 }
 _FIXES: Final = {
-    "holds": ("processes", "batch-first"),
-    "blocks": ("parallel-map", "thread-pool", "parallel-interleave"),
-    "releases": ("parallel-map", "parallel-interleave"),
-    "unknown": ("parallel-map", "thread-pool", "processes"),
+    "holds": ("processes", "batch-first", "run-ahead"),
+    "blocks": ("parallel-map", "thread-pool", "parallel-interleave", "open-generator"),
+    "releases": ("parallel-map", "parallel-interleave", "open-generator", "run-ahead"),
+    "unknown": ("parallel-map", "thread-pool", "processes", "open-generator"),
 }
 _MANY_CALLS: Final = 8
 """Calls per batch from which one call for the whole batch is worth a word."""
@@ -139,10 +139,18 @@ def _remedy(evidence: Evidence, function: PythonFunction, op: PipelineOp | None)
         if function.calls_per_batch is not None and function.calls_per_batch >= _MANY_CALLS
         else ""
     )
-    if function.kind == "generator" and function.gil != "holds":
+    if function.parts is not None:
+        elsewhere = ", and run that function in processes, for it holds the lock" if function.gil == "holds" else ""
         return (
-            f"A generator yields one element at a time. Split {name}() by shard: Dataset.range(n).interleave(lambda i: "
-            "Dataset.from_generator(..., args=(i,)), num_parallel_calls=n); "
+            f"What picks an item and what makes its element can be told apart (loop in line {function.parts.line}): "
+            "have the generator yield items, and make the elements in a map, Dataset.from_generator(items, ...)"
+            f".map(element, num_parallel_calls=...){elsewhere}."
+        )
+    if function.kind == "generator" and function.gil != "holds":
+        whole = f"Its elements depend on one another ({function.whole_because}). " if function.whole_because else ""
+        return (
+            f"{whole}A generator yields one element at a time. Split {name}() by shard: "
+            "Dataset.range(n).interleave(lambda i: Dataset.from_generator(..., args=(i,)), num_parallel_calls=n); "
             + ("as it waits, with options.threading.private_threadpool_size = n." if function.gil == "blocks" else "")
         ).rstrip("; ")
     if function.gil == "holds":

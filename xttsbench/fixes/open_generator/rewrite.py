@@ -20,7 +20,7 @@ from xttsbench.fixes.graph.edit import does_not_apply, flat_spec, from_graph
 from xttsbench.fixes.graph.hazards import STOPS, Reader
 from xttsbench.fixes.open_generator.body import AllElements, OneElement
 from xttsbench.pipeline.generators.opened import Opened, compiled
-from xttsbench.pipeline.generators.split import CannotSplitError
+from xttsbench.pipeline.generators.parts import CannotSplitError
 from xttsbench.pipeline.graph.edit import copied, data_inputs, free_name
 from xttsbench.pipeline.graph.library import FunctionLibrary, called
 from xttsbench.pipeline.graph.nodes import behind_identities, dataset_nodes

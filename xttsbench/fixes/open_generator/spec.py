@@ -50,6 +50,10 @@ def candidates(setting: Setting) -> Iterator[Candidate]:
     pipeline, cpus = setting.pipeline, setting.cpus
     found = [(op, function) for op in pipeline.ops if (function := openable(op, pipeline)) is not None]
     if not found:
+        whole = [one for one in pipeline.python_functions if one.kind == "generator" and one.whole_because is not None]
+        if whole:
+            why = "; ".join(f"{one.name}() stays whole: {one.whole_because}" for one in whole)
+            yield Candidate("open-generator", None, why, refused=why)
         return
     calls = calls_wanted(opened(pipeline), cpus, setting.goal_s) or AUTOTUNE
     if any(function.gil == "holds" for _, function in found):

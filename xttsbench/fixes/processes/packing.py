@@ -237,6 +237,11 @@ def _is_users(attributes: Mapping[str, Any]) -> bool:
     file = attributes.get("__file__")
     if not isinstance(file, str):  # built in, a namespace, or made by hand
         return attributes.get("__spec__") is None and "__path__" not in attributes
+    return _is_users_file(file)
+
+
+@functools.cache  # thousands of modules are asked for with each body that is packed
+def _is_users_file(file: str) -> bool:
     parts = Path(file).parts
     return not file.startswith(_INSTALLED) and "site-packages" not in parts and "dist-packages" not in parts
 

@@ -24,11 +24,10 @@ import signal
 import socket
 import sys
 import threading
-import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any, Final, Literal
 
@@ -38,10 +37,6 @@ import numpy as np
 from xttsbench.fixes.processes.channel import KEPT, Channel
 
 _WORDS: Final = 8
-
-_GROUP: Final = 16
-_GROUP_S: Final = 1e-3
-"""A generator's elements go over in groups of so many, or of as many as are made in this time."""
 
 _worker: list[int] = []
 """What this process adds to every seed; empty outside a pool."""
@@ -61,12 +56,13 @@ def main(start: str) -> None:
     given = json.loads(start)
     connection = socket.socket(fileno=given["connection"])
     _end_with_parent(connection)
-    channel = Channel(connection, given["block"])
+    channel, running = Channel(connection, given["block"]), list[RunningGenerator]()
     try:
         FilesByName(given["files"]).install()
         seed_worker(given["number"], given["words"])
         with mmap.mmap(given["functions"], 0, access=mmap.ACCESS_READ) as pickled:
             functions: list[tuple[Callable[..., Any], bool]] = pickle.loads(pickled)
+        running += [one for one, _ in functions if isinstance(one, RunningGenerator)]
         if any(eager for _, eager in functions):
             import tensorflow  # noqa: F401  # now, not in the first call
         if "tensorflow" in sys.modules:
@@ -77,6 +73,8 @@ def main(start: str) -> None:
     try:
         channel.send(ready)
         while True:
+            while running and not select.select([connection], [], [], 0)[0] and running[0].works_ahead():
+                pass
             number, arguments = channel.receive()
             function, eager = functions[number]
             _answer(channel, function, eager, arguments)
@@ -116,14 +114,16 @@ def elements_of(key: str, pickled: bytes | None, item: tuple[Any, ...]) -> _AsIt
 
 
 class RunningGenerator:
-    """A generator of the parent's in this process, asked for its elements in groups."""
+    """A generator of the parent's in this process, ahead of what the parent asks for by a bounded number of elements.
 
-    def __init__(self, generator: Callable[..., Any], state: Any, numpy_state: Any) -> None:
-        """Take the generator, and the state of Python's and NumPy's random numbers that it goes on from."""
-        self._generator = generator
+    The parent may wait for its interpreter lock before each of its requests, so one request takes all that is ready.
+    """
+
+    def __init__(self, generator: Callable[..., Any], state: Any, numpy_state: Any, ahead: int) -> None:
+        """Take the generator, the state of Python's and NumPy's random numbers that it goes on from, and the bound."""
+        self._generator, self._most = generator, ahead
         self._states: tuple[Any, ...] = (state, numpy_state)
-        self._epochs: dict[int, Any] = {}
-        self._failed: dict[int, BaseException] = {}
+        self._epochs: dict[int, _Epoch] = {}
 
     def __call__(self, what: str, number: int, arguments: tuple[Any, ...] = ()) -> Any:
         """Begin or end an epoch, or give its next elements and whether they are the last.
@@ -136,31 +136,47 @@ class RunningGenerator:
                 random.setstate(self._states[0])
                 np.random.set_state(self._states[1])
                 self._states = ()
-            self._epochs[number] = iter(self._generator(*arguments))
+            self._epochs[number] = _Epoch(iter(self._generator(*arguments)))
             return None
         if what == "end":
-            running = self._epochs.pop(number, None)
-            self._failed.pop(number, None)
-            with suppress(AttributeError):
-                running.close()  # any iterator may be one
+            with suppress(KeyError, AttributeError):  # any iterator may be one
+                self._epochs.pop(number).elements.close()
             return None
-        if number in self._failed:
-            raise self._failed.pop(number)
-        return _AsItIs(self._next(number))
+        return _AsItIs(self._epochs[number].taken())
 
-    def _next(self, number: int) -> tuple[list[Any], bool]:
-        found: list[Any] = []
-        until = time.perf_counter() + _GROUP_S
+    def works_ahead(self) -> bool:
+        """Make one more element of the epoch that began last; whether there was one to be made."""
+        epoch = next(reversed(self._epochs.values()), None)
+        return epoch is not None and len(epoch.ready) < self._most and epoch.made()
+
+
+@dataclass
+class _Epoch:
+    elements: Any
+    ready: list[Any] = field(default_factory=list)
+    over: bool = False
+    error: BaseException | None = None
+
+    def made(self) -> bool:
+        """Whether there was another element."""
+        if self.over or self.error is not None:
+            return False
         try:
-            while len(found) < _GROUP and (not found or time.perf_counter() < until):
-                found.append(_structured(next(self._epochs[number])))
+            self.ready.append(_structured(next(self.elements)))
         except StopIteration:
-            return found, True
+            self.over = True
         except BaseException as error:
-            if not found:
-                raise
-            self._failed[number] = error
-        return found, False
+            self.error = error
+        return not self.over and self.error is None
+
+    def taken(self) -> tuple[list[Any], bool]:
+        """What is ready, at least one element where there is one, and whether nothing comes after it."""
+        if not self.ready:
+            self.made()
+        found, self.ready = self.ready, []
+        if not found and self.error is not None:
+            raise self.error
+        return found, self.over
 
 
 def _structured(value: Any) -> Any:

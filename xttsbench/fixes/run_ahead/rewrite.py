@@ -2,8 +2,8 @@
 
 The process is a fresh interpreter with a copy of the generator, as for functions (:mod:`xttsbench.fixes.processes`):
 a fork of a process in which TensorFlow runs may hang. It is started when the first epoch begins, with the random
-generators as they are then, serves all epochs, and ends with its dataset or its parent. Elements come over in groups;
-their check and conversion is TensorFlow's own, on this side.
+generators as they are then, serves all epochs, and ends with its dataset or its parent. Half of the elements that are
+kept ready are there, and one request takes them all; the other half are here, checked and converted as TensorFlow does.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from xttsbench.fixes.processes.packing import objection, packed, user_files
 from xttsbench.fixes.processes.work import RunningGenerator, global_digest
 from xttsbench.fixes.processes.workers import Functions, WorkerPool
 from xttsbench.fixes.run_ahead.spec import ELEMENTS
-from xttsbench.pipeline.generators.split import CannotSplitError
+from xttsbench.pipeline.generators.parts import CannotSplitError
 from xttsbench.pipeline.graph.registry import Registered
 from xttsbench.pipeline.graph.source import display_name, locate
 from xttsbench.pipeline.purity.state import state_effects
@@ -61,13 +61,17 @@ def run_ahead(dataset: Any, elements: int = ELEMENTS) -> Any:
         if isinstance(registered.entry, script_ops.EagerFunc):
             raise does_not_apply(_FIX, f"{_name(registered)} yields tensors that are not plain arrays")
         spec = flat_spec(node, _FIX)
-        ahead = Ahead(registered.generator_state._generator, converter(registered), _name(registered))
+        there = max(elements // 2, 1)
+        user = registered.generator_state._generator
+        ahead = Ahead(user, converter(registered), _name(registered), there)
         try:
             given = arguments(graph, node) or None
         except CannotSplitError as error:
             raise does_not_apply(_FIX, f"{_name(registered)}: {error}") from error
         signature = spec if len(spec) > 1 else spec[0]
-        made = tf.data.Dataset.from_generator(ahead, output_signature=signature, args=given).prefetch(elements)
+        made = tf.data.Dataset.from_generator(ahead, output_signature=signature, args=given).prefetch(
+            max(elements - there, 1)
+        )
         graph = grafted(graph, node.name, made)
         held.append(made)
     return made_of_graph(graph, dataset, held)
@@ -84,14 +88,14 @@ def hazards(reader: Reader, _fix: Fix, _every: FixSet) -> Iterator[str]:
 class Ahead:
     """What ``from_generator`` is given in the generator's place: asks its process for elements."""
 
-    def __init__(self, generator: Callable[..., Any], convert: Callable[[Any], Any], name: str) -> None:
-        """Take the generator, TensorFlow's conversion of an element, and the generator's name, file and line.
+    def __init__(self, generator: Callable[..., Any], convert: Callable[[Any], Any], name: str, elements: int) -> None:
+        """Take the generator, TensorFlow's conversion of an element, its name and place, and how far ahead it runs.
 
         Raises:
             InvalidInputError: another process cannot have the generator.
         """
         self.__wrapped__ = generator
-        self._convert, self._name = convert, name
+        self._convert, self._name, self._elements = convert, name, elements
         self._lock, self._numbers = threading.Lock(), itertools.count()
         self._running: WorkerPool | None = None
         reason = objection(generator)
@@ -122,7 +126,7 @@ class Ahead:
 
     def _begun(self) -> WorkerPool:
         states = (random.getstate(), np.random.get_state())
-        pickled = packed([(RunningGenerator(self.__wrapped__, *states), False)], exact=True)
+        pickled = packed([(RunningGenerator(self.__wrapped__, *states, self._elements), False)], exact=True)
         return WorkerPool(Functions(pickled, [self._name], user_files(), global_digest()), 1)
 
 

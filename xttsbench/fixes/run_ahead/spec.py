@@ -14,12 +14,12 @@ ELEMENTS: Final = 16
 
 
 def candidates(setting: Setting) -> Iterator[Candidate]:
-    """Generators that hold the interpreter lock and cannot be opened: the lock is free, the processors are not."""
+    """Generators that compute and cannot be opened: the lock is free, the processors are not."""
     pipeline = setting.pipeline
     tokens = {
         one.token
         for one in pipeline.python_functions
-        if one.kind == "generator" and one.gil == "holds" and one.parts is None
+        if one.kind == "generator" and one.gil in ("holds", "releases") and one.parts is None
     }
     ops = [op for op in pipeline.ops if op.op.startswith("FlatMap") and tokens & set(op.python_functions)]
     if not ops or setting.cpus < 2:

@@ -17,7 +17,7 @@ import numpy as np
 
 from xttsbench.pipeline.cost.clocks import measure_shares
 from xttsbench.pipeline.generators.opened import Opened, compiled
-from xttsbench.pipeline.generators.split import CannotSplitError
+from xttsbench.pipeline.generators.parts import CannotSplitError
 from xttsbench.pipeline.graph.registry import Registered, generator_start_token, lookup, recording
 from xttsbench.pipeline.purity.source import place
 from xttsbench.records.pipeline import GeneratorParts, GilClass, Pipeline, PythonFunction
@@ -180,7 +180,7 @@ def _parts(
     try:
         cut = compiled(generator)
     except CannotSplitError as error:
-        return function.model_copy(update={"whole_because": str(error)})
+        return function.model_copy(update={"whole_because": error.told(function.location.file)})
     times_s: list[float] = []
     until = time.perf_counter() + max_s
     try:

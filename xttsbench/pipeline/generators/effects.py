@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from xttsbench.pipeline.generators.split import Felt
+from xttsbench.pipeline.generators.parts import Felt
 from xttsbench.pipeline.purity.calls import draws, is_one_of, special_methods
 from xttsbench.pipeline.purity.reading import Kind, Reader
 from xttsbench.pipeline.purity.source import is_users, place
@@ -62,7 +62,7 @@ class _Opaque:
 
 
 class LoopEffects:
-    """Answers :data:`xttsbench.pipeline.generators.split.Effects` for one generator function."""
+    """Answers :data:`xttsbench.pipeline.generators.parts.Effects` for one generator function."""
 
     def __init__(self, function: Any, whole: Any, given: Mapping[str, Any]) -> None:
         """Take a generator function, its tree, and its arguments as far as they are known."""

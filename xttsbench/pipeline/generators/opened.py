@@ -22,10 +22,14 @@ from typing import Any, Final
 import numpy as np
 
 from xttsbench.pipeline.generators.effects import LoopEffects
-from xttsbench.pipeline.generators.split import SHARE, CannotSplitError, Split, normalised, split
+from xttsbench.pipeline.generators.loops import normalised
+from xttsbench.pipeline.generators.parts import SHARE, CannotSplitError, Split
+from xttsbench.pipeline.generators.split import split
 from xttsbench.pipeline.purity.calls import taken_apart
+from xttsbench.pipeline.purity.reading import Reader
 from xttsbench.pipeline.purity.source import definition, holds, place, tree_of
 from xttsbench.pipeline.purity.state import python_state
+from xttsbench.pipeline.purity.values import LOCAL, Value
 
 _GROUP: Final = 16
 _GROUP_S: Final = 5e-4
@@ -199,7 +203,7 @@ def _generator_function(generator: Any) -> tuple[types.FunctionType, dict[str, A
         known = {name: one.default for name, one in parameters.items() if one.default is not one.empty}
         rest = dict.fromkeys(parameters, np.zeros(1))  # what TensorFlow passes on is an array
         return function, rest | known | dict(zip(names, arguments, strict=False)) | keywords
-    state = python_state(generator)
+    state = python_state(generator, _Making() if _only_makes(generator) else None)
     if (why := state.state or state.random) is not None:
         raise CannotSplitError(f"what makes the generator does more: {why}")
     try:
@@ -209,11 +213,34 @@ def _generator_function(generator: Any) -> tuple[types.FunctionType, dict[str, A
             f"its generator could not be made to look at ({type(error).__name__}: {error})"
         ) from error
     if not is_unbegun(made):
-        raise CannotSplitError(f"it gives a {type(made).__name__}, which is no generator of Python's")
+        raise CannotSplitError(f"it gives an object of type {type(made).__name__}, which is no generator of Python's")
     given = {("source" if name == ".0" else name): value for name, value in made.gi_frame.f_locals.items()}
     found = function_of(made)
     made.close()
     return found, given
+
+
+def _only_makes(generator: Any) -> bool:
+    """Whether a function is one call with what is there already: ``lambda: iter(data)``, ``lambda: samples(files)``."""
+    node = definition(generator.__code__) if isinstance(generator, types.FunctionType) else None
+    match node:
+        case ast.Lambda(body=ast.Call() as call):
+            pass
+        case ast.FunctionDef(body=[ast.Return(value=ast.Call() as call)]):
+            pass
+        case _:
+            return False
+    given = [*call.args, *(one.value for one in call.keywords)]
+    return all(isinstance(one, ast.Name | ast.Attribute | ast.Constant) for one in given)
+
+
+class _Making(Reader):
+    """Leaves out what a generator that is made, and has not begun, will do."""
+
+    def function(self, function: Any, given: dict[str, Value] | None = None) -> Value:
+        """Read a function unless it is the one whose generator is made."""
+        made = self._depth == 1 and inspect.isgeneratorfunction(function)
+        return LOCAL if made else super().function(function, given)
 
 
 def _node(function: types.FunctionType) -> Any:

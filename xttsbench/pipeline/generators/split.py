@@ -10,12 +10,11 @@ be called for several items at once. Pure: trees of the source, and what another
 from __future__ import annotations
 
 import ast
-import itertools
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
+from xttsbench.pipeline.generators.loops import blocks, by_work, chain, normalised, placed, works
 from xttsbench.pipeline.generators.names import (
     changed,
     copied,
@@ -28,80 +27,11 @@ from xttsbench.pipeline.generators.names import (
     stored,
     yields,
 )
+from xttsbench.pipeline.generators.parts import EMIT, SHARE, CannotSplitError, Effects, Split
 
-EMIT: Final = "_xttsbench_emit"
-"""What a body calls with each element."""
-SHARE: Final = "_xttsbench_share"
-"""What the head calls with what all items of one run of the loop have in common."""
 _SHARED: Final = "_xttsbench_shared"
-_EPOCHS: Final = re.compile(r"epoch|pass|round|repeat|^_+$", re.IGNORECASE)
-_QUICK: Final = frozenset(
-    {"range", "len", "enumerate", "zip", "reversed", "sorted", "list", "tuple", "iter", "int", "float", "str", "min"}
-    | {"max", "count", "repeat", "cycle", "super", "dict", "set", "isinstance"}
-    | {"float32", "float64", "int32", "int64", "asarray", "array", "astype", "bool"}
-)
-"""Calls that are no work to speak of."""
 _UNCONDITIONAL: Final = ast.Call | ast.Attribute | ast.Subscript | ast.Tuple | ast.List | ast.Dict | ast.BinOp
 _MOST_ROUNDS: Final = 200
-
-
-class CannotSplitError(Exception):
-    """Why a generator is not cut in two, as a phrase, and the line that speaks against it."""
-
-    def __init__(self, why: str, line: int | None = None) -> None:
-        super().__init__(why)
-        self.line = line
-
-
-@dataclass(frozen=True)
-class Felt:
-    """Something that a statement does and that is felt outside of its own item.
-
-    Attributes:
-        node: the call, or the statement, that does it.
-        text: what, in words, with its place.
-        allowed: whether it may be done in the head, in order, earlier than before.
-    """
-
-    node: Any
-    text: str
-    allowed: bool
-
-
-class Effects(Protocol):
-    """What statements do, as far as trees alone do not show it."""
-
-    def __call__(self, statements: Sequence[ast.stmt], items: frozenset[str], shared: frozenset[str]) -> Sequence[Felt]:
-        """What is felt outside of their own item; the names are of items, and of what they have in common."""
-
-    def works(self, statement: ast.stmt) -> bool:
-        """Whether it runs code of the user's without calling it by name."""
-
-
-@dataclass(frozen=True)
-class Split:
-    """A generator in two.
-
-    Attributes:
-        head: a generator function with the parameters that there were, which refers to :data:`SHARE` and yields
-            ``(shared, items)``.
-        body: a function of :data:`EMIT`, the shared values and the items.
-        shared: names of values that were made before the loop.
-        items: names of values that each item has of its own.
-        once: whether the body gives one element for each item.
-        line: of the loop.
-        kept: lines of the loop's own statements that stay in the head.
-        drawn: calls inside other statements that the head makes: line and column of their beginning and end.
-    """
-
-    head: Any
-    body: Any
-    shared: tuple[str, ...]
-    items: tuple[str, ...]
-    once: bool
-    line: int
-    kept: tuple[int, ...]
-    drawn: tuple[tuple[int, int, int, int], ...]
 
 
 def split(function: Any, effects: Effects) -> Split:
@@ -117,100 +47,17 @@ def split(function: Any, effects: Effects) -> Split:
     whole = normalised(function)
     if not isinstance(whole, ast.FunctionDef):
         raise CannotSplitError("it is no plain generator function", function.lineno)
-    chain = _chain(whole)
-    loops = [node for node in chain if isinstance(node, ast.For | ast.While)]
+    around = chain(whole)
+    loops = [node for node in around if isinstance(node, ast.For | ast.While)]
     if not loops:
         raise CannotSplitError("its elements do not come from one loop", function.lineno)
     first: CannotSplitError | None = None
-    for loop in _in_order(loops):
+    for loop in by_work(loops):
         try:
-            return _Cut(whole, chain[: chain.index(loop)], loop, effects).made()
+            return _Cut(whole, around[: around.index(loop)], loop, effects).made()
         except CannotSplitError as error:
             first = first or error
     raise first or CannotSplitError("it has no loop", function.lineno)
-
-
-def normalised(function: Any) -> Any:
-    """A copy in which ``yield from`` is a loop, and a generator expression a function of its outermost source."""
-    if isinstance(function, ast.GeneratorExp):
-        source = ast.copy_location(ast.Name("source", ast.Load()), function)
-        arguments = ast.arguments([], [ast.arg("source")], None, [], [], None, [])
-        whole = ast.FunctionDef("genexpr", arguments, [_loop_of(copied(function), source)], [])
-        return ast.fix_missing_locations(ast.copy_location(whole, function))
-    return ast.fix_missing_locations(_Delegated().visit(copied(function)))
-
-
-class _Delegated(ast.NodeTransformer):
-    def visit_Expr(self, node: ast.Expr) -> Any:
-        if not isinstance(node.value, ast.YieldFrom):
-            return node
-        given = node.value.value
-        if isinstance(given, ast.GeneratorExp):
-            return _loop_of(given, given.generators[0].iter)
-        target = ast.Name("_xttsbench_each", ast.Store())
-        made = ast.For(target, given, [ast.Expr(ast.Yield(ast.Name(target.id, ast.Load())))], [])
-        return _at(node, made)
-
-
-def _loop_of(given: ast.GeneratorExp, source: ast.expr) -> ast.stmt:
-    inner: ast.stmt = _at(given.elt, ast.Expr(ast.Yield(given.elt)))
-    for number, one in reversed(list(enumerate(given.generators))):
-        for condition in reversed(one.ifs):
-            inner = _at(given, ast.If(condition, [inner], []))
-        inner = _at(given, ast.For(one.target, source if number == 0 else one.iter, [inner], []))
-    return inner
-
-
-def _at(place: Any, node: Any) -> Any:
-    """A new node, and those in it that have no place, at the place of another."""
-    ast.copy_location(node, place)
-    for one in ast.walk(node):
-        if hasattr(one, "_attributes") and "lineno" in one._attributes and not hasattr(one, "lineno"):
-            ast.copy_location(one, place)
-    return node
-
-
-def _chain(function: ast.FunctionDef) -> list[Any]:
-    """The compound statements around all elements, the outermost first."""
-    found: list[Any] = []
-    statements: list[ast.stmt] = function.body
-    while True:
-        holding = [one for one in statements if yields(one)]
-        blocks = [] if len(holding) != 1 else _blocks(holding[0])
-        inside = [block for block in blocks if any(map(yields, block))]
-        if len(inside) != 1 or inside[0] is not blocks[0]:
-            return found
-        found.append(holding[0])
-        statements = inside[0]
-
-
-def _blocks(node: Any) -> list[list[ast.stmt]]:
-    if isinstance(node, ast.For | ast.While | ast.If):
-        return [node.body, node.orelse]
-    if isinstance(node, ast.With):
-        return [node.body]
-    if isinstance(node, ast.Try):
-        return [node.body, *(one.body for one in node.handlers), node.orelse, node.finalbody]
-    return []
-
-
-def _in_order(loops: Sequence[Any]) -> list[Any]:
-    """The loops, the one whose body holds the work first; an epoch is no item."""
-    for outer, inner in itertools.pairwise(loops):
-        if not isinstance(outer, ast.For) or any(_EPOCHS.search(name) for name in stored(outer.target)):
-            continue
-        made = [one for one in outer.body if not yields(one) and _works(one)]
-        source = inner.iter if isinstance(inner, ast.For) else inner.test
-        wanted = read(source) & (stored(outer.target) | stored(made))
-        if wanted & stored(made) or (wanted and _works(source)):
-            return [outer, *(one for one in reversed(loops) if one is not outer)]
-    return list(reversed(loops))
-
-
-def _works(node: Any) -> bool:
-    """Whether something is called that may be work."""
-    calls = [one.func for one in ast.walk(node) if isinstance(one, ast.Call)]
-    return any(getattr(one, "attr", getattr(one, "id", "")) not in _QUICK for one in calls)
 
 
 @dataclass
@@ -235,7 +82,7 @@ class _Cut:
         body = [one for one in self.statements if id(one) not in self.kept]
         if "super" in read(body):
             raise CannotSplitError("it calls super(), which a function of its own cannot", self.loop.lineno)
-        if not any(_works(one) or self.effects.works(one) for one in body):
+        if not any(works(one) or self.effects.works(one) for one in body):
             why = next(iter(self.kept.values()), "the loop makes nothing of its items that takes time")
             raise CannotSplitError(why, self.loop.lineno)
         self._check_changed(body)
@@ -291,8 +138,8 @@ class _Cut:
     def _later(self) -> list[ast.stmt]:
         """The statements that run when the loop is over, all of them where it begins again."""
         inner = [self.loop, *self.around]
-        blocks = [self.function.body, *(block for node in self.around for block in _blocks(node))]
-        outside = [one for block in reversed(blocks) for one in block if one not in inner]
+        every = [self.function.body, *(block for node in self.around for block in blocks(node))]
+        outside = [one for block in reversed(every) for one in block if one not in inner]
         after = [one for one in outside if one.lineno > self.loop.lineno]
         again = any(isinstance(one, ast.For | ast.While) for one in self.around)
         return [*after, *(one for one in outside if again and one not in after)]
@@ -311,15 +158,15 @@ class _Cut:
 
     def _lift(self, statement: ast.stmt, call: ast.Call, why: str) -> bool:
         """Have the head make a call of a statement of the body, where that is always made; the rest of it stays."""
-        if not _always(statement, call) or not (yields(statement) or isinstance(statement, ast.Assign)):
+        if not _always(statement, call) or not (yields(statement) or isinstance(statement, ast.Assign | ast.If)):
             return False
         if isinstance(statement, ast.Assign) and statement.value is call:
             return False
         name = f"_xttsbench_drawn_{len(self.lifted)}"
         self.lifted[name] = (call.lineno, call.col_offset, call.end_lineno or 0, call.end_col_offset or 0)
-        made = _at(call, ast.Assign([ast.Name(name, ast.Store())], copied(call)))
+        made = placed(call, ast.Assign([ast.Name(name, ast.Store())], copied(call)))
         place = self.statements.index(statement)
-        other = _Replace(call, _at(call, ast.Name(name, ast.Load()))).visit(statement)
+        other = _Replace(call, placed(call, ast.Name(name, ast.Load()))).visit(statement)
         self.statements[place : place + 1] = [made, other]
         self.kept[id(made)] = why
         return True
@@ -384,9 +231,9 @@ class _Cut:
             kept.append(one)
         both = ast.Call(ast.Name(SHARE, ast.Load()), [ast.Name(name, ast.Load()) for name in shared], [])
         sharing = ast.Assign([ast.Name(_SHARED, ast.Store())], both)
-        written = [_at(self.loop, one) for one in (*kept, yielded)]
+        written = [one if hasattr(one, "lineno") else placed(self.loop, one) for one in (*kept, yielded)]
         whole = copied(
-            _Replace(self.loop, [_at(self.loop, sharing), _with_body(self.loop, written)]).visit(self.function)
+            _Replace(self.loop, [placed(self.loop, sharing), _with_body(self.loop, written)]).visit(self.function)
         )
         _plain(whole)
         emitting = [_Emitting().visit(copied(one)) for one in body]
@@ -452,15 +299,18 @@ def _plain(function: Any) -> None:
 
 
 def _always(statement: ast.stmt, call: ast.Call) -> bool:
-    """Whether a call in a simple statement is made exactly once, whatever the values."""
-    if not isinstance(statement, ast.Assign | ast.Expr):
+    """Whether a call in a simple statement, or a condition, is made exactly once, whatever the values."""
+    if not isinstance(statement, ast.Assign | ast.Expr | ast.If):
         return False
-    waiting: list[Any] = [statement.value]
+    waiting: list[Any] = [statement.test if isinstance(statement, ast.If) else statement.value]
     while waiting:
         node = waiting.pop()
         if node is call:
             return True
-        if isinstance(node, _UNCONDITIONAL | ast.Yield | ast.keyword | ast.UnaryOp | ast.Starred | ast.Compare):
+        if isinstance(node, ast.Compare):  # of a < b < c the third may not be asked for
+            waiting += [node.left, node.comparators[0]]
+            continue
+        if isinstance(node, _UNCONDITIONAL | ast.Yield | ast.keyword | ast.UnaryOp | ast.Starred):
             waiting.extend(ast.iter_child_nodes(node))
     return False
 
@@ -503,7 +353,7 @@ class _Emitting(ast.NodeTransformer):
         if not isinstance(node.value, ast.Yield):
             return node
         given = node.value.value or ast.Constant(None)
-        return _at(node, ast.Expr(ast.Call(ast.Name(EMIT, ast.Load()), [given], [])))
+        return placed(node, ast.Expr(ast.Call(ast.Name(EMIT, ast.Load()), [given], [])))
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> Any:
         return node

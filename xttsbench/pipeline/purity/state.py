@@ -36,10 +36,15 @@ class PythonState:
     """What it only reads, and other code changes."""
 
 
-def python_state(function: Any) -> PythonState:
-    """State and randomness of a function, method, partial, callable object or memoised function."""
+def python_state(function: Any, reader: Reader | None = None) -> PythonState:
+    """State and randomness of a function, method, partial, callable object or memoised function.
+
+    Args:
+        function: of the user's.
+        reader: with which it is read, where that is not the usual one.
+    """
     function = _unwrapped(function)  # what is bound by a partial, and that there is a memo, counts
-    inner, reader = called(function), _read(function)
+    inner, reader = called(function), _read(function, reader)
     first: dict[str, str] = {}
     for effect in reader.effects:
         first.setdefault("random" if effect.kind == "clock" else effect.kind, effect.text)
@@ -53,8 +58,8 @@ def state_effects(function: Any) -> tuple[str, ...]:
     return tuple(effect.text for effect in _read(_unwrapped(function)).effects if effect.kind == "state")
 
 
-def _read(function: Any) -> Reader:
-    reader, inner = Reader(), called(function)
+def _read(function: Any, reader: Reader | None = None) -> Reader:
+    reader, inner = reader or Reader(), called(function)
     if inner is not None:
         try:
             if isinstance(function, functools.partial):

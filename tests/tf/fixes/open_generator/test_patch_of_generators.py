@@ -153,19 +153,7 @@ def structure(target):
     return [str(element) for _, element in zip(range(20), target.dataset.as_numpy_iterator(), strict=False)]
 
 
-UNFINISHED = {
-    "drawn": "the patch of a generator that draws in its loop is refused: it cannot be told apart yet",
-}
-"""Files for which no patch is written, or which do not run, as yet: the plan applies the fix there."""
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(one, marks=pytest.mark.xfail(reason=UNFINISHED[one], strict=True) if one in UNFINISHED else ())
-        for one in FILES
-    ],
-)
+@pytest.mark.parametrize("name", FILES)
 def test_the_patched_file_is_run_and_yields_the_same(name, tmp_path):
     file, original, patch = patched(tmp_path, FILES[name])
     assert patch.unpatched == {}

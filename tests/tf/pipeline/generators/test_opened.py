@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from xttsbench.pipeline.generators.opened import Opened, compiled, made_of
-from xttsbench.pipeline.generators.split import CannotSplitError
+from xttsbench.pipeline.generators.parts import CannotSplitError
 
 ITEMS = ["a", "bb", "ccc", "dddd"]
 
@@ -181,6 +181,27 @@ class Data:
         return work(self.__items[index])
 
 
+class Shuffled(Data):
+    """Draws when it is iterated, not when its iterator is made."""
+
+    def __iter__(self):
+        for index in self.rng.permutation(len(self)):
+            yield self[index]
+
+
+def mapped():
+    yield from map(work, ITEMS)
+
+
+def augmented():
+    rng = random.Random(4)
+    for item in ITEMS:
+        features = work(item)
+        if rng.random() < 0.5:
+            features = features[::-1] * 2
+        yield features
+
+
 def closure(items):
     def samples():
         for item in items:
@@ -216,8 +237,15 @@ OPENED = {
     "helper": lambda: with_helper,
     "callable object": lambda: Data(ITEMS),
     "iterable object": lambda: lambda: iter(Data(ITEMS)),
+    "iterable object that draws": lambda: made_again(Shuffled(ITEMS)),
+    "mapped": lambda: mapped,
+    "augmented": lambda: augmented,
     "method": lambda: Data(ITEMS).__call__,
 }
+
+
+def made_again(data):
+    return lambda: iter(data)
 
 
 def elements(generator, count=12):
@@ -343,6 +371,15 @@ def reads_on(path=__file__):
             yield work(file.readline())
 
 
+def chained():
+    rng = random.Random(1)
+    for item in ITEMS:
+        features = work(item)
+        if 0 < len(item) - 1 < rng.randrange(4):
+            features = -features
+        yield features
+
+
 def sent():
     for item in ITEMS:
         answer = yield work(item)
@@ -362,6 +399,7 @@ STAYS = {
     writes: "writes",
     hands_on: "takes time",
     same_order: "order",
+    chained: "draws",
     sent: "sent|ends",
 }
 
@@ -370,6 +408,27 @@ STAYS = {
 def test_a_generator_whose_elements_depend_on_one_another_stays_whole(generator):
     with pytest.raises(CannotSplitError, match=STAYS[generator]):
         compiled(generator)
+
+
+def test_what_an_argument_of_the_generator_draws_counts_when_it_is_made():
+    rng = random.Random(1)
+
+    def drawn():
+        while rng.random() < 0.9:
+            yield "x"
+
+    with pytest.raises(CannotSplitError, match="draws"):
+        compiled(lambda: plain(list(drawn())))
+
+
+def test_why_a_generator_stays_whole_has_a_place():
+    for error in (
+        CannotSplitError("it waits", 4),
+        CannotSplitError("line 4: it waits"),
+        CannotSplitError("f.py:4 waits", 4),
+    ):
+        assert "4" in error.told("/a/f.py")
+    assert CannotSplitError("it waits", 4).told("/a/f.py") == "it waits (f.py:4)"
 
 
 def test_what_makes_the_generator_is_not_called_where_it_does_more():

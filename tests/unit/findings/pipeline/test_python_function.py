@@ -5,7 +5,7 @@ import pytest
 from tests.unit.findings.made import fixed, only, op, predicted, silent
 from xttsbench.findings.pipeline.python_function import python_function
 from xttsbench.records.base import Location
-from xttsbench.records.pipeline import Pipeline, PythonFunction
+from xttsbench.records.pipeline import GeneratorParts, Pipeline, PythonFunction
 
 
 def python_pipeline(gil: str = "holds", share: float = 0.9, *, told=None, parallelism=None, **fields) -> Pipeline:
@@ -106,6 +106,17 @@ def test_the_remedy_speaks_of_the_call_as_it_is(evidence) -> None:
     assert "in parallel already" in already.remedy
     generator = python_pipeline("blocks", told={"kind": "generator"})
     assert "Split load() by shard" in only(python_function, evidence("input", pipeline=generator)).remedy
+
+
+def test_the_remedy_of_a_generator_tells_its_two_parts_apart_or_why_it_has_none(evidence) -> None:
+    parts = GeneratorParts(line=7)
+    for gil, told in (("blocks", "num_parallel_calls"), ("holds", "run that function in processes")):
+        generator = python_pipeline(gil, told={"kind": "generator", "parts": parts})
+        remedy = only(python_function, evidence("input", pipeline=generator)).remedy
+        assert "loop in line 7" in remedy
+        assert told in remedy
+    whole = python_pipeline("blocks", told={"kind": "generator", "whole_because": "line 9: 'mean' is carried"})
+    assert "depend on one another (line 9: 'mean'" in only(python_function, evidence("input", pipeline=whole)).remedy
 
 
 def test_a_function_inside_an_interleave_is_found_at_the_op_that_runs_it(evidence) -> None:
