@@ -133,11 +133,20 @@ def _changed(node: Any) -> Iterator[tuple[int, str, str | None]]:
             target = one
         elif isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute) and one.func.attr in MUTATORS:
             target = one.func.value
+        if isinstance(one, ast.Call) and one.args and _shuffles(one.func):
+            target = one.args[0]
         while isinstance(target, ast.Attribute | ast.Subscript):
             attribute = target.attr if isinstance(target, ast.Attribute) else attribute
             target = target.value
         if isinstance(target, ast.Name):
             yield one.lineno, target.id, attribute
+
+
+def _shuffles(node: ast.expr) -> bool:
+    """Whether a method of Python's or NumPy's generators changes its first argument; those of datasets do not."""
+    owner = node.value if isinstance(node, ast.Attribute) and node.attr == "shuffle" else None
+    name = getattr(owner, "attr", getattr(owner, "id", "")).lower()
+    return "random" in name or "rng" in name
 
 
 def _called_by(kind: ast.ClassDef, names: Collection[str]) -> set[str]:

@@ -7,11 +7,14 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 
+import keras
 import numpy as np
 import psutil
 import pytest
 import tensorflow as tf
+from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
 
 from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.graph.apply import apply
@@ -122,12 +125,54 @@ class Told:
             yield number
 
 
+class Rows(keras.utils.PyDataset):
+    """Batches in an order that Keras has shuffled between epochs, here and not in another process."""
+
+    def __init__(self):
+        super().__init__()
+        self.order = np.arange(4)
+
+    def __len__(self):
+        return len(self.order)
+
+    def __getitem__(self, index):
+        return np.full(3, self.order[index], np.int64)
+
+    def on_epoch_end(self):
+        np.random.shuffle(self.order)
+
+
 def test_hazards():
-    for generator, signature, told in ((Told(), tf.TensorSpec([], tf.int64), "position"), (Walk(), SIGNATURE, "")):
+    one = tf.TensorSpec([], tf.int64)
+    for generator, signature, told in ((Told(), one, "position"), (Walk(), SIGNATURE, "")):
         dataset = generated(generator, signature)
         found = hazards(dataset, read_graph(dataset), FixSet.parse("run-ahead"))
         assert bool(found) == bool(told)
         assert told in " ".join(found)
+
+
+def test_what_keras_changes_between_epochs_is_not_seen_elsewhere():
+    dataset = PyDatasetAdapter(Rows()).get_tf_dataset()
+    for fix in ("run-ahead", "open-generator:2"):
+        assert "on_epoch_end" in " ".join(hazards(dataset, read_graph(dataset), FixSet.parse(fix)))
+
+
+def test_it_works_on_while_nobody_asks_and_no_further_than_it_may(tmp_path):
+    made = tmp_path / "made"
+
+    def working():
+        for number in range(200):
+            with made.open("ab") as file:
+                file.write(b".")
+            yield number
+
+    iterator = iter(apply(generated(working, tf.TensorSpec([], tf.int64)), "run-ahead:20"))
+    next(iterator)
+    until = time.monotonic() + 30
+    while made.stat().st_size < 20 and time.monotonic() < until:  # 10 wait here, which alone would be 12 with this one
+        time.sleep(0.01)
+    time.sleep(0.2)
+    assert 20 <= made.stat().st_size <= 34  # 10 in its process, 10 on their way, 10 here
 
 
 def test_the_process_ends_with_its_parent_however_that_dies(tmp_path):
