@@ -36,7 +36,7 @@ class _Delegated(ast.NodeTransformer):
     def visit_Expr(self, node: ast.Expr) -> Any:
         if not isinstance(node.value, ast.YieldFrom):
             return node
-        given = node.value.value
+        given: Any = node.value.value
         if isinstance(given, ast.GeneratorExp):
             return _loop_of(given, given.generators[0].iter)
         target, each = ast.Name("_xttsbench_each", ast.Store()), ast.Name("_xttsbench_each", ast.Load())
