@@ -144,10 +144,7 @@ class ChildrenCpu:
         """Add what was used since the last time to the rows from that index on."""
         now_ns = children_cpu_ns()
         added_ns, self._known_ns = now_ns - self._known_ns, now_ns
-        walls = {index: rows.get(index, "wall_ns") for index in range(first, rows.count)} if added_ns > 0 else {}
-        total_ns = sum(walls.values())
-        for index, wall_ns in walls.items():
-            rows.add_to(index, "cpu_ns", added_ns * wall_ns // max(total_ns, 1))
+        rows.share_out("cpu_ns", first, added_ns)
 
 
 def children_cpu_ns() -> int:

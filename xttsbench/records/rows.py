@@ -224,6 +224,18 @@ class SegmentRows:
         """A value of a row; 0 where a newer row has taken its place."""
         return int(self._words[self._at(index, column)]) if self._is_kept(index) else 0
 
+    def values(self, column: str, first: int, end: int) -> dict[int, int]:
+        """A value of each of these rows, of those that are kept, by their index."""
+        words, at = self._words, self._first + _COLUMN[column]
+        return {row: words[at + row % self._rows * WORDS] for row in range(max(first, self.count - self._rows), end)}
+
+    def share_out(self, column: str, first: int, value: int) -> None:
+        """Add a value to a column of the rows from that index on, which share it by their wall times."""
+        walls = self.values("wall_ns", first, self.count) if value > 0 else {}
+        total_ns = max(sum(walls.values()), 1)
+        for index, wall_ns in walls.items():
+            self.add_to(index, column, value * wall_ns // total_ns)
+
     def add_to(self, index: int, column: str, value: int) -> None:
         """Add to a value of a row what became known of it since; not where a newer row has taken its place."""
         if self._is_kept(index):

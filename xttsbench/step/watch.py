@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Protocol
 
 from tensorflow.python.eager.polymorphic_function import polymorphic_function, tracing_compilation
 from tensorflow.python.framework import ops
@@ -31,17 +31,42 @@ MANY_CALLS: Final = 10
 """A step of so many calls is dispatched from Python anyway; its calls are counted in a segment of its own."""
 
 
+class Calls(Protocol):
+    """Hears of the outermost calls of tf.functions on the main thread."""
+
+    def before_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """One begins; the arguments to call it with."""
+
+    def after_call(
+        self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], began_ns: int, result: Any
+    ) -> None:
+        """It has returned, or raised."""
+
+    def before_trace(self) -> None:
+        """A function is traced, within a call or outside of any."""
+
+
 class Watch:
     """Counts what happens inside steps while it is installed (use it as a context manager).
 
     ``counts`` are the cumulative values in the order of :data:`COUNTERS`, always in the same list. Call
     :meth:`step_ended` after each step, so that a step of many calls is left alone.
+
+    Attributes:
+        calling: whether a call of the main thread is under way.
+        hears: who is told of each call.
+        log: gets begin and end of each call that nobody is told of.
     """
 
     def __init__(self) -> None:
         self.traces: list[Trace] = []
         self.step = 0
         self.counts = [0] * len(COUNTERS)
+        self.calling = False
+        self.hears: Calls | None = None
+        self.log: Callable[[tuple[int, int]], None] | None = None
+        self._calls: Calls | None = None
+        self._counting = False
         self._depth = 0
         self._tracing = 0
         self._gc_began_ns = 0
@@ -54,27 +79,41 @@ class Watch:
         """Cumulative counters, in the order of :data:`COUNTERS`."""
         return tuple(self.counts)
 
-    def step_ended(self) -> None:
-        """Count no calls any more where the step made many."""
+    def step_ended(self, steps: int = 1) -> None:
+        """Count no calls any more where the step, or so many of them in the mean, made many."""
         calls = self.counts[0]
-        if calls - self._calls_before >= MANY_CALLS:
+        if calls - self._calls_before >= MANY_CALLS * steps:
             self.leave_calls()
         self._calls_before = calls
 
     def watch_calls(self) -> None:
         """Count and time calls of tf.functions, also where a step of many calls has ended that."""
+        self._counting = True
         if self._leave_calls is None:
             self._leave_calls = self._patched(polymorphic_function.Function, "__call__", self._around_call)
 
     def leave_calls(self) -> None:
         """Stop counting calls: some microseconds each would be too much for a step that makes many."""
+        self._counting = False
+        if self._calls is None:
+            self._leave()
+
+    def _leave(self) -> None:
         if self._leave_calls is not None:
             self._leave_calls()
             self._leave_calls = None
 
+    def tell(self, calls: Calls) -> None:
+        """Have somebody told of each call, also where they are counted no more, and of what is traced."""
+        self._calls = self.hears = calls
+
+    def listen(self, *, to_calls: bool) -> None:
+        """Tell them of each call, or of none until something is traced."""
+        self.hears = self._calls if to_calls else None
+
     def __enter__(self) -> Watch:
         self.watch_calls()
-        self._undo.append(self.leave_calls)
+        self._undo.append(self._leave)
         self._patch(tracing_compilation, "_create_concrete_function", self._around_trace)
         self._patch(ops._EagerTensorBase, "_numpy", self._around_sync)
         gc.callbacks.append(self._on_gc)
@@ -97,9 +136,33 @@ class Watch:
 
     def _around_call(self, original: Callable[..., Any]) -> Callable[..., Any]:
         counts, clock = self.counts, time.perf_counter_ns
+        main, me = threading.main_thread().ident, threading.get_ident
 
         def call(function: Any, *args: Any, **kwargs: Any) -> Any:
-            if self._depth:  # called while another one is traced or run eagerly: the outermost has the time
+            if self.calling:  # while another one is traced or run eagerly: the outermost has the time
+                return original(function, *args, **kwargs)
+            if me() != main:
+                return elsewhere(function, args, kwargs)
+            if self.hears is not None:
+                args, kwargs = self.hears.before_call(args, kwargs)
+            self.calling = True
+            result, began = None, clock()
+            try:
+                result = original(function, *args, **kwargs)
+                return result
+            finally:
+                ended = clock()
+                self.calling = False
+                if self._counting:
+                    counts[0] += 1
+                    counts[1] += ended - began
+                if self.hears is not None:
+                    self.hears.after_call(function, args, kwargs, began, result)
+                elif self.log is not None:
+                    self.log((began, ended))
+
+        def elsewhere(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            if self._depth or not self._counting:
                 return original(function, *args, **kwargs)
             self._depth = 1
             began = clock()
@@ -118,6 +181,8 @@ class Watch:
         def create(function_type: Any, type_context: Any, func_graph: Any, tracing_options: Any) -> Any:
             if self._tracing:
                 return original(function_type, type_context, func_graph, tracing_options)
+            if self._calls is not None:
+                self._calls.before_trace()
             self._tracing = 1
             began = clock()
             try:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -13,7 +11,7 @@ import tensorflow as tf
 from xttsbench.records.rows import RowMemory
 from xttsbench.records.trial import TrialSpec
 from xttsbench.worker.channel import DirectChannel
-from xttsbench.worker.script.patches import Patches, patch_keras, patch_tensorflow
+from xttsbench.worker.script.patches import Patches, around_request, patch_keras, patch_tensorflow
 from xttsbench.worker.script.report import ScriptReport
 from xttsbench.worker.script.samples import RareSamples
 from xttsbench.worker.script.watched import Watched
@@ -38,6 +36,7 @@ class Attached:
         patches = Patches()
         patch_tensorflow(self.watched, patches)
         patch_keras(self.watched, patches)
+        patches.put(Requests, "__next__", around_request(self.watched))
         self.watched.begin()
         self._samples = RareSamples(
             lambda held: channel.send({"samples": held}) if held else None, lambda: self.watched.requesting
@@ -49,7 +48,7 @@ class Attached:
         recorder = self.watched.recorder
         if not recorder.has_results:
             return
-        recorder.flush()
+        self.watched.eager.steady.settle()
         with recorder.results.lock:
             if self.watched.fit.loop is not None:
                 self.watched.fit.drain()
@@ -63,32 +62,17 @@ class Attached:
         """An iterator over data; one over a dataset of TensorFlow's is seen by itself."""
         iterator = iter(data)
         seen = isinstance(data, tf.data.Dataset | tf.distribute.DistributedDataset)
-        return iterator if seen else Requests(iterator, self.watched)
+        return iterator if seen else Requests(iterator)
 
 
 class Requests:
     """Requests for batches from an iterator that TensorFlow knows nothing of."""
 
-    def __init__(self, iterator: Iterator[Any], watched: Watched) -> None:
-        self._iterator, self._watched = iterator, watched
+    def __init__(self, iterator: Iterator[Any]) -> None:
+        self._iterator = iterator
 
     def __iter__(self) -> Iterator[Any]:
         return self
 
     def __next__(self) -> Any:
-        watched = self._watched
-        own = threading.current_thread() is threading.main_thread()
-        if watched.requesting or not watched.active or not own:
-            return next(self._iterator)
-        watched.before_next(self)
-        watched.requesting = True
-        began = time.perf_counter_ns()
-        try:
-            batch = next(self._iterator)
-        except BaseException:
-            watched.requesting = False
-            watched.waited(began, time.perf_counter_ns())
-            raise
-        watched.requesting = False
-        watched.after_next(began, time.perf_counter_ns(), batch)
-        return batch
+        return next(self._iterator)

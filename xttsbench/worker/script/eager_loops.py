@@ -6,6 +6,7 @@ import os
 import sys
 import sysconfig
 import time
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import FrameType
@@ -16,6 +17,7 @@ from xttsbench.step.watch import Moment
 from xttsbench.worker.script.datasets import original
 from xttsbench.worker.script.loops import Loop
 from xttsbench.worker.script.recorder import EndedStep, Recorder
+from xttsbench.worker.script.steady import SteadyLoop
 from xttsbench.worker.script.step_function import PythonStep, as_step, place_of, takes_batch
 
 _OURS: Final = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
@@ -50,6 +52,8 @@ def dataset_of(iterator: Any) -> Any:
 _MARK: Final = "_xttsbench_loop"
 _LOOKED_AT: Final = 20
 """Steps of a loop in whose calls its step function is looked for."""
+_ALIKE: Final = 4
+"""Steps of a loop with nothing between them after which the next ones are taken to be like them."""
 
 
 @dataclass
@@ -76,7 +80,10 @@ class EagerLoops:
     """
 
     def __init__(self, recorder: Recorder) -> None:
-        self.open: Open | None = None
+        self.steady = SteadyLoop(recorder)
+        self._current: Open | None = None
+        self._iterator: Any = None
+        self._alike = 0
         self.dataset: Any = None
         self.step: Any = None
         self.step_trains = False
@@ -87,13 +94,29 @@ class EagerLoops:
         self._python: PythonStep | None = None
         self._closed: Moment | None = None
 
+    @property
+    def open(self) -> Open | None:
+        """The step that has begun and not ended, with all that is known of it."""
+        self.steady.leave()
+        return self._current
+
+    @open.setter
+    def open(self, step: Open | None) -> None:
+        self.steady.leave()
+        self._current = step
+
+    @property
+    def looks(self) -> bool:
+        """Whether the step function is looked for among the calls of the open step."""
+        return self._current is not None and self._current.loop.steps < _LOOKED_AT
+
     def before_next(self, iterator: Any) -> None:
         """A request begins: it ends the step before it, where it is the same loop's."""
         if self._python is not None:
             self._python.end()
         loop, current = self._loop_of(iterator), self.open
         now = time.perf_counter_ns()
-        self._requesting = loop
+        self._requesting, self._iterator = loop, weakref.ref(iterator)
         if current is None:
             self._open(loop, now)
         elif current.loop is loop:
@@ -105,6 +128,7 @@ class EagerLoops:
             self._open(loop, time.perf_counter_ns())
         elif id(loop) not in current.others and loop.key not in current.loop.inner:
             current.others[id(loop)] = (now, current.wait_ns, Moment.now(self._recorder.watch))
+            self._alike = 0
         else:
             self._nest(current, loop, now)
         self._recorder.windows.asking(True)
@@ -123,6 +147,8 @@ class EagerLoops:
             windows = self._recorder.windows
             if windows.running and windows.profiles and self.step is None:
                 self._look(batch)
+            elif self._is_steady():
+                self.steady.begin(self._iterator, self.open)
 
     def called(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, trains: bool) -> None:
         """An outermost call of a tf.function within a step: is it the one that takes the batch?"""
@@ -137,6 +163,14 @@ class EagerLoops:
             self.step, self.step_trains = as_step(function, args, kwargs, places), trains
             self.step_mode = "xla" if getattr(function, "_jit_compile", None) else "graph"
             self._recorder.results.step_function = place_of(function)
+
+    def _is_steady(self) -> bool:
+        recorder, current = self._recorder, self._current
+        if recorder.stops or self._alike < _ALIKE or self._outer or current is None or current.batch is None:
+            return False
+        loop, main = current.loop, recorder.results.loops.main
+        known = (loop.trains or loop is main) and loop.steps >= _LOOKED_AT and "as_is" in loop.segments
+        return known and not (recorder.windows.running or recorder.windows.due(loop, main=loop is main))
 
     def _look(self, batch: Any) -> None:
         """No tf.function took the batch so far: perhaps a Python function does."""
@@ -153,6 +187,7 @@ class EagerLoops:
         began, wait_ns, moment = current.others.get(id(loop), (now, current.wait_ns, None))
         current.loop.inner.add(loop.key)
         current.wait_ns = wait_ns
+        self._alike = 0
         if self._recorder.results.bench.accelerator is None:  # else its end had to be emulated before
             self._close(began, moment)
         self._outer.append(current.loop)
@@ -197,6 +232,7 @@ class EagerLoops:
             recorder.timed(loop, current.batch, ended)
         if loop is recorder.results.loops.main:
             self.dataset = loop.dataset
+        self._alike += 1
         paused = recorder.after_step(loop)
         return end_ns if is_timed and not paused else time.perf_counter_ns()
 

@@ -60,16 +60,18 @@ class Site:
     def drain(self, offset_ns: int) -> list[GraphTimestamp]:
         """What was stamped since the last time, as ``time.perf_counter_ns`` has it; of more than fit, the last."""
         with tf.device(_DEVICE):
-            count = int(tf.raw_ops.ReadVariableOp(resource=self._count, dtype=tf.int64).numpy())
+            count = int(tf.raw_ops.ReadVariableOp(resource=self._count, dtype=tf.int64)._numpy_internal())
             if count == self._read:
                 return []
-            rows = tf.raw_ops.ReadVariableOp(resource=self._ring, dtype=tf.float64).numpy()
-        first = max(self._read, count - _SLOTS)
+            first = max(self._read, count - _SLOTS)
+            slots = np.arange(first, count) % _SLOTS
+            # Not all of it, which would be copied; and not by what counts values that the script fetches.
+            rows = tf.raw_ops.ResourceGather(resource=self._ring, indices=slots, dtype=tf.float64)._numpy_internal()
         self.lost += first - self._read
         self._read = count
         return [
             GraphTimestamp(round(t0 * 1e9) - offset_ns, round(t1 * 1e9) - offset_ns, int(size), int(elements))
-            for t0, t1, size, elements in (rows[index % _SLOTS] for index in range(first, count))
+            for t0, t1, size, elements in rows.tolist()
         ]
 
 

@@ -6,14 +6,20 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from tensorflow.python.framework import ops
 
 from xttsbench.step.watch import Moment, step_row
 from xttsbench.worker.script.graph_clock import Site
-from xttsbench.worker.script.intervals import GraphTimestamp, StepInterval, merged, steps_of_call, steps_of_requests
+from xttsbench.worker.script.intervals import (
+    Calls,
+    GraphTimestamp,
+    StepInterval,
+    merged,
+    steps_of_call,
+    steps_of_requests,
+)
 from xttsbench.worker.script.loops import Loop
 from xttsbench.worker.script.recorder import Recorder
 from xttsbench.worker.script.step_function import place_of
@@ -22,8 +28,7 @@ _DRAIN_NS: Final = 400_000_000
 _HELD: Final = 256
 
 
-@dataclass(frozen=True)
-class Batch:
+class Batch(NamedTuple):
     """One call of the train function, whose waits are not read yet."""
 
     last_ns: int
@@ -74,8 +79,8 @@ class FitSteps:
         """What went by since the last batch was no training (validation): the next one begins now."""
         self._begin(time.perf_counter_ns())
 
-    def _begin(self, last_ns: int) -> None:
-        self._last_ns, self._moment = last_ns, Moment.now(self._recorder.watch)
+    def _begin(self, last_ns: int, closed: Moment | None = None) -> None:
+        self._last_ns, self._moment = last_ns, self._recorder.opening(closed)
         self._start_ns = time.perf_counter_ns()
 
     def epoch(self) -> None:
@@ -98,16 +103,21 @@ class FitSteps:
         end_ns = time.perf_counter_ns()
         recorder.watch.step_ended()
         in_window = recorder.in_window(loop)
-        added = (before, Moment.now(recorder.watch))
+        closed = recorder.closing()
         epoch = max(loop.epochs - 1, 0)
         pause_ns = self._start_ns - self._last_ns
-        self._pending.append(Batch(self._last_ns, end_ns, pause_ns, added, device_ns, emulated_ns, epoch, in_window))
+        self._pending.append(
+            Batch(self._last_ns, end_ns, pause_ns, (before, closed), device_ns, emulated_ns, epoch, in_window)
+        )
         paused = False
         full = end_ns - self._drained_ns > _DRAIN_NS or len(self._pending) >= _HELD
         if recorder.wants_rows(loop, len(self._pending) * recorder.results.steps_per_call) or full:
             self.drain()
             paused = recorder.after_step(loop)
-        self._begin(time.perf_counter_ns() if in_window or paused or recorder.windows.running else end_ns)
+        if in_window or paused or recorder.windows.running:
+            self._begin(time.perf_counter_ns())
+        else:
+            self._begin(end_ns, closed)
 
     def drain(self) -> None:
         """Make rows of the batches that have ended, with the waits that were stamped meanwhile."""
@@ -191,6 +201,7 @@ class GraphLoops:
         recorder = self._recorder
         before, now = self._moment, Moment.now(recorder.watch)
         self._moment = now
+        calls = Calls(list(self.calls))
         for group, sites in self._sites.items():
             ran = [stamps for stamps in sites.values() if stamps]
             if ran:
@@ -203,8 +214,8 @@ class GraphLoops:
             requests = sorted(self._pending.pop(loop.key, []), key=lambda one: one.began_ns)
             if not requests:
                 continue
-            pieces = steps_of_requests(requests, list(self.calls))
-            if not (over or self._returned(requests[-1])):
+            pieces = steps_of_requests(requests, calls)
+            if not over and calls.end_of(requests[-1].began_ns) is None:
                 self._pending[loop.key] = requests[-1:]
             if pieces:
                 self._add(loop, pieces, before or now, now)
@@ -218,15 +229,12 @@ class GraphLoops:
             wall_ns = piece.ended_ns - piece.began_ns
             recorder.results.add(loop, step_row(piece.began_ns, wall_ns, piece.wait_ns, added, shape), traced=False)
 
-    def _returned(self, stamp: GraphTimestamp) -> bool:
-        return any(begin <= stamp.began_ns <= end for begin, end in self.calls)
-
     def _requests_of_body(self, group: int, bodies: list[GraphTimestamp]) -> list[GraphTimestamp]:
         """A body begins when its element is there; the element was asked for when the body before it had ended."""
-        requests = []
+        requests, calls = [], Calls(list(self.calls))
         for body in bodies:
             last = self._body_end.get(group)
-            first = last is None or any(last <= end <= body.began_ns for _, end in self.calls)
+            first = last is None or calls.any_ended(last, body.began_ns)
             asked = body.began_ns if first or last is None else min(last, body.began_ns)
             requests.append(GraphTimestamp(asked, body.began_ns, body.batch_size, body.elements))
             self._body_end[group] = body.ended_ns

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class GraphTimestamp:
+class GraphTimestamp(NamedTuple):
     """One execution of a stamped place in a graph.
 
     Attributes:
@@ -24,8 +24,7 @@ class GraphTimestamp:
     elements: int = 0
 
 
-@dataclass(frozen=True)
-class StepInterval:
+class StepInterval(NamedTuple):
     """One step: from the end of the one before to its own, and the part of it in which it waited for data."""
 
     began_ns: int
@@ -82,12 +81,33 @@ def steps_of_call(
     return pieces
 
 
-def steps_of_requests(requests: Sequence[GraphTimestamp], calls: Sequence[tuple[int, int]]) -> list[StepInterval]:
+class Calls:
+    """Calls from Python that have returned.
+
+    Args:
+        calls: begin and end of each, in order; none begins before the one before it has ended.
+    """
+
+    def __init__(self, calls: Sequence[tuple[int, int]]) -> None:
+        self._begins, self._ends = [begin for begin, _ in calls], [end for _, end in calls]
+
+    def end_of(self, at_ns: int) -> int | None:
+        """When the call ended that ran at that time; ``None`` where none did, or it has not ended."""
+        index = bisect_right(self._begins, at_ns) - 1
+        return self._ends[index] if index >= 0 and at_ns <= self._ends[index] else None
+
+    def any_ended(self, first_ns: int, last_ns: int) -> bool:
+        """Whether one ended between these times."""
+        index = bisect_left(self._ends, first_ns)
+        return index < len(self._ends) and self._ends[index] <= last_ns
+
+
+def steps_of_requests(requests: Sequence[GraphTimestamp], calls: Calls) -> list[StepInterval]:
     """The steps of a loop inside a graph: each from one request for data to the next one within the same call.
 
     Args:
         requests: stamps of the requests, in order.
-        calls: begin and end of the calls from Python that have returned; the last step of a call ends with it.
+        calls: the last step of a call ends with it.
 
     Returns:
         One piece for each request whose end is known: a later request came, or its call has returned.
@@ -96,11 +116,12 @@ def steps_of_requests(requests: Sequence[GraphTimestamp], calls: Sequence[tuple[
     for index, one in enumerate(requests):
         if one.batch_size < 0:  # the end of the data, not a step
             continue
-        ends = [end for begin, end in calls if begin <= one.began_ns <= end]
+        end = calls.end_of(one.began_ns)
         if index + 1 < len(requests):
-            ends.append(requests[index + 1].began_ns)
-        if ends:
-            end = max(min(ends), one.ended_ns)
+            following = requests[index + 1].began_ns
+            end = following if end is None else min(end, following)
+        if end is not None:
+            end = max(end, one.ended_ns)
             pieces.append(StepInterval(one.began_ns, end, one.ended_ns - one.began_ns, one.batch_size, one.elements))
     return pieces
 

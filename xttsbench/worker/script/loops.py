@@ -75,6 +75,13 @@ class Loop:
             self.measured_ns += row.wall_ns
         return segment
 
+    def count_more(self, steps: int, wall_ns: int) -> None:
+        """Count measured steps, and the time that they took together."""
+        self.steps += steps
+        self.time_ns += wall_ns
+        self.measured += steps
+        self.measured_ns += wall_ns
+
 
 class Loops:
     """All loops of a script.

@@ -16,7 +16,6 @@ from tensorflow.python.autograph.operators import control_flow
 from tensorflow.python.data.ops import dataset_autograph, dataset_ops, iterator_ops, optional_ops
 from tensorflow.python.distribute import input_lib
 from tensorflow.python.eager import backprop, context
-from tensorflow.python.eager.polymorphic_function import polymorphic_function
 from tensorflow.python.framework import ops
 
 from xttsbench.worker.script.watched import Watched
@@ -49,15 +48,17 @@ class Patches:
             self._undo.pop()()
 
 
-def patch_tensorflow(watched: Watched, patches: Patches) -> None:
-    """Iteration from Python and inside graphs, calls of tf.functions, gradients."""
+def around_request(watched: Watched) -> Callable[..., Callable[..., Any]]:
+    """What makes, of a function that asks an iterator for a batch, one that tells of it.
+
+    Outside of eager execution another function is called, if there is one.
+    """
     main, me, clock = threading.main_thread().ident, threading.get_ident, time.perf_counter_ns
 
-    def mine() -> bool:
-        return watched.active and me() == main
-
-    def around_next(original: Callable[..., Any]) -> Callable[..., Any]:
+    def around(original: Callable[..., Any], in_graph: Callable[..., Any] | None = None) -> Callable[..., Any]:
         def get(iterator: Any, *args: Any, **kwargs: Any) -> Any:
+            if in_graph is not None and not context.executing_eagerly():
+                return in_graph(iterator, *args, **kwargs)
             if watched.requesting or not watched.active or me() != main:
                 return original(iterator, *args, **kwargs)
             watched.before_next(iterator)
@@ -73,29 +74,30 @@ def patch_tensorflow(watched: Watched, patches: Patches) -> None:
             watched.after_next(began, clock(), element)
             return element
 
-        return get
+        return watched.eager.steady.around(original, get, watched)
+
+    return around
+
+
+def patch_tensorflow(watched: Watched, patches: Patches) -> None:
+    """Iteration from Python and inside graphs, gradients; calls of tf.functions are heard of by the watch."""
+    main, me, clock = threading.main_thread().ident, threading.get_ident, time.perf_counter_ns
+
+    def mine() -> bool:
+        return watched.active and me() == main
+
+    eager = around_request(watched)
 
     def around_owned(original: Callable[..., Any]) -> Callable[..., Any]:
-        eager = around_next(original)
-
-        def get(iterator: Any) -> Any:
-            if context.executing_eagerly():
-                return eager(iterator)
+        def in_graph(iterator: Any) -> Any:
             if watched.active and ops.inside_function():
                 return watched.clock.around_request(lambda: original(iterator))
             return original(iterator)
 
-        return get
+        return eager(original, in_graph)
 
     def around_distributed(original: Callable[..., Any]) -> Callable[..., Any]:
-        eager = around_next(original)
-
-        def get(iterator: Any, *args: Any, **kwargs: Any) -> Any:
-            if context.executing_eagerly():
-                return eager(iterator, *args, **kwargs)
-            return watched.clock.grouped(lambda: original(iterator, *args, **kwargs))
-
-        return get
+        return eager(original, lambda *args, **kwargs: watched.clock.grouped(lambda: original(*args, **kwargs)))
 
     def around_create(original: Callable[..., Any]) -> Callable[..., Any]:
         def create(iterator: Any, dataset: Any) -> Any:
@@ -110,23 +112,6 @@ def patch_tensorflow(watched: Watched, patches: Patches) -> None:
                     watched.waited(began, clock())
 
         return create
-
-    def around_call(original: Callable[..., Any]) -> Callable[..., Any]:
-        def call(function: Any, *args: Any, **kwargs: Any) -> Any:
-            if watched.calling or not watched.active or me() != main:
-                return original(function, *args, **kwargs)
-            args, kwargs = watched.before_call(args, kwargs)
-            watched.calling = True
-            began = clock()
-            result = None
-            try:
-                result = original(function, *args, **kwargs)
-                return result
-            finally:
-                watched.calling = False
-                watched.after_call(function, args, kwargs, began, result)
-
-        return call
 
     def around_distribution(original: Callable[..., Any]) -> Callable[..., Any]:
         def build(distributed: Any, dataset_to_replace: Any = None) -> Any:
@@ -159,7 +144,6 @@ def patch_tensorflow(watched: Watched, patches: Patches) -> None:
     patches.put(input_lib.DistributedDataset, "build", around_distribution)
     patches.put(input_lib.DistributedIteratorBase, "get_next", around_distributed)
     patches.put(input_lib.DistributedIteratorBase, "get_next_as_optional", around_distributed)
-    patches.put(polymorphic_function.Function, "__call__", around_call)
     patches.put(backprop.GradientTape, "__enter__", around_tape)
     patches.put(optional_ops.Optional, "from_value", around_from_value)
     _patch_loops_over_datasets(watched, patches)
@@ -223,7 +207,8 @@ def patch_keras(watched: Watched, patches: Patches) -> None:
     lists = callback_list.CallbackList
     patches.put(lists, "on_train_begin", told(lambda callbacks: watched.fit_begins(_model_of(callbacks)), None))
     patches.put(lists, "on_epoch_begin", told(lambda _: watched.epoch_begins(), None))
-    patches.put(lists, "on_train_batch_begin", told(lambda _: watched.before_batch(), None))
+    if watched.recorder.stops:
+        patches.put(lists, "on_train_batch_begin", told(lambda _: watched.before_batch(), None))
     patches.put(lists, "on_train_batch_end", told(None, lambda _, logs=None: watched.batch_ended(logs)))
     patches.put(lists, "on_test_begin", told(lambda _: watched.before_batch(), None))
     patches.put(lists, "on_test_end", told(None, lambda *_, **__: watched.validated()))

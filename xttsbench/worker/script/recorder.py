@@ -326,12 +326,17 @@ class Recorder:
         """What tells the loop of a call of ``fit`` from others."""
         return "fit", id(model)
 
-    poll_s = 0.25
-    """From one reading of what was stamped in graphs to the next."""
+    @property
+    def poll_s(self) -> float:
+        """From one reading of what was stamped in graphs to the next."""
+        return 0.25
+
     grace_s = 20.0
     """A script that was told to stop gets so long to end, its own ``finally`` clauses included."""
     between_calls = False
     """Whether rows of loops in graphs are wanted whenever a call of one returns."""
+    stops = True
+    """Whether the script may be stopped, or held up between two steps."""
     reads_afterwards = True
     """Whether what the script leaves behind is read when it is over."""
 
@@ -346,9 +351,6 @@ class Recorder:
     def timed(self, loop: Loop, batch: Any, ended: EndedStep) -> None:
         """Write the row of a step that has ended."""
         self.results.add(loop, ended.row(self.results.shape_of(batch)), traced=ended.traced)
-
-    def flush(self) -> None:
-        """Write the rows of all steps that have ended; called now and then from another thread."""
 
     def stop(self) -> None:
         """Have the script stop at its next request, call or batch."""

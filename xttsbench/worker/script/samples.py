@@ -12,13 +12,13 @@ from xttsbench.step.sampler import classify
 
 _INTERVAL_S: Final = (0.1, 0.25, 1.0)
 """Between two samples: at least, before it is known what one takes, and at most."""
-_SHARE: Final = 0.0003
+_SHARE: Final = 0.0002
 """Of the time that sampling may take: what a sample takes says how often one is taken."""
 _EARLY_S: Final = 0.05
 EARLY: Final = 100
 """Samples that are taken more often, so that a short run has some."""
 _EVERY: Final = 4
-_TELL_S: Final = 0.5
+_TELL_S: Final = 2.0
 _HELD: Final = 512
 
 Sample = tuple[Any, ...]
@@ -29,7 +29,7 @@ class RareSamples:
     """Samples the main thread until it is ended, on a thread of its own.
 
     Args:
-        tell: called every half second with the samples since.
+        tell: called every two seconds with the samples since, and after each one that was asked for.
         asking: whether the main thread asks for data just now, which is no part of a step.
         early: samples that are taken more often.
     """

@@ -20,6 +20,8 @@ from xttsbench.worker.script.recorder import Recorder
 from xttsbench.worker.script.report import ScriptReport
 from xttsbench.worker.script.step_function import place_of
 
+_ALIKE: Final = 20
+"""Calls of tf.functions, and none of them traced, after which nothing is asked about the next ones."""
 _FEW_STEPS: Final = 4
 """Steps within one call of a tf.function, on average, up to which a loop is held up between calls."""
 
@@ -38,7 +40,6 @@ class Watched:
     ) -> None:
         self.active = False
         self.requesting = False
-        self.calling = False
         self.fitting = False
         self.fit_dataset: Any = None
         self.datasets = Datasets()
@@ -56,8 +57,8 @@ class Watched:
         self._training: set[int] = set()
         self._tapes_before = 0
         self._over = threading.Event()
-        self.calls = 0
-        """Of tf.functions, since a loop in a graph was seen."""
+        self._alike = self._calls_before = 0
+        self.recorder.watch.tell(self)
 
     @property
     def stopping(self) -> bool:
@@ -77,6 +78,8 @@ class Watched:
         self.recorder.check_stop()
         if not self.fitting:
             self.eager.before_next(iterator)
+            if self.eager.looks:
+                self.recorder.watch.listen(to_calls=True)
 
     def waited(self, began_ns: int, ended_ns: int) -> None:
         """Time within a request that gave nothing, or in making an iterator."""
@@ -109,6 +112,8 @@ class Watched:
 
     def before_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """An outermost call of a tf.function; the arguments to call it with."""
+        if not self.active:
+            return args, kwargs
         self.recorder.check_stop()
         if any(isinstance(value, tf.data.Dataset) for value in (*args, *kwargs.values())):
             args = tuple(self.datasets.used(value) for value in args)
@@ -124,6 +129,11 @@ class Watched:
         self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], began_ns: int, result: Any = None
     ) -> None:
         """That call has returned, or raised."""
+        if not self.active:
+            return
+        self._alike += 1
+        if self._alike >= _ALIKE and not (self.recorder.stops or self.eager.looks):
+            self.recorder.watch.listen(to_calls=False)
         if self.after_function is not None and not self.fitting:
             self.after_function(function, result)
         if self.recorder.tapes != self._tapes_before:
@@ -135,13 +145,17 @@ class Watched:
         self.graph.traced.clear()
         self.eager.called(function, args, kwargs, trains=id(function) in self._training)
         if self.graph:
-            self.calls += 1
             self.graph.calls.append((began_ns, time.perf_counter_ns()))
             if self.recorder.between_calls:
                 self._poll_graph_loops()
                 main = self.recorder.results.loops.main
                 if main is not None and main in self.graph:
                     self.recorder.after_step(main)
+
+    def before_trace(self) -> None:
+        """A function is traced: whoever calls it is asked about again."""
+        self._alike, self._tapes_before = 0, self.recorder.tapes
+        self.recorder.watch.listen(to_calls=True)
 
     def _trains_in_graph(self) -> bool:
         """Whether the call that runs has traced loops; where gradients are taken in it, they train."""
@@ -204,7 +218,7 @@ class Watched:
         recorder.send_profile(recorder.windows.finish())
         if recorder.profiled is not None:
             recorder.profiled.end()
-        recorder.flush()
+        self.eager.open = None
         with results.lock:
             if self.fit.loop is not None:
                 self.fit.drain()
@@ -218,7 +232,8 @@ class Watched:
                 if recorder.profiled is not None:
                     recorder.profiled.reason = "the loop is inside a tf.function: a profile cannot tell its steps"
                 steps = sum(segment.count for segment in main.segments.values())
-                recorder.report.tell(in_one_call=steps > _FEW_STEPS * max(self.calls, 1))
+                calls = recorder.watch.counts[0] - self._calls_before
+                recorder.report.tell(in_one_call=steps > _FEW_STEPS * max(calls, 1))
             results.end()
         results.batches(main.dataset if main is not None else None)
         channel.send({"traces": [trace.model_dump(mode="json") for trace in recorder.watch.traces]})
@@ -228,17 +243,24 @@ class Watched:
     def _site_made(self, site: Site) -> None:
         if self.fitting:
             self._fit_groups.add(site.group)
-        else:
-            self.graph.made(site)
+            return
+        if not self.graph:
+            self._calls_before = self.recorder.watch.counts[0]
+            self.recorder.watch.log = self.graph.calls.append
+        self.graph.made(site)
+
+    def poll(self) -> None:
+        """Take what came since the last time, and tell how the script goes where that is due."""
+        if self.recorder.has_results:
+            self.eager.steady.settle()
+            if self.graph and not self.fitting:
+                self._poll_graph_loops()
+            self.recorder.results.tell_if_due()
 
     def _poll(self) -> None:
         """Read the stamps of loops inside graphs, tell how the script goes, end what does not stop."""
         while not self._over.wait(self.recorder.poll_s):
-            if self.recorder.has_results:
-                self.recorder.flush()
-                if self.graph and not self.fitting:
-                    self._poll_graph_loops()
-                self.recorder.results.tell_if_due()
+            self.poll()
             since = self.recorder.stopping_since
             if since is not None and time.monotonic() - since > self.recorder.grace_s:
                 self._end_at_once("the script did not stop when it was asked to: its process was ended")
@@ -246,7 +268,9 @@ class Watched:
     def _poll_graph_loops(self) -> None:
         results = self.recorder.results
         with results.lock:
-            if self.calling:  # a loop that runs within one call for hours has rows from its first step on
+            if (
+                self.recorder.watch.calling
+            ):  # a loop that runs within one call for hours has rows from its first step on
                 self._trains_in_graph()
             self.drain()
             self.graph.add_rows()
@@ -256,4 +280,5 @@ class Watched:
     def _forked(self) -> None:
         """A process that the script forked is not watched: its rows would mix with this one's."""
         self.active = False
+        self.eager.steady.stop()
         self._over.set()

@@ -7,9 +7,7 @@ no timing uses. All that grows goes to whoever listens.
 
 from __future__ import annotations
 
-import math
 import time
-from collections import deque
 from collections.abc import Hashable
 from functools import cached_property
 from typing import Any, Final
@@ -18,17 +16,15 @@ from xttsbench.records.rows import SegmentRows, StepRow
 from xttsbench.step.watch import Moment, Watch
 from xttsbench.worker.script.eager_loops import call_site
 from xttsbench.worker.script.loops import Loop, Loops
-from xttsbench.worker.script.recorder import EndedStep, Recorder, Results, SamplingWindows
+from xttsbench.worker.script.recorder import Recorder, Results, SamplingWindows
 from xttsbench.worker.script.report import ScriptReport
 from xttsbench.worker.step_profile import OpCounter, op_floor_s
 
 _COUNTED_STEPS: Final = 2
 _COUNT_AT: Final = (1, 100, 10_000, 1_000_000)
 """Measured steps after which the ops of the next ones are counted."""
-_HELD: Final = 64
-"""Steps whose rows are made together."""
-Signature = tuple[tuple[int, ...], ...]
-"""The shapes of a batch's tensors."""
+_POLL_S: Final = (0.5, 2.0)
+_POLLED_STEPS: Final = 20
 _SHAPES: Final = 2000
 """Shapes that are told apart: rows of what comes later bear the last one's number."""
 
@@ -59,20 +55,10 @@ class WholeRun(Results):
         """Never: the run ends where it ends."""
         return False
 
-    def signature_of(self, batch: Any) -> Signature:
-        """The shapes of a batch that is no plain tuple or dict of tensors; first its size over all replicas."""
-        _, size, elements, _ = self.shape_of(batch)
-        return ((size,), (elements - size,)) if elements > size else ((size,),)
-
-    def known_shape(self, signature: Signature) -> tuple[int, int, int, int]:
-        """What :meth:`shape_of` says of a batch whose tensors have these shapes."""
+    def shape_of(self, batch: Any) -> tuple[int, int, int, int]:
+        """As of any other run, for a bounded number of shapes."""
         self._bound()
-        shapes = self.bench.shapes
-        known = shapes.get(signature)
-        if known is None:
-            size = next((shape[0] for shape in signature if shape), 1)
-            known = shapes[signature] = (len(shapes), size, sum(math.prod(shape) for shape in signature), 0)
-        return known
+        return super().shape_of(batch)
 
     def shape_in_graph(self, size: int, elements: int) -> tuple[int, int, int, int]:
         """As of any other run, for a bounded number of shapes."""
@@ -147,13 +133,19 @@ class CountedSteps(SamplingWindows):
 class WholeRunRecorder(Recorder):
     """What all loops of a run that is watched to its end share."""
 
-    poll_s = 0.5
     reads_afterwards = False
+    stops = False
 
     def __init__(self, report: ScriptReport) -> None:
         super().__init__(report)
         self.windows = self._counted = CountedSteps(self.watch)
-        self._ended: deque[tuple[Loop, Any, EndedStep]] = deque()
+
+    @property
+    def poll_s(self) -> float:
+        """Rarer where steps are long: what a poll takes is shared by the steps since the one before."""
+        main = self.results.loops.main if self.has_results else None
+        step_s = main.measured_ns / max(main.measured, 1) / 1e9 if main is not None else 0.0
+        return min(max(_POLLED_STEPS * step_s, _POLL_S[0]), _POLL_S[1])
 
     @cached_property
     def results(self) -> WholeRun:
@@ -171,25 +163,6 @@ class WholeRunRecorder(Recorder):
     def closing(self) -> Moment:
         """The counters at the end of a step; the main thread's own clock would be one more call of the kernel."""
         return Moment(self.watch.counters(), time.process_time_ns(), 0)
-
-    def timed(self, loop: Loop, batch: Any, ended: EndedStep) -> None:
-        """Keep what a row is made of: between two steps, with cold caches, making it would cost the loop twice."""
-        parts = batch.values() if type(batch) is dict else batch if type(batch) is tuple else (batch,)
-        try:
-            signature = tuple([part._shape_tuple() for part in parts])
-        except AttributeError:
-            signature = self.results.signature_of(batch)
-        self._ended.append((loop, signature, ended))
-        if len(self._ended) >= _HELD:
-            self.flush()
-
-    def flush(self) -> None:
-        """Make the rows of the steps that have ended since the last time."""
-        results = self.results
-        with results.lock:
-            while self._ended:
-                loop, signature, ended = self._ended.popleft()
-                results.add(loop, ended.row(results.known_shape(signature)), traced=ended.traced)
 
     def opening(self, closed: Moment | None) -> Moment:
         """The counters at the begin of a step: those at the end of the one before, which is just over."""

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xttsbench.worker.script.intervals import (
+    Calls,
     GraphTimestamp,
     StepInterval,
     covered_ns,
@@ -49,16 +50,17 @@ def test_an_epochs_end_within_a_call_is_waited_for_and_adds_no_clips() -> None:
 
 def test_steps_inside_a_graph_go_from_request_to_request_and_the_last_to_the_end_of_its_call() -> None:
     requests = [GraphTimestamp(0, 3), GraphTimestamp(8, 11), GraphTimestamp(16, 17, -1)]
-    pieces = steps_of_requests(requests, [(0, 18)])
+    pieces = steps_of_requests(requests, Calls([(0, 18)]))
     assert [(piece.ended_ns - piece.began_ns, piece.wait_ns) for piece in pieces] == [(8, 3), (8, 3)]
 
 
 def test_the_last_request_of_a_call_that_has_not_returned_is_kept_back() -> None:
-    assert [piece.began_ns for piece in steps_of_requests([GraphTimestamp(0, 3), GraphTimestamp(8, 11)], [])] == [0]
+    pieces = steps_of_requests([GraphTimestamp(0, 3), GraphTimestamp(8, 11)], Calls([]))
+    assert [piece.began_ns for piece in pieces] == [0]
 
 
 def test_time_between_two_calls_belongs_to_no_step() -> None:
-    pieces = steps_of_requests([GraphTimestamp(1, 2), GraphTimestamp(101, 102)], [(0, 5), (100, 105)])
+    pieces = steps_of_requests([GraphTimestamp(1, 2), GraphTimestamp(101, 102)], Calls([(0, 5), (100, 105)]))
     assert [piece.ended_ns - piece.began_ns for piece in pieces] == [4, 4]
 
 
