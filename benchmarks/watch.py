@@ -1,11 +1,11 @@
 """What `xttsbench watch` costs, whether it agrees with `xttsbench diagnose`, and what it holds; prints JSON.
 
-``python benchmarks/watch.py cost``: processor time of all threads of a process, per step, watched and not in turn
-within the process, for steps that sleep 5 and 50 ms: what is left of it is the watch. Goals: 1 % of the former, 0.2 %
-of the latter. ``agreement [NAME ...]``: the scripts of ``benchmarks/scripts``, unmodified: what the end of a watched
-run calls likely beside what ``diagnose`` proves (goal: 11 of 12), and whether the last loss is the same to the last bit
-with and without. ``memory``: a loop of a million steps; resident memory of it and of who watches, at a tenth, half and
-97 % of them.
+``python benchmarks/watch.py cost [5|50 ...] [--loop ...]``: processor time of all threads of a process, per step,
+watched and not in turn within the process, for steps that sleep 5 and 50 ms: what is left of it is the watch, with its
+samples and its polls. Goals: 1 % of the former, 0.2 % of the latter. ``agreement [NAME ...]``: the scripts of
+``benchmarks/scripts``, unmodified: what the end of a watched run calls likely beside what ``diagnose`` proves (goal: 11
+of 12), and whether the last loss is the same to the last bit with and without. ``memory``: a loop of a million steps;
+resident memory of it and of who watches, at a tenth, half and 97 % of them.
 """
 
 from __future__ import annotations
@@ -56,32 +56,40 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("cost", "agreement", "memory"))
-    parser.add_argument("names", nargs="*", help="scripts without .py; all of them by default")
+    parser.add_argument("names", nargs="*", help="scripts without .py, or milliseconds; all of them by default")
     parser.add_argument("--budget", default="25", help="seconds of a diagnosis")
     parser.add_argument("--steps", type=int, default=MILLION, help="of the loop for memory")
-    parser.add_argument("--loop", choices=("graph", "python"), default="graph", help="of the loop for memory")
+    parser.add_argument("--loop", choices=("graph", "python"), help="only one kind of loop")
     parser.add_argument("--seconds", type=float, default=3600.0, help="after which the loop for memory is ended")
     given = parser.parse_args()
     if given.what == "cost":
-        found = cost()
+        found = cost(given.names, given.loop)
     elif given.what == "memory":
-        found = memory(given.steps, given.loop, given.seconds)
+        found = memory(given.steps, given.loop or "graph", given.seconds)
     else:
         names = given.names or sorted(path.stem for path in SCRIPTS.glob("*.py"))
         found = agreement(names, given.budget)
     print(json.dumps(found, indent=2))
 
 
-def cost():
-    """Microseconds a step, and as a share of it."""
+def cost(names, loop):
+    """Microseconds a step, and as a share of it: median over pairs, and their quartiles."""
     found, met = {}, []
     for sleep_s, goal in GOALS.items():
         for in_graph in (False, True):
-            us, wall = _cost(sleep_s, in_graph=in_graph)
+            if (names and f"{sleep_s * 1e3:g}" not in names) or loop == ("python" if in_graph else "graph"):
+                continue
+            cpu, walls = _cost(sleep_s, in_graph=in_graph)
+            low, us, high = (value * 1e6 for value in statistics.quantiles(cpu, n=4))
             share = us / 1e6 / sleep_s
             met.append(share <= goal)
             name = f"{sleep_s * 1e3:g} ms, {'request in a graph' if in_graph else 'request from Python'}"
-            found[name] = {"us_per_step": round(us, 1), "share": round(share, 5), "wall_ratio": round(wall, 4)}
+            found[name] = {
+                "us_per_step": round(us, 1),
+                "quartiles": [round(low, 1), round(high, 1)],
+                "share": round(share, 5),
+                "wall_ratio": round(statistics.median(walls), 4),
+            }
     return {"goal": {f"{s * 1e3:g} ms": g for s, g in GOALS.items()}, "value": found, "met": all(met)}
 
 
@@ -166,7 +174,7 @@ def _cost(sleep_s, *, in_graph):
                 times[kind] = (time.process_time() - clock) / count, (time.perf_counter() - began) / count
         cpu.append(times["on"][0] - times["off"][0])
         walls.append(times["on"][1] / times["off"][1])
-    return max(statistics.median(cpu), 0.0) * 1e6, statistics.median(walls)
+    return cpu, walls
 
 
 def agreement(names, budget):

@@ -157,7 +157,7 @@ class SteadyLoop:
             if self.iterator() is not iterator or watched.requesting or args or kwargs or me() != main or not eager():
                 return otherwise(iterator, *args, **kwargs)
             now, batch = clock(), self.batch
-            parts = batch.values() if type(batch) is dict else batch if type(batch) is tuple else (batch,)
+            parts: Any = batch.values() if type(batch) is dict else batch if type(batch) is tuple else (batch,)
             try:
                 shape = self.shapes[tuple(map(shape_of, parts))]
             except (AttributeError, KeyError):
