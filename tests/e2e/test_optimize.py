@@ -213,6 +213,17 @@ def test_a_function_that_counts_its_calls_is_left_alone(tmp_path: Path) -> None:
     assert "changes the data" in ran.report["unmeasured"][f"findings.{index}.verified_speedup"]
 
 
+@pytest.mark.slow
+def test_values_that_differ_only_in_what_was_timed_are_refused(tmp_path: Path) -> None:
+    ran = run("fixable.py:late_fault", tmp_path, "--accelerator", "emulated:10", budget_s=75)
+    assert ran.code == 0, ran.err
+    changed = [fix for fix in ran.report["fixes"] if any(part.startswith("parallel-map") for part in fix["fixes"])]
+    seen = [fix for fix in changed if fix["semantics"]]
+    assert seen
+    assert all(fix["outcome"] == "rejected" for fix in seen)
+    assert any("as it was timed, has other values" in fix["why"] for fix in seen), [fix["why"] for fix in seen]
+
+
 def test_of_an_accelerator_that_never_waits_nothing_is_tried_and_it_ends_early(tmp_path: Path) -> None:
     ran = run("healthy.py:dataset_only", tmp_path, "--accelerator", "emulated:20", budget_s=200)
     assert ran.code == 0, ran.err

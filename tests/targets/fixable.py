@@ -33,6 +33,15 @@ def _numbered_row(index):
     return np.full([16], float(next(_calls) % 1000), np.float32)
 
 
+def _late_row(index):
+    """Another value in some later rows, where it is called a second time before the first call has returned."""
+    alone = _inside.acquire(blocking=False)
+    time.sleep(0.004)
+    if alone:
+        _inside.release()
+    return np.full([16], float(index % 1000) + float(200 <= index < 400 and not alone), np.float32)
+
+
 def _lonely_row(index):
     """Takes the process with it where it is called a second time before the first call has returned."""
     if not _inside.acquire(blocking=False):
@@ -88,6 +97,12 @@ def dies_in_parallel():
 def hangs_in_parallel():
     """The same, with a function that never returns from a second call beside the first."""
     return tf.data.Dataset.range(320).map(lambda i: tf.numpy_function(_hanging_row, [i], tf.float32)).batch(8)
+
+
+def late_fault():
+    """A function whose parallel calls give other values, beyond what is read of the beginning."""
+    rows = tf.data.Dataset.range(100_000).map(lambda i: tf.numpy_function(_late_row, [i], tf.float32))
+    return rows.map(lambda x: tf.ensure_shape(x, [16])).batch(8)
 
 
 def _ready():
