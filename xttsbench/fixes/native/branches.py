@@ -16,7 +16,8 @@ import tensorflow as tf
 from tensorflow.python.framework.func_graph import FuncGraph
 
 from xttsbench.fixes.native.array import Array, CannotTraceError, Symbolic, lifted, only
-from xttsbench.fixes.native.rows import Each
+from xttsbench.fixes.native.rows import Each, Row
+from xttsbench.fixes.native.text import Text, Texts
 
 Reads = Sequence[Callable[[], Any]]
 Sets = Callable[[tuple[Any, ...]], None] | None
@@ -39,6 +40,8 @@ def truth(value: Any) -> Any:
     """The truth of what is traced, as a tensor; ``None`` where it is known."""
     if isinstance(value, Each):
         return tf.cast(value.array.tensor, tf.bool)
+    if isinstance(value, Text | Texts | Row):  # whether there is anything in it
+        value = value.length() > 0
     if isinstance(value, tf.Tensor) and not hasattr(value, "numpy"):
         value = Array(value)
     if not isinstance(value, Array):
@@ -90,6 +93,7 @@ def branch(test: Any, then: Any, otherwise: Any, reads: Reads = (), sets: Sets =
     known = truth(test)
     if known is None:
         return then() if test else otherwise()
+    only(not isinstance(test, Each), "decides by each item of a list")
     before = _values(reads)
     ways = [_Way(one, before, reads, sets) for one in (then, otherwise)]
     raising = [way.raised for way in ways]

@@ -296,7 +296,10 @@ def number_of(value: Text, kind: type) -> Array:
     """``int(text)`` or ``float(text)``."""
     wide = tf.int64 if kind is int else tf.float64
     found = Array(tf.strings.to_number(value.tensor, wide), kind)
-    found.seen = None if value.seen is None else tuple(kind(one) for one in value.seen)
+    try:
+        found.seen = None if value.seen is None else tuple(kind(one) for one in value.seen)
+    except ValueError:  # of calls that went another way
+        found.seen = None
     return found
 
 

@@ -84,6 +84,16 @@ def test_either_way_gives_what_python_gives(function):
     same(function, *CALLS, tolerance=1e-5)
 
 
+def test_text_decides_too():
+    def numbered(text):
+        known = text.decode().strip()
+        if not known or known.startswith("#"):
+            return np.int64(-1)
+        return np.int64(int(known))
+
+    same(numbered, (b" 12",), (b"  ",), (b"# 3",))
+
+
 def test_a_way_that_only_raises_is_a_check():
     traced = same(which_raises, *CALLS)
     with pytest.raises(tf.errors.InvalidArgumentError, match="empty audio"):

@@ -107,6 +107,21 @@ def otherwise(audio):
     return np.tanh(audio)
 
 
+def picky(audio):
+    if len(audio) > 400:
+        raise ValueError("too long")
+    return audio
+
+
+@pytest.mark.parametrize("fixes", ["native", "native + parallel-map:2"])
+def test_an_error_of_the_function_is_one_of_the_pipeline(fixes):
+    fixed = apply(of_clips(picky, (tf.float32,)), fixes)
+    assert not tokens(fixed)
+    assert len(list(fixed.take(9))) == 9
+    with pytest.raises(tf.errors.InvalidArgumentError, match="too long"):
+        list(fixed)
+
+
 @pytest.mark.parametrize(
     ("function", "reason"),
     [(counts, "keeps state"), (draws, "draws at random"), (decides, "decides by the value of an array")],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import numpy as np
@@ -86,6 +87,34 @@ def test_the_text_keeps_variables_and_shows_the_lines_that_it_comes_from():
     assert "    spectrum = tf.abs(" in text
     assert "np.hanning(64)" in text
     assert "return [" in text
+
+
+IDS = {letter: number for number, letter in enumerate("_abcdefgh.npy")}
+
+
+def loaded(path):
+    path = path.decode("utf-8")
+    mel = np.load(path)
+    mel = mel[:8] if len(mel) > 8 else np.pad(mel, ((0, 8 - len(mel)), (0, 0)))
+    if not len(mel):
+        raise ValueError("no frames")
+    return mel, np.array([IDS[letter] for letter in os.path.basename(path) if letter in IDS], np.int32)
+
+
+def test_files_branches_and_text_are_written_so_that_they_are_read(tmp_path):
+    for name, count in (("ab", 5), ("bad", 9), ("face", 12)):
+        np.save(tmp_path / f"{name}.npy", np.random.default_rng(count).normal(size=(count, 3)).astype(np.float32))
+    dataset = tf.data.Dataset.from_tensor_slices([str(one) for one in sorted(tmp_path.glob("*.npy"))])
+    dataset = dataset.map(lambda path: tf.numpy_function(loaded, [path], [tf.float32, tf.int32]))
+    (python,) = examine(dataset, inspect(dataset)).python_functions
+    assert python.native.why_no_text is None, python.native.why_no_text
+    text = python.native.text
+    for part in (
+        *("def loaded_native(path):", "tf.io.read_file(path)", "tf.io.decode_raw(", "= tf.cond(", "def where_true("),
+        *("tf.strings.unicode_decode(", "tf.debugging.Assert(", "'ValueError: no frames'", "IDS.get(chr(code), -1)"),
+        *("tf.strings.regex_replace(path, '(?s)^.*/', '')", "    # mel = np.load(path)\n"),
+    ):
+        assert part in text, f"{part!r} is not in\n{text}"
 
 
 def test_an_array_that_a_loop_fills_has_no_text():
