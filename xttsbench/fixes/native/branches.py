@@ -18,6 +18,7 @@ from tensorflow.python.framework.func_graph import FuncGraph
 from xttsbench.fixes.native.array import Array, CannotTraceError, Symbolic, lifted, only
 from xttsbench.fixes.native.rows import Each, Row
 from xttsbench.fixes.native.text import Text, Texts
+from xttsbench.fixes.native.ufuncs import ufunc
 
 Reads = Sequence[Callable[[], Any]]
 Sets = Callable[[tuple[Any, ...]], None] | None
@@ -41,7 +42,7 @@ def truth(value: Any) -> Any:
     if isinstance(value, Each):
         return tf.cast(value.array.tensor, tf.bool)
     if isinstance(value, Text | Texts | Row):  # whether there is anything in it
-        value = value.length() > 0
+        value = ufunc(np.greater, value.length(), 0)
     if isinstance(value, tf.Tensor) and not hasattr(value, "numpy"):
         value = Array(value)
     if not isinstance(value, Array):
