@@ -24,7 +24,7 @@ class CannotSplitError(Exception):
     def told(self, file: str | None) -> str:
         """The phrase, with the file and line where it names none."""
         where = f"{os.path.basename(file or '')}:{self.line}"
-        named = self.line is None or where in str(self) or f"line {self.line}" in str(self)
+        named = self.line is None or where in str(self) or str(self).startswith("line ")
         return str(self) if named else f"{self} ({where})"
 
 
