@@ -142,7 +142,7 @@ def _remedy(evidence: Evidence, function: PythonFunction, op: PipelineOp | None)
     if function.parts is not None:
         elsewhere = ", and run that function in processes, for it holds the lock" if function.gil == "holds" else ""
         return (
-            f"What picks an item and what makes its element can be told apart (loop in line {function.parts.line}): "
+            f"What picks an item and what makes its element can be separated (loop in line {function.parts.line}): "
             "have the generator yield items, and make the elements in a map, Dataset.from_generator(items, ...)"
             f".map(element, num_parallel_calls=...){elsewhere}."
         )
