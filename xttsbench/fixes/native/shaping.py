@@ -195,6 +195,7 @@ FUNCTIONS: Final[dict[Any, Callable[..., Any]]] = {
     np.squeeze: _squeeze,
     np.ravel: flat,
     np.concatenate: _concatenate,
+    np.append: lambda arr, values, axis=None: _concatenate([Array(lifted(one).tensor) for one in (arr, values)], axis),
     np.stack: _stack,
     np.hstack: _hstack,
     np.vstack: _vstack,
