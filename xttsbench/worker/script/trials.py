@@ -35,7 +35,6 @@ from xttsbench.targets.load import Loaded
 from xttsbench.worker.channel import Channel
 from xttsbench.worker.filling import fill_caches
 from xttsbench.worker.fingerprint import run_elements
-from xttsbench.worker.ladder import first_elements
 from xttsbench.worker.script.report import ScriptReport, StoppedByUs
 from xttsbench.worker.script.step_function import place_of
 from xttsbench.worker.script.turns import AgainRecorder, FewSteps
@@ -145,9 +144,7 @@ class ArmTrial(Trial):
         arguments["epochs"] = _FOR_EVER
 
     def use(self, dataset: Any, fixed: Any) -> Any:
-        """The dataset with the fix, or the part of it that is measured, its caches full, for ever."""
-        if self.spec.source_limit is not None:
-            fixed = first_elements(fixed, self.spec.source_limit)
+        """The dataset with the fix, its caches full, for ever."""
         if self.spec.fill_caches:
             fill_caches(self.spec, Loaded("script", fixed, None), self.watched.recorder.results.bench)
         if int(dataset.cardinality()) == tf.data.INFINITE_CARDINALITY:

@@ -34,7 +34,6 @@ def helper() -> Iterator[Helper]:
 def spec(folder: Path, rung: str, script: str, *arguments: str, fix: str | None = None, **known: Any) -> TrialSpec:
     """A trial of a script; ``known`` changes what is known of it."""
     patched, turns = known.pop("patched", {}), known.pop("turns", False)
-    limit = known.pop("limit", 20 if rung == "elements" else None)
     fields: dict[str, Any] = {"data": ScriptData(kind=0), "redirected": False, "directory": str(folder / "run")}
     return TrialSpec(
         trial_id="t",
@@ -47,7 +46,7 @@ def spec(folder: Path, rung: str, script: str, *arguments: str, fix: str | None 
         turns=turns,
         fill_caches=rung == "arm",
         epochs=2,
-        source_limit=limit,
+        source_limit=20,
         window_s=1.0,
     )
 
@@ -85,15 +84,6 @@ def test_a_loop_takes_turns_and_is_faster_with_the_fix(
         assert segment.columns["round"] == (0,) * 6 + (1,) * 6
         assert start.columns["round"] == (0, 1)
     assert slow_s > 1.15 * fast_s
-
-
-def test_a_cache_is_filled_and_measured_on_the_part_of_the_data_that_a_trial_names(
-    helper: Helper, tmp_path: Path
-) -> None:
-    """A whole pass of 100,000 elements takes a quarter of an hour."""
-    trial = spec(tmp_path, "arm", "fit.py", "1", "100000", "1", fix="cache@MapDataset/_4", limit=20)
-    record = run_trial(trial, helper, LIMITS)
-    assert (record.status, record.cache_filled) == ("ok", True), record.cause or record.notes
 
 
 @pytest.mark.slow
