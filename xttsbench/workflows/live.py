@@ -34,7 +34,8 @@ from xttsbench.records.report import Kind
 from xttsbench.records.rows import RowMemory
 from xttsbench.records.trial import TrialKind, TrialRecord, TrialSpec
 from xttsbench.workflows.diagnose.diagnose import STEPS, VERDICT_S, window_s
-from xttsbench.workflows.optimize.verify import Verification, verify
+from xttsbench.workflows.optimize.verification import Verification
+from xttsbench.workflows.optimize.verify import verify
 from xttsbench.workflows.outcome import Outcome
 from xttsbench.workflows.recorded import REPORT_S, Recorded, open_run
 from xttsbench.workflows.report import finish

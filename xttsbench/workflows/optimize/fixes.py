@@ -43,7 +43,8 @@ from xttsbench.workflows.optimize.script import (
     step_place,
     why_not_again,
 )
-from xttsbench.workflows.optimize.verify import Verification, copies, verify
+from xttsbench.workflows.optimize.verification import Verification
+from xttsbench.workflows.optimize.verify import copies, verify
 
 PATCH: Final = "patch.json"
 DIFF: Final = "patch.diff"

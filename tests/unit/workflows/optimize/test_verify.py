@@ -17,7 +17,8 @@ from xttsbench.records.elements import Element, Elements, Epoch, Row
 from xttsbench.records.fix import Edit, Patch
 from xttsbench.records.fix_set import Fix
 from xttsbench.records.plan import Accelerator
-from xttsbench.workflows.optimize.verify import Verification, verify
+from xttsbench.workflows.optimize.verification import Verification
+from xttsbench.workflows.optimize.verify import verify
 
 AGAIN = f"{ORIGINAL}:again"
 JOB = Job(target="data.py:make", kwargs={"size": 4}, emulated_ms=(), steps=100, window_s=2.0, seed=5)

@@ -1,0 +1,168 @@
+"""What is verified, and in what time: what trials take, going by those that ran, and what there is time for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+from xttsbench.evidence.evidence import Evidence
+from xttsbench.execution.limits import Limits
+from xttsbench.fixes.cache.spec import CACHE
+from xttsbench.fixes.proposal import Proposal
+from xttsbench.fixes.rounds import LEAST_BLOCKS, ORIGINAL, PART_S, PATCHED, arm_of, guard_size
+from xttsbench.planning import Job
+from xttsbench.records.fix import Patch
+from xttsbench.records.fix_set import FixSet
+from xttsbench.records.plan import Accelerator, PlannedArm
+from xttsbench.records.trial import TrialRecord, TrialSpec
+from xttsbench.workflows.measure.arms import Trials
+
+WINDOW_S: Final = 2.0
+LEAST_WINDOW_S: Final = 0.8
+_AROUND_S: Final = 1.5
+"""Of a trial outside its window, besides building the target: fork, first batches."""
+_WHOLE_S: Final = 2 * PART_S
+"""Seconds of a first pass over all of the data, above which a part of them is what a cache is measured on."""
+_FILLING_SHARE: Final = 0.5
+"""Of the time that is left, for filling a cache in each trial of two rounds."""
+
+
+class Timed(Trials, Protocol):
+    """What runs trials and knows what a block costs before any of them runs."""
+
+    @property
+    def import_s(self) -> float:
+        """Seconds that the last helper took to start."""
+
+    @property
+    def fills_anew(self) -> bool:
+        """Whether each trial fills the caches in memory that it measures; in one process they stay full."""
+
+    def run_all(self, specs: Sequence[TrialSpec], limits: Limits, *, most: int = 1) -> list[TrialRecord]:
+        """Run trials in which nothing is timed, up to ``most`` of them at a time; keep them in their order."""
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What is verified, and in what time.
+
+    Attributes:
+        job: target, arguments, steps and seed of all trials.
+        accelerator: that the steps run on.
+        evidence: of the diagnosis before.
+        proposed: fixes, the best first.
+        directory: of the run.
+        until_s: seconds of the session at which everything has to be over.
+        patch: makes the patch of some fixes, joined by `` + ``; ``None`` where there is no source.
+        step_files: of some fixes, the files that are read in place of the user's where that is how the step is changed.
+    """
+
+    job: Job
+    accelerator: Accelerator
+    evidence: Evidence
+    proposed: Sequence[Proposal]
+    directory: Path
+    until_s: float
+    patch: Callable[[str], Patch | None]
+    step_files: Callable[[str], Mapping[str, str]] = lambda _: {}
+
+    def arm(self, name: str) -> PlannedArm:
+        """The arm of some fixes."""
+        return arm_of(self.job, name, patched=self.step_files(name))
+
+    @property
+    def cache_dir(self) -> str:
+        """Where fixes keep elements on disk."""
+        return str(self.directory / "cache")
+
+    def first_pass_s(self, arm: str) -> float | None:
+        """Seconds until the cache of an arm is full, at the pace of the original; ``None`` where that is not known.
+
+        It is 0 where there is no cache.
+        """
+        passes = {one.name: one.first_pass_s for one in self.proposed}
+        if (whole := passes.get(arm)) is not None:
+            return whole
+        caches = [passes.get(str(fix)) for fix in FixSet.parse(arm) if fix.kind == CACHE.name]
+        return None if None in caches else max((pass_s or 0.0 for pass_s in caches), default=0.0)
+
+
+@dataclass(frozen=True)
+class Clock:
+    """What trials of a verification take, going by those that ran, and what time there is for more."""
+
+    wanted: Verification
+    session: Timed
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until everything has to be over."""
+        return self.wanted.until_s - self.session.spent_s
+
+    @property
+    def setup_s(self) -> float:
+        """Seconds that building the target takes."""
+        return max((trial.setup_s or 0.0 for trial in self.session.trials), default=0.0)
+
+    def window_s(self, names: Sequence[str], budget_s: float) -> float:
+        """Seconds that a trial may measure so that enough blocks of these and the original fit; below 0 for none."""
+        arms = (ORIGINAL, *names)
+        return min((budget_s / LEAST_BLOCKS - self.session.import_s - self.around_s(arms)) / len(arms), WINDOW_S)
+
+    def around_s(self, names: Sequence[str]) -> float:
+        """Of trials of these arms, outside their windows: what the last ones took or an estimate, and their caches."""
+        seen = [
+            trial.duration_s - _measured_s(trial) - self.filling_s(trial.spec.arm or "")
+            for trial in self.session.trials
+            if trial.spec.rung == "arm" and trial.status == "ok"
+        ]
+        each_s = max([*seen[-6:], self.setup_s]) if seen else self.setup_s + _AROUND_S
+        return sum(each_s + self.filling_s(name) for name in names)
+
+    def is_of_part(self, arm: str) -> bool:
+        """Whether an arm is measured on a part of the data, since its cache would take long to fill with all of them.
+
+        Where nothing is built anew in each trial, or by a script, the data are what they are.
+        """
+        if self.wanted.job.again is not None or not self.session.fills_anew:
+            return False
+        if not any(fix.kind == CACHE.name for fix in FixSet.parse(arm)):
+            return False
+        whole_s = self.wanted.first_pass_s(arm)
+        return (whole_s is None or whole_s > _WHOLE_S) and self.source_limit is not None
+
+    @property
+    def source_limit(self) -> int | None:
+        """Elements of each source that make a part of the data; ``None`` where what was read cannot be cut."""
+        size = guard_size(self.wanted.evidence)
+        cut = [one.elements.source_limit for one in self.session.trials if one.spec.arm == ORIGINAL and one.elements]
+        return size.part if not cut else max(cut[0], size.part) if cut[0] else None
+
+    def pass_s(self, arm: str) -> float:
+        """Seconds until the cache of an arm is full; 0 where it has none, or nobody knows."""
+        return PART_S if self.is_of_part(arm) else self.wanted.first_pass_s(arm) or 0.0
+
+    def filling_s(self, arm: str) -> float:
+        """Of a trial of an arm, for filling its cache; none where an earlier trial has left it full."""
+        return self.pass_s(arm) if self._fills_anew(arm) else 0.0
+
+    def is_filled_in_time(self, arm: str) -> bool:
+        """Whether the cache of an arm can be filled as often as trials that decide something need it."""
+        times = 2 * LEAST_BLOCKS if self._fills_anew(arm) else 1
+        return times * self.pass_s(arm) <= _FILLING_SHARE * self.left_s
+
+    def _fills_anew(self, arm: str) -> bool:
+        """Whether each trial does: a cache on disk is full for the second one."""
+        return self.session.fills_anew and not FixSet.parse(arm).keeps_files
+
+
+def _measured_s(trial: TrialRecord) -> float:
+    """Seconds that an arm's trial measured, in its turns or in one stretch."""
+    return sum(mark.end_ns - mark.start_ns for mark in trial.rounds) / 1e9 if trial.spec.turns else trial.spec.window_s
+
+
+def timed_as(arms: Sequence[PlannedArm], patched_as: str = "") -> list[str]:
+    """Names of the arms; the patched source fills the cache that the fix does whose patch it is."""
+    return [patched_as if arm.id == PATCHED else arm.id for arm in arms]
