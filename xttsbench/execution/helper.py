@@ -58,6 +58,7 @@ class Helper:
         self._buffer = b""
         self._gone = False
         self._ends: dict[int, int] = {}
+        self._asked = 0
 
     @property
     def pid(self) -> int:
@@ -129,11 +130,13 @@ class Helper:
             socket.send_fds(self.control, [b"fork"], [connection.fileno(), rows.fileno()])
         except OSError as error:
             raise HelperError(f"The helper process is gone ({error}).") from error
-        while (event := self._next_event(30.0)) is not None and event.get("event") == "ended":
-            self._ends[int(event["pid"])] = int(event["status"])
-        if event is None or event.get("event") != "forked":
-            raise HelperError("The helper process did not fork a trial within 30 s; it was killed or is stuck.")
-        return int(event["pid"])
+        self._asked += 1
+        while self._asked:
+            event = self._next_event(30.0)
+            if event is None or event.get("event") not in ("ended", "forked"):
+                raise HelperError("The helper process did not fork a trial within 30 s; it was killed or is stuck.")
+            pid = self._heard(event)
+        return pid
 
     def has_ended(self, pid: int) -> bool:
         """Whether a trial is known to have ended, by what has been read from the helper and what is there to be read.
@@ -144,7 +147,7 @@ class Helper:
             event = self._next_event(0.0)
             if event is None:
                 return self._gone
-            self._ends[int(event["pid"])] = int(event["status"])
+            self._without_parent(event)
         return pid in self._ends
 
     def wait_status(self, pid: int, timeout_s: float) -> int | None:
@@ -154,8 +157,25 @@ class Helper:
             event = self._next_event(max(end - time.monotonic(), 0.0))
             if event is None:
                 return None
-            self._ends[int(event["pid"])] = int(event["status"])
+            self._without_parent(event)
         return self._ends[pid]
+
+    def _heard(self, event: Mapping[str, Any]) -> int:
+        """Keep what a message says; returns whom it is about."""
+        pid = int(event["pid"])
+        if event["event"] == "ended":
+            self._ends[pid] = int(event["status"])
+        else:
+            self._asked -= 1
+            if self._asked:
+                kill_group(pid)
+        return pid
+
+    def _without_parent(self, event: Mapping[str, Any]) -> None:
+        """Keep what a message says; nobody follows what was forked after who asked for it was interrupted."""
+        pid = self._heard(event)
+        if event["event"] == "forked":
+            kill_group(pid)
 
     def _readable(self, timeout_s: float) -> bool:
         if b"\n" in self._buffer:

@@ -79,6 +79,25 @@ def test_a_trial_leaves_nothing_in_the_temporary_directory(spec, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == []
 
 
+@pytest.mark.parametrize("again", [False, True])
+def test_one_that_is_forked_after_the_user_interrupted_is_ended_and_told_from_the_next(spec, monkeypatch, gone, again):
+    """The answer to a request comes when nobody waits for it any more: while another trial is ended, or forked."""
+    with Helper() as own:
+        own.wait_ready()
+        heard, forked = own._heard, []
+        monkeypatch.setattr(own, "_heard", lambda event: forked.append(event) or heard(event))
+        with monkeypatch.context() as interrupted:
+            interrupted.setattr(own, "_next_event", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+            with pytest.raises(KeyboardInterrupt):
+                run_trial(spec("hangs"), own, Limits(60.0, 30.0))
+        if again:
+            assert run_trial(spec("good"), own, Limits(60.0, 30.0)).status == "ok"
+        else:
+            assert own.wait_status(own.pid, 5.0) is None  # no trial has this number
+        assert len([event for event in forked if event["event"] == "forked"]) == 1 + again
+        assert gone(forked[0]["pid"]) == []
+
+
 class Quiet:
     """A monitor that reads nothing."""
 

@@ -123,7 +123,7 @@ def test_epochs_follow_one_another_and_no_iterator_and_no_batch_is_kept(run: Run
     run.steps(again, lambda number: seen.append(run.steady), most=10)
     assert seen == [True] * 10
     gc.collect()
-    assert [one for one in gc.get_objects() if isinstance(one, OwnedIterator) and one._dataset is again] == []
+    assert [one for one in gc.get_objects() if type(one) is OwnedIterator and one._dataset is again] == []
     run.steps(data(5))
     found = run.columns()
     assert set(found["epoch"]) == {0, 1, 2}
