@@ -30,7 +30,6 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return arguments
 
 
-@pytest.mark.measured
 @pytest.mark.alone
 @pytest.mark.benchmark(group="loaders behind an emulated accelerator, 10 ms a step")
 @pytest.mark.parametrize("loader", LOADERS)
@@ -46,4 +45,4 @@ def test_loader(xttsbench_benchmark: Any, data: dict[str, Any], loader: str) -> 
     )
     if result.report is not None:  # measured
         assert 0 < result.extra_info["utilization"]["estimate"] <= 1
-        assert result.extra_info["processes"] == 2
+        assert result.extra_info["processes"] in (1, 2)  # one that a neighbour disturbed is left out
