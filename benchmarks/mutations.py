@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import functools
 import json
 import os
 import random
@@ -146,9 +147,14 @@ def tests_of(root: Path, module: str) -> list[str]:
             found |= dict.fromkeys(map(str, sorted(folder.glob("test_*.py"))))
     for tier in tiers:
         for file in sorted(tier.rglob("test_*.py")):
-            if dotted.search(file.read_text(encoding="utf-8")):
+            if dotted.search(_text(file)):
                 found[str(file)] = None
     return [str(Path(file).relative_to(root)) for file in found]
+
+
+@functools.cache
+def _text(file: Path) -> str:
+    return file.read_text(encoding="utf-8")
 
 
 def copy_of(root: Path, folder: Path) -> Path:

@@ -115,7 +115,7 @@ def test_a_step_is_warmed_up_and_waits_are_added_behind_an_emulated_accelerator(
 
 def test_dying_arms_are_results_and_the_others_are_measured(run):
     # A longer window than the steps take: the tenth batch has to come on a slow machine too.
-    text = TWO.replace("window_s: 0.3", "window_s: 5") + (
+    text = TWO.replace("window_s: 0.3", "window_s: 2.5") + (
         "- {id: killed, config: {act: kill}}\n- {id: raises, config: {act: raise}}\n"
         "- {id: hangs, config: {act: hang}}\n- {id: other, config: {ms: 15}}\n"
         "blocks: 1\nlimits: {trial_s: 60, stall_s: 3}\n"

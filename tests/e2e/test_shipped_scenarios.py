@@ -14,7 +14,8 @@ from xttsbench.workflows.run.run import Request, run
 from xttsbench.xtts.data.make import make_data
 
 ROOT = Path(__file__).parents[2]
-SLOW = ("full", "mode", "precision", "batch", "threads", "workers")  # 34 arms; XLA compiles; more arms of the loaders
+SLOW = ("full", "mode", "precision", "batch", "threads", "workers", "prefetch")
+"""34 arms; XLA compiles; more arms of the loaders."""
 SHIPPED = [
     pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else [])
     for name in available("scenarios")

@@ -74,6 +74,16 @@ def sleeps():
     return rows.batch(8)
 
 
+def sleeps_in_drawn_order():
+    """The same in an order drawn anew in each epoch, which a cache would keep: only more calls at a time help."""
+
+    def load(index):
+        return tf.ensure_shape(tf.numpy_function(_slow_row, [index], tf.float32), [16])
+
+    rows = tf.data.Dataset.range(1_000_000).shuffle(16, seed=1).map(load)
+    return rows.batch(8)
+
+
 def computes():
     """Eight rows that Python computes, under a lock that no thread beside helps with."""
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import tensorflow as tf
 
 from xttsbench.records.trial import TrialSpec
+from xttsbench.samedata.judge import judge
 from xttsbench.targets.load import Loaded
 from xttsbench.worker.fingerprint import run_elements
 from xttsbench.worker.ladder import fixed
@@ -45,6 +48,23 @@ def test_a_log_that_a_graph_would_lose_speaks_against_it_though_the_losses_are_t
     assert "append() of the captured list 'log'" in why
     assert take(step, "prefetch").objections == ()
     assert take(step, "prefetch + step:xla").objections == (why,)
+
+
+def test_a_graph_that_would_keep_the_first_learning_rate_trains_otherwise(take) -> None:
+    def made():
+        weight, rates = tf.Variable(1.0), iter(0.1 / number for number in itertools.count(1))
+
+        def step(batch):
+            weight.assign_sub(next(rates))
+            return weight * tf.reduce_mean(batch)
+
+        return step
+
+    given, changed = take(made(), None), take(made(), "step:graph")
+    assert given.losses == take(made(), None).losses
+    assert changed.losses[0] == given.losses[0]
+    found = judge([given, given, given], changed)
+    assert found.equivalent is False, found
 
 
 def test_variables_speak_against_nothing(take) -> None:

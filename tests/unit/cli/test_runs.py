@@ -301,7 +301,8 @@ def printed(*arguments: object) -> str:
     return CliRunner().invoke(whole, list(map(str, arguments)), env={"NO_COLOR": "1", "TERM": "dumb"}).stdout
 
 
-def test_one_line_one_screen_or_everything_is_printed(before: Path, slower: Path) -> None:
+def test_one_line_one_screen_or_everything_is_printed(before: Path, slower: Path, monkeypatch) -> None:
+    monkeypatch.setattr("xttsbench.reporting.write._write_plots", lambda *_: {})
     for command in (("report", before), ("compare", before, slower)):
         line, screen, more, everything = (printed(*command, *option) for option in (["-q"], [], ["-v"], ["-vv"]))
         assert len(line.splitlines()) == 1 < len(screen.splitlines()) <= MOST_LINES

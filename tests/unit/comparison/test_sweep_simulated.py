@@ -60,6 +60,7 @@ def test_two_hundred_arms_take_a_quarter_of_the_grid_s_turns_and_lose_little(sim
         assert sweep.turns <= 0.25 * len(rates) * procedure.blocks
 
 
+@pytest.mark.slow
 def test_the_benchmark_prints_each_figure_beside_its_goal(tmp_path) -> None:
     out = tmp_path / "sweeps.json"
     done = subprocess.run(

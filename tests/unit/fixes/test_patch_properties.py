@@ -47,7 +47,7 @@ class Parallel(ast.NodeTransformer):
         return node
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(sources())
 def test_parallel_maps_differ_by_one_argument_each(text: str) -> None:
     patch = patch_of(text, "parallel-map:3")
@@ -59,7 +59,7 @@ def test_parallel_maps_differ_by_one_argument_each(text: str) -> None:
     assert comments(patch.files[FILE]) == comments(text)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(sources())
 def test_prefetches_are_dropped_and_nothing_else(text: str) -> None:
     before = [op.op for op in built(text).ops]
@@ -76,7 +76,7 @@ def test_prefetches_are_dropped_and_nothing_else(text: str) -> None:
     assert comments(patch.files[FILE]) == comments(text)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(sources(), st.data())
 def test_caches_prefetches_and_pools_come_where_they_belong(text: str, data: st.DataObject) -> None:
     made = built(text).ops
@@ -101,7 +101,7 @@ def test_caches_prefetches_and_pools_come_where_they_belong(text: str, data: st.
     assert said == comments(text) or (moved and sorted(said) == sorted(comments(text)))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(sources())
 def test_a_batch_comes_before_the_maps_in_front_of_it(text: str) -> None:
     before = [op.op.partition("Dataset")[0] for op in built(text).ops]
@@ -141,7 +141,7 @@ def builders(draw: st.DrawFn) -> str:
     return f"{head}{body}{end}def make():\n    return build(True, False)\n"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(builders())
 def test_a_cache_goes_behind_the_last_map_whatever_stands_between(text: str) -> None:
     made = built(text).ops
@@ -186,7 +186,7 @@ _FIXES = [
 _FIXES += ["cache@RangeDataset/_0", "cache-file@MapDataset/_1", "batch-first", "filter-first", "any-order", "calls:2"]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(sources(), st.lists(st.sampled_from(_FIXES), min_size=1, max_size=5, unique=True))
 def test_any_fixes_together_give_a_source_that_runs_or_a_reason(text: str, fixes: list[str]) -> None:
     patch = patch_of(text, *fixes)

@@ -53,7 +53,7 @@ def losses(steps: dict[str, OneDeviceStep], batches: list[Batch], compilations: 
     return found
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", ["eager", "graph", pytest.param("xla", marks=pytest.mark.slow)])
 def test_it_takes_the_steps_of_the_trainer_to_the_bit(
     trainer_of: Any, make_batch: Any, make_recipe: Any, assert_same: Callable[..., None], mode: str
 ) -> None:
@@ -102,7 +102,7 @@ def test_all_arithmetic_of_xla_is_compiled(steps: dict[str, Any], losses: dict[s
     assert not arithmetic & {node.op for node in nodes}
 
 
-@pytest.mark.parametrize("mode", ["graph", "xla"])
+@pytest.mark.parametrize("mode", ["graph", pytest.param("xla", marks=pytest.mark.slow)])
 def test_whoever_has_an_eager_step_can_compile_it(
     make_recipe: Any, batches: list[Batch], losses: dict[str, list[float]], mode: str
 ) -> None:

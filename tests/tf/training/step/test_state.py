@@ -26,7 +26,7 @@ def test_every_weight_has_a_name_and_the_optimizer_has_the_rest(make_trainer: An
     assert set(optimizer) == slots | {"updates", "loss_scale", "good_steps"}
 
 
-@pytest.mark.parametrize("mode", ["graph", "xla"])
+@pytest.mark.parametrize("mode", ["graph", pytest.param("xla", marks=pytest.mark.slow)])
 def test_a_restored_run_goes_on_bit_for_bit(
     trainer_of: Any, make_batch: Any, assert_same: Callable[..., None], mode: str
 ) -> None:

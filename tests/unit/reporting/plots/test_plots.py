@@ -32,8 +32,7 @@ def test_each_plot_has_a_caption_in_the_same_order() -> None:
 
 
 @pytest.mark.parametrize("name", DRAWERS)
-@pytest.mark.parametrize("steps", [1, 2, 3, 5, 10, 25])
-@pytest.mark.parametrize("noise", [0.0, 0.2])
+@pytest.mark.parametrize(("steps", "noise"), [(1, 0.0), (2, 0.2), (3, 0.0), (5, 0.2), (25, 0.0)])
 def test_short_and_constant_series_give_a_plot(name, steps, noise, empty, make_segment, make_trial) -> None:
     rng = np.random.default_rng(steps)
     wait, step = (0.01 * (1 + noise * rng.random(steps)) for _ in range(2))
@@ -131,7 +130,7 @@ def test_of_few_steps_each_is_a_dot(empty, make_segment, make_trial) -> None:
 
 def test_a_plot_that_shows_nothing_says_so(empty, starving) -> None:
     assert not any(plot.says for plot in plots.draw(*empty).values())
-    assert all(plot.says for plot in plots.draw(*starving).values())
+    assert plots.draw_one("autocorrelation", stage(*starving)).says
 
 
 def test_a_narrow_distribution_has_a_linear_axis(eager) -> None:
