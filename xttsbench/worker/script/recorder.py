@@ -326,8 +326,7 @@ class Recorder:
         """What tells the loop of a call of ``fit`` from others."""
         return "fit", id(model)
 
-    @property
-    def poll_s(self) -> float:
+    def next_poll_s(self) -> float:
         """From one reading of what was stamped in graphs to the next."""
         return 0.25
 

@@ -12,7 +12,7 @@ from xttsbench.step.sampler import classify
 
 _INTERVAL_S: Final = (0.1, 0.25, 1.0)
 """Between two samples: at least, before it is known what one takes, and at most."""
-_SHARE: Final = 0.0002
+_SHARE: Final = 0.0001
 """Of the time that sampling may take: what a sample takes says how often one is taken."""
 _EARLY_S: Final = 0.05
 EARLY: Final = 100

@@ -259,7 +259,7 @@ class Watched:
 
     def _poll(self) -> None:
         """Read the stamps of loops inside graphs, tell how the script goes, end what does not stop."""
-        while not self._over.wait(self.recorder.poll_s):
+        while not self._over.wait(self.recorder.next_poll_s()):
             self.poll()
             since = self.recorder.stopping_since
             if since is not None and time.monotonic() - since > self.recorder.grace_s:

@@ -23,8 +23,8 @@ from xttsbench.worker.step_profile import OpCounter, op_floor_s
 _COUNTED_STEPS: Final = 2
 _COUNT_AT: Final = (1, 100, 10_000, 1_000_000)
 """Measured steps after which the ops of the next ones are counted."""
-_POLL_S: Final = (0.5, 2.0)
-_POLLED_STEPS: Final = 20
+_POLL_S: Final = (0.5, 3.0)
+_POLLED_STEPS: Final = 60
 _SHAPES: Final = 2000
 """Shapes that are told apart: rows of what comes later bear the last one's number."""
 
@@ -139,13 +139,20 @@ class WholeRunRecorder(Recorder):
     def __init__(self, report: ScriptReport) -> None:
         super().__init__(report)
         self.windows = self._counted = CountedSteps(self.watch)
+        self._polled = (0, time.monotonic())
 
-    @property
-    def poll_s(self) -> float:
-        """Rarer where steps are long: what a poll takes is shared by the steps since the one before."""
+    def next_poll_s(self) -> float:
+        """Rarer where steps are long: what a poll takes is shared by the steps since the one before.
+
+        Steps per second count, not their own time: a loop in a graph does other things between its calls.
+        """
         main = self.results.loops.main if self.has_results else None
-        step_s = main.measured_ns / max(main.measured, 1) / 1e9 if main is not None else 0.0
-        return min(max(_POLLED_STEPS * step_s, _POLL_S[0]), _POLL_S[1])
+        steps, now = main.measured if main is not None else 0, time.monotonic()
+        added, elapsed_s = steps - self._polled[0], now - self._polled[1]
+        self._polled = steps, now
+        if not steps:
+            return _POLL_S[0]
+        return min(max(_POLLED_STEPS * elapsed_s / max(added, 1), _POLL_S[0]), _POLL_S[1])
 
     @cached_property
     def results(self) -> WholeRun:
