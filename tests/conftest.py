@@ -3,6 +3,7 @@ and the reason for skipping the GPU's."""
 
 from __future__ import annotations
 
+import gc
 import json
 import socket
 import sys
@@ -13,6 +14,14 @@ import pytest
 
 _HERE = Path(__file__).parent
 _FOLDER_MARKERS = ("unit", "tf", "e2e", "gpu", "browser")
+
+gc.disable()  # until all tests are collected
+
+
+def pytest_collection_finish() -> None:
+    """Modules and thousands of tests stay to the end: each search for garbage would go through them, half a second."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import signal
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
+from xttsbench.cli import main
 from xttsbench.execution.helper import Helper
+from xttsbench.records.report import Report
+
+Diagnose = Callable[..., tuple[int, dict[str, Any]]]
+TARGETS = Path(__file__).parents[1] / "targets"
+BUDGET_S = 20
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -66,3 +75,31 @@ def share(monkeypatch: pytest.MonkeyPatch) -> Callable[[Helper], None]:
 def on_one_helper(helper: Helper, share: Callable[[Helper], None]) -> None:
     """Runs in this process use the one that is started once."""
     share(helper)
+
+
+@pytest.fixture
+def diagnose(on_one_helper: None, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Diagnose:
+    """``diagnose(target, out, *options, budget_s=...)``: exit code and report of the command, run in this process, on
+    the one helper that has imported TensorFlow.
+
+    What is asked here is the verdict, so of the report only the record is written: plots take seconds.
+    ``test_cli.py`` runs the command as a user does.
+    """
+
+    def write(directory: Path, report: Report, _trials: object) -> None:
+        (directory / "report.json").write_text(report.model_dump_json(), encoding="utf-8")
+
+    monkeypatch.setattr("xttsbench.reporting.write.write_run", write)
+
+    def run(target: str, out: Path, *options: str, budget_s: int = BUDGET_S) -> tuple[int, dict[str, Any]]:
+        budget_s *= 2 if out.parent.name == "again" else 1  # a second try has more time: the machine may be a slow one
+        always = ("--json", "--no-verify", "--out", str(out), "--budget", str(budget_s))
+        monkeypatch.setattr(sys, "argv", ["xttsbench", "diagnose", f"{TARGETS}/{target}", *always, *options])
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main()
+        shown = capfd.readouterr()
+        assert (out / "report.json").is_file(), shown.err
+        return ended.value.code, json.loads(shown.out)
+
+    return run

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.parent import WITH_CTRL_C
+from tests.processes import still_running
 from xttsbench.cli import main
 from xttsbench.execution import journal
 from xttsbench.execution.helper import Helper
@@ -348,20 +349,6 @@ def command(tmp_path):
     for process in started:
         process.kill()
         process.communicate()
-
-
-def is_running(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] not in "ZX"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-
-
-def still_running(pids, within_s=3.0):
-    end = time.monotonic() + within_s
-    while (left := [pid for pid in pids if is_running(pid)]) and time.monotonic() < end:
-        time.sleep(0.02)
-    return left
 
 
 def children_of(pid):

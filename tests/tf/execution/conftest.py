@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import still_running
 from xttsbench.execution.helper import Helper
 from xttsbench.execution.limits import Limits
 from xttsbench.execution.trial import run_trial
@@ -44,26 +45,10 @@ def trial(helper):
     return run
 
 
-def is_running(pid):
-    """Whether a process exists and is not a zombie that nobody has waited for yet."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state not in "ZX"
-
-
 @pytest.fixture
 def gone():
     """``gone(*pids)``: the pids that still run after a second's grace, tripled for a busy machine."""
-
-    def wait(*pids, within_s=3.0):
-        end = time.monotonic() + within_s
-        while (left := [pid for pid in pids if is_running(pid)]) and time.monotonic() < end:
-            time.sleep(0.02)
-        return left
-
-    return wait
+    return lambda *pids, within_s=3.0: still_running(pids, within_s)
 
 
 @pytest.fixture

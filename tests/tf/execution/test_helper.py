@@ -14,13 +14,22 @@ from xttsbench.execution.trial import run_trial
 from xttsbench.records.readings import Readings
 
 
-def test_its_environment_reaches_it_and_it_ends_when_it_is_left(helper, wait_for, gone):
-    with Helper(environment={"XTTSBENCH_TEST": "set"}) as own:
+def test_its_environment_reaches_it_and_its_trials_and_it_leaves_nothing_when_it_is_left(
+    helper, spec, wait_for, gone, capfd, tmp_path
+):
+    with Helper(environment={"XTTSBENCH_TEST": "set", "TMPDIR": str(tmp_path)}, print_to_stderr=True) as own:
         own.wait_ready()
         assert "XTTSBENCH_TEST=set" in wait_for(f"/proc/{own.pid}/environ").split("\0")
         assert "XTTSBENCH_TEST" not in wait_for(f"/proc/{helper.pid}/environ")
+        assert run_trial(spec("prints", rung="pipeline"), own, Limits(60.0, 30.0)).status == "ok"
+        # AutoGraph writes the source of what it converts there, and would remove it where Python shuts down.
+        assert run_trial(spec("good"), own, Limits(60.0, 30.0)).status == "ok"
         pid = own.pid
     assert gone(pid) == []
+    assert [path.name for path in tmp_path.iterdir()] == []
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert "[bold red]not markup[/] {not json}" in err
 
 
 def test_one_that_cannot_import_tensorflow_says_so(tmp_path, capfd):
@@ -54,15 +63,6 @@ def test_one_that_was_never_started_has_no_process(spec):
     assert idle.exit_code() is None
 
 
-def test_what_a_target_prints_goes_to_standard_error_where_asked(spec, capfd):
-    with Helper(print_to_stderr=True) as own:
-        own.wait_ready()
-        assert run_trial(spec("prints", rung="pipeline"), own, Limits(60.0, 30.0)).status == "ok"
-    out, err = capfd.readouterr()
-    assert out == ""
-    assert "[bold red]not markup[/] {not json}" in err
-
-
 def test_each_trial_is_a_fork_of_the_same_helper_in_a_group_of_its_own(helper, trial):
     pids = []
     for _ in range(2):
@@ -71,31 +71,24 @@ def test_each_trial_is_a_fork_of_the_same_helper_in_a_group_of_its_own(helper, t
     assert helper.pid not in pids
 
 
-def test_a_trial_leaves_nothing_in_the_temporary_directory(spec, tmp_path):
-    with Helper(environment={"TMPDIR": str(tmp_path)}) as own:
-        own.wait_ready()
-        # AutoGraph writes the source of what it converts there, and would remove it where Python shuts down.
-        assert run_trial(spec("good"), own, Limits(60.0, 30.0)).status == "ok"
-    assert [path.name for path in tmp_path.iterdir()] == []
-
-
-@pytest.mark.parametrize("again", [False, True])
-def test_one_that_is_forked_after_the_user_interrupted_is_ended_and_told_from_the_next(spec, monkeypatch, gone, again):
+def test_one_that_is_forked_after_the_user_interrupted_is_ended_and_told_from_the_next(spec, monkeypatch, gone):
     """The answer to a request comes when nobody waits for it any more: while another trial is ended, or forked."""
     with Helper() as own:
         own.wait_ready()
         heard, forked = own._heard, []
         monkeypatch.setattr(own, "_heard", lambda event: forked.append(event) or heard(event))
-        with monkeypatch.context() as interrupted:
-            interrupted.setattr(own, "_next_event", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
-            with pytest.raises(KeyboardInterrupt):
-                run_trial(spec("hangs"), own, Limits(60.0, 30.0))
-        if again:
-            assert run_trial(spec("good"), own, Limits(60.0, 30.0)).status == "ok"
-        else:
-            assert own.wait_status(own.pid, 5.0) is None  # no trial has this number
-        assert len([event for event in forked if event["event"] == "forked"]) == 1 + again
-        assert gone(forked[0]["pid"]) == []
+        for again in (False, True):
+            forked.clear()
+            with monkeypatch.context() as interrupted:
+                interrupted.setattr(own, "_next_event", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+                with pytest.raises(KeyboardInterrupt):
+                    run_trial(spec("hangs"), own, Limits(60.0, 30.0))
+            if again:
+                assert run_trial(spec("good"), own, Limits(60.0, 30.0)).status == "ok"
+            else:
+                assert own.wait_status(own.pid, 5.0) is None  # no trial has this number
+            assert len([event for event in forked if event["event"] == "forked"]) == 1 + again
+            assert gone(forked[0]["pid"]) == []
 
 
 class Quiet:

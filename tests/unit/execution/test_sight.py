@@ -7,9 +7,9 @@ import subprocess
 import time
 from pathlib import Path
 
-import psutil
 import pytest
 
+from tests.processes import still_running
 from xttsbench.execution.sight import ask_driver, look
 
 ENDS = {
@@ -64,17 +64,7 @@ def test_one_that_hangs_is_ended_with_all_that_it_started(tensorflow, tmp_path) 
     assert (seen.stage, seen.ended) == ("import", "still busy after 1.5 s")
     assert time.monotonic() - began < 10
     if pid.exists():  # it had come so far
-        deadline = time.monotonic() + 10
-        while is_running(int(pid.read_text())):
-            assert time.monotonic() < deadline, "what it started goes on"
-            time.sleep(0.05)
-
-
-def is_running(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
+        assert still_running([int(pid.read_text())], 10.0) == []
 
 
 def test_what_tensorflow_says_of_libraries_is_read(tensorflow) -> None:

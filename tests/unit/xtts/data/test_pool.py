@@ -7,12 +7,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from tests.processes import still_running
 from xttsbench.errors import XttsbenchError
 from xttsbench.xtts.data.pool import allowed_workers, in_processes
 
@@ -74,10 +74,7 @@ def test_workers_of_a_script_without_a_guard_neither_run_it_again_nor_outlive_it
         assert len(workers) >= 2
         process.send_signal(signal.SIGKILL)
         process.wait()
-        deadline = time.monotonic() + 20
-        while (alive := [pid for pid in workers if _alive(pid)]) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert not alive
+        assert still_running(workers, 20.0) == []
 
 
 def _pid(_: int) -> int:
@@ -87,10 +84,3 @@ def _pid(_: int) -> int:
 def _children(pid: int) -> list[int]:
     found = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True, check=True)
     return [int(line) for line in found.stdout.split()]
-
-
-def _alive(pid: int) -> bool:
-    try:
-        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return False
