@@ -81,7 +81,7 @@ def run(target: str, folder: Path, *options: str, budget_s: int, verb: str = "op
 
 
 def test_a_sleeping_function_is_mended_proved_patched_and_kept_as_a_plan(tmp_path: Path) -> None:
-    ran = run("fixable.py:sleeps_in_drawn_order", tmp_path, "--accelerator", "emulated:10", budget_s=120)
+    ran = run("fixable.py:sleeps_in_drawn_order", tmp_path, "--accelerator", "emulated:10", budget_s=150)
     assert ran.code == 0, ran.err
     chosen = ran.chosen
     assert any(part.startswith("parallel-map") for part in chosen["fixes"])

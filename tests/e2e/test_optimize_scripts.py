@@ -114,6 +114,7 @@ def test_the_input_of_a_compiled_loop_is_mended(script: str, arguments: tuple[st
     assert not any(part.startswith("step:") for part in chosen["fixes"])
 
 
+@pytest.mark.slow
 def test_a_script_whose_step_is_the_work_is_left_alone(tmp_path: Path) -> None:
     ran = optimized("computes.py", tmp_path)
     assert [fix["name"] for fix in ran.report["fixes"] if fix["outcome"] == "accepted"] == []

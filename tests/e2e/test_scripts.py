@@ -61,6 +61,7 @@ def test_a_script_s_own_exit_code_is_recorded_and_is_not_ours(tmp_path: Path) ->
     assert report["verdict"]["step_time_s"] is not None
 
 
+@pytest.mark.slow  # how it ends is shown in tests/tf/worker/script/test_watched.py
 def test_enough_steps_end_a_script_that_has_many(tmp_path: Path) -> None:
     code, report, _ = diagnose("plain.py", tmp_path / "run", "--steps", "40", "--", "losses", "1000000")
     assert code == 0

@@ -41,7 +41,7 @@ def look(patience_s: float = PATIENCE_S) -> Sight:
     Args:
         patience_s: seconds until a child that is not done is killed.
     """
-    known, ended, printed = _ask("xttsbench.worker.sight", patience_s)
+    known, ended, printed = _ask("xttsbench.worker.machine.sight", patience_s)
     complaint = _INIT.search(printed)
     # What TensorFlow tried itself comes first; it tries nothing where it meets no GPU.
     tried = {name: why.strip() for name, why in _MISSING.findall(printed) if not name.startswith(_OTHERS)}
@@ -59,7 +59,7 @@ def ask_driver(patience_s: float = DRIVER_PATIENCE_S) -> Driver:
     Args:
         patience_s: seconds until a child that is not done is killed.
     """
-    known, ended, _ = _ask("xttsbench.worker.driver", patience_s)
+    known, ended, _ = _ask("xttsbench.worker.machine.driver", patience_s)
     if ended is not None:
         return Driver(reason=f"the process that asked the NVIDIA driver was {ended}", ill=True)
     return Driver.model_validate(known["driver"])

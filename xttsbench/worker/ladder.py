@@ -31,8 +31,8 @@ from xttsbench.worker.batches import CachedBatches, ExhaustedError, LiveBatches,
 from xttsbench.worker.bench import Bench, Limit, Step
 from xttsbench.worker.filling import fill_caches
 from xttsbench.worker.overhead import measure_overhead
-from xttsbench.worker.profiling import profile_window
-from xttsbench.worker.step_profile import read_step_ops, read_step_profile
+from xttsbench.worker.profile.step_profile import read_step_ops, read_step_profile
+from xttsbench.worker.profile.window import profile_window
 
 _ANATOMY: Final = 0.25
 _WARM_UP_S: Final = 20.0

@@ -27,11 +27,11 @@ from xttsbench.worker.bench import Bench, Limit, Step, StepRaisedError
 from xttsbench.worker.channel import SilentChannel
 from xttsbench.worker.ladder import first_batches, next_floor_s, run_pipeline
 from xttsbench.worker.overhead import Steps, overhead_of
+from xttsbench.worker.profile.step_profile import read_step_ops
 from xttsbench.worker.script.datasets import original
 from xttsbench.worker.script.patches import Patches, patch_tensorflow
 from xttsbench.worker.script.report import ScriptReport
 from xttsbench.worker.script.watched import Watched
-from xttsbench.worker.step_profile import read_step_ops
 
 _PIPELINE_S: Final = 5.0
 _INPUT_S: Final = 2.0

@@ -19,10 +19,10 @@ from xttsbench.step.modes import synchroniser
 from xttsbench.step.sampler import StackSampler
 from xttsbench.step.watch import Moment, Watch, step_row
 from xttsbench.worker.bench import Bench, Limit
-from xttsbench.worker.profiling import ProfiledSteps
+from xttsbench.worker.profile.step_profile import OpCounter, summarise
+from xttsbench.worker.profile.window import ProfiledSteps
 from xttsbench.worker.script.loops import Loop, Loops
 from xttsbench.worker.script.report import ScriptReport, StoppedByUs
-from xttsbench.worker.step_profile import OpCounter, summarise
 
 _FIRST_STEPS: Final = 8
 _SECOND_AFTER: Final = 60

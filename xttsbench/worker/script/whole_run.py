@@ -14,11 +14,11 @@ from typing import Any, Final
 
 from xttsbench.records.rows import SegmentRows, StepRow
 from xttsbench.step.watch import Moment, Watch
+from xttsbench.worker.profile.step_profile import OpCounter, op_floor_s
 from xttsbench.worker.script.eager_loops import call_site
 from xttsbench.worker.script.loops import Loop, Loops
 from xttsbench.worker.script.recorder import Recorder, Results, SamplingWindows
 from xttsbench.worker.script.report import ScriptReport
-from xttsbench.worker.step_profile import OpCounter, op_floor_s
 
 _COUNTED_STEPS: Final = 2
 _COUNT_AT: Final = (1, 100, 10_000, 1_000_000)

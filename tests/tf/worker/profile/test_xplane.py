@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-from tests.tf.worker import gpu_xplane
+from tests.tf.worker.profile import gpu_xplane
 from xttsbench.analysis.gpu import activity_of, slices_of
 from xttsbench.records.gpu_activity import WORK
-from xttsbench.worker.xplane import cause_of_event, newest, read_window, work_of_event
+from xttsbench.worker.profile.xplane import cause_of_event, newest, read_window, work_of_event
 
 CLOCK_NS = 10**12
 STARTS = {number: CLOCK_NS + number * 10_000_000 for number in range(gpu_xplane.STEPS)}

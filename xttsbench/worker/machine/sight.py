@@ -123,7 +123,7 @@ def _threads() -> dict[str, int]:
 
 if __name__ == "__main__":
     if len(sys.argv) != 2 or not sys.argv[1].isdigit():
-        sys.exit("xttsbench.worker.sight is started by xttsbench itself, with the number of a pipe.")
+        sys.exit("xttsbench.worker.machine.sight is started by xttsbench itself, with the number of a pipe.")
     code = 1
     try:
         main(int(sys.argv[1]))

@@ -11,7 +11,7 @@ from xttsbench.worker.parent import die_with_parent
 
 if __name__ == "__main__":
     if len(sys.argv) != 2 or not sys.argv[1].isdigit():
-        sys.exit("xttsbench.worker.driver is started by xttsbench itself, with the number of a pipe.")
+        sys.exit("xttsbench.worker.machine.driver is started by xttsbench itself, with the number of a pipe.")
     die_with_parent()
     with os.fdopen(int(sys.argv[1]), "w", encoding="utf-8") as lines:
         lines.write(json.dumps({"stage": "done", "driver": driver().model_dump()}) + "\n")
