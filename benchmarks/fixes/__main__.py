@@ -12,8 +12,9 @@ Goals: at least 95 % of the hand-tuned version's speed and no slower than AUTOTU
 (median) and 25 % (90th percentile), 300 s for each, the same data; and 47 times as fast on a small data set that is
 decoded anew in every epoch (:mod:`processor_bound`). A case marked ``*`` has another function for its hand-tuned
 version, which no rewrite makes of it. ``--out`` gets ``results.json``, ``results.md``, a line in ``cases.jsonl`` when
-a case is done, and each case's run; ``--resume`` does the cases that are not done. The exit code is 0 unless it was
-interrupted. Some eight minutes a case, on cores that have nothing else to do.
+a case is done, and each case's run; ``--resume`` does the cases that are not done, and goes on with one whose
+``optimize`` has ended. The exit code is 0 unless it was interrupted. Some eight minutes a case, on cores that have
+nothing else to do.
 """
 
 from __future__ import annotations
@@ -53,11 +54,16 @@ def done(case: Case, options: argparse.Namespace) -> dict[str, Any]:
         **_circumstances(options),
     }
     folder, files = options.out / case.name, options.out / "files"
+    finished = folder / "optimized.json"
     try:
-        shutil.rmtree(folder, ignore_errors=True)
+        found = json.loads(finished.read_text(encoding="utf-8")) if finished.exists() else None
+        for directory in (folder,) if found is None else (folder / "session", folder / "cache", folder / "read"):
+            shutil.rmtree(directory, ignore_errors=True)
         for directory in (files, folder / "session", folder / "cache", folder / "read"):
             directory.mkdir(parents=True, exist_ok=True)
-        found = optimize(case, files, folder / "optimize", options.budget)
+        if found is None:
+            found = optimize(case, files, folder / "optimize", options.budget)
+            finished.write_text(json.dumps(found), encoding="utf-8")
         row |= said(found)
         fixes = row.get("fixes")
         plan = planned(case, files, fixes, blocks=options.blocks, window_s=options.window, cache_dir=folder / "cache")

@@ -20,7 +20,7 @@ from known import CASES  # noqa: E402
 
 _OF_THE_STEP = "steps"
 """The family whose fault is in the step alone."""
-ANY_ORDER = "any-order"
+ANY_ORDER, BUCKETS = "any-order", "buckets"
 
 
 @dataclass(frozen=True)
@@ -63,3 +63,8 @@ def reachable(case: Case) -> bool:
 def gives_up_order(case: Case) -> bool:
     """Whether the hand-tuned version gives up the order, so that it is allowed to the fixes too."""
     return ANY_ORDER in case.fixes
+
+
+def makes_other_batches(case: Case) -> bool:
+    """Whether the hand-tuned version puts the samples together otherwise, so that it is allowed to the fixes too."""
+    return BUCKETS in case.fixes

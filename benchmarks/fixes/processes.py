@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import yielded
-from faulty import HERE, PROJECT, Case, gives_up_order
+from faulty import HERE, PROJECT, Case, gives_up_order, makes_other_batches
 
 READ_LIMIT_S = 120.0
 AFTER_BUDGET_S = 120.0
@@ -31,6 +31,7 @@ def optimize(case: Case, files: Path, out: Path, budget_s: float) -> dict[str, A
     command = [sys.executable, "-m", "xttsbench", "optimize", case.target, "--json", "--budget", f"{budget_s:g}"]
     command += ["--accelerator", case.accelerator(), "--out", str(out)]
     command += ["--any-order"] if gives_up_order(case) else []
+    command += ["--allow", "batches"] if makes_other_batches(case) else []
     for name, value in case.settings(files).items():
         command += ["--set", f"{name}={value}"]
     began = time.monotonic()
@@ -45,9 +46,9 @@ def optimize(case: Case, files: Path, out: Path, budget_s: float) -> dict[str, A
 def same_data(case: Case, files: Path, folder: Path, fixes: str) -> dict[str, Any]:
     """Whether the fixed dataset yields the original's elements; ``same`` is ``None`` with a reason where unknown."""
     settings = case.settings(files) | dict(case.compare_with)
-    read = {}
+    read, free = {}, {"any_order": gives_up_order(case), "padded": makes_other_batches(case)}
     for name, fix in (("original", None), ("ours", fixes), ("original again", None)):
-        if name == "original again" and yielded.same(*list(read.values())[:2], any_order=gives_up_order(case))["same"]:
+        if name == "original again" and yielded.same(*list(read.values())[:2], **free)["same"]:
             break
         out = folder / f"{name.replace(' ', '-')}.elements"
         command = [sys.executable, str(HERE / "yielded.py"), case.target, "--settings", json.dumps(settings)]
@@ -58,14 +59,14 @@ def same_data(case: Case, files: Path, folder: Path, fixes: str) -> dict[str, An
             return {"same": None, "how": "unknown", "why": f"{name} could not be read: {why[0][-300:]}"}
         read[name] = pickle.loads(out.read_bytes())
         out.unlink()
-    return judged(read, any_order=gives_up_order(case))
+    return judged(read, **free)
 
 
-def judged(read: Mapping[str, yielded.Batches], *, any_order: bool) -> dict[str, Any]:
+def judged(read: Mapping[str, yielded.Batches], **free: bool) -> dict[str, Any]:
     """The fixed elements beside the original's, and beside what the original differs from itself by, where read."""
-    found = yielded.same(read["original"], read["ours"], any_order=any_order)
+    found = yielded.same(read["original"], read["ours"], **free)
     again = read.get("original again")
-    if again is not None and not yielded.same(read["original"], again, any_order=any_order)["same"]:
+    if again is not None and not yielded.same(read["original"], again, **free)["same"]:
         return found | {"same": None, "how": "unknown", "why": "the original differs from itself"}
     return found
 

@@ -19,11 +19,13 @@ from xttsbench.evidence.ops import bytes_of
 from xttsbench.evidence.stages import Bursts, bursts, consumer, lost_to_bursts_s, machine, pipeline_pace
 from xttsbench.fixes.calls import reset_autotune, settled
 from xttsbench.fixes.registry import candidates
+from xttsbench.fixes.shuffle_first.spec import SHUFFLE_FIRST, filled_s
 from xttsbench.fixes.spec import WORTH, Candidate, Setting
 from xttsbench.records.base import Estimate
 from xttsbench.records.fix_set import FixSet
 from xttsbench.records.pipeline import Pipeline, PipelineOp, Prediction
 from xttsbench.throughput.pace import Consumer, Stage, pace
+from xttsbench.throughput.threads import inputs_of
 
 AS_IT_IS: Final = "as it is"
 COSTS_NOTHING: Final = "input costs nothing"
@@ -139,8 +141,12 @@ def predict(model: Model, fixes: Sequence[Candidate]) -> Prediction:
     found = pipeline_pace(changed, model.step, model.evidence)
     if found.period_s <= 0:
         return row.model_copy(update={"why_not": row.why_not or "nothing that was priced would be left"})
-    period_s = found.period_s + _restart_s(model.evidence) * _left_of_restart(model.pipeline, changed, row.fixes)
-    period_s += lost_to_bursts_s(model.bursts, changed, allowed_cpus(model.evidence))
+    left = _left_of_restart(model.pipeline, changed, row.fixes)
+    lost_s = lost_to_bursts_s(model.bursts, changed, allowed_cpus(model.evidence))
+    # An endless dataset's epochs begin unseen: what waits for its shuffles then comes as a burst.
+    period_s = (
+        found.period_s + _restart_s(model.evidence) * left + lost_s * (left if SHUFFLE_FIRST.name in row.fixes else 1.0)
+    )
     return row.model_copy(
         update={
             "batches_per_s": 1 / period_s,
@@ -163,16 +169,21 @@ def with_fixes(model: Model, fixes: Sequence[Candidate]) -> Pipeline | None:
 def infer_cardinality(evidence: Evidence) -> Pipeline:
     """The pipeline with sizes and lengths that TensorFlow does not know and the steps show.
 
-    The last ops yield the batches that were kept; and where the dataset was begun anew twice, an epoch is what lies in
-    between, of each op as many elements as its batches take.
+    The last ops yield the batches that were kept; a generator has the elements that were counted; and where the dataset
+    was begun anew twice, an epoch is what lies in between, of each op as many elements as its batches take.
     """
     pipeline = evidence.pipeline or Pipeline()
     batches = _batches_in_an_epoch(evidence)
+    counted = {one.token: one.elements for one in pipeline.python_functions if one.elements is not None}
+    once = {op.name for op in pipeline.ops if op.cardinality == 1}
 
     def told(op: PipelineOp) -> PipelineOp:
         update: dict[str, object] = {}
         if op.element_bytes is None:
             update["element_bytes"] = bytes_of(evidence, op)
+        own = counted.keys() & set(op.python_functions) if op.op.startswith("FlatMap") else set[str]()
+        if op.cardinality == -2 and len(own) == 1 and once.issuperset(inputs_of(op, pipeline)):
+            return op.model_copy(update=update | {"cardinality": counted[own.pop()]})
         if op.cardinality == -2 and batches is not None and op.elements_per_batch:
             update["cardinality"] = max(round(batches * op.elements_per_batch), 1)
         return op.model_copy(update=update) if update else op
@@ -227,10 +238,13 @@ def _restart_s(evidence: Evidence) -> float:
 
 
 def _left_of_restart(before: Pipeline, after: Pipeline, fixes: Sequence[str]) -> float:
-    """Share of beginning anew that is left: what fills up again comes from memory as far as a cache spares its work."""
-    if "cache" not in FixSet.of(fixes):
+    """Share of beginning anew that is left: what a cache spares, or a shuffle that is filled before its maps run."""
+    if "cache" in FixSet.of(fixes):
+        was_s, is_s = (sum(op.cost_s or 0.0 for op in one.ops) for one in (before, after))
+    elif SHUFFLE_FIRST.name in fixes:
+        was_s, is_s = filled_s(before), filled_s(after)
+    else:
         return 1.0
-    was_s, is_s = (sum(op.cost_s or 0.0 for op in one.ops) for one in (before, after))
     return min(is_s / was_s, 1.0) if was_s > 0 else 0.0
 
 

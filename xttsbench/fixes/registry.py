@@ -20,6 +20,7 @@ from xttsbench.fixes.parallel_map.spec import CALLS, PARALLEL_MAP
 from xttsbench.fixes.prefetch.spec import BUFFER, DROP_PREFETCH, PREFETCH
 from xttsbench.fixes.processes.spec import PROCESSES
 from xttsbench.fixes.run_ahead.spec import RUN_AHEAD
+from xttsbench.fixes.shuffle_first.spec import SHUFFLE_FIRST
 from xttsbench.fixes.spec import Candidate, Setting, Spec
 from xttsbench.fixes.step.spec import STEP_BUCKETS, STEP_GRAPH, STEP_XLA
 from xttsbench.fixes.thread_pool.spec import THREAD_POOL
@@ -29,6 +30,7 @@ SPECS: Final[Mapping[str, Spec]] = {
     spec.name: spec
     for spec in (
         FILTER_FIRST,
+        SHUFFLE_FIRST,
         REBATCH,
         OPEN_GENERATOR,
         NATIVE,

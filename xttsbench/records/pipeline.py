@@ -151,6 +151,8 @@ class PythonFunction(Record):
     """Of a generator that can be cut in two."""
     whole_because: str | None = None
     """Why a generator cannot be."""
+    elements: int | None = None
+    """Of one epoch of a generator whose items were counted to their end; ``None`` where that was not reached."""
 
 
 class Pipeline(Record):

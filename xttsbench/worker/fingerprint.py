@@ -20,6 +20,7 @@ import tensorflow as tf
 from xttsbench.fixes.buckets.spec import BUCKETS
 from xttsbench.fixes.graph.edit import from_graph
 from xttsbench.fixes.graph.hazards import hazards, random_ops
+from xttsbench.fixes.open_generator.rewrite import ends_of_epochs
 from xttsbench.fixes.step.spec import STEP_GRAPH, STEP_XLA
 from xttsbench.pipeline.fingerprint.altered import (
     Places,
@@ -99,7 +100,7 @@ def run_elements(
         dataset, graph, kept = _shortened(loaded.dataset, after, limit, places, spec.cache_dir)
         with contextlib.ExitStack() as stack:
             jitter = spec.jitter and graph is not None and stack.enter_context(jittered(graph, spec.seed)) > 0
-            epochs = told.passes(_epochs(dataset, graph, before))
+            epochs = told.passes(_epochs(dataset, graph, before), () if before is None else ends_of_epochs(before))
         if epochs[0].elements or limit is None:
             break
         # A batch that is never full, or a filter: the same elements are missing from a run of the fixed pipeline.
@@ -154,12 +155,16 @@ class _Told:
         self._began = self._told = time.perf_counter()
         self._numbers = 0
 
-    def passes(self, dataset_of: Callable[[int], tf.data.Dataset]) -> tuple[Epoch, ...]:
-        """All passes; those for which no time is left are missing, but for the first."""
+    def passes(
+        self, dataset_of: Callable[[int], tf.data.Dataset], ends: Sequence[Callable[[], Any]]
+    ) -> tuple[Epoch, ...]:
+        """All passes, ``ends`` called after each; those for which no time is left are missing, but for the first."""
         epochs: list[Epoch] = []
         while len(epochs) < self.epochs and (not epochs or self._in_time(1.0)):
             self._alive(f"epoch {len(epochs)}", at_once=True)
             epochs.append(self._pass(dataset_of(len(epochs)), len(epochs)))
+            for end in ends:
+                end()
         return tuple(epochs)
 
     def _pass(self, dataset: tf.data.Dataset, number: int) -> Epoch:

@@ -38,6 +38,7 @@ FIXES = (
     "parallel-map:4",
     "parallel-interleave:4",
     "filter-first",
+    "shuffle-first",
     "batch-first",
     "rebatch",
     "prefetch",

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from xttsbench.evidence.evidence import Evidence
+from xttsbench.fixes.cache.spec import cache_places
+from xttsbench.fixes.model import infer_cardinality
 from xttsbench.fixes.proposal import _generators_elsewhere
 from xttsbench.fixes.registry import candidates
 from xttsbench.fixes.spec import Setting
@@ -41,3 +44,20 @@ def test_one_that_cannot_be_opened_is_refused_with_the_line_and_runs_ahead_where
     assert found["open-generator"].refused == f"rows() stays whole: {WHOLE['whole_because']}"
     assert ("run-ahead" in found) == (gil != "blocks")
     assert not _generators_elsewhere(list(found.values()))
+
+
+@pytest.mark.parametrize(("counted", "read_by"), [(400, 1), (400, 12), (None, 1)])
+def test_what_was_counted_of_a_generator_is_its_length_and_gives_a_cache_its_size(counted, read_by) -> None:
+    generator = PythonFunction(token="t", kind="generator", name="names", elements=counted)
+    taken = {"cardinality": -2, "cost_s": 0.1, "elements_per_batch": 8.0}
+    ops = (
+        PipelineOp(name="S", op="TensorDataset", cardinality=read_by),
+        PipelineOp(name="F", op="FlatMapDataset", inputs=("S",), python_functions=("t",), **taken),
+        PipelineOp(name="M", op="MapDataset", inputs=("F",), element_bytes=1e5, **taken),
+    )
+    pipeline = Pipeline(ops=ops, python_functions=(generator,))
+    told = infer_cardinality(Evidence(kind="dataset", has_step=False, emulated=True, pipeline=pipeline))
+    known = counted is not None and read_by == 1
+    assert told.ops[1].cardinality == (400 if known else -2)
+    spot = cache_places(told, {"memory": {"total_bytes": 8e9}})[0]
+    assert (spot.op.name, spot.held_bytes, spot.fits) == ("M", *((4e7, "memory") if known else (None, None)))

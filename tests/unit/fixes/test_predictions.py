@@ -10,6 +10,7 @@ from xttsbench.analysis.attribution import StepFacts
 from xttsbench.evidence.evidence import Compared
 from xttsbench.fixes.model import predictions, unmeasured
 from xttsbench.fixes.registry import candidates
+from xttsbench.fixes.shuffle_first.spec import filled_s, moved_first
 from xttsbench.fixes.spec import Setting
 from xttsbench.records.base import Estimate
 from xttsbench.records.pipeline import Pipeline, PipelineOp, PythonFunction
@@ -164,6 +165,17 @@ def test_a_filter_goes_before_the_map_that_hands_on_what_it_looks_at():
     assert rows["filter-first"].batches_per_s == pytest.approx(1 / 0.02)
     needs_it = pipeline(source, costly | {"passes": {1: 0}}, keeps, BATCH)
     assert "filter-first" not in by_name(needs_it)
+
+
+def test_a_shuffle_goes_before_the_maps_and_what_fills_it_costs_nothing():
+    shuffle = {"op": "ShuffleDatasetV3", "random": True, "buffer_size": 500, "element_bytes": 1000.0}
+    given = pipeline(RANGE | {"element_bytes": 8.0}, DECODE, DECODE, shuffle, BATCH)
+    moved = moved_first(given)
+    assert [op.op for op in moved.ops] == ["RangeDataset", "ShuffleDatasetV3", "MapDataset", "MapDataset", BATCH["op"]]
+    assert [op.inputs for op in moved.ops] == [(), ("0",), ("3",), ("1",), ("2",)]
+    assert moved.ops[1].element_bytes == 8.0
+    assert (filled_s(given), filled_s(moved)) == (pytest.approx(0.16), 0.0)
+    assert moved_first(moved) == moved
 
 
 def test_an_interleave_is_read_by_as_many_threads_as_its_cycle_is_long():

@@ -19,7 +19,7 @@ _WORDS: Final = {
     "unknown": "may or may not hold the interpreter lock",
 }
 _FIXES: Final = {
-    "holds": ("processes", "batch-first", "run-ahead"),
+    "holds": ("processes", "batch-first", "open-generator", "run-ahead"),
     "blocks": ("parallel-map", "thread-pool", "parallel-interleave", "open-generator"),
     "releases": ("parallel-map", "parallel-interleave", "open-generator", "run-ahead"),
     "unknown": ("parallel-map", "thread-pool", "processes", "open-generator"),
@@ -112,7 +112,7 @@ def _alone(evidence: Evidence) -> str:
 
 def _checked_remedy(evidence: Evidence, function: PythonFunction, op: PipelineOp | None) -> str:
     """The remedy of its class, unless the same report prices calls in parallel at nothing."""
-    calls = ("parallel-map", "parallel-interleave", "calls", "thread-pool")
+    calls = ("parallel-map", "parallel-interleave", "open-generator", "calls", "thread-pool")
     priced = [row for row in evidence.predictions if row.fixes and row.speedup and _kinds_of(row) <= set(calls)]
     advises = function.gil in ("blocks", "releases") and not (op is not None and op.parallelism not in (None, 1))
     best = max((row.speedup or 0.0 for row in priced), default=None)

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
 
 from xttsbench.fixes.registry import SPECS
 from xttsbench.fixes.spec import loaded
+from xttsbench.pipeline.generators.opened import compiled
+from xttsbench.pipeline.generators.parts import CannotSplitError
 from xttsbench.pipeline.graph.library import FunctionLibrary, called
 from xttsbench.pipeline.graph.nodes import constant_input, dataset_inputs, dataset_nodes
 from xttsbench.pipeline.graph.read import inspect
@@ -33,6 +36,7 @@ MAPS: Final = re.compile(r"(Experimental)?(Parallel)?Map(AndBatch)?Dataset(V\d+)
 _BATCHES: Final = re.compile(r"(Parallel|Padded)?BatchDataset(V\d+)?")
 STOPS: Final = re.compile(r"\w*(Take|Zip|DirectedInterleave)\w*Dataset(V\d+)?")
 """Ops that may end before what they read does."""
+_BEGINS_ANEW: Final = re.compile(r"\w*(Repeat|Cache)\w*Dataset(V\d+)?")
 _ENDLESS: Final = 2**62
 
 
@@ -64,6 +68,11 @@ class Reader:
         """The functions of the graph."""
         return FunctionLibrary(self.graph.library.function)
 
+    @cached_property
+    def ends_with_epoch(self) -> bool:
+        """Whether nothing in the pipeline begins the next epoch, so that the one who iterates it does."""
+        return not self.named(_BEGINS_ANEW)
+
     def above(self, name: str) -> list[str]:
         """The named node and all that feeds it, as far as what a cache downstream of them has not fixed already."""
         found, waiting = dict[str, bool](), [(name, True)]
@@ -91,9 +100,18 @@ class Reader:
                 continue
             if found.kind == "generator":
                 if "generator" in kinds:
-                    yield self.state_of(found.generator_state._generator)
+                    yield self._of_generator(found.generator_state._generator)
             elif "function" in kinds:
                 yield self.state_of(found.called)
+
+    def _of_generator(self, generator: Callable[..., Any]) -> PythonState:
+        """Also what the loop of a library's generator, such as Keras's of a ``PyDataset``, calls of the user's."""
+        found = self.state_of(generator)
+        if found.reads is None:
+            with suppress(CannotSplitError):
+                cut = compiled(generator)
+                return replace(found, reads=cut.reads, reads_within_epoch=cut.reads_within_epoch)
+        return found
 
     def state(self, name: str, kinds: Sequence[str] = ("function",)) -> Iterator[str]:
         """The state that the functions of a node keep, in words."""
@@ -130,8 +148,10 @@ class Reader:
             if "variable" in op.captures:
                 yield f"{op.name} reads a variable, and running ahead of the step changes what it finds there"
         for name in self.nodes:
-            for told in self.reads(name):
-                yield f"running ahead of the step changes what is found there: {told}"
+            for one in self.python(name, ("function", "generator")):
+                told = one.reads_within_epoch if self.ends_with_epoch else one.reads
+                if told is not None:
+                    yield f"running ahead of the step changes what is found there: {told}"
 
     def shared_state(self, names: Iterable[str], kinds: Sequence[str] = ("function",)) -> Iterator[str]:
         """The state that calls of the named nodes would share if several ran at once, in words."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import types
 import weakref
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import tensorflow as tf
@@ -23,7 +23,7 @@ from xttsbench.pipeline.generators.opened import Opened, compiled
 from xttsbench.pipeline.generators.parts import CannotSplitError
 from xttsbench.pipeline.graph.edit import copied, data_inputs, free_name
 from xttsbench.pipeline.graph.library import FunctionLibrary, called
-from xttsbench.pipeline.graph.nodes import behind_identities, dataset_nodes
+from xttsbench.pipeline.graph.nodes import array_of, behind_identities, dataset_nodes
 from xttsbench.pipeline.graph.read import read_graph
 from xttsbench.pipeline.graph.registry import Registered, cells, lookup, unwrap
 from xttsbench.pipeline.graph.source import display_name, locate
@@ -77,8 +77,9 @@ def hazards(reader: Reader, _fix: Fix, _every: FixSet) -> Iterator[str]:
         ending = [name for name in reader.nodes if STOPS.fullmatch(reader.nodes[name].op)]
         if drawn and ending:
             yield f"{ending[0]} may end an epoch of it early, and it has run ahead then: {drawn[0]}"
-        if cut.reads is not None:
-            yield f"calls that run ahead would find something else: {cut.reads}"
+        reads = cut.reads_within_epoch if reader.ends_with_epoch else cut.reads
+        if reads is not None:
+            yield f"calls that run ahead would find something else: {reads}"
         passing = [name for name in reader.nodes if reader.nodes[name].op.startswith("IgnoreErrors")]
         if passing:
             yield f"{passing[0]} passes over errors, after which {node.name} ends and its parallel calls go on"
@@ -100,6 +101,12 @@ def generators(graph: Any) -> list[tuple[Any, Registered]]:
     return found
 
 
+def ends_of_epochs(graph: Any) -> list[Callable[[], Any]]:
+    """What Keras calls after each epoch of the generators that it has made of a ``PyDataset`` or the like."""
+    owners = [getattr(one.generator_state._generator, "__self__", None) for _, one in generators(graph)]
+    return [one.on_epoch_end for one in owners if type(one).__module__.startswith("keras.")]
+
+
 def arguments(graph: Any, node: Any) -> list[Any]:
     """The arrays that ``from_generator`` was given as ``args``.
 
@@ -112,7 +119,7 @@ def arguments(graph: Any, node: Any) -> list[Any]:
         source = behind_identities(name.split(":")[0], by_name)
         if source is None or source.op != "Const":
             raise CannotSplitError("an argument that it is given is no constant")
-        found.append(tf.make_ndarray(source.attr["value"].tensor))
+        found.append(array_of(source.attr["value"].tensor))
     return found
 
 

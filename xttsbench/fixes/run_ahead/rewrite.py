@@ -34,11 +34,10 @@ from xttsbench.fixes.processes.packing import objection, packed, user_files
 from xttsbench.fixes.processes.work import RunningGenerator, global_digest
 from xttsbench.fixes.processes.workers import Functions, WorkerPool
 from xttsbench.fixes.run_ahead.spec import ELEMENTS
-from xttsbench.pipeline.generators.opened import compiled
 from xttsbench.pipeline.generators.parts import CannotSplitError
 from xttsbench.pipeline.graph.registry import Registered
 from xttsbench.pipeline.graph.source import display_name, locate
-from xttsbench.pipeline.purity.state import python_state, state_effects
+from xttsbench.pipeline.purity.state import state_effects
 from xttsbench.records.fix_set import Fix, FixSet
 
 _FIX: Final = "run-ahead"
@@ -80,16 +79,12 @@ def run_ahead(dataset: Any, elements: int = ELEMENTS) -> Any:
 
 def hazards(reader: Reader, _fix: Fix, _every: FixSet) -> Iterator[str]:
     """What generators change besides the random generators that they draw from, or read and others here change."""
-    for _, registered in generators(reader.graph):
-        user = registered.generator_state._generator
-        for told in state_effects(user):
+    for node, registered in generators(reader.graph):
+        for told in state_effects(registered.generator_state._generator):
             if " draws from " not in told:
                 yield f"only the generator's own process would see the change: {told}"
-        reads = python_state(user).reads
-        with suppress(CannotSplitError):
-            reads = reads or compiled(user).reads
-        if reads is not None:
-            yield f"the generator's own process would not see the change: {reads}"
+        for told in reader.reads(node.name):
+            yield f"the generator's own process would not see the change: {told}"
 
 
 class Ahead:

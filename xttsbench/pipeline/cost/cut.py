@@ -19,7 +19,14 @@ from tensorflow.python.framework import op_def_registry
 
 from xttsbench.pipeline.graph.edit import copied, data_inputs, set_inputs
 from xttsbench.pipeline.graph.library import called
-from xttsbench.pipeline.graph.nodes import constant_input, dataset_inputs, dataset_nodes, is_dataset, node_inputs
+from xttsbench.pipeline.graph.nodes import (
+    array_of,
+    constant_input,
+    dataset_inputs,
+    dataset_nodes,
+    is_dataset,
+    node_inputs,
+)
 
 _TWINS: Final = {
     "ParallelMapDataset": "MapDataset",
@@ -255,4 +262,4 @@ def dataset(variant: Any, spec: Spec) -> Any:
 def _large_constants(graph: Any) -> dict[str, Any]:
     large = [n for n in graph.node if n.op == "Const" and n.attr["value"].tensor.ByteSize() >= _FED_BYTES]
     with tf.device("/CPU:0"):
-        return {node.name: tf.constant(tf.make_ndarray(node.attr["value"].tensor)) for node in large}
+        return {node.name: tf.constant(array_of(node.attr["value"].tensor)) for node in large}

@@ -20,12 +20,15 @@ from xttsbench.pipeline.generators.opened import Opened, compiled
 from xttsbench.pipeline.generators.parts import CannotSplitError
 from xttsbench.pipeline.graph.registry import Registered, generator_start_token, lookup, recording
 from xttsbench.pipeline.purity.source import place
+from xttsbench.pipeline.purity.state import state_effects
 from xttsbench.records.pipeline import GeneratorParts, GilClass, Pipeline, PythonFunction
 
 _KEPT_BYTES: Final = 256 * 2**20
 """Copies of arguments kept per function."""
 _TIMES: Final = 128
 """Times of single calls that are kept per function."""
+_MOST_COUNTED: Final = 1_000_000
+"""Items of a generator that are counted."""
 _DRAIN_S: Final = 2.0
 """How long calls already under way may take to end once the iterator is gone."""
 
@@ -175,28 +178,42 @@ def _majority(function: Callable[..., Any], arguments: list[tuple[Any, ...]], ca
 def _parts(
     function: PythonFunction, found: Registered, arguments: tuple[Any, ...] | None, calls: int, max_s: float
 ) -> PythonFunction:
-    """Where a generator can be cut in two, and what its head takes where it may be begun once more."""
+    """Where a generator can be cut in two, what its head takes and how long it is, where it may be begun once more."""
     generator = found.generator_state._generator
+    parts, items, once = None, generator, True
     try:
         cut = compiled(generator)
+        opened, once = Opened(generator, cut), cut.split.once
+        items = lambda *given: map(opened.taken, opened.head(*given))  # noqa: E731
+        parts = GeneratorParts(file=place(cut.of)[0], line=cut.split.line, kept=cut.split.kept, drawn=cut.split.drawn)
     except CannotSplitError as error:
-        return function.model_copy(update={"whole_because": error.told(function.location.file)})
+        function = function.model_copy(update={"whole_because": error.told(function.location.file)})
+    if arguments is None:
+        return function.model_copy(update={"parts": parts})
+    most = calls if state_effects(generator) else _MOST_COUNTED
+    times_s, ended = _gone_through(items, arguments, most, max_s)
+    if parts is not None and len(times_s) > 1:
+        parts = parts.model_copy(update={"head_s": float(np.median(times_s[1:]))})
+    return function.model_copy(update={"parts": parts, "elements": len(times_s) if ended and once else None})
+
+
+def _gone_through(
+    generator: Callable[..., Any], arguments: tuple[Any, ...], most: int, max_s: float
+) -> tuple[list[float], bool]:
+    """Seconds of each item of a generator, and whether it came to its end; no items where it raises."""
     times_s: list[float] = []
-    until = time.perf_counter() + max_s
+    began = until = time.perf_counter()
+    until += max_s
     try:
-        head = Opened(generator, cut).head(*arguments) if arguments is not None else iter(())
-        while len(times_s) < calls and (began := time.perf_counter()) < until and next(head, None) is not None:
-            times_s.append(time.perf_counter() - began)
+        for _ in generator(*arguments):
+            now = time.perf_counter()
+            times_s.append(now - began)
+            if len(times_s) >= most or now > until:
+                return times_s, False
+            began = time.perf_counter()
     except Exception:  # as above
-        times_s.clear()
-    parts = GeneratorParts(
-        file=place(cut.of)[0],
-        line=cut.split.line,
-        kept=cut.split.kept,
-        drawn=cut.split.drawn,
-        head_s=float(np.median(times_s[1:])) if len(times_s) > 1 else None,
-    )
-    return function.model_copy(update={"parts": parts})
+        return [], False
+    return times_s, bool(times_s)
 
 
 class _Restarting:

@@ -188,10 +188,15 @@ def keep_last_batch(graph: Any) -> bool:
 
 
 def source_length(graph: Any) -> int | None:
-    """Elements of the only source of a graph; ``None`` where there are several, or that cannot be read."""
+    """Elements of the only source of a graph; ``None`` where there are several, or each gives several, or none can say.
+
+    A generator is a source of one that gives several.
+    """
     by_name = {node.name: node for node in graph.node}
-    sources = [node for node in dataset_nodes(graph) if not dataset_inputs(node, by_name)]
-    return _length(sources[0], by_name) if len(sources) == 1 else None
+    nodes = dataset_nodes(graph)
+    sources = [node for node in nodes if not dataset_inputs(node, by_name)]
+    several = len(sources) != 1 or any(_OPENS.fullmatch(node.op) for node in nodes)
+    return None if several else _length(sources[0], by_name)
 
 
 def _length(node: Any, by_name: Mapping[str, Any]) -> int | None:

@@ -303,7 +303,7 @@ def _constant_bits(node: Any) -> str:
     tensor = node.attr["value"].tensor
     if tf.as_dtype(tensor.dtype) in (tf.resource, tf.variant):
         return _signature(node)
-    if tf.as_dtype(tensor.dtype) == tf.string and tensor.tensor_content:  # which tf.make_ndarray does not read
+    if tf.as_dtype(tensor.dtype) == tf.string and tensor.tensor_content:
         return digest(str(tensor.dtype), str([one.size for one in tensor.tensor_shape.dim]), tensor.tensor_content)
     array = np.asarray(tf.make_ndarray(tensor))
     values: Sequence[Any] = list(array.ravel()) if array.dtype == object else [array.tobytes()]

@@ -95,16 +95,16 @@ class LoopEffects:
             list(special_methods(obj, ("__getitem__",))) for one in taken for obj in reader.value(one, scope).objects
         )
 
-    def reads(self, statements: Sequence[ast.stmt], shared: frozenset[str]) -> str | None:
-        """What the statements read and other code changes, in words."""
+    def reads(self, statements: Sequence[ast.stmt], shared: frozenset[str]) -> tuple[str | None, str | None]:
+        """What the statements read and other code changes, in words: at all, and while an epoch lasts."""
         reader = _LoopReader()
         scope = self._scope({name: self._values.get(name, LOCAL) for name in shared})
         for node in statements:
             reader.statement(node, scope)
         for effect in reader.effects:
             if effect.kind == "read":
-                return effect.text
-        return changed_elsewhere(reader)
+                return effect.text, effect.text
+        return changed_elsewhere(reader), changed_elsewhere(reader, within_epoch=True)
 
     def _scope(self, names: Mapping[str, Value]) -> Scope:
         name = getattr(self._function, "__name__", "generator")

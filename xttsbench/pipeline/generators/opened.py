@@ -56,7 +56,8 @@ class Compiled:
     head: types.CodeType
     body: types.CodeType
     reads: str | None
-    """What the body reads and other code changes, in words."""
+    reads_within_epoch: str | None
+    """What the body reads and other code changes, in words: at all, and without what Keras changes between epochs."""
     example: Shared
     """The body with what is known of the shared values; ``None`` stands for what an epoch makes."""
 
@@ -167,7 +168,7 @@ def compiled(generator: Callable[..., Any]) -> Compiled:
     head, made = _codes(function, node, found)
     reads = effects.reads(found.body.body, frozenset(found.shared))
     example = Shared(_function(made, function, {}), tuple(given.get(name) for name in found.shared))
-    return Compiled(found, function.__code__, head, made, reads, example)
+    return Compiled(found, function.__code__, head, made, *reads, example)
 
 
 def is_unbegun(made: Any) -> bool:

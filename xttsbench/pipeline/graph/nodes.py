@@ -89,6 +89,14 @@ def constant(reference: str | None, by_name: Mapping[str, Any]) -> np.ndarray[An
         return None
     if int(np.prod([dimension.size for dimension in tensor.tensor_shape.dim])) > _SMALL:
         return None
+    return array_of(tensor)
+
+
+def array_of(tensor: Any) -> np.ndarray[Any, Any]:
+    """The value of a tensor's record; ``tf.make_ndarray`` does not read several strings as a graph writes them."""
+    if tensor.tensor_content and tensor.dtype == tf.string.as_datatype_enum:
+        with tf.device("/CPU:0"):
+            return np.asarray(tf.io.parse_tensor(tensor.SerializeToString(), tf.string).numpy())
     return np.asarray(tf.make_ndarray(tensor))
 
 

@@ -33,6 +33,8 @@ _SETS_UP: Final = frozenset(
     | {"__del__", "close", "__set_name__", "__init_subclass__"}
 )
 """Methods that run before the first call, or after the last one."""
+_BETWEEN_EPOCHS: Final = frozenset({"on_epoch_begin", "on_epoch_end"})
+"""Methods of a Keras ``PyDataset`` that Keras calls between epochs, whoever else does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +63,23 @@ def changed_variable(code: CodeType, name: str, own: Collection[CodeType]) -> st
     return None if reader is None else _foreign(file, name, _owner(reader, name, file), own, "changes")
 
 
-def changed_attribute(kind: type, name: str, own: Collection[CodeType]) -> str | None:
-    """Which other method of a class sets an attribute that a function reads, in words."""
+def changed_attribute(kind: type, name: str, own: Collection[CodeType], *, within_epoch: bool = False) -> str | None:
+    """Which other method of a class sets an attribute that a function reads, in words.
+
+    Args:
+        kind: the class.
+        name: of the attribute.
+        own: code of all functions that the function runs.
+        within_epoch: leave out what Keras has a ``PyDataset`` change between epochs.
+    """
+    of_keras = any(one.__name__ == "PyDataset" and one.__module__.startswith("keras.") for one in kind.__mro__)
     for one in kind.__mro__:
         file = next((place(method.__code__)[0] for method in vars(one).values() if is_users(method)), "")
         for node in ast.walk(tree_of(file)) if file else ():
             if isinstance(node, ast.ClassDef) and node.name == one.__name__:
-                found = _foreign(file, name, node, own, "sets", _called_by(node, _SETS_UP))
+                between = _called_by(node, _BETWEEN_EPOCHS)
+                quiet = _called_by(node, _SETS_UP) - between
+                found = _foreign(file, name, node, own, "sets", quiet | between if within_epoch and of_keras else quiet)
                 if found is not None:
                     return found
     return None

@@ -34,6 +34,8 @@ class PythonState:
     """Random numbers that no state of the function's own explains, or the time of day in its result."""
     reads: str | None = None
     """What it only reads, and other code changes."""
+    reads_within_epoch: str | None = None
+    """The same without what Keras has a ``PyDataset`` change between epochs."""
 
 
 def python_state(function: Any, reader: Reader | None = None) -> PythonState:
@@ -50,7 +52,8 @@ def python_state(function: Any, reader: Reader | None = None) -> PythonState:
         first.setdefault("random" if effect.kind == "clock" else effect.kind, effect.text)
     if isinstance(function, functools._lru_cache_wrapper) and "random" in first:
         first.setdefault("state", f"{inner.__name__}() keeps in a memo what it has drawn at random")
-    return PythonState(first.get("state"), first.get("random"), first.get("read") or changed_elsewhere(reader))
+    reads = [first.get("read") or changed_elsewhere(reader, within_epoch=within) for within in (False, True)]
+    return PythonState(first.get("state"), first.get("random"), *reads)
 
 
 def state_effects(function: Any) -> tuple[str, ...]:
@@ -104,13 +107,13 @@ class _StepReader(Reader):
             super()._method(receiver, method, node, scope)
 
 
-def changed_elsewhere(reader: Reader) -> str | None:
-    """What was read and is changed by code that was not."""
+def changed_elsewhere(reader: Reader, *, within_epoch: bool = False) -> str | None:
+    """What was read and is changed by code that was not; ``within_epoch`` as for :func:`changed_attribute`."""
     for (code, name), text in reader.variables.items():
         if change := changed_variable(code, name, reader.own):
             return f"{text}, which {change}"
     for (kind, name), text in reader.attributes.items():
-        if change := changed_attribute(kind, name, reader.own):
+        if change := changed_attribute(kind, name, reader.own, within_epoch=within_epoch):
             return f"{text}, which {change}"
     return None
 

@@ -46,6 +46,12 @@ def ragged():
         yield tf.ragged.constant([[number] * (number % 3 + 1), [1]], dtype=tf.int32)
 
 
+def by_name(names):
+    for number, name in enumerate(names):
+        row = load(number + 1)
+        yield {"id": name, "row": row}
+
+
 def several():
     for number in range(10):
         for row in load(number):
@@ -69,6 +75,7 @@ PIPELINES = {
     "shuffled behind": lambda: generated().shuffle(5, seed=1, reshuffle_each_iteration=False).padded_batch(4),
     "mapped and with options": lambda: generated().map(lambda x: x + 1).with_options(tf.data.Options()),
     "arguments": lambda: generated(args=(7,)),
+    "names": lambda: generated(by_name, {"id": tf.TensorSpec([], tf.string), "row": SIGNATURE}, args=(["a", "ö"],)),
     "partial": lambda: generated(functools.partial(samples, 5)),
     "lambda": lambda: generated(lambda: samples(6)),
     "structure": lambda: generated(of_parts, PARTS),

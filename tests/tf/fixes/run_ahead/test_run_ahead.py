@@ -19,7 +19,8 @@ from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
 from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.graph.apply import apply
 from xttsbench.fixes.graph.hazards import hazards
-from xttsbench.pipeline.graph.read import read_graph
+from xttsbench.fixes.open_generator.rewrite import ends_of_epochs
+from xttsbench.pipeline.graph.read import inspect, read_graph
 from xttsbench.records.fix_set import FixSet
 
 pytestmark = pytest.mark.tf
@@ -131,6 +132,7 @@ class Rows(keras.utils.PyDataset):
     def __init__(self):
         super().__init__()
         self.order = np.arange(4)
+        self.on_epoch_end()  # as many do
 
     def __len__(self):
         return len(self.order)
@@ -151,10 +153,31 @@ def test_hazards():
         assert told in " ".join(found)
 
 
-def test_what_keras_changes_between_epochs_is_not_seen_elsewhere():
+def test_what_keras_changes_between_epochs_is_seen_here_and_not_elsewhere():
+    def told(dataset, fix):
+        return " ".join(hazards(dataset, read_graph(dataset), FixSet.parse(fix)))
+
     dataset = PyDatasetAdapter(Rows()).get_tf_dataset()
-    for fix in ("run-ahead", "open-generator:2"):
-        assert "on_epoch_end" in " ".join(hazards(dataset, read_graph(dataset), FixSet.parse(fix)))
+    assert told(dataset, "open-generator:2") == ""
+    for fix in ("run-ahead", f"cache@{[op.name for op in inspect(dataset).ops][-1]}"):
+        assert "on_epoch_end" in told(dataset, fix)
+    assert "on_epoch_end" in told(dataset.repeat(), "open-generator:2"), "the next epoch begins before this one ends"
+
+
+@pytest.mark.parametrize("fixes", ["open-generator:2", "open-generator:2 + processes:2"])
+def test_a_py_dataset_keeps_the_order_of_each_epoch(fixes):
+    epochs = []
+    for fix in ("", fixes):
+        np.random.seed(5)
+        dataset = PyDatasetAdapter(Rows()).get_tf_dataset()
+        fixed = apply(dataset, fix) if fix else dataset
+        (end,) = ends_of_epochs(read_graph(dataset))
+        epochs.append([])
+        for _ in range(3):
+            epochs[-1].append([int(batch.numpy()[0]) for (batch,) in fixed])
+            end()
+    assert epochs[0] == epochs[1]
+    assert len({tuple(epoch) for epoch in epochs[0]}) > 1
 
 
 def test_it_works_on_while_nobody_asks_and_no_further_than_it_may(tmp_path):

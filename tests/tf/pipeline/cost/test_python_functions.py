@@ -45,6 +45,38 @@ def mapped(function, make=tf.numpy_function, **options):
     return tf.data.Dataset.range(200).map(lambda x: make(function, [x], tf.int64), **options).batch(2)
 
 
+def names(count):
+    yield from range(count)
+
+
+def rows(count):
+    for number in range(count):
+        yield waits(number)
+
+
+def repeated(count):
+    for number in range(count):
+        for row in range(2):
+            yield waits(number + row)
+
+
+def counting(count, seen=[]):  # noqa: B006 - the state
+    for number in range(count):
+        seen.append(number)
+        yield number
+
+
+@pytest.mark.parametrize(
+    ("generate", "count", "counted"),
+    [(names, 3000, 3000), (names, 10**8, None), (rows, 3000, 3000), (repeated, 30, None), (counting, 30, None)],
+)
+def test_the_elements_of_a_generator_are_counted_where_that_is_soon_done(generate, count, counted):
+    spec = tf.TensorSpec((), tf.int64)
+    (found,) = classified(tf.data.Dataset.from_generator(generate, args=(count,), output_signature=spec), batches=2)
+    assert found.elements == counted
+    assert (found.parts is None) == (generate in (names, counting))
+
+
 def classified(dataset, **options):
     return classify(dataset, inspect(dataset), **options).python_functions
 

@@ -1,0 +1,1 @@
+"""A shuffle before the maps in front of it."""
