@@ -133,3 +133,16 @@ def test_a_script_whose_data_would_be_others_is_left_alone(tmp_path: Path) -> No
     assert all(fix["semantics"]["equivalent"] is not True for fix in tried)
     assert any("numbered" in fix["why"] for fix in tried)
     assert "No fix was accepted" in ran.err
+
+
+@redirects
+@pytest.mark.slow
+def test_a_py_dataset_that_shuffles_between_epochs_is_opened_and_no_cache_is_put_behind_it(tmp_path: Path) -> None:
+    ran = optimized("py_dataset.py", tmp_path, budget_s=100)
+    chosen = ran.chosen
+    assert any(part.startswith("open-generator") for part in chosen["fixes"])
+    assert (chosen["outcome"], chosen["semantics"]["how"]) == ("accepted", "identical")
+    assert chosen["verified_speedup"]["low"] > 1.2  # 10 ms of waiting for each batch
+    cached = [fix for fix in ran.report["fixes"] if any(part.startswith("cache@") for part in fix["fixes"])]
+    assert all(fix["outcome"] != "accepted" for fix in cached)
+    assert "on_epoch_end" in " ".join(fix["why"] for fix in cached)

@@ -34,6 +34,7 @@ from xttsbench.fixes.spec import WORTH, Candidate
 from xttsbench.fixes.step.spec import STEP_BUCKETS, STEP_GRAPH, STEP_XLA
 from xttsbench.records.base import Estimate, Location
 from xttsbench.records.fix_set import Fix, FixSet
+from xttsbench.records.pipeline import Prediction
 from xttsbench.throughput.pace import Consumer
 
 _WAITS: Final = 0.05
@@ -175,14 +176,25 @@ def _of_both(
     rows += combine(faster, known, rows, asked=asked)
     if not rows or not before:
         return
+    found = [_joined_best(evidence, rows, known, step, before)]
+    without = [row for row in rows if "cache" not in FixSet.of(row.fixes)]
+    if "cache" in FixSet.of(found[0].proposal.fixes) and without:  # which long data may be too long to fill
+        found.append(_joined_best(evidence, without, known, step, before))
+    least = WORTH * max([step.score, *(one.score for one in usable)])
+    yield from (one for one in found if one.score >= least)
+
+
+def _joined_best(
+    evidence: Evidence, rows: Sequence[Prediction], known: Sequence[Candidate], step: Option, before: float
+) -> Option:
+    """The simplest of the best of some predictions, with the step's fix; ``before`` is that of the step's alone."""
     by_name = {one.name: one for one in known}
     most = max(row.speedup or 0.0 for row in rows)
     near = [(row, [by_name[fix] for fix in row.fixes]) for row in rows if (row.speedup or 0.0) * WORTH >= most]
     row, fixes = min(near, key=lambda pair: simplicity(pair[1]))
     # What the step's fix gives is told more surely by its own measurement than by the model.
     both = step.score * (row.speedup or 0.0) / before
-    if both >= WORTH * max([step.score, *(one.score for one in usable)]):
-        yield _joined(option(evidence, fixes, row), step, both, both)
+    return _joined(option(evidence, fixes, row), step, both, both)
 
 
 def _step_ratio(evidence: Evidence, name: str) -> float | None:

@@ -148,10 +148,15 @@ class Clock:
         """Of a trial of an arm, for filling its cache; none where an earlier trial has left it full."""
         return self.pass_s(arm) if self._fills_anew(arm) else 0.0
 
-    def is_filled_in_time(self, arm: str) -> bool:
-        """Whether the cache of an arm can be filled as often as trials that decide something need it."""
+    def is_filled_in_time(self, arm: str, *, of_s: float | None = None) -> bool:
+        """Whether the cache of an arm can be filled as often as trials that decide something need it.
+
+        Args:
+            arm: its name.
+            of_s: seconds that are left then; now, where none are given.
+        """
         times = 2 * LEAST_BLOCKS if self._fills_anew(arm) else 1
-        return times * self.pass_s(arm) <= _FILLING_SHARE * self.left_s
+        return times * self.pass_s(arm) <= _FILLING_SHARE * (self.left_s if of_s is None else of_s)
 
     def _fills_anew(self, arm: str) -> bool:
         """Whether each trial does: a cache on disk is full for the second one."""

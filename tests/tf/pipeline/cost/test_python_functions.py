@@ -54,10 +54,15 @@ def rows(count):
         yield waits(number)
 
 
-def repeated(count):
+def in_two_loops(count):
     for number in range(count):
         for row in range(2):
             yield waits(number + row)
+
+
+def several(count):
+    for number in range(count):
+        yield from [waits(number)] * 2
 
 
 def counting(count, seen=[]):  # noqa: B006 - the state
@@ -68,7 +73,14 @@ def counting(count, seen=[]):  # noqa: B006 - the state
 
 @pytest.mark.parametrize(
     ("generate", "count", "counted"),
-    [(names, 3000, 3000), (names, 10**8, None), (rows, 3000, 3000), (repeated, 30, None), (counting, 30, None)],
+    [
+        (names, 3000, 3000),
+        (names, 10**8, None),
+        (rows, 3000, 3000),
+        (in_two_loops, 30, 60),
+        (several, 30, None),
+        (counting, 30, None),
+    ],
 )
 def test_the_elements_of_a_generator_are_counted_where_that_is_soon_done(generate, count, counted):
     spec = tf.TensorSpec((), tf.int64)
