@@ -103,7 +103,7 @@ def generators(graph: Any) -> list[tuple[Any, Registered]]:
 
 def ends_of_epochs(graph: Any) -> list[Callable[[], Any]]:
     """What Keras calls after each epoch of the generators that it has made of a ``PyDataset`` or the like."""
-    owners = [getattr(one.generator_state._generator, "__self__", None) for _, one in generators(graph)]
+    owners: list[Any] = [getattr(one.generator_state._generator, "__self__", None) for _, one in generators(graph)]
     return [one.on_epoch_end for one in owners if type(one).__module__.startswith("keras.")]
 
 

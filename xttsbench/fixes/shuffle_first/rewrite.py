@@ -8,7 +8,7 @@ from typing import Any, Final
 from xttsbench.fixes.graph.edit import does_not_apply, flat_spec, readers, redirect, set_spec, source_of
 from xttsbench.fixes.graph.hazards import MAPS, Reader
 from xttsbench.pipeline.graph.edit import copied, data_inputs, set_inputs
-from xttsbench.pipeline.graph.nodes import dataset_nodes
+from xttsbench.pipeline.graph.nodes import dataset_nodes, node_inputs
 from xttsbench.records.fix_set import Fix, FixSet
 
 _FIX: Final = "shuffle-first"
@@ -30,7 +30,7 @@ def shuffle_first(graph: Any) -> Any:
         edited = copied(graph)
         by_name = {one.name: one for one in edited.node}
         moved, nearest, farthest = by_name[node.name], by_name[passed[0].name], by_name[passed[-1].name]
-        above = source_of(farthest, by_name)
+        above = by_name[node_inputs(farthest)[0]]
         redirect(edited, moved.name, nearest.name)
         set_inputs(moved, [above.name, *data_inputs(moved)[1:]])
         set_inputs(farthest, [moved.name, *data_inputs(farthest)[1:]])
