@@ -7,6 +7,7 @@ import pytest
 from xttsbench.evidence.evidence import Evidence
 from xttsbench.fixes.cache.spec import cache_places
 from xttsbench.fixes.model import infer_cardinality
+from xttsbench.fixes.open_generator.spec import opened
 from xttsbench.fixes.proposal import _generators_elsewhere
 from xttsbench.fixes.registry import candidates
 from xttsbench.fixes.spec import Setting
@@ -44,6 +45,20 @@ def test_one_that_cannot_be_opened_is_refused_with_the_line_and_runs_ahead_where
     assert found["open-generator"].refused == f"rows() stays whole: {WHOLE['whole_because']}"
     assert ("run-ahead" in found) == (gil != "blocks")
     assert not _generators_elsewhere(list(found.values()))
+
+
+@pytest.mark.parametrize(("begin_s", "share"), [(0.0, 1.0), (0.05, 0.1)])
+def test_what_a_generator_takes_to_begin_is_not_made_in_parallel(begin_s, share) -> None:
+    parts = GeneratorParts(line=3, head_s=1e-4)
+    function = PythonFunction(
+        token="t", kind="generator", name="rows", call_time_s=2e-3, calls_per_batch=4.0, parts=parts
+    )
+    told = {"name": "F", "op": "FlatMapDataset", "python_functions": ("t",), "elements_per_batch": 4.0}
+    given = Pipeline(ops=(PipelineOp(cost_s=8e-3 + begin_s, **told),), python_functions=(function,))
+    items, made = opened(given, 8).ops
+    assert made.cost_s == pytest.approx(4 * 1.9e-3)
+    assert items.cost_s == pytest.approx(begin_s + 4 * 1e-4, abs=4e-4)
+    assert made.cost_s / (made.cost_s + items.cost_s) == pytest.approx(share, abs=0.1)
 
 
 @pytest.mark.parametrize(("counted", "read_by"), [(400, 1), (400, 12), (None, 1)])

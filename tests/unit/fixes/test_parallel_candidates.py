@@ -79,6 +79,10 @@ def test_batches_taken_apart_and_put_together_are_seen():
     apart = {"op": "UnbatchDataset", "cost_s": 0.05, "elements_per_batch": 8.0}
     given = found(pipeline(RANGE, DECODE, apart, BATCH | {"cost_s": 0.01}))
     assert given["rebatch"].edit is None
+    known = pipeline(RANGE, DECODE, apart, BATCH | {"cost_s": 0.01, "element_bytes": 2e6})
+    cut = found(known)["rebatch"].edit(known)
+    assert [(op.op, op.cost_s) for op in cut.ops[2:]] == [("RebatchDatasetV2", 1e-3)]
+    assert cut.ops[2].inputs == (cut.ops[1].name,)
     assert "rebatch" not in found(pipeline(RANGE, DECODE | {"cost_s": 5.0}, apart, BATCH))
 
 

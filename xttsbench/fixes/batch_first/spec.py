@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
 from xttsbench.fixes.spec import Candidate, Setting, Spec
-from xttsbench.records.pipeline import PipelineOp
+from xttsbench.records.pipeline import Pipeline, PipelineOp
 from xttsbench.throughput.threads import consumers, elements_per_batch, inputs_of
 
 _TINY_S: Final = 100e-6
 """An element that takes less is mostly the cost of calling a function for it."""
 _TINY_PYTHON_S: Final = 300e-6
 """The same for a Python function, which costs more to call."""
+_COPIED_BYTES_PER_S: Final = 2e9
+"""Bytes of a batch that are cut to size, of any machine of today or less."""
 _MANY: Final = 8
 _SHARE: Final = 0.1
 """Share of the pipeline's cost from which calls for single elements, or taking batches apart, are worth another way."""
@@ -31,8 +34,24 @@ def cut_anew(setting: Setting) -> Iterator[Candidate]:
         spent = (op.cost_s or 0.0) + (apart.cost_s or 0.0)
         if apart.op.startswith("Unbatch") and spent >= _SHARE * whole:
             why = "what cutting whole batches to another size costs was not measured"
-            yield Candidate("rebatch", None, why, ops=(apart.name, op.name))
+            known = op.element_bytes is not None
+            edit = partial(_cut, apart=apart.name, batch=op.name) if known else None
+            yield Candidate("rebatch", edit, None if known else why, ops=(apart.name, op.name))
             return
+
+
+def _cut(given: Pipeline, *, apart: str, batch: str) -> Pipeline:
+    """The record with one op in the place of the two, which copies its bytes once and calls nothing for an element."""
+    source = next(inputs_of(op, given) for op in given.ops if op.name == apart)
+
+    def edited(op: PipelineOp) -> PipelineOp:
+        if op.name != batch:
+            return op.model_copy(update={"inputs": inputs_of(op, given)})
+        copied_s = (op.element_bytes or 0.0) / _COPIED_BYTES_PER_S * (op.elements_per_batch or 1.0)
+        told = {"op": "RebatchDatasetV2", "inputs": source, "cost_s": copied_s, "cpu_s": copied_s, "parallelism": None}
+        return op.model_copy(update=told)
+
+    return given.model_copy(update={"ops": tuple(edited(op) for op in given.ops if op.name != apart)})
 
 
 def whole_batches(setting: Setting) -> Iterator[Candidate]:

@@ -33,8 +33,11 @@ def opened(given: Pipeline, calls: int = AUTOTUNE) -> Pipeline:
         per_batch = function.calls_per_batch or op.elements_per_batch or 0.0
         body_s = max((function.call_time_s or 0.0) - head_s, 0.0)
         body_cpu_s = max((function.call_cpu_s or 0.0) - head_s, 0.0)
-        cost_s = op.cost_s if op.cost_s is None else max(op.cost_s - per_batch * head_s, 0.0)
-        taking: dict[str, Any] = {"cost_s": cost_s and per_batch * (head_s + _HANDING_S), "cpu_s": None, "inner": ()}
+        # What no call explains is beginning anew, which stays with the items.
+        made_s = None if function.call_time_s is None else per_batch * body_s
+        cost_s = op.cost_s if op.cost_s is None or made_s is None else min(op.cost_s, made_s)
+        taken_s = None if cost_s is None or op.cost_s is None else op.cost_s - cost_s + per_batch * _HANDING_S
+        taking: dict[str, Any] = {"cost_s": taken_s, "cpu_s": None, "inner": ()}
         items = op.model_copy(update={"name": f"{op.name}/items", "python_functions": (f"{op.name}/items",), **taking})
         made = {"inputs": (items.name,), "op": "ParallelMapDatasetV2", "parallelism": calls, "cost_s": cost_s}
         ops += [items, op.model_copy(update={**made, "chosen_parallelism": None, "cpu_s": None, "inner": ()})]
