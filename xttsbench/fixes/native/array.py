@@ -115,6 +115,13 @@ class Array(Symbolic):
         return math.prod(self.shape)
 
     @property
+    def strides(self) -> tuple[Any, ...]:
+        """Bytes from one value to the next along each axis."""
+        from xttsbench.fixes.native.along import strides
+
+        return strides(self)
+
+    @property
     def T(self) -> Array:  # noqa: N802 - NumPy's name
         """With its axes the other way round."""
         return Array(tf.transpose(self.tensor), view=self)

@@ -16,7 +16,7 @@ import tensorflow as tf
 from tensorflow.python.framework.func_graph import FuncGraph
 
 from xttsbench.fixes.native.array import Array, CannotTraceError, Symbolic, lifted, only
-from xttsbench.fixes.native.rows import Each, Row
+from xttsbench.fixes.native.rows import WANTED, Each, Row, as_words
 from xttsbench.fixes.native.text import Text, Texts
 from xttsbench.fixes.native.ufuncs import ufunc
 
@@ -28,13 +28,13 @@ class _Undefined(Symbolic):
     """The value of a variable that has none."""
 
     __slots__ = ()
-    what = "a variable that only one way of a branch sets"
+    what = "a variable that only one way of a branch, or a loop that may not run, sets"
 
     def __getattr__(self, name: str) -> Any:
         raise CannotTraceError(f"uses {self.what}")
 
 
-_UNDEFINED: Final = _Undefined()
+UNDEFINED: Final = _Undefined()
 
 
 def truth(value: Any) -> Any:
@@ -71,6 +71,11 @@ def _joined(later: Sequence[Callable[[], Any]], operation: Any, goes_on: bool) -
     found: Any = None
     value: Any = goes_on
     for one in later:
+        if found is not None and _may_fail(one):
+            value = branch(Array(found), *((one, _known(False)) if goes_on else (_known(True), one)))
+            found = truth(value)
+            result = value
+            continue
         value = one()
         known = truth(value)
         if known is not None:
@@ -79,6 +84,22 @@ def _joined(later: Sequence[Callable[[], Any]], operation: Any, goes_on: bool) -
         elif bool(value) != goes_on:
             return value
     return value if found is None else result
+
+
+def _known(value: bool) -> Callable[[], Any]:
+    return lambda: Array(tf.constant(value), scalar=True)
+
+
+def _may_fail(function: Callable[[], Any]) -> bool:
+    """Whether a value cannot be had for nothing: it is at a place in an array, or read."""
+    graph = FuncGraph("apart")
+    with graph.as_default():
+        value = function()
+    taking = ("StridedSlice", "GatherV2", "ReadFile", "Substr", "StringToNumber", "EnsureShape")
+    return isinstance(value, Array) and any(
+        op.type in taking and (op.type != "StridedSlice" or op.get_attr("shrink_axis_mask"))
+        for op in graph.get_operations()
+    )
 
 
 def _alike(value: Any, tensor: Any) -> Any:
@@ -94,8 +115,12 @@ def branch(test: Any, then: Any, otherwise: Any, reads: Reads = (), sets: Sets =
     known = truth(test)
     if known is None:
         return then() if test else otherwise()
-    only(not isinstance(test, Each), "decides by each item of a list")
-    before = _values(reads)
+    if isinstance(test, Each):
+        return _of_each(test, then, otherwise, reads)
+    before = current(reads)
+    for one in before:
+        changes = isinstance(one, list | dict) or getattr(one, "what", None) == Row.what
+        only(not changes, "changes a list or a dictionary by the value of an array")
     ways = [_Way(one, before, reads, sets) for one in (then, otherwise)]
     raising = [way.raised for way in ways]
     if raising[0] is not None or raising[1] is not None:
@@ -105,12 +130,12 @@ def branch(test: Any, then: Any, otherwise: Any, reads: Reads = (), sets: Sets =
         holds = tf.logical_not(known) if at == 0 else known
         tf.debugging.Assert(holds, [f"{type(raising[at]).__name__}: {raising[at]}"])
         return (otherwise, then)[at]()
-    merged = [_Merged.of(*pair) for pair in _paired(ways[0], ways[1])]
+    merged = [Merged.of(*pair) for pair in _paired(ways[0], ways[1])]
     changing = [number for number, one in enumerate(merged) if one.dtype is not None]
 
     def run(function: Any) -> Callable[[], list[Any]]:
         def inner() -> list[Any]:
-            leaves = _leaves_of(function, before, reads, sets)[0]
+            leaves = leaves_of(function, before, reads, sets)[0]
             return [tf.cast(lifted(leaves[number]).tensor, merged[number].dtype) for number in changing]
 
         return inner
@@ -121,6 +146,28 @@ def branch(test: Any, then: Any, otherwise: Any, reads: Reads = (), sets: Sets =
         other = ways[1 if number in ways[0].placed else 0]
         only(other.structure[1][number] is before[number], "changes in place what it may also replace")
     return _settled(merged, tensors, ways[0].structure, before, sets, ways[0].placed | ways[1].placed)
+
+
+def _of_each(test: Each, then: Any, otherwise: Any, reads: Reads) -> Each:
+    """One of two values for each item of a list."""
+    only(not reads, "assigns by each item of a list")
+    known = tf.cast(test.array.tensor, tf.bool)
+    made = []
+    for way, function in ((known, then), (tf.logical_not(known), otherwise)):
+        token = WANTED.set(way if WANTED.get() is None else tf.logical_and(WANTED.get(), way))
+        try:
+            found = function()
+        finally:
+            WANTED.reset(token)
+        one = found if isinstance(found, Each) else Each.of(found)
+        made.append(Each(one.kind, tf.broadcast_to(one.values, tf.shape(known)), one.number))
+    first, second = made
+    only((first.kind == "number") == (second.kind == "number"), "gives numbers or text by each item of a list")
+    if first.kind != "number":
+        return Each("word", tf.where(known, as_words(first), as_words(second)))
+    merged = Merged.of(first.array, first.array, second.array, second.array)
+    values = [tf.cast(one.values, merged.dtype) for one in made]
+    return Each("number", tf.where(known, *values), merged.number)
 
 
 class _Way:
@@ -134,13 +181,13 @@ class _Way:
         self.placed: set[int] = set()
         with FuncGraph("apart").as_default():
             try:
-                self.leaves, self.structure, self.placed = _leaves_of(function, before, reads, sets)
+                self.leaves, self.structure, self.placed = leaves_of(function, before, reads, sets)
                 self.metas = [_meta(one) for one in self.leaves]
             except Exception as error:
                 if not _is_stated(error):
                     raise
                 self.raised = error  # the user's own, which only this way raises
-        _set(sets, before)
+        set_all(sets, before)
 
 
 def _is_stated(error: Exception) -> bool:
@@ -161,14 +208,14 @@ def _meta(leaf: Any) -> Array | None:
         return None
 
 
-def _leaves_of(function: Any, before: tuple[Any, ...], reads: Reads, sets: Sets) -> tuple[list[Any], Any, set[int]]:
+def leaves_of(function: Any, before: tuple[Any, ...], reads: Reads, sets: Sets) -> tuple[list[Any], Any, set[int]]:
     """What a function gives and sets as leaves, their structure, and which variables' arrays it changed in place."""
     held: dict[int, Any] = {}
     copies = tuple(_copy(one, held) for one in before)
-    _set(sets, copies)
+    set_all(sets, copies)
     result = function()
     kept, placed = [], set()
-    for number, (old, copy, new) in enumerate(zip(before, copies, _values(reads), strict=True)):
+    for number, (old, copy, new) in enumerate(zip(before, copies, current(reads), strict=True)):
         if new is copy and isinstance(new, Array) and new.tensor is not old.tensor:
             placed.add(number)
             kept.append(new)
@@ -185,7 +232,6 @@ def _copy(value: Any, held: dict[int, Any]) -> Any:
             held[id(value)] = Array(value.tensor)
             held[id(value)]._viewed = value._viewed
         return held[id(value)]
-    only(not isinstance(value, list | dict), "changes a list or a dictionary by the value of an array")
     return value
 
 
@@ -214,7 +260,7 @@ def _shape(value: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class _Merged:
+class Merged:
     """A leaf of both ways: a value that is the same in both, or of what kind an array is."""
 
     value: Any = None
@@ -223,11 +269,12 @@ class _Merged:
     scalar: bool = False
 
     @classmethod
-    def of(cls, one: Any, first: Array | None, other: Any, second: Array | None) -> _Merged:
+    def of(cls, one: Any, first: Array | None, other: Any, second: Array | None) -> Merged:
+        """Of a value one way and the other, each with the array that it is, where it is one."""
         if one is other or (type(one) is type(other) and isinstance(one, str | int | float | bool) and one == other):
             return cls(one)
-        if one is _UNDEFINED or other is _UNDEFINED:
-            return cls(_UNDEFINED)
+        if one is UNDEFINED or other is UNDEFINED:
+            return cls(UNDEFINED)
         if first is None or second is None:
             raise CannotTraceError(f"is a {type(one).__name__} or a {type(other).__name__} by the value of an array")
         only(first.ndim == second.ndim, "has another number of axes by the value of an array")
@@ -239,7 +286,7 @@ class _Merged:
 
 
 def _settled(
-    merged: Sequence[_Merged], tensors: dict[int, Any], structure: Any, before: tuple[Any, ...], sets: Sets,
+    merged: Sequence[Merged], tensors: dict[int, Any], structure: Any, before: tuple[Any, ...], sets: Sets,
     placed: set[int],
 ) -> Any:  # fmt: skip
     """The result, with the variables set to what comes out of both ways."""
@@ -254,20 +301,22 @@ def _settled(
             only((old.dtype, old.ndim) == (new.dtype, new.ndim), "changes in place what it may also replace")
             old.tensor = new.tensor  # others may hold it too
         values.append(old if number in placed else new)
-    _set(sets, tuple(values))
+    set_all(sets, tuple(values))
     return result
 
 
-def _values(reads: Reads) -> tuple[Any, ...]:
+def current(reads: Reads) -> tuple[Any, ...]:
+    """What variables hold."""
     found = []
     for read in reads:
         try:
             found.append(read())
         except NameError:
-            found.append(_UNDEFINED)
+            found.append(UNDEFINED)
     return tuple(found)
 
 
-def _set(sets: Sets, values: tuple[Any, ...]) -> None:
+def set_all(sets: Sets, values: tuple[Any, ...]) -> None:
+    """Have variables hold other values."""
     if sets is not None:
         sets(values)

@@ -18,9 +18,10 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
-from xttsbench.fixes.native import file_paths, files, rows, text
+from xttsbench.fixes.native import file_paths, files, loops, rows, text
 from xttsbench.fixes.native.array import Array, CannotTraceError, Method, Spread, Symbolic, holds_traced, lifted, only
 from xttsbench.fixes.native.branches import negated
+from xttsbench.fixes.native.flow import CALL
 from xttsbench.fixes.native.libraries import library_function
 from xttsbench.fixes.native.numpy_functions import FUNCTIONS, METHODS, numpy_function
 from xttsbench.fixes.native.origins import OPERATORS, Origins
@@ -32,6 +33,7 @@ _COMPUTING: Final = (
     *("builtins", "numpy", "math", "cmath", "operator", "_operator", "functools", "itertools", "collections", "re"),
     *("string", "enum", "dataclasses", "copy", "typing", "fractions", "statistics", "scipy", "librosa", "tensorflow"),
     *("pathlib", "posixpath", "_struct", "struct", "_collections", "_functools", "keras"),
+    *("decimal", "unicodedata", "bisect"),
 )
 """Packages whose functions give what their arguments say, but for those below."""
 _OUTSIDE: Final = (
@@ -91,7 +93,7 @@ class Calls:
         return result
 
     def _made(self, function: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        self._count += 1
+        self._count += holds_traced((arguments, named))
         if self._count > _MOST_CALLS:
             raise CannotTraceError(f"makes more than {_MOST_CALLS} calls, too many for a graph")
         if isinstance(function, Method) or isinstance(getattr(function, "__self__", None), Symbolic):
@@ -155,6 +157,7 @@ class Calls:
 
     def item(self, value: Any, key: Any) -> Any:
         """What a subscript in the function's source gives."""
+        value = rows.as_row(value) if rows.is_open(value) else value
         if isinstance(value, np.ndarray | list | tuple) and holds_traced(key) and not isinstance(key, slice):
             return lifted(value)[key]
         if isinstance(value, Mapping) and isinstance(key, Symbolic):
@@ -175,9 +178,7 @@ class Calls:
     def stored(self, target: Any, key: Any, value: Any, symbol: str | None = None) -> Any:
         """What a variable holds after ``variable[key] = value``, or ``variable[key] += value`` and the like."""
         if isinstance(target, np.ndarray) and holds_traced((key, value)):
-            frame = sys._getframe(1).f_locals.values()
-            named = [one for one in frame if isinstance(one, np.ndarray) and (one is target or one.base is target)]
-            only(len(named) == 1, "assigns to an array that has several names")
+            only(_names_of(target) == 1, "assigns to an array that has several names")
             target = lifted(target.copy())
         if symbol is not None:
             shared = target._viewed[0] if isinstance(target, Array) else False
@@ -193,6 +194,8 @@ class Calls:
             return text.percent(first, second)
         if symbol == "/" and isinstance(first, PurePath) and isinstance(second, text.Text):
             return file_paths.made_path(first, second)
+        if symbol == "*" and isinstance(first, list) and isinstance(second, Array) and not second.ndim:
+            return rows.repeated(first, second)
         result = OPERATORS[symbol](first, second)
         if isinstance(result, np.ndarray):
             self.origins.operator(symbol, first, second, result)
@@ -230,6 +233,19 @@ class Calls:
             return Array(value)
         only(value.shape.rank == 0, "computes with an array of text")
         return text.Text(value, self.seen.get(value.name), bytes)
+
+
+def _names_of(target: Any) -> int:
+    """How many variables of the functions that are traced hold an array, or a view of it."""
+    count = 0
+    frame: types.FrameType | None = sys._getframe(2)
+    while frame is not None:
+        if CALL in frame.f_globals:
+            for name, one in frame.f_locals.items():
+                held = isinstance(one, np.ndarray) and (one is target or one.base is target)
+                count += held and name not in frame.f_code.co_freevars
+        frame = frame.f_back
+    return count
 
 
 def _fitting(operation: Any, function: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
@@ -302,7 +318,7 @@ def _number(array: Array, kind: type) -> Array:
 def _length(value: Any) -> Any:
     if isinstance(value, list) and any(isinstance(one, Spread) for one in value):
         return sum(_length(one.items) if isinstance(one, Spread) else 1 for one in value)
-    if isinstance(value, text.Text | text.Texts | rows.Row):
+    if isinstance(value, text.Text | text.Texts | rows.Row | loops.Grown):
         return value.length()
     return value.length(0) if isinstance(value, Array) and value.ndim else len(value)
 
@@ -337,8 +353,15 @@ def _rounded(value: Any, digits: Any = None) -> Array:
     return _number(ufunc(np.rint, value), int)
 
 
+def _whole(function: Any) -> Any:
+    return lambda value: _number(ufunc(function, value), int)
+
+
 def _extreme(function: Any) -> Any:
     def extreme(*values: Any) -> Any:
+        if len(values) == 1 and isinstance(values[0], rows.Row) and values[0].items.ndim == 1:
+            of_all = FUNCTIONS[np.max if function is np.maximum else np.min](values[0].items)
+            return Array(of_all.tensor, values[0].items.number, scalar=True)
         given = values[0] if len(values) == 1 and isinstance(values[0], list | tuple) else values
         if len(given) < 2 or any(lifted(one).ndim for one in given):
             raise CannotTraceError("takes the largest or smallest of what is not single numbers")
@@ -348,6 +371,9 @@ def _extreme(function: Any) -> Any:
 
 
 def _sum(values: Any, start: Any = 0) -> Any:
+    if isinstance(values, rows.Row):
+        whole = tf.reduce_sum(values.items.tensor, 0)
+        return Array(whole, values.items.number, scalar=not whole.shape.rank) + start
     return functools.reduce(lambda a, b: a + b, values, start)
 
 
@@ -373,6 +399,11 @@ _PYTHON: Final[dict[Any, Any]] = {
     max: _extreme(np.maximum),
     min: _extreme(np.minimum),
     sum: _sum,
+    enumerate: loops.enumerated,
+    zip: loops.zipped,
+    math.ceil: _whole(np.ceil),
+    math.floor: _whole(np.floor),
+    math.trunc: _whole(np.trunc),
     isinstance: _is_instance,
 }
 """Function of Python's -> what does the same with traced arrays."""

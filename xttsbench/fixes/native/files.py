@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import io
 import re
+import struct
 import wave
+import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -115,15 +117,20 @@ def _decodable(dtype: Any) -> Any:
     return tf.as_dtype(wanted)
 
 
-def load(file: Any, mmap_mode: Any = None, **named: Any) -> Array:
-    """``numpy.load``, of one array as NumPy writes it."""
+def load(file: Any, mmap_mode: Any = None, **named: Any) -> Any:
+    """``numpy.load``, of one array or of an archive, as NumPy writes them."""
     only(
         mmap_mode in (None, "r", "c") and not named.get("allow_pickle"), "loads arrays that are written to, or objects"
     )
     raw = content(file)
     if raw.seen is None:
         raise CannotTraceError("loads an array of which no recorded call says the dtype")
-    dtype, rank, by_columns = _one([_head(one) for one in raw.seen], "several dtypes or ranks")
+    return Archive(raw) if any(one[:2] == b"PK" for one in raw.seen) else _array(raw)
+
+
+def _array(raw: Text) -> Array:
+    """An array in NumPy's format."""
+    dtype, rank, by_columns = _one([_head(one) for one in raw.seen or ()], "several dtypes or ranks")
     kind = _decodable(dtype)
     length = tf.cast(tf.io.decode_raw(tf.strings.substr(raw.tensor, 8, 2), tf.uint16)[0], tf.int32)
     header = tf.strings.substr(raw.tensor, 10, length)
@@ -141,8 +148,6 @@ def load(file: Any, mmap_mode: Any = None, **named: Any) -> Array:
 
 def _head(raw: bytes) -> tuple[str, int, bool]:
     """Dtype, rank and order of an array in NumPy's format."""
-    if raw[:2] == b"PK":
-        raise CannotTraceError("loads an archive of arrays (.npz)")
     only(raw[:8] == b"\x93NUMPY\x01\x00", "loads a file that is no array in version 1 of NumPy's format")
     stream = io.BytesIO(raw[8 : 10 + int.from_bytes(raw[8:10], "little")])
     shape, by_columns, dtype = np.lib.format.read_array_header_1_0(stream)
@@ -150,6 +155,60 @@ def _head(raw: bytes) -> tuple[str, int, bool]:
     only(stream.getvalue()[2:].decode("latin1").rstrip() == text_of, "loads an array whose header NumPy did not write")
     only(len(shape) > 0, "loads a single number")
     return dtype.str, len(shape), bool(by_columns)
+
+
+class Archive(Symbolic):
+    """A ``.npz`` file whose arrays have the names, and the order, of those of the recorded calls."""
+
+    __slots__ = ("_entries", "_raw", "files")
+    what = "an archive of arrays"
+    _EXTRA: Final = 20
+    """Bytes behind a name, in which NumPy has the sizes written."""
+
+    def __init__(self, raw: Text) -> None:
+        self._raw = raw
+        found = []
+        for one in raw.seen or ():
+            only(one[:2] == b"PK", "reads arrays and archives of them")
+            infos = zipfile.ZipFile(io.BytesIO(one)).infolist()
+            heads = [one[info.header_offset : info.header_offset + 30] for info in infos]
+            plain = all(int.from_bytes(head[28:], "little") == self._EXTRA and not head[6] & 8 for head in heads)
+            only(plain and infos[0].header_offset == 0, "loads an archive that NumPy did not write")
+            found.append(tuple((info.filename.encode(), info.compress_type) for info in infos))
+        self._entries = _one(found, "several sets of arrays")
+        self.files = [name.decode().removesuffix(".npy") for name, _ in self._entries]
+
+    def __enter__(self) -> Archive:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        return None
+
+    def close(self) -> None:
+        """Nothing: what is read by ops is not held open."""
+
+    def __contains__(self, name: Any) -> bool:
+        return name in self.files
+
+    def __getitem__(self, key: Any) -> Array:
+        if key not in self.files:
+            raise KeyError(f"{key} is not a file in the archive")
+        raw, number = self._raw.tensor, self.files.index(key)
+        start: Any = tf.constant(0, tf.int64)
+        for name, method in self._entries[: number + 1]:
+            begin = start + 30 + len(name) + self._EXTRA
+            size = tf.io.decode_raw(tf.strings.substr(raw, begin - 8, 8), tf.int64)[0]
+            known = [(start, 4), (start + 8, 2), (start + 26, 4 + len(name))]
+            head = tf.strings.join([tf.strings.substr(raw, at, tf.constant(length, tf.int64)) for at, length in known])
+            wanted = b"PK\x03\x04" + struct.pack("<HHH", method, len(name), self._EXTRA) + name
+            tf.debugging.Assert(tf.equal(head, wanted), [f"the archive has no {name.decode()} where others have it"])
+            entry, start = start, begin + size
+        values = tf.strings.substr(raw, begin, size)
+        if method == zipfile.ZIP_DEFLATED:
+            check, whole = (tf.strings.substr(raw, at, tf.constant(4, tf.int64)) for at in (entry + 14, begin - 16))
+            stream = [b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff", values, check, whole]
+            values = tf.io.decode_compressed(tf.strings.join(stream), "GZIP")
+        return _array(self._raw.made(values, lambda one: zipfile.ZipFile(io.BytesIO(one)).read(f"{key}.npy")))
 
 
 def from_buffer(buffer: Any, dtype: Any = float, count: Any = -1, offset: Any = 0) -> Array:

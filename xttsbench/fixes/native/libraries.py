@@ -205,6 +205,7 @@ def _mfcc(
 
 def _dct(make: Make, x: Any, type: int = 2, n: Any = None, axis: int = -1, norm: Any = None, **named: Any) -> Array:
     array = lifted(x)
+    axis = axis - array.ndim if axis >= 0 else axis
     length = array.tensor.shape[axis]
     only(length is not None and n is None and not named, "takes the cosine transform of an open length")
     only(array.dtype.kind == "f" and axis in (-1, -2), "takes the cosine transform of other numbers, or another axis")

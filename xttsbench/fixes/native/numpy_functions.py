@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
-from xttsbench.fixes.native import reductions, shaping
+from xttsbench.fixes.native import along, reductions, shaping
 from xttsbench.fixes.native.array import Array, CannotTraceError, holds_traced, lifted, only, result_dtype
 from xttsbench.fixes.native.reductions import axes_of
 from xttsbench.fixes.native.shaping import alike, dimensions, flat
@@ -35,7 +35,8 @@ def numpy_function(function: Any) -> Callable[..., Any]:
 
 
 def _where(condition: Any, x: Any = None, y: Any = None) -> Any:
-    only(x is not None and y is not None, "asks numpy.where for places")
+    if x is None and y is None:
+        return along.places(condition)
     first, second = lifted(x), lifted(y)
     wanted = result_dtype(first, second)
     truth = tf.cast(lifted(condition).tensor, tf.bool)
@@ -201,6 +202,7 @@ def _item(a: Any) -> Array:
 FUNCTIONS: Final[dict[Any, Callable[..., Any]]] = {
     **reductions.FUNCTIONS,
     **shaping.FUNCTIONS,
+    **along.FUNCTIONS,
     np.where: _where,
     np.clip: _clip,
     np.round: _round,
@@ -247,6 +249,8 @@ METHODS: Final[dict[str, Callable[..., Any]]] = {
     "flatten": lambda a, order="C": Array(flat(_astype(a, a.dtype), order).tensor),
     "astype": _astype,
     "item": _item,
+    "nonzero": along.places,
+    "argsort": FUNCTIONS[np.argsort],
     "conj": functools.partial(ufunc, np.conjugate),
 }
 """Name of a method of arrays -> a function of the array and its arguments."""

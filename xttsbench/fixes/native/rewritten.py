@@ -12,14 +12,15 @@ from typing import Any
 from xttsbench.fixes.native.array import CannotTraceError
 from xttsbench.fixes.native.branches import both, branch, either, negated
 from xttsbench.fixes.native.calls import Calls
-from xttsbench.fixes.native.flow import IF, as_items, handed_over
+from xttsbench.fixes.native.flow import CALL, FOR, IF, WHILE, as_items, handed_over
+from xttsbench.fixes.native.loops import looped, repeated
 from xttsbench.fixes.native.origins import SYMBOLS, Origins
 from xttsbench.fixes.native.rows import listed
 from xttsbench.fixes.native.text import written_out
 from xttsbench.pipeline.purity.source import definition, is_users, place
 from xttsbench.pipeline.purity.state import called
 
-_CALL, _ITEM, _NUMPY = "__xttsbench_call__", "__xttsbench_item__", "__xttsbench_numpy__"
+_ITEM, _NUMPY = "__xttsbench_item__", "__xttsbench_numpy__"
 _NAME, _OPERATOR, _INCREASED = "__xttsbench_name__", "__xttsbench_operator__", "__xttsbench_increased__"
 _TEXT, _LISTED, _IN, _NOT_IN = "__xttsbench_text__", "__xttsbench_listed__", "__xttsbench_in__", "__xttsbench_not_in__"
 _STORED = "__xttsbench_stored__"
@@ -32,15 +33,15 @@ class Rewritten:
     def __init__(self, whole: Any, *, branches: bool) -> None:
         self._branches = branches
         calls = self.calls = Calls(self.function, Origins(called(whole)))
-        self._helpers = {_CALL: calls.call, _ITEM: calls.item, _NUMPY: calls.as_array}
+        self._helpers = {CALL: calls.call, _ITEM: calls.item, _NUMPY: calls.as_array}
         self._helpers |= {_NAME: calls.named, _OPERATOR: calls.operated, _INCREASED: calls.increased}
         self._helpers |= {_TEXT: written_out, _LISTED: listed, _IN: calls.is_in, _NOT_IN: calls.is_not_in}
         self._helpers[_STORED] = calls.stored
-        self._helpers |= {_AND: both, _OR: either, _NOT: negated, IF: branch}
+        self._helpers |= {_AND: both, _OR: either, _NOT: negated, IF: branch, FOR: looped, WHILE: repeated}
 
     def function(self, function: types.FunctionType) -> Any:
         """A user's function, compiled anew; itself where it was made by one that is."""
-        if function.__globals__.get(_CALL) is not None:
+        if function.__globals__.get(CALL) is not None:
             return function
         code = _compiled(function.__code__, self._branches)
         cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
@@ -57,7 +58,7 @@ class Rewritten:
         """File and line of each rewritten function that an error came through, the innermost last."""
         found, trail = [], error.__traceback__
         while trail is not None:
-            if _CALL in trail.tb_frame.f_globals:
+            if CALL in trail.tb_frame.f_globals:
                 found.append((trail.tb_frame.f_code.co_filename, trail.tb_lineno))
             trail = trail.tb_next
         return found
@@ -104,12 +105,15 @@ class _Handed(ast.NodeTransformer):
         self._functions: list[ast.FunctionDef] = []
 
     def visit_Call(self, node: ast.Call) -> Any:
-        if isinstance(node.func, ast.Name) and node.func.id in ("super", IF):
+        if isinstance(node.func, ast.Name) and node.func.id in ("super", IF, FOR, WHILE):
             return self.generic_visit(node)
         if isinstance(node.func, ast.Attribute) and node.func.attr == "numpy" and not node.args and not node.keywords:
             return self._helper(_NUMPY, node, [self.visit(node.func.value)])
+        if len(node.args) == 1 and isinstance(node.args[0], ast.GeneratorExp) and _goes_through(node.func):
+            given = node.args[0]
+            node.args = [ast.copy_location(ast.ListComp(given.elt, given.generators), given)]
         self.generic_visit(node)
-        return self._helper(_CALL, node, [node.func, *node.args], node.keywords)
+        return self._helper(CALL, node, [node.func, *node.args], node.keywords)
 
     def visit_Subscript(self, node: ast.Subscript) -> Any:
         self.generic_visit(node)
@@ -236,6 +240,13 @@ class _Handed(ast.NodeTransformer):
     @staticmethod
     def _helper(name: str, node: ast.expr, arguments: list[ast.expr], keywords: Sequence[ast.keyword] = ()) -> ast.expr:
         return ast.copy_location(ast.Call(ast.Name(name, ast.Load()), arguments, list(keywords)), node)
+
+
+def _goes_through(function: ast.expr) -> bool:
+    """Whether a function by that name goes through all that it is given, so that a list serves as a generator does."""
+    if isinstance(function, ast.Attribute):
+        return function.attr in ("join", "extend")
+    return isinstance(function, ast.Name) and function.id in ("list", "tuple", "sum", "max", "min", "sorted")
 
 
 def _own_names(node: ast.AST) -> bool:

@@ -7,10 +7,12 @@ letter becomes an array of numbers, one for each letter's code.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from typing import Any, Final, Literal
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.framework.func_graph import FuncGraph
 
 from xttsbench.fixes.native.array import Array, CannotTraceError, Spread, Symbolic, lifted, only
 from xttsbench.fixes.native.indexing import AT_ONCE, item
@@ -21,6 +23,10 @@ from xttsbench.fixes.native.ufuncs import ufunc
 _MOST_CODES: Final = 70_000
 _MOST_WORDS: Final = 2_000
 _LARGEST: Final = 1_000_000
+
+
+WANTED: Final[ContextVar[Any]] = ContextVar("WANTED", default=None)
+"""For which items a value is asked for: of the others a table need not hold it."""
 
 
 class Each(Symbolic):
@@ -37,6 +43,15 @@ class Each(Symbolic):
 
     def __init__(self, kind: Literal["letter", "word", "number"], values: Any, number: type | None = None) -> None:
         self.kind, self.values, self.number = kind, values, number
+
+    @classmethod
+    def of(cls, value: Any) -> Each:
+        """The same for each item."""
+        if isinstance(value, str):
+            return cls("word", tf.constant(value))
+        array = lifted(value)
+        only(not array.ndim, "makes an array for each item of a list")
+        return cls("number", array.tensor, array.number)
 
     @property
     def array(self) -> Array:
@@ -134,6 +149,25 @@ def _joined(values: Sequence[Any]) -> Array:
     return Array(lifted(list(values)).tensor, numbers.pop() if len(numbers) == 1 else None)
 
 
+def as_row(given: list[Any]) -> Row:
+    """A list of Python's of which a part is known only when it runs."""
+    return Row(_joined(given))
+
+
+def is_open(value: Any) -> bool:
+    """Whether a list of Python's holds items whose number is known only when it runs."""
+    return isinstance(value, list) and any(isinstance(one, Spread) for one in value)
+
+
+def repeated(given: list[Any], times: Array) -> Row:
+    """``given * times``."""
+    items = lifted(given)
+    number = {lifted(one).number for one in given}
+    count = tf.maximum(tf.cast(times.tensor, tf.int32), 0)
+    tensor = tf.tile(items.tensor, tf.concat([[count], tf.ones([items.ndim - 1], tf.int32)], 0))
+    return Row(Array(tensor, number.pop() if len(number) == 1 else None))
+
+
 def extended(given: list[Any], values: Any) -> None:
     """``list.extend`` of a list of Python's."""
     given.extend(_spread(values))
@@ -142,38 +176,63 @@ def extended(given: list[Any], values: Any) -> None:
 class TracedRange(Symbolic):
     """``range`` of whole numbers that are known only when it runs."""
 
-    __slots__ = ("numbers",)
+    __slots__ = ("first", "numbers", "step")
     what = "a range"
 
     def __init__(self, *given: Any) -> None:
         first, last, step = (0, *given, 1) if len(given) == 1 else (*given, 1)[:3]
+        self.first, self.step = first, step
         self.numbers = tf.range(*(tf.cast(lifted(one).tensor, tf.int64) for one in (first, last, step)))
 
     def lifted(self) -> Array:
         """The numbers."""
         return Array(self.numbers)
 
-    def listed(self, element: Callable[[Any], Any]) -> Row:
-        """What a function gives for each number, computed at once where TensorFlow knows how."""
+    def at(self, place: Array) -> Any:
+        """The number at a place."""
+        far = place if isinstance(self.step, int) and self.step == 1 else place * self.step
+        return far if isinstance(self.first, int) and not self.first else far + self.first
 
-        def one(number: Any) -> Any:
-            return lifted(element(Array(number, int))).tensor
+    def listed(self, element: Callable[[Any], Any], test: Callable[[Any], Any] | None = None) -> Row:
+        """What a function gives for each number that a test lets through: at once where TensorFlow knows how."""
+        numbers = self.numbers
+        if test is not None:
+            kept = _for_each(numbers, lambda number: _truth_of(test(number)))
+            numbers = tf.boolean_mask(numbers, kept.tensor)
+        return Row(_for_each(numbers, element))
 
-        token = AT_ONCE.set(True)
-        try:
-            found = tf.vectorized_map(one, self.numbers, fallback_to_while_loop=False)
-        except (ValueError, NotImplementedError) as error:
-            raise CannotTraceError("goes through a range in a way that cannot be computed at once") from error
-        finally:
-            AT_ONCE.reset(token)
-        return Row(Array(found))
+
+def _truth_of(value: Any) -> Array:
+    return Array(tf.cast(lifted(value).tensor, tf.bool))
+
+
+def _for_each(numbers: Any, element: Callable[[Any], Any]) -> Array:
+    """What a function gives for each number, one behind the other in an array."""
+    kinds: list[Array] = []
+
+    def one(number: Any) -> Any:
+        kinds.append(lifted(element(Array(number, int))))
+        return kinds[-1].tensor
+
+    token = AT_ONCE.set(True)
+    try:
+        found = tf.vectorized_map(one, numbers, fallback_to_while_loop=False)
+    except (ValueError, NotImplementedError, CannotTraceError):
+        AT_ONCE.set(False)
+        with FuncGraph("apart").as_default():
+            kind = one(tf.compat.v1.placeholder(tf.int64, [])).dtype
+        found = tf.map_fn(one, numbers, fn_output_signature=kind)
+    finally:
+        AT_ONCE.reset(token)
+    return Array(found, kinds[-1].number)
 
 
 def listed(items: Any, element: Callable[[Any], Any], test: Callable[[Any], Any] | None = None) -> Any:
     """``[element(one) for one in items if test(one)]``."""
     if isinstance(items, TracedRange):
-        only(test is None, "leaves out numbers of a range")
-        return items.listed(element)
+        return items.listed(element, test)
+    if is_open(items):
+        items = as_row(items)
     each = _each(items)
     if each is None:
         return [element(one) for one in items if test is None or test(one)]
@@ -183,9 +242,8 @@ def listed(items: Any, element: Callable[[Any], Any], test: Callable[[Any], Any]
         each = Each(each.kind, tf.gather(each.values, tf.where(tf.cast(kept.values, tf.bool))[:, 0]), each.number)
     found = element(each)
     if isinstance(found, Each):
-        if found.kind == "word":
-            return Texts(found.values, None, str)
-        only(found.kind == "number", "makes a list of the letters of a text")
+        if found.kind != "number":
+            return Texts(as_words(found), None, str)
         return Row(Array(found.values, found.number))
     one = lifted(found)
     only(not one.ndim, "makes an array for each item of a list")
@@ -206,6 +264,13 @@ def _each(items: Any) -> Each | None:
     if isinstance(items, Array) and items.ndim == 1 and isinstance(items.length(0), Array):
         return Each("number", items.tensor)
     return None
+
+
+def as_words(value: Each) -> Any:
+    """Text for each item: a letter becomes a text of its own."""
+    if value.kind == "word":
+        return value.values
+    return tf.strings.unicode_encode(tf.expand_dims(value.values, -1), "UTF-8")
 
 
 def code_of(value: Any) -> Any:
@@ -240,7 +305,7 @@ def looked_up(origins: Origins, table: Any, key: Any, default: Any = _MISSING) -
     """
     only(isinstance(table, Mapping), f"looks up text in a {type(table).__name__}")
     name = origins.text(table)
-    fallback = None if default is _MISSING else repr(default)
+    fallback = None if default is _MISSING or isinstance(default, Symbolic) else repr(default)
     text = f"{name}.get({{}}, {fallback or -1})"
     return _found(origins, dict(table), key, default, text if name is not None else None, name)
 
@@ -272,6 +337,8 @@ def is_in(origins: Origins, key: Any, table: Any) -> Any:
 
 
 def _found(origins: Origins, table: dict[Any, Any], key: Any, default: Any, text: str | None, name: str | None) -> Any:
+    if isinstance(key, Each) and key.kind != "number" and any(isinstance(one, str) for one in table.values()):
+        return _as_text(table, key, default)
     if isinstance(key, Each) and key.kind == "letter":
         return _of_letters(origins, table, key, default, text)
     if isinstance(key, Each):
@@ -286,6 +353,17 @@ def _found(origins: Origins, table: dict[Any, Any], key: Any, default: Any, text
     raise CannotTraceError("looks up the value of an array in a table of Python's")
 
 
+def _as_text(table: dict[Any, Any], key: Each, default: Any) -> Each:
+    """The text that a table holds for each letter or word; the default may be the letter or word itself."""
+    only(all(isinstance(one, str) for one in (*table, *table.values())), "looks up what is not text alone")
+    only(0 < len(table) <= _MOST_WORDS and default is not _MISSING, "looks up text that a table may not hold")
+    words = as_words(key)
+    fallback = as_words(default) if isinstance(default, Each) else tf.constant(default)
+    same = tf.equal(words[..., None], tf.constant([one.encode() for one in table]))
+    found = tf.gather(tf.constant([one.encode() for one in table.values()]), tf.argmax(tf.cast(same, tf.int32), -1))
+    return Each("word", tf.where(tf.reduce_any(same, -1), found, fallback))
+
+
 def _of_letters(origins: Origins, table: dict[Any, Any], key: Each, default: Any, text: str | None) -> Each:
     known = {ord(one): value for one, value in table.items() if isinstance(one, str) and len(one) == 1}
     size = max(known, default=0) + 1
@@ -298,6 +376,8 @@ def _of_letters(origins: Origins, table: dict[Any, Any], key: Each, default: Any
     if text is not None:
         origins.note(row, f"[{text.format('chr(code)')} for code in range({len(row)})]")
     codes = key.values if strict else tf.minimum(key.values, size)
+    if strict and WANTED.get() is not None:
+        codes = tf.where(WANTED.get(), codes, next(iter(known)))
     found = tf.gather(tf.constant(row), codes)
     return Each("number", _held(found, row) if strict else found, number)
 
@@ -331,4 +411,6 @@ def _numbers(values: list[Any], *, strict: bool) -> tuple[np.ndarray[Any, Any], 
 
 def _held(found: Any, row: np.ndarray[Any, Any]) -> Any:
     """Numbers of a table; -1, for what it does not hold, is an error."""
+    if WANTED.get() is not None:
+        found = tf.where(WANTED.get(), found, tf.zeros([], found.dtype))
     return tf.gather(tf.range(int(row.max()) + 1, dtype=tf.int64), found)

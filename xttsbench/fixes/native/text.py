@@ -87,6 +87,21 @@ class Text(Symbolic):
         """Without white space, or some characters, at its end."""
         return self.sub(f"[{self._some(chars)}]+$", "", lambda one: one.rstrip(chars))
 
+    def translate(self, table: Any) -> Text:
+        """With some letters replaced, or left out."""
+        only(isinstance(table, Mapping) and self.kind is str, "translates by what is no table of letters")
+        known = {
+            chr(one) if isinstance(one, int) else one: chr(new) if isinstance(new, int) else new or ""
+            for one, new in table.items()
+        }
+        gone = "".join(one for one, new in known.items() if not new)
+        again = {one for new in known.values() for one in new if known.get(one, one) != one}
+        only(not again, "replaces letters by others that are replaced too")
+        found = self.sub(f"[{_pattern(gone)}]", "", lambda one: one) if gone else self
+        for one, new in known.items():
+            found = found.sub(_pattern(one), _rewrite(new), lambda one: one) if new and new != one else found
+        return self.made(found.tensor, lambda one: one.translate(table))
+
     def _some(self, chars: Any) -> str:
         only(chars is None or (isinstance(chars, str | bytes) and bool(chars)), "strips what is not known, or nothing")
         known = (" \t\n\r\x0b\f" if self.kind is bytes else _SPACES) if chars is None else chars
@@ -303,23 +318,44 @@ def number_of(value: Text, kind: type) -> Array:
     return found
 
 
-def substituted(pattern: Any, new: Any, value: Any) -> Text:
-    """``re.sub`` of what means the same to both libraries: known letters, classes of them, repeats, white space."""
-    pattern, flags = (
-        (pattern.pattern, pattern.flags) if isinstance(pattern, re.Pattern) else (pattern, re.UNICODE.value)
-    )
-    only(flags == re.UNICODE.value, "replaces text by a pattern with flags")
+def substituted(pattern: Any, new: Any, value: Any, count: int = 0) -> Text:
+    """``re.sub`` of what means the same to both libraries, for text of ASCII's letters where it does only there."""
+    known = pattern if isinstance(pattern, re.Pattern) else re.compile(pattern)
+    pattern, flags = known.pattern, known.flags
     only(isinstance(pattern, str) and isinstance(new, str), "replaces text by what is known only when it runs")
+    only(not flags & ~(re.UNICODE | re.IGNORECASE) and not count, "replaces text by a pattern with flags, or in part")
+    given = text(value)
     plain = re.fullmatch(
         r"(?:[^\\(){}$^|*?.\[\]+]|\\[\\.()\[\]{}$^|*?+s]|\[\^?(?:[^\\\[\]]|\\[s\\\]\[\-])+\]|[+*])+", pattern
     )
-    only(plain is not None and "\\" not in new, f"replaces text by the pattern {pattern!r}, which is not known here")
-    inside = pattern.replace(r"\s", "\0")
-    classes = re.sub(r"\[[^\]]*\]", lambda found: found[0].replace("\0", _SPACES), inside)
-    tensor = tf.strings.regex_replace(
-        text(value).tensor, f"(?s){classes.replace(chr(0), f'[{_SPACES}]')}", _rewrite(new)
-    )
-    return text(value).made(tensor, lambda one: re.sub(pattern, new, one))
+    if plain is None or "\\" in new or flags & re.IGNORECASE:
+        _only_ascii(pattern, new, given)
+    classes = _in_classes(pattern).replace(r"\s", f"[{_SPACES}]")
+    with_flags = f"(?{'i' if flags & re.IGNORECASE else ''}s){classes}"
+    tensor = tf.strings.regex_replace(given.tensor, with_flags, new if "\\" in new else _rewrite(new))
+    return given.made(tensor, lambda one: known.sub(new, one))
+
+
+def _in_classes(pattern: str) -> str:
+    """A pattern whose classes of letters name the white space that Python knows."""
+    return re.sub(r"(?<!\\)\[(?:\\.|[^\]\\])*\]", lambda found: found[0].replace(r"\s", _SPACES), pattern)
+
+
+def _only_ascii(pattern: str, new: str, given: Text) -> None:
+    """Have the text be ASCII's, in which letters, digits and the bounds of words are the same to both libraries.
+
+    Raises:
+        CannotTraceError: a recorded text is not, or the pattern means something else even there.
+    """
+    unknown = f"replaces text by the pattern {pattern!r}, which is not known here"
+    without = re.sub(r"\\[.$^*+?()]|\[(?:\\.|[^\]\\])*\]", "", pattern)
+    other = re.search(r"\(\?(?!:)|\\[1-9AZzS\\]|[$^.]|[*+?}]\+", without)
+    only(other is None and re.search(pattern, "") is None and r"\S" not in pattern, unknown)
+    only(re.fullmatch(r"(?:[^\\]|\\[1-9])*", new) is not None, unknown)
+    seen = [one for one in given.seen or () if not one.isascii()]
+    only(not seen, f"{unknown} for text with other letters than ASCII's")
+    holds = tf.strings.regex_full_match(given.tensor, r"(?s)[\x00-\x7f]*")
+    tf.debugging.Assert(holds, ["text has letters that are not ASCII's, and the recorded calls had none"])
 
 
 def _pattern(value: str | bytes) -> str:

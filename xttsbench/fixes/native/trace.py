@@ -56,7 +56,7 @@ class Traced:
 
 
 def trace(function: Any, *arguments: Any, **named: Any) -> Traced:
-    """What a Python function computes, as ops: as it is written, else with branches that the values of arrays decide.
+    """What a Python function computes, as ops: as it is written, else with branches and loops that values decide.
 
     Takes what :func:`_trace` does.
 
@@ -66,7 +66,7 @@ def trace(function: Any, *arguments: Any, **named: Any) -> Traced:
     try:
         return _trace(function, *arguments, branches=False, **named)
     except RefusedError as error:
-        if not error.reason.startswith("decides by"):
+        if not error.reason.startswith(("decides by", "goes through")):
             raise
     return _trace(function, *arguments, branches=True, **named)
 

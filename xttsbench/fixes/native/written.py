@@ -149,6 +149,9 @@ class _Body:
             said = ", ".join(words(tf.get_static_value(one)) for one in op.inputs[1:])
             self._lines.append(f"tf.debugging.Assert({self.given(op.inputs[0])}, [{said}])")
             return
+        if op.type in ("While", "StatelessWhile"):
+            self._loop(op)
+            return
         text = self._branches(op) if op.type in ("If", "StatelessIf") else expression(self, op)
         many = len(op.outputs) > 1
         names = [self._writer.user_name(one) for one in op.outputs]
@@ -225,15 +228,64 @@ class _Body:
         text = f"tf.cond({self.given(op.inputs[0])}, lambda: {names[0]}({given}), lambda: {names[1]}({given}))"
         return text if len(op.outputs) > 1 else f"{text}[0]"
 
+    def _loop(self, op: Any) -> None:
+        """A loop: its test and body are functions inside this one, and read from it what the loop leaves as it is."""
+        test, body = (self._graph_of(op.get_attr(one).name) for one in ("cond", "body"))
+        results = [through(one) for one in body.outputs]
+        fixed = {number for number, one in enumerate(results) if one.name == body.inputs[number].name}
+        needed = {number for number, one in enumerate(op.outputs) if self._uses.get(one.name)}
+        needed |= _inputs_of(test, test.outputs)
+        while not needed >= (more := _inputs_of(body, [results[number] for number in needed])):
+            needed |= more
+        kept, known = sorted(needed - fixed), {}
+        for number in needed & fixed:
+            text = self.given(op.inputs[number])
+            if not text.isidentifier() and through(op.inputs[number]).op.type != "Const":
+                text = self._known[through(op.inputs[number]).name] = self._statement(op, "given", text)
+            known[number] = text
+        start = ", ".join(self.given(op.inputs[number]) for number in kept)
+        names = []
+        for graph, outputs, wanted in ((test, test.outputs, "goes_on"), (body, [results[n] for n in kept], "once")):
+            known |= {number: self._writer.fresh(self._writer.user_name(op.outputs[number]) or "x") for number in kept}
+            own = {graph.inputs[number].name: text for number, text in known.items()}
+            lines = _Body(self._writer, graph, own, True).lines(outputs)
+            if graph is test:
+                lines[-1] = f"return {lines[-1].removeprefix('return [').removesuffix(']')}"
+            names.append(self._writer.fresh(wanted))
+            head = f"def {names[-1]}({', '.join(known[number] for number in kept)}):"
+            self._lines += ["", head, *(f"    {line}" for line in lines), ""]
+        shapes = [op.outputs[number].shape for number in kept]
+        grow = any(op.inputs[number].shape != shape for number, shape in zip(kept, shapes, strict=True))
+        sizes = (
+            f", shape_invariants=[{', '.join(f'tf.TensorShape({one.as_list()})' for one in shapes)}]" if grow else ""
+        )
+        variable = self._statement(op, "ended", f"tf.while_loop({names[0]}, {names[1]}, [{start}]{sizes})")
+        self._known |= {op.outputs[number].name: f"{variable}[{place}]" for place, number in enumerate(kept)}
+        self._known |= {op.outputs[number].name: known[number] for number in needed & fixed}
+
+    def _graph_of(self, function: str) -> Any:
+        definition = self._graph._get_function(function).cached_definition
+        return function_def_to_graph.function_def_to_graph(definition, include_library_functions=True)
+
     def _inner_function(self, op: Any, function: str, word: str) -> str:
-        graph = self._graph
-        definition = graph._get_function(function).cached_definition
-        inner = function_def_to_graph.function_def_to_graph(definition, include_library_functions=True)
+        inner = self._graph_of(function)
         name = self._writer.fresh({"then": "where_true", "else": "where_false"}.get(word, word))
         parameters = [self._writer.fresh(self._writer.user_name(one) or "x") for one in op.inputs[1:]]
         body = self._writer.body(inner, inner.inputs, parameters, inner.outputs, inner=True)
         self._lines += ["", f"def {name}({', '.join(parameters)}):", *(f"    {line}" for line in body), ""]
         return name
+
+
+def _inputs_of(graph: Any, tensors: Sequence[Any]) -> set[int]:
+    """The numbers of a function's inputs that some tensors, and its checks, depend on."""
+    checks = [one for one in graph.get_operations() if one.type == "Assert"]
+    waiting, seen = [*checks, *(one.op for one in tensors)], set()
+    while waiting:
+        op = waiting.pop()
+        if op.name not in seen:
+            seen.add(op.name)
+            waiting += [one.op for one in op.inputs]
+    return {number for number, one in enumerate(graph.inputs) if one.op.name in seen}
 
 
 def _is_known(op: Any) -> bool:

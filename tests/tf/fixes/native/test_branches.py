@@ -126,21 +126,6 @@ def grown(x):
     return np.concatenate(parts)
 
 
-def carried(x):
-    total, found = np.float32(0), []
-    for i in range(len(x)):
-        total = total + x[i]
-        found.append(total)
-    return np.stack(found)
-
-
-def left(x):
-    for number in range(4):
-        if x.sum() > number:
-            break
-    return x * number
-
-
 def replaced_or_changed(x):
     y = x * 2
     z = y
@@ -158,8 +143,6 @@ def replaced_or_changed(x):
         (another_dtype, "another dtype"),
         (grown, "changes a list"),
         (of_two_names, "an array that has several names"),
-        (carried, "goes through a range"),
-        (left, "decides by the value"),
         (replaced_or_changed, "changes in place what it may also replace"),
     ],
 )

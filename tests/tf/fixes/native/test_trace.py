@@ -252,9 +252,10 @@ def helped(x):
 
 
 def decides(x):
-    while x.sum() > 1e9:  # refused: decides by the value
+    while True:
+        if x.sum() < 1e9:  # refused: decides by the value
+            return x
         x = x / 2
-    return x
 
 
 def assigns(x):
@@ -278,7 +279,7 @@ def in_views(x):
 
 
 def goes_through(x):
-    return np.float32(sum(one * 2 for one in x))  # refused: length
+    return np.float32(len({one: 2 for one in x}))  # refused: length
 
 
 def another_dtype(x):
@@ -302,7 +303,7 @@ def test_what_is_refused_names_its_line_and_reason(function):
 def test_a_helper_is_refused_at_its_own_line():
     with pytest.raises(RefusedError, match="decides by the value of an array") as caught:
         trace(helped, [tf.TensorSpec([None], tf.float32)], [tf.float32], scalars=[False])
-    assert caught.value.line == inspect.getsourcelines(decides)[1] + 1
+    assert caught.value.line == inspect.getsourcelines(decides)[1] + 2
 
 
 def test_results_that_the_graph_does_not_expect_are_refused():

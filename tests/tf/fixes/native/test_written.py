@@ -117,6 +117,29 @@ def test_files_branches_and_text_are_written_so_that_they_are_read(tmp_path):
         assert part in text, f"{part!r} is not in\n{text}"
 
 
+def smoothed(audio):
+    level, found = np.float32(0), [np.float32(1)]
+    out = np.zeros(8, np.float32)
+    for number, one in enumerate(audio):
+        level = level * np.float32(0.9) + one
+        if level > 2:
+            continue
+        out[number % 8] += level
+    for one in audio[:6]:
+        found.append(found[-1] * np.float32(0.5) + one)
+    while level > 1e-3:
+        level = level / 2
+    return out, np.stack(found), level
+
+
+def test_loops_are_written_as_loops_with_functions_inside():
+    native = found(smoothed, tf.float32, tf.float32, tf.float32)
+    assert native.why_no_text is None, native.why_no_text
+    assert native.text.count("tf.while_loop(") == 3
+    assert "def goes_on(" in native.text
+    assert "def once(" in native.text
+
+
 def test_an_array_that_a_loop_fills_has_no_text():
     native = found(table_of_its_own, tf.float32)
     assert native.text is None
