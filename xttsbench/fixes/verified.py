@@ -241,19 +241,31 @@ def _guards(trial: TrialRecord, arm: str | None = None) -> bool:
 def _semantics(
     trials: Sequence[TrialRecord], originals: Sequence[Elements], unreadable: str | None, only: str | None = None
 ) -> dict[str, Semantics]:
-    found = {}
+    found: dict[str, Semantics] = {}
     for trial in trials:
         arm = trial.spec.arm or ""
-        if not _guards(trial) or arm == ORIGINAL or only not in (None, arm):
+        if not _guards(trial) or arm == ORIGINAL or only not in (None, arm) or trial.spec.cache_use == "begun":
             continue
         if trial.status != "ok" or trial.elements is None:
             said = f"with it the dataset could not be read: {trial.cause or trial.status}"
-            found[arm] = Semantics(equivalent=None, how="unknown", sentence=said)
+            data = Semantics(equivalent=None, how="unknown", sentence=said)
         elif unreadable is not None or not originals:
-            found[arm] = Semantics(equivalent=None, how="unknown", sentence=unreadable or "the original was not read")
+            data = Semantics(equivalent=None, how="unknown", sentence=unreadable or "the original was not read")
         else:
-            found[arm] = _compared(trial, trial.elements, originals)
+            data = _compared(trial, trial.elements, originals)
+        found[arm] = _read_again(found[arm], data) if trial.spec.cache_use == "read" and arm in found else data
     return found
+
+
+def _read_again(filled: Semantics, read: Semantics) -> Semantics:
+    """What a cache on disk gave the process that filled it, and what it gave the next one."""
+    if filled.equivalent is not True:
+        return filled
+    if read.equivalent is not True:
+        sentence = f"read from the cache on disk by a second process: {read.sentence}"
+        return read.model_copy(update={"sentence": sentence})
+    rest = "so is what a second process read from the cache on disk, the first pass of which had once been cut off"
+    return filled.model_copy(update={"sentence": f"{filled.sentence.rstrip('.')}; {rest}"})
 
 
 def _as_timed(trials: Sequence[TrialRecord], arm: str, data: Semantics, originals: Sequence[Elements]) -> Semantics:

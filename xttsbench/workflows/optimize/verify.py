@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from xttsbench.analysis.steps import Steps, measured, steady
 from xttsbench.comparison.sweep import rounds_of_a_process
@@ -36,7 +36,7 @@ from xttsbench.fixes.verified import Verified, data_of, verified
 from xttsbench.records.fix import Patch
 from xttsbench.records.fix_set import FixSet
 from xttsbench.records.plan import Comparison, PlannedArm
-from xttsbench.records.trial import TrialRecord
+from xttsbench.records.trial import TrialRecord, TrialSpec
 from xttsbench.workflows.measure.arms import compare_arms
 from xttsbench.workflows.optimize.verification import LEAST_WINDOW_S, WINDOW_S, Clock, Timed, Verification, timed_as
 
@@ -264,7 +264,22 @@ def _guard(
         for number, (arm, again) in enumerate(arms, start=first)
     ]
     trial_s = max(_TRIAL_S, 3 * specs[0].window_s + 2 * Clock(wanted, session).setup_s)
-    return session.run_all(specs, Limits(trial_s, max(trial_s / 2, 15.0)), most=_at_once(wanted, session))
+
+    def run(some: Sequence[TrialSpec]) -> list[TrialRecord]:
+        return session.run_all(some, Limits(trial_s, max(trial_s / 2, 15.0)), most=_at_once(wanted, session))
+
+    on_disk = [one for one in specs if one.cache_dir and FixSet.parse(one.fix).keeps_files and session.fills_anew]
+    if not on_disk:
+        return run(specs)
+    run([_of_cache(one, "begun") for one in on_disk])
+    found = run([_of_cache(one, "filled") if one in on_disk else one for one in specs])
+    run([_of_cache(one, "read") for one in on_disk])
+    return found
+
+
+def _of_cache(spec: TrialSpec, use: Literal["begun", "filled", "read"]) -> TrialSpec:
+    """One of three processes in a row that share a cache on disk."""
+    return spec.model_copy(update={"cache_use": use, "trial_id": f"{spec.trial_id}-{use}"})
 
 
 def _compare(
