@@ -1,13 +1,16 @@
 """How often the guard of ``xttsbench optimize`` is right, on generated pipelines whose truth is known.
 
-``python benchmarks/guard.py --out DIR [--pipelines 400] [--seed 0] [--part I/N] [--seconds 90]``: every fix of every
-pipeline (``tests/tf/guard``) is judged as the command judges it, each pipeline in a fork of one warm process; one in
-ten is built and iterated by a script, whose trials are those of a script. What was found is kept in DIR, a line a
-pipeline, and is not run again: a part that ran out of its seconds goes on with the same command. The summary is of all
-that is in DIR. Printed are a table by what was planted and what the fix does to the data, each accepted fix that
+``python benchmarks/guard.py --out DIR [--pipelines 400] [--seed 0] [--from 0] [--count 400] [--seconds 90]``: every fix
+of every pipeline (``tests/tf/guard``) is judged as the command judges it, many pipelines in a fork of one warm process;
+one in ten is built and iterated by a script, whose trials are those of a script. What was found is kept in DIR, a line
+a pipeline, and is not run again: a part that ran out of its seconds goes on with the same command. The summary is of
+all that is in DIR. Printed are a table by what was planted and what the fix does to the data, each accepted fix that
 changes them, each refused one that does not, and the exact one-sided 95 % upper limit of the share of changing fixes
-that are accepted (Clopper and Pearson, 1934), by fixes and, since those of one pipeline are alike, by pipelines. The
-exit code is 1 where one was accepted, or more than 5 % of the harmless ones were not. Some four seconds a pipeline.
+that are accepted (Clopper and Pearson, 1934; about 3 / n where none is), by fixes and, since those of one pipeline are
+alike, by pipelines. The exit code is 1 where one was accepted, or more than 5 % of the harmless ones were not.
+
+A fix that only runs ahead leaves the data of a function alone that counts in a variable of its own, which nobody else
+can assign: such a refusal counts as one of a harmless fix, though no guard can see that nobody does.
 """
 
 from __future__ import annotations
@@ -19,22 +22,26 @@ import signal
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "tf" / "guard"))
 
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import seed as seeded
-from judged import judged, judged_in_script
+from judged import FIXES, POOL, helper_of_scripts, judged, judged_in_script
 from pipelines import Plan, plans
 from scipy import special
 
 VERDICTS = {True: "accepted", False: "refused", None: "unknown"}
-PIPELINE_S = 60
+PIPELINE_S = 75
 """After which a pipeline is given up; that is told."""
+TOGETHER = 20
+"""Pipelines of one fork: its first one takes a second more."""
 NEEDLESS = 0.05
 
 
@@ -58,31 +65,74 @@ def generated(count: int, seed: int) -> list[Plan]:
     return found[:count]
 
 
-def judge_into(file: Path, number: int, plan: Plan, *, pool: bool, script: bool) -> None:
-    """Judge one pipeline in a fork and append what was found as a line."""
-    line = {"pipeline": number, "plan": str(plan), "kind": plan.kind, "script": script}
+def judge(number: int, plan: Plan, every: Every, helper: Any) -> dict[str, Any]:
+    """What is found of one pipeline."""
+    script = helper is not None and every.script(number)
+    with tempfile.TemporaryDirectory() as folder:
+        # Pools cost a second each: what runs a generator ahead is tried on all of these, but on few others.
+        generator = plan.source.startswith("generator") or plan.generates
+        pool = POOL if every.pool(number) else POOL[1:] if generator and every.ahead(number) else ()
+        found = judged_in_script(plan, Path(folder), helper) if script else judged(plan, Path(folder), pool=pool)
+        fixes = [
+            {"fix": one.fix, "truth": one.truth, "verdict": VERDICTS[one.said.equivalent], "said": one.said.sentence}
+            for one in found
+        ]
+    return {"script": script, "fixes": fixes}
+
+
+class Every(NamedTuple):
+    """Which of the pipelines are judged how."""
+
+    scripts: int
+    pools: int
+
+    def script(self, number: int) -> bool:
+        """In a script."""
+        return number % self.scripts == self.scripts // 2
+
+    def pool(self, number: int) -> bool:
+        """With a pool of processes too."""
+        return not number % self.pools
+
+    def ahead(self, number: int) -> bool:
+        """With a generator in a process of its own, too."""
+        return not number % 2
+
+
+def judge_some(file: Path, waiting: Sequence[tuple[int, Plan]], every: Every, helper: Any, until: float) -> int:
+    """Judge pipelines in a fork and append what was found, a line each; returns its process."""
     child = os.fork()
-    if not child:
+    if child:
+        return child
+    for number, plan in waiting[:TOGETHER]:
+        if time.perf_counter() > until:
+            break
         signal.alarm(PIPELINE_S)
+        began = time.process_time()
+        line = {"pipeline": number, "plan": str(plan), "kind": plan.kind}
         try:
-            with tempfile.TemporaryDirectory() as folder:
-                every = judged_in_script(plan, Path(folder)) if script else judged(plan, Path(folder), pool=pool)
-                found = [
-                    {
-                        "fix": one.fix,
-                        "truth": one.truth,
-                        "verdict": VERDICTS[one.said.equivalent],
-                        "said": one.said.sentence,
-                    }
-                    for one in every
-                ]
-            append(file, {**line, "fixes": found})
+            found = judge(number, plan, every, helper)
         except BaseException as error:  # the fork must not go on as its parent
-            append(file, {**line, "failed": repr(error)[:500]})
-        os._exit(0)
-    status = os.waitpid(child, 0)[1]
-    if status:
-        append(file, {**line, "failed": f"wait status {status}"})
+            traceback.print_exc()
+            found = {"failed": repr(error)[:500]}
+        append(file, line | found | {"cpu_s": round(time.process_time() - began, 2)})
+    os._exit(0)
+
+
+def judge_side_by_side(
+    file: Path, waiting: Sequence[tuple[int, Plan]], every: Every, helper: Any, until: float, jobs: int
+) -> None:
+    """The same in several forks, since a pipeline mostly waits for what is held up; scripts are all in one of them."""
+    scripts = [one for one in waiting if every.script(one[0])]
+    others = [one for one in waiting if not every.script(one[0])]
+    parts = [part for part in (scripts, *(others[job::jobs] for job in range(jobs))) if part]
+    children = [(judge_some(file, part, every, helper, until), part) for part in parts[:jobs]]
+    for child, part in children:
+        status = os.waitpid(child, 0)[1]
+        left = not_done(file.parent, part)
+        if status and left:
+            (number, plan), *_ = left
+            append(file, {"pipeline": number, "plan": str(plan), "kind": plan.kind, "failed": f"status {status}"})
 
 
 def append(file: Path, line: dict[str, Any]) -> None:
@@ -117,6 +167,12 @@ def summary(lines: Iterable[dict[str, Any]]) -> dict[str, Any]:
     changing = sum(count for (truth, _), count in every.items() if truth == "changes")
     harmless = sum(count for (truth, _), count in every.items() if truth == "harmless")
     wrong, right = every["changes", "accepted"], every["harmless", "accepted"]
+    variable = sum(
+        (one["truth"], one["verdict"]) == ("harmless", "refused") and "reads a variable" in one["said"]
+        for line in lines
+        for one in line.get("fixes", ())
+    )
+    tried = Counter(one["fix"].partition("@")[0] for line in lines for one in line.get("fixes", ()))
     with_changing = sum(any(truth == "changes" for truth, _ in one) for one in known)
     wrong_in = sum(("changes", "accepted") in one for one in known)
     return {
@@ -124,6 +180,7 @@ def summary(lines: Iterable[dict[str, Any]]) -> dict[str, Any]:
         "in_scripts": sum(bool(line.get("script")) for line in lines),
         "not_judged": sum("failed" in line for line in lines),
         "fixes": sum(every.values()),
+        "of_them": {name: tried[name] for name in (*FIXES, *POOL, "cache")},
         "changing": changing,
         "changing_accepted": wrong,
         "changing_accepted_upper_95": round(upper_limit(wrong, changing), 5),
@@ -131,6 +188,7 @@ def summary(lines: Iterable[dict[str, Any]]) -> dict[str, Any]:
         "pipelines_accepted_upper_95": round(upper_limit(wrong_in, with_changing), 5),
         "harmless": harmless,
         "harmless_not_accepted": harmless - right,
+        "of_those_that_read_a_variable": variable,
         "harmless_not_accepted_share": round((harmless - right) / harmless, 4) if harmless else None,
     }
 
@@ -141,26 +199,36 @@ def main() -> int:
     parser.add_argument("--out", type=Path, required=True, help="folder that keeps what was found")
     parser.add_argument("--pipelines", type=int, default=400, help="how many are generated")
     parser.add_argument("--seed", type=int, default=0, help="of the generated pipelines")
-    parser.add_argument("--part", default="1/1", help="I/N: every N-th pipeline from the I-th on")
+    parser.add_argument("--from", type=int, default=0, dest="first", help="the first of them that is judged")
+    parser.add_argument("--count", type=int, help="how many of them are judged; by default all that follow")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="after which no further one is begun")
+    parser.add_argument("--jobs", type=int, default=3, help="how many pipelines are judged side by side")
     parser.add_argument("--pool-every", type=int, default=6, help="on which of them a pool of processes is tried")
     parser.add_argument("--script-every", type=int, default=10, help="which of them are judged in a script")
     options = parser.parse_args()
-    part, parts = (int(word) for word in options.part.split("/"))
     options.out.mkdir(parents=True, exist_ok=True)
-    began = time.perf_counter()
-    done = {line["pipeline"] for line in kept(options.out)}
-    plans_ = list(enumerate(generated(options.pipelines, options.seed)))[part - 1 :: parts]
-    waiting = [(number, plan) for number, plan in plans_ if number not in done]
-    while waiting and time.perf_counter() - began < options.seconds:
-        number, plan = waiting.pop(0)
-        file = options.out / f"part-{part}-of-{parts}.jsonl"
-        script = number % options.script_every == options.script_every // 2
-        judge_into(file, number, plan, pool=not number % options.pool_every, script=script)
+    until = time.perf_counter() + options.seconds
+    every = Every(options.script_every, options.pool_every)
+    file = options.out / f"from-{options.first}.jsonl"
+    own = range(options.pipelines)[options.first :][: options.count]
+    plans_ = [(number, plan) for number, plan in enumerate(generated(options.pipelines, options.seed)) if number in own]
+    waiting = not_done(options.out, plans_)
+    with helper_of_scripts() if any(every.script(number) for number, _ in waiting) else nullcontext() as helper:
+        if helper is not None:
+            helper.wait_ready()
+        while waiting and time.perf_counter() < until:
+            judge_side_by_side(file, waiting, every, helper, until, options.jobs)
+            waiting = not_done(options.out, waiting)
     found = summary(kept(options.out))
     print(json.dumps(found | {"left_of_part": len(waiting)}, indent=1))
     needless = found["harmless_not_accepted"] > NEEDLESS * found["harmless"]
     return int(found["changing_accepted"] > 0 or needless)
+
+
+def not_done(folder: Path, plans_: Sequence[tuple[int, Plan]]) -> list[tuple[int, Plan]]:
+    """Those that the folder has nothing of."""
+    done = {line["pipeline"] for line in kept(folder)}
+    return [(number, plan) for number, plan in plans_ if number not in done]
 
 
 def kept(folder: Path) -> list[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,6 +50,8 @@ FIXES = (
 )
 POOL = ("processes:2 + parallel-map:2", "run-ahead:8")
 """Cost a second each, so that they are not tried on every pipeline."""
+LIMITS_OF_SOURCES = (21, 9, 4)
+"""Elements that sources are cut to: the first of them with which epochs end within the elements that are read."""
 _MOST_CACHES = 3
 """Places of a cache that are tried, of all that a pipeline has."""
 
@@ -81,9 +83,11 @@ def spec_of(fix: str | None, seed: int, **fields: Any) -> TrialSpec:
     return TrialSpec(trial_id="0", rung="elements", fix=fix, seed=seed, jitter=fix is not None, **given)
 
 
-def elements(plan: Plan, folder: Path, fix: str | None = None, *, seed: int = 0) -> Elements:
+def elements(
+    plan: Plan, folder: Path, fix: str | None = None, *, seed: int = 0, source_limit: int = LIMITS_OF_SOURCES[0]
+) -> Elements:
     """The fingerprints of one trial, with state as a fresh process has it."""
-    spec = spec_of(fix, seed)
+    spec = spec_of(fix, seed, source_limit=source_limit)
     tf.keras.utils.set_random_seed(seed)
     end = places.install()
     channel = Kept()
@@ -102,25 +106,37 @@ def elements(plan: Plan, folder: Path, fix: str | None = None, *, seed: int = 0)
     return record.elements
 
 
-def judged(plan: Plan, folder: Path, *, pool: bool) -> Iterator[Judged]:
+def judged(plan: Plan, folder: Path, *, pool: Sequence[str] = ()) -> Iterator[Judged]:
     """All fixes that apply to a pipeline; none where it yields nothing."""
     np.random.seed(0)
     try:
-        originals = [elements(plan, folder, seed=seed) for seed in (0, 0, 1)]
+        limit, first = whole(lambda limit: elements(plan, folder, source_limit=limit))
+        originals = [first, *(elements(plan, folder, seed=seed, source_limit=limit) for seed in (0, 1))]
     except ExhaustedError:
         return
     dataset = plan.build(folder)  # kept, and with it what its graph refers to
     graph = read_graph(dataset)
     caches = caches_of(graph)
-    for fix in (*FIXES, *(POOL if pool else ()), *caches):
+    for fix in (*FIXES, *pool, *caches):
         try:
-            fixed = elements(plan, folder, fix)
+            if fix not in pool:
+                rewrite.apply(dataset, fix)  # most do not apply, which is known at once
+            fixed = elements(plan, folder, fix, source_limit=limit)
             after = graph_with(plan, folder, fix) if fix == "native" else graph
         except InvalidInputError:
             continue
         except ExhaustedError:  # the trial fails, and the fix with it
             continue
         yield Judged(plan, fix, plan.truth(fix, graph, after), judge(originals, fixed))
+
+
+def whole(run: Callable[[int], Elements | None]) -> tuple[int, Elements | None]:
+    """A run of the original whose epochs end, where a limit has them end; the command reads whole ones, too."""
+    for limit in LIMITS_OF_SOURCES:
+        found = run(limit)
+        if found is None or all(epoch.ended for epoch in found.epochs):
+            break
+    return limit, found
 
 
 def caches_of(graph: Any) -> list[str]:
@@ -143,27 +159,35 @@ for number, batch in enumerate(dataset):
 LIMITS = Limits(30.0, 30.0)
 
 
-def judged_in_script(plan: Plan, folder: Path) -> Iterator[Judged]:
-    """As :func:`judged`, of a script that builds the pipeline and iterates it, each trial in a fork of a helper."""
+def helper_of_scripts() -> Helper:
+    """Forks the trials of scripts; a context manager."""
+    return Helper(scripts=True, imports=("tensorflow", "keras"), print_to_stderr=True)
+
+
+def judged_in_script(plan: Plan, folder: Path, helper: Helper) -> Iterator[Judged]:
+    """As :func:`judged`, of a script that builds the pipeline and iterates it, each trial in a fork of the helper."""
     script = folder / "train.py"
     script.write_text(SCRIPT.format(beside=str(Path(__file__).parent), plan=plan, folder=str(folder)))
     known = ScriptAgain(data=ScriptData(kind=0), trains=False, redirected=False, directory=str(folder / "run"))
-    with Helper(scripts=True, imports=("tensorflow",), print_to_stderr=True) as helper:
-        helper.wait_ready()
 
-        def run(fix: str | None = None, seed: int = 0) -> Elements | None:
-            return run_trial(spec_of(fix, seed, target=str(script), script=known), helper, LIMITS).elements
+    def run(limit: int, fix: str | None = None, seed: int = 0) -> Elements | None:
+        spec = spec_of(fix, seed, target=str(script), script=known, source_limit=limit)
+        return run_trial(spec, helper, LIMITS).elements
 
-        originals = [one for seed in (0, 0, 1) if (one := run(seed=seed)) is not None]
-        if len(originals) < 3:
-            return
-        dataset = plan.build(folder)
-        graph = read_graph(dataset)
-        for fix in (*FIXES, *caches_of(graph)):
-            fixed = run(fix)
-            if fixed is not None:
-                after = graph_with(plan, folder, fix) if fix == "native" else graph
-                yield Judged(plan, fix, plan.truth(fix, graph, after), judge(originals, fixed))
+    limit, first = whole(run)
+    originals = [one for one in (first, *(run(limit, seed=seed) for seed in (0, 1))) if one is not None]
+    if len(originals) < 3:
+        return
+    dataset = plan.build(folder)
+    graph = read_graph(dataset)
+    for fix in (*FIXES, *caches_of(graph)):
+        try:
+            after = graph_with(plan, folder, fix)
+        except InvalidInputError:
+            continue
+        fixed = run(limit, fix)
+        if fixed is not None:
+            yield Judged(plan, fix, plan.truth(fix, graph, after), judge(originals, fixed))
 
 
 _KEPT: list[tf.data.Dataset] = []

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from xttsbench.pipeline.graph.registry import lookup
 from xttsbench.pipeline.purity.state import called
 
-ROWS = 48
+ROWS = 24
 Truth = Literal["changes", "random", "harmless"]
 """``changes``: other data, at the latest in some later epoch; ``random``: the same distribution, or nothing that can be
 held against the fix for sure, so that either answer is right; ``harmless``: the same data."""
@@ -34,20 +34,16 @@ def in_py_function(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda x: tf.ensure_shape(tf.py_function(lambda y: function(y.numpy()), [x], tf.int64), [])
 
 
-def in_generator(function: Callable[[Any], Any]) -> tf.data.Dataset:
-    """A generator that passes its numbers through the function."""
-
-    def rows():
-        for number in range(ROWS):
-            yield function(number)
-
+def in_generator(function: Callable[[Any], Any], loop: str = "range") -> tf.data.Dataset:
+    """A generator that passes its numbers through the function, in one of the loops that people write."""
+    rows = planted.LOOPS[loop](function, ROWS)
     return tf.data.Dataset.from_generator(rows, output_signature=tf.TensorSpec([], tf.int64))
 
 
 def _lines(folder: Path) -> tf.data.Dataset:
     files = [str(folder / f"{number}.txt") for number in range(4)]
     for number, file in enumerate(files):
-        Path(file).write_text("".join(f"{12 * number + row}\n" for row in range(12)))
+        Path(file).write_text("".join(f"{6 * number + row}\n" for row in range(ROWS // 4)))
     read = tf.data.Dataset.from_tensor_slices(files).interleave(tf.data.TextLineDataset, cycle_length=2)
     return read.map(lambda line: tf.strings.to_number(line, tf.int64))
 
@@ -66,8 +62,12 @@ SOURCES: dict[str, Callable[[Path], tf.data.Dataset]] = {
     "slices": lambda _: tf.data.Dataset.from_tensor_slices(tf.range(ROWS, dtype=tf.int64)),
     "text": _lines,
     "tfrecord": _records,
-    "generator": lambda _: in_generator(planted.pure()),
+    **{f"generator {loop}": lambda _, loop=loop: in_generator(planted.pure(), loop) for loop in planted.LOOPS},
 }
+
+
+PLAIN = ("range", "slices", "text", "tfrecord")
+"""The others are generators."""
 
 
 def _scan(dataset: tf.data.Dataset) -> tf.data.Dataset:
@@ -87,7 +87,7 @@ OPS: dict[str, Callable[[tf.data.Dataset], tf.data.Dataset]] = {
         lambda x: tf.data.Dataset.range(3).map(lambda y: x * 10 + y), cycle_length=3, block_length=2
     ),
     "repeat": lambda d: d.repeat(2),
-    "take": lambda d: d.take(40),
+    "take": lambda d: d.take(20),
     "skip": lambda d: d.skip(3),
     "cache": lambda d: d.cache(),
     "prefetch": lambda d: d.prefetch(2),
@@ -151,7 +151,7 @@ class Plan:
 
     def build(self, folder: Path) -> tf.data.Dataset:
         """The dataset, with state of its own."""
-        dataset = in_generator(MAKERS[self.plant][1]()) if self.generates else SOURCES[self.source](folder)
+        dataset = self._generated() if self.generates else SOURCES[self.source](folder)
         for number, op in enumerate((*self.ops, None)):
             if number == self.at and not self.generates:
                 dataset = self._planted(dataset)
@@ -163,6 +163,15 @@ class Plan:
     def generates(self) -> bool:
         """Whether the plant is the source."""
         return self.where == "generator" and self.plant in MAKERS
+
+    @property
+    def draws_order(self) -> bool:
+        """Whether its source is a generator whose order is drawn anew in each epoch."""
+        return self.source == "generator drawn"
+
+    def _generated(self) -> tf.data.Dataset:
+        loop = self.source.partition("generator ")[2] or "range"
+        return in_generator(MAKERS[self.plant][1](), loop)
 
     @property
     def kind(self) -> str:
@@ -203,6 +212,9 @@ class Plan:
 
     def _truth(self, fix: str, graph: Any) -> Truth:
         kind, name = self.kind, re.split("[:@]", fix)[0]
+        own = self.kind if self.generates else "harmless"
+        if self.draws_order and name in ("open-generator", "run-ahead") and own == "harmless":
+            return "random"  # another copy of the random numbers, or as many of them at another time
         python = self.plant in MAKERS
         mapped = not python or self.where in ("numpy_function", "py_function")
         if name == "run-ahead" and self.generates:  # its process has a copy, which lives as long as the dataset does
@@ -246,6 +258,9 @@ class Plan:
             if node.name in begun
         ):
             return "changes"
+        opened = [node for node in graph.node if node.name in begun and "GeneratorDataset" in _ops_of(node, graph)]
+        if self.draws_order and opened:
+            return "changes"
         if not any(_is_plant(node, graph, self) for node in graph.node if node.name in begun):
             return "harmless"
         return _of(self.kind, True, state="changes", epoch="changes", random="changes", memo="random")
@@ -279,8 +294,12 @@ def _passed(op: str, graph: Any) -> set[str]:
     return found
 
 
-def _is_plant(node: Any, graph: Any, plan: Plan) -> bool:
-    """Whether a node runs the planted function: the only one of its kind that is not one of ours."""
+def _ops_of(node: Any, graph: Any) -> set[str]:
+    return {one.op for one in _run_by(node, graph)}
+
+
+def _run_by(node: Any, graph: Any) -> list[Any]:
+    """All ops of the functions that a node runs."""
     functions = {function.signature.name: function for function in graph.library.function}
     waiting = [value.func.name for value in node.attr.values() if value.HasField("func")]
     seen, ops = set(), list[Any]()
@@ -293,6 +312,12 @@ def _is_plant(node: Any, graph: Any, plan: Plan) -> bool:
             ops.append(one)
             waiting.append(one.op)
             waiting.extend(value.func.name for value in one.attr.values() if value.HasField("func"))
+    return ops
+
+
+def _is_plant(node: Any, graph: Any, plan: Plan) -> bool:
+    """Whether a node runs the planted function: the only one of its kind that is not one of ours."""
+    ops = _run_by(node, graph)
     if any(one.op == "GeneratorDataset" for one in ops):  # TensorFlow's own Python functions among it
         return plan.generates
     if plan.plant in IN_TF:
@@ -320,7 +345,7 @@ def plans(draw: st.DrawFn) -> Plan:
     kind = draw(st.sampled_from(("harmless", "state", "state", "epoch", "random", "memo", "tf")))
     plant = draw(st.sampled_from(sorted(IN_TF) if kind == "tf" else [maker.__name__ for maker in KINDS[kind]]))
     return Plan(
-        source=draw(st.sampled_from(sorted(SOURCES))),
+        source=draw(st.sampled_from(PLAIN) | st.sampled_from(sorted(SOURCES.keys() - set(PLAIN)))),
         ops=ops,
         at=draw(st.integers(0, len(ops))),
         plant=plant,

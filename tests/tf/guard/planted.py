@@ -405,6 +405,116 @@ def memo_of_noise():
     return lambda x: np.int64(_drawn(key, int(x)))
 
 
+def loop_over_range(function, rows):
+    def generate():
+        for number in range(rows):
+            yield function(number)
+
+    return generate
+
+
+def loop_over_list(function, rows):
+    items = list(range(rows))
+
+    def generate():
+        for item in items:
+            made = function(item)
+            yield made
+
+    return generate
+
+
+def loop_with_places(function, rows):
+    items = [7 * number for number in range(rows)]
+
+    def generate():
+        for place, item in enumerate(items):
+            yield function(item) + place
+
+    return generate
+
+
+def loop_over_pairs(function, rows):
+    def generate():
+        for first, second in zip(range(rows), reversed(range(rows)), strict=True):
+            yield function(first) + 1000 * second
+
+    return generate
+
+
+def loop_that_skips(function, rows):
+    def generate():
+        for number in range(rows):
+            if number % 7 == 3:
+                continue
+            yield function(number)
+
+    return generate
+
+
+def loop_that_returns(function, rows):
+    def generate():
+        for number in itertools.count():
+            if number >= rows:
+                return
+            yield function(number)
+
+    return generate
+
+
+def loop_that_sums(function, rows):
+    """What one round leaves to the next is a part of the element."""
+
+    def generate():
+        total = 0
+        for number in range(rows):
+            total += number
+            yield function(number) + 1000 * total
+
+    return generate
+
+
+def loop_of_two(function, rows):
+    """Two elements of a round."""
+
+    def generate():
+        for number in range(rows // 2):
+            yield function(number)
+            yield function(number + rows)
+
+    return generate
+
+
+def loop_in_seeded_order(function, rows):
+    def generate():
+        order = np.random.default_rng(3).permutation(rows)
+        for number in order:
+            yield function(int(number))
+
+    return generate
+
+
+def loop_in_drawn_order(function, rows):
+    def generate():
+        for number in np.random.permutation(rows):
+            yield function(int(number))
+
+    return generate
+
+
+LOOPS = {
+    "range": loop_over_range,
+    "list": loop_over_list,
+    "enumerate": loop_with_places,
+    "zip": loop_over_pairs,
+    "skips": loop_that_skips,
+    "returns": loop_that_returns,
+    "sums": loop_that_sums,
+    "two": loop_of_two,
+    "seeded": loop_in_seeded_order,
+    "drawn": loop_in_drawn_order,
+}
+"""Generators that pass numbers through a function; the last one in another order in each epoch."""
 HARMLESS = (pure, scratch, table_read, pure_transforms, pure_object, pure_memo)
 STATE = (
     counter_nonlocal, counter_list, counter_itertools, counter_getitem, counter_property, counter_len, counter_iter,

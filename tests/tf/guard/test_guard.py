@@ -10,7 +10,7 @@ import planted
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from judged import elements, judged
+from judged import POOL, elements, judged
 from pipelines import Plan, plans
 
 from xttsbench.pipeline.graph.nodes import dataset_nodes
@@ -34,7 +34,7 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("files")
 
 
-def check(plan, folder, *, pool):
+def check(plan, folder, pool=()):
     for found in judged(plan, folder, pool=pool):
         if found.truth == "changes":
             assert found.said.equivalent is not True, f"{plan} with {found.fix}: {found.said.sentence}"
@@ -43,20 +43,20 @@ def check(plan, folder, *, pool):
 @FEW
 @given(plan=plans())
 def test_no_fix_that_changes_the_data_is_accepted(plan, folder):
-    check(plan, folder, pool=False)
+    check(plan, folder)
 
 
 @pytest.mark.slow
 @MANY
 @given(plan=plans(), pool=st.integers(0, 5))
 def test_no_fix_that_changes_the_data_is_accepted_of_two_hundred_pipelines(plan, pool, folder):
-    check(plan, folder, pool=pool == 0)
+    check(plan, folder, POOL if pool == 0 else ())
 
 
 @pytest.mark.parametrize("plant", [maker.__name__ for maker in planted.HARMLESS])
 def test_what_is_harmless_is_accepted(plant, folder):
     plan = Plan("range", ("map",), 1, plant, "numpy_function", "batch")
-    found = list(judged(plan, folder, pool=False))
+    found = list(judged(plan, folder))
     assert {"parallel-map:4", "prefetch", "thread-pool:8", "parallel-batch"} < {one.fix for one in found}
     assert all(one.truth == "harmless" for one in found)
     refused = {one.fix: one.said.sentence for one in found if one.said.equivalent is not True}
