@@ -23,6 +23,7 @@ from xttsbench.targets.source.links import argument, autotune_or, spelled, with_
 from xttsbench.targets.source.module import Link, Module
 
 _HELPER: Final = "parallel_generator"
+_WORKERS: Final = "give the PyDataset workers={}, by super().__init__(...), so that Keras makes its batches in threads"
 _WRITTEN: Final = '''\
 def {name}(generator, output_signature, args=None, calls={autotune}):
     """Like from_generator, for a generator of calls ``(function, *arguments)``: makes several at a time, in order."""
@@ -69,7 +70,8 @@ def open_generator(calls: Calls, number: int | None, op: str) -> Iterable[Found]
         function = openable(one, calls.pipeline)
         if function is not None and function.parts is not None:
             edit = functools.partial(_changes, calls, one, function.parts, number, helped)
-            found.append(attempt(edit, OPEN_GENERATOR.by_hand or ""))
+            of_keras = (function.parts.file or "").endswith("py_dataset_adapter.py")
+            found.append(attempt(edit, _WORKERS.format(number or 8) if of_keras else OPEN_GENERATOR.by_hand or ""))
     return found or [Found(why_not="the pipeline has no generator that can be opened")]
 
 

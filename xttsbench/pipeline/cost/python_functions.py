@@ -29,6 +29,10 @@ _TIMES: Final = 128
 """Times of single calls that are kept per function."""
 _MOST_COUNTED: Final = 1_000_000
 """Items of a generator that are counted."""
+_MOST_COMPUTED: Final = 0.5
+"""Share of its calls' wall time that a function which waits may compute."""
+_TRIES: Final = 3
+"""Of the experiment, where it says of a function that computed that it waits."""
 _DRAIN_S: Final = 2.0
 """How long calls already under way may take to end once the iterator is gone."""
 
@@ -73,7 +77,11 @@ def classify(
         looked_at = function
         if experiment:
             opening = openings.get(function.token)
-            gil = _experiment(registered[function.token], recorder, opening, calls, experiment_s)
+            for _ in range(_TRIES):
+                gil = _experiment(registered[function.token], recorder, opening, calls, experiment_s)
+                if gil != "blocks" or not recorder.computes():
+                    break
+                gil = "unknown"  # the run showed otherwise: neighbours held the experiment up
         if function.kind == "generator":
             given = opening.arguments[0] if experiment and opening is not None and opening.arguments else None
             looked_at = _parts(function, registered[function.token], given, calls, experiment_s)
@@ -113,6 +121,11 @@ class _Recorder:
         if not self._wall_s:
             return None
         return float(np.mean(self._wall_s[skip:])), float(np.mean(self._cpu_s[skip:]))
+
+    def computes(self) -> bool:
+        """Whether calls spent more of their time on a processor than what waits may."""
+        mean = self.mean_s()
+        return mean is not None and mean[1] > _MOST_COMPUTED * mean[0]
 
     def times_s(self) -> tuple[float, ...]:
         """Wall times of single calls, the newest."""

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from xttsbench.pipeline.cost import python_functions
 from xttsbench.pipeline.cost.python_functions import classify
 from xttsbench.pipeline.graph.read import inspect
 
@@ -43,6 +44,15 @@ def matmul(x):
 
 def mapped(function, make=tf.numpy_function, **options):
     return tf.data.Dataset.range(200).map(lambda x: make(function, [x], tf.int64), **options).batch(2)
+
+
+@pytest.mark.parametrize(("answers", "expected"), [(["blocks", "holds"], "holds"), (["blocks"] * 3, "unknown")])
+def test_what_computed_in_the_run_does_not_wait_whatever_an_experiment_among_neighbours_says(
+    answers, expected, monkeypatch
+):
+    monkeypatch.setattr(python_functions, "_majority", lambda *_: answers.pop(0))
+    (found,) = classified(mapped(holds), batches=2)
+    assert (found.gil, answers) == (expected, [])
 
 
 def names(count):
