@@ -21,7 +21,7 @@ from xttsbench.step.watch import Moment, Watch, step_row
 from xttsbench.worker.bench import Bench, Limit
 from xttsbench.worker.profile.step_profile import OpCounter, summarise
 from xttsbench.worker.profile.window import ProfiledSteps
-from xttsbench.worker.script.loops import Loop, Loops
+from xttsbench.worker.script.loops.loop import Loop, Loops
 from xttsbench.worker.script.report import ScriptReport, StoppedByUs
 
 _FIRST_STEPS: Final = 8

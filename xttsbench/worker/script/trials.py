@@ -35,8 +35,8 @@ from xttsbench.targets.load import Loaded
 from xttsbench.worker.channel import Channel
 from xttsbench.worker.filling import fill_caches
 from xttsbench.worker.fingerprint import run_elements
+from xttsbench.worker.script.loops.step_function import place_of
 from xttsbench.worker.script.report import ScriptReport, StoppedByUs
-from xttsbench.worker.script.step_function import place_of
 from xttsbench.worker.script.turns import AgainRecorder, FewSteps
 from xttsbench.worker.script.watched import Watched
 from xttsbench.worker.trial import failure

@@ -14,7 +14,7 @@ from xttsbench.records.rows import RowMemory, SegmentRows, StepRow
 from xttsbench.records.trial import ScriptAgain
 from xttsbench.step.watch import Watch
 from xttsbench.worker.arm import SETTLING, TURN_START
-from xttsbench.worker.script.loops import Loop, Loops
+from xttsbench.worker.script.loops.loop import Loop, Loops
 from xttsbench.worker.script.recorder import Recorder, Results
 from xttsbench.worker.script.report import ScriptReport
 

@@ -12,13 +12,13 @@ import tensorflow as tf
 
 from xttsbench.pipeline.graph import places
 from xttsbench.worker.script.datasets import Datasets, original
-from xttsbench.worker.script.eager_loops import EagerLoops
-from xttsbench.worker.script.graph_clock import GraphClock, Site
-from xttsbench.worker.script.graph_loops import FitSteps, GraphLoops
-from xttsbench.worker.script.intervals import GraphTimestamp
+from xttsbench.worker.script.loops.eager import EagerLoops
+from xttsbench.worker.script.loops.graph import FitSteps, GraphLoops
+from xttsbench.worker.script.loops.graph_clock import GraphClock, Site
+from xttsbench.worker.script.loops.intervals import GraphTimestamp
+from xttsbench.worker.script.loops.step_function import place_of
 from xttsbench.worker.script.recorder import Recorder
 from xttsbench.worker.script.report import ScriptReport
-from xttsbench.worker.script.step_function import place_of
 
 _ALIKE: Final = 20
 """Calls of tf.functions, and none of them traced, after which nothing is asked about the next ones."""

@@ -15,8 +15,8 @@ from typing import Any, Final
 from xttsbench.records.rows import SegmentRows, StepRow
 from xttsbench.step.watch import Moment, Watch
 from xttsbench.worker.profile.step_profile import OpCounter, op_floor_s
-from xttsbench.worker.script.eager_loops import call_site
-from xttsbench.worker.script.loops import Loop, Loops
+from xttsbench.worker.script.loops.eager import call_site
+from xttsbench.worker.script.loops.loop import Loop, Loops
 from xttsbench.worker.script.recorder import Recorder, Results, SamplingWindows
 from xttsbench.worker.script.report import ScriptReport
 

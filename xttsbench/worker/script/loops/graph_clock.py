@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.framework import ops
 
-from xttsbench.worker.script.intervals import GraphTimestamp
+from xttsbench.worker.script.loops.intervals import GraphTimestamp
 
 _SLOTS: Final = 8192
 _DEVICE: Final = "/device:CPU:0"

@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple
 from tensorflow.python.framework import ops
 
 from xttsbench.step.watch import Moment, step_row
-from xttsbench.worker.script.graph_clock import Site
-from xttsbench.worker.script.intervals import (
+from xttsbench.worker.script.loops.graph_clock import Site
+from xttsbench.worker.script.loops.intervals import (
     Calls,
     GraphTimestamp,
     StepInterval,
@@ -20,9 +20,9 @@ from xttsbench.worker.script.intervals import (
     steps_of_call,
     steps_of_requests,
 )
-from xttsbench.worker.script.loops import Loop
+from xttsbench.worker.script.loops.loop import Loop
+from xttsbench.worker.script.loops.step_function import place_of
 from xttsbench.worker.script.recorder import Recorder
-from xttsbench.worker.script.step_function import place_of
 
 _DRAIN_NS: Final = 400_000_000
 _HELD: Final = 256

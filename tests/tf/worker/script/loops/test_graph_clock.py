@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from xttsbench.worker.script.graph_clock import GraphClock
+from xttsbench.worker.script.loops.graph_clock import GraphClock
 
 
 def test_what_was_overwritten_before_it_was_read_is_counted() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xttsbench.worker.script.intervals import (
+from xttsbench.worker.script.loops.intervals import (
     Calls,
     GraphTimestamp,
     StepInterval,

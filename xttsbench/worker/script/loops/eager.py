@@ -12,15 +12,16 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any, Final
 
+import xttsbench
 from xttsbench.pipeline.graph.places import place_of as dataset_place
 from xttsbench.step.watch import Moment
 from xttsbench.worker.script.datasets import original
-from xttsbench.worker.script.loops import Loop
+from xttsbench.worker.script.loops.loop import Loop
+from xttsbench.worker.script.loops.steady import SteadyLoop
+from xttsbench.worker.script.loops.step_function import PythonStep, as_step, place_of, takes_batch
 from xttsbench.worker.script.recorder import EndedStep, Recorder
-from xttsbench.worker.script.steady import SteadyLoop
-from xttsbench.worker.script.step_function import PythonStep, as_step, place_of, takes_batch
 
-_OURS: Final = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
+_OURS: Final = os.path.dirname(os.path.abspath(xttsbench.__file__)) + os.sep
 _NOT_USERS: Final = (_OURS, sysconfig.get_paths()["stdlib"] + os.sep, "<frozen")
 _FRAMEWORKS: Final = (f"{os.sep}tensorflow{os.sep}python{os.sep}", f"{os.sep}keras{os.sep}src{os.sep}")
 
