@@ -45,6 +45,7 @@ diagnose: install ## the main job on real input: why a training step takes as lo
 # tests: few e2e tests take long, and the short files of unit tests fill up the end. What holds beside no neighbour runs
 # alone.
 AT_A_TIME := --numprocesses 3 --dist loadfile --no-loadscope-reorder
+COMPUTING := --numprocesses 2 --dist loadfile --no-loadscope-reorder # unit tests wait for nothing
 
 # Hundreds of processes import the package: compiled once, each starts a quarter of a second earlier.
 COMPILED := $(BIN)/python -m compileall -q -j 2 xttsbench
@@ -57,7 +58,7 @@ test: dev ## unit, tf and e2e tests, some twelve minutes on two cores
 
 test-unit: dev ## the tests without TensorFlow alone, some ninety seconds on two quiet cores
 	@$(COMPILED)
-	$(PYTEST) tests/unit -m "not slow" $(AT_A_TIME)
+	$(PYTEST) tests/unit -m "not slow" $(COMPUTING)
 
 test-all: dev ## every test, the slow ones too, two hours
 	$(PYTEST)

@@ -1,4 +1,5 @@
-"""A parent that cannot import TensorFlow, and one that hears Ctrl-C though it was started in the background."""
+"""Programs that stand for ``xttsbench``: a parent that cannot import TensorFlow, one that hears Ctrl-C though it was
+started in the background, and one that imports TensorFlow once."""
 
 from __future__ import annotations
 
@@ -19,4 +20,51 @@ main()
 # What a shell starts in the background has Ctrl-C ignored, and would pass that on.
 WITH_CTRL_C = (
     "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from xttsbench.cli import main; main()"
+)
+
+SHARED = """
+import sys
+from xttsbench.execution.helper import Helper
+from xttsbench.workflows.measure import session
+
+class Shared:
+    # Stands for the helper of a block, and is the one of all blocks that want it like that.
+    started = {}
+
+    def __init__(self, **options):
+        self.wanted, self.options = repr(options), options
+
+    def __getattr__(self, name):
+        return getattr(Shared.started[self.wanted], name)
+
+    def __enter__(self):
+        known = Shared.started.get(self.wanted)
+        if known is None or known.exit_code() is not None:
+            known = Shared.started[self.wanted] = Helper(**self.options)
+            known.__enter__()
+            known.wait_ready()
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def wait_ready(self):
+        pass
+
+session.Helper = Shared
+
+def end():
+    for helper in Shared.started.values():
+        helper.__exit__(None, None, None)
+"""
+# Each block of trials has a helper of its own, which is shown in tests/unit/workflows; each takes seconds to start.
+ON_ONE_HELPER = (
+    SHARED
+    + """
+from xttsbench.cli import main
+try:
+    main()
+finally:
+    end()
+"""
 )

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import psutil
 import pytest
 
+from tests.e2e.parent import ON_ONE_HELPER, WITH_CTRL_C
 from xttsbench.execution import journal
 from xttsbench.workflows.optimize.plan import read_plan
 
@@ -74,7 +75,7 @@ def run(target: str, folder: Path, *options: str, budget_s: int, verb: str = "op
     budget_s *= 2 if folder.name == "again" else 1  # a second try has more time: the machine may be a slow one
     began = time.monotonic()
     options = ("--json", "--out", str(out), "--budget", str(budget_s), *options)
-    done = command("-m", "xttsbench", verb, target, *options, cwd=folder, timeout_s=budget_s + 200)
+    done = command("-c", ON_ONE_HELPER, verb, target, *options, cwd=folder, timeout_s=budget_s + 200)
     assert (out / "report.json").is_file(), done.stderr
     assert "Traceback" not in done.stderr
     return Ran(done.returncode, json.loads(done.stdout), done.stderr, out, time.monotonic() - began)
@@ -264,12 +265,6 @@ def test_without_verification_every_number_of_it_is_null_with_the_reason(tmp_pat
     assert ran.report["fixes"]
     assert {fix["outcome"] for fix in ran.report["fixes"]} == {"not verified"}
     assert not (ran.out / "patch.diff").exists()
-
-
-# A test run that was started in the background of a shell has Ctrl-C ignored, and would pass that on.
-WITH_CTRL_C = (
-    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from xttsbench.cli import main; main()"
-)
 
 
 def test_ctrl_c_amid_the_fixes_leaves_a_report_and_no_process(tmp_path: Path) -> None:

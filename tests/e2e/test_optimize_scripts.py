@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tests.e2e.parent import ON_ONE_HELPER
 from xttsbench.execution import journal
 from xttsbench.worker.script.copy_on_write import why_not
 
@@ -51,7 +52,7 @@ def optimized(script: str, folder: Path, *arguments: str, budget_s: int = 120) -
     shutil.copy(SCRIPTS / script, folder)
     budget_s *= 2 if folder.name == "again" else 1  # a second try has more time: the machine may be a slow one
     options = ("--json", "--out", "run", "--budget", str(budget_s))
-    done = python("-m", "xttsbench", "optimize", script, *options, "--", *arguments, cwd=folder)
+    done = python("-c", ON_ONE_HELPER, "optimize", script, *options, "--", *arguments, cwd=folder)
     assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
     assert (folder / script).read_bytes() == (SCRIPTS / script).read_bytes(), "the user's script was touched"
     return Ran(json.loads(done.stdout), done.stderr, folder / "run", folder / "patched" / script)

@@ -17,44 +17,19 @@ from typing import Any
 
 import pytest
 
+from tests.e2e.parent import SHARED
+
 ROOT = Path(__file__).parents[2]
 PLUGIN = "xttsbench.pytest_plugin"
 
-SHARED = """
-import sys
-import pytest
-from xttsbench.execution.helper import Helper
-from xttsbench.workflows.measure import session
-
-class Shared:
-    helper = None
-
-    def __init__(self, **options):
-        self.options = options
-
-    def __getattr__(self, name):
-        return getattr(Shared.helper, name)
-
-    def __enter__(self):
-        if Shared.helper is None:
-            Shared.helper = Helper(**self.options)
-            Shared.helper.__enter__()
-            Shared.helper.wait_ready()
-        return self
-
-    def __exit__(self, *_):
-        pass
-
-    def wait_ready(self):
-        pass
-
-session.Helper = Shared
-
+CONFTEST = (
+    SHARED
+    + """
 def pytest_unconfigure():
     assert "tensorflow" not in sys.modules, "the tests' process imported TensorFlow"
-    if Shared.helper is not None:
-        Shared.helper.__exit__(None, None, None)
+    end()
 """
+)
 TARGETS = """
 import time
 
@@ -161,7 +136,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "src" / "mine").mkdir(parents=True)
     files = {
         "pyproject.toml": '[tool.pytest.ini_options]\npythonpath = ["src"]\nfilterwarnings = ["error"]\n',
-        "conftest.py": SHARED,
+        "conftest.py": CONFTEST,
         "src/mine/__init__.py": "",
         "src/mine/light.py": "BATCH = 4\n",
         "src/mine/data.py": TARGETS,
