@@ -18,8 +18,8 @@ import tensorflow as tf
 from xttsbench.records.elements import Contents
 from xttsbench.worker.batches import size_bytes
 
-HELD_BYTES: Final = 1 << 28
-"""Of batches that are kept in one turn at most."""
+HELD_BYTES: Final = 1 << 26
+"""Of batches that are kept in one turn at most: as long as they are, a pipeline takes new memory for its next ones."""
 _MOST: Final = 5_000
 """Digests of a run."""
 _SUMMED: Final = 1 << 16
@@ -58,6 +58,11 @@ class ContentLook:
         self._left -= size
         if self._left >= 0:
             self._held.append((epoch, number, batch))
+
+    @property
+    def full(self) -> bool:
+        """Whether there is no room for more in this turn."""
+        return self._left < 0
 
     def digest(self) -> None:
         """Take the digests of the batches that were kept, and let go of them."""

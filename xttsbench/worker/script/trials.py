@@ -35,6 +35,7 @@ from xttsbench.targets.load import Loaded
 from xttsbench.worker.channel import Channel
 from xttsbench.worker.filling import fill_caches
 from xttsbench.worker.fingerprint import run_elements
+from xttsbench.worker.script.contents import ScriptContents
 from xttsbench.worker.script.loops.step_function import place_of
 from xttsbench.worker.script.report import ScriptReport, StoppedByUs
 from xttsbench.worker.script.turns import AgainRecorder, FewSteps
@@ -137,6 +138,24 @@ class Trial:
 
 class ArmTrial(Trial):
     """Measures the training loop, with the fix or without."""
+
+    def __init__(
+        self, report: ScriptReport, again: ScriptAgain, end_at_once: Callable[[str], None], began: float
+    ) -> None:
+        recorder = AgainRecorder(report, again)
+        super().__init__(report, again, end_at_once, began, recorder)
+        self._contents = ScriptContents(recorder.loops) if report.spec.hashed else None
+        if self._contents is not None:
+            self.watched.on_batch, self.watched.clock.contents = self._contents.got, self._contents
+            recorder.turn_over = self._contents.digest
+
+    def end(self) -> None:
+        """Send what the batches held, too."""
+        super().end()
+        contents, self._contents = self._contents, None
+        if contents is not None:
+            contents.digest()
+            self.channel.part("contents", contents.look.record())
 
     def before_fit(self, model: Any, arguments: dict[str, Any]) -> None:
         """Have it go on, too."""
@@ -294,7 +313,7 @@ def trial_of(report: ScriptReport, again: ScriptAgain, end_at_once: Callable[[st
     """The trial of a rung."""
     if report.spec.rung == "elements":
         return ElementsTrial(report, again, end_at_once, began)
-    return ArmTrial(report, again, end_at_once, began, AgainRecorder(report, again))
+    return ArmTrial(report, again, end_at_once, began)
 
 
 def _variables() -> list[Any]:

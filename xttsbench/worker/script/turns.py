@@ -35,11 +35,12 @@ class Turns:
         """Whether a stretch is over once so many steps have ended."""
         return steps >= self._until
 
-    def next(self, steps: int) -> bool | None:
+    def next(self, steps: int, over: Callable[[], None]) -> bool | None:
         """Begin the next stretch: the counted part of this turn, or the next turn once it comes.
 
         Args:
             steps: of the loop that have ended.
+            over: called between two turns, off the clock.
 
         Returns:
             Whether the process stood still; ``None`` where there are no more turns.
@@ -48,6 +49,7 @@ class Turns:
         if self._batches:
             self.segment, self._until, self._began_ns, self._batches = self._name, steps + self._batches, now, 0
             return False
+        over()
         turn = self._channel.next_turn(*((self._began_ns, now) if self._began_ns else ()))
         if turn is None:
             return None
@@ -57,7 +59,7 @@ class Turns:
         if turn.discarded:
             self.segment, self._until = SETTLING if turn.round < 0 else TURN_START, steps + turn.discarded
         else:
-            self.next(steps)
+            self.next(steps, over)
         return True
 
 
@@ -128,11 +130,13 @@ class AgainRecorder(Recorder):
         super().__init__(report)
         self.windows.leave_out()
         self.turns = Turns(report) if report.spec.turns else None
-        self._loops = AgainLoops(again, report.channel.rows, self.turns)
+        self.loops = AgainLoops(again, report.channel.rows, self.turns)
+        self.turn_over: Callable[[], None] = lambda: None
+        """Called between two turns, off the clock."""
 
     def make_results(self) -> Results:
         """The results, of the loops that take turns."""
-        return AgainResults(self.report, self.watch, self._loops)
+        return AgainResults(self.report, self.watch, self.loops)
 
     def wants_rows(self, loop: Loop, steps: int) -> bool:
         """As soon as a stretch may be over."""
@@ -146,7 +150,7 @@ class AgainRecorder(Recorder):
             return super().after_step(loop)
         if loop is not self.results.loops.main or loop.warming or self.stopping_since is not None:
             return False
-        stood = turns.next(loop.steps) if turns.over(loop.steps) else False
+        stood = turns.next(loop.steps, self.turn_over) if turns.over(loop.steps) else False
         if stood is None:
             self.stop()
         return bool(stood)
@@ -176,7 +180,7 @@ class FewSteps(AgainRecorder):
 
     def after_step(self, loop: Loop) -> bool:
         """Count a step."""
-        if self._loops.is_own(loop):
+        if self.loops.is_own(loop):
             self.ended = loop.steps
             if loop.steps >= self._steps and self.stopping_since is None:
                 self._at_last()

@@ -16,6 +16,7 @@ from xttsbench.worker.script.loops.eager import EagerLoops
 from xttsbench.worker.script.loops.graph import FitSteps, GraphLoops
 from xttsbench.worker.script.loops.graph_clock import GraphClock, Site
 from xttsbench.worker.script.loops.intervals import GraphTimestamp
+from xttsbench.worker.script.loops.loop import Loop
 from xttsbench.worker.script.loops.step_function import place_of
 from xttsbench.worker.script.recorder import Recorder
 from xttsbench.worker.script.report import ScriptReport
@@ -47,6 +48,8 @@ class Watched:
         """Called with the model and the arguments of ``fit``, which it may change."""
         self.after_function: Callable[[Any, Any], None] | None = None
         """Called with what an outermost tf.function returned, and with ``None`` and the logs of a batch of ``fit``."""
+        self.on_batch: Callable[[Loop, Any, int], None] | None = None
+        """Called with the loop that got a batch in Python, and the number of its shape."""
         self.recorder = recorder or Recorder(report)
         self.clock = GraphClock(self._site_made)
         self.eager = EagerLoops(self.recorder)
@@ -95,6 +98,9 @@ class Watched:
             self.fit.requests.append(GraphTimestamp(began_ns, got_ns, size, elements))
         else:
             self.eager.got(began_ns, got_ns, batch)
+        loop = self.fit.loop if self.fitting else self.eager.requesting
+        if self.on_batch is not None and loop is not None:
+            self.on_batch(loop, batch, self.recorder.results.shape_of(batch)[0])
 
     def dataset_begun(self, dataset: Any) -> Any:
         """An iterator of a dataset is made; of which is for :class:`Datasets` to say."""
@@ -253,6 +259,8 @@ class Watched:
         """Take what came since the last time, and tell how the script goes where that is due."""
         if self.recorder.has_results:
             self.eager.steady.settle()
+            if self.clock.contents is not None:
+                self.clock.contents.relieve()
             if self.graph and not self.fitting:
                 self._poll_graph_loops()
             self.recorder.results.tell_if_due()

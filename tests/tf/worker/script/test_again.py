@@ -15,6 +15,7 @@ from xttsbench.execution.turns import LiveTrial
 from xttsbench.records.elements import Elements
 from xttsbench.records.trial import ScriptAgain, ScriptData, TrialRecord, TrialSpec, Turn
 from xttsbench.samedata.judge import judge
+from xttsbench.samedata.timed import compare_timed
 from xttsbench.samedata.tolerance import same_training
 from xttsbench.worker.script.copy_on_write import why_not
 
@@ -44,6 +45,7 @@ def spec(folder: Path, rung: str, script: str, *arguments: str, fix: str | None 
         fix=fix,
         patched=patched,
         turns=turns,
+        hashed=turns,
         fill_caches=rung == "arm",
         epochs=2,
         source_limit=20,
@@ -51,7 +53,7 @@ def spec(folder: Path, rung: str, script: str, *arguments: str, fix: str | None 
     )
 
 
-def in_turns(trial: TrialSpec, helper: Helper, batches: int = 6) -> tuple[TrialRecord, float]:
+def in_turns(trial: TrialSpec, helper: Helper, batches: int = 12) -> tuple[TrialRecord, float]:
     """The record of two turns, and the seconds of a step in them."""
     live = LiveTrial(trial, helper)
     assert live.open(LIMITS), live.end().cause
@@ -81,9 +83,59 @@ def test_a_loop_takes_turns_and_is_faster_with_the_fix(
         segment, start = record.segment("as_is"), record.segment("turn_start")
         assert segment is not None
         assert start is not None
-        assert segment.columns["round"] == (0,) * 6 + (1,) * 6
+        assert segment.columns["round"] == (0,) * 12 + (1,) * 12
         assert start.columns["round"] == (0, 1)
+    assert original.contents is not None
+    assert fixed.contents is not None
+    same = compare_timed({0: [original.contents]}, {0: [fixed.contents]}, bits=True)
+    assert same.same is True, same.sentence
+    assert same.compared >= 24
     assert slow_s > 1.15 * fast_s
+
+
+LATE = """import sys
+import tensorflow as tf
+
+rows = tf.data.Dataset.range(10_000).map(lambda x: tf.fill([4], tf.cast(x, tf.float32) + {late})).batch(2)
+weight = tf.Variable(1.0)
+step = tf.function(lambda x: weight.assign_add(tf.reduce_mean(x) * 1e-9))
+if sys.argv[1] == "python":
+    for batch in rows:
+        with tf.GradientTape():
+            step(batch)
+elif sys.argv[1] == "graph":
+    iterator = iter(rows)
+    once = tf.function(lambda: step(next(iterator)))
+    while True:
+        with tf.GradientTape():
+            once()
+else:
+    model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
+    model.compile("sgd", "mse", run_eagerly=sys.argv[1] == "eagerly", steps_per_execution=int(sys.argv[2]))
+    model.fit(rows.map(lambda x: (x, x[:, :1])), epochs=9, verbose=0)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [("python",), ("graph",), ("fit", "1"), ("fit", "3"), ("eagerly", "1")])
+def test_a_value_that_differs_late_in_the_timed_batches_is_seen(
+    how: tuple[str, ...], helper: Helper, tmp_path: Path
+) -> None:
+    script, late = tmp_path / "train.py", tmp_path / "late.py"
+    script.write_text(LATE.format(late="0.0"))
+    late.write_text(LATE.format(late="tf.cast(x == 30, tf.float32)"))
+    known = {"trains": how[0] != "graph", "turns": True}
+    runs = [
+        in_turns(spec(tmp_path, "arm", str(script), *how, patched=files, **known), helper)[0].contents
+        for files in ({}, {}, {str(script): str(late)})
+    ]
+    assert all(one is not None and len(one.digests) > 16 for one in runs)
+    original, again, changed = ([one] for one in runs)
+    assert compare_timed({0: original}, {0: again}, bits=True).same is True
+    found = compare_timed({0: original + again}, {0: changed}, bits=True)
+    # Where a graph asks at three places in turn, each of them counts its own.
+    number = 6 if how[-1] == "3" else 16
+    assert (found.same, found.sentence.partition(" of")[0]) == (False, f"batch {number}")
 
 
 @pytest.mark.slow

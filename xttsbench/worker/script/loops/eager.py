@@ -91,7 +91,7 @@ class EagerLoops:
         self.step_mode = "graph"
         self._recorder = recorder
         self._outer: list[Loop] = []
-        self._requesting: Loop | None = None
+        self.requesting: Loop | None = None
         self._python: PythonStep | None = None
         self._closed: Moment | None = None
 
@@ -117,7 +117,7 @@ class EagerLoops:
             self._python.end()
         loop, current = self._loop_of(iterator), self.open
         now = time.perf_counter_ns()
-        self._requesting, self._iterator = loop, weakref.ref(iterator)
+        self.requesting, self._iterator = loop, weakref.ref(iterator)
         if current is None:
             self._open(loop, now)
         elif current.loop is loop:
@@ -143,7 +143,7 @@ class EagerLoops:
     def got(self, began_ns: int, got_ns: int, batch: Any) -> None:
         """A request gave a batch."""
         self.waited(began_ns, got_ns)
-        if self.open is not None and self._requesting is self.open.loop:
+        if self.open is not None and self.requesting is self.open.loop:
             self.open.got_ns, self.open.batch = got_ns, batch
             windows = self._recorder.windows
             if windows.running and windows.profiles and self.step is None:
@@ -245,7 +245,7 @@ class EagerLoops:
             how = "next()"
             key = (call_site(), made if made is not None else str(getattr(iterator, "element_spec", "")))
             loop = self._recorder.results.loops.get(key, how)
-            loop.epochs += 1
+            loop.epochs, loop.taken = loop.epochs + 1, 0
             loop.takes(dataset)
             self._recorder.results.datasets = len({id(one.dataset) for one in self._recorder.results.loops.all()})
             iterator.__dict__[_MARK] = loop

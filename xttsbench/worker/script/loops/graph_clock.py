@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 import tensorflow as tf
@@ -18,7 +18,7 @@ from tensorflow.python.framework import ops
 from xttsbench.worker.script.loops.intervals import GraphTimestamp
 
 _SLOTS: Final = 8192
-_DEVICE: Final = "/device:CPU:0"
+DEVICE: Final = "/device:CPU:0"
 _COLUMNS: Final = 4
 
 
@@ -36,7 +36,7 @@ class Site:
         self.lost = 0
         self._names = f"xttsbench/stamps/{number}", f"xttsbench/stamped/{number}"
         self._read = 0
-        with ops.init_scope(), tf.device(_DEVICE):
+        with ops.init_scope(), tf.device(DEVICE):
             self._ring, self._count = self._handles()
             tf.raw_ops.AssignVariableOp(resource=self._ring, value=np.zeros((_SLOTS, _COLUMNS)))
             tf.raw_ops.AssignVariableOp(resource=self._count, value=np.int64(0))
@@ -48,18 +48,19 @@ class Site:
             tf.raw_ops.VarHandleOp(dtype=tf.int64, shape=[], shared_name=count, container=""),
         )
 
-    def write(self, values: list[Any]) -> None:
-        """Add the ops that write one row to the graph that is being traced."""
+    def write(self, values: list[Any]) -> Any:
+        """Add the ops that write one row to the graph that is being traced; returns how many were written before."""
         ring, count = self._handles()
         at = tf.raw_ops.ReadVariableOp(resource=count, dtype=tf.int64)
         row = tf.stack([tf.cast(value, tf.float64) for value in values])
         put = tf.raw_ops.ResourceScatterUpdate(resource=ring, indices=at % _SLOTS, updates=row)
         with tf.control_dependencies([put]):
             tf.raw_ops.AssignAddVariableOp(resource=count, value=tf.constant(1, tf.int64))
+        return at
 
     def drain(self, offset_ns: int) -> list[GraphTimestamp]:
         """What was stamped since the last time, as ``time.perf_counter_ns`` has it; of more than fit, the last."""
-        with tf.device(_DEVICE):
+        with tf.device(DEVICE):
             count = int(tf.raw_ops.ReadVariableOp(resource=self._count, dtype=tf.int64)._numpy_internal())
             if count == self._read:
                 return []
@@ -75,11 +76,26 @@ class Site:
         ]
 
 
+class Contents(Protocol):
+    """What keeps the batches of requests in graphs."""
+
+    def traced(self, number: Any, batch: Any) -> None:
+        """Add the op that keeps what the request of that number gives at its place to the graph that is traced."""
+
+    def relieve(self) -> None:
+        """Let go of what takes too much memory; called from another thread, while the graph runs."""
+
+
 class GraphClock:
-    """All stamped places of a process."""
+    """All stamped places of a process.
+
+    Attributes:
+        contents: keeps the batches, where that is wanted.
+    """
 
     def __init__(self, on_site: Callable[[Site], None]) -> None:
         self.sites: list[Site] = []
+        self.contents: Contents | None = None
         self._on_site = on_site
         self._group: int | None = None
         self._groups = 0
@@ -97,26 +113,28 @@ class GraphClock:
     def around_request(self, original: Callable[[], Any]) -> Any:
         """Trace a request for data with stamps around it."""
         site = self._site("request")
-        with tf.name_scope("xttsbench"), tf.device(_DEVICE):
+        with tf.name_scope("xttsbench"), tf.device(DEVICE):
             began = tf.timestamp()
         with tf.control_dependencies([began]):
             result = original()
         optional = isinstance(result, tf.experimental.Optional)
-        tensors = [result._variant_tensor] if optional else _tensors(result)
-        with tf.name_scope("xttsbench"), ops.colocate_with(None, ignore_existing=True), tf.device(_DEVICE):
+        tensors = [result._variant_tensor] if optional else tensors_of(result)
+        with tf.name_scope("xttsbench"), ops.colocate_with(None, ignore_existing=True), tf.device(DEVICE):
             with tf.control_dependencies(tensors):
                 ended = tf.timestamp()
             size, elements = _sizes_of_optional(result) if optional else _sizes(tensors)
-            site.write([began, ended, size, elements])
+            number = site.write([began, ended, size, elements])
+        if self.contents is not None:
+            self.contents.traced(number, result)
         return result
 
     def mark_end_of(self, outputs: Any) -> None:
         """GraphTimestamp the end of a step in the graph that is being traced: when all of its outputs are there."""
         if self._group is not None:  # a distributed iterator wraps its elements so too
             return
-        after = _tensors(outputs)
+        after = tensors_of(outputs)
         site = self._site("end")
-        with tf.name_scope("xttsbench"), ops.colocate_with(None, ignore_existing=True), tf.device(_DEVICE):
+        with tf.name_scope("xttsbench"), ops.colocate_with(None, ignore_existing=True), tf.device(DEVICE):
             with tf.control_dependencies(after):
                 ended = tf.timestamp()
             site.write([ended, ended, 0.0, 0.0])
@@ -127,17 +145,19 @@ class GraphClock:
 
         def stamped(iterate: Any) -> Any:
             site = self._site("body", group)
-            with tf.name_scope("xttsbench"), tf.device(_DEVICE), tf.control_dependencies(_tensors(iterate)):
+            with tf.name_scope("xttsbench"), tf.device(DEVICE), tf.control_dependencies(tensors_of(iterate)):
                 began = tf.timestamp()
-                size, elements = _sizes(_tensors(iterate))
+                size, elements = _sizes(tensors_of(iterate))
             known = len(ops.get_default_graph().get_operations())
             result = body(iterate)
             made = ops.get_default_graph().get_operations()[known:]
-            after = [op for op in made if op.op_def is not None and op.op_def.is_stateful] + _tensors(state())
-            with tf.name_scope("xttsbench"), tf.device(_DEVICE):
+            after = [op for op in made if op.op_def is not None and op.op_def.is_stateful] + tensors_of(state())
+            with tf.name_scope("xttsbench"), tf.device(DEVICE):
                 with tf.control_dependencies(after):
                     ended = tf.timestamp()
-                site.write([began, ended, size, elements])
+                number = site.write([began, ended, size, elements])
+            if self.contents is not None:
+                self.contents.traced(number, iterate)
             return result
 
         return stamped
@@ -168,7 +188,8 @@ class GraphClock:
         return site
 
 
-def _tensors(value: Any) -> list[Any]:
+def tensors_of(value: Any) -> list[Any]:
+    """All tensors of a nested value, those of composite ones among them."""
     flat = tf.nest.flatten(value, expand_composites=True)
     return [one for one in flat if isinstance(one, tf.Tensor)]
 
@@ -184,7 +205,7 @@ def _sizes(tensors: list[Any]) -> tuple[Any, Any]:
 
 def _sizes_of_optional(result: Any) -> tuple[Any, Any]:
     def there() -> tuple[Any, Any]:
-        size, elements = _sizes(_tensors(result.get_value()))
+        size, elements = _sizes(tensors_of(result.get_value()))
         return tf.cast(size, tf.float64), tf.cast(elements, tf.float64)
 
     def empty() -> tuple[Any, Any]:

@@ -25,6 +25,7 @@ class Loop:
         how: how it takes its batches, as ``ScriptRun.iterations`` says it.
         trains: whether gradients are taken in it.
         epochs: how often its data were begun.
+        taken: batches of this epoch that a trial has looked at.
         dataset: what it iterated last.
         inner: keys of the loops that are known to run within it, its validation for one.
         segments: where its rows are, by their names; a loop that is not recorded has none.
@@ -38,6 +39,7 @@ class Loop:
     measured: int = 0
     measured_ns: int = 0
     epochs: int = 0
+    taken: int = 0
     warming: bool = True
     dataset: Any = None
     inner: set[Hashable] = field(default_factory=set)
