@@ -139,7 +139,7 @@ def test_a_script_whose_data_would_be_others_is_left_alone(tmp_path: Path) -> No
 @redirects
 @pytest.mark.slow
 def test_a_py_dataset_that_shuffles_between_epochs_is_opened_and_no_cache_is_put_behind_it(tmp_path: Path) -> None:
-    ran = optimized("py_dataset.py", tmp_path, budget_s=100)
+    ran = optimized("py_dataset.py", tmp_path, budget_s=80)
     chosen = ran.chosen
     assert any(part.startswith("open-generator") for part in chosen["fixes"])
     assert (chosen["outcome"], chosen["semantics"]["how"]) == ("accepted", "identical")
