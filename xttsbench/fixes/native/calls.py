@@ -25,7 +25,7 @@ from xttsbench.fixes.native.flow import CALL
 from xttsbench.fixes.native.libraries import library_function
 from xttsbench.fixes.native.numpy_functions import FUNCTIONS, METHODS, numpy_function
 from xttsbench.fixes.native.origins import OPERATORS, Origins
-from xttsbench.fixes.native.ufuncs import ufunc
+from xttsbench.fixes.native.ufuncs import UFUNCS, ufunc
 from xttsbench.pipeline.graph.registry import is_tensorflow
 from xttsbench.pipeline.purity.source import call_of, is_users
 
@@ -280,6 +280,12 @@ def _is_numpys(function: Any) -> bool:
     return known or (
         str(getattr(function, "__module__", None)).split(".")[0] == "numpy" and not isinstance(function, type)
     )
+
+
+def is_known(function: Any) -> bool:
+    """Whether a function is one of NumPy's or Python's that is known here by itself."""
+    plain = isinstance(function, types.BuiltinFunctionType | types.FunctionType | np.ufunc)
+    return plain and (function in files.FUNCTIONS or function in FUNCTIONS or function in UFUNCS)
 
 
 def _refuse_outside(function: Any) -> None:

@@ -88,16 +88,18 @@ def _raw(body: Body, op: Any) -> str:
     function = getattr(tf.raw_ops, op.type, None)
     if function is None:
         raise NoTextError(f"it uses the op {op.type}, which has no name in TensorFlow")
-    counts = {one.name: _count(op, one) for one in op.op_def.input_arg}
     waiting, given = list(op.inputs), []
-    for name in inspect.signature(function).parameters:
-        if name in counts:
-            count, several = counts[name]
-            own, waiting = waiting[:count], waiting[count:]
-            text = ", ".join(body.given(one) for one in own)
-            given.append(f"{name}=[{text}]" if several else f"{name}={text}")
-        elif name != "name":
-            given.append(f"{name}={_attribute(op.get_attr(name))}")
+    inputs: dict[str, str] = {}
+    for one in op.op_def.input_arg:
+        count, several = _count(op, one)
+        own, waiting = waiting[:count], waiting[count:]
+        text = ", ".join(body.given(tensor) for tensor in own)
+        inputs[one.name] = f"[{text}]" if several else text
+    names = [name for name in inspect.signature(function).parameters if name != "name"]
+    renamed = [name for name in inputs if name not in names]  # Python's name of an argument may be another
+    for name in names:
+        known = name if name in inputs else None if name in op.node_def.attr else renamed.pop(0)
+        given.append(f"{name}={inputs[known] if known is not None else _attribute(op.get_attr(name))}")
     return f"tf.raw_ops.{op.type}({', '.join(given)})"
 
 
@@ -188,6 +190,12 @@ def _padded(body: Body, op: Any) -> str:
     if op.type == "MirrorPad":
         given.append(f'mode="{op.get_attr("mode").decode()}"')
     return f"tf.pad({', '.join(given)})"
+
+
+def _split(body: Body, op: Any) -> str:
+    axis = body.argument(op.inputs[0])
+    where = "" if axis == "0" else f", axis={axis}"
+    return f"tf.split({body.given(op.inputs[1])}, {op.get_attr('num_split')}{where})"
 
 
 def _summed(body: Body, op: Any) -> str:
@@ -311,6 +319,7 @@ _SPECIAL: Final[dict[str, Callable[[Body, Any], str]]] = {
     **dict.fromkeys(("Pad", "PadV2", "MirrorPad"), _padded),
     **dict.fromkeys(("Cumsum", "Cumprod"), _summed),
     "EnsureShape": _ensured,
+    "Split": _split,
     "StridedSlice": _cut,
     "DecodeRaw": _decoded,
     "StringJoin": _text_joined,

@@ -11,7 +11,7 @@ from typing import Any
 
 from xttsbench.fixes.native.array import CannotTraceError
 from xttsbench.fixes.native.branches import both, branch, either, negated
-from xttsbench.fixes.native.calls import Calls
+from xttsbench.fixes.native.calls import Calls, is_known
 from xttsbench.fixes.native.flow import CALL, FOR, IF, WHILE, as_items, handed_over
 from xttsbench.fixes.native.loops import looped, repeated
 from xttsbench.fixes.native.origins import SYMBOLS, Origins
@@ -272,6 +272,6 @@ def _function(names: Sequence[str], body: ast.expr) -> ast.expr:
 
 
 def is_traceable(function: Any) -> bool:
-    """Whether a function's source is the user's own, so that it can be read."""
+    """Whether a function's source is the user's own, so that it can be read, or it is known by itself."""
     inner = called(function)
-    return inner is not None and is_users(getattr(inner, "__func__", inner))
+    return is_known(function) or (inner is not None and is_users(getattr(inner, "__func__", inner)))

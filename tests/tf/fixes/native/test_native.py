@@ -156,6 +156,17 @@ def test_what_can_be_traced_is_and_the_rest_stays_python():
     assert_close(dataset, fixed)
 
 
+def test_a_function_of_numpys_needs_no_function_around_it(tmp_path):
+    for number in range(4):
+        np.save(tmp_path / f"{number}.npy", np.full((3 + number, 2), number, np.float32))
+    names = tf.data.Dataset.from_tensor_slices([str(one) for one in sorted(tmp_path.glob("*.npy"))])
+    dataset = names.map(lambda name: tf.numpy_function(np.load, [name], tf.float32))
+    dataset = dataset.map(lambda mel: tf.numpy_function(np.square, [mel], tf.float32))
+    fixed = apply(dataset, "native")
+    assert (len(tokens(dataset)), len(tokens(fixed))) == (2, 0)
+    assert_close(dataset, fixed)
+
+
 def test_the_original_is_left_as_it_was_and_shuffles_before_it_too():
     dataset = clips().shuffle(12, seed=3, reshuffle_each_iteration=False)
     dataset = dataset.map(lambda x: tf.numpy_function(otherwise, [x], tf.float32)).cache()

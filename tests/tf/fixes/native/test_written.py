@@ -37,6 +37,14 @@ def with_helpers(audio):
     return frames @ TABLE, np.concatenate([frames[0], -frames[-1]])
 
 
+def banded_in_a_loop(audio):
+    frames = []
+    for i in range((len(audio) - 64) // 16 + 1):
+        spectrum = np.abs(np.fft.rfft(audio[i * 16 : i * 16 + 64] * window(64)))
+        frames.append(spectrum @ TABLE[:33])
+    return np.stack(frames)
+
+
 def shapes(audio):
     first = np.pad(audio[:5], (1, 2), mode="reflect")[None, ..., 1:]
     second = np.stack([first.T, first.T + 1], axis=-1).transpose(2, 0, 1)
@@ -69,6 +77,7 @@ def found(function, *results):
         (with_helpers, (tf.float32, tf.float32), ("CONFIG", "TABLE", "np", "window")),
         (shapes, (tf.float32, tf.float32, tf.int64, tf.int16), ()),
         (Scaled().of, (tf.float32,), ("self",)),
+        (banded_in_a_loop, (tf.float32,), ("TABLE", "np", "window")),
     ],
 )
 def test_the_text_is_run_and_takes_arrays_by_their_names(function, results, names):
