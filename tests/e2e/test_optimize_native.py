@@ -1,0 +1,31 @@
+"""``xttsbench optimize`` where Python computes: as ops of TensorFlow it is faster, and yields the same; patched too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.test_optimize import run
+
+pytestmark = pytest.mark.measured
+
+
+def test_features_in_python_become_ops_that_can_be_read(tmp_path: Path) -> None:
+    ran = run("speech.py:features", tmp_path, "--accelerator", "emulated:2", budget_s=100)
+    assert ran.code == 0, ran.err
+    chosen = ran.chosen
+    assert "native" in chosen["fixes"], chosen["name"]
+    assert chosen["outcome"] == "accepted"
+    assert chosen["semantics"]["equivalent"] is True
+    assert chosen["semantics"]["how"] == "rounding"  # spectra and their logarithms, rounded otherwise
+    assert chosen["verified_speedup"]["low"] > 1.2
+    patch = chosen["patch"]
+    assert (patch["ran"], patch["equivalent"]) == (True, True), patch["why_not"]
+    assert patch["unpatched"] == {}
+    (text,) = patch["files"].values()
+    added = [line[1:] for line in patch["diff"].splitlines() if line.startswith("+")]
+    assert any("def features_native(name, index):" in line for line in added)
+    assert any("tf.audio.decode_wav(" in line for line in added)
+    assert any("tf.signal.rfft(" in line for line in added)
+    assert "tf.numpy_function(" not in text
