@@ -81,6 +81,7 @@ def test_what_a_process_left_half_filled_is_filled_by_the_next_one_and_read_by_t
     assert not (tmp_path / "kept").exists()
 
 
+@pytest.mark.slow
 def test_a_cache_that_another_process_finds_changed_is_seen(process, tmp_path) -> None:
     originals = [without_objections(process(seed=seed)[0]) for seed in (0, 0, 1)]
     process("filled")
