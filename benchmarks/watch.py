@@ -29,7 +29,9 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 SCRIPTS = Path(__file__).parent / "scripts"
 GOALS = {0.005: 0.01, 0.05: 0.002}
-PAIRS, SECONDS = 9, 6.0
+PAIRS = 9
+STEPS = {0.005: 600, 0.05: 120}
+"""Of each side of a pair."""
 MILLION = 1_000_000
 _LOOP = """
 import sys, tensorflow as tf
@@ -168,7 +170,7 @@ def _cost(sleep_s, *, in_graph):
     with watching():
         run(measured, 30)
     run(bare, 30)
-    count = max(round(SECONDS / sleep_s), 32)
+    count = STEPS[sleep_s]
     added = {"all": [], "own": [], "cpu": []}
     for pair in range(PAIRS):
         times = {}
