@@ -17,7 +17,7 @@ import known
 FAULTY = [case for case in known.CASES if not case.healthy]
 HEALTHY = [case for case in known.CASES if case.healthy]
 TIME_AND_MACHINE = {"core-contention", "drift", "oscillation", "padding-waste", "stragglers"}
-FIXES = {"parallel-map", "parallel-interleave", "prefetch", "filter-first", "batch-first", "any-order"}
+FIXES = {"parallel-map", "parallel-interleave", "prefetch", "filter-first", "batch-first", "any-order", "buckets"}
 
 
 def functions(path):
