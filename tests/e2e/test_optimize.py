@@ -82,7 +82,7 @@ def run(target: str, folder: Path, *options: str, budget_s: int, verb: str = "op
 
 
 def test_a_sleeping_function_is_mended_proved_patched_and_kept_as_a_plan(tmp_path: Path) -> None:
-    ran = run("fixable.py:sleeps_in_drawn_order", tmp_path, "--accelerator", "emulated:10", budget_s=150)
+    ran = run("fixable.py:sleeps_without_end", tmp_path, "--accelerator", "emulated:10", budget_s=150)
     assert ran.code == 0, ran.err
     chosen = ran.chosen
     assert any(part.startswith("parallel-map") for part in chosen["fixes"])
@@ -91,7 +91,9 @@ def test_a_sleeping_function_is_mended_proved_patched_and_kept_as_a_plan(tmp_pat
     assert chosen["semantics"]["equivalent"] is True
     assert chosen["rounds"] >= 2
     # 8 x 4 ms beside 10 ms of compute: what waits least gives little more than 3 times
-    assert 2.0 < chosen["verified_speedup"]["low"] < chosen["verified_speedup"]["high"] < 5.0
+    speedup = chosen["verified_speedup"]
+    assert 1.2 < speedup["low"] < speedup["high"]
+    assert 2.0 < speedup["estimate"] < 5.0
     assert ran.report["kind"] == "optimize"
     the_findings_say_so(ran)
     the_patch_is_of_the_user_s_file_and_was_run(ran, tmp_path)
@@ -157,12 +159,12 @@ import fixable
 import xttsbench
 from xttsbench.errors import InvalidInputError
 
-fixed, report = xttsbench.optimize("fixable.py:sleeps_in_drawn_order", plan="run")
-ours, theirs = fixable.sleeps_in_drawn_order().take(12), fixed.take(12)
+fixed, report = xttsbench.optimize("fixable.py:sleeps_without_end", plan="run")
+ours, theirs = fixable.sleeps_without_end().take(12), fixed.take(12)
 assert [batch.tolist() for batch in ours.as_numpy_iterator()] == [b.tolist() for b in theirs.as_numpy_iterator()]
 print([fix.name for fix in report.fixes if fix.chosen])
 try:
-    xttsbench.optimize("changed.py:sleeps_in_drawn_order", plan="run")
+    xttsbench.optimize("changed.py:sleeps_without_end", plan="run")
 except InvalidInputError as error:
     print("refused:", error)
 """
@@ -173,7 +175,7 @@ def the_plan_is_the_report_s_and_fits_this_target_only(ran: Ran, folder: Path) -
     assert plan.model_dump(mode="json") == ran.report["optimized"]
     assert (list(plan.fixes), plan.proven, plan.equivalent) == (ran.chosen["fixes"], True, True)
     text = (folder / "fixable.py").read_text(encoding="utf-8")
-    changed = text.replace("shuffle(16, seed=1)", "shuffle(16, seed=1).take(999_999)")
+    changed = text.replace("range(10**14)", "range(10**14).take(999_999)")
     assert changed != text
     (folder / "changed.py").write_text(changed, encoding="utf-8")
     done = command("-c", PLAN_APPLIED, cwd=folder)

@@ -42,7 +42,10 @@ def test_what_the_registry_names_is_there(place):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("faster", r"no fix named 'faster'\. Use one of filter-first, rebatch, open-generator\[:<n>\], native, "),
+        (
+            "faster",
+            r"no fix named 'faster'\. Use one of filter-first, shuffle-first, rebatch, open-generator\[:<n>\], ",
+        ),
         ("", "no fix named ''"),
         ("parallel-map + ", "no fix named ''"),
         ("parallel-map:0", "positive whole number up to 2147483647; received '0'"),
