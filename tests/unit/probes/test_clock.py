@@ -136,13 +136,19 @@ def test_it_is_even_and_takes_a_millisecond() -> None:
 def test_it_sees_a_machine_whose_memory_and_cores_are_crowded() -> None:
     canary_ns()
     alone = min(canary_ns() for _ in range(5))
-    code = "import numpy\nwhile True: numpy.zeros(1 << 22).sum()"
-    hogs = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(2 * (os.cpu_count() or 1))]
+    code = "import numpy\nprint(flush=True)\nwhile True: numpy.zeros(1 << 22).sum()"
+    command = [sys.executable, "-c", code]
+    hogs = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(2 * (os.cpu_count() or 1))]
+    taken = []
     try:
-        time.sleep(0.5)
-        crowded = sorted(canary_ns() for _ in range(21))[10]
+        for hog in hogs:
+            assert hog.stdout is not None
+            hog.stdout.readline()  # it is under way
+        for _ in range(21):
+            time.sleep(0.02)  # all of them would fit into one turn of the processor
+            taken.append(canary_ns())
     finally:
         for hog in hogs:
             hog.kill()
-            hog.wait()
-    assert crowded > alone
+            hog.communicate()
+    assert sorted(taken)[10] > alone
