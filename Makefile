@@ -50,13 +50,13 @@ COMPUTING := --numprocesses 2 --dist loadfile --no-loadscope-reorder # unit test
 # Hundreds of processes import the package: compiled once, each starts a quarter of a second earlier.
 COMPILED := $(BIN)/python -m compileall -q -j 2 xttsbench
 
-test: dev ## unit, tf and e2e tests, some twelve minutes on two cores
+test: dev ## unit, tf and e2e tests, some fifteen minutes on two cores
 	@$(COMPILED)
 	$(PYTEST) tests/e2e tests/tf tests/unit -m "not slow and not alone" $(AT_A_TIME)
 	@mkdir -p .benchmarks
 	$(PYTEST) tests/e2e -m "not slow and alone" --benchmark-enable --benchmark-json=.benchmarks/last.json
 
-test-unit: dev ## the tests without TensorFlow alone, some ninety seconds on two quiet cores
+test-unit: dev ## the tests without TensorFlow alone, some hundred seconds on two quiet cores
 	@$(COMPILED)
 	$(PYTEST) tests/unit -m "not slow" $(COMPUTING)
 

@@ -136,6 +136,8 @@ class Helper:
             if event is None or event.get("event") not in ("ended", "forked"):
                 raise HelperError("The helper process did not fork a trial within 30 s; it was killed or is stuck.")
             pid = self._heard(event)
+            if event["event"] == "forked" and self._asked:  # for an earlier request, whose caller was interrupted
+                kill_group(pid)
         return pid
 
     def has_ended(self, pid: int) -> bool:
@@ -167,8 +169,6 @@ class Helper:
             self._ends[pid] = int(event["status"])
         else:
             self._asked -= 1
-            if self._asked:
-                kill_group(pid)
         return pid
 
     def _without_parent(self, event: Mapping[str, Any]) -> None:
