@@ -157,7 +157,8 @@ _MATTERS: Final = 0.1
 """Shares that differ by less are taken for the same, however many rows there are."""
 _SURE_ROWS: Final = 16
 """With so many rows, that shuffled epochs have one order is no coincidence, even with a buffer of two."""
-_EPOCHS: Final = 3
+EPOCHS: Final = 3
+"""That are compared where something is drawn at random: what repeats after two of them shows in the third."""
 _REPEATED_BATCHES: Final = 0.5
 _FEW_REPEATED: Final = 0.1
 Share = tuple[int, int]
@@ -293,8 +294,8 @@ def _twice(run: Run, column: int) -> Share | None:
 
 
 def _as_long(runs: Sequence[Run]) -> list[Run]:
-    """The first epochs of each run, as many as all have: what repeats after two of them shows in three."""
-    count = min(_EPOCHS, *(len(run.passes) for run in runs))
+    """The first epochs of each run, as many as all have."""
+    count = min(EPOCHS, *(len(run.passes) for run in runs))
     return [replace(run, passes=run.passes[:count]) for run in runs]
 
 

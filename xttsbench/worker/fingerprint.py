@@ -42,6 +42,7 @@ from xttsbench.records.elements import Element, Elements, Epoch, OtherBatches
 from xttsbench.records.fix_set import FixSet
 from xttsbench.records.pipeline import PipelineOp
 from xttsbench.records.trial import TrialSpec
+from xttsbench.samedata.epochs import EPOCHS
 from xttsbench.step.modes import loss_of
 from xttsbench.targets.load import Loaded
 from xttsbench.worker.batches import ExhaustedError
@@ -52,7 +53,6 @@ MOST_ROWS: Final = 2000
 """Rows of a record, over all epochs."""
 MOST_NUMBERS: Final = 60_000
 """Hashes and numbers of sketches in a record, which is sent and kept as text: about a megabyte."""
-_PASSES_OF_RANDOM: Final = 3
 _STEPS: Final = 3
 _MOST_STATE: Final = 200
 """Variables that are sketched, the first ones."""
@@ -93,7 +93,7 @@ def run_elements(
     before, after = _graph(original, unknown), _graph(loaded.dataset, unknown)
     cut = batching(before) if before is not None else Batching()
     drawn = () if before is None else random_ops(original, before)
-    passes = max(spec.epochs, _PASSES_OF_RANDOM) if drawn else spec.epochs
+    passes = max(spec.epochs, EPOCHS) if drawn else spec.epochs
     limit = spec.source_limit if after is not None else None
     while True:
         told = _Told(spec, bench, cut, passes)
