@@ -18,14 +18,24 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
-from xttsbench.fixes.native import file_paths, files, loops, rows, text
-from xttsbench.fixes.native.array import Array, CannotTraceError, Method, Spread, Symbolic, holds_traced, lifted, only
-from xttsbench.fixes.native.branches import negated
-from xttsbench.fixes.native.flow import CALL
-from xttsbench.fixes.native.libraries import library_function
-from xttsbench.fixes.native.numpy_functions import FUNCTIONS, METHODS, numpy_function
-from xttsbench.fixes.native.origins import OPERATORS, Origins
-from xttsbench.fixes.native.ufuncs import UFUNCS, ufunc
+from xttsbench.fixes.native.arrays.array import (
+    Array,
+    CannotTraceError,
+    Method,
+    Spread,
+    Symbolic,
+    holds_traced,
+    lifted,
+    only,
+)
+from xttsbench.fixes.native.arrays.functions import FUNCTIONS, METHODS, numpy_function
+from xttsbench.fixes.native.arrays.ufuncs import UFUNCS, ufunc
+from xttsbench.fixes.native.control import loops, rows
+from xttsbench.fixes.native.control.branches import negated
+from xttsbench.fixes.native.control.flow import CALL
+from xttsbench.fixes.native.files import contents, paths, text
+from xttsbench.fixes.native.files.libraries import library_function
+from xttsbench.fixes.native.written.origins import OPERATORS, Origins
 from xttsbench.pipeline.graph.registry import is_tensorflow
 from xttsbench.pipeline.purity.source import call_of, is_users
 
@@ -116,7 +126,7 @@ class Calls:
             return _PYTHON[function](*arguments, **named)
         if traced and function is map:
             return rows.listed(arguments[1], lambda one: self.call(arguments[0], one))
-        table = {**files.FUNCTIONS, **({**text.FUNCTIONS, **file_paths.FUNCTIONS} if traced else {})}
+        table = {**contents.FUNCTIONS, **({**text.FUNCTIONS, **paths.FUNCTIONS} if traced else {})}
         if isinstance(function, types.BuiltinFunctionType | types.FunctionType | type) and function in table:
             return _fitting(table[function], function, arguments, named)
         library = library_function(function, traced=traced)
@@ -193,7 +203,7 @@ class Calls:
         if symbol == "%" and isinstance(first, str) and holds_traced(second):
             return text.percent(first, second)
         if symbol == "/" and isinstance(first, PurePath) and isinstance(second, text.Text):
-            return file_paths.made_path(first, second)
+            return paths.made_path(first, second)
         if symbol == "*" and isinstance(first, list) and isinstance(second, Array) and not second.ndim:
             return rows.repeated(first, second)
         result = OPERATORS[symbol](first, second)
@@ -285,7 +295,7 @@ def _is_numpys(function: Any) -> bool:
 def is_known(function: Any) -> bool:
     """Whether a function is one of NumPy's or Python's that is known here by itself."""
     plain = isinstance(function, types.BuiltinFunctionType | types.FunctionType | np.ufunc)
-    return plain and (function in files.FUNCTIONS or function in FUNCTIONS or function in UFUNCS)
+    return plain and (function in contents.FUNCTIONS or function in FUNCTIONS or function in UFUNCS)
 
 
 def _refuse_outside(function: Any) -> None:

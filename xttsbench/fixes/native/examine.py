@@ -14,9 +14,9 @@ import numpy as np
 import tensorflow as tf
 
 from xttsbench.fixes.native.checked import Checked, checked, difference
-from xttsbench.fixes.native.expressions import NoTextError
 from xttsbench.fixes.native.trace import Traced
-from xttsbench.fixes.native.written import written
+from xttsbench.fixes.native.written.body import written
+from xttsbench.fixes.native.written.expressions import NoTextError
 from xttsbench.pipeline.graph.read import read_graph
 from xttsbench.pipeline.graph.registry import cells
 from xttsbench.pipeline.graph.source import locate

@@ -9,14 +9,14 @@ import types
 from collections.abc import Sequence
 from typing import Any
 
-from xttsbench.fixes.native.array import CannotTraceError
-from xttsbench.fixes.native.branches import both, branch, either, negated
+from xttsbench.fixes.native.arrays.array import CannotTraceError
 from xttsbench.fixes.native.calls import Calls, is_known
-from xttsbench.fixes.native.flow import CALL, FOR, IF, WHILE, as_items, handed_over
-from xttsbench.fixes.native.loops import looped, repeated
-from xttsbench.fixes.native.origins import SYMBOLS, Origins
-from xttsbench.fixes.native.rows import listed
-from xttsbench.fixes.native.text import written_out
+from xttsbench.fixes.native.control.branches import both, branch, either, negated
+from xttsbench.fixes.native.control.flow import CALL, FOR, IF, WHILE, as_items, handed_over
+from xttsbench.fixes.native.control.loops import looped, repeated
+from xttsbench.fixes.native.control.rows import listed
+from xttsbench.fixes.native.files.text import written_out
+from xttsbench.fixes.native.written.origins import SYMBOLS, Origins
 from xttsbench.pipeline.purity.source import definition, is_users, place
 from xttsbench.pipeline.purity.state import called
 

@@ -15,10 +15,10 @@ from typing import Any, Final
 import tensorflow as tf
 
 from xttsbench.fixes.graph.functions import state
-from xttsbench.fixes.native.array import Array, CannotTraceError, lifted, only
-from xttsbench.fixes.native.origins import Origins
+from xttsbench.fixes.native.arrays.array import Array, CannotTraceError, lifted, only
+from xttsbench.fixes.native.files.text import Text
 from xttsbench.fixes.native.rewritten import Rewritten
-from xttsbench.fixes.native.text import Text
+from xttsbench.fixes.native.written.origins import Origins
 from xttsbench.pipeline.graph.functions import is_random
 from xttsbench.pipeline.graph.library import FunctionLibrary
 from xttsbench.pipeline.graph.source import locate

@@ -117,7 +117,7 @@ class Array(Symbolic):
     @property
     def strides(self) -> tuple[Any, ...]:
         """Bytes from one value to the next along each axis."""
-        from xttsbench.fixes.native.along import strides
+        from xttsbench.fixes.native.arrays.along import strides
 
         return strides(self)
 
@@ -154,7 +154,7 @@ class Array(Symbolic):
         return self
 
     def __getattr__(self, name: str) -> Any:
-        from xttsbench.fixes.native.numpy_functions import METHODS
+        from xttsbench.fixes.native.arrays.functions import METHODS
 
         if name in METHODS:
             method = METHODS[name]
@@ -164,24 +164,24 @@ class Array(Symbolic):
         raise CannotTraceError(f"uses .{name} of an array, which is not known here")
 
     def __array_ufunc__(self, function: Any, method: str, *inputs: Any, **named: Any) -> Any:
-        from xttsbench.fixes.native.ufuncs import ufunc
+        from xttsbench.fixes.native.arrays.ufuncs import ufunc
 
         if method != "__call__":
             raise CannotTraceError(f"calls numpy.{function.__name__}.{method}, which is not known here")
         return ufunc(function, *inputs, **named)
 
     def __array_function__(self, function: Any, _types: Any, arguments: Any, named: Mapping[str, Any]) -> Any:
-        from xttsbench.fixes.native.numpy_functions import numpy_function
+        from xttsbench.fixes.native.arrays.functions import numpy_function
 
         return numpy_function(function)(*arguments, **named)
 
     def __getitem__(self, key: Any) -> Array:
-        from xttsbench.fixes.native.indexing import item
+        from xttsbench.fixes.native.arrays.indexing import item
 
         return item(self, key)
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        from xttsbench.fixes.native.indexing import replaced
+        from xttsbench.fixes.native.arrays.indexing import replaced
 
         if self._viewed[0] or self.scalar:
             raise CannotTraceError("assigns to a part of an array that may share its memory with another")

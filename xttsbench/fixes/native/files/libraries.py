@@ -16,9 +16,17 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
-from xttsbench.fixes.native.array import Array, CannotTraceError, Symbolic, holds_traced, lifted, only, result_dtype
-from xttsbench.fixes.native.files import Audio, soundfile_read, wavfile_read
-from xttsbench.fixes.native.numpy_functions import FUNCTIONS as OF_NUMPY
+from xttsbench.fixes.native.arrays.array import (
+    Array,
+    CannotTraceError,
+    Symbolic,
+    holds_traced,
+    lifted,
+    only,
+    result_dtype,
+)
+from xttsbench.fixes.native.arrays.functions import FUNCTIONS as OF_NUMPY
+from xttsbench.fixes.native.files.contents import Audio, soundfile_read, wavfile_read
 
 _LONGEST_FILTER: Final = 64
 Make = Callable[..., Any]

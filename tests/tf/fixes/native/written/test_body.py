@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.tf.fixes.native import test_native as cases
+from tests.tf.fixes.native import test_rewrite as cases
 from xttsbench.fixes.native.examine import examine
 from xttsbench.pipeline.graph.read import inspect
 
@@ -158,7 +158,7 @@ def test_an_array_that_a_loop_fills_has_no_text():
 def test_what_is_refused_has_neither_price_nor_text():
     native = found(cases.decides, tf.float32)
     assert (native.call_time_s, native.text) == (None, None)
-    assert "test_native.py:" in native.refused
+    assert "test_rewrite.py:" in native.refused
 
 
 def test_a_wrong_text_is_not_handed_over(monkeypatch):

@@ -14,8 +14,8 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.framework.func_graph import FuncGraph
 
-from xttsbench.fixes.native.array import Array, CannotTraceError, Spread, Symbolic, lifted, only
-from xttsbench.fixes.native.branches import (
+from xttsbench.fixes.native.arrays.array import Array, CannotTraceError, Spread, Symbolic, lifted, only
+from xttsbench.fixes.native.control.branches import (
     UNDEFINED,
     Merged,
     Reads,
@@ -27,8 +27,8 @@ from xttsbench.fixes.native.branches import (
     set_all,
     truth,
 )
-from xttsbench.fixes.native.rows import Row, TracedRange, as_row, is_open
-from xttsbench.fixes.native.text import Text, Texts
+from xttsbench.fixes.native.control.rows import Row, TracedRange, as_row, is_open
+from xttsbench.fixes.native.files.text import Text, Texts
 
 _MOST_PASSES: Final = 6
 _MOST_TURNS: Final = 2_000

@@ -8,8 +8,8 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
-from xttsbench.fixes.native.array import Array, CannotTraceError, lifted, only
-from xttsbench.fixes.native.ufuncs import ufunc
+from xttsbench.fixes.native.arrays.array import Array, CannotTraceError, lifted, only
+from xttsbench.fixes.native.arrays.ufuncs import ufunc
 
 
 def result_of(function: Any, array: Array, **named: Any) -> np.dtype[Any]:

@@ -9,9 +9,9 @@ import numpy as np
 import tensorflow as tf
 from numpy.lib import stride_tricks
 
-from xttsbench.fixes.native.array import Array, CannotTraceError, Symbolic, holds_traced, lifted, only
-from xttsbench.fixes.native.reductions import static
-from xttsbench.fixes.native.shaping import dimensions, flat
+from xttsbench.fixes.native.arrays.array import Array, CannotTraceError, Symbolic, holds_traced, lifted, only
+from xttsbench.fixes.native.arrays.reductions import static
+from xttsbench.fixes.native.arrays.shaping import dimensions, flat
 
 
 def places(a: Any) -> tuple[Array, ...]:

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
-from xttsbench.fixes.native.array import Array, CannotTraceError, lifted
+from xttsbench.fixes.native.arrays.array import Array, CannotTraceError, lifted
 
 
 def ufunc(function: Any, *inputs: Any, dtype: Any = None, **named: Any) -> Array:

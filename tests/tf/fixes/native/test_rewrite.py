@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.graph.apply import apply
-from xttsbench.fixes.native import ufuncs
+from xttsbench.fixes.native.arrays import ufuncs
 from xttsbench.pipeline.graph.library import FunctionLibrary
 from xttsbench.pipeline.graph.read import read_graph
 
@@ -132,7 +132,7 @@ def test_what_must_stay_python_is_refused_with_file_and_line(function, reason):
     with pytest.raises(InvalidInputError, match=reason) as caught:
         apply(dataset, "native")
     line = inspect.getsourcelines(function)[1]
-    assert any(f"test_native.py:{number}" in str(caught.value) for number in (line, line + 1, line + 2))
+    assert any(f"test_rewrite.py:{number}" in str(caught.value) for number in (line, line + 1, line + 2))
     assert function.__name__ in str(caught.value)
 
 

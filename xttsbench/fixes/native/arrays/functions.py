@@ -14,11 +14,11 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
-from xttsbench.fixes.native import along, reductions, shaping
-from xttsbench.fixes.native.array import Array, CannotTraceError, holds_traced, lifted, only, result_dtype
-from xttsbench.fixes.native.reductions import axes_of
-from xttsbench.fixes.native.shaping import alike, dimensions, flat
-from xttsbench.fixes.native.ufuncs import ufunc
+from xttsbench.fixes.native.arrays import along, reductions, shaping
+from xttsbench.fixes.native.arrays.array import Array, CannotTraceError, holds_traced, lifted, only, result_dtype
+from xttsbench.fixes.native.arrays.reductions import axes_of
+from xttsbench.fixes.native.arrays.shaping import alike, dimensions, flat
+from xttsbench.fixes.native.arrays.ufuncs import ufunc
 
 
 def numpy_function(function: Any) -> Callable[..., Any]:

@@ -8,8 +8,8 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
-from xttsbench.fixes.native.array import Array, Spread, Symbolic, lifted, only, result_dtype
-from xttsbench.fixes.native.reductions import axes_of, static
+from xttsbench.fixes.native.arrays.array import Array, Spread, Symbolic, lifted, only, result_dtype
+from xttsbench.fixes.native.arrays.reductions import axes_of, static
 
 
 def dimensions(shape: Any) -> Any:

@@ -19,7 +19,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.framework import function_def_to_graph
 
-from xttsbench.fixes.native.expressions import (
+from xttsbench.fixes.native.written.expressions import (
     MOST_VALUES,
     NoTextError,
     expression,

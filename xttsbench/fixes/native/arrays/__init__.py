@@ -1,0 +1,1 @@
+"""Arrays, and what NumPy's functions of them become: ops of TensorFlow."""

@@ -1,0 +1,1 @@
+"""Text, paths, the files that they name and the audio in these, as ops of TensorFlow."""

@@ -1,0 +1,1 @@
+"""A traced function as text, which goes into the user's source."""
