@@ -64,10 +64,8 @@ _OF_FILES: Final = frozenset(dir(Path)) - frozenset(dir(PurePath))
 _HANDS_ON: Final = (*(zip, enumerate, tuple, dict, reversed, isinstance, getattr, type, callable, slice, iter, next),)
 """Functions of Python's that look at what they are given no closer than at its length."""
 _OF_TEXT: Final[Mapping[str, Callable[..., Any]]] = {"join": text.join_method, "format": text.format_method}
-IN_PLACE: Final[Mapping[str, Any]] = {
-    **{"+": operator.iadd, "-": operator.isub, "*": operator.imul, "/": operator.itruediv, "//": operator.ifloordiv},
-    **{"%": operator.imod, "**": operator.ipow, "@": operator.imatmul, "&": operator.iand, "|": operator.ior},
-    **{"^": operator.ixor, "<<": operator.ilshift, ">>": operator.irshift},
+_IN_PLACE: Final[Mapping[str, Any]] = {
+    symbol: getattr(operator, f"i{one.__name__.strip('_')}") for symbol, one in OPERATORS.items()
 }
 _MATH: Final = {
     **{getattr(math, one): getattr(np, one) for one in ("sqrt", "exp", "log", "log2", "log10", "log1p", "sin", "cos")},
@@ -216,7 +214,7 @@ class Calls:
         if symbol == "+" and isinstance(first, list) and isinstance(second, Symbolic):
             rows.extended(first, second)
             return first
-        return IN_PLACE[symbol](first, second)
+        return _IN_PLACE[symbol](first, second)
 
     def is_in(self, key: Any, table: Any) -> Any:
         """What ``key in table`` in the function's source gives."""
@@ -389,7 +387,7 @@ def _extreme(function: Any) -> Any:
 def _sum(values: Any, start: Any = 0) -> Any:
     if isinstance(values, rows.Row):
         whole = tf.reduce_sum(values.items.tensor, 0)
-        return Array(whole, values.items.number, scalar=not whole.shape.rank) + start
+        return Array.of(whole, values.items.number) + start
     return functools.reduce(lambda a, b: a + b, values, start)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.lib import stride_tricks
 
-from xttsbench.fixes.native.arrays.array import Array, CannotTraceError, Symbolic, holds_traced, lifted, only
+from xttsbench.fixes.native.arrays.array import Array, Symbolic, holds_traced, lifted, only
 from xttsbench.fixes.native.arrays.reductions import static
 from xttsbench.fixes.native.arrays.shaping import dimensions, flat
 
@@ -34,7 +34,7 @@ def _interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Ar
     first, end = (values[0] if left is None else lifted(left).tensor), (values[-1] if right is None else right)
     found = tf.where(at >= known[-1], tf.where(at > known[-1], tf.cast(end, tf.float64), values[-1]), between)
     found = tf.where(at < known[0], tf.cast(first, tf.float64), found)
-    return Array(tf.reshape(found, tf.shape(wanted.tensor)), scalar=not wanted.ndim)
+    return Array.of(tf.reshape(found, tf.shape(wanted.tensor)))
 
 
 def _convolve(a: Any, v: Any, mode: str = "full") -> Array:
@@ -62,7 +62,7 @@ def _searched(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Array:
     dtype = np.result_type(known.dtype, values.dtype)
     ordered, flat_values = tf.cast(known.tensor, dtype), tf.reshape(tf.cast(values.tensor, dtype), [-1])
     found = tf.searchsorted(ordered, flat_values, side, tf.int64)
-    return Array(tf.reshape(found, tf.shape(values.tensor)), scalar=not values.ndim)
+    return Array.of(tf.reshape(found, tf.shape(values.tensor)))
 
 
 def _digitize(x: Any, bins: Any, right: bool = False) -> Array:
@@ -171,7 +171,7 @@ def _range_of(a: Any, axis: Any = None) -> Array:
     array = lifted(a)
     at = None if axis is None else static(axis)
     most, least = (function(array.tensor, at) for function in (tf.reduce_max, tf.reduce_min))
-    return Array(most - least, scalar=most.shape.rank == 0)
+    return Array.of(most - least)
 
 
 def _full_like(a: Any, fill_value: Any, dtype: Any = None) -> Array:
@@ -187,16 +187,6 @@ def _count(a: Any) -> Array:
 
 def _flat_places(a: Any) -> Array:
     return places(flat(a))[0]
-
-
-def strides(array: Array) -> tuple[Any, ...]:
-    """Bytes from one value to the next along each axis, as of an array that is no part of another."""
-    found: list[Any] = [array.dtype.itemsize]
-    for axis in range(array.ndim - 1, 0, -1):
-        found.insert(0, found[0] * array.length(axis))
-    if not array.ndim:
-        raise CannotTraceError("asks for the strides of a number")
-    return tuple(found)
 
 
 FUNCTIONS: Final[dict[Any, Callable[..., Any]]] = {

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import tensorflow as tf
@@ -42,6 +43,11 @@ class Symbolic:
         """As an array, where that can be."""
         raise CannotTraceError(f"computes with {self.what}")
 
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") and name.endswith("__"):
+            raise AttributeError(name)  # NumPy and Python ask for protocols
+        raise CannotTraceError(f"uses .{name} of {self.what}, which is not known here")
+
     def __array__(self, *_: Any, **__: Any) -> Any:
         raise CannotTraceError(f"hands {self.what} to code that is not known here")
 
@@ -65,6 +71,25 @@ class Symbolic:
     __repr__ = __format__ = __fspath__ = __str__  # type: ignore[assignment]
 
 
+@dataclass(frozen=True)
+class NumPy:
+    """What NumPy does with arrays, as ops: what ``functions`` knows and arrays ask for.
+
+    Attributes:
+        ufunc: called with a ufunc and its arguments.
+        function: a function of NumPy's -> what does the same.
+        methods: name of a method -> a function of the array and its arguments.
+        item: what ``array[key]`` gives.
+        replaced: the tensor after ``array[key] = value``.
+    """
+
+    ufunc: Callable[..., Any]
+    function: Callable[[Any], Callable[..., Any]]
+    methods: Mapping[str, Callable[..., Any]]
+    item: Callable[[Any, Any], Any]
+    replaced: Callable[[Any, Any, Any], Any]
+
+
 class Array(Symbolic):
     """A tensor in place of an array, of a NumPy scalar, or of a number of Python's.
 
@@ -77,6 +102,7 @@ class Array(Symbolic):
     """
 
     __slots__ = ("_viewed", "number", "scalar", "seen", "tensor")
+    _numpy: ClassVar[NumPy]
     __hash__ = None  # type: ignore[assignment]  # arrays have none
 
     def __init__(self, tensor: Any, number: type | None = None, *, scalar: bool = False, view: Array | None = None):
@@ -88,6 +114,11 @@ class Array(Symbolic):
         self._viewed: list[bool] = [False] if view is None else view._viewed
         if view is not None:
             self._viewed[0] = True
+
+    @classmethod
+    def of(cls, tensor: Any, number: type | None = None) -> Array:
+        """What NumPy computes: a number where it has no axis."""
+        return cls(tensor, number, scalar=tensor.shape.rank == 0)
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -116,10 +147,12 @@ class Array(Symbolic):
 
     @property
     def strides(self) -> tuple[Any, ...]:
-        """Bytes from one value to the next along each axis."""
-        from xttsbench.fixes.native.arrays.along import strides
-
-        return strides(self)
+        """Bytes from one value to the next along each axis, as of an array that is no part of another."""
+        only(self.ndim > 0, "asks for the strides of a number")
+        found: list[Any] = [self.dtype.itemsize]
+        for axis in range(self.ndim - 1, 0, -1):
+            found.insert(0, found[0] * self.length(axis))
+        return tuple(found)
 
     @property
     def T(self) -> Array:  # noqa: N802 - NumPy's name
@@ -154,38 +187,26 @@ class Array(Symbolic):
         return self
 
     def __getattr__(self, name: str) -> Any:
-        from xttsbench.fixes.native.arrays.functions import METHODS
-
-        if name in METHODS:
-            method = METHODS[name]
+        if name in self._numpy.methods:
+            method = self._numpy.methods[name]
             return Method(lambda *arguments, **named: method(self, *arguments, **named))
-        if name.startswith("__") and name.endswith("__"):
-            raise AttributeError(name)  # NumPy and Python ask for protocols
-        raise CannotTraceError(f"uses .{name} of an array, which is not known here")
+        return super().__getattr__(name)
 
     def __array_ufunc__(self, function: Any, method: str, *inputs: Any, **named: Any) -> Any:
-        from xttsbench.fixes.native.arrays.ufuncs import ufunc
-
         if method != "__call__":
             raise CannotTraceError(f"calls numpy.{function.__name__}.{method}, which is not known here")
-        return ufunc(function, *inputs, **named)
+        return self._numpy.ufunc(function, *inputs, **named)
 
     def __array_function__(self, function: Any, _types: Any, arguments: Any, named: Mapping[str, Any]) -> Any:
-        from xttsbench.fixes.native.arrays.functions import numpy_function
-
-        return numpy_function(function)(*arguments, **named)
+        return self._numpy.function(function)(*arguments, **named)
 
     def __getitem__(self, key: Any) -> Array:
-        from xttsbench.fixes.native.arrays.indexing import item
-
-        return item(self, key)
+        return self._numpy.item(self, key)
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        from xttsbench.fixes.native.arrays.indexing import replaced
-
         if self._viewed[0] or self.scalar:
             raise CannotTraceError("assigns to a part of an array that may share its memory with another")
-        self.tensor = replaced(self, key, value)
+        self.tensor = self._numpy.replaced(self, key, value)
 
     def __iter__(self) -> Iterator[Array]:
         length = self.length(0) if self.ndim else 0

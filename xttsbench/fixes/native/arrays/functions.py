@@ -15,7 +15,8 @@ import numpy as np
 import tensorflow as tf
 
 from xttsbench.fixes.native.arrays import along, reductions, shaping
-from xttsbench.fixes.native.arrays.array import Array, CannotTraceError, holds_traced, lifted, only, result_dtype
+from xttsbench.fixes.native.arrays.array import Array, CannotTraceError, NumPy, holds_traced, lifted, only, result_dtype
+from xttsbench.fixes.native.arrays.indexing import item, replaced
 from xttsbench.fixes.native.arrays.reductions import axes_of
 from xttsbench.fixes.native.arrays.shaping import alike, dimensions, flat
 from xttsbench.fixes.native.arrays.ufuncs import ufunc
@@ -71,7 +72,7 @@ def _dot(a: Any, b: Any) -> Any:
     only(second.ndim <= 2, "multiplies more than matrices with numpy.dot")
     wanted = result_dtype(first, second)
     result = tf.tensordot(tf.cast(first.tensor, wanted), tf.cast(second.tensor, wanted), [[-1], [0]])
-    return Array(result, scalar=result.shape.rank == 0)
+    return Array.of(result)
 
 
 def _outer(a: Any, b: Any) -> Array:
@@ -81,7 +82,7 @@ def _outer(a: Any, b: Any) -> Array:
 def _einsum(subscripts: Any, *operands: Any) -> Array:
     only(isinstance(subscripts, str), "calls numpy.einsum without a string")
     result = tf.einsum(subscripts, *alike(operands))
-    return Array(result, scalar=result.shape.rank == 0)
+    return Array.of(result)
 
 
 def _rfft(a: Any, n: Any = None, axis: Any = -1) -> Array:
@@ -254,3 +255,4 @@ METHODS: Final[dict[str, Callable[..., Any]]] = {
     "conj": functools.partial(ufunc, np.conjugate),
 }
 """Name of a method of arrays -> a function of the array and its arguments."""
+Array._numpy = NumPy(ufunc, numpy_function, METHODS, item, replaced)

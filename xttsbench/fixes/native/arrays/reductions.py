@@ -41,7 +41,7 @@ def _reduction(function: Any, operation: Any) -> Callable[..., Array]:
         given = array.tensor if function in (np.any, np.all) else tf.cast(array.tensor, inside)
         axes = axes_of(axis, array.ndim)
         result = tf.cast(operation(given, axes, keepdims), wanted)
-        return Array(result, scalar=result.shape.rank == 0)
+        return Array.of(result)
 
     return reduced
 
@@ -68,7 +68,7 @@ def _spread(function: Any) -> Callable[..., Array]:
         else:
             found = tf.reduce_mean(square, axes, keepdims)
         found = tf.cast(tf.sqrt(found) if function is np.std else found, wanted)
-        return Array(found, scalar=found.shape.rank == 0)
+        return Array.of(found)
 
     return spread
 
@@ -78,7 +78,7 @@ def _place_of(operation: Any) -> Callable[..., Array]:
         array = lifted(a)
         values = tf.reshape(array.tensor, [-1]) if axis is None else array.tensor
         result = operation(values, 0 if axis is None else axes_of(axis, array.ndim)[0], tf.int64)
-        return Array(result, scalar=result.shape.rank == 0)
+        return Array.of(result)
 
     return found
 
@@ -120,7 +120,7 @@ def _norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> 
     only(ord is None or (ord == 2 and len(axes) == 1), "takes a norm other than the Euclidean one")
     values = tf.cast(array.tensor, result_of(np.linalg.norm, Array(tf.zeros([1], array.dtype))))
     result = tf.sqrt(tf.reduce_sum(tf.square(values), axes, keepdims))
-    return Array(result, scalar=result.shape.rank == 0)
+    return Array.of(result)
 
 
 def _median(a: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
@@ -134,7 +134,7 @@ def _median(a: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
     length = tf.shape(values)[at]
     middle = [tf.gather(values, (length - odd) // 2, axis=at) for odd in (1, 0)]
     result = (middle[0] + middle[1]) / tf.constant(2, wanted)
-    return Array(result, scalar=result.shape.rank == 0)
+    return Array.of(result)
 
 
 FUNCTIONS: Final[dict[Any, Callable[..., Any]]] = {

@@ -28,7 +28,7 @@ def ufunc(function: Any, *inputs: Any, dtype: Any = None, **named: Any) -> Array
     result = operation(*(tf.cast(one.tensor, wanted) for one, wanted in zip(given, resolved, strict=False)))
     result = tf.cast(result, resolved[-1])
     number = {"i": int, "f": float}.get(resolved[-1].kind) if numbers else None
-    return Array(result, number, scalar=result.shape.rank == 0)
+    return Array.of(result, number)
 
 
 def _check_number(one: Array, wanted: np.dtype[Any]) -> None:

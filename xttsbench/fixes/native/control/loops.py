@@ -252,61 +252,96 @@ def _carried(test: Callable[[], Any], body: Callable[[], Any], reads: Reads, set
         kinds = found
     else:
         raise CannotTraceError("changes the kind of a variable in each turn of a loop")
-    flat: list[Any] = []
-    for number, kind in kinds.items():
-        if number in starts:
-            flat += _start(kind, starts[number])
-        else:
-            flat.append(tf.cast(lifted(before[number]).tensor, kind.dtype))
-    shapes: list[Any] = []
-    for number, kind in kinds.items():
-        shapes += [tf.TensorShape([])] * 2 if number in starts else [tf.TensorShape(kind.shape)]
-    ended: dict[int, Array] = {}
+    carried: dict[int, _Variable | _List] = {
+        number: _List(kind, before[number], starts[number]) if number in starts else _Variable(kind, before[number])
+        for number, kind in kinds.items()
+    }
+    last: list[Any] = []
 
-    def put(tensors: Sequence[Any]) -> None:
-        values, waiting = list(before), list(tensors)
-        for number, kind in kinds.items():
-            if number in starts:
-                values[number] = Grown(waiting.pop(0), waiting.pop(0), kind)
-            else:
-                tensor = waiting.pop(0)
-                tensor.set_shape(kind.shape)
-                values[number] = kind.made(tensor, before[number])
+    def put(states: Sequence[Sequence[Any]]) -> None:
+        values = list(before)
+        for (number, one), tensors in zip(carried.items(), states, strict=True):
+            values[number] = one.within(*tensors)
         set_all(sets, tuple(values))
 
-    def goes_on(*tensors: Any) -> Any:
-        put(tensors)
+    def goes_on(*states: Any) -> Any:
+        put(states)
         return test()
 
-    def once(*tensors: Any) -> list[Any]:
-        put(tensors)
+    def once(*states: Any) -> list[Any]:
+        put(states)
         body()
-        now, made = current(reads), []
-        for number, kind in kinds.items():
-            if number in starts:
-                made += [now[number].values, now[number].count]
-            else:
-                ended[number] = lifted(now[number])
-                made.append(tf.cast(ended[number].tensor, kind.dtype))
-        return made
+        last[:] = current(reads)
+        return [one.tensors(last[number]) for number, one in carried.items()]
 
-    waiting = list(tf.while_loop(goes_on, once, flat, shape_invariants=shapes))
-    values = list(before)
-    for number, kind in kinds.items():
-        old = before[number]
-        if number in starts:
-            rows = tf.ensure_shape(waiting.pop(0).stack(), [None, *kind.shape])
-            waiting.pop(0)
-            _fill(old, Array(rows, kind.number))
-            continue
-        made = kind.made(waiting.pop(0), None)
-        made._viewed[0] = ended[number]._viewed[0]
-        if number in placed and isinstance(old, Array):
-            only((old.dtype, old.ndim) == (made.dtype, made.ndim), "changes in place what it may also replace")
-            old.tensor = made.tensor  # others may hold it too
-        else:
-            values[number] = made
+    start, shapes = ([getattr(one, name)() for one in carried.values()] for name in ("start", "shapes"))
+    ended, values = tf.while_loop(goes_on, once, start, shape_invariants=shapes), list(before)
+    for (number, one), tensors in zip(carried.items(), ended, strict=True):
+        values[number] = one.after(*tensors, last=last[number], placed=number in placed)
     set_all(sets, tuple(values))
+
+
+@dataclass(frozen=True)
+class _Variable:
+    """A variable that a loop carries as a tensor, and what it was before."""
+
+    kind: _Kind
+    before: Any
+
+    def start(self) -> tuple[Any]:
+        return (tf.cast(lifted(self.before).tensor, self.kind.dtype),)
+
+    def shapes(self) -> tuple[Any]:
+        return (tf.TensorShape(self.kind.shape),)
+
+    def within(self, tensor: Any) -> Array:
+        tensor.set_shape(self.kind.shape)
+        return self.kind.made(tensor, self.before)
+
+    def tensors(self, now: Any) -> tuple[Any]:
+        return (tf.cast(lifted(now).tensor, self.kind.dtype),)
+
+    def after(self, tensor: Any, *, last: Any, placed: bool) -> Any:
+        made = self.kind.made(tensor, None)
+        made._viewed[0] = isinstance(last, Array) and last._viewed[0]
+        if not placed or not isinstance(self.before, Array):
+            return made
+        same = (self.before.dtype, self.before.ndim) == (made.dtype, made.ndim)
+        only(same, "changes in place what it may also replace")
+        self.before.tensor = made.tensor  # others may hold it too
+        return self.before
+
+
+@dataclass(frozen=True)
+class _List:
+    """A list that a loop appends to, carried as an array of items and their number; ``items`` are those before."""
+
+    kind: _Kind
+    before: list[Any] | Row
+    items: Array | None
+
+    def start(self) -> tuple[Any, Any]:
+        count = tf.constant(0) if self.items is None else tf.shape(self.items.tensor)[0]
+        shape = tf.TensorShape(self.kind.shape)
+        made = tf.TensorArray(self.kind.dtype, count, dynamic_size=True, clear_after_read=False, element_shape=shape)
+        return made if self.items is None else made.unstack(tf.cast(self.items.tensor, self.kind.dtype)), count
+
+    def shapes(self) -> tuple[Any, Any]:
+        return tf.TensorShape([]), tf.TensorShape([])
+
+    def within(self, values: Any, count: Any) -> Grown:
+        return Grown(values, count, self.kind)
+
+    def tensors(self, now: Any) -> tuple[Any, Any]:
+        return now.values, now.count
+
+    def after(self, values: Any, count: Any, *, last: Any, placed: bool) -> Any:
+        rows = Array(tf.ensure_shape(values.stack(), [None, *self.kind.shape]), self.kind.number)
+        if isinstance(self.before, Row):
+            self.before.items = rows
+        else:
+            self.before[:] = [Spread(rows)]  # others may hold it too
+        return self.before
 
 
 def _after_one(
@@ -362,19 +397,3 @@ def _first_items(given: list[Any] | Row) -> Array | None:
 
 def _element(items: Array) -> Array:
     return Array(items.tensor[0], items.number, scalar=items.ndim == 1)
-
-
-def _start(kind: _Kind, items: Array | None) -> tuple[Any, Any]:
-    """The ``TensorArray`` of a list before the loop, and how many items are in it."""
-    count = tf.constant(0) if items is None else tf.shape(items.tensor)[0]
-    shape = tf.TensorShape(kind.shape)
-    array = tf.TensorArray(kind.dtype, count, dynamic_size=True, clear_after_read=False, element_shape=shape)
-    return (array if items is None else array.unstack(tf.cast(items.tensor, kind.dtype))), count
-
-
-def _fill(given: list[Any] | Row, rows: Array) -> None:
-    """Put what a list holds after the loop into it: others may hold it too."""
-    if isinstance(given, Row):
-        given.items = rows
-    else:
-        given[:] = [Spread(rows)]

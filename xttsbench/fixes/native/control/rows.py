@@ -71,11 +71,6 @@ class Each(Symbolic):
     def __ne__(self, other: Any) -> Any:
         return Each("number", tf.logical_not((self == other).values))
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") and name.endswith("__"):
-            raise AttributeError(name)
-        raise CannotTraceError(f"uses .{name} of {self.what}, which is not known here")
-
 
 def _operator(function: Any, *, reflected: bool = False) -> Any:
     def made(self: Each, *others: Any) -> Each:

@@ -13,7 +13,7 @@ import wave
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 import tensorflow as tf
@@ -27,16 +27,12 @@ _DECODED: Final = ["u1", "i1", "u2", "i2", "i4", "i8", "f2", "f4", "f8", "c8", "
 _FULL_SCALE: Final = 32768
 
 
-class File(Symbolic):
-    """A file that is open, or bytes that are read like one."""
+class _Opened(Symbolic):
+    """What a ``with`` statement closes."""
 
-    __slots__ = ("_at", "content", "kind")
-    what = "a file"
+    __slots__ = ()
 
-    def __init__(self, content: Text, kind: type = bytes) -> None:
-        self.content, self.kind, self._at = content, kind, 0
-
-    def __enter__(self) -> File:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: Any) -> None:
@@ -44,6 +40,16 @@ class File(Symbolic):
 
     def close(self) -> None:
         """Nothing: what is read by ops is not held open."""
+
+
+class File(_Opened):
+    """A file that is open, or bytes that are read like one."""
+
+    __slots__ = ("_at", "content", "kind")
+    what = "a file"
+
+    def __init__(self, content: Text, kind: type = bytes) -> None:
+        self.content, self.kind, self._at = content, kind, 0
 
     def read(self, size: Any = -1) -> Text:
         """All that is left, or so many bytes."""
@@ -62,11 +68,6 @@ class File(Symbolic):
         only(isinstance(offset, int) and not whence and offset >= 0, "goes to a place that is known only when it runs")
         self._at = offset
         return offset
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") and name.endswith("__"):
-            raise AttributeError(name)
-        raise CannotTraceError(f"uses .{name} of a file, which is not known here")
 
 
 def opened(file: Any, mode: str = "r", *_: Any, encoding: Any = None, **named: Any) -> File:
@@ -157,7 +158,7 @@ def _head(raw: bytes) -> tuple[str, int, bool]:
     return dtype.str, len(shape), bool(by_columns)
 
 
-class Archive(Symbolic):
+class Archive(_Opened):
     """A ``.npz`` file whose arrays have the names, and the order, of those of the recorded calls."""
 
     __slots__ = ("_entries", "_raw", "files")
@@ -177,15 +178,6 @@ class Archive(Symbolic):
             found.append(tuple((info.filename.encode(), info.compress_type) for info in infos))
         self._entries = _one(found, "several sets of arrays")
         self.files = [name.decode().removesuffix(".npy") for name, _ in self._entries]
-
-    def __enter__(self) -> Archive:
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        return None
-
-    def close(self) -> None:
-        """Nothing: what is read by ops is not held open."""
 
     def __contains__(self, name: Any) -> bool:
         return name in self.files
@@ -314,7 +306,7 @@ def wavfile_read(filename: Any, mmap: bool = False) -> tuple[Array, Array]:
     return audio.rate, _mono(audio, audio.in_dtype(np.int16))
 
 
-class WaveFile(Symbolic):
+class WaveFile(_Opened):
     """What ``wave.open`` gives."""
 
     __slots__ = ("_audio", "_frames")
@@ -325,15 +317,6 @@ class WaveFile(Symbolic):
         only(mode in (None, "r", "rb"), "writes audio")
         self._audio = Audio(file)
         self._frames = Array(tf.shape(self._audio.samples, tf.int64)[0], int)
-
-    def __enter__(self) -> WaveFile:
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        return None
-
-    def close(self) -> None:
-        """Nothing: what is read by ops is not held open."""
 
     def getnchannels(self) -> int:
         """How many channels."""
@@ -358,11 +341,6 @@ class WaveFile(Symbolic):
         if count is not self._frames and count != -1:
             values = values[:count]
         return Samples(Array(tf.reshape(values.tensor, [-1])))
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") and name.endswith("__"):
-            raise AttributeError(name)
-        raise CannotTraceError(f"uses .{name} of a WAV file, which is not known here")
 
 
 FUNCTIONS: Final[Mapping[Any, Callable[..., Any]]] = {

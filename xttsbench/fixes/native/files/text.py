@@ -168,11 +168,6 @@ class Text(Symbolic):
         cut = tf.strings.substr(self.tensor, start, tf.maximum(stop - start, 0), unit)
         return self.made(cut, lambda one: one[key])
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") and name.endswith("__"):
-            raise AttributeError(name)
-        raise CannotTraceError(f"uses .{name} of text, which is not known here")
-
 
 class Texts(Symbolic):
     """A list of texts whose length is known only when it runs.
