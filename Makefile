@@ -85,12 +85,10 @@ lint:
 types:
 	$(BIN)/mypy
 
-schema: dev ## write the JSON Schemas: of scenarios for editors, of report.json for programs
-	$(BIN)/python -m xttsbench.scenario.schema scenarios/scenario.schema.json
-	$(BIN)/python -m xttsbench.records.report_schema xttsbench/records/report.schema.json
+schema: dev ## write the JSON Schemas (of scenarios for editors, of report.json for programs) and the reference pages
+	$(BIN)/python docs/reference.py
 
 docs: dev ## write the reference pages and the picture of the README, and build the site in build/site
-	$(BIN)/python -m xttsbench.findings.page docs/findings.md
 	$(BIN)/python -m xttsbench.fixes.page docs/fixes.md
 	$(BIN)/python docs/reference.py
 	$(BIN)/python docs/picture.py reports/reference/tutorial/faster docs/images/verdict.svg

@@ -1,4 +1,4 @@
-"""Reference pages from what they are about: the command line from its parser, report.json from its schema.
+"""Reference pages and JSON Schemas from what they are about: rules, command line, records, scenarios.
 
 ``make docs`` writes them and a test fails where a stored one is old::
 
@@ -7,15 +7,27 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
+import json
+import textwrap
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue
+from pydantic_core import CoreSchema
+from pydantic_core.core_schema import ModelSchema
 from typer.main import get_command
 
 from xttsbench.cli.app import app
-from xttsbench.records.report_schema import schema
+from xttsbench.findings.registry import RULES
+from xttsbench.findings.rule import Rule
+from xttsbench.records.base import SCHEMA_VERSION, Record
+from xttsbench.records.report import Report
 from xttsbench.records.watch import SUMMARY_FILE, WatchSummary
+from xttsbench.scenario.settings import Scenario
 
 HERE = Path(__file__).parent
 _COMMANDS = """\
@@ -47,6 +59,37 @@ What a program finds in the `summary.json` of [a watched run](watch.md). Units a
 Fields are only added within a `schema_version`, so expect some that are not here. A field that is null was not
 measured; the reason is in `unmeasured`. The file is replaced whole every few seconds while the run goes on.
 """
+
+
+_FINDINGS = """\
+# Findings
+
+<!-- Written by `make docs` from the rules in xttsbench/findings: change them, not this page. -->
+
+Every rule looks at what was measured and says what it saw, where, with which numbers, and what to do. A finding is
+called a *bottleneck* only where the step was measured to lose time to it: a fault of the input pipeline while the
+step waits for data and a fix of that fault helps (in a trial that ran it or, where none did, in the model of the
+pipeline), a fault of the step while the step's own time goes there. Everything else is reported and left alone.
+`xttsbench explain RULE` prints one of them.
+"""
+_FINDINGS_END = "What a data set has wrong with it is found by `xttsbench data verify`.\n"
+
+
+def findings_page() -> str:
+    """The rules by what they are about: a table of them, then each in words."""
+    return "\n".join((_FINDINGS, *(part for about in RULES for part in _section(about)), _FINDINGS_END))
+
+
+def _section(about: str) -> Iterator[str]:
+    rows = "".join(f"| [`{rule.id}`](#{rule.id}) | {rule.symptom} |\n" for rule in RULES[about])
+    yield f"## {about}\n\n| rule | what it sees |\n|---|---|\n{rows}"
+    yield from (_rule(rule) for rule in RULES[about])
+
+
+def _rule(rule: Rule) -> str:
+    said = (("Evidence", rule.evidence), ("Threshold", rule.threshold), ("Known false alarms", rule.false_alarms))
+    lines = "".join(f"- **{name}:** {text[0].upper()}{text[1:]}.\n" for name, text in said)
+    return f"### {rule.id}\n\n{rule.symptom}\n\n{lines}- **Remedy:** {rule.remedy}\n"
 
 
 def commands_page() -> str:
@@ -87,12 +130,12 @@ def _command(name: str, command: Any) -> str:
 
 def report_page() -> str:
     """Every field of report.json."""
-    return _fields(_REPORT, "Report", schema())
+    return _fields(_REPORT, "Report", report_schema())
 
 
 def summary_page() -> str:
     """Every field of summary.json."""
-    return _fields(_SUMMARY, "WatchSummary", schema(WatchSummary, SUMMARY_FILE))
+    return _fields(_SUMMARY, "WatchSummary", report_schema(WatchSummary, SUMMARY_FILE))
 
 
 def _fields(lead: str, title: str, whole: dict[str, Any]) -> str:
@@ -148,7 +191,100 @@ def _cell(text: str, *, code: bool = False) -> str:
     return pieces[0] if code else "`".join(one if at % 2 else one.replace("<", "&lt;") for at, one in enumerate(pieces))
 
 
+def report_schema(record: type[Record] = Report, file: str = "report.json") -> dict[str, Any]:
+    """The schema of a file that holds one such record, by default of this version's reports."""
+    made: dict[str, Any] = _open(record.model_json_schema(schema_generator=_Documented))
+    made["properties"]["schema_version"] = {"const": SCHEMA_VERSION}
+    return {
+        "$schema": GenerateJsonSchema.schema_dialect,
+        **made,
+        "title": f"{file} of xttsbench, schema_version {SCHEMA_VERSION}",
+        "required": sorted({*made["required"], "schema_version"}),
+    }
+
+
+class _Documented(GenerateJsonSchema):
+    """With the docstrings beneath fields as their descriptions."""
+
+    def model_schema(self, schema: ModelSchema) -> JsonSchemaValue:
+        made = super().model_schema(schema)
+        for record in schema["cls"].__mro__[:-2]:  # without object and BaseModel
+            for field, meaning in _meanings(record):
+                if field in made["properties"]:
+                    made["properties"][field].setdefault("description", meaning)
+        return made
+
+
+def _meanings(record: type) -> Iterator[tuple[str, str]]:
+    """The fields of a record that have a docstring beneath them.
+
+    Pydantic's ``use_attribute_docstrings`` reads them from the source as well, but whenever the module is imported.
+    """
+    (found,) = ast.parse(textwrap.dedent(inspect.getsource(record))).body
+    assert isinstance(found, ast.ClassDef)
+    for field, beneath in pairwise(found.body):
+        match field, beneath:
+            case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(meaning))):
+                yield name, inspect.cleandoc(meaning)
+
+
+def _open(part: Any, *, named: bool = False) -> Any:
+    """Without what would refuse fields that a later release adds, and without titles, which repeat the keys.
+
+    Where its keys are the names of fields, all are kept.
+    """
+    if isinstance(part, dict):
+        kept = (
+            part
+            if named
+            else {k: v for k, v in part.items() if k != "title" and (k, v) != ("additionalProperties", False)}
+        )
+        return {key: _open(value, named=not named and key in ("properties", "$defs")) for key, value in kept.items()}
+    return [_open(one) for one in part] if isinstance(part, list) else part
+
+
+class _Untitled(GenerateJsonSchema):
+    """Without titles of fields, which would repeat the keys."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+    def generate(self, schema: CoreSchema, mode: JsonSchemaMode = "validation") -> JsonSchemaValue:
+        return {"$schema": self.schema_dialect} | super().generate(schema, mode)
+
+
+def scenario_schema() -> dict[str, Any]:
+    """The JSON Schema of a scenario, for editors: what each key may hold, but not what several together must be."""
+    made: dict[str, Any] = _plain_text(Scenario.model_json_schema(by_alias=True, schema_generator=_Untitled))
+    return made
+
+
+def _plain_text(part: Any) -> Any:
+    if isinstance(part, dict):
+        return {
+            key: value.replace("``", "`") if key == "description" and isinstance(value, str) else _plain_text(value)
+            for key, value in part.items()
+        }
+    return [_plain_text(item) for item in part] if isinstance(part, list) else part
+
+
+def written() -> dict[Path, str]:
+    """Every file that is made here, and what is in it."""
+    root = HERE.parent
+    return {
+        HERE / "findings.md": findings_page(),
+        HERE / "commands.md": commands_page(),
+        HERE / "report-json.md": report_page(),
+        HERE / "summary-json.md": summary_page(),
+        root / "xttsbench/records/report.schema.json": _json(report_schema(), indent=1),
+        root / "scenarios/scenario.schema.json": _json(scenario_schema(), indent=2),
+    }
+
+
+def _json(schema: dict[str, Any], indent: int) -> str:
+    return json.dumps(schema, indent=indent, ensure_ascii=False) + "\n"
+
+
 if __name__ == "__main__":
-    (HERE / "commands.md").write_text(commands_page(), encoding="utf-8")
-    (HERE / "report-json.md").write_text(report_page(), encoding="utf-8")
-    (HERE / "summary-json.md").write_text(summary_page(), encoding="utf-8")
+    for path, text in written().items():
+        path.write_text(text, encoding="utf-8")

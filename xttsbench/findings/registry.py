@@ -1,82 +1,98 @@
-"""Which rules there are, as data; all of them run over the evidence."""
+"""Which rules there are, by what they are about; all of them run over the evidence."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from functools import cache
-from importlib import import_module
+from collections.abc import Mapping
 from typing import Final
 
 from xttsbench.evidence.evidence import Evidence
+from xttsbench.findings import (
+    batches,
+    caching,
+    compilation,
+    elements,
+    gpu,
+    host_work,
+    machine,
+    parallel_calls,
+    prefetching,
+    python_functions,
+    shuffling,
+    source,
+    step_modes,
+    variation,
+)
 from xttsbench.findings.rule import Rule
 from xttsbench.records.report import Finding
 
-MODULES: Final[Mapping[str, tuple[str, ...]]] = {
+RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
     "In the pipeline": (
-        "pipeline.python_function",
-        "pipeline.sequential_map",
-        "pipeline.sequential_read",
-        "pipeline.thread_pool",
-        "pipeline.order_sensitive",
-        "pipeline.no_prefetch",
-        "pipeline.redundant_prefetch",
-        "pipeline.oversized_prefetch",
-        "pipeline.device_prefetch_not_last",
-        "pipeline.shuffle_fill",
-        "pipeline.shuffle_after_batch",
-        "pipeline.cacheable",
-        "pipeline.cache_misuse",
-        "pipeline.late_filter",
-        "pipeline.per_element_overhead",
-        "pipeline.input_bound",
-        "pipeline.padding_waste",
-        "pipeline.dynamic_shape",
-        "pipeline.nan_batch",
+        python_functions.python_function,
+        parallel_calls.sequential_map,
+        parallel_calls.sequential_read,
+        parallel_calls.thread_pool,
+        parallel_calls.order_sensitive,
+        prefetching.no_prefetch,
+        prefetching.redundant_prefetch,
+        prefetching.oversized_prefetch,
+        prefetching.device_prefetch_not_last,
+        shuffling.shuffle_fill,
+        shuffling.shuffle_after_batch,
+        caching.cacheable,
+        caching.cache_misuse,
+        elements.late_filter,
+        elements.per_element_overhead,
+        elements.input_bound,
+        batches.padding_waste,
+        batches.dynamic_shape,
+        batches.nan_batch,
     ),
     "In the step": (
-        "step.eager_step",
-        "step.launch_bound",
-        "step.retracing",
-        "step.xla_recompilation",
-        "step.partial_batch",
-        "step.xla",
-        "step.precision",
-        "step.cpu_placement",
-        "step.host_sync",
-        "step.host_stall",
-        "step.python_function_in_step",
+        step_modes.eager_step,
+        step_modes.launch_bound,
+        compilation.retracing,
+        compilation.xla_recompilation,
+        compilation.partial_batch,
+        step_modes.xla_untried,
+        step_modes.xla_slower,
+        step_modes.precision,
+        step_modes.cpu_placement,
+        host_work.host_sync,
+        host_work.host_stall,
+        host_work.python_function_in_step,
     ),
-    "In time": ("time.oscillation", "time.stragglers", "time.length_variance", "time.drift"),
+    "In time": (variation.oscillation, variation.stragglers, variation.length_variance, variation.drift),
     "On the machine": (
-        "machine.gpu_invisible",
-        "machine.cpu_quota",
-        "machine.core_contention",
-        "machine.device_copies",
-        "machine.gpu",
-        "machine.gpu_activity",
-        "machine.memory_leak",
-        "machine.cold_storage",
+        gpu.gpu_invisible,
+        machine.cpu_quota,
+        machine.core_contention,
+        gpu.device_copies,
+        gpu.gpu_shared,
+        gpu.gpu_throttled,
+        gpu.exposed_copies,
+        gpu.gpu_imbalance,
+        gpu.gpu_collectives,
+        machine.memory_leak,
+        machine.cold_storage,
     ),
-    "In the source": ("source",),
+    "In the source": (
+        source.autotune_arithmetic,
+        source.dead_option,
+        source.late_runtime_config,
+        source.fixed_npy_header,
+        source.memory_growth_conflict,
+    ),
 }
-"""Where the rules are, by what they are about: modules of this package, each with the rules that it defines."""
+"""The rules by what they are about."""
 
 _GENERAL: Final = ("input-bound",)
 """Their speed-up is that of a cure of everything at once."""
 _SEVERITY: Final = {"critical": 0, "warning": 1, "info": 2}
 
 
-@cache
 def rules() -> Mapping[str, Rule]:
-    """Every rule by its id, in the order of :data:`MODULES`."""
-    return {rule.id: rule for about in MODULES for rule in rules_about(about)}
-
-
-def rules_about(about: str) -> Iterator[Rule]:
-    """The rules of one heading of :data:`MODULES`."""
-    for name in MODULES[about]:
-        module = import_module(f"xttsbench.findings.{name}")
-        yield from (found for found in vars(module).values() if isinstance(found, Rule))
+    """Every rule by its id, in the order of :data:`RULES`."""
+    return {rule.id: rule for about in RULES.values() for rule in about}
 
 
 def find(evidence: Evidence) -> tuple[Finding, ...]:

@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from xttsbench.diagnosis.verdict import MEANINGS
 from xttsbench.errors import UsageError
-from xttsbench.findings.registry import MODULES, rules_about
+from xttsbench.findings.registry import RULES
 from xttsbench.fixes.registry import SPECS
 from xttsbench.records.fix_set import Fix
 from xttsbench.reporting.words import part
@@ -65,8 +65,8 @@ def explanations() -> Iterator[Explanation]:
             said.meaning,
             {"How it is recognised": said.evidence, "Remedy": said.remedy},
         )
-    for about in MODULES:
-        for rule in rules_about(about):
+    for about, rules in RULES.items():
+        for rule in rules:
             parts = {
                 "Evidence": rule.evidence,
                 "Threshold": rule.threshold,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xttsbench.findings.registry import find, rules_about
+from xttsbench.findings.registry import RULES, find
 from xttsbench.findings.source import autotune_arithmetic, late_runtime_config, memory_growth_conflict
 from xttsbench.records.base import Location
 from xttsbench.records.pipeline import Pipeline, PipelineOp
@@ -49,7 +49,7 @@ def test_a_fact_becomes_one_finding_that_is_never_limiting(
 
 
 def test_no_fact_no_finding(evidence) -> None:
-    assert [finding for rule in rules_about("In the source") for finding in rule(evidence("input"))] == []
+    assert [finding for rule in RULES["In the source"] for finding in rule(evidence("input"))] == []
 
 
 def test_a_log_level_that_comes_late_is_worth_little(evidence) -> None:
