@@ -9,9 +9,17 @@ from typing import Any
 from xttsbench.training.checkpoints import find_checkpoint
 from xttsbench.training.state import generator_of
 from xttsbench.xtts.data.speech_data import Split, read_speech_data
-from xttsbench.xtts.evaluation.clips import Clips, as_reference, choose, letters_of, made_of, mel_of, reference_clips
+from xttsbench.xtts.evaluation.clips import (
+    Clips,
+    as_reference,
+    choose,
+    learn,
+    letters_of,
+    made_of,
+    mel_of,
+    reference_clips,
+)
 from xttsbench.xtts.evaluation.evaluate import Listener
-from xttsbench.xtts.evaluation.templates import learn
 from xttsbench.xtts.recipe import Recipe
 
 CLIPS = 32

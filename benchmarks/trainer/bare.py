@@ -22,7 +22,7 @@ import tensorflow as tf
 
 from xttsbench.records.training import TrainJob
 from xttsbench.training.order import Position
-from xttsbench.training.strategy import Replicas, make_strategy
+from xttsbench.training.step import Replicas, make_strategy
 from xttsbench.training.stream import BatchStream, Loading
 from xttsbench.worker.training import devices
 from xttsbench.xtts import text

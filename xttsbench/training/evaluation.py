@@ -19,9 +19,17 @@ from xttsbench.training.state import TrainingState
 from xttsbench.xtts.data.batches import LossCounts, held_out_batches, loss_counts
 from xttsbench.xtts.data.feature_cache import FeatureCache
 from xttsbench.xtts.data.speech_data import SpeechData
-from xttsbench.xtts.evaluation.clips import as_reference, choose, letters_of, made_of, mel_of, reference_clips
+from xttsbench.xtts.evaluation.clips import (
+    Templates,
+    as_reference,
+    choose,
+    learn,
+    letters_of,
+    made_of,
+    mel_of,
+    reference_clips,
+)
 from xttsbench.xtts.evaluation.evaluate import Listener, examples
-from xttsbench.xtts.evaluation.templates import Templates, learn
 from xttsbench.xtts.evaluation.written import RECOGNISED, Evaluation, Example, write_evaluation, write_references
 from xttsbench.xtts.loaders.loader import explained, make_dataset
 from xttsbench.xtts.model import losses, open_spec

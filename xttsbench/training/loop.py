@@ -22,8 +22,7 @@ from xttsbench.xtts.recipe import Recipe
 if TYPE_CHECKING:
     from xttsbench.records.training import CheckpointEntry, Ended, Evaluated, Interval
     from xttsbench.training.state import TrainingState
-    from xttsbench.training.step import StepResult, TrainingStep
-    from xttsbench.training.strategy import Workers
+    from xttsbench.training.step import StepResult, TrainingStep, Workers
     from xttsbench.training.stream import Fetched
 Reason = Literal["steps", "early_stopping", "terminated"]
 

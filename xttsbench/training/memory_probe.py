@@ -23,8 +23,7 @@ import tensorflow as tf
 from xttsbench.errors import InvalidInputError, XttsbenchError
 from xttsbench.training.memory import SMALLER, Bucket, Peak, most_tokens, upper_line
 from xttsbench.training.state import TrainingState
-from xttsbench.training.step import Shape, TrainingStep
-from xttsbench.training.strategy import Replicas, make_strategy
+from xttsbench.training.step import Replicas, Shape, TrainingStep, make_strategy
 from xttsbench.xtts.data.pool import Server, end_with_parent
 from xttsbench.xtts.recipe import Recipe
 

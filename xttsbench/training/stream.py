@@ -67,7 +67,7 @@ class Ahead(Iterator[Item], Generic[Item]):
 
 
 class Places(Protocol):
-    """Which replicas there are; :class:`xttsbench.training.strategy.Replicas` is so."""
+    """Which replicas there are; :class:`xttsbench.training.step.Replicas` is so."""
 
     count: int
     """Replicas of all processes."""

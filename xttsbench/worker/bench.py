@@ -21,9 +21,8 @@ from xttsbench.probes.clock import EmulatedAccelerator, canary_ns
 from xttsbench.probes.procfs import ChildrenCpu
 from xttsbench.records.rows import SegmentRows
 from xttsbench.records.trial import RoundMark
-from xttsbench.step.modes import keras_step
+from xttsbench.step.modes import Compilations, keras_step
 from xttsbench.step.watch import MANY_CALLS, Watch
-from xttsbench.step.xla import Compilations
 from xttsbench.targets.load import Loaded
 from xttsbench.worker.batches import CachedBatches, ExhaustedError, Source
 from xttsbench.worker.channel import Channel

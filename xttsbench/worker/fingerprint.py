@@ -45,9 +45,8 @@ from xttsbench.records.trial import TrialSpec
 from xttsbench.samedata.epochs import EPOCHS
 from xttsbench.step.modes import loss_of
 from xttsbench.targets.load import Loaded
-from xttsbench.worker.batches import ExhaustedError
+from xttsbench.worker.batches import ExhaustedError, compare_apart, padding_of
 from xttsbench.worker.bench import Bench, Step
-from xttsbench.worker.other_batches import compare_apart, padding_of
 
 MOST_ROWS: Final = 2000
 """Rows of a record, over all epochs."""

@@ -21,8 +21,8 @@ import tensorflow as tf
 
 from xttsbench.errors import TargetError
 from xttsbench.records.trial import HALF_BATCH, TrialSpec, not_applicable
-from xttsbench.step.eager_ops import EagerOps, all_ops
 from xttsbench.step.modes import Mode, fetches_answered, functions_run, in_mode
+from xttsbench.step.op_trace import EagerOps, all_ops
 from xttsbench.targets.load import Loaded, load_target
 from xttsbench.targets.spec import parse_target
 from xttsbench.worker.batches import CachedBatches

@@ -8,9 +8,8 @@ import tensorflow as tf
 from tensorflow.python.eager.polymorphic_function import polymorphic_function
 from tensorflow.python.framework import ops
 
-from xttsbench.step.modes import fetches_answered, in_mode, keras_step, without_xla
+from xttsbench.step.modes import XlaMetrics, fetches_answered, in_mode, keras_step, without_xla
 from xttsbench.step.watch import COUNTERS, Watch
-from xttsbench.step.xla import XlaMetrics
 
 BATCHES = [tf.random.stateless_normal([4, 8], [seed, 0]) for seed in range(5)]
 

@@ -10,7 +10,7 @@ import time
 import pytest
 import tensorflow as tf
 
-from xttsbench.step.sampler import StackSampler, classify
+from xttsbench.step.frames import StackSampler, classify
 
 HERE = __file__
 

@@ -11,8 +11,8 @@ import pytest
 import tensorflow as tf
 
 from xttsbench.records.rows import RowMemory, StepRow
-from xttsbench.step import xla as xla_metrics
-from xttsbench.step.xla import Compilations, XlaCounters, XlaMetrics
+from xttsbench.step import modes
+from xttsbench.step.modes import Compilations, XlaCounters, XlaMetrics
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_reading_repeatedly_gives_the_same(metrics):
 
 
 def test_a_library_without_the_symbols_is_told_and_reads_nothing(monkeypatch):
-    monkeypatch.setattr(xla_metrics, "_COLLECT", "_no_such_symbol")
+    monkeypatch.setattr(modes, "_COLLECT", "_no_such_symbol")
     found = XlaMetrics()
     assert not found.available
     assert "does not export" in found.reason

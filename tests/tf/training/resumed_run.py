@@ -21,8 +21,7 @@ from xttsbench.training.checkpoints import Checkpoints
 from xttsbench.training.loop import Action, Run, train
 from xttsbench.training.order import Origin
 from xttsbench.training.state import TrainingState
-from xttsbench.training.step import TrainingStep
-from xttsbench.training.strategy import Replicas, Workers, make_strategy
+from xttsbench.training.step import Replicas, TrainingStep, Workers, make_strategy
 from xttsbench.training.stream import BatchStream, Loading
 from xttsbench.xtts.data.speech_data import read_speech_data
 from xttsbench.xtts.recipe import Recipe, ScheduleSettings, TrainingSettings, load_recipe

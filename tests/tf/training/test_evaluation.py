@@ -16,7 +16,7 @@ from xttsbench.records.training import Ended, Evaluated, Interval
 from xttsbench.shipped import shipped
 from xttsbench.training.evaluation import Hearing, HeldOutLoss, TensorBoard
 from xttsbench.training.state import TrainingState
-from xttsbench.training.strategy import make_strategy
+from xttsbench.training.step import make_strategy
 from xttsbench.xtts import model
 from xttsbench.xtts.audio.wav import read_canonical_wav
 from xttsbench.xtts.data.batches import plan

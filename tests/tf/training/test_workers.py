@@ -9,14 +9,14 @@ import sys
 from types import SimpleNamespace
 from typing import Any
 
-from xttsbench.training.strategy import Workers
+from xttsbench.training.step import Workers
 
 WORKER = """
 import json
 import math
 import os
-from xttsbench.training.strategy import Replicas, make_strategy
-from xttsbench.training.strategy import Workers
+from xttsbench.training.step import Replicas, make_strategy
+from xttsbench.training.step import Workers
 
 strategy = make_strategy("multi_worker")
 workers = Workers(strategy, Replicas(strategy))

@@ -13,7 +13,7 @@ from xttsbench.shipped import shipped
 from xttsbench.training.checkpoints import Checkpoints, RunState, find_checkpoint
 from xttsbench.training.order import Origin, Position
 from xttsbench.training.state import TrainingState, generator_of
-from xttsbench.training.strategy import make_strategy
+from xttsbench.training.step import make_strategy
 from xttsbench.worker.synthesize import synthesise
 from xttsbench.xtts import text
 from xttsbench.xtts.audio.synthesis import utterance

@@ -12,9 +12,8 @@ from xttsbench.shipped import shipped
 from xttsbench.xtts import model, text
 from xttsbench.xtts.audio.features import log_mel
 from xttsbench.xtts.audio.synthesis import letters_at, utterance
-from xttsbench.xtts.evaluation.clips import Clips, as_reference
+from xttsbench.xtts.evaluation.clips import Clips, as_reference, learn
 from xttsbench.xtts.evaluation.evaluate import Listener, diagonality
-from xttsbench.xtts.evaluation.templates import learn
 from xttsbench.xtts.model.generate import Generated
 from xttsbench.xtts.recipe import load_recipe
 

@@ -26,7 +26,7 @@ from tensorflow.python.ops.parallel_for import control_flow_ops, pfor
 from tensorflow.python.saved_model import function_deserialization
 
 from xttsbench.fixes.graph.functions import needed_nodes
-from xttsbench.pipeline.graph.library import FunctionLibrary, called
+from xttsbench.pipeline.graph.nodes import FunctionLibrary, called
 from xttsbench.pipeline.graph.registry import PYTHON_OPS
 
 _ANY_SHAPE: Final = (

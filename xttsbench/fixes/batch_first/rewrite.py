@@ -21,10 +21,18 @@ from xttsbench.fixes.graph.edit import does_not_apply, ending_at, flat_spec, rea
 from xttsbench.fixes.graph.functions import state
 from xttsbench.fixes.graph.hazards import Reader
 from xttsbench.pipeline.cost.cut import TRANSPARENT, Cut, bypassed, dataset, sequential
-from xttsbench.pipeline.graph.edit import copied, data_inputs, free_name, set_inputs
 from xttsbench.pipeline.graph.functions import is_random
-from xttsbench.pipeline.graph.library import FunctionLibrary
-from xttsbench.pipeline.graph.nodes import captured_inputs, constant_input, dataset_nodes, node_inputs
+from xttsbench.pipeline.graph.nodes import (
+    FunctionLibrary,
+    captured_inputs,
+    constant_input,
+    copied,
+    data_inputs,
+    dataset_nodes,
+    free_name,
+    node_inputs,
+    set_inputs,
+)
 from xttsbench.records.fix_set import Fix, FixSet
 
 BATCHES: Final = ("BatchDatasetV2", "ParallelBatchDataset")

@@ -8,8 +8,16 @@ from typing import Any, Final
 import tensorflow as tf
 
 from xttsbench.fixes.graph.edit import does_not_apply, ending_at, flat_spec, from_graph, redirect, set_spec, source_of
-from xttsbench.pipeline.graph.edit import copied, data_inputs, free_name, set_inputs
-from xttsbench.pipeline.graph.nodes import constant, constant_input, dataset_nodes, named_inputs
+from xttsbench.pipeline.graph.nodes import (
+    constant,
+    constant_input,
+    copied,
+    data_inputs,
+    dataset_nodes,
+    free_name,
+    named_inputs,
+    set_inputs,
+)
 from xttsbench.pipeline.graph.read import read_graph
 
 _FIX: Final = "buckets"

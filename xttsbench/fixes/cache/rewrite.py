@@ -19,8 +19,16 @@ from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.graph.edit import does_not_apply, ending_at, flat_spec, readers, redirect, set_spec, source_of
 from xttsbench.fixes.graph.hazards import Reader
 from xttsbench.pipeline.fingerprint.identity import digest, identity
-from xttsbench.pipeline.graph.edit import copied, data_inputs, free_name, set_inputs
-from xttsbench.pipeline.graph.nodes import dataset_inputs, dataset_nodes, node_inputs, text_inputs
+from xttsbench.pipeline.graph.nodes import (
+    copied,
+    data_inputs,
+    dataset_inputs,
+    dataset_nodes,
+    free_name,
+    node_inputs,
+    set_inputs,
+    text_inputs,
+)
 from xttsbench.records.fix_set import Fix, FixSet
 from xttsbench.throughput.orderings import chain_of
 

@@ -14,8 +14,17 @@ from tensorflow.python.data.ops import dataset_ops
 from tensorflow.python.data.ops import options as options_lib
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.pipeline.graph.edit import constant, copied, free_name, set_inputs
-from xttsbench.pipeline.graph.nodes import dataset_inputs, dataset_nodes, graph_options, is_dataset, node_inputs
+from xttsbench.pipeline.graph.nodes import (
+    add_constant,
+    copied,
+    dataset_inputs,
+    dataset_nodes,
+    free_name,
+    graph_options,
+    is_dataset,
+    node_inputs,
+    set_inputs,
+)
 from xttsbench.pipeline.graph.places import SOURCE
 
 _LINES: Final = (
@@ -139,7 +148,7 @@ def appended(
         reader, last = last, by_name[node_inputs(last)[0]]
     node = graph.node.add(name=free_name(graph, f"{op}/added"), op=op)
     node.input.append(last.name)
-    node.input.extend(constant(graph, f"{node.name}/{name}", value) for name, value in (inputs or {}).items())
+    node.input.extend(add_constant(graph, f"{node.name}/{name}", value) for name, value in (inputs or {}).items())
     set_spec(node, flat_spec(last, fix))
     set_inputs(reader, [node.name])
     return node

@@ -15,7 +15,7 @@ from typing import Any, Final
 from tensorflow.python.framework import op_def_registry
 
 from xttsbench.pipeline.graph.functions import callee, returned
-from xttsbench.pipeline.graph.library import FunctionLibrary
+from xttsbench.pipeline.graph.nodes import FunctionLibrary
 from xttsbench.pipeline.graph.registry import PYTHON_OPS
 
 _READS: Final = re.compile(

@@ -18,8 +18,7 @@ from xttsbench.fixes.registry import SPECS
 from xttsbench.fixes.spec import loaded
 from xttsbench.pipeline.generators.opened import compiled
 from xttsbench.pipeline.generators.parts import CannotSplitError
-from xttsbench.pipeline.graph.library import FunctionLibrary, called
-from xttsbench.pipeline.graph.nodes import constant_input, dataset_inputs, dataset_nodes
+from xttsbench.pipeline.graph.nodes import FunctionLibrary, called, constant_input, dataset_inputs, dataset_nodes
 from xttsbench.pipeline.graph.read import inspect
 from xttsbench.pipeline.graph.registry import lookup
 from xttsbench.pipeline.purity.state import PythonState, python_state

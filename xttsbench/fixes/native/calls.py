@@ -37,7 +37,7 @@ from xttsbench.fixes.native.files import contents, paths, text
 from xttsbench.fixes.native.files.libraries import library_function
 from xttsbench.fixes.native.written.origins import OPERATORS, Origins
 from xttsbench.pipeline.graph.registry import is_tensorflow
-from xttsbench.pipeline.purity.source import call_of, is_users
+from xttsbench.pipeline.graph.source import call_of, is_users
 
 _COMPUTING: Final = (
     *("builtins", "numpy", "math", "cmath", "operator", "_operator", "functools", "itertools", "collections", "re"),

@@ -23,8 +23,7 @@ from xttsbench.fixes.native.rewritten import is_traceable
 from xttsbench.fixes.native.trace import RefusedError, Traced, trace
 from xttsbench.fixes.processes.packing import without_tensorflow
 from xttsbench.pipeline.cost.cut import TRANSPARENT, bypassed, dataset
-from xttsbench.pipeline.graph.library import FunctionLibrary, called
-from xttsbench.pipeline.graph.nodes import dataset_nodes
+from xttsbench.pipeline.graph.nodes import FunctionLibrary, called, dataset_nodes
 from xttsbench.pipeline.graph.registry import PYTHON_OPS, Registered, lookup, recording
 from xttsbench.pipeline.graph.source import display_name, locate
 from xttsbench.pipeline.purity.state import python_state

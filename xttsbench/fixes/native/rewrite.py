@@ -9,8 +9,7 @@ from typing import Any, Final
 from xttsbench.fixes.graph.edit import does_not_apply
 from xttsbench.fixes.native.checked import checked, python_nodes
 from xttsbench.pipeline.cost.cut import rename_calls, with_callers
-from xttsbench.pipeline.graph.edit import copied
-from xttsbench.pipeline.graph.library import FunctionLibrary
+from xttsbench.pipeline.graph.nodes import FunctionLibrary, copied
 from xttsbench.pipeline.graph.registry import PYTHON_OPS
 
 _FIX: Final = "native"

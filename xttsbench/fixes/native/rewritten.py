@@ -17,7 +17,7 @@ from xttsbench.fixes.native.control.loops import looped, repeated
 from xttsbench.fixes.native.control.rows import listed
 from xttsbench.fixes.native.files.text import written_out
 from xttsbench.fixes.native.written.origins import SYMBOLS, Origins
-from xttsbench.pipeline.purity.source import definition, is_users, place
+from xttsbench.pipeline.graph.source import definition, is_users, place
 from xttsbench.pipeline.purity.state import called
 
 _ITEM, _NUMPY = "__xttsbench_item__", "__xttsbench_numpy__"

@@ -20,7 +20,7 @@ from xttsbench.fixes.native.files.text import Text
 from xttsbench.fixes.native.rewritten import Rewritten
 from xttsbench.fixes.native.written.origins import Origins
 from xttsbench.pipeline.graph.functions import is_random
-from xttsbench.pipeline.graph.library import FunctionLibrary
+from xttsbench.pipeline.graph.nodes import FunctionLibrary
 from xttsbench.pipeline.graph.source import locate
 
 _MOST_OPS: Final = 5_000

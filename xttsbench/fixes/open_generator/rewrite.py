@@ -21,9 +21,16 @@ from xttsbench.fixes.graph.hazards import STOPS, Reader
 from xttsbench.fixes.open_generator.body import AllElements, OneElement
 from xttsbench.pipeline.generators.opened import Opened, compiled
 from xttsbench.pipeline.generators.parts import CannotSplitError
-from xttsbench.pipeline.graph.edit import copied, data_inputs, free_name
-from xttsbench.pipeline.graph.library import FunctionLibrary, called
-from xttsbench.pipeline.graph.nodes import array_of, behind_identities, dataset_nodes
+from xttsbench.pipeline.graph.nodes import (
+    FunctionLibrary,
+    array_of,
+    behind_identities,
+    called,
+    copied,
+    data_inputs,
+    dataset_nodes,
+    free_name,
+)
 from xttsbench.pipeline.graph.read import read_graph
 from xttsbench.pipeline.graph.registry import Registered, cells, lookup, unwrap
 from xttsbench.pipeline.graph.source import display_name, locate

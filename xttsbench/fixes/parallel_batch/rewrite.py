@@ -7,8 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from xttsbench.fixes.graph.edit import does_not_apply
-from xttsbench.pipeline.graph.edit import constant, copied, data_inputs, set_inputs
-from xttsbench.pipeline.graph.nodes import dataset_nodes
+from xttsbench.pipeline.graph.nodes import add_constant, copied, data_inputs, dataset_nodes, set_inputs
 
 
 def parallel_batch(graph: Any, *, calls: int = tf.data.AUTOTUNE) -> Any:
@@ -25,7 +24,7 @@ def parallel_batch(graph: Any, *, calls: int = tf.data.AUTOTUNE) -> Any:
         )
     for node in batches:
         source, size, remainder = data_inputs(node)
-        number = constant(edited, f"{node.name}/num_parallel_calls", calls)
+        number = add_constant(edited, f"{node.name}/num_parallel_calls", calls)
         set_inputs(node, [source, size, number, remainder])
         node.op = "ParallelBatchDataset"
         node.attr["deterministic"].s = b"true"

@@ -17,8 +17,15 @@ import tensorflow as tf
 
 from xttsbench.fixes.graph.edit import does_not_apply
 from xttsbench.fixes.graph.hazards import Reader
-from xttsbench.pipeline.graph.edit import constant, copied, data_inputs, set_inputs
-from xttsbench.pipeline.graph.nodes import constant_input, dataset_inputs, dataset_nodes
+from xttsbench.pipeline.graph.nodes import (
+    add_constant,
+    constant_input,
+    copied,
+    data_inputs,
+    dataset_inputs,
+    dataset_nodes,
+    set_inputs,
+)
 from xttsbench.records.fix_set import Fix, FixSet
 
 FILES_AHEAD: Final = 8
@@ -81,8 +88,8 @@ def _read_in_parallel(graph: Any, node: Any, by_name: Any, calls: int) -> None:
     """Make a sequential interleave, or a ``flat_map``, parallel, in place."""
     if node.op == "FlatMapDataset":
         cycle: int | None = 1
-        one = constant(graph, f"{node.name}/cycle_length", 1)
-        inputs = [*data_inputs(node), one, constant(graph, f"{node.name}/block_length", 1)]
+        one = add_constant(graph, f"{node.name}/cycle_length", 1)
+        inputs = [*data_inputs(node), one, add_constant(graph, f"{node.name}/block_length", 1)]
     else:
         cycle = constant_input(node, "cycle_length", by_name)
         inputs = data_inputs(node)
@@ -111,7 +118,7 @@ def _read_more(graph: Any, node: Any, by_name: Any, calls: int) -> None:
     """Give a parallel interleave more readers, in place; it keeps the order where it kept it."""
     cycle = constant_input(node, "cycle_length", by_name)
     if cycle is not None and calls <= cycle:  # the buffers may be as the user wants them
-        set_inputs(node, [*data_inputs(node)[:-1], constant(graph, f"{node.name}/num_parallel_calls", calls)])
+        set_inputs(node, [*data_inputs(node)[:-1], add_constant(graph, f"{node.name}/num_parallel_calls", calls)])
         return
     numbers = 1 if node.op == "ParallelInterleaveDatasetV3" else 3
     inputs = data_inputs(node)[:-numbers]
@@ -129,7 +136,7 @@ def _readers(graph: Any, node: Any, cycle: int | None, calls: int) -> list[str]:
         buffered, ahead, current = _buffered_elements(node, calls), calls - cycle, cycle
     names = ("buffer_output_elements", "prefetch_input_elements", "num_parallel_calls")
     return [
-        constant(graph, f"{node.name}/{name}", value)
+        add_constant(graph, f"{node.name}/{name}", value)
         for name, value in zip(names, (buffered, ahead, current), strict=True)
     ]
 

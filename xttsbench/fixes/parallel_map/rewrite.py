@@ -9,8 +9,7 @@ import tensorflow as tf
 
 from xttsbench.fixes.graph.edit import does_not_apply
 from xttsbench.fixes.graph.hazards import MAPS, Reader
-from xttsbench.pipeline.graph.edit import constant, copied, data_inputs, set_inputs
-from xttsbench.pipeline.graph.nodes import constant_input, dataset_nodes
+from xttsbench.pipeline.graph.nodes import add_constant, constant_input, copied, data_inputs, dataset_nodes, set_inputs
 from xttsbench.records.fix_set import Fix, FixSet
 
 _CALLS_ARE_LAST: Final = ("ParallelMapDataset", "ParallelMapDatasetV2")
@@ -31,7 +30,7 @@ def parallel_map(graph: Any, *, calls: int = tf.data.AUTOTUNE) -> Any:
     if not maps:
         raise does_not_apply("parallel-map", "the dataset has no sequential map")
     for node in maps:
-        set_inputs(node, [*data_inputs(node), constant(edited, f"{node.name}/num_parallel_calls", calls)])
+        set_inputs(node, [*data_inputs(node), add_constant(edited, f"{node.name}/num_parallel_calls", calls)])
         node.op = "ParallelMapDatasetV2"
         node.attr.pop("force_synchronous", None)
         node.attr["deterministic"].s = b"true"
@@ -58,7 +57,7 @@ def parallel_calls(graph: Any, *, calls: int) -> Any:
             node.op = "ParallelMapDatasetV2"
             node.attr["deterministic"].s = b"false" if node.attr["sloppy"].b else b"default"
             node.attr.pop("sloppy", None)
-        number = constant(edited, f"{node.name}/num_parallel_calls", calls)
+        number = add_constant(edited, f"{node.name}/num_parallel_calls", calls)
         set_inputs(node, [*data_inputs(node)[:-1], number])
     return edited
 

@@ -7,8 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from xttsbench.fixes.graph.edit import appended, does_not_apply, without_nodes
-from xttsbench.pipeline.graph.edit import constant, copied, data_inputs, set_inputs
-from xttsbench.pipeline.graph.nodes import constant_input, dataset_nodes
+from xttsbench.pipeline.graph.nodes import add_constant, constant_input, copied, data_inputs, dataset_nodes, set_inputs
 from xttsbench.pipeline.graph.read import read_graph
 
 
@@ -70,6 +69,6 @@ def last_buffer(graph: Any, *, elements: int) -> Any:
     last = prefetches[-1]
     if constant_input(last, "buffer_size", {node.name: node for node in edited.node}) == elements:
         raise does_not_apply(fix, f"the last prefetch holds {elements} elements already")
-    size = constant(edited, f"{last.name}/buffer_size", elements)
+    size = add_constant(edited, f"{last.name}/buffer_size", elements)
     set_inputs(last, [data_inputs(last)[0], size])
     return edited

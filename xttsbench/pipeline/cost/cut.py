@@ -17,15 +17,17 @@ import tensorflow as tf
 from tensorflow.python.data.ops import dataset_ops
 from tensorflow.python.framework import op_def_registry
 
-from xttsbench.pipeline.graph.edit import copied, data_inputs, set_inputs
-from xttsbench.pipeline.graph.library import called
 from xttsbench.pipeline.graph.nodes import (
     array_of,
+    called,
     constant_input,
+    copied,
+    data_inputs,
     dataset_inputs,
     dataset_nodes,
     is_dataset,
     node_inputs,
+    set_inputs,
 )
 
 _TWINS: Final = {

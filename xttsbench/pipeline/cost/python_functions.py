@@ -19,7 +19,7 @@ from xttsbench.pipeline.cost.clocks import measure_shares
 from xttsbench.pipeline.generators.opened import Opened, compiled
 from xttsbench.pipeline.generators.parts import CannotSplitError
 from xttsbench.pipeline.graph.registry import Registered, generator_start_token, lookup, recording
-from xttsbench.pipeline.purity.source import place
+from xttsbench.pipeline.graph.source import place
 from xttsbench.pipeline.purity.state import state_effects
 from xttsbench.records.pipeline import GeneratorParts, GilClass, Pipeline, PythonFunction
 

@@ -33,14 +33,19 @@ import tensorflow as tf
 from tensorflow.python.framework import op_def_registry
 
 from xttsbench.pipeline.generators.opened import Opened
-from xttsbench.pipeline.graph.edit import constant, copied, data_inputs, free_name, set_inputs
-from xttsbench.pipeline.graph.library import FunctionLibrary, called
 from xttsbench.pipeline.graph.nodes import (
+    FunctionLibrary,
+    add_constant,
     behind_identities,
+    called,
     constant_input,
+    copied,
+    data_inputs,
     dataset_inputs,
     dataset_nodes,
+    free_name,
     node_inputs,
+    set_inputs,
     text_inputs,
 )
 from xttsbench.pipeline.graph.registry import lookup, recording
@@ -178,7 +183,7 @@ def keep_last_batch(graph: Any) -> bool:
     if not any(node.op.startswith("Shuffle") for node in nodes):
         return False
     inputs = data_inputs(last)
-    inputs[number] = constant(graph, f"{last.name}/whole", False)
+    inputs[number] = add_constant(graph, f"{last.name}/whole", False)
     set_inputs(last, inputs)
     for node in (last, *after):
         for shape in node.attr["output_shapes"].list.shape:
@@ -229,8 +234,10 @@ def _cut_sources(graph: Any, sources: list[Any], places: Mapping[str, Sequence[t
             start = source.name
             if begin:
                 start = free_name(graph, f"{part}/start")
-                _of_type(graph, start, "SkipDataset", [source.name, constant(graph, f"{start}/count", begin)], source)
-            _of_type(graph, part, "TakeDataset", [start, constant(graph, f"{part}/count", size)], source)
+                _of_type(
+                    graph, start, "SkipDataset", [source.name, add_constant(graph, f"{start}/count", begin)], source
+                )
+            _of_type(graph, part, "TakeDataset", [start, add_constant(graph, f"{part}/count", size)], source)
             parts.append(part)
         for number, part in enumerate(parts[1:], start=2):
             name = taken[source.name] if number == len(parts) else free_name(graph, f"{source.name}/parts{number}")
@@ -245,7 +252,7 @@ def _end_repetitions(graph: Any, nodes: list[Any]) -> None:
         endless = node.op == "RepeatDataset" and (constant_input(node, "count", by_name) or 0) < 0
         if endless or node.op == "ForeverRepeatDataset":
             node.op = "RepeatDataset"
-            set_inputs(node, [node.input[0], constant(graph, f"{node.name}/rounds", _ROUNDS)])
+            set_inputs(node, [node.input[0], add_constant(graph, f"{node.name}/rounds", _ROUNDS)])
 
 
 def _keep_in_memory(graph: Any, nodes: list[Any], own_files: str | None) -> None:
@@ -257,7 +264,7 @@ def _keep_in_memory(graph: Any, nodes: list[Any], own_files: str | None) -> None
         files = text_inputs(node, "filename", by_name)
         if files == ("",) or (own_files and files and all(Path(own_files) in Path(file).parents for file in files)):
             continue
-        inputs = [node.input[0], constant(graph, f"{node.name}/no_file", "")]
+        inputs = [node.input[0], add_constant(graph, f"{node.name}/no_file", "")]
         if node.op == "CacheDatasetV2":
             inputs.append(free_name(graph, f"{node.name}/own_store"))
             graph.node.add(name=inputs[-1], op="DummyMemoryCache")
@@ -275,7 +282,7 @@ def _cut_readers(function: Any, count: int) -> None:
                 node.input[number] = now if reference == was else reference
         for key, reference in list(function.ret.items()):
             function.ret[key] = now if reference == was else reference
-        length = constant(function, f"{name}/count", count)
+        length = add_constant(function, f"{name}/count", count)
         _of_type(function, name, "TakeDataset", [was, f"{length}:output:0"], reader)
 
 

@@ -19,8 +19,15 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from xttsbench.pipeline.graph.library import FunctionLibrary, called
-from xttsbench.pipeline.graph.nodes import constant, constant_input, dataset_inputs, named_inputs, results
+from xttsbench.pipeline.graph.nodes import (
+    FunctionLibrary,
+    called,
+    constant,
+    constant_input,
+    dataset_inputs,
+    named_inputs,
+    results,
+)
 from xttsbench.records.elements import Element, Row
 
 _BATCHES: Final = re.compile(r"(ParallelBatch|Batch|PaddedBatch|MapAndBatch|DenseToSparseBatch|Rebatch)Dataset(V\d+)?")

@@ -19,11 +19,16 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
-from xttsbench.pipeline.graph.edit import data_inputs
-from xttsbench.pipeline.graph.library import FunctionLibrary
-from xttsbench.pipeline.graph.nodes import dataset_inputs, is_dataset, named_inputs, node_inputs
+from xttsbench.pipeline.graph.nodes import (
+    FunctionLibrary,
+    data_inputs,
+    dataset_inputs,
+    is_dataset,
+    named_inputs,
+    node_inputs,
+)
 from xttsbench.pipeline.graph.registry import PYTHON_OPS, cells, lookup
-from xttsbench.pipeline.purity.source import call_of, is_users
+from xttsbench.pipeline.graph.source import call_of, is_users
 from xttsbench.records.elements import GraphIdentity
 
 _DEEPEST: Final = 20

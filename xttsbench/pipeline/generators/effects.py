@@ -19,11 +19,10 @@ from typing import Any, Final
 import numpy as np
 
 from xttsbench.pipeline.generators.parts import Felt
-from xttsbench.pipeline.purity.calls import draws, is_one_of, special_methods
+from xttsbench.pipeline.graph.source import is_users, place
 from xttsbench.pipeline.purity.reading import Kind, Reader
-from xttsbench.pipeline.purity.source import is_users, place
 from xttsbench.pipeline.purity.state import changed_elsewhere
-from xttsbench.pipeline.purity.values import LOCAL, UNKNOWN, Scope, Value, immutable
+from xttsbench.pipeline.purity.values import LOCAL, UNKNOWN, Scope, Value, draws, immutable, is_one_of, special_methods
 
 _IN_ORDER: Final = ("draws ", "takes ", "calls read", "returns what a clock", "calls grab", "calls get_next", "keeps ")
 """How effects begin that the head may have, in order: what it draws, and what it takes from a stream."""

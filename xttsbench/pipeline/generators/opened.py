@@ -25,11 +25,10 @@ from xttsbench.pipeline.generators.effects import LoopEffects
 from xttsbench.pipeline.generators.loops import normalised
 from xttsbench.pipeline.generators.parts import SHARE, CannotSplitError, Split
 from xttsbench.pipeline.generators.split import split
-from xttsbench.pipeline.purity.calls import taken_apart
+from xttsbench.pipeline.graph.source import definition, holds, place, tree_of
 from xttsbench.pipeline.purity.reading import Reader
-from xttsbench.pipeline.purity.source import definition, holds, place, tree_of
 from xttsbench.pipeline.purity.state import python_state
-from xttsbench.pipeline.purity.values import LOCAL, Value
+from xttsbench.pipeline.purity.values import LOCAL, Value, taken_apart
 
 _GROUP: Final = 16
 _GROUP_S: Final = 5e-4

@@ -18,9 +18,16 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
-from xttsbench.pipeline.graph.edit import data_inputs
-from xttsbench.pipeline.graph.library import FunctionLibrary, called
-from xttsbench.pipeline.graph.nodes import behind_identities, captured_inputs, constant, constant_input, is_dataset
+from xttsbench.pipeline.graph.nodes import (
+    FunctionLibrary,
+    behind_identities,
+    called,
+    captured_inputs,
+    constant,
+    constant_input,
+    data_inputs,
+    is_dataset,
+)
 
 _CALLS: Final = ("PartitionedCall", "StatefulPartitionedCall")
 _DEEPEST: Final = 30

@@ -1,10 +1,10 @@
-"""Nodes of a ``GraphDef``: which are datasets, what their inputs are, which parameters and options they carry."""
+"""Nodes and functions of a ``GraphDef``: what they are, what feeds them, what they reach, and edits of a copy of it."""
 
 from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -14,7 +14,52 @@ from tensorflow.python.data.ops import options as options_lib
 from tensorflow.python.data.util import options as options_util
 from tensorflow.python.framework import op_def_registry
 
-from xttsbench.pipeline.graph.edit import data_inputs
+from xttsbench.pipeline.graph.registry import PYTHON_OPS, lookup
+
+
+def copied(graph: Any) -> Any:
+    """A graph to edit; the one that was given stays as it is."""
+    edited = tf.compat.v1.GraphDef()
+    edited.CopyFrom(graph)
+    return edited
+
+
+def add_constant(graph: Any, name: str, value: int | str | bool) -> str:
+    """Add an int64, string or boolean scalar to a graph or function, in place; its name, ``name`` if that is free."""
+    name, nodes = free_name(graph, name), _nodes(graph)
+    node = nodes.add(name=name, op="Const")
+    kind = tf.string if isinstance(value, str) else tf.bool if isinstance(value, bool) else tf.int64
+    tensor = tf.make_tensor_proto(value, kind)
+    node.attr["dtype"].type = tensor.dtype
+    node.attr["value"].tensor.CopyFrom(tensor)
+    return name
+
+
+def free_name(graph: Any, name: str) -> str:
+    """``name``, with a number where the graph or function has a node of that name already."""
+    taken = {node.name for node in _nodes(graph)}
+    candidate, number = name, 1
+    while candidate in taken:
+        number += 1
+        candidate = f"{name}_{number}"
+    return candidate
+
+
+def data_inputs(node: Any) -> list[str]:
+    """The inputs of a node as it refers to them, control inputs left out."""
+    return [name for name in node.input if not name.startswith("^")]
+
+
+def set_inputs(node: Any, names: Sequence[str]) -> None:
+    """Give a node other inputs, in place; its control inputs stay."""
+    control = [name for name in node.input if name.startswith("^")]
+    del node.input[:]
+    node.input.extend([*names, *control])
+
+
+def _nodes(graph: Any) -> Any:
+    return graph.node if hasattr(graph, "node") else graph.node_def
+
 
 _DATASET_OP: Final = re.compile(r"Dataset(V\d+)?$")
 _ENDS_IN_DATASET: Final = ("ReduceDataset", "DeleteMultiDeviceIterator")
@@ -176,3 +221,72 @@ def set_options(options: Any) -> dict[str, str]:
             elif value is not None and (prefix + name, getattr(value, "name", None)) != _ALWAYS_SET:
                 found[prefix + name] = value.name if isinstance(value, enum.Enum) else str(value)
     return found
+
+
+_HARMLESS: Final = ("Assert", "If", "While")
+"""Ops marked stateful that hold none of their own; what a branch or loop runs is looked at itself."""
+
+
+class FunctionLibrary:
+    """The function definitions of one graph, by name. Every question is answered transitively."""
+
+    def __init__(self, functions: Iterable[Any]) -> None:
+        """Take the ``FunctionDef`` messages of a ``GraphDef``'s library."""
+        self._functions = {function.signature.name: function for function in functions}
+
+    def get(self, name: str | None) -> Any | None:
+        """A function's definition, or ``None`` where the library holds none of that name."""
+        return self._functions.get(name) if name is not None else None
+
+    def functions(self, names: Iterable[str]) -> Iterator[Any]:
+        """The named functions and those that they call, map over or branch to, each once."""
+        waiting, seen = list(reversed(list(names))), set[str]()
+        while waiting:
+            name = waiting.pop()
+            if name in seen or name not in self._functions:
+                continue
+            seen.add(name)
+            yield self._functions[name]
+            for node in self._functions[name].node_def:
+                waiting.extend((node.op, *called(node)))
+
+    def reach(self, names: Iterable[str]) -> Iterator[Any]:
+        """Every ``NodeDef`` in the named functions and in those that they call, map over or branch to."""
+        for function in self.functions(names):
+            yield from function.node_def
+
+    def stateful(self, names: Iterable[str]) -> bool:
+        """Whether an op with state (Python, random numbers, variable, table) is reached.
+
+        TensorFlow's own rewrites ask the same question in this way.
+        """
+        for node in self.reach(names):
+            definition = op_def_registry.get(node.op)
+            if definition is not None and definition.is_stateful and node.op not in _HARMLESS:
+                return True
+        return False
+
+    def all_tokens(self) -> dict[str, str]:
+        """Token -> graph op of every call of Python in the library, helpers included."""
+        return {n.attr["token"].s.decode(): n.op for n in self.reach(self._functions) if n.op in PYTHON_OPS}
+
+    def python_tokens(self, names: Iterable[str]) -> dict[str, str]:
+        """Token -> graph op of the Python functions reached; the helpers of ``from_generator`` are left out."""
+        tokens = {n.attr["token"].s.decode(): n.op for n in self.reach(names) if n.op in PYTHON_OPS}
+        found = {}
+        for token in sorted(tokens, key=lambda name: (len(name), name)):  # pyfunc_2 before pyfunc_10
+            registered = lookup(token)
+            if registered is None or not registered.helper:
+                found[token] = tokens[token]
+        return found
+
+
+def called(node: Any) -> list[str]:
+    """Names of the functions that a node's attributes refer to (map, branch, loop, call), in attribute order."""
+    names: list[str] = []
+    for key in sorted(node.attr):
+        value = node.attr[key]
+        if value.HasField("func"):
+            names.append(value.func.name)
+        names.extend(function.name for function in value.list.func)
+    return names

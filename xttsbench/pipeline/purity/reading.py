@@ -20,19 +20,7 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from xttsbench.pipeline.graph.registry import cells
-from xttsbench.pipeline.purity.calls import (
-    clock,
-    draws,
-    held_callables,
-    is_one_of,
-    looked_up,
-    seeds,
-    special_methods,
-    taken_apart,
-    users_function,
-    writes_into,
-)
-from xttsbench.pipeline.purity.source import (
+from xttsbench.pipeline.graph.source import (
     call_of,
     definition,
     is_users,
@@ -50,14 +38,24 @@ from xttsbench.pipeline.purity.values import (
     Scope,
     Value,
     attribute,
+    clock,
+    draws,
     element,
     harmless,
     held_by,
+    held_callables,
     immutable,
+    is_one_of,
     is_variable,
     join,
+    looked_up,
     of_one_thread,
+    seeds,
+    special_methods,
+    taken_apart,
     taken_from,
+    users_function,
+    writes_into,
 )
 
 Kind = Literal["state", "random", "clock", "read"]

@@ -16,18 +16,17 @@ from pathlib import Path
 from typing import Any, Final
 
 from xttsbench.records.source_fact import SourceFact
-from xttsbench.targets.source.autotune import autotune_arithmetic
-from xttsbench.targets.source.headers import fixed_npy_header
 from xttsbench.targets.source.module import Module
 from xttsbench.targets.source.options import (
     Known,
+    autotune_arithmetic,
     dead_options,
     known_options,
     pool_sizes,
     unapplied_options,
     unused_datasets,
 )
-from xttsbench.targets.source.startup import growth_with_limit, late_environment, late_threads
+from xttsbench.targets.source.startup import fixed_npy_header, growth_with_limit, late_environment, late_threads
 from xttsbench.targets.spec import TargetSpec
 
 MAX_FILES: Final = 200

@@ -16,9 +16,8 @@ from typing import Final
 import libcst as cst
 from libcst.helpers import get_full_name_for_node
 
-from xttsbench.targets.source.conditions import branches, condition, exclusive, joined, negated
 from xttsbench.targets.source.edits import Change, Moved, NoEditError, Put, Replacement
-from xttsbench.targets.source.flow import Flow
+from xttsbench.targets.source.flow import Flow, branches, condition, exclusive, joined, negated
 from xttsbench.targets.source.links import (
     argument,
     before_statement,

@@ -19,8 +19,7 @@ from tensorflow.python.framework import kernels
 
 from xttsbench.records.step_ops import OpLine, Phase, Placement, StepOps
 from xttsbench.records.trial import StackLine, StepProfile
-from xttsbench.step.eager_ops import EagerOp, EagerOps
-from xttsbench.step.frames import in_layer, in_order, own_phase, user_frame, writes
+from xttsbench.step.frames import StackSampler, in_layer, in_order, own_phase, user_frame, writes
 from xttsbench.step.graph_ops import (
     CALLS,
     GraphOps,
@@ -32,8 +31,7 @@ from xttsbench.step.graph_ops import (
     short_device,
     why,
 )
-from xttsbench.step.op_trace import OpTime, OpTrace, op_names
-from xttsbench.step.sampler import StackSampler
+from xttsbench.step.op_trace import EagerOp, EagerOps, OpTime, OpTrace, op_names
 from xttsbench.worker.batches import CachedBatches
 from xttsbench.worker.bench import Bench, Step
 

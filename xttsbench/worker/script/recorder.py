@@ -15,8 +15,8 @@ from xttsbench.probes.clock import EmulatedAccelerator
 from xttsbench.probes.procfs import ChildrenCpu
 from xttsbench.records.rows import StepRow
 from xttsbench.records.trial import Batches, StepProfile
+from xttsbench.step.frames import StackSampler
 from xttsbench.step.modes import synchroniser
-from xttsbench.step.sampler import StackSampler
 from xttsbench.step.watch import Moment, Watch, step_row
 from xttsbench.worker.bench import Bench, Limit
 from xttsbench.worker.profile.step_profile import OpCounter, summarise

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from xttsbench.step.sampler import classify
+from xttsbench.step.frames import classify
 
 _INTERVAL_S: Final = (0.1, 0.25, 1.0)
 """Between two samples: at least, before it is known what one takes, and at most."""

@@ -19,8 +19,7 @@ from xttsbench.training.evaluation import Hearing, HeldOutLoss, TensorBoard
 from xttsbench.training.loop import HeldOut, Run, train
 from xttsbench.training.order import Origin, Position, clip_frames, planned_epoch, with_parts
 from xttsbench.training.state import TrainingState
-from xttsbench.training.step import StepResult, TrainingStep
-from xttsbench.training.strategy import Replicas, Workers, make_strategy
+from xttsbench.training.step import Replicas, StepResult, TrainingStep, Workers, make_strategy
 from xttsbench.training.stream import Ahead, BatchStream, Fetched, Loading, shapes
 from xttsbench.worker.channel import Channel, SilentChannel, shared_rows
 from xttsbench.worker.overhead import overhead_of

@@ -14,8 +14,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from xttsbench.xtts.audio.features import FeatureSettings, Floats, griffin_lim, log_mel
-from xttsbench.xtts.evaluation.clips import Clips
-from xttsbench.xtts.evaluation.templates import Templates, phone_error_rate
+from xttsbench.xtts.evaluation.clips import Clips, Templates, phone_error_rate
 from xttsbench.xtts.evaluation.written import SHOWN, Example, Heard, picture
 from xttsbench.xtts.model import SpeechModel, losses, open_spec
 from xttsbench.xtts.model.generate import Generated, Generator

@@ -28,8 +28,7 @@ from xttsbench.xtts.data.batches import Batch
 from xttsbench.xtts.data.feature_cache import FeatureCache
 from xttsbench.xtts.data.speech_data import SpeechData
 from xttsbench.xtts.loaders import CACHED, IN_PYTHON, KEEPING, LOADERS
-from xttsbench.xtts.loaders.numpy_loaders import Arrays, MakeBatch, in_this_process
-from xttsbench.xtts.loaders.planned import Planned, planned
+from xttsbench.xtts.loaders.numpy_loaders import Arrays, MakeBatch, Planned, in_this_process, planned
 from xttsbench.xtts.loaders.processes import InputProcesses, Source, check_processes, weakly
 from xttsbench.xtts.loaders.tf_loaders import signature
 

@@ -24,8 +24,7 @@ from xttsbench.xtts.data.feature_cache import FeatureCache
 from xttsbench.xtts.data.pool import Server
 from xttsbench.xtts.data.speech_data import SpeechData
 from xttsbench.xtts.loaders import IN_PYTHON, LOADERS
-from xttsbench.xtts.loaders.numpy_loaders import Arrays, BatchMemory, Fill, Floats, MakeBatch, fill_batch
-from xttsbench.xtts.loaders.planned import Ints, Planned
+from xttsbench.xtts.loaders.numpy_loaders import Arrays, BatchMemory, Fill, Floats, Ints, MakeBatch, Planned, fill_batch
 
 _MOST: Final = 256
 """Processes of a dataset: more is a slip."""

@@ -20,7 +20,7 @@ import tensorflow as tf
 from xttsbench.xtts.audio.features import FeatureSettings, mel_filters
 from xttsbench.xtts.data.feature_cache import FeatureCache
 from xttsbench.xtts.data.speech_data import SpeechData
-from xttsbench.xtts.loaders.planned import Planned
+from xttsbench.xtts.loaders.numpy_loaders import Planned
 
 Content = Callable[..., tf.Tensor]
 """Returns a scalar string that belongs to a clip, from its number (int32) and whatever else is needed to make it."""

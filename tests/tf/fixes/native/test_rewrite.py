@@ -11,7 +11,7 @@ import tensorflow as tf
 from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.graph.apply import apply
 from xttsbench.fixes.native.arrays import ufuncs
-from xttsbench.pipeline.graph.library import FunctionLibrary
+from xttsbench.pipeline.graph.nodes import FunctionLibrary
 from xttsbench.pipeline.graph.read import read_graph
 
 pytestmark = pytest.mark.tf

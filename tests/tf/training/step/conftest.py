@@ -12,8 +12,7 @@ import tensorflow as tf
 
 from xttsbench.shipped import shipped
 from xttsbench.training.state import TrainingState
-from xttsbench.training.step import Shape, TrainingStep
-from xttsbench.training.strategy import Replicas, make_strategy
+from xttsbench.training.step import Replicas, Shape, TrainingStep, make_strategy
 from xttsbench.xtts.data.batches import LossCounts
 from xttsbench.xtts.recipe import Recipe, load_recipe
 from xttsbench.xtts.text import VOCABULARY

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from xttsbench.step.modes import in_mode
-from xttsbench.step.xla import XlaMetrics
+from xttsbench.step.modes import XlaMetrics, in_mode
 from xttsbench.targets.configuration import MODES
 from xttsbench.training.step import OneDeviceStep
 from xttsbench.xtts.model import batch_counts

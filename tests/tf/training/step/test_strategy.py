@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.training.strategy import Replicas, make_strategy
+from xttsbench.training.step import Replicas, make_strategy
 
 
 @pytest.mark.parametrize("kind", ["one", "mirrored"])

@@ -10,8 +10,7 @@ import pytest
 import tensorflow as tf
 
 from xttsbench.targets.load import Loaded
-from xttsbench.worker.profile.window import profile_window, summarise
-from xttsbench.worker.profile.xprof import ask
+from xttsbench.worker.profile.window import ask, profile_window, summarise
 
 SLEEP_S = 0.02
 

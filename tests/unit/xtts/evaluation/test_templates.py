@@ -13,12 +13,14 @@ from xttsbench.xtts.audio.features import griffin_lim, log_mel
 from xttsbench.xtts.audio.synthesis import PHONES, utterance
 from xttsbench.xtts.data.make import make_data
 from xttsbench.xtts.data.speech_data import SpeechData, read_speech_data
-from xttsbench.xtts.evaluation.clips import letters_of, made_of, mel_of
-from xttsbench.xtts.evaluation.templates import (
+from xttsbench.xtts.evaluation.clips import (
     CHANGE_COST,
     Templates,
     edit_distance,
     learn,
+    letters_of,
+    made_of,
+    mel_of,
     nearest_path,
     phone_error_rate,
 )

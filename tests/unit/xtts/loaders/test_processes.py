@@ -23,8 +23,7 @@ from xttsbench.xtts.data.batches import plan
 from xttsbench.xtts.data.precompute import precompute
 from xttsbench.xtts.data.speech_data import read_speech_data
 from xttsbench.xtts.loaders import IN_PYTHON
-from xttsbench.xtts.loaders.numpy_loaders import Arrays, in_this_process
-from xttsbench.xtts.loaders.planned import planned
+from xttsbench.xtts.loaders.numpy_loaders import Arrays, in_this_process, planned
 from xttsbench.xtts.loaders.processes import InputProcesses, Source, check_processes
 from xttsbench.xtts.recipe import BatchSettings, load_recipe
 
