@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xttsbench.errors import TargetError, XttsbenchError
-from xttsbench.records.fix import Optimized
-from xttsbench.records.fix_set import FixSet
+from xttsbench.records.fix import FixSet, Optimized
 from xttsbench.records.report import Report
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from xttsbench.probes.watched_runs import announce
-from xttsbench.records.live import LIVE_FILE, LiveRun, RecentSteps
+from xttsbench.records.monitoring import LIVE_FILE, LiveRun, RecentSteps
 from xttsbench.workflows.monitor.log import read_log
 
 COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")

@@ -14,8 +14,17 @@ from xttsbench.analysis.pooling import Pooled, interval_of, mean_of, pool, ratio
 from xttsbench.analysis.readings import gpu_samples
 from xttsbench.analysis.steps import Steps, measured, steady
 from xttsbench.analysis.variation import Explanation, explain, oscillation
-from xttsbench.diagnosis.classify import SURE, classify_bottleneck, hidden_contention, why_undecided
-from xttsbench.diagnosis.samples import DISTURBED_SPREAD, PARTS_OF, pooled, samples_of, undisturbed
+from xttsbench.diagnosis.bottleneck import (
+    DISTURBED_SPREAD,
+    PARTS_OF,
+    SURE,
+    classify_bottleneck,
+    hidden_contention,
+    pooled,
+    samples_of,
+    undisturbed,
+    why_undecided,
+)
 from xttsbench.evidence.evidence import Evidence, given_mode, step_facts
 from xttsbench.evidence.step import compiled_share, fixes, modes
 from xttsbench.fixes.cache.spec import behind_cache

@@ -19,7 +19,7 @@ from xttsbench.diagnosis.diagnosis import Diagnosis
 from xttsbench.evidence.evidence import ALWAYS, is_eager, is_opaque
 from xttsbench.fixes.calls import BLOCKING_POOL
 from xttsbench.planning import IMPORT_S, Job
-from xttsbench.records.fix_set import Fix, FixSet
+from xttsbench.records.fix import Fix, FixSet
 from xttsbench.records.pipeline import Pipeline
 from xttsbench.records.trial import TrialKind, TrialRecord, TrialSpec
 from xttsbench.throughput.threads import may_wait

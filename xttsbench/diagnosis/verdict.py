@@ -10,7 +10,7 @@ from xttsbench.analysis.attribution import shape_costs
 from xttsbench.analysis.steps import SteadyState, Steps
 from xttsbench.diagnosis.diagnosis import Diagnosis
 from xttsbench.evidence.evidence import Compared, Evidence
-from xttsbench.evidence.ops import explains_wait, no_op_explains, slowest_op
+from xttsbench.evidence.pipeline import explains_wait, no_op_explains, slowest_op
 from xttsbench.records.report import Attribution, Oscillation, Verdict
 from xttsbench.records.trial import HALF_BATCH, PRECISIONS, TrialRecord
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from xttsbench.doctor import gpu, host, software, storage
+from xttsbench.doctor import gpu, host, software
 from xttsbench.doctor.check import MachineCheck
 from xttsbench.records.machine import Check, Machine
 
@@ -25,7 +25,7 @@ CHECKS: Final[tuple[MachineCheck, ...]] = (
     host.memory,
     host.shared_memory,
     host.disk_space,
-    storage.storage_speed,
+    host.storage_speed,
 )
 
 

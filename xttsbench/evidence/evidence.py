@@ -14,11 +14,10 @@ from xttsbench.analysis.readings import spans_of
 from xttsbench.analysis.steps import SteadyState, Steps
 from xttsbench.analysis.variation import Explanation, explain
 from xttsbench.records.base import Estimate
+from xttsbench.records.code import SourceFact, StepOps
 from xttsbench.records.gpu_activity import GpuActivity
 from xttsbench.records.pipeline import Pipeline, Prediction
 from xttsbench.records.report import Oscillation
-from xttsbench.records.source_fact import SourceFact
-from xttsbench.records.step_ops import StepOps
 from xttsbench.records.trial import Batches, Devices, ScriptRun, StepProfile, Trace, TrialRecord
 
 EAGER_OPS: Final = 10

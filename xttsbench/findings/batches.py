@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from xttsbench.evidence.evidence import Evidence
-from xttsbench.evidence.ops import BATCHES, last_of
+from xttsbench.evidence.pipeline import BATCHES, last_of
 from xttsbench.findings.rule import Findings, rule
 from xttsbench.records.pipeline import place
 

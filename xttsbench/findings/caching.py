@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from xttsbench.evidence.evidence import Evidence
-from xttsbench.evidence.ops import (
+from xttsbench.evidence.pipeline import (
     CACHE_MEMORY_SHARE,
     INFINITE,
     bytes_of,
@@ -16,10 +16,9 @@ from xttsbench.evidence.ops import (
     memory_bytes,
     upstream,
 )
-from xttsbench.findings.gain import Gain, finding, gain, is_main, pace_share
-from xttsbench.findings.rule import Findings, rule
+from xttsbench.findings.rule import Findings, Gain, finding, gain, is_main, pace_share, rule
 from xttsbench.fixes.cache.spec import shuffled_bytes
-from xttsbench.records.fix_set import FixSet
+from xttsbench.records.fix import FixSet
 from xttsbench.records.pipeline import Pipeline, PipelineOp, every_op, size
 from xttsbench.records.report import Finding
 from xttsbench.throughput.orderings import chain_before

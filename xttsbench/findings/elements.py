@@ -7,9 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from xttsbench.evidence.evidence import Evidence
-from xttsbench.evidence.ops import MAPS, explains_wait, function_of, no_op_explains, ops_cost_s, slowest_op
-from xttsbench.findings.gain import MAIN_SHARE, cost_share, finding, gain, most_costly, pace_share
-from xttsbench.findings.rule import Findings, rule
+from xttsbench.evidence.pipeline import MAPS, explains_wait, function_of, no_op_explains, ops_cost_s, slowest_op
+from xttsbench.findings.rule import MAIN_SHARE, Findings, cost_share, finding, gain, most_costly, pace_share, rule
 from xttsbench.records.pipeline import PipelineOp, place
 
 _LETS_PASS: Final = ("PrefetchDataset", "CacheDataset", "OptionsDataset", "ShuffleDataset", "AssertCardinalityDataset")

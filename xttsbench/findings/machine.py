@@ -10,7 +10,7 @@ import numpy as np
 from xttsbench.analysis.readings import Span, measured_span
 from xttsbench.analysis.variation import trend
 from xttsbench.evidence.evidence import Evidence, allowed_cpus
-from xttsbench.evidence.ops import memory_bytes
+from xttsbench.evidence.pipeline import memory_bytes
 from xttsbench.findings.rule import Findings, rule
 from xttsbench.records.readings import HostReadings
 from xttsbench.records.report import Finding

@@ -7,12 +7,22 @@ from typing import Final
 import numpy as np
 
 from xttsbench.evidence.evidence import Evidence, allowed_cpus
-from xttsbench.evidence.ops import function_of, input_of, upstream
-from xttsbench.findings.gain import Gain, blamed, cost_share, finding, gain, is_main, most_costly, pace_share
-from xttsbench.findings.rule import Findings, rule
+from xttsbench.evidence.pipeline import function_of, input_of, upstream
+from xttsbench.findings.rule import (
+    Findings,
+    Gain,
+    blamed,
+    cost_share,
+    finding,
+    gain,
+    is_main,
+    most_costly,
+    pace_share,
+    rule,
+)
 from xttsbench.fixes.calls import stays_at_one_call
 from xttsbench.records.base import Location
-from xttsbench.records.fix_set import FixSet
+from xttsbench.records.fix import FixSet
 from xttsbench.records.pipeline import Pipeline, PipelineOp, every_op, place
 from xttsbench.throughput.threads import may_wait
 

@@ -6,9 +6,17 @@ from collections.abc import Mapping
 from typing import Final
 
 from xttsbench.evidence.evidence import Evidence
-from xttsbench.evidence.ops import LARGE, PREFETCH, TOO_LARGE, buffered, bytes_of, downstream, memory_bytes, upstream
-from xttsbench.findings.gain import Gain, finding, gain
-from xttsbench.findings.rule import Findings, rule
+from xttsbench.evidence.pipeline import (
+    LARGE,
+    PREFETCH,
+    TOO_LARGE,
+    buffered,
+    bytes_of,
+    downstream,
+    memory_bytes,
+    upstream,
+)
+from xttsbench.findings.rule import Findings, Gain, finding, gain, rule
 from xttsbench.fixes.spec import WORTH, WORTH_UNSURE
 from xttsbench.records.base import Estimate
 from xttsbench.records.pipeline import Pipeline, PipelineOp, size

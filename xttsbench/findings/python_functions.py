@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from xttsbench.evidence.evidence import Evidence, allowed_cpus
-from xttsbench.evidence.ops import downstream
-from xttsbench.findings.gain import MAIN_SHARE, cost_share, gain, is_main, pace_share
-from xttsbench.findings.rule import Findings, rule
+from xttsbench.evidence.pipeline import downstream
+from xttsbench.findings.rule import MAIN_SHARE, Findings, cost_share, gain, is_main, pace_share, rule
 from xttsbench.fixes.spec import WORTH
-from xttsbench.records.fix_set import FixSet
+from xttsbench.records.fix import FixSet
 from xttsbench.records.pipeline import PipelineOp, Prediction, PythonFunction, every_op
 
 _WORDS: Final = {

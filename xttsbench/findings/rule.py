@@ -1,14 +1,24 @@
-"""What a rule is: the words that explain it, as data, and the function that looks for its fault in the evidence."""
+"""What a rule is, as words and a function; and what the rules of a pipeline share: pace of ops, gain of fixes.
+
+A rule may call a fault limiting only where the step waits for data and the fix of that fault helps: in a trial that
+measured it or, where none did, in the model of the pipeline. A trial that measured no help overrules the model.
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
-from xttsbench.evidence.evidence import Evidence
+from xttsbench.evidence.evidence import Evidence, allowed_cpus
+from xttsbench.evidence.pipeline import explains_wait
+from xttsbench.fixes.spec import WORTH, WORTH_UNSURE
 from xttsbench.records.base import Estimate, Location
+from xttsbench.records.fix import FixSet
+from xttsbench.records.pipeline import PipelineOp, place
 from xttsbench.records.report import Finding, Severity
+from xttsbench.throughput.threads import demand, effective_parallelism
 
 Numbers = Mapping[str, float | int | str | bool | None]
 Findings = Iterator[Finding]
@@ -83,3 +93,150 @@ def rule(name: str, *, evidence: str, threshold: str, remedy: str, false_alarms:
         return Rule(name, symptom, evidence, threshold, remedy, false_alarms, find)
 
     return made
+
+
+MAIN_SHARE: Final = 0.30
+"""An op with this share of the pipeline's pace is a main cost."""
+
+
+@dataclass(frozen=True)
+class Gain:
+    """What a fix gives to a step that waits for data.
+
+    Attributes:
+        name: the fix, or several joined by `` + ``.
+        speedup: measured with its interval, or predicted, which has none.
+        processes: that measured it; 0 where it is predicted.
+        changes: how the fix would change the data, where it would.
+    """
+
+    name: str
+    speedup: Estimate
+    processes: int = 0
+    changes: str | None = None
+
+
+def gain(evidence: Evidence, *kinds: str) -> Gain | None:
+    """The best fix, or combination of fixes, of the given kinds; ``None`` where none helps a step that waits.
+
+    A kind is what a fix's name has before ``:``, or the whole name.
+    """
+    if not evidence.limits("input"):
+        return None
+    measured = [
+        Gain(name, fix.speedup, fix.processes)
+        for name, fix in evidence.fixes.items()
+        if fix.speedup is not None and fix.speedup.low > _bar(fix.processes) and _of_kinds(name, kinds)
+    ]
+    if measured:
+        return max(measured, key=lambda found: found.speedup.low)
+    tried = {name for name, fix in evidence.fixes.items() if fix.speedup is not None}
+    predicted = [
+        Gain(found.name, Estimate(estimate=speedup, low=speedup, high=speedup), changes=found.why_not)
+        for found in evidence.predictions
+        if (speedup := found.speedup) is not None
+        and speedup >= WORTH_UNSURE
+        and found.fixes
+        and found.name not in tried
+        and _of_kinds(found.name, kinds)
+    ]
+    return max(predicted, key=lambda found: found.speedup.estimate, default=None)
+
+
+def _bar(processes: int) -> float:
+    """What the interval of one process leaves out is how processes differ."""
+    return WORTH if processes > 1 else WORTH_UNSURE
+
+
+def _of_kinds(name: str, kinds: Sequence[str]) -> bool:
+    return all(str(fix) in kinds or fix.kind in kinds for fix in FixSet.parse(name))
+
+
+def cost_share(evidence: Evidence, op: PipelineOp | None) -> float | None:
+    """Share of an op in the cost of the whole pipeline, or ``None`` where costs are not known."""
+    if op is None or op.cost_s is None:
+        return None
+    total = sum(other.cost_s or 0.0 for other in evidence.graph.ops if not other.cached)
+    return (0.0 if op.cached else op.cost_s) / total if total > 0 else None
+
+
+def pace_s(evidence: Evidence, op: PipelineOp) -> float | None:
+    """Seconds per batch that an op needs at least, whatever runs beside it; ``None`` where its cost is not known.
+
+    Its calls run at once, but those that compute need a processor each, and under the interpreter lock they take turns.
+    """
+    if op.cost_s is None:
+        return None
+    cpus = allowed_cpus(evidence)
+    need = demand(op, evidence.graph, cpus)
+    return max(need.cost_s / effective_parallelism(op, evidence.graph, cpus), need.lock_s, need.cpu_s / max(cpus, 1))
+
+
+def pace_share(evidence: Evidence, *ops: PipelineOp) -> float | None:
+    """Share of some ops in the pace of all, parallel calls considered; ``None`` where no cost of theirs is known.
+
+    Stages overlap, so the share of an op in the time that a batch really takes is at least this.
+    """
+    total = sum(pace_s(evidence, op) or 0.0 for op in evidence.graph.ops)
+    own = [pace for op in ops if (pace := pace_s(evidence, op)) is not None]
+    return sum(own) / total if own and total > 0 else None
+
+
+def is_main(evidence: Evidence, *ops: PipelineOp) -> bool:
+    """Whether some ops have a main share of the pace; no where that is not known, or no op explains the wait."""
+    share = pace_share(evidence, *ops)
+    return share is not None and share >= MAIN_SHARE and explains_wait(evidence)
+
+
+def most_costly(evidence: Evidence, ops: Sequence[PipelineOp]) -> PipelineOp | None:
+    """The op that needs most time for a batch; the first of those whose cost is not known where none is."""
+    return max(ops, key=lambda op: pace_s(evidence, op) or 0.0, default=None)
+
+
+def blamed(evidence: Evidence, helps: Gain, *ops: PipelineOp) -> bool:
+    """Whether ops are what a fix helps: measured, or a main share of the pace where that is only predicted."""
+    return helps.processes > 0 or is_main(evidence, *ops)
+
+
+def finding(
+    rule: Rule,
+    title: str,
+    op: PipelineOp | None,
+    numbers: Numbers,
+    remedy: str | None = None,
+    *,
+    limits: Gain | None = None,
+    severity: Severity = "info",
+    location: Location | None = None,
+) -> Finding:
+    """A finding about an op.
+
+    Args:
+        rule: whose it is.
+        title: one line for a person.
+        op: where it is, unless ``location`` is given.
+        numbers: the evidence.
+        remedy: what to do, in place of the rule's own words.
+        limits: the gain that makes it limiting; without one it limits nothing, and ``severity`` holds.
+        severity: of a finding that limits nothing.
+        location: in place of the op's.
+    """
+    where = location if location is not None else place(op)
+    if limits is None:
+        return rule.finding(title, numbers, remedy, severity=severity, location=where)
+    how: Numbers = (
+        {"measured_with": limits.name, "processes": limits.processes}
+        if limits.processes
+        else {"predicted_with": limits.name}
+    )
+    changes = limits.changes.strip().rstrip(".") if limits.changes else ""
+    said = rule.remedy if remedy is None else remedy
+    return rule.finding(
+        title,
+        {**numbers, **how},
+        f"{said} Mind that {changes[0].lower()}{changes[1:]}." if changes else said,
+        severity="critical" if limits.speedup.estimate >= 2 else "warning",
+        limiting=True,
+        location=where,
+        predicted_speedup=limits.speedup,
+    )

@@ -7,9 +7,17 @@ from typing import Final
 import numpy as np
 
 from xttsbench.evidence.evidence import Evidence
-from xttsbench.evidence.ops import BATCHES, LARGE, TOO_LARGE, bytes_of, function_of, input_of, memory_bytes, upstream
-from xttsbench.findings.gain import finding, is_main, most_costly, pace_s
-from xttsbench.findings.rule import Findings, rule
+from xttsbench.evidence.pipeline import (
+    BATCHES,
+    LARGE,
+    TOO_LARGE,
+    bytes_of,
+    function_of,
+    input_of,
+    memory_bytes,
+    upstream,
+)
+from xttsbench.findings.rule import Findings, finding, is_main, most_costly, pace_s, rule
 from xttsbench.records.pipeline import PipelineOp, size
 
 _SLOW_FILL_S: Final = 2.0

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from xttsbench.evidence.evidence import Evidence
-from xttsbench.findings.gain import finding
-from xttsbench.findings.rule import Findings, Rule, rule
+from xttsbench.findings.rule import Findings, Rule, finding, rule
 from xttsbench.records.base import Location
+from xttsbench.records.code import SourceFact
 from xttsbench.records.pipeline import every_op
 from xttsbench.records.report import Finding, Severity
-from xttsbench.records.source_fact import SourceFact
 
 _LINE: Final = "the text of the line"
 _EVERY_LINE: Final = "every such line of the target's source; never a bottleneck"

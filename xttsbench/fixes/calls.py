@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from xttsbench.fixes.spec import each
-from xttsbench.records.fix_set import Fix
+from xttsbench.records.fix import Fix
 from xttsbench.records.pipeline import AUTOTUNE, Pipeline, PipelineOp
 from xttsbench.throughput.threads import consumers, demand, inputs_of, parallelised
 

@@ -15,14 +15,13 @@ from typing import Final
 import numpy as np
 
 from xttsbench.evidence.evidence import Evidence, allowed_cpus
-from xttsbench.evidence.ops import bytes_of
-from xttsbench.evidence.stages import Bursts, bursts, consumer, lost_to_bursts_s, machine, pipeline_pace
+from xttsbench.evidence.pipeline import Bursts, bursts, bytes_of, consumer, lost_to_bursts_s, machine, pipeline_pace
 from xttsbench.fixes.calls import reset_autotune, settled
 from xttsbench.fixes.registry import candidates
 from xttsbench.fixes.shuffle_first.spec import SHUFFLE_FIRST, filled_s
 from xttsbench.fixes.spec import WORTH, Candidate, Setting
 from xttsbench.records.base import Estimate
-from xttsbench.records.fix_set import FixSet
+from xttsbench.records.fix import FixSet
 from xttsbench.records.pipeline import Pipeline, PipelineOp, Prediction
 from xttsbench.throughput.pace import Consumer, Stage, pace
 from xttsbench.throughput.threads import inputs_of

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from xttsbench.fixes.registry import SPECS
 from xttsbench.fixes.spec import loaded
 from xttsbench.records.base import Location
-from xttsbench.records.fix import Edit, Patch
-from xttsbench.records.fix_set import Fix, FixSet
+from xttsbench.records.fix import Edit, Fix, FixSet, Patch
 from xttsbench.records.pipeline import Pipeline
 from xttsbench.targets.source.calls import Calls
 from xttsbench.targets.source.edits import Change, Found, NoEditError, Step, rendered

@@ -16,7 +16,7 @@ from xttsbench.fixes.model import Modelled, infer_cardinality, predict
 from xttsbench.fixes.registry import SPECS, candidates, said
 from xttsbench.fixes.spec import WORTH, Candidate, Setting
 from xttsbench.records.base import Location
-from xttsbench.records.fix_set import Fix, FixSet
+from xttsbench.records.fix import Fix, FixSet
 from xttsbench.records.pipeline import Pipeline, PipelineOp, Prediction, place
 
 _UNRANKED: Final = 10

@@ -13,7 +13,7 @@ from typing import Final
 
 from xttsbench.analysis.steps import Steps, measured
 from xttsbench.evidence.evidence import Evidence
-from xttsbench.evidence.stages import bursts, pipeline_pace
+from xttsbench.evidence.pipeline import bursts, pipeline_pace
 from xttsbench.evidence.step import heaviest_line, place_of, whole_step
 from xttsbench.fixes.model import COSTS_NOTHING, Model, Modelled, combine, modelled, predict, with_fixes
 from xttsbench.fixes.prefetch.spec import longer_name
@@ -33,7 +33,7 @@ from xttsbench.fixes.registry import said
 from xttsbench.fixes.spec import WORTH, Candidate
 from xttsbench.fixes.step.spec import STEP_BUCKETS, STEP_GRAPH, STEP_XLA
 from xttsbench.records.base import Estimate, Location
-from xttsbench.records.fix_set import Fix, FixSet
+from xttsbench.records.fix import Fix, FixSet
 from xttsbench.records.pipeline import Prediction
 from xttsbench.throughput.pace import Consumer
 

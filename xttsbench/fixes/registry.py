@@ -24,7 +24,7 @@ from xttsbench.fixes.shuffle_first.spec import SHUFFLE_FIRST
 from xttsbench.fixes.spec import Candidate, Setting, Spec
 from xttsbench.fixes.step.spec import STEP_BUCKETS, STEP_GRAPH, STEP_XLA
 from xttsbench.fixes.thread_pool.spec import THREAD_POOL
-from xttsbench.records.fix_set import Fix, FixSet
+from xttsbench.records.fix import Fix, FixSet
 
 SPECS: Final[Mapping[str, Spec]] = {
     spec.name: spec

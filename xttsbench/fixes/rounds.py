@@ -14,7 +14,7 @@ from xttsbench.comparison.effects import MIN_PROCESSES
 from xttsbench.evidence.evidence import Evidence
 from xttsbench.fixes.registry import combined
 from xttsbench.planning import AGAIN, Job
-from xttsbench.records.fix_set import FixSet
+from xttsbench.records.fix import FixSet
 from xttsbench.records.plan import Accelerator, Comparison, PlannedArm
 from xttsbench.records.trial import TrialRecord, TrialSpec
 

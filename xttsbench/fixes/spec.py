@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Final, Literal
 
-from xttsbench.records.fix_set import Fix
+from xttsbench.records.fix import Fix
 from xttsbench.records.pipeline import Pipeline, PipelineOp
 from xttsbench.throughput.threads import inputs_of
 

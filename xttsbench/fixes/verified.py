@@ -20,13 +20,11 @@ from xttsbench.fixes.rounds import GUARD, LEAST_BLOCKS, ORIGINAL, PATCHED, ROUND
 from xttsbench.planning import AGAIN
 from xttsbench.records.base import FASTER, MARGIN, SLOWER, Estimate
 from xttsbench.records.elements import Contents, Elements, GraphIdentity
-from xttsbench.records.fix import FixResult, How, Outcome, Patch, Semantics
-from xttsbench.records.fix_set import Fix, FixSet
+from xttsbench.records.fix import Fix, FixResult, FixSet, How, Outcome, Patch, Semantics
 from xttsbench.records.plan import Accelerator
 from xttsbench.records.report import Finding
 from xttsbench.records.trial import TrialRecord
-from xttsbench.samedata.judge import judge
-from xttsbench.samedata.timed import Timed, compare_timed
+from xttsbench.samedata.judge import Timed, compare_timed, judge
 from xttsbench.samedata.tolerance import same_training
 
 _LEAST_ROUNDS: Final = 2

@@ -10,7 +10,7 @@ from typing import Final
 from pydantic import ValidationError
 
 from xttsbench.files import atomic_write
-from xttsbench.records.live import LIVE_FILE, LiveRun, RunningRun, running_directory
+from xttsbench.records.monitoring import LIVE_FILE, LiveRun, RunningRun, running_directory
 
 _LARGEST_BYTES: Final = 65_536
 

@@ -188,7 +188,7 @@ class Storage(Record):
     cold: Pass | None = None
     warm: Pass | None = None
     parallel: Pass | None = None
-    """Cold, by :data:`~xttsbench.probes.storage.READERS` readers at once, other files of the data set."""
+    """Cold, by :data:`~xttsbench.probes.machine.READERS` readers at once, other files of the data set."""
     parallel_files: int = 0
     parallel_bytes: int = 0
     needed_bytes_per_s: float | None = None

@@ -8,12 +8,11 @@ from typing import Any, Final, Literal
 from pydantic import AliasChoices, Field, model_validator
 
 from xttsbench.records.base import SCHEMA_VERSION, Location, Record
+from xttsbench.records.code import SourceFact, StepOps
 from xttsbench.records.elements import Contents, Elements
 from xttsbench.records.gpu_activity import GpuActivity, XProfVerdict
 from xttsbench.records.pipeline import Pipeline
 from xttsbench.records.readings import Readings
-from xttsbench.records.source_fact import SourceFact
-from xttsbench.records.step_ops import StepOps
 from xttsbench.records.watch import WatchedRun
 
 Ending = Literal["returned", "exited", "raised", "stopped", "killed"]

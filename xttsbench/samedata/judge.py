@@ -10,11 +10,11 @@ often as before. An order that TensorFlow does not promise may change. Where too
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Final
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
-from xttsbench.records.elements import Elements
+from xttsbench.records.elements import Contents, Elements
 from xttsbench.records.fix import How, Semantics
 from xttsbench.samedata.epochs import cut_into_rounds, round_length, same_bags
 from xttsbench.samedata.runs import InOrder, Run, in_order, rounded_anywhere, rounded_in_place, runs_of
@@ -246,3 +246,74 @@ def _unless_lost(found: Semantics, lost: dict[str, str]) -> Semantics:
     reasons = "; ".join(f"{path or 'element'}: {why}" for path, why in sorted(lost.items()))
     sentence = f"what could be read is the same, but not all could be read ({reasons})"
     return judgement(None, "unknown", sentence, found.elements, found.epochs)
+
+
+_FORM: Final = 32
+"""Bits of a digest below which dtypes and shapes are."""
+Digests = dict[tuple[int, int], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """What the batches of timed runs show.
+
+    Attributes:
+        same: whether those of a fix are the original's; ``None`` where they cannot be compared.
+        compared: batches that both have.
+        of: batches that the fix was timed on; the original may have been timed on fewer.
+        sentence: where they differ first, or why they cannot be compared.
+    """
+
+    same: bool | None
+    compared: int = 0
+    of: int = 0
+    sentence: str = ""
+
+
+Timings = Mapping[Any, Sequence[Contents]]
+"""By block, whose seeds are its own."""
+
+
+def compare_timed(originals: Timings, fixed: Timings, *, bits: bool) -> Timed:
+    """Compare the batches of a fix with the original's, process by process.
+
+    Args:
+        originals: what runs of the original were given.
+        fixed: what the fix gave.
+        bits: whether values have to be the same bits; else dtypes and shapes alone are compared.
+    """
+    of = sum(run.seen for runs in fixed.values() for run in runs)
+    twice = False
+    known: dict[Any, Digests] = {}
+    for block, runs in originals.items():
+        for run in runs:
+            own = _digests(run, bits=bits)
+            before = known.setdefault(block, Digests())
+            both = own.keys() & before.keys()
+            twice = twice or bool(both)
+            if any(own[place] != before[place] for place in both):
+                return Timed(None, 0, of, "the original's own batches differ from run to run")
+            before.update(own)
+    compared = 0
+    for block, runs in fixed.items():
+        before = known.get(block, {})
+        for run in runs:
+            own = _digests(run, bits=bits)
+            shared = sorted(own.keys() & before.keys())
+            compared += len(shared)
+            for epoch, batch in shared:
+                if own[epoch, batch] != before[epoch, batch]:
+                    formed = own[epoch, batch] >> _FORM == before[epoch, batch] >> _FORM
+                    what = "other values" if formed else "another dtype or shape"
+                    where = f"batch {batch + 1:,} of epoch {epoch + 1}, as it was timed, has {what} than the original's"
+                    return Timed(False if twice else None, compared, of, where)
+    if not compared:
+        return Timed(None, 0, of, "there are none of both")
+    return Timed(True, compared, of)
+
+
+def _digests(run: Contents, *, bits: bool) -> Digests:
+    places = zip(run.epochs, run.batches, strict=True)
+    return {
+        place: digest if bits else digest >> _FORM << _FORM for place, digest in zip(places, run.digests, strict=True)
+    }

@@ -24,7 +24,7 @@ from functools import lru_cache
 from types import FrameType
 from typing import Final, Literal, NamedTuple
 
-from xttsbench.records.step_ops import Phase
+from xttsbench.records.code import Phase
 
 Owner = Literal["user", "framework", "library", "ours"]
 

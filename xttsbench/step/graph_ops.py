@@ -18,7 +18,7 @@ from typing import Any, Final, Literal
 import tensorflow as tf
 from tensorflow.python.eager import context
 
-from xttsbench.records.step_ops import Phase
+from xttsbench.records.code import Phase
 from xttsbench.step.frames import Frame, in_layer, in_order, own_phase, user_frame, writes
 
 _MAX_OPS: Final = 40_000

@@ -39,7 +39,7 @@ from xttsbench.pipeline.graph.places import SOURCE
 from xttsbench.pipeline.graph.read import inspect, read_graph
 from xttsbench.pipeline.purity.state import trace_time_effects
 from xttsbench.records.elements import Element, Elements, Epoch, OtherBatches
-from xttsbench.records.fix_set import FixSet
+from xttsbench.records.fix import FixSet
 from xttsbench.records.pipeline import PipelineOp
 from xttsbench.records.trial import TrialSpec
 from xttsbench.samedata.epochs import EPOCHS

@@ -24,7 +24,7 @@ from xttsbench.pipeline.cost.costs import read_costs
 from xttsbench.pipeline.cost.python_functions import classify
 from xttsbench.pipeline.fingerprint.altered import shortened
 from xttsbench.pipeline.graph.read import read_graph
-from xttsbench.records.fix_set import FixSet
+from xttsbench.records.fix import FixSet
 from xttsbench.records.trial import TrialSpec
 from xttsbench.targets.load import Loaded
 from xttsbench.worker.batches import CachedBatches, ExhaustedError, LiveBatches, describe, take_batches

@@ -19,8 +19,7 @@ from xttsbench.pipeline.fingerprint.identity import identity
 from xttsbench.pipeline.graph.read import inspect, read_graph
 from xttsbench.probes.environment import environment
 from xttsbench.records.elements import GraphIdentity
-from xttsbench.records.fix import Optimized
-from xttsbench.records.fix_set import FixSet
+from xttsbench.records.fix import FixSet, Optimized
 from xttsbench.records.pipeline import Pipeline, PipelineOp
 
 

@@ -16,7 +16,7 @@ from xttsbench.errors import InvalidInputError
 from xttsbench.execution import journal
 from xttsbench.execution.sight import PATIENCE_S, ask_driver, look
 from xttsbench.probes import machine as probes
-from xttsbench.probes.storage import storage
+from xttsbench.probes.machine import storage
 from xttsbench.records.machine import Examination, Machine, Storage
 from xttsbench.records.trial import MAIN_KINDS, TrialRecord
 from xttsbench.xtts.data.make import cache_directory

@@ -12,7 +12,7 @@ from xttsbench.diagnosis.verdict import MEANINGS
 from xttsbench.errors import UsageError
 from xttsbench.findings.registry import RULES
 from xttsbench.fixes.registry import SPECS
-from xttsbench.records.fix_set import Fix
+from xttsbench.records.fix import Fix
 from xttsbench.reporting.words import part
 from xttsbench.shipped import Kind, available, shipped
 

@@ -27,7 +27,7 @@ from xttsbench.execution.limits import Limits
 from xttsbench.fixes.proposals import proposals
 from xttsbench.planning import Job
 from xttsbench.records.elements import Elements
-from xttsbench.records.fix_set import FixSet
+from xttsbench.records.fix import FixSet
 from xttsbench.records.plan import RunPlan
 from xttsbench.records.readings import Readings
 from xttsbench.records.report import Kind

@@ -14,8 +14,7 @@ import pytest
 
 from xttsbench.pipeline.graph import places
 from xttsbench.pipeline.graph.read import inspect
-from xttsbench.records.fix import Patch
-from xttsbench.records.fix_set import FixSet
+from xttsbench.records.fix import FixSet, Patch
 from xttsbench.targets.load import load_target
 from xttsbench.targets.spec import parse_target
 from xttsbench.targets.substituted import substituted

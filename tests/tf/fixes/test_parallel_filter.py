@@ -9,7 +9,7 @@ from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.graph.apply import apply
 from xttsbench.fixes.graph.hazards import hazards
 from xttsbench.pipeline.graph.read import read_graph
-from xttsbench.records.fix_set import FixSet
+from xttsbench.records.fix import FixSet
 
 
 def pipeline():

@@ -12,8 +12,7 @@ from xttsbench.fixes.patch import propose
 from xttsbench.pipeline.graph import places
 from xttsbench.pipeline.graph.read import inspect
 from xttsbench.pipeline.graph.source import locate
-from xttsbench.records.fix import Patch
-from xttsbench.records.fix_set import FixSet
+from xttsbench.records.fix import FixSet, Patch
 from xttsbench.targets.load import Loaded, load_target
 from xttsbench.targets.spec import parse_target
 from xttsbench.targets.substituted import substituted

@@ -16,7 +16,7 @@ from xttsbench.fixes.patch import propose
 from xttsbench.pipeline.graph import places
 from xttsbench.pipeline.graph.nodes import dataset_nodes
 from xttsbench.pipeline.graph.read import inspect, read_graph
-from xttsbench.records.fix_set import FixSet
+from xttsbench.records.fix import FixSet
 
 pytestmark = pytest.mark.tf
 

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.step.rewrite import bucket_edge, fixed_step, padded
-from xttsbench.records.fix_set import Fix
+from xttsbench.records.fix import Fix
 from xttsbench.step.modes import keras_step
 
 

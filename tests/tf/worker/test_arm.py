@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from xttsbench.probes.clock import EmulatedAccelerator
 from xttsbench.records.trial import TrialSpec
-from xttsbench.samedata.timed import compare_timed
+from xttsbench.samedata.judge import compare_timed
 from xttsbench.targets.load import classify
 from xttsbench.worker import arm as module
 from xttsbench.worker.arm import one_of_each_shape, run_arm

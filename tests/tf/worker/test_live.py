@@ -11,7 +11,7 @@ import tensorflow as tf
 from xttsbench.errors import TargetError
 from xttsbench.execution.child import Collected
 from xttsbench.pipeline.graph.read import read_graph
-from xttsbench.records.fix_set import FixSet
+from xttsbench.records.fix import FixSet
 from xttsbench.records.readings import Readings
 from xttsbench.records.trial import TrialRecord, TrialSpec
 from xttsbench.worker.live import LiveTarget, load_here

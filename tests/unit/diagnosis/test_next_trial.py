@@ -8,8 +8,8 @@ from tests.unit.evidence.made import make_evidence
 from xttsbench.diagnosis.diagnosis import Diagnosis
 from xttsbench.diagnosis.next_trial import MODES, next_trial, skipped
 from xttsbench.planning import IMPORT_S, Job
+from xttsbench.records.code import StepOps
 from xttsbench.records.pipeline import Pipeline, PipelineOp, PythonFunction
-from xttsbench.records.step_ops import StepOps
 
 JOB = Job(target="data.py:make", kwargs={"n": 1}, emulated_ms=(), steps=400, window_s=2.0, seed=3)
 ALWAYS = 1e9

@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.evidence.made import make_evidence
 from xttsbench.analysis.attribution import StepFacts
-from xttsbench.evidence.stages import consumer, machine
+from xttsbench.evidence.pipeline import consumer, machine
 from xttsbench.records.pipeline import Pipeline, PipelineOp
 from xttsbench.records.trial import Segment, TrialRecord, TrialSpec
 from xttsbench.throughput.stages import stages

@@ -12,8 +12,8 @@ from xttsbench.findings.elements import input_bound, late_filter, per_element_ov
 from xttsbench.findings.registry import RULES
 from xttsbench.findings.source import fixed_npy_header
 from xttsbench.records.base import Estimate, Location
+from xttsbench.records.code import SourceFact
 from xttsbench.records.pipeline import Pipeline, PipelineOp, Prediction, PythonFunction
-from xttsbench.records.source_fact import SourceFact
 from xttsbench.records.trial import Batches
 
 

@@ -3,9 +3,8 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.findings.made import fixed, op, predicted
-from xttsbench.evidence.ops import bytes_of, downstream, function_of, input_of, memory_bytes, upstream
-from xttsbench.findings.gain import finding, gain, is_main, pace_s, pace_share
-from xttsbench.findings.rule import Rule
+from xttsbench.evidence.pipeline import bytes_of, downstream, function_of, input_of, memory_bytes, upstream
+from xttsbench.findings.rule import Rule, finding, gain, is_main, pace_s, pace_share
 from xttsbench.records.pipeline import Pipeline, Prediction, PythonFunction, size
 from xttsbench.records.trial import Batches
 

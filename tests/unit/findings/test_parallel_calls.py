@@ -8,8 +8,8 @@ from tests.unit.findings.made import fixed, only, op, predicted, silent
 from xttsbench.analysis.attribution import StepFacts
 from xttsbench.findings.parallel_calls import order_sensitive, sequential_map, sequential_read, thread_pool
 from xttsbench.records.base import Location
+from xttsbench.records.code import SourceFact
 from xttsbench.records.pipeline import Pipeline, PythonFunction
-from xttsbench.records.source_fact import SourceFact
 
 MAPS = Pipeline(
     ops=(

@@ -7,8 +7,8 @@ import pytest
 from xttsbench.findings.registry import RULES, find
 from xttsbench.findings.source import autotune_arithmetic, late_runtime_config, memory_growth_conflict
 from xttsbench.records.base import Location
+from xttsbench.records.code import SourceFact
 from xttsbench.records.pipeline import Pipeline, PipelineOp
-from xttsbench.records.source_fact import SourceFact
 from xttsbench.records.trial import Devices
 from xttsbench.targets.source.scan import scan_text
 

@@ -10,7 +10,7 @@ from xttsbench.diagnosis.verdict import step_section
 from xttsbench.evidence.evidence import Compared
 from xttsbench.evidence.step import modes
 from xttsbench.findings.step_modes import cpu_placement, launch_bound, precision
-from xttsbench.records.step_ops import OpLine, Placement, StepOps
+from xttsbench.records.code import OpLine, Placement, StepOps
 from xttsbench.records.trial import HALF_BATCH, NOT_APPLICABLE, Devices
 
 GPU = Devices(gpus=("GPU:0",))

@@ -10,8 +10,7 @@ from typing import Any
 
 from xttsbench.fixes.patch import propose
 from xttsbench.records.base import Location
-from xttsbench.records.fix import Patch
-from xttsbench.records.fix_set import FixSet
+from xttsbench.records.fix import FixSet, Patch
 from xttsbench.records.pipeline import CallSite, Pipeline, PipelineOp
 
 FOLDER = "/home/user/"

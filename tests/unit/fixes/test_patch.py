@@ -14,7 +14,7 @@ import pytest
 from tests.unit.fixes.fake_datasets import FILE, built, kinds, patch_of, pipeline_of
 from xttsbench.fixes.patch import propose
 from xttsbench.fixes.registry import SPECS
-from xttsbench.records.fix_set import FixSet
+from xttsbench.records.fix import FixSet
 from xttsbench.records.pipeline import Pipeline
 
 ONE_LINE = """import tensorflow as tf

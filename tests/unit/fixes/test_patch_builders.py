@@ -8,8 +8,7 @@ import pytest
 
 from tests.unit.fixes.fake_datasets import FOLDER, built, pipeline_of
 from xttsbench.fixes.patch import propose
-from xttsbench.records.fix import Patch
-from xttsbench.records.fix_set import FixSet
+from xttsbench.records.fix import FixSet, Patch
 
 HEAD = "import tensorflow as tf\nf = g = load = augment = None\nfrom types import SimpleNamespace\n"
 

@@ -8,8 +8,7 @@ import pytest
 
 from tests.unit.fixes.fake_datasets import FILE, kinds, patch_of, pipeline_of
 from xttsbench.fixes.patch import propose
-from xttsbench.records.fix import Patch
-from xttsbench.records.fix_set import FixSet
+from xttsbench.records.fix import FixSet, Patch
 
 
 def filtered(body: str, reads: tuple[int, ...], *passes: dict[int, int]) -> tuple[str, Patch]:

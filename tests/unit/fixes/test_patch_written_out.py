@@ -8,8 +8,7 @@ import pytest
 
 from xttsbench.fixes.patch import propose
 from xttsbench.records.base import Location
-from xttsbench.records.fix import Patch
-from xttsbench.records.fix_set import FixSet
+from xttsbench.records.fix import FixSet, Patch
 from xttsbench.records.pipeline import Pipeline, PipelineOp
 
 FILE = "/home/user/train.py"

@@ -13,7 +13,7 @@ from tests.unit.throughput.test_bursts import every_sixteenth, simulated
 from xttsbench.fixes.model import COSTS_NOTHING
 from xttsbench.fixes.proposals import longer_buffer, predict_speedup, proposals
 from xttsbench.records.base import Estimate
-from xttsbench.records.fix_set import FixSet
+from xttsbench.records.fix import FixSet
 from xttsbench.records.pipeline import Prediction
 
 STEP_S = 0.02

@@ -12,7 +12,7 @@ from xttsbench.evidence.evidence import Compared
 from xttsbench.fixes.proposals import proposals
 from xttsbench.fixes.registry import SPECS
 from xttsbench.records.base import Estimate
-from xttsbench.records.fix_set import FixSet
+from xttsbench.records.fix import FixSet
 
 NUMBERS = st.none() | st.sampled_from([0.0, 1e-6, 1e-3, 0.05, 2.0])
 OPS = st.fixed_dictionaries(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.page import page
 from xttsbench.fixes.registry import SPECS, checked, combined, said
-from xttsbench.records.fix_set import Fix, FixSet
+from xttsbench.records.fix import Fix, FixSet
 
 USES = {"name": [""], "name[:n]": ["", ":3"], "name:n": [":3"], "name@op": ["@MapDataset/_4"]}
 OF_DATASET = {name: spec for name, spec in SPECS.items() if not name.startswith("step:")}

@@ -20,7 +20,7 @@ from xttsbench.fixes.rounds import (
 )
 from xttsbench.planning import Job
 from xttsbench.records.base import Estimate
-from xttsbench.records.fix_set import FixSet
+from xttsbench.records.fix import FixSet
 from xttsbench.records.pipeline import Pipeline, PipelineOp
 from xttsbench.records.plan import Accelerator
 from xttsbench.records.trial import TrialRecord, TrialSpec

@@ -14,11 +14,11 @@ import pytest
 
 from tests.unit.doctor.made import healthy, said
 from xttsbench.errors import InvalidInputError
-from xttsbench.probes.storage import read_whole, storage
+from xttsbench.probes.machine import read_whole, storage
 from xttsbench.records.machine import Check, Storage
 
 ROOT = Path(__file__).parents[3]
-READ = "import sys; from xttsbench.probes.storage import *; print(storage(Path(sys.argv[1])).model_dump_json())"
+READ = "import sys; from xttsbench.probes.machine import *; print(storage(Path(sys.argv[1])).model_dump_json())"
 BLKIO = Path("/sys/fs/cgroup/blkio")
 UNIFIED = Path("/sys/fs/cgroup")
 

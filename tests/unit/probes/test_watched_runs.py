@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from xttsbench.probes.watched_runs import announce, read_live, running
-from xttsbench.records.live import LIVE_FILE, LiveRun, RecentSteps, running_directory
+from xttsbench.records.monitoring import LIVE_FILE, LiveRun, RecentSteps, running_directory
 
 
 @pytest.fixture(autouse=True)

@@ -19,9 +19,8 @@ from xttsbench import records
 from xttsbench.records.base import SCHEMA_VERSION, Estimate, Record
 from xttsbench.records.comparison_result import ComparisonReport
 from xttsbench.records.fix import Optimized
-from xttsbench.records.live import LiveRun
 from xttsbench.records.machine import Examination
-from xttsbench.records.monitoring import Monitored
+from xttsbench.records.monitoring import LiveRun, Monitored
 from xttsbench.records.plan import RunPlan
 from xttsbench.records.readings import HostReadings
 from xttsbench.records.report import Best, Report

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from xttsbench.records.elements import Contents
-from xttsbench.samedata.timed import compare_timed
+from xttsbench.samedata.judge import compare_timed
 
 FORM = 7 << 32
 

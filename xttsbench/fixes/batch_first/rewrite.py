@@ -33,7 +33,7 @@ from xttsbench.pipeline.graph.nodes import (
     node_inputs,
     set_inputs,
 )
-from xttsbench.records.fix_set import Fix, FixSet
+from xttsbench.records.fix import Fix, FixSet
 
 BATCHES: Final = ("BatchDatasetV2", "ParallelBatchDataset")
 """Ops that put elements together as they are, without padding."""

@@ -29,7 +29,7 @@ from xttsbench.pipeline.graph.nodes import (
     set_inputs,
     text_inputs,
 )
-from xttsbench.records.fix_set import Fix, FixSet
+from xttsbench.records.fix import Fix, FixSet
 from xttsbench.throughput.orderings import chain_of
 
 _FILE: Final = "elements"

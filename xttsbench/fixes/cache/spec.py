@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from xttsbench.fixes.spec import Candidate, Setting, Spec, each, with_upstream
-from xttsbench.records.fix_set import Fix
+from xttsbench.records.fix import Fix
 from xttsbench.records.pipeline import Pipeline, PipelineOp, every_op, size
 from xttsbench.throughput.orderings import chain_before
 from xttsbench.throughput.threads import consumers, elements_per_batch, inputs_of

@@ -18,7 +18,7 @@ from xttsbench.fixes.graph.functions import inlined, needed_nodes, state
 from xttsbench.fixes.graph.hazards import Reader
 from xttsbench.pipeline.graph.functions import is_random, passes, reads
 from xttsbench.pipeline.graph.nodes import FunctionLibrary, copied, data_inputs, dataset_nodes, node_inputs, set_inputs
-from xttsbench.records.fix_set import Fix, FixSet
+from xttsbench.records.fix import Fix, FixSet
 
 _FIX: Final = "filter-first"
 _FILTERS: Final = ("FilterDataset", "ParallelFilterDataset")

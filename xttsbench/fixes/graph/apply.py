@@ -18,7 +18,7 @@ from xttsbench.fixes.graph.edit import from_graph
 from xttsbench.fixes.registry import SPECS, checked
 from xttsbench.fixes.spec import Spec, loaded
 from xttsbench.pipeline.graph.read import read_graph
-from xttsbench.records.fix_set import Fix, FixSet
+from xttsbench.records.fix import Fix, FixSet
 
 
 def apply(dataset: Any, fixes: FixSet | str, *, cache_dir: str | None = None) -> Any:

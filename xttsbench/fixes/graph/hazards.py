@@ -22,7 +22,7 @@ from xttsbench.pipeline.graph.nodes import FunctionLibrary, called, constant_inp
 from xttsbench.pipeline.graph.read import inspect
 from xttsbench.pipeline.graph.registry import lookup
 from xttsbench.pipeline.purity.state import PythonState, python_state
-from xttsbench.records.fix_set import FixSet
+from xttsbench.records.fix import FixSet
 from xttsbench.records.pipeline import PipelineOp
 
 _STATE: Final = re.compile(

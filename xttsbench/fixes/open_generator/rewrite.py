@@ -35,7 +35,7 @@ from xttsbench.pipeline.graph.read import read_graph
 from xttsbench.pipeline.graph.registry import Registered, cells, lookup, unwrap
 from xttsbench.pipeline.graph.source import display_name, locate
 from xttsbench.pipeline.purity.state import python_state, state_effects
-from xttsbench.records.fix_set import Fix, FixSet
+from xttsbench.records.fix import Fix, FixSet
 
 _finished: Final[deque[Any]] = deque(maxlen=32)
 """What datasets that are gone referred to."""

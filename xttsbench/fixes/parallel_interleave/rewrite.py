@@ -26,7 +26,7 @@ from xttsbench.pipeline.graph.nodes import (
     dataset_nodes,
     set_inputs,
 )
-from xttsbench.records.fix_set import Fix, FixSet
+from xttsbench.records.fix import Fix, FixSet
 
 FILES_AHEAD: Final = 8
 """Files that are read at a time where one was, and no number was asked for: TensorFlow tunes calls, not these."""

@@ -30,7 +30,7 @@ from xttsbench.pipeline.generators.opened import Shared
 from xttsbench.pipeline.graph.read import read_graph
 from xttsbench.pipeline.graph.registry import PYTHON_OPS, Registered, lookup
 from xttsbench.pipeline.graph.source import display_name, locate
-from xttsbench.records.fix_set import Fix, FixSet
+from xttsbench.records.fix import Fix, FixSet
 
 _HELD: Final = "_xttsbench_pooled"
 """Attribute of the dataset that keeps the registered functions, and through them the pool."""

@@ -38,7 +38,7 @@ from xttsbench.pipeline.generators.parts import CannotSplitError
 from xttsbench.pipeline.graph.registry import Registered
 from xttsbench.pipeline.graph.source import display_name, locate
 from xttsbench.pipeline.purity.state import state_effects
-from xttsbench.records.fix_set import Fix, FixSet
+from xttsbench.records.fix import Fix, FixSet
 
 _FIX: Final = "run-ahead"
 

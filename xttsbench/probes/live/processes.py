@@ -16,8 +16,7 @@ from typing import Final
 
 from xttsbench.probes.procfs import Stat, parse_reads, parse_stat
 from xttsbench.probes.watched_runs import read_live, running
-from xttsbench.records.live import LiveRun
-from xttsbench.records.monitoring import LISTED, Reading
+from xttsbench.records.monitoring import LISTED, LiveRun, Reading
 
 _NAME_BYTES: Final = 4096
 _INTERPRETERS: Final = ("python", "bash", "sh", "perl", "ruby", "node", "java")

@@ -13,8 +13,7 @@ from typing import Final, Literal
 
 from xttsbench.fixes.spec import WORTH
 from xttsbench.records.base import DECIDED, FASTER, SLOWER, Estimate
-from xttsbench.records.fix import FixResult
-from xttsbench.records.fix_set import FixSet
+from xttsbench.records.fix import FixResult, FixSet
 from xttsbench.records.report import Arm, Report
 from xttsbench.reporting import units
 from xttsbench.reporting.document import Block, Cleaned, Code, Fold, Paragraph, Section

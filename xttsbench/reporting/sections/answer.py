@@ -15,8 +15,7 @@ from typing import Final
 from xttsbench.fixes.registry import said
 from xttsbench.fixes.spec import WORTH, WORTH_UNSURE
 from xttsbench.records.base import DECIDED, FASTER, Estimate
-from xttsbench.records.fix import FixResult
-from xttsbench.records.fix_set import FixSet
+from xttsbench.records.fix import FixResult, FixSet
 from xttsbench.records.pipeline import PipelineOp
 from xttsbench.records.report import Arm, Finding, Report
 from xttsbench.reporting import units

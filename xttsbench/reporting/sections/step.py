@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from xttsbench.records.base import Estimate
+from xttsbench.records.code import OpLine, StepOps
 from xttsbench.records.report import Oscillation, Report
-from xttsbench.records.step_ops import OpLine, StepOps
 from xttsbench.reporting import units
 from xttsbench.reporting.document import NOT_MEASURED, Fact, Facts, Fold, Section, View, folded
 from xttsbench.reporting.sections import cell, missing, read_as

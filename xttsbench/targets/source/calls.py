@@ -17,7 +17,7 @@ import libcst as cst
 from libcst.metadata import ClassScope
 
 from xttsbench.records.base import Location
-from xttsbench.records.fix_set import FixSet
+from xttsbench.records.fix import FixSet
 from xttsbench.records.pipeline import Pipeline, PipelineOp, kind_of_op
 from xttsbench.targets.source.edits import Change, Found, NoCallError, NoEditError, NothingToDoError
 from xttsbench.targets.source.module import Link, Module, read_module

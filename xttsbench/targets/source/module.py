@@ -33,7 +33,7 @@ from libcst.metadata import (
     ScopeProvider,
 )
 
-from xttsbench.records.source_fact import SourceFact, SourceKind
+from xttsbench.records.code import SourceFact, SourceKind
 
 Node = TypeVar("Node", bound=cst.CSTNode)
 Span = tuple[int, int]

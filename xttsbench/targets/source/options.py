@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 import libcst as cst
 from libcst.metadata import ClassScope, GlobalScope
 
-from xttsbench.records.source_fact import SourceFact
+from xttsbench.records.code import SourceFact
 from xttsbench.targets.source.module import Module
 
 Known = Mapping[str, Any]

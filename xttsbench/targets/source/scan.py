@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from xttsbench.records.source_fact import SourceFact
+from xttsbench.records.code import SourceFact
 from xttsbench.targets.source.module import Module
 from xttsbench.targets.source.options import (
     Known,

@@ -8,7 +8,7 @@ from typing import Final
 import libcst as cst
 from libcst.helpers import get_full_name_for_node
 
-from xttsbench.records.source_fact import SourceFact
+from xttsbench.records.code import SourceFact
 from xttsbench.targets.source.flow import exclusive
 from xttsbench.targets.source.module import Module, argument_of, is_name
 

@@ -17,7 +17,7 @@ import tensorflow as tf
 from tensorflow.python import pywrap_tfe
 from tensorflow.python.framework import kernels
 
-from xttsbench.records.step_ops import OpLine, Phase, Placement, StepOps
+from xttsbench.records.code import OpLine, Phase, Placement, StepOps
 from xttsbench.records.trial import StackLine, StepProfile
 from xttsbench.step.frames import StackSampler, in_layer, in_order, own_phase, user_frame, writes
 from xttsbench.step.graph_ops import (

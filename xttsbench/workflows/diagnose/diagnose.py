@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from xttsbench.diagnosis.classify import SURE
+from xttsbench.diagnosis.bottleneck import SURE
 from xttsbench.diagnosis.diagnosis import Diagnosis, build_diagnosis
 from xttsbench.diagnosis.next_trial import MODES, PROCESSES, next_trial
 from xttsbench.diagnosis.verdict import summary

@@ -28,8 +28,7 @@ from xttsbench.fixes.step.spec import STEP_GRAPH
 from xttsbench.fixes.verified import Verified, results, verified
 from xttsbench.planning import Job
 from xttsbench.records.base import Location
-from xttsbench.records.fix import FixResult, Optimized, Patch
-from xttsbench.records.fix_set import FixSet
+from xttsbench.records.fix import FixResult, FixSet, Optimized, Patch
 from xttsbench.records.pipeline import Pipeline
 from xttsbench.records.plan import RunPlan
 from xttsbench.records.trial import TrialRecord

@@ -13,8 +13,7 @@ from xttsbench.fixes.cache.spec import CACHE
 from xttsbench.fixes.proposal import Proposal
 from xttsbench.fixes.rounds import LEAST_BLOCKS, ORIGINAL, PART_S, PATCHED, arm_of, guard_size
 from xttsbench.planning import Job
-from xttsbench.records.fix import Patch
-from xttsbench.records.fix_set import FixSet
+from xttsbench.records.fix import FixSet, Patch
 from xttsbench.records.plan import Accelerator, PlannedArm
 from xttsbench.records.trial import TrialRecord, TrialSpec
 from xttsbench.workflows.measure.arms import Trials

@@ -33,8 +33,7 @@ from xttsbench.fixes.rounds import (
 )
 from xttsbench.fixes.spec import WORTH
 from xttsbench.fixes.verified import Verified, data_of, verified
-from xttsbench.records.fix import Patch
-from xttsbench.records.fix_set import FixSet
+from xttsbench.records.fix import FixSet, Patch
 from xttsbench.records.plan import Comparison, PlannedArm
 from xttsbench.records.trial import TrialRecord, TrialSpec
 from xttsbench.workflows.measure.arms import compare_arms

@@ -22,7 +22,7 @@ from xttsbench.analysis.variation import oscillation
 from xttsbench.comparison.arms import ComparedArms, compare
 from xttsbench.comparison.figures import PROCESSOR
 from xttsbench.comparison.runs import ArmRuns
-from xttsbench.diagnosis.classify import Classified, why_undecided
+from xttsbench.diagnosis.bottleneck import Classified, why_undecided
 from xttsbench.diagnosis.verdict import RunVerdict
 from xttsbench.errors import JournalError
 from xttsbench.records.base import DECIDED, Estimate, nulls

@@ -25,7 +25,7 @@ from xttsbench.execution.child import Collected
 from xttsbench.files import atomic_write
 from xttsbench.probes.monitor import HostProbe
 from xttsbench.probes.watched_runs import announce
-from xttsbench.records.live import LIVE_FILE, LiveRun, RecentSteps
+from xttsbench.records.monitoring import LIVE_FILE, LiveRun, RecentSteps
 from xttsbench.records.readings import Readings
 from xttsbench.records.report import Report
 from xttsbench.records.rows import RowMemory

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from xttsbench.analysis.pooling import ratio
 from xttsbench.analysis.running import drift_of, memory_of
-from xttsbench.diagnosis.classify import CONFIDENT, Likely, likely
+from xttsbench.diagnosis.bottleneck import CONFIDENT, Likely, likely
 from xttsbench.records.base import nulls
 from xttsbench.records.report import Report
 from xttsbench.records.trial import StepProfile

@@ -12,7 +12,7 @@ from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.graph.apply import apply
 from xttsbench.fixes.graph.hazards import hazards
 from xttsbench.pipeline.graph.read import inspect, read_graph
-from xttsbench.records.fix_set import FixSet
+from xttsbench.records.fix import FixSet
 
 pytestmark = pytest.mark.tf
 

@@ -10,7 +10,7 @@ from xttsbench.fixes.patch import propose
 from xttsbench.pipeline.cost.python_functions import classify
 from xttsbench.pipeline.graph import places
 from xttsbench.pipeline.graph.read import inspect
-from xttsbench.records.fix_set import FixSet
+from xttsbench.records.fix import FixSet
 from xttsbench.targets.substituted import substituted
 
 pytestmark = pytest.mark.tf

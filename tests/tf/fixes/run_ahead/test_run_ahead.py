@@ -21,7 +21,7 @@ from xttsbench.fixes.graph.apply import apply
 from xttsbench.fixes.graph.hazards import hazards
 from xttsbench.fixes.open_generator.rewrite import ends_of_epochs
 from xttsbench.pipeline.graph.read import inspect, read_graph
-from xttsbench.records.fix_set import FixSet
+from xttsbench.records.fix import FixSet
 
 pytestmark = pytest.mark.tf
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 from xttsbench.fixes.graph.hazards import hazards
 from xttsbench.pipeline.graph.read import read_graph
 from xttsbench.pipeline.purity.state import python_state
-from xttsbench.records.fix_set import FixSet
+from xttsbench.records.fix import FixSet
 
 pytestmark = pytest.mark.tf
 

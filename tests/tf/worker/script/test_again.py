@@ -14,8 +14,7 @@ from xttsbench.execution.trial import run_trial
 from xttsbench.execution.turns import LiveTrial
 from xttsbench.records.elements import Elements
 from xttsbench.records.trial import ScriptAgain, ScriptData, TrialRecord, TrialSpec, Turn
-from xttsbench.samedata.judge import judge
-from xttsbench.samedata.timed import compare_timed
+from xttsbench.samedata.judge import compare_timed, judge
 from xttsbench.samedata.tolerance import same_training
 from xttsbench.worker.script.copy_on_write import why_not
 

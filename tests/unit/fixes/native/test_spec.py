@@ -10,8 +10,7 @@ from xttsbench.fixes.patch import propose
 from xttsbench.fixes.proposal import forbidden
 from xttsbench.fixes.spec import Setting
 from xttsbench.records.base import Location
-from xttsbench.records.fix import Patch
-from xttsbench.records.fix_set import FixSet
+from xttsbench.records.fix import FixSet, Patch
 from xttsbench.records.pipeline import NativeFunction, Pipeline, PipelineOp, PythonFunction
 
 FILE = "/home/her/data.py"

@@ -9,7 +9,7 @@ import pytest
 
 from xttsbench.probes.live.processes import Processes, ProcessProbe
 from xttsbench.probes.watched_runs import announce
-from xttsbench.records.live import LIVE_FILE, LiveRun, RecentSteps
+from xttsbench.records.monitoring import LIVE_FILE, LiveRun, RecentSteps
 
 BURN = "import time\nend = time.monotonic() + 60\nwhile time.monotonic() < end: pass"
 PARENT = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {BURN!r}])"

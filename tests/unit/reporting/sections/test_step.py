@@ -6,8 +6,8 @@ import pytest
 
 from tests.unit.reporting.conftest import one, words
 from xttsbench.records.base import Estimate
+from xttsbench.records.code import OpLine, Placement, StepOps
 from xttsbench.records.report import Report, Verdict
-from xttsbench.records.step_ops import OpLine, Placement, StepOps
 from xttsbench.reporting.document import Table
 from xttsbench.reporting.sections.step import sentence, tables
 

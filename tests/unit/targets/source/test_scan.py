@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xttsbench.records.source_fact import SourceFact
+from xttsbench.records.code import SourceFact
 from xttsbench.targets.source.scan import scan_loaded, scan_text
 
 OPTIONS = {

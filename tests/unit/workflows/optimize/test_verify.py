@@ -14,8 +14,7 @@ from xttsbench.fixes.rounds import ALONE, GUARD, LEAST_BLOCKS, ORIGINAL, PART_S,
 from xttsbench.fixes.verified import results, verified
 from xttsbench.planning import Job
 from xttsbench.records.elements import Element, Elements, Epoch, Row
-from xttsbench.records.fix import Edit, Patch
-from xttsbench.records.fix_set import Fix
+from xttsbench.records.fix import Edit, Fix, Patch
 from xttsbench.records.plan import Accelerator
 from xttsbench.workflows.optimize.verification import Verification
 from xttsbench.workflows.optimize.verify import verify

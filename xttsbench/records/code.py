@@ -1,4 +1,4 @@
-"""What the ops of a step do: by phase, by the user's line, and by the device that they were placed on."""
+"""What the user's code is made of: the ops of its step by line and device, and places in its text; no verdicts."""
 
 from __future__ import annotations
 
@@ -56,3 +56,31 @@ class StepOps(Record):
     keras_layers: bool | None = None
     """Whether Keras layers made some of them, so that the step may follow Keras's policy of precision."""
     unmeasured: dict[str, str] = {}
+
+
+SourceKind = Literal[
+    "autotune-arithmetic",
+    "fixed-npy-header",
+    "dead-option",
+    "option-never-applied",
+    "pool-size",
+    "late-environment",
+    "late-threads",
+    "own-environment",
+    "growth-with-limit",
+]
+"""``late-environment``: a variable that TensorFlow reads at its import, set after it; ``own-environment``: set before
+it, so that a process that had imported TensorFlow already did not see it; ``late-threads``: thread settings after
+something has run; ``growth-with-limit``: memory growth beside a memory limit; ``pool-size``: where a pipeline's pool
+gets its threads, which is no fault by itself."""
+
+
+class SourceFact(Record):
+    """One place in the user's source."""
+
+    kind: SourceKind
+    file: str
+    line: int
+    text: str
+    """The line as it stands."""
+    detail: str = ""

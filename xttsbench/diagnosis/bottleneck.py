@@ -1,0 +1,300 @@
+"""From what each process measured to the bottleneck: samples, pooled figures, how probable each is, when none is named.
+
+Of a watched run that goes on it comes from the sums of its stretches (:func:`likely`), in no time that a step would
+notice; at its end :func:`xttsbench.diagnosis.diagnosis.build_diagnosis` says the same of the same sums.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+
+from xttsbench.analysis.attribution import PARTS, SATURATED, THRESHOLD, Means, StepFacts, attribute, verdicts
+from xttsbench.analysis.disturbance import Gate
+from xttsbench.analysis.pooling import STRETCHES, Columns, Pooled, Sample, Statistic, mean_of, pool_together, sample
+from xttsbench.analysis.steps import FloatArray, Steps, measured, steady
+from xttsbench.evidence.evidence import Evidence, profile_facts
+from xttsbench.records.report import SPOKEN, Attribution
+from xttsbench.records.trial import StepProfile, TrialRecord
+from xttsbench.records.watch import Stretch, WatchedRun
+
+PARTS_OF: Final = ("wall_s", "wait_s", "step_s", "emulated_s", "compile_s", "outside_s", "cpu_s")
+"""Columns of :class:`~xttsbench.analysis.steps.Steps` whose means are attributed."""
+_OF_STEPS: Final[dict[str, Statistic]] = {
+    **{name: mean_of(name) for name in PARTS_OF},
+    "median": lambda columns: np.asarray(np.median(columns["wall_s"], axis=1)),
+    "p95": lambda columns: np.asarray(np.quantile(columns["wall_s"], 0.95, axis=1)),
+    "samples": mean_of("batch_size"),
+}
+DISTURBED_SPREAD: Final = 2.0
+"""Times the spread of processes where most of what was measured was disturbed, so that nothing could be left out."""
+Samples = tuple[Mapping[Any, Sample], ...]
+"""As it is, step alone where it could not be matched, input alone: each trial id -> sample."""
+
+
+def undisturbed(trial: TrialRecord, steps: Steps, judged: Gate) -> Steps:
+    """Those of a process's steps that are from valid rounds."""
+    bad = judged.invalid_in(trial.spec.block)
+    return steps[~np.isin(steps.round, bad)] if bad else steps
+
+
+def samples_of(trials: Sequence[TrialRecord], as_is: Mapping[str, Steps], judged: Gate) -> Samples:
+    """What each process says of each condition.
+
+    The steady steps ``as_is`` are by trial, of the processes that have a vote; ``judged`` says which rounds count.
+    """
+    by_id = {trial.spec.trial_id: trial for trial in trials}
+    beside: dict[str, Sample] = {}
+    alone: dict[str, Sample] = {}
+    matched = {name: matched_alone_s(steps, measured(by_id[name], "step_only")) for name, steps in as_is.items()}
+    # One group has one set of figures: matched where every process could be, else none of them.
+    match = bool(matched) and all((~np.isnan(times)).any() for times in matched.values())
+    for name, steps in as_is.items():
+        if (watched := by_id[name].watched) is not None and watched.stretches:
+            beside[name] = sample_of_run(watched)
+            continue
+        columns = {column: np.asarray(getattr(steps, column), dtype=np.float64) for column in PARTS_OF}
+        columns |= {"batch_size": steps.batch_size.astype(np.float64)}
+        statistics = dict(_OF_STEPS)
+        if match:
+            columns |= {"alone_s": matched[name], "working_s": steps.working_s}
+            statistics["alone_s"] = _alone_on_these
+        beside[name] = _without_gaps(sample(columns, statistics, steps.round))
+        cached = measured(by_id[name], "step_only")
+        if not match and cached is not None and len(cached := undisturbed(by_id[name], cached, judged)):
+            alone[name] = sample({"alone_s": cached.working_s}, {"alone_s": mean_of("alone_s")}, cached.round)
+    inputs: dict[str, Sample] = {}
+    for trial in trials:
+        rows = measured(trial, "input_only")
+        if rows is not None and len(steps := undisturbed(trial, steady(rows)[0], judged)):
+            columns = {"wall_s": steps.wall_s, "cpu_s": np.maximum(steps.cpu_s - steps.main_cpu_s, 0.0)}
+            wanted = {"input_alone_s": mean_of("wall_s"), "input_cpu_s": mean_of("cpu_s")}
+            inputs[trial.spec.trial_id] = sample(columns, wanted, steps.round)
+    return beside, alone, inputs
+
+
+def sample_of_run(watched: WatchedRun) -> Sample:
+    """The figures of a watched run over all of its steps, of which the rows are the newest part.
+
+    Quantiles are those of the whole run, and vary from stretch to stretch as the mean does.
+    """
+    groups = [group for group in np.array_split(np.arange(len(watched.stretches)), STRETCHES) if len(group)]
+    stretches = [[watched.stretches[index] for index in group] for group in groups]
+    names = (*PARTS_OF, "samples")
+
+    def mean(parts: Sequence[Stretch], name: str) -> float:
+        return float(sum(getattr(part, name) for part in parts)) / max(sum(part.steps for part in parts), 1)
+
+    values = {name: mean(watched.stretches, name) for name in names}
+    each = {name: np.array([mean(parts, name) for parts in stretches]) for name in names}
+    pace = each["wall_s"] / max(values["wall_s"], 1e-12)
+    for name in ("median", "p95"):
+        values[name] = watched.quantiles_s.get(name, values["wall_s"])
+        each[name] = values[name] * pace
+    return Sample(values, each, float(watched.steps))
+
+
+def pooled(
+    samples: Samples, rng: np.random.Generator, *, only: Collection[str] | None = None, spread: float = 1.0
+) -> dict[str, Pooled]:
+    """Every figure by name, all from the same draws.
+
+    Without ``only`` all processes are wanted; ``spread`` multiplies what they are taken to differ by before data say
+    so.
+    """
+    groups = [
+        {name: one for name, one in group.items() if only is None or name in only or name not in samples[0]}
+        for group in samples
+    ]
+    found: dict[str, Pooled] = {}
+    for figures in pool_together([group for group in groups if group], rng, spread=spread):
+        found |= figures
+    if "wall_s" in found:  # what is drawn of the parts adds up as what was measured of them does
+        wall, wait, step = found["wall_s"], found["wait_s"], found["step_s"]
+        gap_s = wall.value - wait.value - step.value
+        least_s = 0.5 * (wait.resamples + step.resamples)
+        drawn_s = np.maximum(wait.resamples + step.resamples + gap_s, least_s)
+        found["wall_s"] = Pooled(wall.value, drawn_s)
+    return found
+
+
+def matched_alone_s(steps: Steps, alone: Steps | None) -> FloatArray:
+    """For each step as it is, the time of the step alone on the same batch in the same round; NaN without one."""
+    found = np.full(len(steps), np.nan)
+    times: dict[tuple[int, int], list[float]] = {}
+    if alone is not None:
+        for batch, turn, working_s in zip(alone.batch, alone.round, alone.working_s, strict=True):
+            if batch >= 0:
+                times.setdefault((int(turn), int(batch)), []).append(float(working_s))
+    for row, (batch, turn) in enumerate(zip(steps.batch, steps.round, strict=True)):
+        if own := times.get((int(turn), int(batch))):
+            found[row] = float(np.mean(own))
+    return found
+
+
+def _alone_on_these(columns: Columns) -> FloatArray:
+    """The step alone on the batches of these steps; where some have no partner, at the ratio of those that have one."""
+    known = ~np.isnan(columns["alone_s"])
+    alone_s = np.where(known, columns["alone_s"], 0.0).sum(axis=1)
+    beside_s = np.where(known, columns["working_s"], 0.0).sum(axis=1)
+    ratio = np.divide(alone_s, beside_s, out=np.full(len(alone_s), np.nan), where=beside_s > 0)
+    return np.asarray(ratio * columns["working_s"].mean(axis=1))
+
+
+def _without_gaps(found: Sample) -> Sample:
+    """The sample with stretches that have no matched batch put at the ratio of the whole process."""
+    stretches = found.stretches.get("alone_s")
+    if stretches is None or not np.isnan(stretches).any():
+        return found
+    working_s = found.stretches["step_s"] - found.stretches["compile_s"]
+    whole_s = max(found.values["step_s"] - found.values["compile_s"], 1e-12)
+    filled = np.where(np.isnan(stretches), found.values["alone_s"] * working_s / whole_s, stretches)
+    return Sample(found.values, {**found.stretches, "alone_s": filled}, found.weight)
+
+
+MIN_STEPS: Final = 2
+MIN_BATCHES: Final = 5
+"""A dataset that ends after fewer is begun again so often that its starts are what is measured."""
+SURE: Final = 0.95
+"""From this probability on a verdict is final, and more measuring would not be worth its time."""
+_MASKED: Final = 0.25
+"""Share of the processors that neighbours take from which contention may not show."""
+CONFIDENT: Final = 0.60
+"""Below this probability no bottleneck is named; beside neighbours, whose doings look like losses of the target's own,
+nothing avoidable is below :data:`SURE`."""
+
+
+@dataclass(frozen=True)
+class Classified:
+    """A bottleneck, how probable it is, and what is next most probable (``None`` where nothing else is)."""
+
+    bottleneck: str
+    probability: float
+    runner_up: str | None = None
+
+
+def classify_bottleneck(base: Evidence, parts: Mapping[str, Any], drawn: Mapping[str, Any], wall: Pooled) -> Classified:
+    """The bottleneck that most draws name.
+
+    The attribution is that of the means, as arrays of one entry, and that of each draw.
+    """
+    if not base.has_step and not base.emulated:
+        return Classified("input", 1.0)  # a bare dataset has nothing else to wait for
+    names, counts = np.unique(verdicts(dict(drawn), wall.resamples), return_counts=True)
+    votes = {str(name): int(count) for name, count in zip(names, counts, strict=True)}
+    said = str(verdicts(dict(parts), np.array([wall.value]))[0])
+    # Where the draws are of two minds what the means say breaks the tie.
+    bottleneck = max(votes, key=lambda name: (votes[name], name == said))
+    probability = votes.pop(bottleneck) / len(wall.resamples)
+    return Classified(bottleneck, probability, max(votes, key=lambda name: votes[name]) if votes else None)
+
+
+def why_undecided(
+    records: Sequence[TrialRecord],
+    series: Sequence[Steps],
+    found: Classified,
+    each: Sequence[Classified] = (),
+    *,
+    taken_share: float = 0.0,
+) -> str | None:
+    """Why no bottleneck is to be named, or ``None`` where one can be.
+
+    Beside what all processes say together stands what each says by itself, where there are several and none was
+    disturbed; ``taken_share`` is what neighbours took of the processors.
+    """
+    steps = sum(len(one) for one in series)
+    if steps < MIN_STEPS:
+        return f"only {steps} step(s) were measured after the warm-up"
+    batches = min(_batches_per_epoch(one) for one in series)
+    if batches < MIN_BATCHES:
+        return (
+            f"the dataset ends after {max(round(batches), 1)} batch(es), so starting it over is most of what was "
+            f"measured; give it {MIN_BATCHES} at least, or .repeat()"
+        )
+    failed = next((trial for trial in records if trial.status != "ok" and not _script_was_over(trial)), None)
+    if failed is not None and len(records) == 1:
+        return f"the trial ended early ({failed.cause})"
+    sure = [one for one in each if one.probability >= SURE]
+    if len({one.bottleneck for one in sure}) > 1:
+        said = ", ".join(f"{_spoken(one.bottleneck)} {one.probability:.0%}" for one in sure)
+        return f"fresh processes of the same target disagree ({said}): something differs from process to process"
+    beside = taken_share > 0 and found.bottleneck != "compute"
+    if found.probability < (SURE if beside else CONFIDENT):
+        others = f"beside others, who used {taken_share:.0%} of the processor, " if beside else ""
+        return (
+            f"{others}{_spoken(found.bottleneck)} has a probability of {found.probability:.0%} only, "
+            f"{_spoken(found.runner_up or 'nothing')} comes next: more seconds (--budget) would decide"
+        )
+    return None
+
+
+def _spoken(name: str) -> str:
+    return SPOKEN.get(name, name)
+
+
+def hidden_contention(means: Means, wanted: FloatArray | None, facts: StepFacts, found: Classified) -> str | None:
+    """Why "compute" cannot be told apart from contention beside neighbours, or ``None`` where it can.
+
+    Where neighbours take a good part of the processors, what the input leaves goes to them and not to the step alone:
+    what input and step cost one another is not seen, though on a quiet machine they would want more than there is.
+    Time that the hypervisor steals is gone for both alike, and hides nothing.
+
+    What is ``wanted`` comes from :func:`xttsbench.analysis.attribution.cores_wanted`.
+    """
+    if found.bottleneck != "compute" or facts.foreign_share < _MASKED or wanted is None or wanted[0] < SATURATED:
+        return None
+    if means.input_cpu_s is None or means.cpu_s is None or means.input_cpu_s[0] < THRESHOLD * means.cpu_s[0]:
+        return None
+    return (
+        f"others used {facts.foreign_share:.0%} of the processor, which hides whether input and step compete for it: "
+        "together they want more than there is; measure again when it is quieter"
+    )
+
+
+def _script_was_over(trial: TrialRecord) -> bool:
+    """Whether a trial ended while it measured what a script had left behind: the script's own steps are all there."""
+    if trial.watched is not None:  # however it ended, what was seen of it was seen
+        return True
+    return trial.script is not None and trial.script.ended in ("returned", "exited", "stopped")
+
+
+def _batches_per_epoch(steps: Steps) -> float:
+    """Mean number of batches before the dataset ended; infinite where it never did."""
+    epochs = int(steps.epoch.max() - steps.epoch.min()) if len(steps) else 0
+    return len(steps) / epochs if epochs else math.inf
+
+
+@dataclass(frozen=True)
+class Likely:
+    """The likely bottleneck, how probable it is given what was seen, and where a mean step goes."""
+
+    bottleneck: str
+    probability: float
+    parts: Attribution
+    figures: Mapping[str, Pooled]
+
+
+def likely(watched: WatchedRun, profile: StepProfile | None, handoff_s: float) -> Likely | None:
+    """The likely bottleneck of a run; ``None`` without steps.
+
+    Of a wait, ``handoff_s`` is what handing over a batch takes.
+    """
+    if not watched.stretches:
+        return None
+    figures = pooled(({"run": sample_of_run(watched)}, {}, {}), np.random.default_rng(0))
+    compiling = sum(one.compiling_steps for one in watched.stretches) / max(watched.steps, 1)
+    facts = replace(profile_facts(profile, has_step=True, compiling=compiling), handoff_s=handoff_s)
+
+    def parts(of: Any) -> dict[str, Any]:
+        return attribute(Means(**{name: of(figures[name]) for name in PARTS_OF}), facts)
+
+    found = parts(lambda one: np.array([one.value]))
+    names = verdicts(parts(lambda one: one.resamples), figures["wall_s"].resamples)
+    each, counts = np.unique(names, return_counts=True)
+    most = int(counts.argmax())
+    attribution = Attribution(**{name: float(found[name][0]) for name in PARTS})
+    return Likely(str(each[most]), float(counts[most] / len(names)), attribution, figures)
