@@ -16,9 +16,9 @@ from xttsbench.records.report import Report
 
 if TYPE_CHECKING:
     from xttsbench.records.watch import WatchSummary
-    from xttsbench.workflows.diagnose.diagnose import Request
+    from xttsbench.workflows.diagnose import Request
     from xttsbench.workflows.live import LiveRequest
-    from xttsbench.workflows.watch.attached import Session
+    from xttsbench.workflows.watch.watch import Session
 
 
 def described(target: object) -> str:
@@ -83,8 +83,8 @@ def diagnose(
     """
     place = Path(out) if out is not None else None
     if isinstance(target, str) or callable(target):
-        from xttsbench.workflows.diagnose.diagnose import Request
-        from xttsbench.workflows.diagnose.diagnose import diagnose as run
+        from xttsbench.workflows.diagnose import Request
+        from xttsbench.workflows.diagnose import diagnose as run
 
         name = target if isinstance(target, str) else importable_name(target)
         outcome = run(
@@ -161,7 +161,7 @@ def optimize(
         from xttsbench.workflows.live import LiveRequest
 
         return _live(target, LiveRequest(described(target), accelerator, steps, budget_s, place), any_order=any_order)
-    from xttsbench.workflows.optimize.optimize import Request
+    from xttsbench.workflows.diagnose import Request
 
     name = target if isinstance(target, str) else importable_name(target)
     request = Request(
@@ -179,7 +179,7 @@ def optimize(
 
 def _searched(target: Any, request: Request) -> tuple[Any, Report]:
     """Searched for in fresh processes; the target is loaded here only when they have ended."""
-    from xttsbench.workflows.optimize.optimize import optimize as run
+    from xttsbench.workflows.diagnose import optimize as run
 
     outcome = run(request)
     _refuse(outcome.exit_code, outcome.message)
@@ -231,7 +231,7 @@ def watched(
     Returns:
         What iterates as the dataset does, as often as one likes; ``finish()`` ends the run before the process ends.
     """
-    from xttsbench.workflows.watch.attached import session
+    from xttsbench.workflows.watch.watch import session
 
     return WatchedData(
         dataset, session("loop", out=out, tensorboard=tensorboard, shown=None if quiet else print_summary)

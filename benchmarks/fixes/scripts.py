@@ -36,8 +36,7 @@ from xttsbench.execution import journal
 from xttsbench.execution.accelerator import parse_accelerator
 from xttsbench.records.plan import Comparison, PlannedArm
 from xttsbench.workflows.measure.session import Session
-from xttsbench.workflows.optimize.fixes import read_patch
-from xttsbench.workflows.optimize.script import IN_GRAPH, again, script_run
+from xttsbench.workflows.optimize.fixes import IN_GRAPH, again, read_patch, script_run
 
 _AFTER_BUDGET_S = 60.0
 

@@ -12,8 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from xttsbench.workflows.run.run import Request
-from xttsbench.workflows.sweep.sweep import sweep
+from xttsbench.workflows.scenario import Request, sweep
 
 _SCENARIO = """name: equal
 description: Four arms that are the same

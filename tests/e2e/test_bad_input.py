@@ -22,7 +22,7 @@ from xttsbench.cli import main
 from xttsbench.execution import journal
 from xttsbench.execution.helper import Helper
 from xttsbench.execution.limits import Limits
-from xttsbench.workflows.diagnose.diagnose import trial_limits
+from xttsbench.workflows.diagnose import trial_limits
 from xttsbench.workflows.outcome import DONE, NOTHING
 
 BAD = Path(__file__).parents[1] / "targets" / "bad.py"

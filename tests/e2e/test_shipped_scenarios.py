@@ -10,7 +10,7 @@ import pytest
 
 from xttsbench.records.base import DECIDED
 from xttsbench.shipped import available
-from xttsbench.workflows.run.run import Request, run
+from xttsbench.workflows.scenario import Request, run
 from xttsbench.xtts.data.make import make_data
 
 ROOT = Path(__file__).parents[2]

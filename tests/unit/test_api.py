@@ -101,7 +101,7 @@ def test_what_a_fresh_process_cannot_find_is_refused(target: object) -> None:
 
 def _diagnosed(monkeypatch: pytest.MonkeyPatch, exit_code: int, message: str | None = None):
     """``api.diagnose`` beside a workflow that only notes what it was asked."""
-    from xttsbench.workflows.diagnose import diagnose as workflow
+    from xttsbench.workflows import diagnose as workflow
 
     asked = []
 

@@ -58,7 +58,7 @@ def search(monkeypatch: pytest.MonkeyPatch):
     asked = []
 
     def ends(exit_code: int, optimized: Optimized | None, message: str | None = None):
-        from xttsbench.workflows.optimize import optimize as workflow
+        from xttsbench.workflows import diagnose as workflow
 
         def run(request):
             asked.append(request)

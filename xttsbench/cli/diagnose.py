@@ -87,8 +87,8 @@ def diagnose(
 
     Example:  xttsbench diagnose data.py:make --set batch_size=16 --out reports/first
     """
-    from xttsbench.workflows.diagnose.diagnose import Request
-    from xttsbench.workflows.diagnose.diagnose import diagnose as run
+    from xttsbench.workflows.diagnose import Request
+    from xttsbench.workflows.diagnose import diagnose as run
     from xttsbench.workflows.outcome import DONE, GATE
 
     _check_arguments(target, arguments, settings)
@@ -140,7 +140,7 @@ def diagnose(
 
 def _chosen(path: Path, target: str | None, settings: Mapping[str, object]) -> tuple[str | None, Mapping[str, object]]:
     """Target and arguments that a sweep chose, under those of the command line; what is other here is said."""
-    from xttsbench.workflows.sweep.best import differences_here, read_best
+    from xttsbench.workflows.reports.sweep import differences_here, read_best
 
     best = read_best(path)
     if target not in (None, best.target):
@@ -202,8 +202,8 @@ def optimize(
     Example:  xttsbench optimize train.py -- --epochs 1
     """
     _check_arguments(target, arguments, settings)
-    from xttsbench.workflows.optimize.optimize import Request
-    from xttsbench.workflows.optimize.optimize import optimize as run
+    from xttsbench.workflows.diagnose import Request
+    from xttsbench.workflows.diagnose import optimize as run
 
     request = Request(
         target=target,

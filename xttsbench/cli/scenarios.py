@@ -68,8 +68,8 @@ def run(
 
     Example:  xttsbench run loader --blocks 8 --out reports/loaders
     """
-    from xttsbench.workflows.run.run import Request
-    from xttsbench.workflows.run.run import run as run_scenario
+    from xttsbench.workflows.scenario import Request
+    from xttsbench.workflows.scenario import run as run_scenario
 
     request = Request(
         scenario=scenario,
@@ -127,8 +127,8 @@ def sweep(
 
     Example:  xttsbench sweep --grid prefetch --out reports/prefetch
     """
-    from xttsbench.workflows.run.run import Request
-    from xttsbench.workflows.sweep.sweep import sweep as run_sweep
+    from xttsbench.workflows.scenario import Request
+    from xttsbench.workflows.scenario import sweep as run_sweep
 
     request = Request(
         scenario=grid,

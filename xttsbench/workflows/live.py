@@ -33,7 +33,7 @@ from xttsbench.records.readings import Readings
 from xttsbench.records.report import Kind
 from xttsbench.records.rows import RowMemory
 from xttsbench.records.trial import TrialKind, TrialRecord, TrialSpec
-from xttsbench.workflows.diagnose.diagnose import STEPS, VERDICT_S, window_s
+from xttsbench.workflows.diagnose import STEPS, VERDICT_S, window_s
 from xttsbench.workflows.optimize.verification import Verification
 from xttsbench.workflows.optimize.verify import verify
 from xttsbench.workflows.outcome import Outcome
@@ -66,7 +66,7 @@ _SAID: Final = (
 
 @dataclass(frozen=True)
 class LiveRequest:
-    """As :class:`xttsbench.workflows.diagnose.diagnose.Request`; ``name`` says what was given."""
+    """As :class:`xttsbench.workflows.diagnose.Request`; ``name`` says what was given."""
 
     name: str
     accelerator: str = "real"

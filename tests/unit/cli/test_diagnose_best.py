@@ -11,7 +11,7 @@ import pytest
 from xttsbench.cli import main
 from xttsbench.errors import HelperError
 from xttsbench.records.report import Best, Fingerprint
-from xttsbench.workflows.sweep.best import write_best
+from xttsbench.workflows.reports.sweep import write_best
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
         asked.append(request)
         raise HelperError("far enough")
 
-    monkeypatch.setattr("xttsbench.workflows.diagnose.diagnose.diagnose", diagnose)
+    monkeypatch.setattr("xttsbench.workflows.diagnose.diagnose", diagnose)
 
     def run(*arguments: str) -> tuple[Any, str, list[Any]]:
         monkeypatch.setattr(sys, "argv", ["xttsbench", "diagnose", *arguments])

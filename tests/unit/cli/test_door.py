@@ -60,7 +60,7 @@ def _interrupted(*_: object, **__: object) -> None:
 
 
 def test_an_interruption_before_a_run_began_says_no_more_than_that(monkeypatch, capsys) -> None:
-    monkeypatch.setattr("xttsbench.workflows.diagnose.diagnose.diagnose", _interrupted)
+    monkeypatch.setattr("xttsbench.workflows.diagnose.diagnose", _interrupted)
     monkeypatch.setattr(run_directory, "made", [])
     assert left(monkeypatch, "diagnose", "mine:make") == 130
     assert capsys.readouterr().err == "Interrupted.\n"
@@ -70,7 +70,7 @@ def test_an_interrupted_run_is_named(monkeypatch, capsys, tmp_path) -> None:
     directory = tmp_path / "my run"
     directory.mkdir()
     (directory / journal.NAME).touch()
-    monkeypatch.setattr("xttsbench.workflows.diagnose.diagnose.diagnose", _interrupted)
+    monkeypatch.setattr("xttsbench.workflows.diagnose.diagnose", _interrupted)
     monkeypatch.setattr(run_directory, "made", [directory])
     assert left(monkeypatch, "diagnose", "mine:make") == 130
     assert f"its report: xttsbench report '{directory}'\n" in capsys.readouterr().err

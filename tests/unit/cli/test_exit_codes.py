@@ -33,10 +33,10 @@ class Ended:
 
 
 ENTRIES = {
-    "diagnose": ("xttsbench.workflows.diagnose.diagnose.diagnose", ["diagnose", "mine:make"]),
-    "run": ("xttsbench.workflows.run.run.run", ["run", "loader"]),
-    "sweep": ("xttsbench.workflows.sweep.sweep.sweep", ["sweep", "--grid", "loader"]),
-    "optimize": ("xttsbench.workflows.optimize.optimize.optimize", ["optimize", "mine:make"]),
+    "diagnose": ("xttsbench.workflows.diagnose.diagnose", ["diagnose", "mine:make"]),
+    "run": ("xttsbench.workflows.scenario.run", ["run", "loader"]),
+    "sweep": ("xttsbench.workflows.scenario.sweep", ["sweep", "--grid", "loader"]),
+    "optimize": ("xttsbench.workflows.diagnose.optimize", ["optimize", "mine:make"]),
 }
 
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from xttsbench.workflows.diagnose.report import assemble
 from xttsbench.workflows.outcome import judge, judge_fixes
+from xttsbench.workflows.reports.diagnose import assemble
 
 
 @pytest.mark.parametrize(

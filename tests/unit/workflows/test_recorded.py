@@ -1,7 +1,11 @@
-"""A run on disk: opened with its files in it, read again as it was, and refused where its plan is of another kind."""
+"""A run on disk: opened with its files in it, read again as it was, and refused where its plan is of another kind.
+
+The hashes of code and data: they change with what they stand for, and with nothing else.
+"""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -10,7 +14,7 @@ from xttsbench.errors import JournalError, UsageError
 from xttsbench.execution import journal
 from xttsbench.records.plan import RunPlan
 from xttsbench.workflows import recorded
-from xttsbench.workflows.recorded import open_run, read_run
+from xttsbench.workflows.recorded import code_identity, data_identity, open_run, read_run
 
 PLAN = RunPlan(
     kind="diagnose", command="c", created_utc="2026-01-02T03:04:05.678+00:00", target="m:f", steps=9, budget_s=60.0
@@ -46,3 +50,79 @@ def test_a_directory_that_holds_something_is_refused(tmp_path: Path) -> None:
 def test_a_plan_without_a_comparison_has_none(tmp_path: Path) -> None:
     with pytest.raises(JournalError, match="names no comparison"):
         _ = open_run(PLAN, tmp_path / "run", "name").comparison
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project with a package, a module beside it, and things that are not code."""
+    (tmp_path / "mine" / "inner").mkdir(parents=True)
+    (tmp_path / "mine" / "__init__.py").write_text("")
+    (tmp_path / "mine" / "inner" / "data.py").write_text("def make(): ...\n")
+    (tmp_path / "other.py").write_text("x = 1\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_file_s_directory_is_its_code(project: Path) -> None:
+    before = code_identity("other.py:make", bundled=False)
+    assert before is not None
+    assert len(before) == 16
+    (project / "mine" / "inner" / "data.py").write_text("def make(): return 1\n")
+    assert code_identity("other.py:make", bundled=False) != before
+
+
+def test_a_module_s_code_is_its_top_level_package(project: Path) -> None:
+    before = code_identity("mine.inner.data:make", bundled=False)
+    (project / "other.py").write_text("x = 2\n")
+    assert code_identity("mine.inner.data:make", bundled=False) == before
+    (project / "mine" / "__init__.py").write_text("y = 3\n")
+    assert code_identity("mine.inner.data:make", bundled=False) != before
+
+
+def test_what_is_not_code_does_not_count(project: Path) -> None:
+    before = code_identity("other.py:make", bundled=False)
+    for folder in ("reports", ".venv", "__pycache__", "venv"):
+        (project / folder).mkdir()
+        (project / folder / "written.py").write_text("z = 1\n")
+    (project / "notes.txt").write_text("changed")
+    os.utime(project / "other.py", (1, 1))
+    assert code_identity("other.py:make", bundled=False) == before
+
+
+def test_a_name_is_part_of_it(project: Path) -> None:
+    before = code_identity("mine.inner.data:make", bundled=False)
+    (project / "mine" / "inner" / "data.py").rename(project / "mine" / "inner" / "atad.py")
+    assert code_identity("mine.inner.data:make", bundled=False) != before
+
+
+def test_an_installed_module_is_found_and_an_unknown_one_is_not(project: Path) -> None:
+    assert code_identity("json:loads", bundled=False) is not None
+    assert code_identity("no_such_module:make", bundled=False) is None
+    assert code_identity("sys:exit", bundled=False) is None
+
+
+def test_more_files_than_a_project_has_are_not_read(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorded, "_MOST_FILES", 2)
+    assert code_identity("other.py:make", bundled=False) is None
+
+
+def test_the_bundled_workload_s_code_is_this_package(project: Path) -> None:
+    assert code_identity("x:y", bundled=True) == code_identity("other.py:make", bundled=True) is not None
+
+
+def test_data_of_a_user_s_target_are_not_known() -> None:
+    assert data_identity([]) is None
+
+
+def test_bundled_data_are_their_metadata_and_sizes(tmp_path: Path) -> None:
+    (tmp_path / "wavs").mkdir()
+    (tmp_path / "metadata.csv").write_text("a|A|A\n")
+    (tmp_path / "wavs" / "a.wav").write_bytes(b"RIFF")
+    own = [str(tmp_path)]
+    before = data_identity(own)
+    assert before == data_identity(own * 2)
+    (tmp_path / "wavs" / "a.wav").write_bytes(b"RIFFX")
+    longer = data_identity(own)
+    (tmp_path / "metadata.csv").write_text("a|B|B\n")
+    assert len({before, longer, data_identity(own)}) == 3
+    assert data_identity([str(tmp_path / "no")]) is None

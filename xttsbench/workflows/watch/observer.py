@@ -31,8 +31,7 @@ from xttsbench.records.report import Report
 from xttsbench.records.rows import RowMemory
 from xttsbench.records.trial import StackLine, StepProfile, TrialRecord, TrialSpec
 from xttsbench.records.watch import SUMMARY_FILE, End, WatchedRun, WatchSummary
-from xttsbench.workflows.watch.summary import summarise
-from xttsbench.workflows.watch.tensorboard import Scalars
+from xttsbench.workflows.watch.summary import Scalars, summarise
 
 _LIVE_S: Final = 1.0
 _RECENT_S: Final = 3.0

@@ -1,0 +1,272 @@
+from __future__ import annotations
+
+import json
+import types
+import typing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pydantic import BaseModel
+
+from xttsbench.execution import journal
+from xttsbench.execution.run_directory import ENVIRONMENT, PLAN, write_json
+from xttsbench.records.base import Estimate, Location
+from xttsbench.records.gpu_activity import GpuActivity, GpuDevice, GpuSlices, XProfVerdict
+from xttsbench.records.report import Attribution, Report
+from xttsbench.records.trial import ProfileSummary
+from xttsbench.reporting.scene import stage
+from xttsbench.workflows.report import rebuild
+from xttsbench.workflows.reports.diagnose import assemble
+
+NAMES = [
+    "starving",
+    "eager",
+    "retracing",
+    "computing",
+    "emulated",
+    "bare",
+    "few",
+    "raised",
+    "empty",
+    "nothing",
+    "interrupted",
+    "killed",
+    "not_a_number",
+]
+every_run = pytest.mark.parametrize("name", NAMES)
+
+
+def test_all_runs_are_tested(runs) -> None:
+    assert set(NAMES) == set(runs)
+
+
+def written(run, directory: Path) -> None:
+    plan, environment, trials = run
+    write_json(directory / PLAN, plan.model_dump(mode="json"))
+    write_json(directory / ENVIRONMENT, environment)
+    for trial in trials:
+        journal.append(directory, trial)
+    if not trials:
+        (directory / journal.NAME).touch()
+
+
+@every_run
+def test_the_files_give_the_same_report_as_the_memory(runs, tmp_path: Path, name: str, monkeypatch) -> None:
+    monkeypatch.setattr("xttsbench.reporting.write.write_run", lambda *_: ())
+    written(runs[name], tmp_path)
+    assert rebuild(tmp_path).report.model_dump_json() == assemble(*runs[name]).model_dump_json()
+
+
+@every_run
+def test_the_report_is_of_its_schema_and_survives_json(runs, name: str) -> None:
+    report = assemble(*runs[name])
+    assert Report.model_validate_json(report.model_dump_json()) == report
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is not JSON")
+
+    json.loads(report.model_dump_json(), parse_constant=refuse)
+
+
+def numeric(annotation: Any) -> bool:
+    """Whether a field of that type holds a number (or a record of numbers) where it is not null."""
+    if isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union:
+        return any(numeric(member) for member in typing.get_args(annotation))
+    return annotation in (int, float, bool, Estimate, Attribution)
+
+
+def nulls(value: Any, path: str = "") -> set[str]:
+    """Paths of all null fields that could have been a number, by the schema; places in source code are none."""
+    found: set[str] = set()
+    if isinstance(value, BaseModel) and not isinstance(value, Location):
+        for name, field in type(value).model_fields.items():
+            inner, below = getattr(value, name), f"{path}.{name}" if path else name
+            found |= {below} if inner is None and numeric(field.annotation) else nulls(inner, below)
+    elif isinstance(value, tuple):
+        for index, inner in enumerate(value):
+            found |= nulls(inner, f"{path}.{index}")
+    return found
+
+
+@every_run
+def test_every_null_that_could_have_been_a_number_has_a_reason(runs, name: str) -> None:
+    report = assemble(*runs[name])
+    without_meaning = {f"arms.{index}.effect" for index, arm in enumerate(report.arms) if arm.role == "baseline"}
+    assert nulls(report) - set(report.unmeasured) - without_meaning == set()
+    assert all(reason.strip() for reason in report.unmeasured.values())
+
+
+@every_run
+def test_no_reason_is_given_for_a_number_that_is_there(runs, name: str) -> None:
+    report = assemble(*runs[name])
+    record = json.loads(report.model_dump_json())
+    for path in report.unmeasured:
+        head, *rest = path.split(".")
+        if head == "trials" or path == "verdict.attribution_s.transfer":
+            continue  # trials that never were, and a zero that is known
+        value = record[head]
+        for part in rest:
+            value = value[int(part)] if isinstance(value, list) else value[part]
+        assert value is None or value == {}, path
+
+
+@every_run
+def test_the_parts_add_up_to_the_step(runs, name: str) -> None:
+    verdict = assemble(*runs[name]).verdict
+    if verdict.attribution_s is None:
+        assert verdict.step_time_s is None
+        return
+    parts = dict(verdict.attribution_s)
+    residual = parts.pop("residual")
+    assert sum(parts.values()) == pytest.approx(verdict.step_time_s.estimate, rel=0.03)
+    assert sum(parts.values()) + residual == pytest.approx(verdict.step_time_s.estimate)
+
+
+@pytest.mark.parametrize(
+    ("name", "bottleneck", "finding"),
+    [
+        ("starving", "input", "sequential-map"),
+        ("eager", "dispatch", "eager-step"),
+        ("retracing", "compile", "retracing"),
+        ("computing", "compute", None),
+        ("emulated", "compute", None),
+        ("bare", "input", "input-bound"),
+        ("few", "inconclusive", None),
+        ("raised", "inconclusive", None),
+    ],
+)
+def test_the_verdict_and_its_first_finding(runs, name: str, bottleneck: str, finding: str | None) -> None:
+    report = assemble(*runs[name])
+    assert report.verdict.bottleneck == bottleneck
+    limiting = [found.rule for found in report.findings if found.limiting]
+    assert limiting[:1] == ([finding] if finding else [])
+    assert [found.limiting for found in report.findings] == sorted((f.limiting for f in report.findings), reverse=True)
+
+
+def test_what_a_reader_looks_for_in_a_starving_run(runs) -> None:
+    report = assemble(*runs["starving"])
+    assert report.target == {
+        "name": "data.py:make",
+        "kwargs": {"lr": 1e-4, "sizes": [1, 2], "name": "ä"},
+        "kind": "dataset+step",
+        "setup_s": 0.5,
+        "status": "raised",
+        "error": None,
+    }
+    rungs = {rung.name: rung for rung in report.ladder}
+    assert {name: (rung.steps, rung.processes) for name, rung in rungs.items()} == {
+        "as_is": (380, 2),
+        "input_only": (90, 1),
+        "step_only": (190, 2),
+    }
+    assert rungs["as_is"].step_time_s.estimate == pytest.approx(0.0305, rel=0.02)
+    arms = {arm.id: arm for arm in report.arms}
+    assert list(arms) == ["as-given", "fix:parallel-map", "step:graph", "step:xla"]
+    assert (arms["as-given"].role, arms["as-given"].config, arms["as-given"].blocks) == (
+        "baseline",
+        {"mode": "graph"},
+        2,
+    )
+    assert arms["fix:parallel-map"].effect.estimate == pytest.approx(0.0305 / 0.012, rel=0.02)
+    assert (arms["step:xla"].status, arms["step:xla"].decision) == ("raised: no kernel", "ended")
+    assert report.overhead["overhead_s_per_step"] == 1e-5
+    assert report.overhead["share_of_step"] == pytest.approx(1e-5 / 0.0305, rel=0.02)
+    assert report.readings["host"]["samples"] == 10
+    assert report.readings["host"]["cpu_s_per_step"] == pytest.approx(1 / 260, rel=0.02)
+    assert "trial 005-xla ended as raised: no kernel" in report.warnings
+    assert "XLA has no kernel" in report.warnings
+    assert report.unmeasured["trials.fix parallel-map:32"] == "no time for it within the budget of 300 s"
+    assert "trials.eager" not in report.unmeasured  # a step that waits takes no mode
+    assert "tf.data" in report.unmeasured["pipeline.ops.0.cost_s"]
+    assert [trial["id"] for trial in report.trials][:2] == ["000-ladder", "001-input"]
+
+
+def test_the_warm_up_is_kept_apart(runs) -> None:
+    warm = assemble(*runs["starving"]).warm_up
+    assert (warm.first_step_s, warm.traces, warm.trace_s) == (pytest.approx(0.41), 1, pytest.approx(0.3))
+    assert (warm.xla_compiles, warm.xla_compile_s) == (0, 0.0)
+    assert warm.steps_measured + warm.steps_cut == 260
+    assert warm.steady_state
+
+
+def test_plots_cut_the_process_that_the_report_tells_of_and_where_the_report_cuts(build, runs) -> None:
+    plan, environment, _ = runs["computing"]
+    traced = (np.arange(200) % 3 > 0) & (np.arange(200) < 60)
+    step = 0.03 + 0.3 * traced
+    columns = {"step_s": step, "calls_s": step, "traces": traced.astype(int)}
+    slow_at_first = np.where(np.arange(160) < 30, 0.06, 0.03)
+    trials = [
+        build.ladder(steps=60),
+        build.ladder(steps=200, step_columns=columns, block=1, number=1),
+        build.ladder(steps=160, step_columns={"step_s": slow_at_first, "calls_s": slow_at_first}, block=2, number=2),
+    ]
+    for some in (trials, trials[:1], trials[2:], trials[::2]):
+        report = assemble(plan, environment, some)
+        scene = stage(report, some)
+        assert scene.main.steady_from == report.warm_up.steps_cut
+        assert scene.main.steady_wall_s.size == report.warm_up.steps_measured
+    assert report.warm_up.steps_cut == 30
+    assert assemble(plan, environment, trials).warm_up.steps_measured > 160  # compilation is no warm-up
+
+
+def test_a_run_of_240_steady_steps_is_certified_and_a_shorter_one_is_not(build, runs) -> None:
+    plan, environment, _ = runs["computing"]
+    long = assemble(plan, environment, [build.ladder(steps=600)]).warm_up
+    short = assemble(plan, environment, [build.ladder(steps=120)]).warm_up
+    assert long.certified
+    assert long.reason is None
+    assert not short.certified
+    assert short.steady_state
+    assert "240 certify a steady state" in short.reason
+
+
+def test_a_profile_is_in_the_report_with_xprof_and_nvml_beside_it_and_without_its_slices(runs) -> None:
+    plan, environment, trials = runs["starving"]
+    half = dict.fromkeys(("kernel_s", "idle_s"), 0.02) | dict.fromkeys(
+        ("collective_s", "copy_s", "collective_alone_s", "copy_alone_s"), 0.0
+    )
+    slices = GpuSlices(lanes=("Stream #1",), start_ns=(1,), duration_ns=(2,), lane=(0,), work=(0,), events=(1,))
+    gpu = GpuActivity(steps=20, step_s=0.04, devices=(GpuDevice(index=0, slices=slices, **half),))
+    xprof = XProfVerdict(says="not input", statement="NOT input-bound", input_share=0.0)
+    profile = ProfileSummary(directory="profile", steps=20, wait_s=0.03, gpu=gpu, xprof=xprof)
+    found = [trials[0].model_copy(update={"profile": profile}), *trials[1:]]
+    report = assemble(plan, environment, found)
+    assert report.profile["gpu"]["devices"][0]["kernel_s"] == 0.02
+    assert "slices" not in report.profile["gpu"]["devices"][0]
+    assert report.profile["nvml"][0]["unmeasured"]
+    agreement = report.profile["agreement"]
+    assert (agreement["verdict"], agreement["xprof"], agreement["agree"]) == ("input", "not input", False)
+    assert agreement["input_share_profiled"] == pytest.approx(0.75)
+    assert agreement["slowed_by_profiler"] == pytest.approx(0.04 / report.verdict.step_time_s.estimate)
+    assert agreement["why"]
+    assert "profile" not in report.unmeasured
+    assert Report.model_validate_json(report.model_dump_json()) == report
+    asked = plan.model_copy(update={"profile": True})
+    assert assemble(asked, environment, trials).unmeasured["profile"].startswith("the trial ended before")
+
+
+def test_an_emulated_accelerator_is_always_labelled(runs) -> None:
+    report = assemble(*runs["emulated"])
+    assert report.accelerator["kind"] == "emulated"
+    assert "emulated" in report.accelerator["label"]
+    assert report.accelerator["passes"] is True
+    assert report.verdict.accelerator_utilization.estimate == pytest.approx(20 / 21.52, rel=0.01)
+    assert assemble(*runs["computing"]).accelerator == {"kind": "real", "label": "real device"}
+    assert "emulated:MS" in assemble(*runs["bare"]).unmeasured["verdict.accelerator_utilization"]
+
+
+def test_a_short_dataset_and_an_unsteady_run_are_warned_about(build, runs) -> None:
+    assert any("the dataset is short (about 10 batches)" in warning for warning in assemble(*runs["bare"]).warnings)
+    plan, environment, _ = runs["computing"]
+    drifting = build.ladder(steps=200, step_columns={"step_s": [0.01 + 1e-4 * n for n in range(200)]})
+    assert any(warning.startswith("no steady state: ") for warning in assemble(plan, environment, [drifting]).warnings)
+
+
+def test_the_error_of_a_target_is_in_the_report(runs) -> None:
+    report = assemble(*runs["raised"])
+    assert report.target["status"] == "raised"
+    assert report.target["error"]["message"] == "bad batch"
+    assert report.verdict.summary == "Nothing could be concluded: ValueError: bad batch (data.py:3)."
+    assert report.unmeasured["verdict.step_time_s"] == "ValueError: bad batch (data.py:3)"

@@ -1,0 +1,427 @@
+"""How a run begins, and when one may go on: with the same scenario, code, data and machine, and no other.
+
+The search of a sweep, with trials of known speed in place of real ones: what wins, what is kept, and going on.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from xttsbench.errors import InvalidInputError, UsageError
+from xttsbench.execution import journal
+from xttsbench.execution.run_directory import read_plan
+from xttsbench.files import DRAFT_PREFIX
+from xttsbench.records.plan import Procedure, RunPlan
+from xttsbench.records.trial import Parity, TrialRecord
+from xttsbench.workflows import recorded
+from xttsbench.workflows import scenario as module
+from xttsbench.workflows.measure.session import Session, Silent
+from xttsbench.workflows.outcome import judge_sweep
+from xttsbench.workflows.recorded import Recorded
+from xttsbench.workflows.reports.sweep import assemble_sweep, read_best, write_best
+from xttsbench.workflows.scenario import Request, begin, read_scenario, search, sweep
+
+TEXT = "name: mine\ntarget: data.py:make\ngrid: {ms: [1, 2, 3]}\nbudget_s: 60\n"
+
+
+@pytest.fixture
+def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """``start(text, **request)`` begins a run of that scenario in ``out``."""
+    monkeypatch.chdir(tmp_path)
+    machine = {"fingerprint": "f", "cpu": {}}
+    for place in (module, recorded):
+        monkeypatch.setattr(place, "read_machine", lambda _: dict(machine))
+    (tmp_path / "data.py").write_text("def make(): ...\n")
+
+    def begun(
+        text: str = TEXT, *, kind: str = "run", procedure: Any = None, check: Any = None, **fields: Any
+    ) -> Recorded:
+        (tmp_path / "mine.yaml").write_text(text)
+        request = Request(scenario="mine.yaml", **({"out": tmp_path / "out"} | fields))
+        scenario = read_scenario(request)
+        return begin(request, scenario, kind, procedure=procedure, check=check)  # type: ignore[arg-type]
+
+    begun.machine = machine  # type: ignore[attr-defined]
+    return begun
+
+
+def test_the_plan_is_on_disk_before_anything_is_measured(start: Any) -> None:
+    begun = start()
+    assert read_plan(begun.directory) == begun.plan
+    assert begun.plan.code is not None
+    assert begun.plan.data is None
+    assert [arm.id for arm in begun.comparison.arms] == ["ms=1", "ms=2", "ms=3", "ms=1:again"]
+    assert json.loads((begun.directory / "environment.json").read_text())["fingerprint"] == "f"
+    assert begun.trials == ()
+
+
+def test_a_run_goes_on_with_its_own_plan_and_trials(start: Any, build: Any) -> None:
+    first = start(command="xttsbench run mine.yaml")
+    trial = build.arm_trial("ms=1")
+    journal.append(first.directory, trial)
+    again = start(resume=True, command="xttsbench run mine.yaml --resume", budget_s=600.0)
+    assert again.plan == first.plan.model_copy(update={"budget_s": 600.0}) == read_plan(first.directory)
+    assert list(again.trials) == [trial]
+    assert again.began < first.began + 60  # what the trial took is behind it
+    with again.session(None) as session:
+        assert session.spent_s >= trial.duration_s
+
+
+def test_going_on_where_nothing_is_yet_begins(start: Any) -> None:
+    assert start(resume=True).plan.kind == "run"
+
+
+def test_going_on_after_a_kill_before_the_plan_was_written_begins(start: Any) -> None:
+    first = start()
+    (first.directory / "plan.json").rename(first.directory / f"{DRAFT_PREFIX}1-abc")
+    assert start(resume=True).plan.kind == "run"
+    assert sorted(path.name for path in first.directory.iterdir()) == ["environment.json", "plan.json"]
+
+
+def test_going_on_in_a_directory_of_something_else_is_refused(start: Any, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "thesis.tex").write_text("")
+    with pytest.raises(UsageError, match=r"thesis\.tex"):
+        start(resume=True)
+    assert (tmp_path / "out" / "thesis.tex").exists()
+
+
+def test_without_resume_a_run_s_directory_is_refused(start: Any) -> None:
+    start()
+    with pytest.raises(UsageError, match="already"):
+        start()
+
+
+def test_resume_needs_the_run_s_name(start: Any) -> None:
+    with pytest.raises(UsageError, match="--out"):
+        start(resume=True, out=None)
+
+
+@pytest.mark.parametrize(
+    ("text", "fields", "said"),
+    [
+        (TEXT.replace("[1, 2, 3]", "[1, 2, 4]"), {}, r"the scenario has changed \(arms\)"),
+        (TEXT + "steps: 9\n", {}, r"the scenario has changed \(steps\)"),
+        (TEXT, {"seed": 5}, "the seed was 0 and is 5"),
+        (TEXT, {"accelerators": ("emulated:5",)}, r"the scenario has changed \(accelerators\)"),
+        (TEXT, {"settings": {"x": 1}}, r"the scenario has changed \(arms\)"),
+        (TEXT, {"kind": "sweep"}, "another command"),
+    ],
+)
+def test_another_question_does_not_go_on(start: Any, text: str, fields: dict[str, Any], said: str) -> None:
+    before = start()
+    plan = (before.directory / "plan.json").read_bytes()
+    with pytest.raises(UsageError, match=said):
+        start(text, resume=True, **fields)
+    assert (before.directory / "plan.json").read_bytes() == plan
+
+
+def test_other_code_does_not_go_on(start: Any, tmp_path: Path) -> None:
+    start()
+    (tmp_path / "data.py").write_text("def make(): return 1\n")
+    with pytest.raises(UsageError, match="the target's code has changed"):
+        start(resume=True)
+
+
+def test_other_data_do_not_go_on(start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    start()
+    monkeypatch.setattr(module, "data_identity", lambda _: "other")
+    with pytest.raises(UsageError, match="the data set has changed"):
+        start(resume=True)
+
+
+def test_another_machine_does_not_go_on(start: Any) -> None:
+    start()
+    start.machine["fingerprint"] = "g"
+    with pytest.raises(UsageError, match="the machine or the version of TensorFlow"):
+        start(resume=True)
+
+
+def test_a_sweep_goes_on_with_more_time_and_not_as_another_one(start: Any) -> None:
+    procedure = Procedure(blocks=9)
+    start(kind="sweep", procedure=procedure)
+    again = start(kind="sweep", procedure=procedure, resume=True, budget_s=500.0)
+    assert (again.plan.procedure, again.plan.budget_s) == (procedure, 500)
+    with pytest.raises(UsageError, match="the scenario's sweep has changed"):
+        start(kind="sweep", procedure=procedure.model_copy(update={"blocks": 3}), resume=True)
+
+
+def test_what_cannot_be_decided_is_refused_before_anything_is_written(start: Any, tmp_path: Path) -> None:
+    def refuse(scenario: Any, comparison: Any) -> None:
+        raise UsageError(f"{scenario.name}: {len(comparison.arms)} arms")
+
+    with pytest.raises(UsageError, match=r"mine: \d arms"):
+        start(kind="sweep", check=refuse)
+    assert not (tmp_path / "out").exists()
+
+
+def test_arguments_of_the_bundled_workload_are_checked_before_anything_is_made(start: Any, tmp_path: Path) -> None:
+    text = "name: mine\nworkload: xtts\ngrid: {prefetsch: [1, 2]}\n"
+    with pytest.raises(InvalidInputError, match="did you mean 'prefetch'"):
+        start(text)
+    assert not (tmp_path / "out").exists()
+
+
+ENVIRONMENT: dict[str, Any] = {"cpu": {"model": "a CPU", "machine_cpus": 2}, "gpus": [], "fingerprint": "f"}
+PROCEDURE = Procedure(blocks=6)
+
+
+class Cut(BaseException):
+    """The process is killed: nothing of ours runs after it."""
+
+
+class Helper:
+    """A helper that does nothing."""
+
+    def __init__(self, **_: Any) -> None:
+        self.pid = 1
+
+    def __enter__(self) -> Helper:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def wait_ready(self) -> None:
+        pass
+
+    def exit_code(self) -> None:
+        return None
+
+
+class Standings(Silent):
+    """Progress that keeps what it was told."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def status(self, sentence: str) -> None:
+        self.told.append(sentence)
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, build: Any) -> Any:
+    """``world.go(comparison)`` searches in a directory; ``world.cut_after`` trials it is killed."""
+
+    class World:
+        directory = tmp_path
+        speeds: dict[str, float]
+        endings: dict[str, dict[str, Any]]
+        cut_after: int | None = None
+        ran: list[str]
+        parity: Parity | None = None
+        progress = Standings()
+
+        def __init__(self) -> None:
+            self.speeds, self.endings, self.ran = {}, {}, []
+
+        def run_trial(self, spec: Any, *_: Any, **__: Any) -> TrialRecord:
+            if self.cut_after is not None and len(self.ran) >= self.cut_after:
+                raise Cut
+            self.ran.append(spec.trial_id)
+            if spec.rung == "parity":
+                found = self.parity or Parity(batches=4, tolerance=1e-4, same=tuple(spec.others))
+                return build.trial("parity", parity=found).model_copy(update={"spec": spec})
+            arm = spec.arm.removesuffix(":again")
+            if arm in self.endings:
+                return build.trial("arm", **self.endings[arm]).model_copy(update={"spec": spec})
+            wall = 0.02 / self.speeds.get(arm, 1.0)
+            record = build.arm_trial(spec.arm, wall, block=spec.block, process_sd=0.01, steps=30)
+            return record.model_copy(update={"spec": spec})
+
+        def go(self, comparison: Any, procedure: Procedure = PROCEDURE) -> list[TrialRecord]:
+            earlier = journal.read(tmp_path) if (tmp_path / journal.NAME).exists() else []
+            with Session(tmp_path, earlier=earlier, budget_s=1e6) as session:
+                search(comparison, procedure, session, until_s=1e6, seed=3, progress=self.progress)
+            return session.trials
+
+        def report(self, comparison: Any, trials: Any, procedure: Procedure = PROCEDURE) -> Any:
+            plan = RunPlan(
+                kind="sweep",
+                command="xttsbench sweep",
+                created_utc="2026-01-02T03:04:05+00:00",
+                target="data.py:make",
+                steps=30,
+                budget_s=600.0,
+                seed=3,
+                comparison=comparison,
+                procedure=procedure,
+                code="c",
+            )
+            return assemble_sweep(plan, ENVIRONMENT, trials, tmp_path / "20260102-mine")
+
+    made = World()
+    monkeypatch.setattr(Session, "side_by_side", "simulated")
+    monkeypatch.setattr("xttsbench.workflows.measure.session.Helper", Helper)
+    monkeypatch.setattr("xttsbench.workflows.measure.session.run_trial", made.run_trial)
+    monkeypatch.setattr("xttsbench.workflows.measure.session.open_gpus", lambda: (None, "none here"))
+    return made
+
+
+def test_the_fastest_arm_is_proven_and_written_down(world, build) -> None:
+    world.speeds = {"b": 1.2, "c": 1.5, "d": 0.8}
+    configs = {name: {"prefetch": index} for index, name in enumerate("abcd")}
+    comparison = build.comparison(*"abcd", configs=configs)
+    trials = world.go(comparison)
+    report = world.report(comparison, trials)
+    best = report.best
+    assert (best.arm, best.proven, best.config) == ("c", True, {"prefetch": 2})
+    assert best.effect.estimate == pytest.approx(1.5, rel=0.02)
+    assert best.baseline == {"arm": "a", "config": {"prefetch": 0}}
+    assert (best.accelerator["kind"], best.fingerprint.code) == ("real", "c")
+    # Everything that was measured counts, and who cannot win is measured no further.
+    blocks = {arm.id: arm.blocks for arm in report.arms}
+    assert best.blocks == best.rounds == blocks["c"] == blocks["a"] <= 4
+    assert best.evidence > 60
+    assert blocks["d"] <= blocks["b"] <= blocks["c"]
+    assert {arm.group for arm in report.arms} == {comparison.name}
+    assert judge_sweep(report, trials, comparison) == (0, None)
+    write_best(world.directory, best)
+    assert read_best(world.directory) == best
+
+
+def test_the_data_are_compared_once(world, build) -> None:
+    trials = world.go(build.comparison(*"abc"))
+    assert [trial.spec.rung for trial in trials].count("parity") == 1
+    report = world.report(build.comparison(*"abc"), trials)
+    assert report.parity["same"]
+    assert "parity" not in report.unmeasured
+
+
+def test_equal_arms_leave_the_baseline(world, build) -> None:
+    comparison = build.comparison(*"abc")
+    many = Procedure(blocks=30)
+    best = world.report(comparison, world.go(comparison, many), many).best
+    assert (best.arm, best.proven, best.effect, best.decided) == ("a", False, None, True)
+
+
+def test_what_is_not_decided_is_said_to_be(world, build) -> None:
+    world.speeds = {"b": 1.04}
+    comparison = build.comparison(*"ab")
+    few = Procedure(blocks=2)
+    trials = world.go(comparison, few)
+    report = world.report(comparison, trials, few)
+    assert (report.best.arm, report.best.decided) == ("a", False)
+    code, said = judge_sweep(report, trials, comparison)
+    assert (code, said[:23]) == (3, "Undecided: a is kept: b")
+
+
+def test_an_arm_that_dies_is_out_and_the_sweep_goes_on(world, build) -> None:
+    world.speeds = {"b": 3.0, "c": 1.5}
+    world.endings = {"b": {"status": "out_of_memory", "cause": "no memory is left"}}
+    comparison = build.comparison(*"abc")
+    trials = world.go(comparison)
+    assert [trial.spec.arm for trial in trials].count("b") == 1
+    report = world.report(comparison, trials)
+    assert report.best.arm == "c"
+    assert next(arm for arm in report.arms if arm.id == "b").status.startswith("out_of_memory")
+    assert judge_sweep(report, trials, comparison)[0] == 0
+
+
+def test_a_baseline_that_dies_ends_it_without_a_best(world, build) -> None:
+    world.endings = {"a": {"status": "killed", "cause": "killed by SIGKILL"}}
+    comparison = build.comparison(*"abc")
+    trials = world.go(comparison)
+    report = world.report(comparison, trials)
+    assert report.best is None
+    assert judge_sweep(report, trials, comparison)[0] in (3, 4)
+    assert len([trial for trial in trials if trial.spec.arm.startswith("a")]) <= 3
+
+
+def test_all_candidates_that_die_leave_the_baseline(world, build) -> None:
+    world.endings = {name: {"status": "stalled", "cause": "silent for 60 s"} for name in "bc"}
+    comparison = build.comparison(*"abc")
+    report = world.report(comparison, world.go(comparison))
+    assert (report.best.arm, report.best.proven, report.best.decided) == ("a", False, False)
+    assert "stalled" in report.best.why
+
+
+def test_an_arm_with_other_data_or_unknown_data_is_not_measured(world, build) -> None:
+    world.parity = Parity(batches=4, tolerance=1e-4, same=("d",), differences={"b": "mel"}, failed={"c": "no file"})
+    world.speeds = {"b": 9.0, "c": 8.0, "d": 1.5}
+    comparison = build.comparison(*"abcd")
+    trials = world.go(comparison)
+    assert {trial.spec.arm for trial in trials if trial.spec.rung == "arm"} == {"a", "a:again", "d"}
+    assert world.report(comparison, trials).best.arm == "d"
+
+
+def test_data_that_nobody_can_compare_end_it_before_anything_is_measured(world, build) -> None:
+    world.parity = Parity(batches=4, tolerance=1e-4, reproducible=False, why_not="mel differs")
+    comparison = build.comparison(*"abc")
+    trials = world.go(comparison)
+    assert [trial.spec.rung for trial in trials] == ["parity"]
+    report = world.report(comparison, trials)
+    assert report.best is None
+    assert judge_sweep(report, trials, comparison)[0] != 0
+
+
+@pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_run_killed_at_any_trial_goes_on_to_the_same_decision_byte_for_byte(world, build, every: int) -> None:
+    world.speeds = {"b": 1.2, "c": 1.5}
+    comparison = build.comparison(*"abc")
+    whole = world.go(comparison)
+    wanted = world.report(comparison, whole).model_dump_json()
+    order = list(world.ran)
+    for count in range(0, len(order), every):
+        (world.directory / journal.NAME).unlink()
+        world.ran.clear()
+        world.cut_after = count
+        with pytest.raises(Cut):
+            world.go(comparison)
+        world.cut_after, done = None, list(world.ran)
+        world.ran.clear()
+        trials = world.go(comparison)
+        assert done + world.ran == order  # none twice, none left out
+        assert world.report(comparison, trials).model_dump_json() == wanted
+        assert world.report(comparison, journal.read(world.directory)).model_dump_json() == wanted
+
+
+def test_a_torn_last_line_is_one_trial_to_run_again(world, build) -> None:
+    comparison = build.comparison(*"ab")
+    world.go(comparison)
+    path = world.directory / journal.NAME
+    content = path.read_bytes()
+    path.write_bytes(content[:-40])
+    world.ran.clear()
+    world.go(comparison)
+    assert len(world.ran) == 1
+    assert [json.loads(line)["spec"] for line in path.read_bytes().splitlines()] == [
+        json.loads(line)["spec"] for line in content.splitlines()
+    ]
+
+
+def test_how_the_arms_stand_is_told_after_each_block(world, build) -> None:
+    world.speeds = {"c": 1.2, "b": 1.1}
+    trials = world.go(build.comparison(*"abc"))
+    told = world.progress.told
+    assert len(told) == len({trial.spec.block for trial in trials if trial.spec.rung == "arm"}) > 1
+    assert told[0].startswith("1 round done: 3 of 3 configurations alive; c leads, 1.2")
+    assert told[0].endswith(" left")
+    assert told[-1].startswith(f"{len(told)} rounds done")
+
+
+def test_the_order_of_the_trials_is_the_seed_s(world, build) -> None:
+    comparison = build.comparison(*"abcd")
+    world.speeds = {"b": 1.02, "c": 1.03, "d": 1.03}
+    blocks = [
+        [trial.spec.arm for trial in trials]
+        for _, trials in itertools.groupby(
+            (trial for trial in world.go(comparison) if trial.spec.rung == "arm"), key=lambda trial: trial.spec.block
+        )
+    ]
+    assert len({tuple(block) for block in blocks[:2]}) == 2
+
+
+def test_two_minutes_are_enough_for_five_configurations_and_half_a_minute_is_refused(tmp_path: Path) -> None:
+    scenario = tmp_path / "five.yaml"
+    scenario.write_text("name: five\ntarget: os:getcwd\ngrid: {n: [1, 2, 3, 4, 5]}\n", encoding="utf-8")
+    out = tmp_path / "run"
+    with pytest.raises(UsageError, match=r"with 5 configurations takes [5-9][0-9] s at least") as refused:
+        sweep(Request(str(scenario), budget_s=30.0, out=out, command="xttsbench sweep"))
+    assert float(str(refused.value).split(" takes ")[1].split()[0]) < 120
+    assert not out.exists()

@@ -1,0 +1,122 @@
+"""What a training process tells on its way: kept, with the time left, and one sentence where it starves.
+
+Each of several processes knows its number, and only the first one's run holds checkpoints.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from xttsbench.diagnosis.training import explain
+from xttsbench.errors import UsageError
+from xttsbench.execution import journal
+from xttsbench.records.training import Begun, Fitted, HistoryLine, Interval, Watched
+from xttsbench.workflows.train import SessionProgress, Silent, follower, worker_number
+from xttsbench.workflows.train_job import TrainRequest
+
+
+class Heard(Silent):
+    def __init__(self) -> None:
+        self.left_s: list[float] = []
+        self.said: list[str] = []
+
+    def interval(self, interval: Interval, watched: Watched, steps: int, left_s: float) -> None:
+        self.left_s.append(left_s)
+
+    def say(self, sentence: str) -> None:
+        self.said.append(sentence)
+
+
+def begun(step: int) -> HistoryLine:
+    fields: dict[str, Any] = dict.fromkeys(Begun.model_fields, 1) | {"step": step, "steps": 60}
+    return HistoryLine(session=0, begun=Begun(**fields))
+
+
+def interval(first: int, wait_s: float) -> HistoryLine:
+    fields: dict[str, Any] = dict.fromkeys(Interval.model_fields, 1) | {"first_step": first, "steps": 10}
+    watched = Watched(wall_s=1, wait_s=wait_s, step_s=0, outside_s=0, valid_frames=1, samples=1, steps=10)
+    return HistoryLine(session=0, interval=Interval(**fields), watched=watched)
+
+
+@pytest.fixture
+def told(tmp_path: Path):
+    heard, clock = Heard(), iter(range(0, 1000, 5))
+    told = SessionProgress(
+        tmp_path,
+        3,
+        heard,
+        lambda share: explain({"loader": "numpy_wav"}, overlap=True, input_workers=0, share=share),
+        clock=lambda: float(next(clock)),
+    )
+    return told, heard
+
+
+def test_the_time_left_is_what_the_session_needed_so_far(told) -> None:
+    told, heard = told
+    for line in (begun(20), interval(21, 0.0), interval(31, 0.0), interval(41, 0.0), interval(51, 0.0)):
+        told.told(line)
+    assert heard.left_s == pytest.approx([5 / 10 * 30, 10 / 20 * 20, 15 / 30 * 10, 0])
+
+
+def test_starving_is_said_from_the_second_interval_on(told) -> None:
+    told, heard = told
+    told.told(begun(0))
+    for first, wait_s in ((1, 0.9), (11, 0.5), (21, 0.5), (31, 0.01)):
+        told.told(interval(first, wait_s))
+    assert len(heard.said) == 2
+    assert heard.said[0].startswith("Training starves: 50% of the time is waiting for data")
+    assert "[python-function]" in heard.said[0]
+    assert heard.said[1].startswith("Training waits no more")
+
+
+def test_every_line_is_on_disk_with_its_session(told, tmp_path: Path) -> None:
+    told, heard = told
+    told.told(HistoryLine(session=0, warned="one"))
+    told.told(HistoryLine(session=0, fitted=Fitted(tokens_per_batch=900, peak_bytes=2**20, limit_bytes=2**22)))
+    assert [(line.session, line.warned) for line in journal.read_history(tmp_path)] == [(3, "one"), (3, None)]
+    assert heard.said == [
+        "Warning: one.",
+        "Fitted to memory: tokens_per_batch=900, whose steps take 1 of 4 MiB.",
+    ]
+
+
+def test_a_full_disk_is_said_once_and_ends_nothing(told, tmp_path: Path) -> None:
+    told, heard = told
+    (tmp_path / journal.HISTORY).mkdir()
+    told.told(HistoryLine(session=0, warned="one"))
+    told.told(HistoryLine(session=0, warned="two"))
+    assert [line.warned for line in told.lines] == ["one", "two"]
+    assert [sentence.split(":")[0] for sentence in heard.said] == ["Warning"] * 3
+    assert "cannot be written" in heard.said[0]
+
+
+def cluster(**task):
+    return json.dumps({"cluster": {"worker": ["a:1", "b:1"]}, "task": task})
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_the_number_is_the_task_s(number):
+    assert worker_number(cluster(type="worker", index=number)) == number
+
+
+@pytest.mark.parametrize(
+    "text",
+    [None, "", "{", "[]", "{}", cluster(), cluster(type="worker", index=-1), cluster(type="ps", index=0), "null"],
+)
+def test_what_names_no_worker_is_refused_with_an_example(text):
+    with pytest.raises(UsageError, match="set it to"):
+        worker_number(text)
+
+
+def test_a_follower_has_a_directory_beside_the_run_and_reads_its_checkpoints():
+    request, leader = follower(TrainRequest(out=Path("runs/mine")), 2)
+    assert (request.out, leader) == (Path("runs/mine.worker-2"), Path("runs/mine"))
+
+
+def test_a_follower_has_to_be_told_where_the_run_is():
+    with pytest.raises(UsageError, match="worker 1 needs --out"):
+        follower(TrainRequest(), 1)

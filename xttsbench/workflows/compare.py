@@ -1,0 +1,289 @@
+"""``xttsbench compare A B``: two runs, or two arms of one, against one another, and the limits that B has to keep."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, get_args
+
+from xttsbench.comparison.comparable import differences
+from xttsbench.comparison.effects import SESSION_NOISE
+from xttsbench.comparison.gates import Limits, judge_gates
+from xttsbench.errors import InvalidInputError, UsageError
+from xttsbench.execution.run_directory import make_run_directory
+from xttsbench.files import atomic_write
+from xttsbench.records.base import DECIDED, MARGIN, Word, nulls
+from xttsbench.records.comparison_result import ComparedPair, ComparedRun, ComparisonReport, Difference, Gate
+from xttsbench.records.report import Arm, Report
+from xttsbench.reporting import markdown
+from xttsbench.reporting.junit import to_junit
+from xttsbench.reporting.sections.arms import spoken
+from xttsbench.reporting.sections.compare import comparison_document
+from xttsbench.reporting.units import percent, ratio_interval
+from xttsbench.reporting.write import to_json
+from xttsbench.workflows.compare_pairs import Runs, compare_pairs, measured_of, runs_of
+from xttsbench.workflows.compare_sides import Side, pair_arms, read_side, same_run
+from xttsbench.workflows.outcome import DONE, GATE, INCONCLUSIVE, NOTHING
+from xttsbench.workflows.reports.parts import unread
+
+_OWN: Final = "it stands in the report of each run"
+_SECTIONS: Final = (
+    *("oscillation", "aa", "warm_up", "parity", "pipeline", "profile", "overhead", "readings", "ladder"),
+    "verdict_after_s",
+)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asked for.
+
+    Attributes:
+        a, b: ``PATH[:ARM[@ACCELERATOR]]``.
+        limits: gates on B.
+        across: compare although the machines or the data differ.
+        session_noise: standard deviation of speed between sessions, as a share.
+        out: directory for ``report.json`` and ``report.md``.
+        markdown, junit: files to write.
+        command: as it was typed, for the report.
+    """
+
+    a: str
+    b: str
+    limits: Limits = field(default_factory=Limits)
+    across: bool = False
+    session_noise: float = SESSION_NOISE
+    out: Path | None = None
+    markdown: Path | None = None
+    junit: Path | None = None
+    command: str = "xttsbench compare"
+
+
+@dataclass(frozen=True)
+class Compared:
+    """``message`` is one sentence for standard error, where the exit code is not 0."""
+
+    report: ComparisonReport
+    exit_code: int
+    message: str | None = None
+    directory: Path | None = None
+
+
+def compare(request: Request) -> Compared:
+    """Compare two runs, and write what was asked for.
+
+    Raises:
+        UsageError: an arm does not exist or is ambiguous, both sides are the same, or a file cannot be written.
+        NothingMeasuredError: a run has no arms.
+        InvalidInputError: a run cannot be read, or the two cannot be compared and ``across`` was not given.
+    """
+    a, b = read_side(request.a), read_side(request.b)
+    own = same_run(a, b)
+    if own and not (a.trials and b.trials):
+        raise InvalidInputError(
+            f"{request.a} and {request.b} are configurations of one report, which does not hold their rounds; "
+            "name the run's directory."
+        )
+    named, alone = pair_arms(a, b)
+    pairs = [(name, runs_of(a, left), runs_of(b, right)) for name, left, right in named]
+    differing = _differences(pairs, same=own)
+    _refuse(request, [found for found in differing if not found.comparable])
+    compared, effects = compare_pairs(pairs, same_run=own, margin=MARGIN, session_noise=request.session_noise)
+    gates = judge_gates(request.limits, compared, effects)
+    noise = None if own else request.session_noise
+    report = _report(request, pairs, compared, gates, differing, _warnings(alone, differing, noise), noise)
+    code, message = judge_comparison(report)
+    return Compared(report, code, message, _write(request, report))
+
+
+def judge_comparison(report: ComparisonReport) -> tuple[int, str | None]:
+    """Exit code and sentence: nothing measured, a gate that failed, then whatever is not decided."""
+    if all(pair.method == "not measured" for pair in report.pairs):
+        return NOTHING, f"Nothing was measured that could be compared: {report.pairs[0].why}."
+    failed = [gate for gate in report.gates if gate.outcome == "failed"]
+    if failed:
+        return GATE, "A gate failed: " + "; ".join(f"{gate.pair}: {gate.why} ({gate.limit})" for gate in failed) + "."
+    if report.gates:
+        undecided = [gate for gate in report.gates if gate.outcome != "passed"]
+        said = [f"{gate.pair}: {gate.why} ({gate.limit}, {gate.outcome})" for gate in undecided]
+    else:
+        said = [f"{pair.name}: {pair.why}" for pair in report.pairs if pair.decision not in DECIDED]
+    return (INCONCLUSIVE, f"Undecided: {'; '.join(said)}.") if said else (DONE, None)
+
+
+def comment(report: ComparisonReport) -> str:
+    """The comparison in Markdown, for a pull request."""
+    return markdown.render(comparison_document(report), level=3)
+
+
+def _differences(pairs: Sequence[tuple[str, Runs, Runs]], *, same: bool) -> tuple[Difference, ...]:
+    """Of all pairs together; what only some of them have is told with the pair's name."""
+    found: dict[Difference, list[str]] = {}
+    for name, left, right in pairs:
+        for difference in differences(measured_of(left), measured_of(right), same_run=same):
+            found.setdefault(difference, []).append(name)
+    told = [
+        difference
+        if len(names) == len(pairs)
+        else difference.model_copy(update={"field": f"{difference.field} ({', '.join(names)})"})
+        for difference, names in found.items()
+    ]
+    return tuple(sorted(told, key=lambda difference: difference.comparable))
+
+
+def _refuse(request: Request, forbidding: Sequence[Difference]) -> None:
+    if forbidding and not request.across:
+        what = "; ".join(f"{found.field}: {found.a} in A, {found.b} in B" for found in forbidding)
+        raise InvalidInputError(
+            f"{request.a} and {request.b} cannot be compared, since they differ in more than the code: {what}. "
+            "Measure both alike, or add --across to compare them all the same."
+        )
+
+
+def _warnings(alone: Sequence[str], differing: Sequence[Difference], noise: float | None) -> tuple[str, ...]:
+    found = []
+    if forbidding := [one.field for one in differing if not one.comparable]:
+        found.append(
+            f"ACROSS: the two differ in {', '.join(forbidding)}, so a difference in speed may be that and nothing "
+            "else; it was compared because --across was given"
+        )
+    if noise:
+        found.append(
+            f"two sessions: the interval allows for a standard deviation of {percent(noise)} between them, for what "
+            "changes on a machine (--session-noise); configurations of one run need no such allowance"
+        )
+    elif noise is not None:
+        found.append(
+            "two sessions without an allowance for what changes on a machine between them (--session-noise 0): a "
+            "difference may be the machine's"
+        )
+    if len(alone) > 0:
+        found.append(f"compared with nothing: {'; '.join(alone)}")
+    return tuple(found)
+
+
+def _report(
+    request: Request,
+    pairs: Sequence[tuple[str, Runs, Runs]],
+    compared: tuple[ComparedPair, ...],
+    gates: tuple[Gate, ...],
+    differing: tuple[Difference, ...],
+    warnings: tuple[str, ...],
+    noise: float | None,
+) -> ComparisonReport:
+    a, b = pairs[0][1].side, pairs[0][2].side
+    said = _sentence(compared)
+    arms: list[Arm] = []
+    unmeasured = {section: _OWN for section in _SECTIONS}
+    unmeasured |= {path: why for path, why in b.report.unmeasured.items() if path.startswith("verdict.")}
+    for index, ((_, left, right), pair) in enumerate(zip(pairs, compared, strict=True)):
+        ours = {"group": pair.name, "role": "baseline", "effect": None, "decision": None, "evidence": None}
+        theirs = {"role": "candidate", "effect": pair.effect, "decision": pair.decision, "evidence": pair.evidence}
+        arms += [left.arm.model_copy(update=ours), right.arm.model_copy(update={**ours, **theirs})]
+        unmeasured |= _reasons(index, left, right, pair)
+    unmeasured |= {f"gates.{index}.value": gate.why for index, gate in enumerate(gates) if gate.value is None}
+    for prefix, side in (("", b), ("a.", a), ("b.", b)):
+        unmeasured |= {f"{prefix}{path}": why for path, why in unread(side.report.disturbance).items()}
+    if noise is None:
+        unmeasured["session_noise"] = "configurations of one run share its session"
+    return ComparisonReport(
+        command=_readable(request.command),
+        created_utc=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        target=dict(b.report.target),
+        environment=dict(b.report.environment),
+        verdict=b.report.verdict.model_copy(update={"summary": said}),
+        arms=tuple(arms),
+        accelerator=dict(b.report.accelerator),
+        warnings=warnings,
+        comparison=tuple(_line(pair) for pair in compared),
+        disturbance=b.report.disturbance,
+        unmeasured=unmeasured,
+        a=_run(a),
+        b=_run(b),
+        pairs=compared,
+        gates=gates,
+        differences=differing,
+        across=request.across and any(not found.comparable for found in differing),
+        session_noise=noise,
+        margin=MARGIN,
+    )
+
+
+def _reasons(index: int, left: Runs, right: Runs, pair: ComparedPair) -> dict[str, str]:
+    """A reason for every figure that is missing, that of the run's own report where it has one."""
+    found: dict[str, str] = {}
+    for offset, (side, runs, figures) in enumerate((("a", left, pair.a), ("b", right, pair.b))):
+        source = _reasons_of(runs.side.report, runs.arm)
+        default = "the run does not record it" if runs.side.trials else "a report alone does not hold it"
+        found |= dict(nulls(f"pairs.{index}.{side}", figures, source, default=default))
+        path, but = f"arms.{2 * index + offset}", ("effect", "decision", "evidence")
+        found |= dict(nulls(path, runs.arm, source, but=but, default=default))
+    for name in ("effect", "decision", "evidence"):
+        found[f"arms.{2 * index}.{name}"] = "it is what the other is compared with"
+    for name in ("effect", "evidence", "smallest_visible_effect"):
+        if getattr(pair, name) is None:
+            why = pair.why or "not tested"
+            found[f"pairs.{index}.{name}"] = why
+            if name in Arm.model_fields:
+                found[f"arms.{2 * index + 1}.{name}"] = why
+    return found
+
+
+def _reasons_of(report: Report, arm: Arm) -> Mapping[str, str]:
+    index = next((number for number, own in enumerate(report.arms) if own is arm or own == arm), None)
+    prefix = f"arms.{index}."
+    return {path.removeprefix(prefix): why for path, why in report.unmeasured.items() if path.startswith(prefix)}
+
+
+def _run(side: Side) -> ComparedRun:
+    report: Report = side.report
+    return ComparedRun(
+        given=_readable(side.given),
+        path=_readable(str(side.path)),
+        kind=report.kind,
+        command=report.command,
+        created_utc=report.created_utc,
+        target=str(report.target.get("name", "")),
+        processes_known=bool(side.trials),
+        disturbance=report.disturbance,
+    )
+
+
+def _readable(text: str) -> str:
+    """A name from the command line, with a mark for what is not UTF-8, so that it can stand in a file."""
+    return text.encode(errors="surrogateescape").decode(errors="replace")
+
+
+def _sentence(pairs: Sequence[ComparedPair]) -> str:
+    if len(pairs) == 1:
+        return _line(pairs[0])
+    counted = Counter(pair.decision for pair in pairs)
+    words = [f"{counted[name]} {spoken(name)}" for name in get_args(Word) if counted[name]]
+    return f"Of {len(pairs)} configurations B is: {', '.join(words)}."
+
+
+def _line(pair: ComparedPair) -> str:
+    if pair.effect is None:
+        return f"{pair.name}: not compared, {pair.why}."
+    return f"{pair.name}: B is {ratio_interval(pair.effect)} as fast as A: {spoken(pair.decision)}."
+
+
+def _write(request: Request, report: ComparisonReport) -> Path | None:
+    files: list[tuple[Path, str]] = []
+    directory = None
+    if request.out is not None:
+        directory = make_run_directory(request.out, "compare", datetime.now(UTC))
+        files += [(directory / "report.json", to_json(report)), (directory / "report.md", comment(report))]
+    if request.markdown is not None:
+        files.append((request.markdown, comment(report)))
+    if request.junit is not None:
+        files.append((request.junit, to_junit(report)))
+    for path, content in files:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            atomic_write(path, content.encode())
+        except OSError as error:
+            raise UsageError(f"{path} cannot be written ({error.strerror or error}); name another file.") from error
+    return directory

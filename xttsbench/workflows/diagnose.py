@@ -1,0 +1,273 @@
+"""``xttsbench diagnose`` and ``xttsbench optimize``: isolate what a step waits for, and verify what mends it.
+
+A run is opened, measured and finished; each stage is entered once. The two commands differ in how the time is shared
+out: a diagnosis takes what a verdict needs and verifies fixes in the rest, ``optimize`` reads the pipeline once and
+keeps the time for its fixes.
+
+``xttsbench optimize``: what the cure is worth, and the same data proved.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from xttsbench.diagnosis.bottleneck import SURE
+from xttsbench.diagnosis.diagnosis import Diagnosis, build_diagnosis
+from xttsbench.diagnosis.next_trial import MODES, PROCESSES, next_trial
+from xttsbench.diagnosis.verdict import summary
+from xttsbench.execution.accelerator import parse_accelerator
+from xttsbench.execution.limits import Limits
+from xttsbench.execution.run_directory import PROFILE
+from xttsbench.planning import IMPORT_S, Job
+from xttsbench.records.plan import Comparison, RunPlan
+from xttsbench.records.report import Kind
+from xttsbench.records.trial import TrialKind, TrialRecord, TrialSpec, interrupted
+from xttsbench.targets.spec import parse_target
+from xttsbench.workflows.measure.arms import compare_arms
+from xttsbench.workflows.measure.session import Progress, Session, Silent
+from xttsbench.workflows.optimize.fixes import verify_fixes
+from xttsbench.workflows.outcome import Outcome
+from xttsbench.workflows.recorded import REPORT_S, Recorded, open_run
+from xttsbench.workflows.report import finish
+
+BUDGET_S: Final = 300.0
+"""For everything, where no budget is given. A larger one lets more processes decide a verdict that stays open."""
+VERDICT_S: Final = 60.0
+STEPS: Final = 400
+"""Steps to measure where there is time: 240 certify a steady state, 400 show a period."""
+_MODES_S: Final = 36.0
+"""For the modes of the step, where the job asks what each costs and the time for the verdict has not sufficed."""
+_COMPARE_S: Final = 60.0
+"""For the arms that are compared after the verdict."""
+_COMPARE_ROUNDS: Final = 4
+_SCRIPT_SHARE: Final = 0.3
+"""Share of the time for the verdict that the steps of a script get: it also has to start, and to be read afterwards."""
+_READ_S: Final = 45.0
+"""For reading the target, where the time is for its fixes."""
+_READING: Final[tuple[TrialKind, ...]] = ("ladder", "pipeline", "graph", "xla")
+"""Rungs that say which fixes are worth verifying."""
+_FIXES_REPORT_S: Final = 10.0
+"""The same after fixes were verified: there are some forty trials more, and one of them may be late."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asked for.
+
+    Attributes:
+        target: ``module:callable``, ``file.py:callable``, or a script.
+        kwargs: keyword arguments of the callable.
+        arguments: of the script.
+        repeat: the script may be run a second time.
+        accelerator: as on the command line.
+        steps: steps to measure in a segment at most; ``None`` for 400 where time allows.
+        budget_s: seconds for everything; a verdict is due after 60 of them, and may take all where it stays undecided.
+        out: the run's own directory, or ``None`` for one under ``reports/``.
+        print_to_stderr: what the target prints goes to standard error.
+        command: as it was typed, for the report.
+        comparison: arms to measure after the verdict, or ``None``.
+        kind: ``diagnose`` or ``optimize``.
+        verify: verify fixes in what is left of the budget.
+        any_order: verify fixes that give up the order of the elements too.
+        other_batches: verify fixes that put the same samples into other batches too.
+    """
+
+    target: str
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    accelerator: str = "real"
+    steps: int | None = None
+    budget_s: float = BUDGET_S
+    out: Path | None = None
+    profile: bool = False
+    seed: int = 0
+    print_to_stderr: bool = False
+    command: str = "xttsbench diagnose"
+    comparison: Comparison | None = None
+    arguments: tuple[str, ...] = ()
+    repeat: bool = False
+    kind: Kind = "diagnose"
+    verify: bool = True
+    any_order: bool = False
+    other_batches: bool = False
+
+
+def diagnose(request: Request, *, progress: Progress | None = None) -> Outcome:
+    """Diagnose a target and write its run's directory.
+
+    Everything measured is on disk before the next trial starts, and a report is written however the run ended.
+
+    Raises:
+        UsageError, InvalidInputError: the request is wrong; nothing has been run.
+        HelperError: TensorFlow cannot be started here.
+    """
+    began, target = time.monotonic(), parse_target(request.target, scripts=True)
+    script = target.kind == "script"
+    plan = RunPlan(
+        kind=request.kind,
+        command=request.command,
+        created_utc=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        target=request.target,
+        kwargs=dict(request.kwargs),
+        arguments=request.arguments,
+        accelerator=parse_accelerator(request.accelerator),
+        steps=request.steps or STEPS,
+        budget_s=request.budget_s,
+        seed=request.seed,
+        profile=request.profile,
+        comparison=request.comparison,
+        any_order=request.any_order,
+        other_batches=request.other_batches,
+        verified=request.verify,
+        repeat=request.repeat,
+    )
+    run = open_run(plan, request.out, f"{plan.kind}-{target.name}", began=began)
+    return finish(replace(run, trials=_measured(run, request, progress or Silent(), script=script)))
+
+
+def _measured(run: Recorded, request: Request, progress: Progress, *, script: bool) -> Sequence[TrialRecord]:
+    """All trials of a run: the experiments that isolate causes, then configurations, then fixes."""
+    plan, optimizing = run.plan, run.plan.kind == "optimize"
+    verdict_s = min(_READ_S if optimizing else VERDICT_S, plan.budget_s) - REPORT_S
+    job = Job(
+        target=plan.target,
+        kwargs=plan.kwargs,
+        emulated_ms=plan.accelerator.step_times_ms,
+        steps=plan.steps,
+        window_s=_SCRIPT_SHARE * verdict_s if script else window_s(verdict_s, request.steps is not None),
+        seed=plan.seed,
+        profile_dir=str(run.directory / PROFILE) if plan.profile else None,
+        script=script,
+        arguments=plan.arguments,
+        repeat=request.repeat,
+    )
+    isolation = Isolation(job, run.environment, plan.budget_s, verdict_s, _READING if optimizing else None)
+    with run.session(progress, print_to_stderr=request.print_to_stderr, scripts=script) as session:
+        isolate(isolation, session, progress)
+        if plan.comparison is not None:
+            due_s = min(session.spent_s + _MODES_S, plan.budget_s - REPORT_S)
+            for mode in MODES:
+                isolate(replace(isolation, due_s=due_s, only=(mode,)), session, progress)
+            _compare(plan.comparison, plan, session)
+        if not optimizing:
+            isolate(replace(isolation, due_s=plan.budget_s - REPORT_S, undecided=True), session, progress)
+        if plan.verified and not interrupted(session.trials):
+            until_s = plan.budget_s - _FIXES_REPORT_S
+            verify_fixes(plan, run.environment, job, session, run.directory, until_s=until_s)
+        return session.trials
+
+
+@dataclass(frozen=True)
+class Isolation:
+    """The experiments that tell apart what a step waits for.
+
+    Attributes:
+        job: what their trials share.
+        environment: of the run.
+        budget_s: seconds of the session for everything.
+        due_s: seconds of the session at which the verdict is due.
+        only: the kinds of trial that may be run, where not all may.
+        undecided: go on only as long as no bottleneck is named.
+    """
+
+    job: Job
+    environment: Mapping[str, Any]
+    budget_s: float
+    due_s: float
+    only: Collection[TrialKind] | None = None
+    undecided: bool = False
+
+    def next(self, trials: Sequence[TrialRecord], spent_s: float) -> tuple[TrialSpec | None, str | None]:
+        """The next trial, or ``None`` where none is left; and what may be said before it. Pure."""
+        found = build_diagnosis(trials, self.environment, seed=self.job.seed) if trials else None
+        said = found if found is not None and found.figures else None
+        if self.undecided and (said is None or said.bottleneck != "inconclusive"):
+            return None, None
+        processes = max(PROCESSES, round(PROCESSES * self.budget_s / BUDGET_S)) if self.undecided else PROCESSES
+        if self.only is not None:
+            processes = 1  # the whole again in a fresh process makes a verdict surer, and no fix
+        spec = next_trial(self.job, trials, self.due_s - spent_s, said=said, only=self.only, processes=processes)
+        told = said is not None and self.only is None and trials[-1].status == "ok"
+        return spec, _provisional(said) if told and said is not None else None
+
+    def after_the_first(self, record: TrialRecord, import_s: float) -> Isolation:
+        """The same with the time for the verdict that this target and this machine need."""
+        most_s = max(self.due_s, self.budget_s - REPORT_S)
+        # Steps of many seconds: no verdict by the usual time, so the whole budget serves to reach one.
+        slow = record.duration_s > 0.5 * self.due_s
+        # TensorFlow read from a cold disk takes half a minute to start: that is not taken from the measuring.
+        late_s = max(import_s - IMPORT_S, 0.0)
+        return replace(self, due_s=most_s if slow else min(self.due_s + late_s, most_s))
+
+
+def isolate(wanted: Isolation, session: Session, progress: Progress) -> None:
+    """Run the experiments until none is left or the time is over; their trials are in the session."""
+    before = None
+    while not interrupted(session.trials):
+        spec, sentence = wanted.next(session.trials, session.spent_s)
+        if sentence is not None and sentence != before:
+            progress.status(sentence)
+        before = sentence or before
+        if spec is None:
+            return
+        first, script = not session.trials, wanted.job.script
+        limits = trial_limits(wanted.budget_s, session.spent_s, wanted.due_s, first=first, script=script)
+        record = session.run(spec, limits)
+        if first:
+            wanted = wanted.after_the_first(record, session.import_s)
+
+
+def _provisional(said: Diagnosis) -> str:
+    """What is said before everything has been measured."""
+    if said.evidence.bottleneck == "inconclusive":
+        return f"so far undecided: {said.why_undecided}"
+    sure = "" if said.probability >= SURE else f", with a probability of {said.probability:.0%}"
+    return f"so far: {summary(said).rstrip('.')}{sure}"
+
+
+def _compare(comparison: Comparison, plan: RunPlan, session: Session) -> None:
+    """Measure the configurations that the job names, unless the target itself could not be measured."""
+    if interrupted(session.trials) or session.trials[0].status != "ok":
+        return
+    compare_arms(
+        comparison,
+        session,
+        # The helper at hand, which has run the target before and nothing else.
+        first_block=session.trials[-1].spec.block,
+        rounds=_COMPARE_ROUNDS,
+        budget_s=min(_COMPARE_S, plan.budget_s - REPORT_S - session.spent_s),
+        seed=plan.seed,
+    )
+
+
+def window_s(verdict_s: float, more_steps: bool) -> float:
+    """Seconds for the main segment: the whole ladder takes about eleven of them."""
+    return max(min(verdict_s / 11, 5.0), 0.8) * (2 if more_steps else 1)
+
+
+def trial_limits(budget_s: float, spent_s: float, verdict_s: float, *, first: bool, script: bool = False) -> Limits:
+    """The first trial may use what the budget allows, compilation included; later ones what is left for the verdict.
+
+    On a machine that is slow now they may go on to the end of the budget. A script may say nothing for long before its
+    first step: it makes its data then.
+    """
+    if script:
+        return Limits(time_s=budget_s, stall_s=budget_s, most_s=budget_s)
+    # The first trial may wait for long before its first batch: what it builds is built once.
+    stall_s = min(max(budget_s / (2 if first else 5), 15.0), 60.0)
+    time_s = max(budget_s * 0.8, 30.0) if first else max(verdict_s - spent_s, 10.0) + 5.0
+    return Limits(time_s, stall_s, most_s=max(time_s, budget_s - spent_s))
+
+
+def optimize(request: Request, *, progress: Progress | None = None) -> Outcome:
+    """Look for fixes, verify them, and write patch and plan of what was accepted into the run's directory.
+
+    Raises:
+        UsageError, InvalidInputError: the request is wrong; nothing has been run.
+        HelperError: TensorFlow cannot be started here.
+    """
+    return diagnose(replace(request, kind="optimize", verify=True), progress=progress)

@@ -1,0 +1,310 @@
+"""A report from the files of a run: plan, environment and trials in, record out; the same files, the same report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from xttsbench.analysis.disturbance import disturbance_of
+from xttsbench.analysis.gpu import difference
+from xttsbench.analysis.readings import beside_profile
+from xttsbench.comparison.arms import ARM_NUMBERS, ComparedArms, compare
+from xttsbench.diagnosis.diagnosis import Diagnosis, build_diagnosis
+from xttsbench.diagnosis.next_trial import skipped
+from xttsbench.diagnosis.verdict import step_section, verdict
+from xttsbench.findings.registry import find
+from xttsbench.fixes.model import unmeasured as missing_predictions
+from xttsbench.fixes.verified import mending, with_fixes
+from xttsbench.records.base import Estimate, nulls
+from xttsbench.records.fix import Patch
+from xttsbench.records.plan import RunPlan
+from xttsbench.records.report import AA, Arm, Finding, Report, Rung, Verdict, WarmUp
+from xttsbench.records.trial import KIND_OF, TrialRecord
+from xttsbench.workflows.reports.modes import mode_arms
+from xttsbench.workflows.optimize.fixes import fix_section
+from xttsbench.workflows.reports.parts import (
+    accelerator,
+    endings,
+    readings_beside,
+    rows_of,
+    target,
+    unread,
+    verdict_after_s,
+    warm_up,
+)
+
+_OVERHEAD_S: Final = 50e-6
+
+
+def assemble(
+    plan: RunPlan,
+    environment: Mapping[str, Any],
+    trials: Sequence[TrialRecord],
+    patch: Patch | None = None,
+    *,
+    directory: Path | None = None,
+) -> Report:
+    """Everything that the run's files say, as the report record. Pure."""
+    diagnosis = build_diagnosis(trials, environment, seed=plan.seed)
+    said = verdict(diagnosis)
+    arms = _arms(diagnosis)
+    compared = _compared(plan, trials, len(arms))
+    evidence = diagnosis.evidence
+    modes = mode_arms(trials, evidence.modes, evidence.given_mode, np.random.default_rng(plan.seed))
+    ladder = [trial for trial in trials if trial.spec.group is None]
+    fixes, optimized = fix_section(plan, diagnosis, trials, environment, patch, directory)
+    record = Report(
+        kind=plan.kind,
+        command=plan.command,
+        created_utc=plan.created_utc,
+        target=target(plan, trials),
+        environment=dict(environment),
+        verdict=said,
+        findings=with_fixes(find(diagnosis.evidence), fixes),
+        oscillation=diagnosis.evidence.oscillation,
+        arms=(*arms, *(compared.arms if compared else ()), *modes),
+        aa=compared.aa if compared else AA(),
+        disturbance=disturbance_of(trials),
+        accelerator=accelerator(plan.accelerator, diagnosis.accelerator_utilization),
+        ladder=_ladder(diagnosis, trials),
+        warm_up=_warm_up(diagnosis),
+        overhead=_overhead(diagnosis),
+        verdict_after_s=verdict_after_s(plan, ladder),
+        readings=_readings(diagnosis),
+        pipeline=diagnosis.evidence.pipeline.model_dump(mode="json") if diagnosis.evidence.pipeline else None,
+        predictions=tuple(evidence.predictions),
+        step=step_section(diagnosis.evidence),
+        profile=_profile(trials, said, environment),
+        trials=rows_of(trials),
+        warnings=_warnings(diagnosis, trials),
+        parity=compared.parity if compared else None,
+        comparison=compared.sentences if compared else (),
+        fixes=fixes,
+        optimized=optimized,
+    )
+    unmeasured = reasons(record, diagnosis, plan, trials) | missing_predictions(record.predictions)
+    return record.model_copy(update={"unmeasured": unmeasured | dict(compared.unmeasured if compared else {})})
+
+
+def _compared(plan: RunPlan, trials: Sequence[TrialRecord], first_arm: int) -> ComparedArms | None:
+    """The arms that were compared after the verdict, or ``None`` where none was asked for or none was begun."""
+    if plan.comparison is None or not any(trial.spec.group == plan.comparison.name for trial in trials):
+        return None
+    return compare(plan.comparison, trials, first_arm=first_arm)
+
+
+def _ladder(diagnosis: Diagnosis, trials: Sequence[TrialRecord]) -> tuple[Rung, ...]:
+    if not diagnosis.figures:
+        return ()
+    pooled = {"as_is": "wall_s", "input_only": "input_alone_s", "step_only": "alone_s"}
+    times = {name: diagnosis.figures[of].estimate() for name, of in pooled.items() if of in diagnosis.figures}
+    times |= {mode.name: mode.time_s for mode in diagnosis.evidence.modes.values() if mode.time_s is not None}
+
+    def rung(name: str, time_s: Estimate) -> Rung:
+        rungs = ("ladder", "input", "script") if name in pooled else (KIND_OF.get(name, name), "script")
+        own = [found for trial in trials if trial.spec.rung in rungs and (found := trial.segment(name)) is not None]
+        return Rung(
+            name=name,
+            what=_WHAT.get(name, f"the step on cached batches, {name}"),
+            step_time_s=time_s,
+            steps=sum(segment.steps - segment.warmup_steps for segment in own),
+            processes=len(own),
+        )
+
+    return tuple(rung(name, time_s) for name, time_s in times.items())
+
+
+_WHAT: Final = {
+    "as_is": "the target as it is",
+    "input_only": "the input without a step",
+    "step_only": "the step on cached batches",
+}
+
+
+def _arms(diagnosis: Diagnosis) -> tuple[Arm, ...]:
+    evidence = diagnosis.evidence
+    if not diagnosis.figures:
+        return ()
+    arms = [
+        Arm(
+            id="as-given",
+            role="baseline",
+            config={"mode": evidence.given_mode} if evidence.has_step else {},
+            blocks=len(evidence.ladder),
+            status="ok",
+            step_time_s=diagnosis.figures["wall_s"].estimate(),
+            throughput_per_s=diagnosis.throughput_per_s,
+        )
+    ]
+    for compared in evidence.fixes.values():
+        ok = compared.speedup is not None
+        arms.append(
+            Arm(
+                id=f"fix:{compared.name}",
+                role="candidate",
+                config={"fix": compared.name},
+                blocks=compared.processes,
+                status=compared.status if compared.cause is None else f"{compared.status}: {compared.cause}",
+                step_time_s=compared.time_s,
+                effect=compared.speedup,
+                decision=None if ok else "ended",
+            )
+        )
+    return tuple(arms)
+
+
+def _warm_up(diagnosis: Diagnosis) -> WarmUp:
+    evidence = diagnosis.evidence
+    if not evidence.ladder or evidence.steady is None or evidence.steps is None:
+        return WarmUp(reason=diagnosis.why_undecided)
+    return warm_up(evidence.ladder[0], evidence.steps, evidence.steady)
+
+
+def _overhead(diagnosis: Diagnosis) -> dict[str, Any]:
+    found = next((trial.overhead for trial in diagnosis.evidence.ladder if trial.overhead is not None), None)
+    if found is None:
+        return {}
+    wall_s = diagnosis.evidence.wall_s
+    return {
+        "overhead_s_per_step": found.overhead_s,
+        "share_of_step": found.overhead_s / wall_s if wall_s else None,
+        "limit_s_per_step": _OVERHEAD_S,
+        "method": found.method,
+    }
+
+
+def _readings(diagnosis: Diagnosis) -> dict[str, Any]:
+    evidence = diagnosis.evidence
+    found = readings_beside(next(iter(evidence.ladder), None))
+    if found and evidence.steps is not None:
+        found["cpu_s_per_step"] = float(evidence.steps.cpu_s.mean())
+        found["share_of_allowed_cpus"] = evidence.facts.cores_busy
+    return found
+
+
+def _profile(trials: Sequence[TrialRecord], said: Verdict, environment: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The profiled window, with what NVML read meanwhile and with XProf's verdict beside ours."""
+    trial = next((trial for trial in trials if trial.profile is not None), None)
+    if trial is None or trial.profile is None:
+        return None
+    profile, gpu, xprof = trial.profile, trial.profile.gpu, trial.profile.xprof
+    found = profile.model_dump(mode="json", exclude={"gpu": {"devices": {"__all__": {"slices"}}}})
+    if gpu is not None:
+        variables = environment.get("variables")
+        mask = variables.get("CUDA_VISIBLE_DEVICES") if isinstance(variables, Mapping) else None
+        found |= {"nvml": beside_profile(gpu, trial.readings, mask)}
+    if xprof is not None:
+        measured = said.input_wait_fraction.estimate if said.input_wait_fraction else None
+        step_s = gpu.step_s if gpu is not None else None
+        waits = profile.wait_s / step_s if profile.wait_s is not None and step_s else None
+        slowed = step_s / said.step_time_s.estimate if step_s and said.step_time_s else None
+        why = difference(xprof, said.bottleneck, measured=measured, profiled=waits, slowed=slowed)
+        found["agreement"] = {
+            "verdict": said.bottleneck,
+            "xprof": xprof.says,
+            "agree": None if said.bottleneck == "inconclusive" else why is None,
+            "why": why,
+            "input_share_measured": measured,
+            "input_share_profiled": waits,
+            "input_share_xprof": xprof.input_share,
+            "slowed_by_profiler": slowed,
+        }
+    return found
+
+
+def _warnings(diagnosis: Diagnosis, trials: Sequence[TrialRecord]) -> tuple[str, ...]:
+    evidence, found = diagnosis.evidence, endings(trials)
+    if evidence.steady is not None and not evidence.steady.steady and evidence.steady.reason:
+        found.append(f"no steady state: {evidence.steady.reason}")
+    if evidence.steps is not None and evidence.steps.epoch.size and evidence.steps.epoch.max() > 0:
+        batches = len(evidence.steps) / (evidence.steps.epoch.max() - evidence.steps.epoch.min() + 1)
+        if batches < 20:
+            found.append(
+                f"the dataset is short (about {batches:.0f} batches): "
+                "it is begun again and again, and that is in the times"
+            )
+    return tuple(dict.fromkeys(found))
+
+
+def reasons(record: Report, diagnosis: Diagnosis, plan: RunPlan, trials: Sequence[TrialRecord]) -> dict[str, str]:
+    """A reason for every null that could have been a number."""
+    found = dict(diagnosis.unmeasured)
+    why = diagnosis.why_undecided or "not measured"
+    verdict_why = {"accelerator_utilization": why if plan.accelerator.kind == "emulated" else _no_utilization(record)}
+    found |= dict(nulls("verdict", record.verdict, verdict_why, default=why))
+    for index, finding in enumerate(record.findings):
+        unverified = _unverified(finding, record, plan)
+        speeds = {"predicted_speedup": "the fix was not tried in this run"}
+        names = ("predicted_speedup", "verified_speedup", "equivalent")
+        found |= dict(nulls(f"findings.{index}", finding, speeds, only=names, default=unverified))
+    for index, arm in enumerate(record.arms):
+        if arm.role == "candidate":
+            why_not = "it was not compared in rounds of its own"
+            found |= dict(nulls(f"arms.{index}", arm, why_not, only=("decision",)))
+        own = ("effect",) if arm.role == "baseline" else ()
+        absent = arm.status if arm.status != "ok" else "not part of this comparison"
+        found |= dict(nulls(f"arms.{index}", arm, absent, only=ARM_NUMBERS, but=own))
+    found |= dict(
+        nulls("aa", record.aa, "nothing was measured twice; the uncertainty is the spread over processes and steps")
+    )
+    found = dict(nulls("oscillation", record.oscillation, why if not diagnosis.figures else "no period at 1 %")) | found
+    no_trace = "there is no step to trace or compile" if diagnosis.figures else why
+    found |= dict(nulls("warm_up", record.warm_up, no_trace, but=("reason",)))
+    if record.pipeline is None:
+        found["pipeline"] = "the trial that reads the graph was not run or failed"
+    for index, op in enumerate((record.pipeline or {}).get("ops", ())):
+        if op["cost_s"] is None:
+            found[f"pipeline.ops.{index}.cost_s"] = (record.pipeline or {}).get("costs_from") or "not read"
+    if record.profile is None:
+        found["profile"] = (
+            "the trial ended before its steps were profiled" if plan.profile else "ask for one with --profile"
+        )
+    if diagnosis.evidence.facts.has_step and not (diagnosis.evidence.devices and diagnosis.evidence.devices.gpus):
+        found["verdict.attribution_s.transfer"] = "no device boundary to cross: the processor is the device, so it is 0"
+    found |= unread(record.disturbance)
+    if record.verdict_after_s is None:
+        found["verdict_after_s"] = "no trial was run"
+    if not record.overhead:
+        found["overhead"] = why
+    found |= _of_fixes(record)
+    for name in skipped(trials, diagnosis) if plan.kind == "diagnose" else ():
+        found[f"trials.{name}"] = f"no time for it within the budget of {plan.budget_s:g} s"
+    return found
+
+
+def _no_utilization(record: Report) -> str:
+    if record.environment.get("gpus"):
+        return "the driver gave no utilization samples during the steps"
+    return "no accelerator: the processor is the device; --accelerator emulated:MS shows the input side of one"
+
+
+def _of_fixes(record: Report) -> dict[str, str]:
+    """A reason for every null of a fix's result: the outcome says why it was not verified."""
+    found: dict[str, str] = {}
+    for index, fix in enumerate(record.fixes):
+        path, why = f"fixes.{index}", {"predicted_speedup": "the model says nothing of it"}
+        why["patch"] = "a patch is written for what is proposed in the end"
+        names = ("predicted_speedup", "verified_speedup", "step_time_s", "decision", "evidence", "semantics", "patch")
+        found |= dict(nulls(path, fix, why, only=names, default=fix.why))
+        if fix.semantics is not None and fix.semantics.equivalent is None:
+            found[f"{path}.semantics.equivalent"] = fix.semantics.sentence
+        if fix.patch is not None:
+            ran = fix.patch.why_not or "the patched source was run"
+            found |= dict(nulls(f"{path}.patch", fix.patch, ran, only=("equivalent", "verified_speedup", "why_not")))
+    if record.optimized is not None:
+        none = {"cache_directory": "no cache on disk"}
+        found |= dict(nulls("optimized", record.optimized, none, default="no fix was accepted"))
+    elif record.kind in ("diagnose", "optimize"):
+        found["optimized"] = "no fix was to be measured"
+    return found
+
+
+def _unverified(finding: Finding, record: Report, plan: RunPlan) -> str:
+    """Why a finding has no verified fix, or none whose data could be told."""
+    if not plan.verified:
+        return "no verification was asked for"
+    fix = mending(finding, record.fixes)
+    return "there is no fix for it that could be measured" if fix is None else f"{fix.name}: {fix.why}"

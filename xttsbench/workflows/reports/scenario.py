@@ -1,0 +1,282 @@
+"""The report of a scenario from the files of its run: plan, environment and trials in, record out. Pure.
+
+Its verdict is on the baseline, and names a bottleneck only where that is certain without the experiments of a
+diagnosis: a dataset alone has nothing but its input and, behind an emulated accelerator, a wait of known length.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from scipy import special
+
+from xttsbench.analysis.attribution import THRESHOLD, Means, StepFacts, attribute, verdicts
+from xttsbench.analysis.disturbance import disturbance_of
+from xttsbench.analysis.evidence import interval, paired
+from xttsbench.analysis.steps import measured, steady
+from xttsbench.analysis.variation import oscillation
+from xttsbench.comparison.arms import ComparedArms, compare
+from xttsbench.comparison.figures import PROCESSOR
+from xttsbench.comparison.runs import ArmRuns
+from xttsbench.diagnosis.bottleneck import Classified, why_undecided
+from xttsbench.diagnosis.verdict import RunVerdict
+from xttsbench.errors import JournalError
+from xttsbench.records.base import DECIDED, Estimate, nulls
+from xttsbench.records.plan import Comparison, RunPlan
+from xttsbench.records.report import Arm, Attribution, Bottleneck, Oscillation, Report, Verdict, WarmUp
+from xttsbench.records.trial import TrialRecord, interrupted
+from xttsbench.workflows.reports.parts import (
+    accelerator,
+    endings,
+    readings_beside,
+    rows_of,
+    target,
+    unread,
+    verdict_after_s,
+    warm_up,
+)
+
+_DIAGNOSED = "a trial of a configuration costs what it measures, and nothing more; 'xttsbench diagnose' reads it"
+
+
+def assemble_run(plan: RunPlan, environment: Mapping[str, Any], trials: Sequence[TrialRecord]) -> Report:
+    """Everything that the run's files say, as the report record.
+
+    Raises:
+        JournalError: the plan holds no comparison, so it is not that of a scenario.
+    """
+    comparison = plan.comparison
+    if comparison is None:
+        raise JournalError(
+            "plan.json is of a run that compares configurations, and names none; run the scenario again."
+        )
+    return assemble_compared(plan, environment, trials, comparison=comparison, compared=compare(comparison, trials))
+
+
+def assemble_compared(
+    plan: RunPlan,
+    environment: Mapping[str, Any],
+    trials: Sequence[TrialRecord],
+    *,
+    comparison: Comparison,
+    compared: ComparedArms,
+) -> Report:
+    """The report of arms that have been compared; its verdict is that on their baseline."""
+    told = baseline_verdict(compared)
+    used = comparison.accelerators[told.group]
+    warm = WarmUp(reason=told.verdict.summary)
+    if told.trial is not None and told.steps is not None and told.steady is not None:
+        warm = warm_up(told.trial, told.steps, told.steady)
+    own = [trial for trial in trials if trial.spec.arm == comparison.baseline.id]
+    record = Report(
+        kind=plan.kind,
+        command=plan.command,
+        created_utc=plan.created_utc,
+        target=target(plan, own) | {"scenario": comparison.name, "description": comparison.description},
+        environment=dict(environment),
+        verdict=told.verdict,
+        oscillation=told.oscillation,
+        arms=compared.arms,
+        aa=compared.aa,
+        disturbance=disturbance_of(trials),
+        accelerator=accelerator(used, told.verdict.accelerator_utilization),
+        warm_up=warm,
+        verdict_after_s=verdict_after_s(plan, trials),
+        readings=readings_beside(told.trial),
+        trials=rows_of(trials),
+        warnings=_warnings(plan, comparison, compared, trials),
+        parity=compared.parity,
+        comparison=compared.sentences,
+    )
+    return record.model_copy(update={"unmeasured": _unmeasured(record, compared, told)})
+
+
+def _unmeasured(record: Report, compared: ComparedArms, told: BaselineVerdict) -> dict[str, str]:
+    """A reason for every null that could have been a number."""
+    found = {**told.unmeasured, **compared.unmeasured}
+    why = "there is no step to trace or compile" if told.trial is not None else record.verdict.summary
+    found |= dict(nulls("warm_up", record.warm_up, why, but=("reason",))) | unread(record.disturbance)
+    if record.verdict_after_s is None:
+        found["verdict_after_s"] = "no trial was run"
+    return found | {"pipeline": _DIAGNOSED, "overhead": _DIAGNOSED, "profile": _DIAGNOSED}
+
+
+def _warnings(
+    plan: RunPlan, comparison: Comparison, compared: ComparedArms, trials: Sequence[TrialRecord]
+) -> tuple[str, ...]:
+    found = [*compared.remarks, *endings(trials)]
+    if (unknown := compared.unknown) and compared.failed is None:
+        reasons = dict.fromkeys(unknown.values())
+        found += [f"{', '.join(arm for arm in unknown if unknown[arm] == reason)}: {reason}" for reason in reasons]
+    measured = [trial for trial in trials if trial.spec.rung == "arm"]
+    rounds = max((sum(map(_rounds, own)) for own in _by_arm(measured)), default=0)
+    stopped = interrupted(trials) or any(group.ended for group in compared.groups)
+    if plan.kind != "sweep" and measured and rounds < comparison.blocks and not stopped and _runs_on(compared):
+        found.append(
+            f"{rounds} of {comparison.blocks} rounds were measured: another was not expected to end within the budget "
+            f"of {plan.budget_s:g} s (--budget)"
+        )
+    if measured and (window_s := measured[0].spec.window_s) < comparison.window_s:
+        found.append(
+            f"each trial measured {window_s:.2g} s at most in place of {comparison.window_s:g} s, so that the rounds "
+            f"fit into the budget of {plan.budget_s:g} s"
+        )
+    return tuple(dict.fromkeys(found))
+
+
+def _rounds(trial: TrialRecord) -> int:
+    return len(trial.rounds) if trial.spec.turns else 1
+
+
+def _by_arm(trials: Sequence[TrialRecord]) -> list[list[TrialRecord]]:
+    """The trials of each arm on each accelerator."""
+    found: dict[object, list[TrialRecord]] = {}
+    for trial in trials:
+        found.setdefault((trial.spec.arm, trial.spec.emulated_ms), []).append(trial)
+    return list(found.values())
+
+
+def _runs_on(compared: ComparedArms) -> bool:
+    """Whether some candidate could have been measured further."""
+    candidates = [arm for arm in compared.arms if arm.role == "candidate"]
+    return not candidates or any(arm.decision not in (*DECIDED, "ended") for arm in candidates)
+
+
+_NAMES: Final = ("wall_s", "wait_s", "step_s", "emulated_s", "compile_s", "outside_s")
+_DIAGNOSE: Final = "'xttsbench diagnose' names what limits a step"
+
+
+@dataclass(frozen=True)
+class BaselineVerdict(RunVerdict):
+    """The verdict on the baseline of one accelerator's group."""
+
+    group: int = 0
+    """Index of the accelerator."""
+
+
+def baseline_verdict(compared: ComparedArms) -> BaselineVerdict:
+    """The verdict on the baseline: of the first accelerator where its bottleneck is certain, else of the first."""
+    measured_in = [index for index, group in enumerate(compared.groups) if group.baseline.steps]
+    if not measured_in:
+        return _nothing(compared)
+    certain = [index for index in measured_in if not compared.groups[index].baseline.has_step]
+    index = (certain or measured_in)[0]
+    runs = compared.groups[index].baseline
+    arm = compared.arms[index * len(compared.groups[index].arms)]
+    emulated = bool(compared.groups[index].accelerator.step_times_ms)
+    series = list(runs.steps.values())
+    bottleneck, confidence, parts, why = _bottleneck(runs, arm, emulated=emulated)
+    # The process with the most steady steps stands for the run.
+    trial, steps = max(zip(runs.trials.values(), series, strict=True), key=lambda one: len(one[1]))
+    vector, missing = oscillation(steps.wall_s)
+    rows = measured(trial, "as_is")
+    unmeasured = {f"oscillation.{name}": reason for name, reason in missing.items()}
+    if parts is None:
+        unmeasured["verdict.attribution_s"] = why or "not measured"
+    utilization = arm.utilization if arm.utilization_of != PROCESSOR else None
+    if utilization is None:
+        unmeasured["verdict.accelerator_utilization"] = (
+            "no accelerator: the processor is the device; emulated:MS shows the input side of one"
+            if arm.utilization_of == PROCESSOR or not arm.utilization_of
+            else "the driver gave no utilization samples during the steps"
+        )
+    verdict = Verdict(
+        bottleneck=bottleneck,
+        summary=_summary(compared, arm, bottleneck, why, labelled=len(compared.groups) > 1),
+        confidence=confidence,
+        step_time_s=arm.step_time_s,
+        step_time_median_s=_quantile(runs, 0.5, compared.noise_scales[index]),
+        step_time_p95_s=_quantile(runs, 0.95, compared.noise_scales[index]),
+        input_wait_fraction=arm.input_wait_fraction,
+        accelerator_utilization=utilization,
+        attribution_s=parts,
+    )
+    found = steady(rows)[1] if rows is not None else None
+    return BaselineVerdict(verdict, vector, trial, steps, found, unmeasured, index)
+
+
+def _nothing(compared: ComparedArms) -> BaselineVerdict:
+    baseline = compared.groups[0].baseline
+    ended = compared.groups[0].ended or compared.failed
+    why = f"the baseline {baseline.arm.id} ended ({ended})" if ended else "no configuration was measured to its end"
+    if compared.refused and not ended:
+        why = "the configurations do not feed the baseline's data, so none was measured"
+    names = ("step_time_s", "step_time_median_s", "step_time_p95_s", "input_wait_fraction", "accelerator_utilization")
+    empty: dict[str, Any] = dict.fromkeys((*names, "attribution_s"))
+    unmeasured = {f"verdict.{name}": why for name in empty}
+    unmeasured |= {f"oscillation.{name}": why for name in Oscillation.model_fields}
+    said = Verdict(
+        bottleneck="inconclusive", summary=f"Nothing could be concluded: {why.rstrip('. ')}.", confidence=0.0, **empty
+    )
+    return BaselineVerdict(said, unmeasured=unmeasured)
+
+
+def _bottleneck(runs: ArmRuns, arm: Arm, *, emulated: bool) -> tuple[Bottleneck, float, Attribution | None, str | None]:
+    """Bottleneck, its probability, and attribution; or why there is none."""
+    if runs.has_step:
+        return "inconclusive", 0.0, None, f"where the step's time goes is not broken down; {_DIAGNOSE}"
+    series, trials = list(runs.steps.values()), list(runs.trials.values())
+    facts = StepFacts(
+        has_step=False,
+        handoff_s=_mean([trial.handoff_s for trial in trials]),
+        handoff_after_pause_s=_mean([trial.handoff_after_pause_s for trial in trials]),
+    )
+    means = {name: np.concatenate([getattr(steps, name) for steps in series]).mean(keepdims=True) for name in _NAMES}
+    parts = attribute(Means(**means), facts)
+    name, confidence = "input", 1.0  # a bare dataset has nothing else to wait for
+    if emulated:
+        name = str(verdicts(parts, means["wall_s"])[0])
+        loss = float(parts["input"][0] / means["wall_s"][0])
+        confidence = _probability(loss, arm.input_wait_fraction)
+        confidence = confidence if name == "input" else 1 - confidence
+    told = Attribution(**{part: float(values[0]) for part, values in parts.items()})
+    why = why_undecided(trials, series, Classified(name, confidence))
+    if why is not None or name not in ("input", "compute"):
+        return "inconclusive", confidence, told, why or "neither the input nor the accelerator takes the time"
+    return ("input" if name == "input" else "compute"), confidence, told, None
+
+
+def _probability(loss: float, waits: Estimate | None) -> float:
+    """That the share lost to the input is above the threshold, from the interval of the share of the waits."""
+    if waits is None:
+        return 0.5
+    reach = max(waits.high - waits.low, 1e-6) / 2
+    return float(special.ndtr((loss - THRESHOLD) / (reach / special.ndtri(0.975))))
+
+
+def _mean(values: Sequence[float | None]) -> float:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else 0.0
+
+
+def _summary(
+    compared: ComparedArms,
+    arm: Arm,
+    bottleneck: Bottleneck,
+    why: str | None,
+    *,
+    labelled: bool,
+) -> str:
+    where = f" ({arm.accelerator})" if labelled else ""
+    share = arm.input_wait_fraction.estimate if arm.input_wait_fraction else 0.0
+    if bottleneck == "input":
+        said = f"{arm.id} waits {share:.0%} of its time for data{where}."
+    elif bottleneck == "compute":
+        said = (
+            f"The emulated accelerator is the limit of {arm.id}, which waits {share:.0%} of its time for data{where}."
+        )
+    else:
+        said = f"No bottleneck of {arm.id} is named{where}: {(why or 'not known').rstrip('. ')}."
+    return " ".join([*compared.sentences, said])
+
+
+def _quantile(runs: ArmRuns, share: float, noise_scale: float) -> Estimate:
+    """A quantile of the step time over all steps, with an interval over rounds."""
+    each = [math.log(float(np.quantile(steps.wall_s, share))) for steps in runs.turns.values()]
+    found = interval(paired(each, [block for block, _ in runs.turns]), noise_scale)
+    value = float(np.quantile(np.concatenate([steps.wall_s for steps in runs.steps.values()]), share))
+    return Estimate(estimate=value, low=value * found.low / found.estimate, high=value * found.high / found.estimate)

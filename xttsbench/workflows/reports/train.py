@@ -1,0 +1,204 @@
+"""The report of a training run from its files: plan, environment, sessions and history in, record and exit code out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from xttsbench.comparison.arms import compare
+from xttsbench.diagnosis.training import STARVING, explain, train_verdict, training_of
+from xttsbench.diagnosis.verdict import RunVerdict
+from xttsbench.errors import JournalError
+from xttsbench.execution import journal
+from xttsbench.execution.training import Trained
+from xttsbench.records.base import nulls
+from xttsbench.records.plan import RunPlan
+from xttsbench.records.report import Finding, Report, WarmUp
+from xttsbench.records.training import HistoryLine, TrainSetup
+from xttsbench.records.trial import TrialRecord
+from xttsbench.workflows.outcome import DONE, INTERRUPTED, NOTHING
+from xttsbench.workflows.reports.parts import CERTIFIED_STEPS, accelerator, readings_beside, rows_of, target, verdict_after_s
+
+ARM: Final = "train"
+"""The one arm of a run, by which two runs are compared."""
+GROUP: Final = "train"
+SETUP: Final = "train.json"
+_DIAGNOSED: Final = "training measures itself alone; 'xttsbench diagnose' takes it apart"
+FAILED = 1
+"""Training failed: it does not stay on course, its last checkpoint cannot be written, memory ran out."""
+
+
+def assemble_train(
+    plan: RunPlan,
+    environment: Mapping[str, Any],
+    trials: Sequence[TrialRecord],
+    lines: Sequence[HistoryLine],
+    setup: TrainSetup,
+) -> Report:
+    """Everything that the run's files say, as the report record.
+
+    Raises:
+        JournalError: the plan is not that of training.
+    """
+    if plan.comparison is None:
+        raise JournalError("plan.json is of a training run without a configuration; train again in another directory.")
+    # A session that failed and was resumed says nothing of the run.
+    counted = [trial for trial in trials[:-1] if trial.status == "ok"] + list(trials[-1:])
+    compared = compare(plan.comparison, counted)
+    arm, job = compared.arms[0], setup.job
+    result = train_verdict(trials, arm, mode=str(job.config.get("mode")))
+    training = training_of(lines, plan.target, setup.taken_over)
+    record = Report(
+        kind=plan.kind,
+        command=plan.command,
+        created_utc=plan.created_utc,
+        target=target(plan, trials),
+        environment=dict(environment),
+        verdict=result.verdict,
+        findings=_findings(result, setup),
+        oscillation=result.oscillation,
+        arms=compared.arms if result.steps is not None else (),
+        accelerator=accelerator(plan.accelerator, result.verdict.accelerator_utilization),
+        warm_up=_warm_up(result, lines),
+        overhead=_overhead(result, trials),
+        verdict_after_s=verdict_after_s(plan, trials),
+        readings=readings_beside(result.trial),
+        trials=rows_of(trials),
+        warnings=_warnings(trials, lines),
+        training=training,
+    )
+    return record.model_copy(update={"unmeasured": _unmeasured(record, result, compared.unmeasured)})
+
+
+def read_setup(directory: Path) -> TrainSetup:
+    """What the process that trained was result in the last session.
+
+    Raises:
+        JournalError: the file is missing or malformed.
+    """
+    path = directory / SETUP
+    try:
+        return TrainSetup.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise JournalError(f"{path} cannot be read ({error.strerror or error}); name a training run.") from error
+    except ValidationError as error:
+        raise JournalError(f"{path} is not that of a training run: {str(error).splitlines()[0]}.") from error
+
+
+def assembled_train(
+    plan: RunPlan, environment: Mapping[str, Any], trials: Sequence[TrialRecord], directory: Path
+) -> Report:
+    """The report of the run in a directory, with its history and setup read from there."""
+    return assemble_train(plan, environment, trials, journal.read_history(directory), read_setup(directory))
+
+
+def _findings(result: RunVerdict, setup: TrainSetup) -> tuple[Finding, ...]:
+    """What explains the waiting, where there is much of it; and a step that is eager."""
+    found = []
+    job, wait = setup.job, result.verdict.input_wait_fraction
+    if wait is not None and wait.estimate >= STARVING:
+        finding = explain(job.config, overlap=job.overlap, input_workers=job.input_workers, share=wait.estimate)
+        found.append(finding.model_copy(update={"limiting": result.verdict.bottleneck == "input"}))
+    if job.config.get("mode") == "eager":
+        found.append(
+            Finding(
+                rule="eager-step",
+                severity="warning",
+                limiting=False,
+                title="the step is launched op by op from Python",
+                remedy="Leave out --no-graph: an eager step is for debugging.",
+            )
+        )
+    return tuple(found)
+
+
+def _warm_up(result: RunVerdict, lines: Sequence[HistoryLine]) -> WarmUp:
+    """What came before the steady state of the session with the most steps."""
+    if result.steps is None or result.steady is None or result.trial is None:
+        return WarmUp(reason=result.verdict.summary)
+    session = result.trial.spec.block
+    begun = next((line.begun for line in lines if line.session == session and line.begun is not None), None)
+    count = len(result.steps)
+    few = f"{count} steady steps; {CERTIFIED_STEPS} certify a steady state" if count < CERTIFIED_STEPS else None
+    return WarmUp(
+        first_step_s=begun.warm_up_s if begun is not None else None,
+        steps_cut=result.steady.cut,
+        steady_state=result.steady.steady,
+        steps_measured=count,
+        certified=result.steady.steady and count >= CERTIFIED_STEPS,
+        reason=result.steady.reason or few,
+    )
+
+
+def _overhead(result: RunVerdict, trials: Sequence[TrialRecord]) -> dict[str, Any]:
+    found = next((trial.overhead for trial in reversed(trials) if trial.overhead is not None), None)
+    if found is None:
+        return {}
+    time_s = result.verdict.step_time_s
+    return {
+        "overhead_s_per_step": found.overhead_s,
+        "share_of_step": found.overhead_s / time_s.estimate if time_s is not None else None,
+        "method": found.method,
+    }
+
+
+def _warnings(trials: Sequence[TrialRecord], lines: Sequence[HistoryLine]) -> tuple[str, ...]:
+    found = [f"{line.warned}." for line in lines if line.warned is not None]
+    for trial in trials:
+        if trial.status != "ok":
+            found.append(f"session {trial.spec.block} ended as {trial.status}: {trial.cause}")
+        found += list(trial.notes)
+    return tuple(dict.fromkeys(found))
+
+
+def _unmeasured(record: Report, result: RunVerdict, of_arms: Mapping[str, str]) -> dict[str, str]:
+    """A reason for every null that could have been a number."""
+    found = dict(result.unmeasured)
+    if record.arms:
+        found |= {path: why for path, why in of_arms.items() if path.startswith("arms.")}
+    else:
+        found["arms"] = record.verdict.summary
+    found |= dict.fromkeys(("aa.effect", "aa.noisy", "aa.smallest_visible_effect"), "a training run is measured once")
+    before = "tracing and compilation of all shapes come before the steps, and are reported as one time"
+    why = record.verdict.summary if result.steps is None else before
+    found |= dict(nulls("warm_up", record.warm_up, why, but=("reason",)))
+    if record.verdict_after_s is None:
+        found["verdict_after_s"] = "no session ended"
+    if not record.overhead:
+        found["overhead"] = "it is measured when a session ends by itself"
+    return found | {"pipeline": _DIAGNOSED, "profile": _DIAGNOSED, "parity": "there is nothing to compare"}
+
+
+def judge_training(trained: Trained, report: Report) -> tuple[int, str | None]:
+    """Exit code and sentence of the session that just ended."""
+    record, ended = trained.record, report.training.ended if report.training else None
+    if record.status == "ok":
+        if ended is not None and ended.reason == "terminated":
+            return INTERRUPTED, f"Ended by a signal after step {ended.step}; the same command resumes from there."
+        return DONE, None
+    if record.status == "interrupted":
+        return INTERRUPTED, "Ended at once; the same command resumes from the last checkpoint."
+    if record.status == "out_of_memory":
+        return FAILED, _out_of_memory(trained, report.target.get("kwargs") or {})
+    return trained.exit_code or FAILED, record.cause
+
+
+def judge_trained(report: Report) -> tuple[int, str | None]:
+    """Exit code and sentence of a run whose report is built again."""
+    return (DONE, None) if report.verdict.step_time_s is not None else (NOTHING, report.verdict.summary)
+
+
+def _out_of_memory(trained: Trained, kwargs: dict[str, Any]) -> str:
+    """What did not fit, and what makes it fit, the cheapest first."""
+    size = next((f"{key} (now {kwargs[key]})" for key in ("tokens_per_batch", "batch_size") if key in kwargs), None)
+    where = f" with a batch of {trained.shape}" if trained.shape else " before the first step"
+    cause = (trained.record.cause or "no cause is known").rstrip(". ")
+    return (
+        f"Memory ran out{where}: {cause}. Make the batch smaller: "
+        f"--set {size or 'tokens_per_batch'}, with --accumulation in its place; or keep less of a step: "
+        "--set training.gradient_checkpointing=true; or let --fit-memory choose. On a GPU that others use, "
+        "--device-memory-mb keeps to a share. A run keeps its batches, so begin with others in another directory."
+    )

@@ -1,0 +1,373 @@
+"""``xttsbench run SCENARIO``: its configurations measured against their baseline; and how the run of a scenario begins.
+
+A run that goes on keeps its plan. It is refused where the scenario, the code, the data or the machine is another one,
+since its trials would not be comparable with those that the journal holds.
+
+``xttsbench sweep``: round after round until an arm has won, or none can.
+
+What to measure next, and what it comes to, is decided from the trials alone (:mod:`xttsbench.comparison.sweep`), so
+that the same journal gives the same winner again.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from xttsbench.comparison.effects import MIN_PROCESSES, interim_status, settled_arms
+from xttsbench.comparison.runs import collect, parity_found
+from xttsbench.comparison.sweep import (
+    LEAST_ROUNDS,
+    enough,
+    next_round,
+    seen_in,
+    state_of,
+)
+from xttsbench.errors import InvalidInputError, UsageError
+from xttsbench.execution import journal
+from xttsbench.execution.accelerator import parse_accelerator
+from xttsbench.execution.run_directory import (
+    PLAN,
+    clear_unplanned,
+    read_environment,
+    read_plan,
+    write_json,
+)
+from xttsbench.planning import IMPORT_S, expected_s, plan_comparison, plan_procedure
+from xttsbench.probes.environment import environment as read_machine
+from xttsbench.records.plan import Comparison, Procedure, RunPlan
+from xttsbench.records.trial import TrialRecord, interrupted
+from xttsbench.scenario.load import changed, load_scenario, locate
+from xttsbench.scenario.settings import MOST_ARMS, MOST_SWEEP_ARMS, Scenario
+from xttsbench.targets.configuration import configuration_problems
+from xttsbench.targets.spec import parse_target
+from xttsbench.workflows.measure.arms import Trials, compare_arms
+from xttsbench.workflows.measure.session import Progress, Session, Silent
+from xttsbench.workflows.measure.turns import TURN_S, AfterRound
+from xttsbench.workflows.outcome import Outcome
+from xttsbench.workflows.recorded import REPORT_S, Recorded, code_identity, data_identity, open_run
+from xttsbench.workflows.report import finish
+from xttsbench.xtts.data.pool import Progress as DataProgress
+
+
+def run(request: Request, *, progress: Progress | None = None, data_progress: DataProgress | None = None) -> Outcome:
+    """Run a scenario and write its run's directory.
+
+    Everything measured is on disk before the next trial starts, and a report is written however the run ended.
+
+    Raises:
+        UsageError, InvalidInputError: the request or the scenario is wrong; nothing has been run.
+        HelperError: TensorFlow cannot be started here.
+    """
+    begun = begin(request, read_scenario(request), "run", data_progress=data_progress)
+    plan, comparison, told = begun.plan, begun.comparison, progress or Silent()
+
+    def tell(done: int, rounds: int, trials: Sequence[TrialRecord]) -> None:
+        told.status(f"round {done} of {rounds} at most is done: {interim_status(comparison, trials)}")
+
+    with begun.session(progress, print_to_stderr=request.print_to_stderr) as session:
+        until_s = max(plan.budget_s - REPORT_S, session.spent_s + 1.0)
+        measure(comparison, session, until_s=until_s, seed=plan.seed, after_round=tell)
+    return finish(replace(begun, trials=session.trials))
+
+
+def measure(
+    comparison: Comparison, session: Trials, *, until_s: float, seed: int, after_round: AfterRound | None = None
+) -> None:
+    """Measure arms until each is decided in two processes, or has as many rounds as the comparison asks for.
+
+    A process lives through some rounds; then a new one of each arm that is not decided goes on, since more rounds in
+    the same one show little of what others would do. Everything has to be over at ``until_s`` seconds of the session,
+    which has the trials.
+    """
+    left, plan, processes = comparison.blocks, comparison, min(MIN_PROCESSES, comparison.blocks)
+    alone = len(comparison.arms) == 1
+    each = left if alone else min(LEAST_ROUNDS, math.ceil(left / processes))
+    block = 0
+    while left > 0:
+        rounds = min(each, left)
+        ran = compare_arms(
+            plan,
+            session,
+            first_block=block,
+            rounds=rounds,
+            budget_s=(until_s - session.spent_s) * rounds / left,
+            parity=not block,
+            seed=seed,
+            # In its first process an arm is measured until that can say no more.
+            enough=(lambda trials: settled_arms(comparison, trials, processes)) if block else None,
+            after_round=after_round,
+        )
+        measured = [trial for trial in ran if trial.spec.rung == "arm"]
+        if not measured or measured[-1].status == "interrupted":
+            return
+        done = max(max(1, len(trial.rounds)) for trial in measured)
+        left -= max(done, len({trial.spec.block for trial in measured}))
+        block = max(trial.spec.block for trial in measured) + 1
+        gone = set(parity_found(comparison, session.trials).differences)
+        gone |= settled_arms(comparison, session.trials, processes)
+        arms = tuple(arm for arm in comparison.arms if arm.id not in gone)
+        used = tuple(group.accelerator for group in collect(comparison, session.trials) if group.ended is None)
+        if not used or (not alone and not any(arm.role == "candidate" for arm in arms)):
+            return
+        plan = comparison.model_copy(update={"arms": arms, "accelerators": used})
+
+
+_MAY_DIFFER: Final = frozenset({"command", "created_utc", "budget_s"})
+"""Fields of a plan that say nothing about what is measured."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asked for; what is ``None`` or empty is the scenario's own.
+
+    Attributes:
+        scenario: name of a shipped one, or a path.
+        accelerators: as on the command line.
+        data: directory of the bundled workload's data set.
+        settings: keyword arguments on top of the scenario's base.
+        budget_s: seconds for everything but the making of data.
+        out: the run's own directory, or ``None`` for one under ``reports/``.
+        resume: go on with the run in ``out``.
+        print_to_stderr: what the target prints goes to standard error.
+        command: as it was typed, for the report.
+    """
+
+    scenario: str
+    blocks: int | None = None
+    steps: int | None = None
+    seed: int | None = None
+    budget_s: float | None = None
+    accelerators: tuple[str, ...] = ()
+    data: Path | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    out: Path | None = None
+    resume: bool = False
+    print_to_stderr: bool = False
+    command: str = "xttsbench run"
+
+
+def read_scenario(request: Request, *, most_arms: int = MOST_ARMS) -> Scenario:
+    """The scenario with the options of the request in place of its own.
+
+    More than ``most_arms`` arms are refused.
+
+    Raises:
+        UsageError, InvalidInputError: the request or the scenario is wrong.
+    """
+    path = locate(request.scenario)
+    scenario = load_scenario(
+        path,
+        target=parse_target,
+        accelerator=partial(parse_accelerator, beside=path.parent),
+        arguments=configuration_problems,
+        most_arms=most_arms,
+    )
+    changes = {
+        "blocks": request.blocks,
+        "steps": request.steps,
+        "seed": request.seed,
+        "budget_s": request.budget_s,
+        "accelerator": list(request.accelerators) or None,
+        "data": str(request.data) if request.data is not None else None,
+    }
+    return changed(scenario, changes, request.settings, arguments=configuration_problems, most_arms=most_arms)
+
+
+def begin(
+    request: Request,
+    scenario: Scenario,
+    kind: Literal["run", "sweep"],
+    *,
+    procedure: Procedure | None = None,
+    check: Callable[[Scenario, Comparison], None] | None = None,
+    data_progress: DataProgress | None = None,
+) -> Recorded:
+    """Plan a run, make what it reads, and open its directory.
+
+    The check raises where the comparison cannot be decided, before anything is made or written.
+
+    Raises:
+        UsageError, InvalidInputError: the request or the scenario is wrong, or the run cannot be gone on with; nothing
+            has been run.
+    """
+    if request.resume and request.out is None:
+        raise UsageError("--resume goes on with the run that --out names; give both.")
+    beside = locate(request.scenario).parent
+    accelerators = [parse_accelerator(text, beside=beside) for text in scenario.accelerator]
+    comparison = plan_comparison(scenario, accelerators)
+    if check is not None:
+        check(scenario, comparison)
+    if comparison.bundled:
+        # Here and not above: reading speech data is the bundled workload's alone.
+        from xttsbench.workflows.bundled import prepare
+
+        prepare([arm.kwargs for arm in comparison.arms], data_progress)
+    began, now = time.monotonic(), datetime.now(UTC)
+    plan = RunPlan(
+        kind=kind,
+        command=request.command,
+        created_utc=now.isoformat(timespec="milliseconds"),
+        target=comparison.target,
+        kwargs=comparison.baseline.kwargs,
+        accelerator=accelerators[0],
+        steps=comparison.steps,
+        budget_s=scenario.budget_s,
+        seed=scenario.seed,
+        comparison=comparison,
+        procedure=procedure,
+        code=code_identity(comparison.target, bundled=comparison.bundled),
+        data=data_identity([arm.kwargs.get("data") for arm in comparison.arms] if comparison.bundled else []),
+    )
+    if request.resume and request.out is not None:
+        if (request.out / PLAN).exists():
+            return _go_on(request.out, plan, began)
+        clear_unplanned(request.out)
+    return open_run(plan, request.out, scenario.name, began=began)
+
+
+def _go_on(directory: Path, plan: RunPlan, began: float) -> Recorded:
+    before, machine = read_plan(directory), read_environment(directory)
+    reasons = differences(before, plan)
+    if machine.get("fingerprint") != read_machine(directory)["fingerprint"]:
+        reasons.append("the machine or the version of TensorFlow is another one (environment.json)")
+    if reasons:
+        raise UsageError(
+            f"--resume: the run in {str(directory)!r} cannot be resumed: {'; '.join(reasons)}. "
+            "Undo that, or start anew with another --out."
+        )
+    kept = before.model_copy(update={"budget_s": plan.budget_s})
+    if kept != before:
+        write_json(directory / PLAN, kept.model_dump(mode="json"))
+    trials = journal.read(directory) if (directory / journal.NAME).exists() else []
+    return Recorded(directory, kept, machine, trials, began - sum(trial.duration_s for trial in trials))
+
+
+def differences(before: RunPlan, now: RunPlan) -> list[str]:
+    """Why trials of the one plan are not comparable with those of the other, one sentence each."""
+    names = {
+        "kind": "it is a run of another command",
+        "code": "the target's code has changed",
+        "data": "the data set has changed",
+        "seed": f"the seed was {before.seed} and is {now.seed}",
+        "comparison": "the scenario has changed",
+        "procedure": "the scenario's sweep has changed",
+    }
+    different = [
+        name for name in RunPlan.model_fields if name not in _MAY_DIFFER and getattr(before, name) != getattr(now, name)
+    ]
+    found = [names[name] for name in different if name in names]
+    if "comparison" in different and before.comparison is not None and now.comparison is not None:
+        fields = [
+            field
+            for field in Comparison.model_fields
+            if getattr(before.comparison, field) != getattr(now.comparison, field)
+        ]
+        found[found.index(names["comparison"])] += f" ({', '.join(fields)})"
+    return found or [f"{name} differs" for name in different]
+
+
+_PARITY_S: Final = 15.0
+"""Kept for comparing the data before the first round."""
+
+
+def sweep(request: Request, *, progress: Progress | None = None, data_progress: DataProgress | None = None) -> Outcome:
+    """Search a scenario's arms for the fastest, and write the run's directory with its ``best.yaml``.
+
+    Everything measured is on disk before the next trial starts, and a report is written however the run ended.
+
+    Raises:
+        UsageError, InvalidInputError: the request or the scenario is wrong; nothing has been run.
+        HelperError: TensorFlow cannot be started here.
+    """
+    scenario = read_scenario(request, most_arms=MOST_SWEEP_ARMS)
+    if len(scenario.accelerator) > 1:
+        raise InvalidInputError(
+            f"{scenario.name}: accelerator: a sweep looks for one winner on one device, got "
+            f"{', '.join(scenario.accelerator)}; name one with --accelerator."
+        )
+    procedure = plan_procedure(scenario)
+    if request.blocks is not None:
+        procedure = procedure.model_copy(update={"blocks": request.blocks})
+    run = begin(request, scenario, "sweep", procedure=procedure, check=_fits, data_progress=data_progress)
+    told, until_s = progress or Silent(), run.plan.budget_s - REPORT_S
+    with run.session(progress, print_to_stderr=request.print_to_stderr) as session:
+        search(run.comparison, procedure, session, until_s=until_s, seed=run.plan.seed, progress=told)
+    return finish(replace(run, trials=session.trials))
+
+
+def search(
+    comparison: Comparison, procedure: Procedure, session: Session, *, until_s: float, seed: int, progress: Progress
+) -> None:
+    """Measure round after round; all that is found is in ``session.trials``.
+
+    No block begins that is not expected to end ``until_s`` seconds after the run began.
+    """
+    compare_arms(  # their data alone
+        comparison,
+        session,
+        rounds=0,
+        budget_s=until_s - session.spent_s,
+        window_s=comparison.window_s,
+        seed=seed,
+    )
+    while not interrupted(session.trials):
+        now = next_round(comparison, procedure, seen_in(comparison, session.trials))
+        if now is None:
+            return
+        ran = compare_arms(
+            now.comparison,
+            session,
+            first_block=now.first_block,
+            rounds=now.rounds,
+            budget_s=until_s - session.spent_s,
+            window_s=comparison.window_s,
+            parity=False,
+            seed=seed,
+            enough=lambda trials: enough(comparison, procedure, seen_in(comparison, trials)),
+            after_round=lambda _, __, trials: progress.status(_told(comparison, trials, until_s - session.spent_s)),
+        )
+        if not ran:
+            return
+
+
+def _told(comparison: Comparison, trials: Sequence[TrialRecord], left_s: float) -> str:
+    """How the arms stand, and how long it may still take."""
+    seen = seen_in(comparison, trials)
+    state = state_of(comparison, seen)
+    done = seen.rounds
+    said = f"{done} {'round' if done == 1 else 'rounds'} done: {interim_status(comparison, trials)}"
+    if not state.ahead:
+        return said
+    return f"{said}; {len(state.ahead)} may still win, at most {_minutes(max(left_s, 0.0))} left"
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
+
+
+def _fits(scenario: Scenario, comparison: Comparison) -> None:
+    """Refuse what cannot be decided within its budget.
+
+    Raises:
+        InvalidInputError: there is nothing to compare.
+        UsageError: not even the rounds that a winner takes would fit.
+    """
+    arms = len(comparison.arms) - any(arm.role == "aa" for arm in comparison.arms)
+    if arms < 2:
+        raise InvalidInputError(f"{scenario.name}: a sweep compares two configurations at least; give it a grid.")
+    # Two processes of the baseline and of some arm; all arms once. Large differences show in a turn or two of each.
+    trial_s = expected_s(comparison, min(comparison.window_s, 2 * TURN_S), warm=True) / len(comparison.arms)
+    least_s = (arms + 3) * trial_s + MIN_PROCESSES * IMPORT_S + REPORT_S + _PARITY_S
+    if least_s > scenario.budget_s:
+        raise UsageError(
+            f"--budget {scenario.budget_s:g}: a sweep of {scenario.name!r} with {arms} configurations takes "
+            f"{least_s:.0f} s at least, with {trial_s:.1f} s for a trial; give more seconds, fewer configurations, or "
+            "a shorter window_s."
+        )

@@ -1,1 +1,0 @@
-"""``xttsbench sweep``: the fastest of many configurations, its report, and ``best.yaml``."""

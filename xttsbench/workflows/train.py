@@ -1,0 +1,373 @@
+"""``xttsbench train``: a session of training in a process of its own, whose reports go to the disk and to the user."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from xttsbench.diagnosis.training import Starvation, explain, wait_fraction
+from xttsbench.errors import JournalError, UsageError
+from xttsbench.execution import journal
+from xttsbench.execution.run_directory import (
+    ENVIRONMENT,
+    PLAN,
+    clear_unplanned,
+    lock_run,
+    make_run_directory,
+    read_plan,
+    write_json,
+)
+from xttsbench.execution.training import run_training, training_environment
+from xttsbench.probes.environment import environment, require_tensorflow
+from xttsbench.probes.monitor import Monitor
+from xttsbench.probes.nvml import open_gpus
+from xttsbench.records.plan import Accelerator, Comparison, PlannedArm, RunPlan
+from xttsbench.records.report import Finding
+from xttsbench.records.training import (
+    CHECKPOINTS,
+    MANIFEST,
+    Begun,
+    Evaluated,
+    HistoryLine,
+    Interval,
+    Spoken,
+    TrainJob,
+    TrainSetup,
+    Watched,
+)
+from xttsbench.records.trial import TrialSpec
+from xttsbench.scenario.settings import BUNDLED
+from xttsbench.workflows.outcome import Outcome
+from xttsbench.workflows.recorded import code_identity, data_identity
+from xttsbench.workflows.reports.train import ARM, GROUP, SETUP, assemble_train, judge_training, read_setup
+from xttsbench.workflows.train_job import Prepared, TrainRequest, prepare_training, refuse_another, refuse_other_data
+from xttsbench.xtts.data.pool import Progress as DataProgress
+
+
+class TrainProgress(Protocol):
+    """Reports a training run to the user; the command line draws it."""
+
+    def phase(self, name: str) -> None:
+        """The process begins something else: ``setup``, ``warm_up``, ``as_is``."""
+
+    def begun(self, begun: Begun) -> None:
+        """Everything is ready."""
+
+    def interval(self, interval: Interval, watched: Watched, steps: int, left_s: float) -> None:
+        """An interval ended, of a run of so many steps that has so many seconds left."""
+
+    def evaluated(self, evaluated: Evaluated) -> None:
+        """The held-out loss is known."""
+
+    def spoken(self, spoken: Spoken) -> None:
+        """The model's speech was heard."""
+
+    def say(self, sentence: str) -> None:
+        """Something that deserves a line."""
+
+
+class Silent:
+    """Progress that nobody watches."""
+
+    def phase(self, name: str) -> None:
+        """Ignore it."""
+
+    def begun(self, begun: Begun) -> None:
+        """Ignore it."""
+
+    def interval(self, interval: Interval, watched: Watched, steps: int, left_s: float) -> None:
+        """Ignore it."""
+
+    def evaluated(self, evaluated: Evaluated) -> None:
+        """Ignore it."""
+
+    def spoken(self, spoken: Spoken) -> None:
+        """Ignore it."""
+
+    def say(self, sentence: str) -> None:
+        """Ignore it."""
+
+
+class SessionProgress:
+    """Hears a session of training (see :class:`xttsbench.execution.training.Listener`).
+
+    A function, ``explain``, gives the finding behind a share of the time that is waiting for data.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        session: int,
+        progress: TrainProgress,
+        explain: Callable[[float], Finding],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.lines: list[HistoryLine] = []
+        self._directory, self._session, self._progress = directory, session, progress
+        self._explain, self._clock = explain, clock
+        self._starvation = Starvation()
+        self._begun: tuple[Begun, float] | None = None
+        self._intervals = 0
+        self._writes = True
+
+    def phase(self, name: str) -> None:
+        """Pass it on."""
+        self._progress.phase(name)
+
+    def stopping(self) -> None:
+        """Say what will happen."""
+        self._progress.say("Ending at the next step, with a checkpoint; a second signal ends it at once.")
+
+    def told(self, line: HistoryLine) -> None:
+        """Keep it, and report what a user wants to know."""
+        line = line.model_copy(update={"session": self._session})
+        self.lines.append(line)
+        if self._writes:
+            try:
+                journal.append_history(self._directory, line)
+            except JournalError as error:
+                # The checkpoints are what counts; the process that writes them tells of its own troubles.
+                self._writes = False
+                self._progress.say(f"Warning: {error}")
+        if line.begun is not None:
+            self._begun = line.begun, self._clock()
+            self._progress.begun(line.begun)
+        if line.interval is not None and line.watched is not None:
+            self._interval(line.interval, line.watched)
+        if line.evaluated is not None:
+            self._progress.evaluated(line.evaluated)
+        if line.spoken is not None:
+            self._progress.spoken(line.spoken)
+        if line.fitted is not None:
+            size = f"tokens_per_batch={line.fitted.tokens_per_batch}"
+            need = f"{line.fitted.peak_bytes / 2**20:.0f} of {line.fitted.limit_bytes / 2**20:.0f} MiB"
+            self._progress.say(f"Fitted to memory: {size}, whose steps take {need}.")
+        if line.warned is not None:
+            self._progress.say(f"Warning: {line.warned}.")
+
+    def _interval(self, interval: Interval, watched: Watched) -> None:
+        self._intervals += 1
+        if self._begun is None:
+            return
+        begun, since_s = self._begun
+        now_s, last = self._clock(), interval.first_step + interval.steps - 1
+        left_s = (now_s - since_s) / max(last - begun.step, 1) * max(begun.steps - last, 0)
+        self._progress.interval(interval, watched, begun.steps, left_s)
+        share = wait_fraction(watched)
+        if share is None or self._intervals == 1:  # in the first one the pipeline fills
+            return
+        self._starvation, sentence = self._starvation.after(self._explain(share), share, now_s)
+        if sentence is not None:
+            self._progress.say(sentence)
+
+
+_READINGS_S: Final = 1.0
+"""Between two readings beside the process; a run may take days."""
+_UNLIMITED_S: Final = 1e9
+"""Where a plan asks for a limit in seconds, and training has none."""
+
+
+def train(
+    request: TrainRequest, *, progress: TrainProgress | None = None, data_progress: DataProgress | None = None
+) -> Outcome:
+    """Train, or resume the run in ``request.out``, and write its report however that ends.
+
+    Raises:
+        UsageError, InvalidInputError: the request, the recipe, the winner or the data cannot be used, or the directory
+            holds something else; nothing has been run.
+        HelperError: TensorFlow is missing or of an unsupported version, or the process that trains did not start.
+    """
+    require_tensorflow()
+    progress = progress or Silent()
+    number = worker_number(os.environ.get("TF_CONFIG")) if request.strategy == "multi_worker" else 0
+    request, leader = follower(request, number) if number else (request, None)
+    resumed = _resumes(request)
+    machine = environment()
+    tokens = _fitted(request.out) if resumed and request.fit_memory and request.out is not None else None
+    prepared = prepare_training(request, machine, Path.cwd() / "reports", data_progress, tokens=tokens)
+    for sentence in prepared.said:
+        progress.say(sentence)
+    now = datetime.now(UTC)
+    plan = _plan(request, prepared, now)
+    if resumed and request.out is not None:
+        directory = request.out
+        before = read_plan(directory)
+        plan = plan.model_copy(update={"created_utc": before.created_utc})
+    else:
+        directory = make_run_directory(request.out, f"train-{prepared.recipe.name}", now)
+    job = prepared.job(request, directory, None if leader is None else leader / CHECKPOINTS)
+    setup = TrainSetup(job=job, taken_over=prepared.taken, said=prepared.said)
+    with lock_run(directory):
+        if resumed and (directory / CHECKPOINTS / MANIFEST).exists():
+            refuse_another(read_setup(directory).job, job)
+            refuse_other_data(read_plan(directory), plan, directory)
+        write_json(directory / ENVIRONMENT, machine)
+        write_json(directory / PLAN, plan.model_dump(mode="json"))
+        write_json(directory / SETUP, setup.model_dump(mode="json"))
+        return _session(request, plan, machine, setup, directory, progress)
+
+
+def _resumes(request: TrainRequest) -> bool:
+    """Whether the directory holds a run of training that is to be resumed."""
+    if request.out is None or not (request.out / PLAN).exists():
+        if request.out is not None and request.resume:
+            clear_unplanned(request.out)
+        return False
+    if not request.resume:
+        return False  # a directory that holds something is refused when it is to be made
+    kind = read_plan(request.out).kind
+    if kind != "train":
+        raise UsageError(
+            f"--out {str(request.out)!r} holds a run of 'xttsbench {kind}', not of training; name another directory."
+        )
+    return True
+
+
+def _fitted(directory: Path) -> int | None:
+    """The size of a batch that an earlier session chose: the run keeps it, whatever is free now."""
+    return next(
+        (line.fitted.tokens_per_batch for line in journal.read_history(directory) if line.fitted is not None), None
+    )
+
+
+def _plan(request: TrainRequest, prepared: Prepared, now: datetime) -> RunPlan:
+    recipe, accelerator = prepared.recipe, request.accelerator
+    kwargs: dict[str, Any] = {
+        **prepared.config,
+        "recipe": recipe.name,
+        "data": str(prepared.data),
+        "strategy": request.strategy,
+        "accumulation": recipe.training.accumulation,
+        "input_workers": request.input_workers,
+    }
+    comparison = Comparison(
+        name=GROUP,
+        description=recipe.description,
+        target=recipe.name,
+        bundled=True,
+        arms=(PlannedArm(id=ARM, role="baseline", config=prepared.config, kwargs=kwargs),),
+        accelerators=(accelerator,),
+        blocks=1,
+        steps=recipe.training.steps,
+        window_s=_UNLIMITED_S,
+        trial_s=_UNLIMITED_S,
+        stall_s=_UNLIMITED_S,
+    )
+    return RunPlan(
+        kind="train",
+        command=request.command,
+        created_utc=now.isoformat(timespec="milliseconds"),
+        target=recipe.name,
+        kwargs=kwargs,
+        accelerator=accelerator,
+        steps=recipe.training.steps,
+        budget_s=_UNLIMITED_S,
+        seed=request.seed,
+        comparison=comparison,
+        code=code_identity(BUNDLED, bundled=True),
+        data=data_identity([str(prepared.data)]),
+    )
+
+
+def _session(
+    request: TrainRequest,
+    plan: RunPlan,
+    machine: dict[str, Any],
+    setup: TrainSetup,
+    directory: Path,
+    progress: TrainProgress,
+) -> Outcome:
+    """Train, keep what came of it, and report on all sessions of the run."""
+    earlier = journal.read(directory) if (directory / journal.NAME).exists() else []
+    before = journal.read_history(directory)
+    number = 1 + max([*(trial.spec.block for trial in earlier), *(line.session for line in before)], default=-1)
+    job = setup.job
+    why = partial(explain, job.config, overlap=job.overlap, input_workers=job.input_workers)
+    session = SessionProgress(directory, number, progress, lambda share: why(share=share))
+    gpus = open_gpus()
+    variables = training_environment(job, has_gpu=gpus[0] is not None)
+    try:
+        trained = run_training(
+            job,
+            _spec(job, plan, number, request.accelerator),
+            session,
+            variables={name: value for name, value in variables.items() if name not in os.environ},
+            monitor=lambda pid: Monitor(pid, gpus=gpus, interval_s=_READINGS_S),
+            print_to_stderr=request.print_to_stderr,
+            has_gpu=gpus[0] is not None,
+        )
+    finally:
+        if gpus[0] is not None:
+            gpus[0].close()
+    journal.append(directory, trained.record)
+    trials, lines = [*earlier, trained.record], [*before, *session.lines]
+    report = assemble_train(plan, machine, trials, lines, setup)
+    # Here and not above: plots are drawn when no training runs any more, so that the parent stays small until then.
+    from xttsbench.reporting.write import write_run
+
+    warnings = write_run(directory, report, trials)
+    code, message = judge_training(trained, report)
+    return Outcome(report, directory, code, message, tuple(warnings))
+
+
+def _spec(job: TrainJob, plan: RunPlan, number: int, accelerator: Accelerator) -> TrialSpec:
+    """What the journal says of the session."""
+    return TrialSpec(
+        trial_id=f"{number:03d}-{ARM}",
+        block=number,
+        rung="arm",
+        target=plan.target,
+        kwargs=plan.kwargs,
+        emulated_ms=accelerator.step_times_ms,
+        steps=plan.steps,
+        window_s=_UNLIMITED_S,
+        seed=job.seed,
+        arm=ARM,
+        group=GROUP,
+    )
+
+
+def worker_number(cluster: str | None) -> int:
+    """Return the number of this process among the workers; 0 is the one that writes checkpoints.
+
+    It is read from ``TF_CONFIG``, which is ``None`` where it is not set.
+
+    Raises:
+        UsageError: it names no worker.
+    """
+    try:
+        task = json.loads(cluster or "")["task"]
+        number = int(task["index"])
+        if task["type"] != "worker" or number < 0:
+            raise ValueError(task)
+    except (ValueError, KeyError, TypeError) as error:
+        raise UsageError(
+            f"--strategy multi_worker reads TF_CONFIG, and it is {cluster!r}; set it to "
+            '{"cluster": {"worker": ["host:port", ...]}, "task": {"type": "worker", "index": 0}}, each process with '
+            "its own index."
+        ) from error
+    return number
+
+
+def follower(request: TrainRequest, number: int) -> tuple[TrainRequest, Path]:
+    """Return the request of a worker that does not write checkpoints, and the run that does.
+
+    Its own journal and report lie beside that run, in a directory of their own: two processes never write one file.
+
+    Raises:
+        UsageError: the run is not named.
+    """
+    if request.out is None:
+        raise UsageError(
+            f"worker {number} needs --out, the same directory for all processes and on storage that they share: it "
+            "holds the checkpoints."
+        )
+    return replace(request, out=request.out.with_name(f"{request.out.name}.worker-{number}")), request.out
