@@ -9,6 +9,18 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
+from xttsbench.step.graph_ops import (
+    ASKED,
+    INT32,
+    NO_GPU,
+    NO_KERNEL,
+    PLACER,
+    RESOURCE,
+    STRINGS,
+    PlacedOp,
+    short_device,
+    why,
+)
 from xttsbench.step.op_trace import Call, OpEvent, OpTrace, op_names, op_times, read_events
 
 S = 10**12
@@ -135,3 +147,46 @@ def test_instructions_lead_to_ops() -> None:
 def test_what_has_no_metadata_is_left_out() -> None:
     assert "copy.2" not in op_names(MODULE)
     assert op_names("") == {}
+
+
+BOTH = ("CPU", "GPU")
+
+
+@pytest.mark.parametrize(
+    ("placed", "reason"),
+    [
+        (PlacedOp("MatMul", "CPU:0", requested="/device:CPU:0", kernels=BOTH), ASKED),
+        (PlacedOp("MatMul", "CPU:0", requested="/CPU:0", kernels=BOTH), ASKED),
+        (PlacedOp("MatMul", "CPU:0", requested="/job:localhost/replica:0/task:0/device:CPU:0", kernels=BOTH), ASKED),
+        (PlacedOp("Unique", "CPU:0", requested="/GPU:0", kernels=("CPU",)), NO_KERNEL),
+        (PlacedOp("Unique", "CPU:0", kernels=("CPU",), dtypes=("string",)), NO_KERNEL),
+        (PlacedOp("ReadVariableOp", "CPU:0", kernels=BOTH, resource_device="CPU:0"), RESOURCE),
+        (PlacedOp("ReadVariableOp", "CPU:0", kernels=BOTH, resource_device="GPU:0"), PLACER),
+        (PlacedOp("Identity", "CPU:0", kernels=BOTH, dtypes=("string",)), STRINGS),
+        (PlacedOp("Sum", "CPU:0", kernels=BOTH, dtypes=("int32",)), INT32),
+        (PlacedOp("Sum", "CPU:0", kernels=BOTH, dtypes=("float32", "int32")), PLACER),
+        (PlacedOp("Sum", "CPU:0"), PLACER),
+        (PlacedOp("MatMul", "GPU:0", kernels=BOTH), PLACER),
+        (PlacedOp("MatMul", "GPU:0", requested="/GPU:0", kernels=BOTH), ASKED),
+    ],
+)
+def test_why_beside_a_gpu(placed: PlacedOp, reason: str) -> None:
+    assert why(placed, gpus=1) == reason
+
+
+def test_without_a_gpu_there_is_no_choice() -> None:
+    assert why(PlacedOp("MatMul", "CPU:0", requested="/CPU:0", kernels=BOTH), gpus=0) == NO_GPU
+
+
+@pytest.mark.parametrize(
+    ("long", "short"),
+    [
+        ("/job:localhost/replica:0/task:0/device:GPU:1", "GPU:1"),
+        ("/device:cpu:0", "CPU:0"),
+        ("/GPU:0", "GPU:0"),
+        ("GPU", "GPU:0"),
+        ("", "CPU:0"),
+    ],
+)
+def test_a_device_by_its_short_name(long: str, short: str) -> None:
+    assert short_device(long) == short

@@ -14,11 +14,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from xttsbench.training.checkpoints import Checkpoints
+from xttsbench.training.step import Workers
 from xttsbench.xtts.data.make import make_data
 
 SCRIPT = Path(__file__).with_name("resumed_run.py")
@@ -70,3 +72,42 @@ def test_a_killed_run_ends_with_the_bits_of_one_that_was_not(session: Any, tmp_p
     whole, again = (Checkpoints(tmp_path / name / "checkpoints", 2).entries[-1] for name in ("whole", "killed"))
     assert whole == again.model_copy(update={"state_sha256": whole.state_sha256})
     assert (whole.step, whole.samples_sha256) == (STEPS, json.loads(ended)["samples_sha256"])
+
+
+WORKER = """
+import json
+import math
+import os
+from xttsbench.training.step import Replicas, make_strategy
+from xttsbench.training.step import Workers
+
+strategy = make_strategy("multi_worker")
+workers = Workers(strategy, Replicas(strategy))
+index = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
+found = [workers.gather(value) for value in (index + 0.1, math.inf if index else -1, index == 1)]
+print(json.dumps([workers.is_chief, workers.are_several, found]), flush=True)
+workers.gather(0)  # until the other has printed as well
+os._exit(0)
+"""
+
+
+def test_two_processes_see_the_values_of_both(loopback_tasks: list[str]) -> None:
+    processes = []
+    for config in loopback_tasks:
+        command = [sys.executable, "-c", WORKER]
+        environment = {**os.environ, "TF_CONFIG": config}
+        processes.append(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
+    told = []
+    for process in processes:
+        output, errors = process.communicate(timeout=120)
+        assert output, errors.decode()
+        told.append(json.loads(output))
+    both: list[Any] = [[0.1, 1.1], [-1, float("inf")], [0, 1]]
+    assert told == [[True, True, both], [False, True, both]]
+
+
+def test_a_single_process_asks_nobody() -> None:
+    replicas: Any = SimpleNamespace(count=2, local=("/CPU:0", "/CPU:1"), is_chief=True)
+    workers = Workers(None, replicas)
+    assert not workers.are_several
+    assert workers.gather(3) == [3]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 
 import numpy as np
@@ -15,6 +16,7 @@ from xttsbench.samedata.judge import judge
 from xttsbench.targets.load import Loaded
 from xttsbench.worker.batches import ExhaustedError
 from xttsbench.worker.fingerprint import MOST_ROWS, run_elements
+from xttsbench.worker.ladder import fixed
 
 pytestmark = pytest.mark.tf
 
@@ -281,3 +283,75 @@ def test_a_wrong_value_of_a_long_half_precision_row_is_no_rounding(take, dtype):
     assert judged(take, make, lambda: make(wrong)).equivalent is False
     rounded = judged(take, make, lambda: make(rows * np.float32(1 + 1e-6)))
     assert (rounded.equivalent, rounded.how) == (True, "rounding")
+
+
+@pytest.fixture
+def take_with_step(bench):
+    """``take_with_step(step, fix)``: the record of one run of a step with a fix."""
+
+    def run(step, fix):
+        dataset = tf.data.Dataset.range(64).map(lambda i: tf.cast(i, tf.float32)).batch(4)
+        spec = TrialSpec(
+            trial_id="0", rung="elements", target="t:t", fix=fix, steps=50, epochs=1, window_s=30.0, source_limit=40
+        )
+        loaded, changed = fixed(Loaded("dataset+step", dataset, step), step, spec)
+        run_elements(spec, loaded, changed, bench, dataset)
+        return bench.channel.record().elements
+
+    return run
+
+
+def test_a_log_that_a_graph_would_lose_speaks_against_it_though_the_losses_are_the_same(take_with_step) -> None:
+    log = []
+
+    def step(batch):
+        log.append(1)
+        return tf.reduce_mean(batch)
+
+    given = take_with_step(step, None)
+    changed = take_with_step(step, "step:graph")
+    assert given.losses == changed.losses
+    assert given.objections == ()
+    (why,) = changed.objections
+    assert "once, while it is traced" in why
+    assert "append() of the captured list 'log'" in why
+    assert take_with_step(step, "prefetch").objections == ()
+    assert take_with_step(step, "prefetch + step:xla").objections == (why,)
+
+
+def test_a_graph_that_would_keep_the_first_learning_rate_trains_otherwise(take_with_step) -> None:
+    def made():
+        weight, rates = tf.Variable(1.0), iter(0.1 / number for number in itertools.count(1))
+
+        def step(batch):
+            weight.assign_sub(next(rates))
+            return weight * tf.reduce_mean(batch)
+
+        return step
+
+    given, changed = take_with_step(made(), None), take_with_step(made(), "step:graph")
+    assert given.losses == take_with_step(made(), None).losses
+    assert changed.losses[0] == given.losses[0]
+    found = judge([given, given, given], changed)
+    assert found.equivalent is False, found
+
+
+def test_variables_speak_against_nothing(take_with_step) -> None:
+    weight = tf.Variable(1.0)
+
+    def step(batch):
+        weight.assign_sub(0.1)
+        return weight * tf.reduce_mean(batch)
+
+    assert take_with_step(step, "step:graph").objections == ()
+
+
+def test_what_is_a_graph_already_has_lost_its_log_before_any_fix(take_with_step) -> None:
+    log = []
+
+    @tf.function
+    def step(batch):
+        log.append(1)
+        return tf.reduce_mean(batch)
+
+    assert take_with_step(step, "step:xla").objections == ()

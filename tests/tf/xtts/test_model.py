@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import tensorflow as tf
 
 from xttsbench.shipped import shipped
 from xttsbench.xtts import model
+from xttsbench.xtts.model import SpeechModel
 from xttsbench.xtts.model.layers import MASKED, attend, attend_and_show, merge_heads, normalise, split_heads
 from xttsbench.xtts.recipe import ModelSettings, load_recipe
 from xttsbench.xtts.text import VOCABULARY
@@ -302,3 +304,15 @@ def test_a_checkpoint_restores_it(small: model.SpeechModel, tmp_path: Path) -> N
     other = model.SpeechModel(SMALL, N_MELS, VOCABULARY, seed=9, dtype="float64")
     tf.train.Checkpoint(model=other).restore(path).assert_consumed()
     np.testing.assert_array_equal(other(tensors(example())).scaled_mel, small(tensors(example())).scaled_mel)
+
+
+@pytest.mark.parametrize(("name", "millions"), [("tiny", 0.55), ("small", 7.0), ("base", 51.0)])
+def test_parameters(name: str, millions: float) -> None:
+    path = shipped("training", name)
+    recipe = load_recipe(path)
+    model = SpeechModel(recipe.model, recipe.features.n_mels, VOCABULARY, seed=0)
+    count = sum(int(variable.shape.num_elements()) for variable in (weight.value for weight in model.weights))
+    assert count == pytest.approx(1e6 * millions, rel=0.03)
+    said = re.search(r"^model: # ([0-9.]+) million parameters$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    assert said is not None
+    assert float(said[1]) == millions

@@ -6,9 +6,11 @@ import json
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 
 from xttsbench.errors import InvalidInputError, XttsbenchError
+from xttsbench.training.course import Sums, Values
 
 STEPS = {"steps": 17, "log_every": 3, "checkpoint_every": 4, "evaluate_every": 5}
 
@@ -271,3 +273,26 @@ def test_what_a_killed_process_was_writing_is_removed(trainee: Any) -> None:
     state = json.loads((directory / "step-00000002" / "state.json").read_text())
     assert state["position"] == {"step": 2, "epoch": 0, "batch": 2}
     assert state["origin"]["model"]["d_model"] == run.origin.model.d_model
+
+
+RNG = np.random.default_rng(0)
+STEP_LOSSES = [Values(*RNG.normal(size=5).astype(np.float32).tolist(), 1.0) for _ in range(11)]
+STEP_LOSSES[4] = Values(math.nan, math.nan, 1.0, 1.0, math.inf, 0.0)
+STEP_LOSSES[7] = Values(math.inf, 1.0, 1.0, 1.0, 1.0, 1.0)
+
+
+@pytest.mark.parametrize("cut", range(12))
+def test_an_interval_cut_in_two_and_written_as_json_is_bit_equal(cut: int) -> None:
+    whole = Sums().plus(STEP_LOSSES)
+    first = Sums.model_validate_json(Sums().plus(STEP_LOSSES[:cut]).model_dump_json())
+    assert first.plus(STEP_LOSSES[cut:]) == whole
+
+
+def test_means_are_of_good_steps_alone() -> None:
+    interval = Sums().plus(STEP_LOSSES).interval(last_step=20, learning_rate=0.1, loss_scale=8.0, epoch=2)
+    good = [values for values in STEP_LOSSES if values.applied and math.isfinite(values.total)]
+    assert (interval.first_step, interval.steps, interval.skipped) == (10, 11, 2)
+    assert interval.loss == pytest.approx(np.mean([values.total for values in good]), rel=1e-12)
+    assert interval.gradient_norm == pytest.approx(np.mean([values.gradient_norm for values in good]), rel=1e-12)
+    nothing = Sums().plus(STEP_LOSSES[4:5]).interval(last_step=5, learning_rate=0.1, loss_scale=None, epoch=0)
+    assert (nothing.loss, nothing.mel, nothing.skipped) == (None, None, 1)

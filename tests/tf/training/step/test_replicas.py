@@ -11,6 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from xttsbench.errors import InvalidInputError
+from xttsbench.training.step import Replicas, make_strategy
+
 CHILD = Path(__file__).with_name("child.py")
 Numbers = dict[str, np.ndarray]
 
@@ -105,3 +108,23 @@ def test_two_processes_do_what_one_does(
         assert bool(found.pop("is_chief")) == (place == 0)
         np.testing.assert_allclose(found.pop("said"), said, rtol=1e-6, atol=1e-6)
         assert_same(weights, found, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["one", "mirrored"])
+def test_one_device_is_one_replica(kind: str) -> None:
+    replicas = Replicas(make_strategy(kind))
+    assert (replicas.count, len(replicas.local), replicas.first_local, replicas.is_chief) == (1, 1, 0, True)
+
+
+def test_an_unknown_strategy_is_named() -> None:
+    with pytest.raises(InvalidInputError, match="one of one, mirrored, multi_worker is expected, got 'central'"):
+        make_strategy("central")
+
+
+@pytest.mark.parametrize("value", [None, '{"cluster": {}}'])
+def test_several_processes_need_their_addresses(monkeypatch: pytest.MonkeyPatch, value: str | None) -> None:
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    if value is not None:
+        monkeypatch.setenv("TF_CONFIG", value)
+    with pytest.raises(InvalidInputError, match="multi_worker needs the addresses of all processes in TF_CONFIG"):
+        make_strategy("multi_worker")
