@@ -105,7 +105,7 @@ def diagnose(
         from xttsbench.workflows.live import LiveRequest, diagnose_live
 
         # By name: TensorFlow is in this process already, and nothing else of ours may bring it into a parent.
-        live = _worker("live").LiveTarget(target, described(target))
+        live = _worker("trial").LiveTarget(target, described(target))
         outcome = diagnose_live(LiveRequest(described(target), accelerator, steps, budget_s, place), live.measure)
     _refuse(outcome.exit_code, outcome.message, "the diagnosis")
     return outcome.report
@@ -183,7 +183,7 @@ def _searched(target: Any, request: Request) -> tuple[Any, Report]:
 
     outcome = run(request)
     _refuse(outcome.exit_code, outcome.message)
-    dataset = _worker("live").load_here(target, request.target, request.kwargs).dataset
+    dataset = _worker("trial").load_here(target, request.target, request.kwargs).dataset
     found = outcome.report.optimized
     return (_worker("optimized").apply_plan(dataset, found) if found is not None else dataset), outcome.report
 
@@ -191,7 +191,7 @@ def _searched(target: Any, request: Request) -> tuple[Any, Report]:
 def _live(target: Any, request: LiveRequest, *, any_order: bool) -> tuple[Any, Report]:
     from xttsbench.workflows.live import optimize_live
 
-    live = _worker("live").LiveTarget(target, request.name)
+    live = _worker("trial").LiveTarget(target, request.name)
     outcome = optimize_live(request, live.measure, any_order=any_order)
     _refuse(outcome.exit_code, outcome.message)
     found = outcome.report.optimized
@@ -208,7 +208,7 @@ def _apply(target: Any, plan: str | Path | Optimized, kwargs: dict[str, Any] | N
     found = plan if isinstance(plan, Optimized) else read_plan(Path(plan))
     report = read_report(path, found)
     name = target if isinstance(target, str) else described(target)
-    dataset = _worker("live").load_here(target, name, found.kwargs if kwargs is None else kwargs).dataset
+    dataset = _worker("trial").load_here(target, name, found.kwargs if kwargs is None else kwargs).dataset
     before = Pipeline.model_validate(report.pipeline) if report is not None and report.pipeline else None
     fixed = _worker("optimized").apply_plan(dataset, found, before=before)
     return fixed, report or report_of(found, name)

@@ -41,7 +41,7 @@ def look(patience_s: float = PATIENCE_S) -> Sight:
     Args:
         patience_s: seconds until a child that is not done is killed.
     """
-    known, ended, printed = _ask("xttsbench.worker.machine.sight", patience_s)
+    known, ended, printed = _ask("tensorflow", patience_s)
     complaint = _INIT.search(printed)
     # What TensorFlow tried itself comes first; it tries nothing where it meets no GPU.
     tried = {name: why.strip() for name, why in _MISSING.findall(printed) if not name.startswith(_OTHERS)}
@@ -59,20 +59,20 @@ def ask_driver(patience_s: float = DRIVER_PATIENCE_S) -> Driver:
     Args:
         patience_s: seconds until a child that is not done is killed.
     """
-    known, ended, _ = _ask("xttsbench.worker.machine.driver", patience_s)
+    known, ended, _ = _ask("driver", patience_s)
     if ended is not None:
         return Driver(reason=f"the process that asked the NVIDIA driver was {ended}", ill=True)
     return Driver.model_validate(known["driver"])
 
 
-def _ask(module: str, patience_s: float) -> tuple[dict[str, Any], str | None, str]:
+def _ask(what: str, patience_s: float) -> tuple[dict[str, Any], str | None, str]:
     """Have a child say what it knows: that, how it ended where it did not say all, and what it printed."""
     environment = child_environment({"TF_CPP_MIN_LOG_LEVEL": "0", "TF_CPP_VMODULE": _LOADING}, has_gpu=True)
     reading, writing = os.pipe()
     with tempfile.TemporaryFile() as words, os.fdopen(reading, "rb", buffering=0) as pipe:
         try:
             child = subprocess.Popen(
-                [sys.executable, "-P", "-m", module, str(writing)],
+                [sys.executable, "-P", "-m", "xttsbench.worker.sight", str(writing), what],
                 pass_fds=[writing],
                 stdin=subprocess.DEVNULL,
                 stdout=words,

@@ -21,8 +21,8 @@ from xttsbench.records.fix import FixSet, Optimized
 from xttsbench.records.pipeline import Pipeline, PipelineOp
 from xttsbench.records.readings import Readings
 from xttsbench.records.trial import TrialRecord, TrialSpec
-from xttsbench.worker.live import LiveTarget, load_here
 from xttsbench.worker.optimized import PlanError, PlanWarning, apply_plan, changed_ops, identity_of
+from xttsbench.worker.trial import LiveTarget, load_here
 
 
 def pipeline(

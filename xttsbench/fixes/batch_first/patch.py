@@ -7,11 +7,10 @@ from collections.abc import Iterable, Sequence
 import libcst as cst
 
 from xttsbench.records.pipeline import PipelineOp
-from xttsbench.targets.source.calls import Calls, attempt, kind, place
+from xttsbench.targets.source.calls import Calls, attempt, kind, place, rearranged
 from xttsbench.targets.source.edits import Change, Found, NoEditError, Replacement
 from xttsbench.targets.source.links import argument, removed, reordered
 from xttsbench.targets.source.module import Link, Module
-from xttsbench.targets.source.moves import rearranged
 
 
 def batch_first(calls: Calls, number: int | None, op: str) -> Iterable[Found]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from xttsbench.records.pipeline import PipelineOp
-from xttsbench.targets.source.calls import Calls, attempt, kind, place
+from xttsbench.targets.source.calls import Calls, attempt, kind, place, rearranged
 from xttsbench.targets.source.edits import Change, Found
 from xttsbench.targets.source.links import appended, removed
-from xttsbench.targets.source.moves import rearranged
 from xttsbench.throughput.orderings import Chain, chain_before
 from xttsbench.throughput.threads import consumers, inputs_of
 

@@ -8,11 +8,10 @@ import libcst as cst
 
 from xttsbench.fixes.batch_first.patch import maps_before
 from xttsbench.records.pipeline import PipelineOp
-from xttsbench.targets.source.calls import Calls, attempt, place
+from xttsbench.targets.source.calls import Calls, attempt, place, rearranged
 from xttsbench.targets.source.edits import Change, Found, NoEditError, Replacement
 from xttsbench.targets.source.links import argument
 from xttsbench.targets.source.module import Link, Module
-from xttsbench.targets.source.moves import rearranged
 
 
 def filter_first(calls: Calls, number: int | None, op: str) -> Iterable[Found]:

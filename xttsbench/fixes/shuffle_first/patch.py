@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from xttsbench.fixes.batch_first.patch import maps_before
-from xttsbench.targets.source.calls import Calls, attempt, place
+from xttsbench.targets.source.calls import Calls, attempt, place, rearranged
 from xttsbench.targets.source.edits import Change, Found
-from xttsbench.targets.source.moves import rearranged
 
 
 def shuffle_first(calls: Calls, number: int | None, op: str) -> Iterable[Found]:

@@ -1,4 +1,4 @@
-"""Which call of the source made an op of the graph.
+"""Which call of the source made an op of the graph, and ops made behind others by an edit of their calls.
 
 An op has the calls that were running when it was made, each by where it ends. Where Python does not tell that, the call
 on the op's line whose method makes such ops is taken; where a line has several, the order of the chain is that of the
@@ -19,8 +19,10 @@ from libcst.metadata import ClassScope
 from xttsbench.records.base import Location
 from xttsbench.records.fix import FixSet
 from xttsbench.records.pipeline import Pipeline, PipelineOp, kind_of_op
-from xttsbench.targets.source.edits import Change, Found, NoCallError, NoEditError, NothingToDoError
+from xttsbench.targets.source.edits import Change, Found, NoCallError, NoEditError, NothingToDoError, Replacement
+from xttsbench.targets.source.links import reordered
 from xttsbench.targets.source.module import Link, Module, read_module
+from xttsbench.targets.source.sinking import LISTS_FILES, Sinking
 
 _WORDS: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _BY_ANOTHER_NAME: Final = {
@@ -333,3 +335,42 @@ def _inner(ops: Iterable[PipelineOp]) -> Iterator[PipelineOp]:
     for op in ops:
         yield from op.inner
         yield from _inner(op.inner)
+
+
+def rearranged(
+    calls: Calls,
+    ops: Sequence[PipelineOp],
+    moved: Collection[str],
+    text: str = "",
+    extra: Callable[[Module, Sequence[Link]], Sequence[Replacement]] = lambda module, links: (),
+) -> Change:
+    """Some ops made behind the last one, with a link in between.
+
+    Calls that follow one another in the text change places; else those that are moved are written behind the last one.
+
+    Args:
+        calls: of the pipeline.
+        ops: that follow one another in the pipeline, sources first.
+        moved: names of those that are moved.
+        text: of the new link, e.g. ``.cache()``, which comes right behind the last one; empty for none.
+        extra: from the calls to steps within the last one.
+
+    Raises:
+        NoEditError: it cannot be done safely.
+    """
+    try:
+        module, links = calls.links(ops, {one.name for one in ops} if text else ())
+        if len(set(links)) < len(links):
+            raise NoEditError("a call makes several ops that would change places with one another")
+        if any(link.name == LISTS_FILES for link in links):
+            raise NoEditError("a list of files is shuffled by the call that makes it")
+        return reordered(module, links, [one.name in moved for one in ops], text, extra(module, links))
+    except NoEditError:
+        module, links = calls.in_one_function(ops)
+    which = [link for one, link in zip(ops, links, strict=True) if one.name in moved]
+    others = [link for one, link in zip(ops, links, strict=True) if one.name not in moved]
+    own = {link for one, link in zip(ops, links, strict=True) if link.name in methods(one)}
+    if set(which) & set(others) or len(own.intersection(which)) < sum(link in own for link in which):
+        raise NoEditError("a call makes several ops that would change places with one another")
+    sinking = Sinking(module, list(dict.fromkeys(links)), list(dict.fromkeys(which)), own, same_elements=bool(text))
+    return sinking.change(text, extra(module, links))

@@ -1,4 +1,4 @@
-"""What TensorFlow sees of this machine, from a process of its own, which ``xttsbench doctor`` starts and outlives.
+"""What TensorFlow, or the NVIDIA driver, sees of this machine, from a process that ``xttsbench doctor`` outlives.
 
 A line of JSON for each thing, as soon as it is known, and one before each part that may crash or hang, so that who
 reads knows how far it came.
@@ -13,7 +13,7 @@ import os
 import resource
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,19 +34,23 @@ _INTER_OP: Final = "tf_Compute"
 """How the kernel calls the threads that run operations side by side; those that share one operation have no name."""
 
 
-def main(pipe: int) -> None:
+def main(pipe: int, look: Callable[[], Iterator[dict[str, Any]]]) -> None:
     """Look, and say each thing through the pipe."""
     die_with_parent()
     with os.fdopen(pipe, "w", encoding="utf-8", buffering=1) as lines:
-
-        def say(**known: Any) -> None:
+        for known in look():
             lines.write(json.dumps(known) + "\n")
 
-        for known in _seen():
-            say(**known)
+
+def driver() -> Iterator[dict[str, Any]]:
+    """What the NVIDIA driver says of its GPUs; one that is ill holds whoever asks it."""
+    from xttsbench.probes.machine import driver as ask
+
+    yield {"stage": "done", "driver": ask().model_dump()}
 
 
-def _seen() -> Iterator[dict[str, Any]]:
+def tensorflow() -> Iterator[dict[str, Any]]:
+    """What TensorFlow sees and computes, with the stage that it comes to."""
     yield {"stage": "import"}
     began = time.perf_counter()
     import tensorflow as tf
@@ -122,11 +126,14 @@ def _threads() -> dict[str, int]:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2 or not sys.argv[1].isdigit():
-        sys.exit("xttsbench.worker.machine.sight is started by xttsbench itself, with the number of a pipe.")
+    looks = {"tensorflow": tensorflow, "driver": driver}
+    if len(sys.argv) != 3 or not sys.argv[1].isdigit() or sys.argv[2] not in looks:
+        sys.exit(
+            "xttsbench.worker.sight is started by xttsbench itself, with the number of a pipe and whom to ask."
+        )
     code = 1
     try:
-        main(int(sys.argv[1]))
+        main(int(sys.argv[1]), looks[sys.argv[2]])
         code = 0
     except BrokenPipeError:
         pass  # the parent is gone: so are we
