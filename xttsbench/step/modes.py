@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
+from unittest import mock
 
 import numpy as np
 import tensorflow as tf
@@ -59,11 +60,8 @@ def without_xla() -> Iterator[None]:
         if self._jit_compile:
             self._jit_compile = None
 
-    polymorphic_function.Function.__init__ = init
-    try:
+    with mock.patch.object(polymorphic_function.Function, "__init__", init):
         yield
-    finally:
-        polymorphic_function.Function.__init__ = original
 
 
 class Fetches:
@@ -89,18 +87,8 @@ def fetches_answered() -> Iterator[Fetches]:
         "__int__": lambda tensor: int(ones(tensor).ravel()[0]),
         "item": lambda tensor: ones(tensor).ravel()[0].item(),
     }
-    symbolic = ops.SymbolicTensor
-    before = {name: symbolic.__dict__.get(name) for name in answers}
-    for name, answer in answers.items():
-        setattr(symbolic, name, answer)
-    try:
+    with mock.patch.multiple(ops.SymbolicTensor, create=True, **answers):
         yield fetches
-    finally:
-        for name, old in before.items():
-            if old is None:
-                delattr(symbolic, name)
-            else:
-                setattr(symbolic, name, old)
 
 
 def keras_step(model: keras.Model) -> Callable[[Any], Any]:

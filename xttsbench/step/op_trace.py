@@ -13,9 +13,11 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any, Final, NamedTuple
+from unittest import mock
 
 from tensorflow.python import pywrap_tfe
 from tensorflow.python.eager.polymorphic_function import atomic_function, polymorphic_function
@@ -226,7 +228,7 @@ class EagerOps:
     functions: dict[str, Any] = field(default_factory=dict)
     compiled: dict[int, tuple[Any, tuple[Any, ...], dict[str, Any]]] = field(default_factory=dict)
     inside_s: float = 0.0
-    _undo: list[Callable[[], None]] = field(default_factory=list)
+    _patches: ExitStack = field(default_factory=ExitStack)
     _depth: int = 0
     _count: int = 0
 
@@ -242,13 +244,10 @@ class EagerOps:
         return self
 
     def __exit__(self, *_: object) -> None:
-        while self._undo:
-            self._undo.pop()()
+        self._patches.close()
 
     def _patch(self, owner: Any, name: str, around: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
-        original = getattr(owner, name)
-        setattr(owner, name, around(original))
-        self._undo.append(lambda: setattr(owner, name, original))
+        self._patches.enter_context(mock.patch.object(owner, name, around(getattr(owner, name))))
 
     def _around_op(self, original: Callable[..., Any], name_at: int) -> Callable[..., Any]:
         clock = time.perf_counter

@@ -39,6 +39,8 @@ def substituted(files: Mapping[str, str]) -> Iterator[None]:
     if not texts:
         yield
         return
+    from unittest import mock  # here, for it takes its time and most trials run what the user wrote
+
     named: set[str] = set()
     loader: Any = importlib.machinery.SourceFileLoader
     get_code, get_data, open_code = loader.get_code, loader.get_data, io.open_code
@@ -85,10 +87,9 @@ def substituted(files: Mapping[str, str]) -> Iterator[None]:
 
     with contextlib.ExitStack() as stack:
         stack.callback(lambda: [linecache.cache.pop(path, None) for path in named])
-        stack.enter_context(_attribute(linecache, "updatecache", new_updatecache))
-        stack.enter_context(_attribute(loader, "get_code", new_get_code))
-        stack.enter_context(_attribute(loader, "get_data", new_get_data))
-        stack.enter_context(_attribute(io, "open_code", new_open_code))
+        stack.enter_context(mock.patch.object(linecache, "updatecache", new_updatecache))
+        stack.enter_context(mock.patch.multiple(loader, get_code=new_get_code, get_data=new_get_data))
+        stack.enter_context(mock.patch.object(io, "open_code", new_open_code))
         yield
 
 
@@ -101,19 +102,3 @@ def _text(file: str, other: str) -> tuple[str, str]:
         raise InvalidInputError(
             f"{other}, which is to be run in place of {file}, cannot be read as Python source ({error})."
         ) from error
-
-
-@contextlib.contextmanager
-def _attribute(owner: Any, name: str, value: Any) -> Iterator[None]:
-    """An attribute replaced, and put back as it was: an inherited one is taken out again."""
-    own = name in vars(owner)
-    before = getattr(owner, name)
-    setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        if getattr(owner, name) is value:
-            if own:
-                setattr(owner, name, before)
-            else:
-                delattr(owner, name)

@@ -128,9 +128,7 @@ def _threads() -> dict[str, int]:
 if __name__ == "__main__":
     looks = {"tensorflow": tensorflow, "driver": driver}
     if len(sys.argv) != 3 or not sys.argv[1].isdigit() or sys.argv[2] not in looks:
-        sys.exit(
-            "xttsbench.worker.sight is started by xttsbench itself, with the number of a pipe and whom to ask."
-        )
+        sys.exit("xttsbench.worker.sight is started by xttsbench itself, with the number of a pipe and whom to ask.")
     code = 1
     try:
         main(int(sys.argv[1]), looks[sys.argv[2]])

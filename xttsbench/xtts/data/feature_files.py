@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import io
 import os
-import re
 import tokenize
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -29,11 +28,6 @@ HEADER_BYTES: Final = 128
 """Size of the header that :func:`npy_header` returns for any shape that fits on a disk. Readers parse the header."""
 
 _FIRST_READ_BYTES: Final = 4096
-# What NumPy writes for such an array, matched here because its own parser takes longer than reading the file does.
-_USUAL_HEADER: Final = re.compile(
-    rb"\x93NUMPY\x01\x00(..)\{'descr': '<f4', 'fortran_order': False, 'shape': \((\d{1,18}), (\d{1,18})\), \} *\n",
-    re.DOTALL,
-).match
 PACKED: Final = "packed.npy"
 
 
@@ -120,33 +114,11 @@ def _rows_and_offset(path: Path, n_mels: int) -> tuple[int, int]:
 def array_header(path: Path, head: bytes, n_mels: int) -> tuple[int, int]:
     """Return the number of rows, and where they begin in bytes, of a file that begins with ``head``.
 
+    Headers are parsed as NumPy does: another version or spacing is fine, another array is refused.
+
     Raises:
         CacheFileError: these are not the first bytes of a float32 array ``[rows, n_mels]`` in C order.
     """
-    usual = _USUAL_HEADER(head)
-    if usual and usual.end() == 10 + int.from_bytes(usual[1], "little"):
-        frames, columns = int(usual[2]), int(usual[3])
-        if frames and columns == n_mels:
-            return frames, usual.end()
-    return _unusual_header(path, head, n_mels)
-
-
-def unreadable(path: Path, error: OSError) -> CacheFileError:
-    """Return the error that says why a file cannot be read."""
-    if isinstance(error, FileNotFoundError):
-        return CacheFileError(path, "is missing")
-    return CacheFileError(path, f"cannot be read ({error.strerror or error})")
-
-
-def _check_size(path: Path, size: int, frames: int, offset: int, n_mels: int) -> None:
-    expected = offset + 4 * frames * n_mels
-    if size != expected:
-        what = "is truncated: it" if size < expected else "is too long: it"
-        raise CacheFileError(path, f"{what} has {size} bytes, and its header ({frames} x {n_mels}) means {expected}")
-
-
-def _unusual_header(path: Path, head: bytes, n_mels: int) -> tuple[int, int]:
-    """Parse a header as NumPy does: another version or spacing is fine, another array is refused."""
     file = io.BytesIO(head)
     try:
         version = npy_format.read_magic(file)
@@ -166,6 +138,20 @@ def _unusual_header(path: Path, head: bytes, n_mels: int) -> tuple[int, int]:
     if len(shape) != 2 or shape[1] != n_mels or shape[0] < 1:
         raise CacheFileError(path, f"has the shape {shape}, and [frames, {n_mels}] is expected")
     return int(shape[0]), file.tell()
+
+
+def unreadable(path: Path, error: OSError) -> CacheFileError:
+    """Return the error that says why a file cannot be read."""
+    if isinstance(error, FileNotFoundError):
+        return CacheFileError(path, "is missing")
+    return CacheFileError(path, f"cannot be read ({error.strerror or error})")
+
+
+def _check_size(path: Path, size: int, frames: int, offset: int, n_mels: int) -> None:
+    expected = offset + 4 * frames * n_mels
+    if size != expected:
+        what = "is truncated: it" if size < expected else "is too long: it"
+        raise CacheFileError(path, f"{what} has {size} bytes, and its header ({frames} x {n_mels}) means {expected}")
 
 
 def write_packed(

@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from sys import intern
 from typing import Final
@@ -225,7 +224,8 @@ def _fill(
     if workers is None:
         workers = allowed_workers() if len(clips) > 2 * _CLIPS_A_JOB else 1
     jobs: Iterator[Job] = (
-        (str(wavs), sample_rate_hz, [(clip.path, clip.id) for clip in part]) for part in _parts(clips, _CLIPS_A_JOB)
+        (str(wavs), sample_rate_hz, [(clip.path, clip.id) for clip in clips[start : start + _CLIPS_A_JOB]])
+        for start in range(0, len(clips), _CLIPS_A_JOB)
     )
     good: list[_Clip] = []
     samples = clipped = done = 0
@@ -289,9 +289,3 @@ def _convert(job: Job) -> list[tuple[int, float] | str]:
 
 def _metadata(clips: Iterable[_Clip]) -> Iterator[str]:
     return (f"{clip.id}|{clip.raw_text}|{clip.text}\n" for clip in clips)
-
-
-def _parts(clips: Sequence[_Clip], size: int) -> Iterator[list[_Clip]]:
-    remaining = iter(clips)
-    while part := list(islice(remaining, size)):
-        yield part

@@ -88,14 +88,7 @@ def ensure_default_data(progress: Progress | None = None) -> Path:
         XttsbenchError: as :func:`make_data`.
     """
     directory = default_data()
-    make_data(
-        directory,
-        DEFAULT_CLIPS,
-        DEFAULT_SEED,
-        DEFAULT_MIN_S,
-        DEFAULT_MAX_S,
-        progress=progress,
-    )
+    make_data(directory, DEFAULT_CLIPS, DEFAULT_SEED, DEFAULT_MIN_S, DEFAULT_MAX_S, progress=progress)
     return directory
 
 

@@ -233,4 +233,4 @@ def test_what_a_graph_would_do_once(step, words: str) -> None:
     why = trace_time_effects(step)
     assert why is not None
     assert words in why
-    assert "test_trace_time_effects.py:" in why
+    assert "test_implicit_calls.py:" in why
