@@ -20,7 +20,7 @@ from xttsbench.training.order import NONE, Origin, Position, consumed, differenc
 from xttsbench.xtts.recipe import Recipe
 
 if TYPE_CHECKING:
-    from xttsbench.records.training import CheckpointEntry, Ended, Evaluated, Interval
+    from xttsbench.records.training import CheckpointEntry, Interval
     from xttsbench.training.state import TrainingState
     from xttsbench.training.step import StepResult, TrainingStep, Workers
     from xttsbench.training.stream import Fetched

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final, Generic, Protocol, TypeVar
 
+import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
 from xttsbench.training.order import Position, clip_frames, planned_epoch, planned_from, with_parts
@@ -112,6 +114,27 @@ class Fetched:
     valid_frames: int
     """Those of speech."""
 
+    @classmethod
+    def of(
+        cls,
+        position: Position,
+        batch: Batch,
+        data: SpeechData,
+        recipe: Recipe,
+        mel_frames: npt.NDArray[np.int64],
+        micro_batches: tuple[tuple[dict[str, tf.Tensor], ...], ...] = (),
+    ) -> Fetched:
+        """Return what a step takes of a planned batch; ``mel_frames`` is ``[n]``, of each clip of the data."""
+        return cls(
+            position=position,
+            ids=tuple(data.id(clip) for clip in batch.clips.tolist()),
+            micro_batches=micro_batches,
+            counts=loss_counts(batch, mel_frames, data.text_lengths, recipe.model),
+            batch=batch,
+            frames=len(batch.clips) * batch.frames,
+            valid_frames=int(mel_frames[batch.clips].sum()),
+        )
+
     @property
     def samples(self) -> int:
         """Clips of the global batch."""
@@ -172,15 +195,7 @@ class BatchStream(Iterator[Fetched]):
             micro_batches = tuple(
                 tuple(next(pipeline) for pipeline in self._pipelines) for _ in range(self._accumulation)
             )
-        return Fetched(
-            position=position,
-            ids=tuple(self._data.id(clip) for clip in batch.clips.tolist()),
-            micro_batches=micro_batches,
-            counts=loss_counts(batch, self._frames, self._data.text_lengths, self._recipe.model),
-            batch=batch,
-            frames=len(batch.clips) * batch.frames,
-            valid_frames=int(self._frames[batch.clips].sum()),
-        )
+        return Fetched.of(position, batch, self._data, self._recipe, self._frames, micro_batches)
 
     def _next_stretch(self) -> list[tuple[Position, Batch]]:
         """Return the next batches up to the run's end, as far as they are no more clips than a stretch has."""

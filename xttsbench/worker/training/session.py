@@ -28,7 +28,7 @@ from xttsbench.worker.training.devices import fitted, with_tokens
 from xttsbench.worker.training.watch import Watch
 from xttsbench.worker.trial import devices_seen, failure
 from xttsbench.xtts.data import feature_cache, speech_data
-from xttsbench.xtts.data.batches import LossCounts, loss_counts
+from xttsbench.xtts.data.batches import LossCounts
 from xttsbench.xtts.data.speech_data import SpeechData, read_speech_data
 from xttsbench.xtts.loaders import CACHED
 from xttsbench.xtts.recipe import Recipe
@@ -212,7 +212,9 @@ class Session:
             ended = train(run)
         finally:
             watch.flush()
-        channel.part("overhead", watching_overhead(self._first_batch()))
+        # The first batch of the first epoch but for its tensors, as the watch sees it.
+        first = Fetched.of(Position(), self._epoch[0], self._data, self._recipe, clip_frames(self._data, self._recipe))
+        channel.part("overhead", watching_overhead(first))
         if job.listen and ended.reason != "terminated" and evaluating is not None and board is not None:
             channel.phase("listening")
             evaluating.listen(self._state, ended.step, board)
@@ -236,20 +238,6 @@ class Session:
             self._data, self._cache, self._recipe, loading, self._replicas, seed=self._job.seed, position=position
         )
         return Ahead(stream, self._recipe.training.steps - position.step) if self._job.overlap else stream
-
-    def _first_batch(self) -> Fetched:
-        """The first batch of the first epoch but for its tensors, as the watch sees it."""
-        batch = self._epoch[0]
-        frames = clip_frames(self._data, self._recipe)
-        return Fetched(
-            position=Position(),
-            ids=tuple(self._data.id(clip) for clip in batch.clips.tolist()),
-            micro_batches=(),
-            counts=loss_counts(batch, frames, self._data.text_lengths, self._recipe.model),
-            batch=batch,
-            frames=len(batch.clips) * batch.frames,
-            valid_frames=int(frames[batch.clips].sum()),
-        )
 
     def _begun(self, step: int) -> Begun:
         """What is told when the first batch is asked for."""
