@@ -81,7 +81,7 @@ def fetches_answered() -> Iterator[Fetches]:
         shape = tensor.shape.as_list() if tensor.shape.rank is not None else []
         return np.ones([size or 1 for size in shape], tensor.dtype.as_numpy_dtype)
 
-    answers: dict[str, Callable[[Any], Any]] = {
+    answers: dict[str, Any] = {
         "numpy": ones,
         "__float__": lambda tensor: float(ones(tensor).ravel()[0]),
         "__int__": lambda tensor: int(ones(tensor).ravel()[0]),
