@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pytest
+
+from tests.unit.analysis.test_disturbance import S, host
 from xttsbench.comparison.arms import compare
-from xttsbench.comparison.runs import parity_found
-from xttsbench.records.trial import Parity, TrialRecord
+from xttsbench.comparison.runs import ArmRuns, Taken, left_in, parity_found, taken_in
+from xttsbench.records.plan import PlannedArm
+from xttsbench.records.trial import Parity, RoundMark, TrialRecord
 
 
 def test_an_arm_with_other_losses_is_refused_for_its_losses(build) -> None:
@@ -57,3 +62,72 @@ def test_a_line_of_an_older_journal_is_read(build) -> None:
     read = TrialRecord.model_validate(line)
     assert read.parity is not None
     assert (read.parity.same, read.parity.losses, read.spec.loss_steps) == (("b",), {}, 0)
+
+
+EFFECTS = {"b": 0.0, "c": 0.2, "d": -0.1}
+
+
+def session(seed: int, slope: float, rounds: int = 24, *, noise: float = 0.03, spread: float = 0.15):
+    """What neighbours left in each turn of four configurations, and speeds that follow it, over the first one's."""
+    rng = np.random.default_rng(seed)
+    turns = [(block, number) for block in range(3) for number in range(rounds // 3)]
+    left = {name: {turn: -abs(rng.normal(0, spread)) for turn in turns} for name in ("a", *EFFECTS)}
+    ratios = {
+        name: {
+            turn: effect + slope * (left[name][turn] - left["a"][turn]) + rng.normal(0, noise * np.sqrt(2))
+            for turn in turns
+        }
+        for name, effect in EFFECTS.items()
+    }
+    return left, ratios
+
+
+def adjusted(found: Taken, ratios, name: str) -> np.ndarray:
+    return np.array([ratio - found.gave(name, "a", turn) for turn, ratio in ratios[name].items()])
+
+
+def test_where_the_processors_limit_a_speed_the_noise_of_the_neighbours_is_gone() -> None:
+    left, ratios = session(1, slope=1.0)
+    found = taken_in("a", left, ratios)
+    assert found.slope == pytest.approx(0.97, abs=0.04)
+    for name, effect in EFFECTS.items():
+        assert adjusted(found, ratios, name).std() < 0.5 * np.std([*ratios[name].values()])
+        assert adjusted(found, ratios, name).mean() == pytest.approx(effect, abs=0.03)
+
+
+@pytest.mark.parametrize(("slope", "rounds", "spread"), [(0.0, 24, 0.15), (1.0, 6, 0.15), (1.0, 24, 0.005)])
+def test_nothing_is_taken_out_of_what_does_not_follow_it_or_of_too_little(slope, rounds, spread) -> None:
+    """A step that sleeps; rounds so few that a slope may be chance; a quiet machine, whose readings are mere noise."""
+    found = [taken_in("a", *session(seed, slope, rounds, spread=spread)).slope for seed in range(50)]
+    assert np.mean([one == 0.0 for one in found]) >= 0.96
+
+
+def test_what_is_taken_out_is_no_effect_of_the_configurations() -> None:
+    """The mean of many sessions is the effect: 0.002 is three standard errors of it."""
+    means = []
+    for seed in range(400):
+        left, ratios = session(seed, slope=0.8, rounds=9)
+        means.append(adjusted(taken_in("a", left, ratios), ratios, "c").mean())
+    assert np.mean(means) == pytest.approx(EFFECTS["c"], abs=3 * np.std(means) / 20)
+
+
+def test_a_turn_without_readings_stays_as_it_was() -> None:
+    left, ratios = session(2, slope=1.0)
+    del left["b"][0, 0]
+    found = taken_in("a", left, ratios)
+    assert found.slope > 0
+    assert found.gave("b", "a", (0, 0)) == 0.0
+    assert found.gave("b", "a", (0, 1)) == pytest.approx(found.slope * (left["b"][0, 1] - left["a"][0, 1]))
+    assert found.gave("b", "c", (0, 1)) == pytest.approx(found.slope * (left["b"][0, 1] - left["c"][0, 1]))
+
+
+def test_the_share_that_was_left_is_read_from_the_turns(build) -> None:
+    readings = host(foreign=lambda second: 1.0 if 10 <= second < 20 else 0.0)
+    trial = build.trial("arm", build.segment(wait_s=[0.01] * 4))
+    marks = tuple(RoundMark(round=n, start_ns=10 * n * S, end_ns=10 * (n + 1) * S) for n in range(3))
+    spec = trial.spec.model_copy(update={"turns": True})
+    own = trial.readings.model_copy(update={"host": readings})
+    trial = trial.model_copy(update={"spec": spec, "rounds": marks, "readings": own})
+    runs = ArmRuns(PlannedArm(id="a", role="baseline", kwargs={}), {0: trial}, {}, None)
+    found = left_in(runs)
+    assert [round(float(np.exp(found[0, number])), 2) for number in range(3)] == [1.0, 0.5, 1.0]

@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from xttsbench import records
-from xttsbench.records.base import SCHEMA_VERSION, Estimate, Record
+from xttsbench.records.base import SCHEMA_VERSION, Estimate, Record, nulls
 from xttsbench.records.comparison_result import ComparisonReport
 from xttsbench.records.fix import Optimized
 from xttsbench.records.machine import Examination
 from xttsbench.records.monitoring import LiveRun, Monitored
 from xttsbench.records.plan import RunPlan
 from xttsbench.records.readings import HostReadings
-from xttsbench.records.report import Best, Report
+from xttsbench.records.report import AA, Best, Report, WarmUp
 from xttsbench.records.rows import COLUMNS
 from xttsbench.records.training import Manifest, TrainSetup
 from xttsbench.records.trial import MeasurementOverhead, Segment, TrialRecord, TrialSpec
@@ -209,3 +209,18 @@ def test_what_measuring_cost_is_read_from_version_1_too() -> None:
     assert old == new
     assert new.overhead == MeasurementOverhead(overhead_s=1e-6, pairs=3, method="m")
     assert "looking" not in new.model_dump()
+
+
+def test_every_null_has_a_reason_and_what_is_known_has_none() -> None:
+    record = AA(noisy=False)
+    assert dict(nulls("aa", record, "why")) == {"aa.effect": "why", "aa.smallest_visible_effect": "why"}
+
+
+def test_a_field_may_have_a_reason_of_its_own_or_none_at_all() -> None:
+    found = dict(nulls("warm_up", WarmUp(), {"trace_s": "no step"}, but=("reason",), default="not read"))
+    assert (found["warm_up.trace_s"], found["warm_up.traces"]) == ("no step", "not read")
+    assert "warm_up.reason" not in found
+
+
+def test_only_the_named_fields_count() -> None:
+    assert dict(nulls("aa", AA(), "why", only=("effect",))) == {"aa.effect": "why"}
