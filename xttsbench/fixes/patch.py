@@ -11,6 +11,7 @@ from xttsbench.fixes.spec import loaded
 from xttsbench.records.base import Location
 from xttsbench.records.fix import Edit, Fix, FixSet, Patch
 from xttsbench.records.pipeline import Pipeline
+from xttsbench.records.trial import Trace
 from xttsbench.targets.source.calls import Calls
 from xttsbench.targets.source.edits import Change, Found, NoEditError, Step, rendered
 from xttsbench.targets.source.module import Module
@@ -23,6 +24,7 @@ def propose(
     *,
     own: Callable[[str], bool],
     step_place: Location | None = None,
+    step_traces: Sequence[Trace] = (),
     cache_file: Callable[[str], str] | None = None,
 ) -> Patch:
     """What to change in the user's source so that it has the fixes.
@@ -36,10 +38,11 @@ def propose(
         read: a file's text by its name; may raise ``OSError``.
         own: whether a file may be edited: it is the user's, neither generated nor a library's.
         step_place: where the step's function is defined; ``None`` where a Keras model is trained.
+        step_traces: of tf.functions, as the target ran.
         cache_file: where ``cache-file@<op>`` keeps the elements, by the op's name; by default a file beside the
             program that is named after the op.
     """
-    calls = Calls(pipeline, read, own, fixes, step_place)
+    calls = Calls(pipeline, read, own, fixes, step_place, step_traces)
     if cache_file is not None:
         calls.cache_file = cache_file
     draft = _Draft()

@@ -31,8 +31,9 @@ from xttsbench.fixes.proposal import (
 )
 from xttsbench.fixes.registry import said
 from xttsbench.fixes.spec import WORTH, Candidate
-from xttsbench.fixes.step.spec import STEP_BUCKETS, STEP_GRAPH, STEP_XLA
-from xttsbench.records.base import Estimate, Location
+from xttsbench.fixes.step.retraced import retraced
+from xttsbench.fixes.step.spec import STEP_BUCKETS, STEP_GRAPH, STEP_TRACED_ONCE, STEP_XLA
+from xttsbench.records.base import Estimate, Location, name_and_place
 from xttsbench.records.fix import Fix, FixSet
 from xttsbench.records.pipeline import Prediction
 from xttsbench.throughput.pace import Consumer
@@ -261,11 +262,14 @@ def _step_fixes(evidence: Evidence, model: Model | None) -> Iterator[_StepFix]:
     shapes = {trace.reason for trace in evidence.traces} & {"shape"}
     again = steps is not None and int(steps.xla_compiles.sum() + steps.traces.sum()) > 0
     varied = steps is not None and len(set(steps.shape_id.tolist())) > 1
-    if again and (shapes or varied):
+    own = script is not None and "fit" not in script.iterations  # a step whose source is the script's
+    traced = retraced(evidence.traces, name_and_place(script.step_function)[0]) if script is not None and own else None
+    if again and (traced is not None or (not own and (shapes or varied))):
         ceiling = evidence.max_speedups.get("compile")
         left = ceiling.estimate if ceiling is not None and lost > 0 else None
         why = None if left is not None else "compiling again takes no time that was seen"
-        yield _StepFix(STEP_BUCKETS.name, left, place_of(heaviest_line(evidence, ("function", "tensorflow"))), why)
+        name = (STEP_TRACED_ONCE if traced is not None else STEP_BUCKETS).name
+        yield _StepFix(name, left, place_of(heaviest_line(evidence, ("function", "tensorflow"))), why)
 
 
 def _whole(evidence: Evidence, model: Model | None, ratio: float) -> float | None:

@@ -22,7 +22,7 @@ from xttsbench.fixes.processes.spec import PROCESSES
 from xttsbench.fixes.run_ahead.spec import RUN_AHEAD
 from xttsbench.fixes.shuffle_first.spec import SHUFFLE_FIRST
 from xttsbench.fixes.spec import Candidate, Setting, Spec
-from xttsbench.fixes.step.spec import STEP_BUCKETS, STEP_GRAPH, STEP_XLA
+from xttsbench.fixes.step.spec import STEP_BUCKETS, STEP_GRAPH, STEP_TRACED_ONCE, STEP_XLA
 from xttsbench.fixes.thread_pool.spec import THREAD_POOL
 from xttsbench.records.fix import Fix, FixSet
 
@@ -52,6 +52,7 @@ SPECS: Final[Mapping[str, Spec]] = {
         THREAD_POOL,
         STEP_GRAPH,
         STEP_XLA,
+        STEP_TRACED_ONCE,
         STEP_BUCKETS,
     )
 }

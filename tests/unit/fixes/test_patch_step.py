@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 
 import pytest
 
@@ -10,16 +11,17 @@ from xttsbench.fixes.patch import propose
 from xttsbench.records.base import Location
 from xttsbench.records.fix import FixSet, Patch
 from xttsbench.records.pipeline import Pipeline, PipelineOp
+from xttsbench.records.trial import Trace
 
 FILE = "/home/user/train.py"
 
 
-def stepped(text: str, fix: str, line: int | None) -> Patch:
+def stepped(text: str, fix: str, line: int | None, traces: Sequence[Trace] = ()) -> Patch:
     pipeline = Pipeline(
         ops=(PipelineOp(name="RangeDataset/_0", op="RangeDataset", location=Location(file=FILE, line=1)),)
     )
     place = None if line is None else Location(file=FILE, line=line)
-    return propose(FixSet.of([fix]), pipeline, lambda _: text, own=lambda _: True, step_place=place)
+    return propose(FixSet.of([fix]), pipeline, lambda _: text, own=lambda _: True, step_place=place, step_traces=traces)
 
 
 @pytest.mark.parametrize(
@@ -93,3 +95,72 @@ def test_why_it_is_not(fix: str, text: str, line: int | None, why: str) -> None:
     patch = stepped(f"import tensorflow as tf\n{text}", fix, line)
     assert patch.edits == ()
     assert why in patch.unpatched[fix]
+
+
+def traced(*signatures: str, function: str = "step") -> list[Trace]:
+    return [Trace(step=0, function=function, reason="other", signature=one, time_s=0.1) for one in signatures]
+
+
+NUMBERED = traced(*(f"(b: TensorSpec(shape=(4,), dtype=tf.float32), n: Literal[{n}])" for n in range(3)))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (
+            "def step(b, n):\n    return b[n % 3]\nfor n, b in enumerate(d):\n    step(b, n)\n",
+            "def step(b, n):\n    return b[n % 3]\nfor n, b in enumerate(d):\n    step(b, tf.constant(n))\n",
+        ),
+        (
+            "def step(b, n):\n    return b * 0.1 / (1 + n // 2)\nfor n, b in enumerate(d):\n    step(b, n=n + 1)\n",
+            "def step(b, n):\n    return b * 0.1 / (1 + n // 2)\nfor n, b in enumerate(d):\n"
+            "    step(b, n=tf.constant(n + 1, tf.float32))\n",
+        ),
+        (
+            "def step(b, n):\n    even = n * 2\n    if even < limit:\n        b += 1\n    return b\nstep(b, 1)\n",
+            "def step(b, n):\n    even = n * 2\n    if even < limit:\n        b += 1\n    return b\n"
+            "step(b, tf.constant(1, tf.float32))\n",
+        ),
+        (
+            "def step(self, b, n):\n    return b\nmodel.step(b, n)\n",
+            "def step(self, b, n):\n    return b\nmodel.step(b, tf.constant(n))\n",
+        ),
+    ],
+)
+def test_a_number_that_is_another_one_in_each_step_is_given_as_a_tensor(before: str, after: str) -> None:
+    patch = stepped(f"import tensorflow as tf\n@tf.function\n{before}", "step:traced-once", 3, NUMBERED)
+    assert patch.unpatched == {}
+    assert patch.files[FILE] == f"import tensorflow as tf\n@tf.function\n{after}"
+
+
+def test_a_fraction_and_what_a_function_made_of_the_step_is_called_with() -> None:
+    text = "import tensorflow as tf\ndef step(b, rate):\n    return b * rate\nrun = tf.function(step)\nrun(b, rate)\n"
+    traces = traced(
+        *(f"(b: TensorSpec(shape=(4,), dtype=tf.float32), rate: Literal[{n}])" for n in ("0.1", "1e-05", "1"))
+    )
+    patch = stepped(text, "step:traced-once", 2, traces)
+    assert patch.files[FILE] == text.replace("run(b, rate)", "run(b, tf.constant(rate, tf.float32))")
+
+
+def test_shapes_that_vary_are_left_open() -> None:
+    text = "import tensorflow as tf\n@tf.function\ndef step(b):\n    return b\nstep(b)\n"
+    traces = traced(*(f"(b: TensorSpec(shape=({n}, 3), dtype=tf.float32))" for n in range(3)))
+    patch = stepped(text, "step:traced-once", 3, traces)
+    assert patch.files[FILE] == text.replace("@tf.function", "@tf.function(reduce_retracing=True)")
+
+
+@pytest.mark.parametrize(
+    ("traces", "call", "why"),
+    [
+        (traced(*(f"(b: Literal[{name}])" for name in "xyz")), "step(b)", "b is another python value each time"),
+        (traced("(b: Literal[1])", "(b: Literal[2])"), "step(b)", "nothing that the step is given"),
+        (traced(*(f"(b: Literal[{n}])" for n in range(3)), function="other"), "step(b)", "nothing that the step"),
+        (traced(*(f"(b: Literal[{n}])" for n in range(3))), "strategy.run(step, (b,))", "no call of step(...) gives b"),
+        (traced(*(f"(b: Literal[{n}])" for n in range(3))), "step(*b)", "takes some of its arguments from a list"),
+    ],
+)
+def test_why_a_step_stays_traced_again_and_again(traces: list[Trace], call: str, why: str) -> None:
+    text = f"import tensorflow as tf\n@tf.function\ndef step(b):\n    return b\n{call}\n"
+    patch = stepped(text, "step:traced-once", 3, traces)
+    assert patch.edits == ()
+    assert why in patch.unpatched["step:traced-once"].lower()

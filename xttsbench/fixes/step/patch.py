@@ -46,9 +46,9 @@ def _of_script(module: Module, *, xla: bool) -> Change:
 
 
 def _function(module: Module, line: int, *, xla: bool) -> Change:
-    for node in module.of(cst.FunctionDef):
-        if line in (module.line(node), *(module.line(one) for one in node.decorators)):
-            return _decorated(module, node, xla=xla)
+    node = step_at(module, line)
+    if node is not None:
+        return _decorated(module, node, xla=xla)
     lambdas = [node for node in module.of(cst.Lambda) if module.line(node) == line]
     if len(lambdas) != 1:
         raise NoEditError(f"there is no function at {module.file}:{line}")
@@ -58,16 +58,12 @@ def _function(module: Module, line: int, *, xla: bool) -> Change:
 
 
 def _decorated(module: Module, node: cst.FunctionDef, *, xla: bool) -> Change:
-    wrapping = [link for link in module.links if _wraps(module, link, node)]
-    for decorator in (one.decorator for one in node.decorators):
-        called = module.link(decorator) if isinstance(decorator, cst.Call) else None
-        if called is not None and _is_function(module, called.node.func):
-            wrapping.append(called)
-        elif _is_function(module, decorator):
-            if not xla:
-                raise NothingToDoError("the step is a tf.function already")
-            start, end = module.span(decorator)
-            return Change(module, module.line(node), (start, end), (Replacement(end, end, "(jit_compile=True)"),))
+    wrapping, bare = compiled_by(module, node)
+    if bare is not None:
+        if not xla:
+            raise NothingToDoError("the step is a tf.function already")
+        start, end = module.span(bare)
+        return Change(module, module.line(node), (start, end), (Replacement(end, end, "(jit_compile=True)"),))
     if wrapping and not xla:
         raise NothingToDoError("the step is made a tf.function already")
     if wrapping:
@@ -85,6 +81,24 @@ def _decorated(module: Module, node: cst.FunctionDef, *, xla: bool) -> Change:
     name = spelled(module, node, "function")
     text = f"@{name}{'(jit_compile=True)' if xla else ''}{module.line_end}{module.indent(start)}"
     return Change(module, module.line(node), (start, module.line_stop(start)), (Replacement(start, start, text),))
+
+
+def compiled_by(module: Module, node: cst.FunctionDef) -> tuple[list[Link], cst.BaseExpression | None]:
+    """The calls of ``tf.function`` on a function, its decorator among them, and a decorator without a call."""
+    wrapping = [link for link in module.links if _wraps(module, link, node)]
+    for decorator in (one.decorator for one in node.decorators):
+        called = module.link(decorator) if isinstance(decorator, cst.Call) else None
+        if called is not None and _is_function(module, called.node.func):
+            wrapping.append(called)
+        elif _is_function(module, decorator):
+            return wrapping, decorator
+    return wrapping, None
+
+
+def step_at(module: Module, line: int) -> cst.FunctionDef | None:
+    """The function that is defined at a line, or whose decorator stands there."""
+    found = module.of(cst.FunctionDef)
+    return next((one for one in found if line in map(module.line, (one, *one.decorators))), None)
 
 
 def _wraps(module: Module, link: Link, step: cst.FunctionDef) -> bool:

@@ -1,4 +1,4 @@
-"""Fixes of the training step: ``step:graph``, ``step:xla`` and ``step:buckets``."""
+"""Fixes of the training step: ``step:graph``, ``step:xla``, ``step:traced-once`` and ``step:buckets``."""
 
 from __future__ import annotations
 
@@ -23,6 +23,14 @@ STEP_XLA: Final = Spec(
     mends=("eager-step", "xla-untried"),
     rewrite=_FIXED,
     patch="xttsbench.fixes.step.patch:xla_step",
+)
+STEP_TRACED_ONCE: Final = Spec(
+    name="step:traced-once",
+    words="the step traced once",
+    does="Python numbers that a script gives its step become tensors, and shapes that vary are left open "
+    "(`reduce_retracing`), so that the step is not traced for each",
+    mends=("retracing",),
+    patch="xttsbench.fixes.step.traced_once:traced_once",
 )
 STEP_BUCKETS: Final = Spec(
     name="step:buckets",

@@ -19,6 +19,7 @@ from libcst.metadata import ClassScope
 from xttsbench.records.base import Location
 from xttsbench.records.fix import FixSet
 from xttsbench.records.pipeline import Pipeline, PipelineOp, kind_of_op
+from xttsbench.records.trial import Trace
 from xttsbench.targets.source.edits import Change, Found, NoCallError, NoEditError, NothingToDoError, Replacement
 from xttsbench.targets.source.links import reordered
 from xttsbench.targets.source.module import Link, Module, read_module
@@ -56,6 +57,7 @@ class Calls:
         together: all fixes of the patch.
         step_place: where the step's function is defined; without a line the file in whose loop the step is written out;
             ``None`` where a Keras model is trained.
+        step_traces: of tf.functions, as the target ran.
         cache_file: where a cache on disk behind an op keeps the elements, by the op's name.
     """
 
@@ -64,6 +66,7 @@ class Calls:
     own: Callable[[str], bool]
     together: FixSet = field(default_factory=FixSet)
     step_place: Location | None = None
+    step_traces: Sequence[Trace] = ()
     cache_file: Callable[[str], str] = lambda op: f"{op.replace('/', '-')}.cache"
     _modules: dict[str, Module | str] = field(default_factory=dict)
 

@@ -106,9 +106,16 @@ def _directories() -> list[str]:
 
 def _installed() -> list[str]:
     """What is installed stays as it is: a library that is loaded must be the same file where it is named again."""
-    paths = (sys.prefix, sys.base_prefix, *site.getsitepackages(), site.getusersitepackages())
+    paths = (sys.prefix, sys.base_prefix, *site.getsitepackages(), site.getusersitepackages(), *_loaded_from())
     found = {os.path.realpath(path) for path in paths if os.path.isdir(path)}
     return sorted(path for path in found if not any(path != other and _below(path, other) for other in found))
+
+
+def _loaded_from() -> list[str]:
+    """Directories of Python's path that libraries of this process were loaded from, wherever packages are installed."""
+    with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as lines:
+        mapped = {line.split(maxsplit=5)[5].rstrip("\n") for line in lines if ".so" in line}
+    return [path for path in sys.path if path and any(_below(one, os.path.realpath(path)) for one in mapped)]
 
 
 def _below(path: str, parent: str) -> bool:

@@ -27,14 +27,15 @@ from xttsbench.files import atomic_write
 from xttsbench.fixes.proposal import Proposal
 from xttsbench.fixes.proposals import predict_speedup, proposals
 from xttsbench.fixes.rounds import PATCHED
-from xttsbench.fixes.step.spec import STEP_GRAPH
+from xttsbench.fixes.step.retraced import retraced
+from xttsbench.fixes.step.spec import STEP_GRAPH, STEP_TRACED_ONCE
 from xttsbench.fixes.verified import Verified, results, verified
 from xttsbench.planning import Job
 from xttsbench.records.base import Location, name_and_place
 from xttsbench.records.fix import FixResult, FixSet, Optimized, Patch
 from xttsbench.records.pipeline import Pipeline
 from xttsbench.records.plan import RunPlan
-from xttsbench.records.trial import ScriptAgain, ScriptRun, TrialRecord
+from xttsbench.records.trial import ScriptAgain, ScriptRun, Trace, TrialRecord
 from xttsbench.workflows.measure.session import Session
 from xttsbench.workflows.optimize.verification import Verification
 from xttsbench.workflows.optimize.verify import copies, verify
@@ -65,11 +66,14 @@ def verify_fixes(
     pipeline, place = evidence.pipeline, _step_place(session.trials)
 
     def patched(fixes: str) -> Patch | None:
-        return patch_of(FixSet.parse(fixes), pipeline, directory, step_place=place)
+        traces = evidence.traces
+        return patch_of(FixSet.parse(fixes), pipeline, directory, step_place=place, step_traces=traces)
 
     if script is not None:
-        step = patched(STEP_GRAPH.name) if place is not None else None
-        known = again(script, directory, step.unpatched.get(STEP_GRAPH.name) if step is not None else None)
+        traced = retraced(evidence.traces, name_and_place(script.step_function)[0])
+        step_fix = (STEP_GRAPH if traced is None else STEP_TRACED_ONCE).name
+        step = patched(step_fix) if place is not None else None
+        known = again(script, directory, step.unpatched.get(step_fix) if step is not None else None)
         if known is None or why_not_again(plan, script) is not None:
             return None
         job = replace(job, again=known)
@@ -220,7 +224,12 @@ def _optimized(
 
 
 def patch_of(
-    fixes: FixSet, pipeline: Pipeline | None, directory: Path, *, step_place: Location | None = None
+    fixes: FixSet,
+    pipeline: Pipeline | None,
+    directory: Path,
+    *,
+    step_place: Location | None = None,
+    step_traces: Sequence[Trace] = (),
 ) -> Patch | None:
     """The patch of some fixes; ``None`` where no pipeline was read.
 
@@ -229,6 +238,7 @@ def patch_of(
         pipeline: with the places of its ops.
         directory: of the run, where a cache on disk goes.
         step_place: where the user's step is defined, see :class:`xttsbench.targets.source.calls.Calls`.
+        step_traces: of tf.functions, as the target ran.
     """
     if pipeline is None:
         return None
@@ -237,7 +247,9 @@ def patch_of(
     def cache_file(op: str) -> str:
         return str(directory / "cache" / re.sub(r"\W+", "-", op))
 
-    patch = propose(fixes, pipeline, _read, own=_is_own, step_place=step_place, cache_file=cache_file)
+    patch = propose(
+        fixes, pipeline, _read, own=_is_own, step_place=step_place, step_traces=step_traces, cache_file=cache_file
+    )
     return patch.model_copy(update={"diff": _from_here(patch.diff, patch.files)})
 
 
