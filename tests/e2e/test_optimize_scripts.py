@@ -105,6 +105,19 @@ def test_a_step_that_is_written_out_in_the_loop_becomes_a_function_that_is_compi
 
 
 @pytest.mark.slow
+@redirects
+def test_a_step_that_is_traced_anew_for_each_number_is_traced_once(tmp_path: Path) -> None:
+    ran = optimized("numbered.py", tmp_path, "loss.txt")
+    assert proved(ran)["fixes"] == ["step:traced-once"]
+    assert "train_step(batch, tf.constant(number, tf.float32))" in ran.patched.read_text()
+    for folder in (tmp_path, ran.patched.parent):
+        done = python(ran.patched.name, "own.txt", cwd=folder)
+        assert done.returncode == 0, done.stderr
+    ours, theirs = (float((folder / "own.txt").read_text()) for folder in (tmp_path, ran.patched.parent))
+    assert ours == pytest.approx(theirs, rel=1e-4)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "arguments"),
     [("custom_loop.py", ("3", "60")), ("fit.py", ("3", "60", "1")), ("mirrored.py", ("python",))],

@@ -14,7 +14,7 @@ from xttsbench.fixes.model import COSTS_NOTHING
 from xttsbench.fixes.proposals import proposals
 from xttsbench.records.base import Estimate, Location
 from xttsbench.records.pipeline import Prediction
-from xttsbench.records.trial import Batches, ScriptRun
+from xttsbench.records.trial import Batches, ScriptData, ScriptRun, Trace
 
 WAITING = pipeline(RANGE, PYTHON | {"location": Location(file="data.py", line=7)}, BATCH,
                    python_functions=(python("blocks", location=Location(file="data.py", line=3)),))  # fmt: skip
@@ -251,6 +251,19 @@ def test_shapes_that_are_compiled_again_and_again_call_for_buckets(build):
     assert found["step:buckets"].predicted_speedup == pytest.approx(2)
     calm = build.steps(wait_s=0.001, step_s=[0.05] * 60)
     assert "step:buckets" not in by_name(told(WAITING, "compile", steps=calm))
+
+
+def test_a_script_whose_step_is_traced_for_each_number_gets_it_traced_once(build):
+    steps = build.steps(wait_s=0.001, step_s=[0.05] * 60, trace_s=0.02, traces=1)
+    traces = tuple(
+        Trace(step=n, function="train", reason="python value", signature=f"(n: Literal[{n}])", time_s=0.02)
+        for n in range(4)
+    )
+    script = ScriptRun(data=ScriptData(kind=0), trains=True, iterations=("for",), step_function="train (/t.py:3)")
+    found = by_name(told(WAITING, "compile", steps=steps, traces=traces, script=script))
+    assert found["step:traced-once"].worth
+    assert "step:buckets" not in found
+    assert "step:traced-once" not in by_name(told(WAITING, "compile", steps=steps, traces=traces))
 
 
 def test_without_a_pipeline_the_step_is_still_looked_at():
