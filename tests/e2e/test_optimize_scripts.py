@@ -106,6 +106,14 @@ def test_a_step_that_is_written_out_in_the_loop_becomes_a_function_that_is_compi
 
 @pytest.mark.slow
 @redirects
+def test_a_step_that_draws_random_numbers_is_compared_on_the_same_ones(tmp_path: Path) -> None:
+    ran = optimized("latent.py", tmp_path, "losses.txt")
+    assert proved(ran)["fixes"] == ["step:graph"]
+    assert (done := python("latent.py", "own.txt", cwd=ran.patched.parent)).returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+@redirects
 def test_a_step_that_is_traced_anew_for_each_number_is_traced_once(tmp_path: Path) -> None:
     ran = optimized("numbered.py", tmp_path, "loss.txt")
     assert proved(ran)["fixes"] == ["step:traced-once"]

@@ -39,6 +39,9 @@ LIBRARIES: Final = tuple(
     {sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")} | {"<frozen"}
 )
 
+_PACKAGES: Final = frozenset({"site-packages", "dist-packages"})
+"""Where packages lie: a ``.pth`` file, ``PYTHONPATH`` or the user's own site brings those of other environments."""
+
 
 class Frame(NamedTuple):
     """A frame of a stack, live or kept by an op of a graph."""
@@ -55,9 +58,15 @@ def owner(path: str) -> Owner:
         return "framework"
     if path.startswith(OURS) and not path.startswith(WORKLOADS):
         return "ours"
-    if path.startswith(LIBRARIES) or "__autograph_generated" in path or path.startswith("<"):
+    if installed(path) or "__autograph_generated" in path or path.startswith("<"):
         return "library"
     return "user"
+
+
+@lru_cache(maxsize=4096)
+def installed(path: str) -> bool:
+    """Whether the file is Python's own, or a package's: of this environment, or wherever else packages come from."""
+    return path.startswith(LIBRARIES) or not _PACKAGES.isdisjoint(path.split(os.sep))
 
 
 _GRADIENTS: Final = ("gradient", "jacobian", "batch_jacobian", "_gradient_function")
@@ -203,6 +212,8 @@ class StackSampler:
         self.total_s = 0.0
         self.weights: dict[Key, float] = defaultdict(float)
         self.steps: dict[Key, set[int]] = defaultdict(set)
+        self._of_step: list[tuple[Key, float]] = []
+        self._last_step: int | None = None
         self._stop = threading.Event()
         self._main = threading.main_thread().ident
         self._thread = threading.Thread(target=self._run, name="xttsbench-sampler", daemon=True)
@@ -237,6 +248,23 @@ class StackSampler:
                 self.total_s += weight
                 self.weights[key] += weight
                 self.steps[key].add(step)
+                if step != self._last_step:
+                    self._last_step = step
+                    self._of_step.clear()
+                self._of_step.append((key, weight))
+
+    def forget(self, step: int) -> None:
+        """Leave out what was sampled in the last step, which never ended; called once the sampler was left."""
+        if step != self._last_step:
+            return
+        for key, weight in self._of_step:
+            self.samples -= 1
+            self.total_s -= weight
+            self.weights[key] -= weight
+            self.steps[key].discard(step)
+        for key in {key for key, _ in self._of_step if not self.steps[key]}:
+            del self.weights[key], self.steps[key]
+        self._last_step = None
 
 
 def classify(frame: FrameType | None) -> Key | None:
@@ -250,7 +278,7 @@ def classify(frame: FrameType | None) -> Key | None:
         elif path.startswith(OURS) and not path.startswith(WORKLOADS):
             if frame.f_code.co_name == CALLER:
                 break  # all of the step is above it; other frames of ours are wrappers around TensorFlow's functions
-        elif not path.startswith(LIBRARIES) and "__autograph_generated" not in path:
+        elif not installed(path) and "__autograph_generated" not in path:
             kind = kind or "python"
             line = line or (path, frame.f_lineno, frame.f_code.co_name)
         frame = frame.f_back

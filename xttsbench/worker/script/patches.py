@@ -210,7 +210,7 @@ def patch_keras(watched: Watched, patches: Patches) -> None:
     if watched.recorder.stops:
         patches.put(lists, "on_train_batch_begin", told(lambda _: watched.before_batch(), None))
     patches.put(lists, "on_train_batch_end", told(None, lambda _, logs=None: watched.batch_ended(logs)))
-    patches.put(lists, "on_test_begin", told(lambda _: watched.before_batch(), None))
+    patches.put(lists, "on_test_begin", told(lambda _: watched.validation_begins(), None))
     patches.put(lists, "on_test_end", told(None, lambda *_, **__: watched.validated()))
     patches.put(trainer.TFEpochIterator, "__init__", around_epochs)
     patches.put(trainer.TensorFlowTrainer, "fit", around_fit)

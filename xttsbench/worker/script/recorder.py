@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Hashable
 from functools import cached_property
 from typing import Any, Final, NamedTuple
@@ -51,12 +52,18 @@ class SamplingWindows:
         self._tools: tuple[OpCounter, StackSampler] | None = None
         self._asking = False
         self._done = self._steps = self._calls = 0
+        self._so_far: tuple[Counter[str], int, int] = Counter(), 0, 0
+        """Ops, their nanoseconds and calls of tf.functions, up to the end of the last step."""
         self._until = 0.0
 
     @property
     def running(self) -> bool:
         """Whether a window has begun and not ended."""
         return self._tools is not None
+
+    def runs_in(self, loop: Loop) -> bool:
+        """Whether a window of this very loop has begun and not ended."""
+        return self.running and loop is self._loop
 
     def leave_out(self) -> None:
         """Begin no more of them: what they add to a step is in no step that is timed."""
@@ -96,13 +103,18 @@ class SamplingWindows:
         if self._tools is None or loop is not self._loop:
             return self.finish()
         self._steps += 1
-        self._tools[1].step = self._steps
+        ops, sampler = self._tools
+        sampler.step = self._steps
+        self._so_far = Counter(ops.counts), ops.time_ns, self._watch.counters()[0]
         if time.perf_counter() < self._until and (self._done or self._steps < _FIRST_STEPS):
             return None
         return self.finish()
 
     def finish(self) -> StepProfile | None:
-        """End the window; ``None`` where no step of it ended, or none has begun."""
+        """End the window; ``None`` where no step of it ended, or none has begun.
+
+        What comes behind the last of them, a script's evaluation or its plots, is no part of a step.
+        """
         if self._tools is None:
             return None
         (ops, sampler), self._tools = self._tools, None
@@ -112,7 +124,9 @@ class SamplingWindows:
         self._done += 1
         if not self._steps:
             return None
-        return summarise(ops, sampler, self._steps, self._watch.counters()[0] - self._calls)
+        sampler.forget(self._steps)
+        ops.counts, ops.time_ns, calls = self._so_far
+        return summarise(ops, sampler, self._steps, calls - self._calls)
 
 
 class Results:

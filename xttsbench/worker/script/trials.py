@@ -36,6 +36,7 @@ from xttsbench.worker.channel import Channel
 from xttsbench.worker.filling import fill_caches
 from xttsbench.worker.fingerprint import run_elements
 from xttsbench.worker.script.contents import ScriptContents
+from xttsbench.worker.script.draws import StepDraws
 from xttsbench.worker.script.loops.step_function import place_of
 from xttsbench.worker.script.report import ScriptReport, StoppedByUs
 from xttsbench.worker.script.turns import AgainRecorder, FewSteps
@@ -214,6 +215,9 @@ class ElementsTrial(Trial):
             self.watched.recorder.stop()
             raise StoppedByUs("the data were read")
         self.channel.phase("stepping")
+        draws = StepDraws(self.spec.seed)
+        draws.install()
+        self.watched.on_batch, self.watched.on_trace = draws.next_step, draws.next_trace
         if self._step:
             sys.setprofile(self._profiled)
         few = tf.data.Dataset.from_tensors(batches[0])

@@ -50,6 +50,8 @@ class Watched:
         """Called with what an outermost tf.function returned, and with ``None`` and the logs of a batch of ``fit``."""
         self.on_batch: Callable[[Loop, Any, int], None] | None = None
         """Called with the loop that got a batch in Python, and the number of its shape."""
+        self.on_trace: Callable[[], None] | None = None
+        """Called before a function is traced."""
         self.recorder = recorder or Recorder(report)
         self.clock = GraphClock(self._site_made)
         self.eager = EagerLoops(self.recorder)
@@ -162,6 +164,8 @@ class Watched:
         """A function is traced: whoever calls it is asked about again."""
         self._alike, self._tapes_before = 0, self.recorder.tapes
         self.recorder.watch.listen(to_calls=True)
+        if self.on_trace is not None:
+            self.on_trace()
 
     def _trains_in_graph(self) -> bool:
         """Whether the call that runs has traced loops; where gradients are taken in it, they train."""
@@ -193,9 +197,16 @@ class Watched:
             self.fit.ended()
             self.recorder.check_stop()
 
+    def validation_begins(self) -> None:
+        """``evaluate``, or the validation of an epoch of ``fit``, which is no part of a step."""
+        self.recorder.check_stop()
+        if self.fitting:
+            self.recorder.windows.asking(True)
+
     def validated(self) -> None:
         """The validation of an epoch is over."""
         if self.fitting:
+            self.recorder.windows.asking(False)
             self.fit.restart()
 
     def fit_over(self) -> None:

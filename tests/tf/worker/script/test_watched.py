@@ -62,6 +62,13 @@ def test_a_distributed_dataset_counts_the_clips_of_all_replicas(watched: Callabl
     assert len(ran.column("as_is", "wall_ns")) > 20
 
 
+def test_what_comes_behind_the_last_step_is_no_part_of_one(watched: Callable[..., Any]) -> None:
+    ran = watched("spins_afterwards.py", "90")
+    profile = ran.part("anatomy")
+    assert all(line["function"] != "evaluate" for line in profile["lines"])
+    assert profile["step_s"] < 0.5
+
+
 def test_seeded_losses_are_the_same_to_the_last_bit(watched: Callable[..., Any], bare: Callable[..., str]) -> None:
     losses = bare("plain.py", "losses", "60")
     assert len(losses.split()) == 60

@@ -146,7 +146,7 @@ class EagerLoops:
         if self.open is not None and self.requesting is self.open.loop:
             self.open.got_ns, self.open.batch = got_ns, batch
             windows = self._recorder.windows
-            if windows.running and windows.profiles and self.step is None:
+            if windows.profiles and self.step is None and windows.runs_in(self.open.loop):
                 self._look(batch)
             elif self._is_steady():
                 self.steady.begin(self._iterator, self.open)
