@@ -18,7 +18,7 @@ from tests.unit.reporting import conftest as runs
 from xttsbench.records.fix import FixResult, Patch
 from xttsbench.records.report import Bottleneck
 from xttsbench.reporting.html import render
-from xttsbench.reporting.page.document import page_document
+from xttsbench.reporting.page import page_document
 from xttsbench.reporting.scene import stage
 from xttsbench.reporting.write import write_run
 

@@ -14,17 +14,14 @@ from typer.core import TyperGroup
 
 from xttsbench import __version__
 from xttsbench.cli.data import app as data
-from xttsbench.cli.defaults import read_defaults
-from xttsbench.cli.diagnose import diagnose, optimize
-from xttsbench.cli.doctor import doctor
-from xttsbench.cli.explain import explain, list_
-from xttsbench.cli.init import init
-from xttsbench.cli.monitor import monitor
+from xttsbench.cli.diagnose import diagnose, optimize, watch
+from xttsbench.cli.explain import explain, init, list_
+from xttsbench.cli.machine import doctor, monitor
+from xttsbench.cli.options import read_defaults
 from xttsbench.cli.output import say
 from xttsbench.cli.runs import compare, export, report
 from xttsbench.cli.scenarios import run, sweep
 from xttsbench.cli.train import synthesize, train, with_value_of_best
-from xttsbench.cli.watch import watch
 from xttsbench.errors import XttsbenchError
 
 

@@ -1,16 +1,30 @@
-"""Options that several commands have, and what they mean: each is written once."""
+"""Options that several commands have, and what they mean: each is written once.
+
+Defaults of options from the working directory's ``pyproject.toml``; what the command line says comes before them.
+
+::
+
+    [tool.xttsbench]            # every command that measures: diagnose, optimize, run, sweep
+    accelerator = "emulated:10"
+
+    [tool.xttsbench.diagnose]   # one command; its table comes before the general one
+    budget = 120
+    set = ["batch_size=16"]
+"""
 
 from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Final
 
 import typer
 
-from xttsbench.cli.defaults import given
+from xttsbench.errors import UsageError
 from xttsbench.shipped import Kind, available
 
 Settings = Annotated[
@@ -86,3 +100,117 @@ def arguments_of(settings: list[str] | None) -> dict[str, object]:
     from xttsbench.targets.spec import parse_setting
 
     return dict(parse_setting(text) for text in settings or [])
+
+
+FILE: Final = Path("pyproject.toml")
+_TABLE: Final = "tool.xttsbench"
+_MEASURING: Final = ("diagnose", "optimize", "run", "sweep")
+_NO_DEFAULT: Final = ("help", "json", "debug", "resume")
+"""Options that are about one call."""
+
+
+def read_defaults(context: typer.Context, file: Path = FILE) -> dict[str, Any]:
+    """What the file has for each command, as Typer takes it: command -> parameter -> value (or commands again).
+
+    Without a file, or a table in it, there are no defaults.
+
+    Raises:
+        UsageError: it is not TOML, or a key or a value is not one of an option; the nearest option is named.
+    """
+    try:
+        content = tomllib.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{file} cannot be read for [{_TABLE}]: {error}.") from error
+    table = content.get("tool", {}).get("xttsbench", {})
+    if not isinstance(table, dict):
+        raise UsageError(f"{file}: {_TABLE} is {table!r}; write it as a table, [{_TABLE}].")
+    commands: Mapping[str, Any] = context.command.commands  # type: ignore[attr-defined]
+    tables = {name: value for name, value in table.items() if isinstance(value, dict)}
+    general = {name: value for name, value in table.items() if name not in tables}
+    found = _of_commands(commands, tables, _TABLE, context, file)
+    measuring = {name: _options(commands[name]) for name in _MEASURING}
+    known = {option for options in measuring.values() for option in options}
+    for key, value in general.items():
+        option = _known(key, known, commands, f"[{_TABLE}]", file)
+        for name, options in measuring.items():
+            if option in options:
+                taken = _value(options[option], value, f"[{_TABLE}] {key}", context, file)
+                found.setdefault(name, {}).setdefault(options[option].name, taken)
+    return found
+
+
+def given(context: typer.Context) -> Iterator[str]:
+    """The options of a command that the file gave, as words of a command line."""
+    for parameter in context.command.params:
+        source = context.get_parameter_source(str(parameter.name))
+        if source is None or source.name != "DEFAULT_MAP":
+            continue
+        value = context.params[str(parameter.name)]
+        if isinstance(value, bool):
+            yield from (parameter.opts if value else parameter.secondary_opts)[:1]
+            continue
+        for one in value if isinstance(value, list | tuple) else (value,):
+            yield from (parameter.opts[0], str(one))
+
+
+def _of_commands(
+    commands: Mapping[str, Any], tables: Mapping[str, Any], path: str, context: typer.Context, file: Path
+) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, table in tables.items():
+        if name not in commands:
+            raise UsageError(f"{file}: [{path}.{name}]: no command is called {name!r}{_nearest(name, commands)}.")
+        where, command = f"{path}.{name}", commands[name]
+        if hasattr(command, "commands"):
+            odd = next((key for key, value in table.items() if not isinstance(value, dict)), None)
+            if odd is not None:
+                raise UsageError(f"{file}: [{where}] {odd}: give it to one command: [{where}.COMMAND].")
+            found[name] = _of_commands(command.commands, table, where, context, file)
+            continue
+        options = _options(command)
+        found[name] = {}
+        for key, value in table.items():
+            parameter = options[_known(key, options, (), f"[{where}]", file)]
+            found[name][parameter.name] = _value(parameter, value, f"[{where}] {key}", context, file)
+    return found
+
+
+def _options(command: Any) -> dict[str, Any]:
+    """Long option without its dashes -> parameter."""
+    return {
+        name.removeprefix("--"): parameter
+        for parameter in command.params
+        if parameter.param_type_name == "option"
+        for name in parameter.opts
+        if name.startswith("--") and name.removeprefix("--") not in _NO_DEFAULT
+    }
+
+
+def _known(key: str, options: Iterable[str], commands: Iterable[str], where: str, file: Path) -> str:
+    name = key.replace("_", "-")
+    if name in options:
+        return name
+    raise UsageError(f"{file}: {where} {key}: there is no such option{_nearest(name, (*options, *commands))}.")
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    names = sorted(known)
+    close = get_close_matches(name, names, n=1, cutoff=0.4)
+    return f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(names)}"
+
+
+def _value(parameter: Any, value: Any, where: str, context: typer.Context, file: Path) -> Any:
+    """The value as the command line would bring it, where the option takes it."""
+    if isinstance(value, dict) or (isinstance(value, list) and not parameter.multiple):
+        raise UsageError(f"{file}: {where} = {value!r}: give it one value.")
+    if parameter.is_flag != isinstance(value, bool):
+        raise UsageError(f"{file}: {where} = {value!r}: give it {'true or false' if parameter.is_flag else 'a value'}.")
+    several = value if isinstance(value, list) else [value]
+    words = value if parameter.is_flag else [str(one) for one in several] if parameter.multiple else str(value)
+    try:
+        parameter.process_value(context, words)
+    except typer.BadParameter as error:
+        raise UsageError(f"{file}: {where} = {value!r}: {error.message.rstrip('.')}.") from error
+    return words

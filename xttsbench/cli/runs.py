@@ -205,7 +205,7 @@ def report(
     if directory.suffix == ".csv" and not directory.is_dir():
         _report_log(directory, as_json=as_json, detail=detail(verbose, quiet=quiet), browse=browse)
         return
-    from xttsbench.cli.watch import show_run
+    from xttsbench.cli.diagnose import show_run
     from xttsbench.workflows.report import rebuild
 
     if show_run(directory, as_json=as_json, quiet=quiet):

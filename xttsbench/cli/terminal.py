@@ -39,7 +39,7 @@ class Screen:
 
     def show(self, stream: Stream, own_cpu_share: float) -> None:
         """Draw the newest readings, if it is time to: the lines that changed."""
-        from xttsbench.reporting.monitoring.screen import screen, written
+        from xttsbench.reporting.screen import screen, written
 
         if not self._pace.due():
             return

@@ -11,9 +11,8 @@ from typing import Final
 
 import psutil
 
-from xttsbench.execution.child import Collected, Follower, Monitor, SharedRows
+from xttsbench.execution.child import Collected, Follower, Limits, Monitor, SharedRows
 from xttsbench.execution.helper import Helper, kill_group
-from xttsbench.execution.limits import Limits
 from xttsbench.probes.quota import memory_limit_bytes
 from xttsbench.records.readings import Readings
 from xttsbench.records.trial import RoundMark, TrialRecord, TrialSpec

@@ -17,9 +17,8 @@ from typing import Final
 
 import psutil
 
-from xttsbench.execution.child import Monitor
+from xttsbench.execution.child import Limits, Monitor
 from xttsbench.execution.helper import Helper
-from xttsbench.execution.limits import Limits
 from xttsbench.execution.trial import Child, Progress
 from xttsbench.probes.procfs import parse_stat
 from xttsbench.records.trial import RoundMark, TrialRecord, TrialSpec, Turn

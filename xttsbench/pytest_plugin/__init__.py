@@ -13,8 +13,8 @@ from typing import Final
 import pytest
 
 from xttsbench.pytest_plugin import fixture, without_benchmark
+from xttsbench.pytest_plugin.fixture import replay_steps
 from xttsbench.pytest_plugin.options import BASELINE, NOTES, read_baseline, share
-from xttsbench.pytest_plugin.rounds import replay_steps
 
 _PYTEST_BENCHMARK: Final = ("benchmark", "pytest_benchmark.plugin")
 """Names that pytest-benchmark goes by: as an entry point, and named with ``-p``."""

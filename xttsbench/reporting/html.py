@@ -20,8 +20,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from xttsbench.reporting.document import NOT_MEASURED, Block, Document, Section, View
-from xttsbench.reporting.page.timeline import PARTS, TimeLine
 from xttsbench.reporting.palette import GRID, INK, PART_COLORS, SEVERITY_COLORS, SOFT
+from xttsbench.reporting.timeline import PARTS, TimeLine
 from xttsbench.reporting.words import part
 
 

@@ -13,7 +13,7 @@ from xttsbench.records.report import Report
 from xttsbench.records.trial import TrialRecord
 from xttsbench.reporting import html, markdown
 from xttsbench.reporting.groups import figures
-from xttsbench.reporting.page.document import page_document
+from xttsbench.reporting.page import page_document
 from xttsbench.reporting.scene import Scene, stage
 from xttsbench.reporting.sections.report import report_document
 

@@ -19,9 +19,8 @@ from xttsbench.records.base import DECIDED, MARGIN, Word, nulls
 from xttsbench.records.comparison_result import ComparedPair, ComparedRun, ComparisonReport, Difference, Gate
 from xttsbench.records.report import Arm, Report
 from xttsbench.reporting import markdown
-from xttsbench.reporting.junit import to_junit
 from xttsbench.reporting.sections.arms import spoken
-from xttsbench.reporting.sections.compare import comparison_document
+from xttsbench.reporting.sections.compare import comparison_document, to_junit
 from xttsbench.reporting.units import percent, ratio_interval
 from xttsbench.reporting.write import to_json
 from xttsbench.workflows.compare_pairs import Runs, compare_pairs, measured_of, runs_of

@@ -25,7 +25,7 @@ from xttsbench.records.trial import TrialRecord
 from xttsbench.reporting.words import configuration
 from xttsbench.workflows.recorded import read_run
 from xttsbench.workflows.report import report_of
-from xttsbench.workflows.reports.modes import GROUP as MODES
+from xttsbench.workflows.reports.diagnose import GROUP as MODES
 
 REPORT: Final = "report.json"
 AS_GIVEN: Final = "as-given"

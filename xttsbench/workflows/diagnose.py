@@ -21,7 +21,7 @@ from xttsbench.diagnosis.diagnosis import Diagnosis, build_diagnosis
 from xttsbench.diagnosis.next_trial import MODES, PROCESSES, next_trial
 from xttsbench.diagnosis.verdict import summary
 from xttsbench.execution.accelerator import parse_accelerator
-from xttsbench.execution.limits import Limits
+from xttsbench.execution.child import Limits
 from xttsbench.execution.run_directory import PROFILE
 from xttsbench.planning import IMPORT_S, Job
 from xttsbench.records.plan import Comparison, RunPlan

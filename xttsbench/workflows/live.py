@@ -22,8 +22,7 @@ from xttsbench.diagnosis.diagnosis import build_diagnosis
 from xttsbench.diagnosis.next_trial import next_trial
 from xttsbench.execution import journal
 from xttsbench.execution.accelerator import parse_accelerator
-from xttsbench.execution.child import Collected
-from xttsbench.execution.limits import Limits
+from xttsbench.execution.child import Collected, Limits
 from xttsbench.fixes.proposals import proposals
 from xttsbench.planning import Job
 from xttsbench.records.elements import Elements

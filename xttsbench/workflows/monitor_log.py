@@ -37,9 +37,8 @@ from xttsbench.records.monitoring import (
 )
 from xttsbench.reporting import document as doc
 from xttsbench.reporting import units
-from xttsbench.reporting.monitoring.document import monitored_document
-from xttsbench.reporting.monitoring.panels import figures, table_of
-from xttsbench.reporting.monitoring.screen import numbered
+from xttsbench.reporting.monitoring import figures, monitored_document, table_of
+from xttsbench.reporting.screen import numbered
 from xttsbench.reporting.words import cell
 
 STDOUT: Final = "-"

@@ -1,12 +1,9 @@
-"""``xttsbench run SCENARIO``: its configurations measured against their baseline; and how the run of a scenario begins.
+"""``xttsbench run SCENARIO`` and ``xttsbench sweep``: configurations against their baseline, or until one has won.
 
 A run that goes on keeps its plan. It is refused where the scenario, the code, the data or the machine is another one,
-since its trials would not be comparable with those that the journal holds.
-
-``xttsbench sweep``: round after round until an arm has won, or none can.
-
-What to measure next, and what it comes to, is decided from the trials alone (:mod:`xttsbench.comparison.sweep`), so
-that the same journal gives the same winner again.
+since its trials would not be comparable with those that the journal holds. What a sweep measures next, and what it
+comes to, is decided from the trials alone (:mod:`xttsbench.comparison.sweep`), so that the same journal gives the same
+winner again.
 """
 
 from __future__ import annotations

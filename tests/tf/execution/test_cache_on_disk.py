@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from xttsbench.execution.limits import Limits
+from xttsbench.execution.child import Limits
 from xttsbench.execution.trial import run_trial
 from xttsbench.pipeline.graph.nodes import dataset_nodes
 from xttsbench.pipeline.graph.read import read_graph

@@ -12,7 +12,7 @@ import pytest
 PARENT = """
 import sys
 from xttsbench.execution.helper import Helper
-from xttsbench.execution.limits import Limits
+from xttsbench.execution.child import Limits
 from xttsbench.execution.trial import run_trial
 from xttsbench.records.trial import TrialSpec
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from xttsbench.execution.limits import Limits
+from xttsbench.execution.child import Limits
 from xttsbench.execution.turns import LiveTrial
 from xttsbench.probes.monitor import Monitor
 from xttsbench.records.trial import TrialRecord, TrialSpec, Turn
@@ -185,7 +185,7 @@ def test_one_that_is_awake_between_turns_is_told(live):
 PARENT = """
 import sys, time
 from xttsbench.execution.helper import Helper
-from xttsbench.execution.limits import Limits
+from xttsbench.execution.child import Limits
 from xttsbench.execution.turns import LiveTrial
 from xttsbench.records.trial import TrialSpec, Turn
 

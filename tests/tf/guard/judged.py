@@ -12,9 +12,8 @@ import tensorflow as tf
 from pipelines import Plan, Truth
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.execution.child import Collected
+from xttsbench.execution.child import Collected, Limits
 from xttsbench.execution.helper import Helper
-from xttsbench.execution.limits import Limits
 from xttsbench.execution.trial import run_trial
 from xttsbench.fixes.graph import apply as rewrite
 from xttsbench.pipeline.graph import places

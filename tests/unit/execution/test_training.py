@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from xttsbench.execution import trial
 from xttsbench.execution.training import training_environment
+from xttsbench.records.readings import HostReadings, Readings
 from xttsbench.records.training import TrainJob
 
 THREADS = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
@@ -28,3 +30,22 @@ GROWTH = {"TF_FORCE_GPU_ALLOW_GROWTH": "true", "TF_GPU_ALLOCATOR": "cuda_malloc_
 def test_each_wish_sets_what_it_is_about(wishes: dict[str, Any], has_gpu: bool, expected: dict[str, str]) -> None:
     job = TrainJob(directory="run", recipe={}, config={}, data="data", **wishes)
     assert training_environment(job, has_gpu=has_gpu) == expected
+
+
+GIB = 2**30
+
+
+@pytest.mark.parametrize(("held_gib", "suspected"), [(1, False), (6, False), (7.5, True), (10, True)])
+def test_a_killed_trial_that_held_most_of_the_memory_ran_out_of_it(
+    held_gib: float, suspected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial, "memory_limit_bytes", lambda: 10 * GIB)
+    readings = Readings(host=HostReadings(t_ns=(1, 2), rss_bytes=(GIB, int(held_gib * GIB))))
+    said = trial._out_of_memory(readings)
+    assert (said is not None) is suspected
+    if said:
+        assert f"{held_gib:.1f} of 10.0 GiB" in said
+
+
+def test_without_readings_nothing_is_suspected() -> None:
+    assert trial._out_of_memory(Readings()) is None

@@ -27,7 +27,7 @@ from xttsbench.records.report import Report
 from xttsbench.reporting import html, markdown, units
 from xttsbench.reporting.document import View
 from xttsbench.reporting.groups import compares
-from xttsbench.reporting.page.document import page_document
+from xttsbench.reporting.page import page_document
 from xttsbench.reporting.sections import answer
 from xttsbench.reporting.sections.report import report_document
 from xttsbench.reporting.words import SAME_DATA, part

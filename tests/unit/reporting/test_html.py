@@ -9,7 +9,7 @@ from tests.unit.reporting.conftest import Run, one
 from xttsbench.records.report import Report
 from xttsbench.reporting.document import Facts
 from xttsbench.reporting.html import render
-from xttsbench.reporting.page.document import page_document
+from xttsbench.reporting.page import page_document
 from xttsbench.reporting.scene import stage
 from xttsbench.reporting.sections import unmeasured
 from xttsbench.reporting.words import plain

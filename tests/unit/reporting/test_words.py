@@ -8,11 +8,14 @@ from __future__ import annotations
 import ast
 import html as entities
 import re
+import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from typer.main import get_command
 from typer.testing import CliRunner
 
@@ -24,11 +27,11 @@ from xttsbench.cli.app import app
 from xttsbench.cli.explain import Kind
 from xttsbench.reporting import console, html, markdown
 from xttsbench.reporting.document import Document, View
-from xttsbench.reporting.page.document import page_document
+from xttsbench.reporting.page import page_document
 from xttsbench.reporting.scene import stage
 from xttsbench.reporting.sections.compare import comparison_document
 from xttsbench.reporting.sections.report import report_document
-from xttsbench.reporting.words import label, missed
+from xttsbench.reporting.words import label, missed, plain, plain_lines
 from xttsbench.workflows.explain import explain, explanations
 
 RIDDLES: Final = {
@@ -169,3 +172,33 @@ def test_names_of_fields_are_in_the_words_of_the_field() -> None:
     assert label("predicted with") == "estimated with"
     assert missed("trials.ladder (repeat 1)") == "the isolation experiments in another process"
     assert missed("trials.fix parallel-map:2") == "a trial of the fix parallel-map:2"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\x1b[31mred\x1b[0m", "red"),
+        ("\x1b]0;title\x07name", "name"),
+        ("\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\", "link"),
+        ("\x9b31mred", "red"),
+        ("a\r\nb\tc", "a b c"),
+        ("a\x00\x07\x7fb", "ab"),
+        ("a\u202eb\u2066c", "abc"),
+        ("caf\udce9", "caf\N{REPLACEMENT CHARACTER}"),
+        ("größe=µ 中", "größe=µ 中"),
+    ],
+)
+def test_what_moves_the_cursor_goes_and_what_can_be_read_stays(text: str, shown: str) -> None:
+    assert plain(text) == shown
+
+
+@given(st.text(st.characters(codec=None)))
+def test_plain_text_is_one_line_that_encodes_and_holds_no_control_character(text: str) -> None:
+    shown = plain(text)
+    shown.encode()
+    assert not {unicodedata.category(character) for character in shown} & {"Cc", "Cf", "Cs", "Zl", "Zp"}
+    assert plain(shown) == shown
+
+
+def test_lines_keep_their_indentation() -> None:
+    assert plain_lines("\nfirst:\n\tx = 1\x1b[0m  \r\n    y\n") == ("first:", "    x = 1", "    y")

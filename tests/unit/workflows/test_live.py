@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xttsbench.execution import journal
-from xttsbench.execution.limits import Limits
+from xttsbench.execution.child import Limits
 from xttsbench.records.elements import Element, Elements, Epoch, Row
 from xttsbench.records.rows import RowMemory
 from xttsbench.records.trial import TrialSpec

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from xttsbench.records.monitoring import Event
-from xttsbench.reporting.monitoring.panels import FloatArray, Panel, stretches
+from xttsbench.reporting.monitoring import FloatArray, Panel, stretches
 from xttsbench.reporting.palette import SERIES_COLORS, SEVERITY_COLORS
 from xttsbench.reporting.plots.figure import Plot, drawable, label, new, save, seconds_axis, style
 

@@ -1,16 +1,25 @@
-"""The document of a comparison of two runs: the answer, what each side is, the gates, and what else differs."""
+"""The document of a comparison of two runs: the answer, what each side is, the gates, and what else differs.
+
+A comparison as JUnit XML, which every CI system shows: a test case for each gate and arm.
+
+A gate that failed is a failure, one that is undecided an error, one that was not measured is skipped (the exit code
+tells that from a pass). Without gates each arm's result is a case, and only an undecided one is an error.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
+from xml.etree import ElementTree
 
-from xttsbench.records.base import FASTER, SLOWER
+from xttsbench.records.base import DECIDED, FASTER, SLOWER
 from xttsbench.records.comparison_result import ComparedPair, ComparedRun, ComparisonReport, Gate
 from xttsbench.reporting import document as doc
 from xttsbench.reporting import units
 from xttsbench.reporting.sections.arms import spoken
+from xttsbench.reporting.words import plain
 
 BLANK: Final = "–"
 """What was not measured; its reason is in ``unmeasured`` of the record."""
@@ -153,3 +162,53 @@ def _differences(report: ComparisonReport) -> Iterator[doc.Block]:
     rows = [(found.field, found.a, found.b, "" if found.comparable else apart) for found in report.differences]
     if rows:
         yield doc.table(("what", "A", "B", ""), rows)
+
+
+_NOT_XML: Final = re.compile("[^\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Outside of the characters of XML 1.0, section 2.2, white space apart."""
+_ELEMENTS: Final = {"failed": "failure", "undecided": "error", "not measured": "skipped"}
+
+
+def to_junit(report: ComparisonReport) -> str:
+    """The XML, with its declaration and a newline at the end."""
+    cases: list[tuple[str, str, str | None, str]]
+    if report.gates:
+        cases = [(gate.pair, gate.limit, _ELEMENTS.get(gate.outcome), gate.why) for gate in report.gates]
+    else:
+        cases = [
+            (
+                pair.name,
+                "result",
+                "skipped" if pair.method == "not measured" else "error" if pair.decision not in DECIDED else None,
+                pair.why or sentence,
+            )
+            for pair, sentence in zip(report.pairs, report.comparison, strict=True)
+        ]
+    kinds = [kind for _, _, kind, _ in cases]
+    counts = {
+        "tests": str(len(cases)),
+        "failures": str(kinds.count("failure")),
+        "errors": str(kinds.count("error")),
+        "skipped": str(kinds.count("skipped")),
+    }
+    root = ElementTree.Element("testsuites", {"name": "xttsbench compare", **counts})
+    suite = ElementTree.SubElement(
+        root, "testsuite", {"name": "xttsbench compare", "timestamp": _text(report.created_utc), **counts, "time": "0"}
+    )
+    properties = ElementTree.SubElement(suite, "properties")
+    for name, value in (("a", report.a.given), ("b", report.b.given), *(("warning", w) for w in report.warnings)):
+        ElementTree.SubElement(properties, "property", {"name": name, "value": _text(value)})
+    for pair, name, kind, why in cases:
+        case = ElementTree.SubElement(
+            suite, "testcase", {"classname": f"xttsbench.{_text(pair)}", "name": _text(name), "time": "0"}
+        )
+        if kind is None:
+            ElementTree.SubElement(case, "system-out").text = _text(why)
+        else:
+            ElementTree.SubElement(case, kind, {"message": _text(why)})
+    ElementTree.indent(root)
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{ElementTree.tostring(root, encoding="unicode")}\n'
+
+
+def _text(text: str) -> str:
+    return _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", plain(text))

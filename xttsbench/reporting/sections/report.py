@@ -14,11 +14,10 @@ from xttsbench.reporting import document as doc
 from xttsbench.reporting import units
 from xttsbench.reporting.groups import compares, of_verdict, target_figures
 from xttsbench.reporting.palette import PART_COLORS
-from xttsbench.reporting.sections import arms, cell, fixes, gpu, missing, pipeline, step, unmeasured
+from xttsbench.reporting.sections import arms, cell, fixes, missing, pipeline, step, unmeasured
 from xttsbench.reporting.sections.answer import one_trial, unit
 from xttsbench.reporting.sections.details import details
-from xttsbench.reporting.sections.headline import headline
-from xttsbench.reporting.sections.summary import summary
+from xttsbench.reporting.sections.summary import headline, summary
 from xttsbench.reporting.words import label, lock, part
 
 _EXPERIMENTS: Final = {"as_is": "original", "input_only": "input alone", "step_only": "step alone"}
@@ -48,7 +47,7 @@ def report_document(report: Report, place: str = "") -> doc.Document:
             *fixes.section(report),
             *findings(report, comparing=comparing),
             *step.in_time(report, only_measured=comparing),
-            *gpu.sections(report),
+            *step.profiled(report),
             _plots(report, comparing=comparing),
             *unmeasured(report),
             details(report, comparing=comparing),

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 from xttsbench.comparison.effects import no_more_to_say
 from xttsbench.comparison.runs import ParityFound, parity_found, reading
-from xttsbench.execution.limits import Limits
+from xttsbench.execution.child import Limits
 from xttsbench.planning import Slot, arm_trial, block_order, expected_s, parity_arms, parity_trial, window_within
 from xttsbench.records.plan import Accelerator, Comparison
 from xttsbench.records.trial import TrialRecord, TrialSpec, interrupted

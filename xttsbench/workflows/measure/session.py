@@ -15,8 +15,8 @@ import psutil
 
 from xttsbench.errors import HelperError, JournalError
 from xttsbench.execution import journal
+from xttsbench.execution.child import Limits, at_pace
 from xttsbench.execution.helper import Helper
-from xttsbench.execution.limits import Limits, at_pace
 from xttsbench.execution.trial import Child, run_trial
 from xttsbench.execution.turns import LiveTrial
 from xttsbench.fixes.registry import said

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from xttsbench.evidence.evidence import Evidence
-from xttsbench.execution.limits import Limits
+from xttsbench.execution.child import Limits
 from xttsbench.fixes.cache.spec import CACHE
 from xttsbench.fixes.proposal import Proposal
 from xttsbench.fixes.rounds import LEAST_BLOCKS, ORIGINAL, PART_S, PATCHED, arm_of, guard_size

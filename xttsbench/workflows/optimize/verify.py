@@ -15,7 +15,7 @@ from typing import Final, Literal
 
 from xttsbench.analysis.steps import Steps, measured, steady
 from xttsbench.comparison.sweep import rounds_of_a_process
-from xttsbench.execution.limits import Limits
+from xttsbench.execution.child import Limits
 from xttsbench.files import atomic_write
 from xttsbench.fixes.proposals import longer_buffer, predict_speedup
 from xttsbench.fixes.rounds import (

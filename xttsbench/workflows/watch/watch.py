@@ -1,6 +1,6 @@
 """``xttsbench watch SCRIPT``: the script runs to its end as it does without us; then a screen says how it went.
 
-This process, watched: one run a process, kept on disk by a thread, shown where its training ends.
+A :class:`Session` watches the calling process instead: one run a process, kept on disk by a thread.
 """
 
 from __future__ import annotations

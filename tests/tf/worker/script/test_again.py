@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from xttsbench.execution.child import Limits
 from xttsbench.execution.helper import Helper
-from xttsbench.execution.limits import Limits
 from xttsbench.execution.trial import run_trial
 from xttsbench.execution.turns import LiveTrial
 from xttsbench.records.elements import Elements

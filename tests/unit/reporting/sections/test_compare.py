@@ -17,8 +17,7 @@ from xttsbench.records.report import Disturbance, Verdict
 from xttsbench.reporting import console, markdown
 from xttsbench.reporting.console import MINIMUM_WIDTH
 from xttsbench.reporting.document import Table, View
-from xttsbench.reporting.junit import to_junit
-from xttsbench.reporting.sections.compare import BLANK, comparison_document
+from xttsbench.reporting.sections.compare import BLANK, comparison_document, to_junit
 
 HALF = Estimate(estimate=0.5, low=0.4, high=0.6)
 NASTY = "a|b<script>[red]`x`\x1b[31m\x00\ufffe\nnew & _line_"

@@ -10,7 +10,7 @@ import pytest
 
 from xttsbench.errors import HelperError, JournalError
 from xttsbench.execution import journal
-from xttsbench.execution.limits import Limits
+from xttsbench.execution.child import Limits
 from xttsbench.records.trial import TrialRecord, TrialSpec
 from xttsbench.workflows.measure.session import Session
 

@@ -1,3 +1,8 @@
+"""The modes of the step as arms: one figure for each, whatever the processes took.
+
+Parts of a report that several commands share.
+"""
+
 from __future__ import annotations
 
 import json
@@ -5,11 +10,9 @@ import types
 import typing
 from pathlib import Path
 from typing import Any
-
 import numpy as np
 import pytest
 from pydantic import BaseModel
-
 from xttsbench.execution import journal
 from xttsbench.execution.run_directory import ENVIRONMENT, PLAN, write_json
 from xttsbench.records.base import Estimate, Location
@@ -19,6 +22,12 @@ from xttsbench.records.trial import ProfileSummary
 from xttsbench.reporting.scene import stage
 from xttsbench.workflows.report import rebuild
 from xttsbench.workflows.reports.diagnose import assemble
+import numpy as np
+import pytest
+from xttsbench.diagnosis.diagnosis import build_diagnosis
+from xttsbench.workflows.reports.diagnose import GROUP, mode_arms
+from xttsbench.workflows.reports.parts import endings
+
 
 NAMES = [
     "starving",
@@ -270,3 +279,32 @@ def test_the_error_of_a_target_is_in_the_report(runs) -> None:
     assert report.target["error"]["message"] == "bad batch"
     assert report.verdict.summary == "Nothing could be concluded: ValueError: bad batch (data.py:3)."
     assert report.unmeasured["verdict.step_time_s"] == "ValueError: bad batch (data.py:3)"
+
+MACHINE = {"cpu": {"allowed_cpus": 2.0}}
+
+
+def test_times_rates_and_ratios_of_the_modes_agree(build) -> None:
+    # The process of XLA ran on a slower machine than the main one: 300 ms as given there, 200 ms here.
+    given = build.segment("step_only", step_s=[0.30] * 20, calls_s=0.30, valid_frames=500, frames=600)
+    through_xla = build.segment("xla", step_s=[0.315] * 20, calls_s=0.315, valid_frames=500, frames=600)
+    slow = build.trial("xla", build.segment("warm_up", step_s=[2.0]), given, through_xla, number=1)
+    given = build.segment("step_only", step_s=[0.2] * 20, calls_s=0.2)
+    eager = build.trial("eager", given, build.segment("eager", step_s=[0.8] * 20), number=2)
+    failed = build.trial("precision", number=3, status="raised", cause="no kernel")
+    trials = [build.ladder(step=0.2, steps=40), slow, eager, failed]
+    evidence = build_diagnosis(trials, MACHINE).evidence
+    arms = {arm.id: arm for arm in mode_arms(trials, evidence.modes, "graph", np.random.default_rng(0))}
+    as_given = arms["step:graph"]
+    assert {arm.group for arm in arms.values()} == {GROUP}
+    assert as_given.step_time_s.estimate == pytest.approx(0.2, rel=0.02)
+    for name, speedup in (("step:xla", 0.30 / 0.315), ("step:eager", 0.25)):
+        arm = arms[name]
+        assert arm.effect.estimate == pytest.approx(speedup, rel=1e-6)
+        assert as_given.step_time_s.estimate / arm.step_time_s.estimate == pytest.approx(speedup, rel=1e-6)
+        assert arm.throughput_per_s.estimate / as_given.throughput_per_s.estimate == pytest.approx(speedup, rel=1e-6)
+        assert arm.step_time_s.low <= arm.step_time_s.estimate <= arm.step_time_s.high
+
+def test_what_the_trial_of_a_fix_noted_is_said_of_that_fix(build) -> None:
+    noted = build.trial("arm", notes=("the cache was filled",))
+    fixed = noted.model_copy(update={"spec": noted.spec.model_copy(update={"fix": "cache@Map/_1"})})
+    assert endings([noted, fixed]) == ["the cache was filled", "with cache@Map/_1: the cache was filled"]

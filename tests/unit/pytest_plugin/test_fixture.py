@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from xttsbench.errors import XttsbenchError
-from xttsbench.pytest_plugin.rounds import Replay, hand_in, replay_steps
+from xttsbench.pytest_plugin.fixture import Replay, hand_in, replay_steps
 
 STEPS = [0.1, 0.25, 1e-9, 3.0]
 

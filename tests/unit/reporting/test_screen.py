@@ -4,7 +4,7 @@ from rich.color import ColorSystem
 
 from xttsbench.analysis.stream import Stream
 from xttsbench.records.monitoring import ColumnOscillation, Event, columns, oscillating
-from xttsbench.reporting.monitoring.screen import line, screen, written
+from xttsbench.reporting.screen import line, screen, written
 
 READING = {
     "t_s": 1.0, "cpu_share": 0.5, "cpu_steal_share": 0.04, "cpu0_share": 1.0, "cpu1_share": 0.0, "runnable_threads": 3,

@@ -14,16 +14,14 @@ from xttsbench.records.report import Report
 from xttsbench.reporting import document as doc
 from xttsbench.reporting import units
 from xttsbench.reporting.groups import TRAINING, compares, target_figures
-from xttsbench.reporting.page import fixes, graph
-from xttsbench.reporting.page.timeline import table_of, time_line
 from xttsbench.reporting.scene import Scene
-from xttsbench.reporting.sections import arms, gpu, missing, pipeline, step, unmeasured
+from xttsbench.reporting.sections import arms, fixes, missing, pipeline, step, unmeasured
 from xttsbench.reporting.sections.answer import after, gain, next_command, unit, with_calls
 from xttsbench.reporting.sections.details import details
 from xttsbench.reporting.sections.fixes import predictions
-from xttsbench.reporting.sections.headline import headline
 from xttsbench.reporting.sections.report import experiments, findings, made, numbers, where_time_goes
-from xttsbench.reporting.sections.summary import cause_facts, inner, likely_sentence, training_facts
+from xttsbench.reporting.sections.summary import cause_facts, headline, inner, likely_sentence, training_facts
+from xttsbench.reporting.timeline import table_of, time_line
 
 _OF_A_PERIOD: Final = ("autocorrelation", "periodogram")
 """Plots that say something where there is a period."""
@@ -56,11 +54,11 @@ def page_document(report: Report, scene: Scene | None = None) -> doc.Document:
             *(numbers(report, comparing=True) if comparing else ()),
             *(replace(part, title=time_goes) for part in where_time_goes(report, comparing=comparing)),
             *_losses(report),
-            doc.Section("The input pipeline", () if comparing else graph.blocks(report)),
-            *fixes.section(report),
+            doc.Section("The input pipeline", () if comparing else pipeline.as_graph(report)),
+            *fixes.as_cards(report),
             *found,
             *_in_time(report, scene, comparing=comparing),
-            *gpu.sections(report),
+            *step.profiled(report),
             *(() if comparing else map(_with_folded_plots, compared)),
             *informational,
             *_passed(report),
@@ -212,7 +210,7 @@ def _rest(report: Report, scene: Scene | None, *, comparing: bool) -> Iterator[d
     )
     yield doc.Fold("Plots of the baseline" if comparing else "Plots", drawn)
     yield from _folded("Not measured", unmeasured(report))
-    if comparing and (ops := graph.blocks(report)):
+    if comparing and (ops := pipeline.as_graph(report)):
         yield doc.Fold("The input pipeline", ops)
     for part in details(report, comparing=comparing).blocks:
         if not (isinstance(part, doc.Fold) and part.title == pipeline.TITLE):
