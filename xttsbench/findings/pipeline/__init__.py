@@ -1,0 +1,1 @@
+"""Rules about the input pipeline and its batches."""

@@ -1,0 +1,196 @@
+"""The rule `python-function`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from xttsbench.evidence.evidence import Evidence, allowed_cpus
+from xttsbench.evidence.pipeline import downstream
+from xttsbench.findings.rule import MAIN_SHARE, Findings, cost_share, gain, is_main, pace_share, rule
+from xttsbench.fixes.spec import WORTH
+from xttsbench.records.fix import FixSet
+from xttsbench.records.pipeline import PipelineOp, Prediction, PythonFunction, every_op
+
+_WORDS: Final = {
+    "holds": "holds the interpreter lock",
+    "blocks": "waits without computing",
+    "releases": "releases the interpreter lock",
+    "unknown": "may or may not hold the interpreter lock",
+}
+_FIXES: Final = {
+    "holds": ("processes", "batch-first", "open-generator", "run-ahead"),
+    "blocks": ("parallel-map", "thread-pool", "parallel-interleave", "open-generator"),
+    "releases": ("parallel-map", "parallel-interleave", "open-generator", "run-ahead"),
+    "unknown": ("parallel-map", "thread-pool", "processes", "open-generator"),
+}
+_MANY_CALLS: Final = 8
+"""Calls per batch from which one call for the whole batch is worth a word."""
+
+
+@rule(
+    "python-function",
+    evidence="kind of function, class (`gil`), wall and processor time of a call, calls for a batch, shares of cost "
+    "and pace",
+    threshold="every one is reported; a bottleneck where the step waits for data and its op has 30 % of the pace",
+    remedy="By class: TensorFlow ops or processes where it holds the lock, threads where it waits, parallel calls "
+    "where it releases it; a cache for each; or leave it alone.",
+    false_alarms="most are harmless, and then the remedy says so; on busy cores a function that waits for its turn "
+    "looks as if it waited for data",
+)
+def python_function(evidence: Evidence) -> Findings:
+    """Python inside the graph, by file and line: whether it holds the interpreter lock, waits, or releases it."""
+    for function in evidence.graph.python_functions:
+        op = _outer_op(evidence, function)
+        limiting = evidence.limits("input") and _is_waited_for(evidence, function, op)
+        after = (op, *downstream(evidence.graph, op)) if op is not None else ()
+        fixed = gain(evidence, *_FIXES[function.gil], *(f"cache@{own.name}" for own in after))
+        yield python_function.finding(
+            f"{_called(function)} runs as {function.kind} in {function.location.op or 'the pipeline'} and "
+            f"{_WORDS[function.gil]}",
+            {
+                "kind": function.kind,
+                "gil": function.gil,
+                "call_time_s": function.call_time_s,
+                "call_cpu_s": function.call_cpu_s,
+                "calls_per_batch": function.calls_per_batch,
+                "cost_share": cost_share(evidence, op),
+                "pace_share": pace_share(evidence, op) if op is not None else None,
+                "helps": fixed.name if limiting and fixed is not None else None,
+            },
+            _checked_remedy(evidence, function, op) if limiting else _alone(evidence),
+            severity="warning" if limiting else "info",
+            limiting=limiting,
+            location=function.location,
+            predicted_speedup=(fixed.speedup if fixed is not None else evidence.max_speedups.get("input"))
+            if limiting
+            else None,
+        )
+
+
+def _outer_op(evidence: Evidence, function: PythonFunction) -> PipelineOp | None:
+    """The op of the outer pipeline that runs a function, itself or in a dataset that its function makes."""
+    for op in evidence.graph.ops:
+        if any(function.token in own.python_functions for own in every_op((op,))):
+            return op
+    return None
+
+
+def _is_waited_for(evidence: Evidence, function: PythonFunction, op: PipelineOp | None) -> bool:
+    """Whether its op has a main share of the pace or, where its cost is not known, its calls or the lack of others."""
+    if op is not None and pace_share(evidence, op) is not None:
+        return is_main(evidence, op)
+    waited_s = evidence.input_alone_s.estimate if evidence.input_alone_s is not None else evidence.parts.get("input")
+    if not waited_s:
+        return False
+    if function.call_time_s is not None and function.calls_per_batch is not None:
+        at_once = _calls_at_once(evidence, op) if function.gil != "holds" else 1
+        return function.call_time_s * function.calls_per_batch / at_once >= MAIN_SHARE * waited_s
+    # By elimination: what is known of the others explains less than half of the time, and no other is unknown
+    others = [other for other in evidence.graph.ops if other is not op and other.python_functions]
+    known_s = sum(other.cost_s or 0.0 for other in evidence.graph.ops)
+    return not any(other.cost_s is None for other in others) and known_s < 0.5 * waited_s
+
+
+def _calls_at_once(evidence: Evidence, op: PipelineOp | None) -> int:
+    pool = evidence.graph.threadpool_size or allowed_cpus(evidence)
+    written = op.chosen_parallelism or op.parallelism if op is not None else None
+    if written is None:
+        return 1
+    return pool if written < 1 else min(written, pool)
+
+
+def _called(function: PythonFunction) -> str:
+    return f"{function.name}()"
+
+
+def _alone(evidence: Evidence) -> str:
+    if evidence.limits("input"):
+        return "Leave it alone: other ops of the pipeline take the time."
+    return "Leave it alone here: it is not what limits the step. Behind a faster device it may be."
+
+
+def _checked_remedy(evidence: Evidence, function: PythonFunction, op: PipelineOp | None) -> str:
+    """The remedy of its class, unless the same report prices calls in parallel at nothing."""
+    calls = ("parallel-map", "parallel-interleave", "open-generator", "calls", "thread-pool")
+    priced = [row for row in evidence.predictions if row.fixes and row.speedup and _kinds_of(row) <= set(calls)]
+    advises = function.gil in ("blocks", "releases") and not (op is not None and op.parallelism not in (None, 1))
+    best = max((row.speedup or 0.0 for row in priced), default=None)
+    if not advises or best is None or best >= WORTH or gain(evidence, *calls) is not None:
+        return _remedy(evidence, function, op)
+    return (
+        f"More calls at once are estimated at {best:.2f} times as fast here: the processors, or another op, are busy "
+        f"already. Make the work of {_called(function)} itself cheaper, or cache its output where it may be repeated."
+    )
+
+
+def _kinds_of(row: Prediction) -> set[str]:
+    """The kinds of a prediction's fixes."""
+    return {fix.kind for fix in FixSet.of(row.fixes)}
+
+
+def _remedy(evidence: Evidence, function: PythonFunction, op: PipelineOp | None) -> str:
+    """By class, in the terms of the user's own call."""
+    name = function.name.rpartition(".")[2]
+    name = name if name.isidentifier() else "f"
+    parallel = op is not None and op.parallelism not in (None, 1)
+    batched = (
+        f" Or call it once a batch: {function.calls_per_batch:.0f} calls make one now."
+        if function.calls_per_batch is not None and function.calls_per_batch >= _MANY_CALLS
+        else ""
+    )
+    if function.parts is not None:
+        elsewhere = ", and run that function in processes, for it holds the lock" if function.gil == "holds" else ""
+        return (
+            f"What picks an item and what makes its element can be separated (loop in line {function.parts.line}): "
+            "have the generator yield items, and make the elements in a map, Dataset.from_generator(items, ...)"
+            f".map(element, num_parallel_calls=...){elsewhere}."
+        )
+    if function.kind == "generator" and function.gil != "holds":
+        whole = f"Its elements depend on one another ({function.whole_because}). " if function.whole_because else ""
+        return (
+            f"{whole}A generator yields one element at a time. Split {name}() by shard: "
+            "Dataset.range(n).interleave(lambda i: Dataset.from_generator(..., args=(i,)), num_parallel_calls=n); "
+            + ("as it waits, with options.threading.private_threadpool_size = n." if function.gil == "blocks" else "")
+        ).rstrip("; ")
+    if function.gil == "holds":
+        now = f" (now {op.parallelism})" if parallel and op is not None and (op.parallelism or 0) > 1 else ""
+        return (
+            f"It computes under Python's interpreter lock, so more parallel calls{now} cannot help. Port {name}() to "
+            f"TensorFlow ops, run it in processes, or cache its output.{batched}"
+        )
+    if function.gil == "blocks":
+        written = (op.parallelism or 0) if op is not None else 0
+        calls = written if written > 1 else 32
+        if parallel and _calls_at_once(evidence, op) >= calls:
+            return (
+                f"It waits (files, network, sleep), {calls} calls at a time with threads for all of them. Ask for more "
+                f"(num_parallel_calls={2 * calls}, options.threading.private_threadpool_size = {2 * calls}), or make a "
+                f"call's wait shorter.{batched}"
+            )
+        if op is not None and "Interleave" in op.op:
+            return (
+                "It waits (files, network, sleep) and leaves the processor idle. Read several at once, .interleave("
+                f"..., cycle_length={calls}, num_parallel_calls={calls}), and give the pipeline a private thread pool "
+                f"as large, options.threading.private_threadpool_size = {calls}: the shared pool has one thread a core "
+                f"({allowed_cpus(evidence)} here)."
+            )
+        return (
+            "It waits (files, network, sleep) and leaves the processor idle. Call it in parallel, .map("
+            f"{name}, num_parallel_calls={calls}), and give the pipeline a private thread pool as large, "
+            f"options.threading.private_threadpool_size = {calls}: the shared pool has one thread a core "
+            f"({allowed_cpus(evidence)} here)."
+        )
+    if function.gil == "releases":
+        if parallel:
+            return (
+                "It computes outside the interpreter lock and runs in parallel already: make its own work cheaper, "
+                f"cache its output, or add cores.{batched}"
+            )
+        return (
+            "It computes outside the interpreter lock, so parallel calls scale up to the cores: "
+            f".map({name}, num_parallel_calls=tf.data.AUTOTUNE)."
+        )
+    return (
+        f"Measure {name}() alone: whether it holds the interpreter lock decides between TensorFlow ops (or processes) "
+        "and threads."
+    )

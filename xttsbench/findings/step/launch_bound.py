@@ -1,0 +1,71 @@
+"""The rule `launch-bound`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from xttsbench.evidence.evidence import Evidence
+from xttsbench.findings.rule import Findings, rule
+from xttsbench.records.trial import HALF_BATCH
+
+_FLAT: Final = 0.85
+"""A step that takes this share of its time for half the batch does not follow the size of its batch."""
+_SHORT_S: Final = 3e-6
+"""At most what an op took that was too short to be timed."""
+_SMALL_OPS: Final = 2.0
+"""An op that runs for less than Python takes to launch so many is small: its launch is a good part of it."""
+
+
+@rule(
+    "launch-bound",
+    evidence="seconds to hand over a batch, time of half a batch relative to a whole one, mean time of an op",
+    threshold="launching is the verdict, or takes 10 %; or half a batch takes 85 % of the time with ops of under "
+    "two launches each",
+    remedy="Larger batches, or several steps in one call: iterate inside the tf.function, or steps_per_execution.",
+    false_alarms="on a processor, starting ops may be all that there is to gain, and XLA the better remedy",
+)
+def launch_bound(evidence: Evidence) -> Findings:
+    """A compiled step whose time goes to handing over batches, or to ops too small to fill the device."""
+    if evidence.facts.eager or evidence.facts.opaque:
+        return
+    half = evidence.modes.get(HALF_BATCH)
+    ratio = 1.0 / half.speedup.estimate if half is not None and half.speedup is not None else None
+    flat = half is not None and half.speedup is not None and 1.0 / half.speedup.high >= _FLAT
+    op_s = _mean_op_s(evidence)
+    floor_s = evidence.anatomy.op_floor_s if evidence.anatomy is not None else None
+    small = op_s is not None and floor_s is not None and op_s <= _SMALL_OPS * floor_s
+    numbers = {
+        "handoff_s": evidence.facts.handoff_s,
+        "step_s": evidence.wall_s,
+        "time_of_half_a_batch": ratio,
+        "mean_op_s": op_s,
+    }
+    if evidence.limits("dispatch"):
+        yield launch_bound.finding(
+            f"handing over a batch is {evidence.share('dispatch'):.0%} of a step that is compiled already",
+            numbers,
+            severity="warning",
+            limiting=True,
+            predicted_speedup=evidence.max_speedups.get("dispatch"),
+        )
+    elif flat and small and ratio is not None:
+        on_gpu = bool(evidence.devices and evidence.devices.gpus)
+        yield launch_bound.finding(
+            f"half a batch takes {ratio:.0%} of the time of a whole one: "
+            + ("the kernels are too small for the GPU" if on_gpu else "starting the ops costs more than their work"),
+            numbers,
+            None
+            if on_gpu
+            else launch_bound.remedy
+            + " On this CPU it is what TensorFlow spends between ops; XLA fuses them, where it was faster.",
+            severity="warning" if evidence.bottleneck == "compute" else "info",
+            limiting=evidence.bottleneck == "compute" and evidence.share("compute") >= 0.5,
+        )
+
+
+def _mean_op_s(evidence: Evidence) -> float | None:
+    """Mean time of an op; of those that were too short to be timed, at most."""
+    ops = evidence.step_ops
+    if ops is None or not ops.ops or (ops.op_time_s is None and not ops.short_ops):
+        return None
+    return ((ops.op_time_s or 0.0) + (ops.short_ops or 0) * _SHORT_S) / ops.ops
