@@ -11,6 +11,25 @@ from tests.e2e.test_optimize import run
 pytestmark = pytest.mark.measured
 
 
+def test_the_body_of_a_generators_loop_becomes_ops_that_can_be_read(tmp_path: Path) -> None:
+    ran = run("speech.py:lines", tmp_path, "--accelerator", "emulated:2", budget_s=100)
+    assert ran.code == 0, ran.err
+    chosen = ran.chosen
+    kinds = [one.partition(":")[0] for one in chosen["fixes"]]
+    assert kinds[:2] == ["open-generator", "native"], chosen["name"]
+    assert chosen["outcome"] == "accepted"
+    assert chosen["semantics"]["equivalent"] is True
+    assert chosen["verified_speedup"]["low"] > 1.2
+    patch = chosen["patch"]
+    assert (patch["ran"], patch["equivalent"]) == (True, True), patch["why_not"]
+    assert patch["unpatched"] == {}
+    added = [line[1:] for line in patch["diff"].splitlines() if line.startswith("+")]
+    assert any("def samples_native(index, name, text):" in line for line in added)
+    assert any("yield index, name, text" in line for line in added)
+    assert any("element=samples_native" in line for line in added)
+    assert any("tf.audio.decode_wav(" in line for line in added)
+
+
 def test_features_in_python_become_ops_that_can_be_read(tmp_path: Path) -> None:
     ran = run("speech.py:features", tmp_path, "--accelerator", "emulated:2", budget_s=100)
     assert ran.code == 0, ran.err

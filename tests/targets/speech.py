@@ -4,6 +4,7 @@ The tests copy this file before they use it; files of audio are made beside it. 
 number of samples, so that nothing is worth keeping.
 """
 
+import itertools
 import wave
 from pathlib import Path
 
@@ -40,9 +41,8 @@ def _read(name):
     return pcm.astype(np.float32) / 32768.0
 
 
-def _features(name, index):
-    """Levels in bands of one utterance, cut or filled to one length, and its text as numbers."""
-    name = name.decode("utf-8")
+def _levels(name, index):
+    """Levels in bands of one utterance, cut or filled to one length."""
     audio = np.roll(_read(name), int(index) % 1000)
     audio = np.append(audio[:1], audio[1:] - np.float32(0.97) * audio[:-1])
     peak = np.abs(audio).max()
@@ -56,7 +56,13 @@ def _features(name, index):
     whole = np.zeros((FRAMES, BANDS), np.float32)
     count = min(len(found), FRAMES)
     whole[:count] = found[:count]
-    return whole, np.array([IDS[letter] for letter in name if letter in IDS] + [0], np.int32)
+    return whole
+
+
+def _features(name, index):
+    """Levels of one utterance, and its text as numbers."""
+    name = name.decode("utf-8")
+    return _levels(name, index), np.array([IDS[letter] for letter in name if letter in IDS] + [0], np.int32)
 
 
 def _names():
@@ -77,3 +83,16 @@ def features():
         return _shaped(*tf.numpy_function(_features, [names[index % COUNT], index], [tf.float32, tf.int32]))
 
     return tf.data.Dataset.range(100_000_000).map(load).padded_batch(8)
+
+
+def lines():
+    """The same in the loop of a generator, with the text of a list beside each name."""
+    _names()
+    rows = [(f"utt_{number:02d}", "a text that is read") for number in range(COUNT)]
+
+    def samples():
+        for index, (name, text) in enumerate(itertools.cycle(rows)):
+            yield _levels(name, index), [IDS[letter] for letter in text]
+
+    signature = (tf.TensorSpec([FRAMES, BANDS], tf.float32), tf.TensorSpec([None], tf.int32))
+    return tf.data.Dataset.from_generator(samples, output_signature=signature).padded_batch(8)

@@ -184,9 +184,15 @@ def _needed_together(known: Sequence[Candidate]) -> list[tuple[Candidate, ...]]:
 
 
 def _native_with(known: Sequence[Candidate]) -> list[tuple[Candidate, ...]]:
-    """Python functions as ops of TensorFlow with parallel calls, which gain from the lock that is free then."""
+    """Python functions as ops with parallel calls, which gain from the lock that is free then, or of an open loop."""
     calling = [one for one in known if one.kind in _CALLING]
-    return [(one, other) for one in known if one.kind == "native" for other in calling if set(one.ops) & set(other.ops)]
+    opened = [one for one in known if one.kind == "open-generator" and one.edit is not None]
+    found = list[tuple[Candidate, ...]]()
+    for native in (one for one in known if one.kind == "native"):
+        own = set(native.ops)
+        found += [(native, other) for other in calling if own & set(other.ops)]
+        found += [(other, native) for other in opened if own & set(other.ops)]
+    return found
 
 
 def _generators_elsewhere(known: Sequence[Candidate]) -> list[tuple[Candidate, ...]]:

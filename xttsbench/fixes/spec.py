@@ -95,6 +95,7 @@ class Spec:
         rewrite: ``module:function`` of the graph's edit: ``(graph, **number or op) -> graph``.
         on_dataset: ``module:function`` for what needs no graph, or is no edit of one alone: ``(dataset, **number)``.
         argument: name of the number in those functions.
+        prepares: kind of the fix that it comes before, and hands tensors to (``traceable=True``), where both are there.
         needs_graph: whether the dataset's graph has to be readable.
         hazards: ``module:function`` that says why it may change the data whatever a run shows:
             ``(reader, fix, all) -> sentences``, see :mod:`xttsbench.fixes.graph.hazards`.
@@ -119,6 +120,7 @@ class Spec:
     rewrite: str | None = None
     on_dataset: str | None = None
     argument: str = ""
+    prepares: str | None = None
     needs_graph: bool = True
     hazards: str | None = None
     runs_ahead: bool = False

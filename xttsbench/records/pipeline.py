@@ -93,6 +93,16 @@ class PipelineOp(Record):
     """Whether its elements came from a cache that was full when the steps were measured, so that it did not run."""
 
 
+class ItemTensor(Record):
+    """A part of a generator's item, handed on as a tensor."""
+
+    value: str
+    """As it is written in the loop."""
+    dtype: str
+    """TensorFlow's name of it."""
+    rank: int
+
+
 class NativeFunction(Record):
     """A Python function as ops of TensorFlow: what a call of it takes then, and its text; or why it stays Python."""
 
@@ -111,6 +121,8 @@ class NativeFunction(Record):
     names: tuple[str, ...] = ()
     """What the text takes from the scope of the user's function."""
     why_no_text: str | None = None
+    items: tuple[ItemTensor, ...] = ()
+    """Of the body of a generator's loop: the parts of an item, which are its arguments."""
 
 
 class GeneratorParts(Record):

@@ -25,7 +25,8 @@ def apply(dataset: Any, fixes: FixSet | str, *, cache_dir: str | None = None) ->
     """The dataset with some fixes.
 
     They are made from left to right, each on the graph that the ones before left, in which nodes keep their names;
-    only ``processes``, which replaces the functions, comes last wherever it stands.
+    only ``open-generator`` comes first beside ``native``, to which it hands tensors, and ``processes``, which replaces
+    the functions, comes last, wherever they stand.
 
     Args:
         dataset: the original; it stays as it is, and is kept alive by the new one.
@@ -44,8 +45,12 @@ def apply(dataset: Any, fixes: FixSet | str, *, cache_dir: str | None = None) ->
     steps = [(SPECS[fix.kind], fix) for fix in checked(name)]
     on_graph = any(spec.on_dataset is None for spec, _ in steps)
     edits = [step for step in steps if on_graph and step[0].rewrite is not None]
-    others = [step for step in steps if step not in edits]
+    kinds = {fix.kind for _, fix in steps}
+    first = [step for step in steps if step[0].prepares in kinds]
+    others = [step for step in steps if step not in edits and step not in first]
     try:
+        for spec, fix in first:
+            dataset = loaded(spec.on_dataset or "")(dataset, **_number(spec, fix), traceable=True)
         if edits:
             graph = _graph(dataset, name)
             for spec, fix in edits:

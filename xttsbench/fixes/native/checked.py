@@ -21,6 +21,7 @@ from tensorflow.python.framework import function_def_to_graph
 from xttsbench.fixes.graph.edit import ending_at, flat_spec, source_of
 from xttsbench.fixes.native.rewritten import is_traceable
 from xttsbench.fixes.native.trace import RefusedError, Traced, trace
+from xttsbench.fixes.open_generator.body import Body, ElementOfItem
 from xttsbench.fixes.processes.packing import without_tensorflow
 from xttsbench.pipeline.cost.cut import TRANSPARENT, bypassed, dataset
 from xttsbench.pipeline.graph.nodes import FunctionLibrary, called, dataset_nodes
@@ -48,6 +49,7 @@ class Checked:
 
     Attributes:
         token: of TensorFlow's registry.
+        of: what it was made of: a function, or the body of a generator.
         function: without what TensorFlow puts around it.
         name: as the user wrote it.
         traced: ``None`` where it is refused.
@@ -58,6 +60,7 @@ class Checked:
     """
 
     token: str
+    of: Any
     function: Any
     name: str
     traced: Traced | None = None
@@ -66,14 +69,18 @@ class Checked:
     results: tuple[Any, ...] = ()
     exact: bool = False
 
+    @property
+    def generator(self) -> Any:
+        """TensorFlow's table of the generator's iterators, where it was made of the body of one."""
+        return getattr(self.of, "of", None)
+
 
 def checked(graph: Any) -> list[Checked]:
-    """Every Python function of a graph but those of generators, traced where that can be."""
+    """Every Python function of a graph but generators, bodies of opened ones included, traced where that can be."""
     nodes = {
         node.attr["token"].s.decode(): node for function in graph.library.function for node in python_nodes(function)
     }
-    known = {token: one for token in nodes if (one := lookup(token)) is not None and one.kind != "generator"}
-    bare = {token: without_tensorflow(one.called) for token, one in known.items()}
+    known = {token: one for token in nodes if (one := lookup(token)) is not None and _is_users(one)}
     refused: dict[str, RefusedError] = {}
     for token, registered in known.items():
         if (why := _objection(registered)) is not None:
@@ -90,9 +97,9 @@ def checked(graph: Any) -> list[Checked]:
             recorder = recorders[token]
             traced, exact = _traced(registered, nodes[token], recorder, _shapes(graph, token))
             seen = tuple(recorder.calls)
-            found.append(Checked(token, bare[token], name, traced, None, seen, results, exact))
+            found.append(Checked(token, *_function(registered), name, traced, None, seen, results, exact))
         except RefusedError as error:
-            found.append(Checked(token, bare[token], name, refused=str(error)))
+            found.append(Checked(token, *_function(registered), name, refused=str(error)))
     return found
 
 
@@ -101,9 +108,24 @@ def python_nodes(function: Any) -> Iterator[Any]:
     return (node for node in function.node_def if node.op in PYTHON_OPS)
 
 
+def _is_users(registered: Registered) -> bool:
+    """Whether it is neither a generator nor what fetches the elements that an opened one has made."""
+    return registered.kind != "generator" and not isinstance(getattr(registered.called, "__self__", None), Body)
+
+
+def _function(registered: Registered) -> tuple[Any, Any]:
+    """What TensorFlow calls, without what it puts around it, and the user's function in that."""
+    called = without_tensorflow(registered.called)
+    return called, called.items.function if isinstance(called, ElementOfItem) else called
+
+
 def _objection(registered: Registered) -> str | None:
     """What speaks against a function before it is run, in words."""
-    function = without_tensorflow(registered.called)
+    function, _ = _function(registered)
+    if isinstance(function, ElementOfItem):
+        return None if function.reads is None else f"reads what others change: {function.reads}"
+    if isinstance(function, Body):
+        return f"makes elements of items that stay in Python: {function.in_python or 'it is not asked for tensors'}"
     held = python_state(function)
     if held.state is not None:
         return f"keeps state: {held.state}"
@@ -210,8 +232,11 @@ def _traced(
             unsure.append(number)
         specs.append(tf.TensorSpec(shape, dtype))
     scalars = [isinstance(one, np.generic) for one in recorder.calls[0][0]]
-    bare, seen = without_tensorflow(registered.called), [arguments for arguments, _ in recorder.calls]
-    function = trace(bare, specs, results, scalars=scalars, tensors=eager, unsure=unsure, seen=seen)
+    made, bare = _function(registered)
+    seen, structure = [arguments for arguments, _ in recorder.calls], getattr(made, "structure", None)
+    function = trace(
+        bare, specs, results, scalars=scalars, tensors=eager, unsure=unsure, seen=seen, structure=structure
+    )
     exact = True
     for arguments, expected in recorder.calls:
         try:

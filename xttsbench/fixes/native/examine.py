@@ -13,15 +13,19 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
+from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.native.checked import Checked, checked, difference
 from xttsbench.fixes.native.trace import Traced
 from xttsbench.fixes.native.written.body import written
 from xttsbench.fixes.native.written.expressions import NoTextError
+from xttsbench.fixes.open_generator.body import ElementOfItem
+from xttsbench.fixes.open_generator.rewrite import open_generators
+from xttsbench.pipeline.generators.items import Leaf
 from xttsbench.pipeline.graph.read import read_graph
-from xttsbench.pipeline.graph.registry import cells
+from xttsbench.pipeline.graph.registry import cells, lookup
 from xttsbench.pipeline.graph.source import locate
 from xttsbench.pipeline.purity.state import called
-from xttsbench.records.pipeline import NativeFunction, Pipeline
+from xttsbench.records.pipeline import ItemTensor, NativeFunction, Pipeline
 
 _TIMED_S: Final = 0.15
 """For which the calls of a traced function are timed, alone and on all processors."""
@@ -29,19 +33,30 @@ _MOST_CALLS: Final = 4096
 
 
 def examine(dataset: Any, pipeline: Pipeline) -> Pipeline:
-    """The pipeline with what was found of each of its Python functions but generators.
+    """The pipeline with what was found of each of its Python functions, and of the bodies of generators.
 
     Each function that can be traced is compared with Python on a few recorded calls, timed, written as text, and the
-    text run. Nothing of the user's pipeline is timed while this runs.
+    text run; generators that can be opened are, for this. Nothing of the user's pipeline is timed while this runs.
     """
-    if not any(one.kind != "generator" for one in pipeline.python_functions) or pipeline.unserialisable:
+    opens = any(one.parts is not None for one in pipeline.python_functions)
+    if not (opens or any(one.kind != "generator" for one in pipeline.python_functions)) or pipeline.unserialisable:
         return pipeline
+    known = {one.token: lookup(one.token) for one in pipeline.python_functions if one.kind == "generator"}
+    generators = {id(one.generator_state): token for token, one in known.items() if one is not None}
     try:
-        found = {one.token: _found(one) for one in checked(read_graph(dataset))}
+        dataset = _opened(dataset) if opens else dataset
+        found = {generators.get(id(one.generator), one.token): _found(one) for one in checked(read_graph(dataset))}
     except (tf.errors.OpError, ValueError):  # a pipeline that cannot be cut is diagnosed all the same
         return pipeline
     functions = tuple(one.model_copy(update={"native": found.get(one.token)}) for one in pipeline.python_functions)
     return pipeline.model_copy(update={"python_functions": functions})
+
+
+def _opened(dataset: Any) -> Any:
+    try:
+        return open_generators(dataset, traceable=True)
+    except InvalidInputError:  # the others of its functions may be traced all the same
+        return dataset
 
 
 def _found(one: Checked) -> NativeFunction:
@@ -51,6 +66,8 @@ def _found(one: Checked) -> NativeFunction:
     base = re.sub(r"\W+", "_", one.name.rsplit(".", 1)[-1]).strip("_")
     name = f"{base if base and base != 'lambda' else 'mapped'}_native"
     known = NativeFunction(call_time_s=alone[0], call_cpu_s=all_at_once[1], exact=one.exact, name=name)
+    if isinstance(one.of, ElementOfItem):
+        known = known.model_copy(update={"items": tuple(map(_item, one.of.items.leaves))})
     try:
         text = _text(one, one.traced, name)
         names = _run(one, text, name)
@@ -59,6 +76,10 @@ def _found(one: Checked) -> NativeFunction:
     except Exception as error:  # without a text the fix is a saved plan
         return known.model_copy(update={"why_no_text": f"it cannot be written ({type(error).__name__}: {error})"})
     return known.model_copy(update={"text": text, "names": names})
+
+
+def _item(leaf: Leaf) -> ItemTensor:
+    return ItemTensor(value=leaf.written, dtype="string" if leaf.dtype == object else leaf.dtype.name, rank=leaf.rank)
 
 
 def _timed(traced: Traced, calls: Sequence[tuple[tuple[Any, ...], Any]]) -> tuple[tuple[float, float], ...]:
@@ -103,7 +124,10 @@ def _text(one: Checked, traced: Traced, name: str) -> str:
     place = locate(user)
     where = f" ({place.file.rsplit('/', 1)[-1]}:{place.line})" if place.file else ""
     same = "the same values" if one.exact else "the same values but for rounding"
-    says = f"What {one.name}(){where} computes, with TensorFlow's ops: {same} in {len(one.calls)} calls."
+    what = f"What {one.name}(){where} computes"
+    if one.generator is not None:
+        what = f"The element that {one.name}(){where} makes of an item"
+    says = f"{what}, with TensorFlow's ops: {same} in {len(one.calls)} calls."
     parameters = _parameters(user, len(traced.function.structured_input_signature[0]))
     return written(traced.function, name, parameters, says=says, called=traced.called, arrays=traced.origins.arrays)
 

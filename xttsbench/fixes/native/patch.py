@@ -7,12 +7,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import libcst as cst
-from libcst.metadata import ClassScope
 
+from xttsbench.fixes.native.written.definition import defined
+from xttsbench.fixes.open_generator.spec import openable
+from xttsbench.fixes.open_generator.traced_loop import traced_loop
 from xttsbench.records.pipeline import NativeFunction, PythonFunction
 from xttsbench.targets.source.calls import Calls
 from xttsbench.targets.source.edits import Change, Found, NoEditError, Replacement
-from xttsbench.targets.source.links import spelled
 from xttsbench.targets.source.module import Module, argument_of
 
 _CALLS: Final = re.compile(r"^tensorflow\.(numpy_function|py_function|py_func)$")
@@ -25,6 +26,9 @@ def native(calls: Calls, number: int | None, op: str) -> Iterable[Found]:
     if not traced:
         yield Found(why_not=f"no text of the functions was made; {_BY_HAND}")
     for function, found in traced:
+        if function.kind == "generator":  # its call is edited where it is opened
+            yield from _of_generator(calls, function)
+            continue
         if found.text is None:
             yield Found(why_not=f"{function.name}() has no text that can be read: {found.why_no_text}; {_BY_HAND}")
             continue
@@ -32,6 +36,14 @@ def native(calls: Calls, number: int | None, op: str) -> Iterable[Found]:
             yield Found(tuple(_changes(calls, function, found)))
         except NoEditError as error:
             yield Found(why_not=f"{error}; {_BY_HAND}")
+
+
+def _of_generator(calls: Calls, function: PythonFunction) -> Iterator[Found]:
+    """Why the body of a generator's loop does not become ops in the source, where it is to."""
+    for op in calls.pipeline.ops if "open-generator" in calls.together else ():
+        if openable(op, calls.pipeline) is function:
+            found = traced_loop(calls, op, function, None, set())
+            yield Found(why_not=found.why_not if found is not None else None)
 
 
 def _changes(calls: Calls, function: PythonFunction, found: NativeFunction) -> Iterator[Change]:
@@ -89,25 +101,13 @@ def _change(module: Module, call: cst.Call, function: PythonFunction, found: Nat
     given, results = argument_of(call, 1, "inp"), argument_of(call, 2, "Tout")
     if given is None or results is None or any(one.star for one in call.args):
         raise NoEditError(f"{module.file}:{module.line(call)} takes some of its arguments from a list")
-    before = _before(module, call)
-    name, tf = found.name or "", spelled(module, call, "cast").removesuffix(".cast")
-    scope = before if isinstance(before, cst.FunctionDef) else call
-    missing = [one for one in found.names if not module.assignments(one, scope)]
-    if missing:
-        raise NoEditError(f"{', '.join(missing)}, which the ops use, is not known at {module.file}:{module.line(call)}")
-    while module.assignments(name, scope):
-        name += "_"
-    text = re.sub(r"\btf\.", f"{tf}.", (found.text or "").replace(f"def {found.name}(", f"def {name}(", 1))
-    indent, start = module.indent(module.start(before)), module.line_start(module.start(before))
-    gap = module.line_end * (1 if indent else 2)
-    lines = [f"{indent}{line}" if line else "" for line in text.rstrip("\n").split("\n")]
-    written = module.line_end.join(lines) + module.line_end + gap
+    written, name = defined(module, call, found)
     arguments = _arguments(module, given)
     new = f"{name}({arguments})"
     if isinstance(results, cst.List | cst.Tuple) and len(results.elements) == 1:
         new = f"[{new}]"
     span = module.span(call)
-    return Change(module, module.line(call), span, (Replacement(start, start, written), Replacement(*span, new)))
+    return Change(module, module.line(call), span, (written, Replacement(*span, new)))
 
 
 def _arguments(module: Module, given: cst.BaseExpression) -> str:
@@ -116,13 +116,3 @@ def _arguments(module: Module, given: cst.BaseExpression) -> str:
         return f"*{module.code(given)}"
     parts: Sequence[cst.BaseElement] = given.elements
     return ", ".join(f"{'*' if isinstance(one, cst.StarredElement) else ''}{module.code(one.value)}" for one in parts)
-
-
-def _before(module: Module, call: cst.Call) -> cst.CSTNode:
-    """The statement before which the new function goes: the function that holds the call, or the call's statement."""
-    own = next((one for one in module.ancestors(call) if isinstance(one, cst.FunctionDef | cst.Lambda)), None)
-    if isinstance(own, cst.FunctionDef) and not isinstance(module.scope(own), ClassScope):
-        return own
-    statement: cst.CSTNode = module.statement(call)
-    line = module.parent(statement)
-    return line if isinstance(line, cst.SimpleStatementLine) else statement

@@ -17,7 +17,8 @@ from xttsbench.fixes.native.control.loops import looped, repeated
 from xttsbench.fixes.native.control.rows import listed
 from xttsbench.fixes.native.files.text import written_out
 from xttsbench.fixes.native.written.origins import SYMBOLS, Origins
-from xttsbench.pipeline.graph.source import definition, is_users, place
+from xttsbench.pipeline.generators.names import copied
+from xttsbench.pipeline.graph.source import definition, is_made, is_users, place
 from xttsbench.pipeline.purity.state import called
 
 _ITEM, _NUMPY = "__xttsbench_item__", "__xttsbench_numpy__"
@@ -73,14 +74,16 @@ def _compiled(code: types.CodeType, branches: bool) -> types.CodeType:
     """
     file, _ = place(code)
     node = definition(code)
-    tree = ast.parse("".join(linecache.getlines(file)))
-    found = [
-        one
-        for one in ast.walk(tree)
-        if node is not None
-        and type(one) is type(node)
-        and (one.lineno, one.col_offset) == (node.lineno, node.col_offset)
-    ]
+    if is_made(code):
+        found: list[Any] = [copied(node)]
+    else:
+        found = [
+            one
+            for one in ast.walk(ast.parse("".join(linecache.getlines(file))))
+            if node is not None
+            and type(one) is type(node)
+            and (one.lineno, one.col_offset) == (node.lineno, node.col_offset)
+        ]
     if len(found) != 1 or isinstance(found[0], ast.AsyncFunctionDef):
         raise CannotTraceError(f"its source ({code.co_name}) cannot be read")
     target: Any = _Handed().visit(handed_over(found[0]) if branches else found[0])

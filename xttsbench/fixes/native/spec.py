@@ -12,18 +12,21 @@ _PROOF = "its sums may be rounded otherwise"
 
 
 def candidates(setting: Setting) -> Iterator[Candidate]:
-    """Python functions but generators: at the price of their ops where they were traced and timed, else to be tried.
+    """Python functions: at the price of their ops where they were traced and timed, else to be tried.
 
-    What waits is worth trying only where its ops were timed, for nothing that only waits can be traced.
+    What waits is worth trying only where its ops were timed, for nothing that only waits can be traced. Of a generator
+    it is the body of its loop, which gives nothing before the generator is opened.
     """
     pipeline = setting.pipeline
-    functions = {one.token: one for one in pipeline.python_functions if one.kind != "generator"}
+    functions = {one.token: one for one in pipeline.python_functions if one.kind != "generator" or one.native}
     found = [one.native for one in functions.values() if one.native is not None]
     priced = {token: one for token, one in functions.items() if one.native and one.native.call_time_s is not None}
     if priced:
         ops = tuple(op.name for op in pipeline.ops if priced.keys() & set(op.python_functions))
         exact = all(one.native is not None and one.native.exact for one in priced.values())
-        yield Candidate("native", lambda given: _as_ops(given, priced), proof=None if exact else _PROOF, ops=ops)
+        alone = any(one.kind != "generator" for one in priced.values())
+        proof = None if exact else _PROOF
+        yield Candidate("native", lambda given: _as_ops(given, priced), proof=proof, ops=ops, alone=alone)
     elif found:
         ops = tuple(op.name for op in pipeline.ops if functions.keys() & set(op.python_functions))
         named = {one.name: one.native.refused for one in functions.values() if one.native and one.native.refused}
@@ -38,7 +41,12 @@ def candidates(setting: Setting) -> Iterator[Candidate]:
 
 
 def _as_ops(given: Pipeline, priced: Mapping[str, PythonFunction]) -> Pipeline:
-    """The record of a pipeline whose priced functions are ops: they hold no lock, and TensorFlow may divide them."""
+    """The record of a pipeline whose priced functions are ops: they hold no lock, and TensorFlow may divide them.
+
+    A generator that is not opened stays as it is.
+    """
+    whole = {one.token for one in given.python_functions if one.kind == "generator"}
+    priced = {token: one for token, one in priced.items() if token not in whole}
 
     def changed(op: PipelineOp) -> dict[str, Any]:
         own = [one for one in given.python_functions if one.token in priced and one.token in op.python_functions]
@@ -68,7 +76,8 @@ NATIVE = Spec(
     does="a `numpy_function` or `py_function` that computes with NumPy, reads arrays or audio, or turns text into "
     "numbers is traced into TensorFlow's ops, compared with Python on real elements and timed before it is used; "
     "floats may be rounded otherwise. What keeps state, draws at random, or uses what has no equal among TensorFlow's "
-    "ops stays Python, with the line that says why",
+    "ops stays Python, with the line that says why. With `open-generator` the loop's body becomes ops where all items "
+    "are alike (numbers, text, paths, arrays, and tuples or dictionaries of them), so that they can be tensors",
     mends=("python-function",),
     candidates=candidates,
     rank=3,

@@ -12,11 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import numpy as np
 import tensorflow as tf
+from tensorflow.python.data.util import nest
 
 from xttsbench.fixes.graph.functions import state
 from xttsbench.fixes.native.arrays.array import Array, CannotTraceError, lifted, only
-from xttsbench.fixes.native.files.text import Text
+from xttsbench.fixes.native.files.text import Text, Texts, text
 from xttsbench.fixes.native.rewritten import Rewritten
 from xttsbench.fixes.native.written.origins import Origins
 from xttsbench.pipeline.graph.functions import is_random
@@ -80,6 +82,7 @@ def _trace(
     tensors: bool = False,
     unsure: Sequence[int] = (),
     seen: Sequence[Sequence[Any]] = (),
+    structure: Any = None,
     branches: bool,
 ) -> Traced:
     """What a Python function computes, as ops.
@@ -92,6 +95,7 @@ def _trace(
         tensors: whether it is given tensors (``py_function``).
         unsure: numbers of the arguments of which the rank was only seen, which is checked whenever the function runs.
         seen: the arguments of the recorded calls: what is read from a file is what those name.
+        structure: of an element, where it is the body of a generator: its dtypes, to which the parts are converted.
         branches: whether its branches are handed over.
 
     Raises:
@@ -112,7 +116,7 @@ def _trace(
         }
         try:
             result = rewriter.calls.call(function, *arguments)
-            return _results(result, results, tensors)
+            return _results(result, results, tensors) if structure is None else _parts(result, structure)
         except BaseException as error:
             places.extend(rewriter.places(error))
             raise
@@ -166,6 +170,26 @@ def _results(result: Any, expected: Sequence[tf.DType], tensors: bool) -> list[A
             tensor = tf.cast(tensor, dtype)
         found.append(tf.identity(tensor))
     return found
+
+
+def _parts(element: Any, structure: Any) -> list[Any]:
+    """An element of a generator as flat tensors, each converted as TensorFlow converts what is yielded."""
+    try:
+        flat = nest.flatten_up_to(structure, element)
+    except (TypeError, ValueError) as error:
+        raise CannotTraceError(f"gives an element of another structure than {structure}") from error
+    return [tf.identity(_as(one, dtype)) for one, dtype in zip(flat, nest.flatten(structure), strict=True)]
+
+
+def _as(value: Any, dtype: tf.DType) -> Any:
+    if dtype == tf.string:
+        if isinstance(value, list | tuple):
+            return tf.stack([_as(one, dtype) for one in value])
+        return value.tensor if isinstance(value, Texts) else text(value).tensor
+    given = lifted(value).tensor
+    if not np.can_cast(given.dtype.as_numpy_dtype, dtype.as_numpy_dtype, "same_kind"):
+        raise CannotTraceError(f"gives {given.dtype.name} where {dtype.name} is expected")
+    return tf.cast(given, dtype)
 
 
 def _reason(error: BaseException) -> str:

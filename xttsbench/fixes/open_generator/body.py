@@ -8,10 +8,37 @@ from typing import Any, Final
 
 import numpy as np
 
+from xttsbench.pipeline.generators.items import Items
 from xttsbench.pipeline.generators.opened import Opened, Shared, made_of
 
 _MOST_WAITING: Final = 4096
 """Items whose elements wait to be fetched; more are left of epochs that were given up."""
+
+
+class ElementOfItem:
+    """Makes the element of an item that comes as tensors.
+
+    Attributes:
+        items: what items are, with the function that makes an element of one.
+        structure: of the element, with the dtype of each leaf.
+        reads: what it reads and other code changes, in words; ``None`` where there is nothing.
+        of: TensorFlow's table of the generator's iterators, by which the generator is known.
+    """
+
+    def __init__(
+        self, items: Items, convert: Callable[[Any], Any], user: Any, structure: Any, reads: str | None, of: Any
+    ) -> None:
+        self.items, self.structure, self.reads, self.of = items, structure, reads, of
+        self._convert = convert
+        self.__wrapped__ = user
+        """For those who look for the user's function behind a token."""
+
+    def __call__(self, *parts: Any) -> Any:
+        """The element as flat arrays."""
+        try:
+            return self._convert(self.items.function(*parts))
+        except StopIteration as error:
+            raise RuntimeError("generator raised StopIteration") from error
 
 
 class Body:
@@ -24,6 +51,10 @@ class Body:
         self.made: Callable[[Shared, tuple[Any, ...]], list[Any]] = self._made
         self.__wrapped__ = user
         """For those who look for the user's function behind a token."""
+        self.in_python: str | None = None
+        """Why its items are no tensors, where they were to be, as a phrase after "it"."""
+        self.of: Any = None
+        """TensorFlow's table of the generator's iterators, by which the generator is known."""
 
     def elements(self, number: Any) -> list[Any]:
         """All elements of an item, converted; what came from a generator that was not read is an element itself."""

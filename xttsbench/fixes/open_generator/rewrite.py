@@ -10,16 +10,18 @@ from __future__ import annotations
 import types
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
+import numpy as np
 import tensorflow as tf
 from tensorflow.python.ops import script_ops
 
 from xttsbench.fixes.graph.edit import does_not_apply, flat_spec, from_graph
 from xttsbench.fixes.graph.hazards import STOPS, Reader
-from xttsbench.fixes.open_generator.body import AllElements, OneElement
-from xttsbench.pipeline.generators.opened import Opened, compiled
+from xttsbench.fixes.open_generator.body import AllElements, ElementOfItem, OneElement
+from xttsbench.pipeline.generators.items import NotAlikeError, items_of
+from xttsbench.pipeline.generators.opened import Compiled, Opened, compiled, grouped
 from xttsbench.pipeline.generators.parts import CannotSplitError
 from xttsbench.pipeline.graph.nodes import (
     FunctionLibrary,
@@ -42,11 +44,12 @@ _finished: Final[deque[Any]] = deque(maxlen=32)
 _FIX: Final = "open-generator"
 
 
-def open_generators(dataset: Any, calls: int = tf.data.AUTOTUNE) -> Any:
+def open_generators(dataset: Any, calls: int = tf.data.AUTOTUNE, *, traceable: bool = False) -> Any:
     """A dataset in which every generator that can be opened is, with ``calls`` calls of its body at a time.
 
     Elements, their order and the epochs stay; an item's number is handed from the generator to the map, the item itself
-    stays in Python. Generators inside the function of ``interleave`` or ``flat_map`` stay as they are.
+    stays in Python. With ``traceable`` the item is handed on as tensors where all items are alike, so that its element
+    may be made by ops. Generators inside the function of ``interleave`` or ``flat_map`` stay as they are.
 
     Raises:
         InvalidInputError: there is no generator, or none that can be opened: each with file, line and reason.
@@ -59,7 +62,7 @@ def open_generators(dataset: Any, calls: int = tf.data.AUTOTUNE) -> Any:
     held: list[Any] = []
     for node, registered in found:
         try:
-            other, kept = _opened(graph, node, registered, calls)
+            other, kept = _opened(graph, node, registered, calls, traceable)
         except CannotSplitError as error:
             reasons.append(_reason(registered, error))
             continue
@@ -208,27 +211,32 @@ class _OneElement:
         return iter((number.next(),))
 
 
-def _opened(graph: Any, node: Any, registered: Registered, calls: int) -> tuple[Any, Any]:
+def _opened(graph: Any, node: Any, registered: Registered, calls: int, traceable: bool) -> tuple[Any, Any]:
     """The dataset in a generator's place, and what it keeps alive.
 
     Raises:
         CannotSplitError: it cannot be opened.
     """
     user = registered.generator_state._generator
-    opened = Opened(user, compiled(user))
+    cut, given = compiled(user), arguments(graph, node)
     spec, convert = flat_spec(node, _FIX), converter(registered)
     eager = isinstance(registered.entry, script_ops.EagerFunc)
+    in_python: str | None = None
+    if traceable:
+        try:
+            if eager:
+                raise NotAlikeError("gives elements with parts that are no plain tensors")
+            return _of_tensors(registered, cut, given, spec, calls)
+        except NotAlikeError as error:
+            in_python = str(error)
+    opened = Opened(user, cut)
     groups = tf.data.Dataset.from_generator(
-        opened.groups, output_signature=tf.TensorSpec([None], tf.int64), args=arguments(graph, node) or None
+        opened.groups, output_signature=tf.TensorSpec([None], tf.int64), args=given or None
     )
     numbers = groups.unbatch()
 
     def call(function: Any, number: Any) -> Any:
-        made = (tf.py_function if eager else tf.numpy_function)(function, [number], [one.dtype for one in spec])
-        flat = list(made) if isinstance(made, list | tuple) else [made]
-        for one, wanted in zip(flat, spec, strict=True):
-            one.set_shape(wanted.shape)
-        return tuple(flat) if len(flat) > 1 else flat[0]
+        return _called(tf.py_function if eager else tf.numpy_function, function, [number], spec)
 
     if opened.compiled.split.once:
         body: Any = OneElement(opened, convert, user)
@@ -239,7 +247,45 @@ def _opened(graph: Any, node: Any, registered: Registered, calls: int) -> tuple[
         each = tf.autograph.experimental.do_not_convert(lambda n, count: tf.data.Dataset.from_tensors(n).repeat(count))
         fetch = tf.autograph.experimental.do_not_convert(lambda number: call(body.fetched, number))
         made = counted.flat_map(each).map(fetch)
+    body.in_python, body.of = in_python, registered.generator_state
     return made, (numbers, made, body)
+
+
+def _of_tensors(
+    registered: Registered, cut: Compiled, given: list[Any], spec: Sequence[tf.TensorSpec], calls: int
+) -> tuple[Any, Any]:
+    """The same with items that are tensors.
+
+    Raises:
+        NotAlikeError: they cannot be.
+    """
+    user = registered.generator_state._generator
+    items = items_of(cut, user, given)
+    leaves = items.leaves
+    single = all(leaf.rank == 0 for leaf in leaves)
+    kinds = [tf.string if leaf.dtype == object else tf.as_dtype(leaf.dtype) for leaf in leaves]
+
+    def handed_on(*arguments: Any) -> Iterator[Any]:
+        made = items.handed_on(cut, user, arguments)
+        return (tuple(map(np.stack, zip(*group, strict=True))) for group in grouped(made)) if single else made
+
+    shapes = [[None] * (leaf.rank + single) for leaf in leaves]
+    signature = tuple(tf.TensorSpec(shape, kind) for shape, kind in zip(shapes, kinds, strict=True))
+    source = tf.data.Dataset.from_generator(handed_on, output_signature=signature, args=given or None)
+    source = source.unbatch() if single else source
+    structure = cells(unwrap(registered.called))["output_types"]
+    body = ElementOfItem(items, converter(registered), user, structure, cut.reads, registered.generator_state)
+    made = _mapped(source, lambda *parts: _called(tf.numpy_function, body, parts, spec), calls)
+    return made, (source, made, body)
+
+
+def _called(how: Any, function: Any, given: Sequence[Any], spec: Sequence[tf.TensorSpec]) -> Any:
+    """The elements that a function gives, in a graph."""
+    made = how(function, given, [one.dtype for one in spec])
+    flat = list(made) if isinstance(made, list | tuple) else [made]
+    for one, wanted in zip(flat, spec, strict=True):
+        one.set_shape(wanted.shape)
+    return tuple(flat) if len(flat) > 1 else flat[0]
 
 
 def _count(body: Any, number: Any) -> Any:

@@ -117,27 +117,32 @@ class Opened:
 
     def groups(self, *arguments: Any) -> Iterator[Any]:
         """The same in groups, ``[count]``: as many at once as are there within half a millisecond."""
-        numbers, over = self.head(*arguments), False
-        while not over:
-            group: list[int] = []
-            failed: BaseException | None = None
-            until = time.perf_counter() + _GROUP_S
-            while len(group) < _GROUP and not over and time.perf_counter() < until:
-                try:
-                    group.append(next(numbers))
-                except StopIteration:
-                    over = True
-                except Exception as error:  # comes behind the items that were picked before
-                    over, failed = True, error
-            if group:
-                yield np.array(group)
-            if failed is not None:
-                raise failed
+        return map(np.array, grouped(self.head(*arguments)))
 
     def taken(self, number: int) -> tuple[Shared | None, Any]:
         """What a number stands for, once."""
         _, shared, item = self._items.pop(int(number))
         return shared, item
+
+
+def grouped(items: Iterator[Any]) -> Iterator[list[Any]]:
+    """Items in groups: as many at once as are there within half a millisecond; what is raised comes behind them."""
+    over = False
+    while not over:
+        group: list[Any] = []
+        failed: BaseException | None = None
+        until = time.perf_counter() + _GROUP_S
+        while len(group) < _GROUP and not over and time.perf_counter() < until:
+            try:
+                group.append(next(items))
+            except StopIteration:
+                over = True
+            except Exception as error:  # comes behind the items that were picked before
+                over, failed = True, error
+        if group:
+            yield group
+        if failed is not None:
+            raise failed
 
 
 def made_of(function: Callable[..., None], values: Sequence[Any], convert: Callable[[Any], Any]) -> list[Any]:

@@ -13,7 +13,7 @@ import inspect
 import linecache
 import os
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import CodeType
 from typing import Any, Final, Literal
@@ -187,8 +187,35 @@ def place(code: CodeType) -> tuple[str, int]:
     return (file, line) if file is not None and line is not None else (code.co_filename, code.co_firstlineno)
 
 
+_made: Final[dict[CodeType, ast.FunctionDef]] = {}
+
+
+def made_from(node: ast.FunctionDef, names: Sequence[str], file: str) -> CodeType:
+    """The code of a function that was put together of the user's statements; :func:`definition` knows its node.
+
+    Args:
+        node: in which every node has the place that it comes from.
+        names: variables that it may find in its closure.
+        file: the user's.
+    """
+    given = ast.arguments([], [ast.arg(name) for name in names], None, [], [], None, [])
+    outer = ast.fix_missing_locations(ast.Module([ast.FunctionDef("outer", given, [node], [])], []))
+    code = compile(outer, file, "exec", dont_inherit=True)
+    (around,) = (one for one in code.co_consts if isinstance(one, CodeType))
+    (own,) = (one for one in around.co_consts if isinstance(one, CodeType))
+    _made[own] = node
+    return own
+
+
+def is_made(code: CodeType) -> bool:
+    """Whether a code object is of no function in a file, but from :func:`made_from`."""
+    return code in _made
+
+
 def definition(code: CodeType) -> Definition | None:
     """The node that a code object was compiled from; ``None`` where its source is gone or says something else."""
+    if code in _made:
+        return _made[code]
     file, line = place(code)
     name = code.co_name.removeprefix("tf__")
     nodes = [

@@ -1,0 +1,207 @@
+"""A loop whose body became ops, in the user's file: the patched file is run, yields the same, and runs no Python."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.tf.fixes.test_patch import loaded
+from xttsbench.fixes.native.examine import examine
+from xttsbench.fixes.patch import propose
+from xttsbench.pipeline.cost.python_functions import classify
+from xttsbench.pipeline.graph import places
+from xttsbench.pipeline.graph.nodes import FunctionLibrary
+from xttsbench.pipeline.graph.read import inspect, read_graph
+from xttsbench.pipeline.graph.registry import lookup
+from xttsbench.records.fix import FixSet
+from xttsbench.targets.substituted import substituted
+
+pytestmark = pytest.mark.tf
+
+HEAD = """
+import os
+
+import numpy as np
+import tensorflow as tf
+
+HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "arrays")
+WORDS = ["a", "bb", "ccc", "dddd", "e"]
+LINES = [(os.path.join(HERE, f"{number}.npy"), word) for number, word in enumerate(WORDS)]
+TABLE = np.linspace(0, 1, 8).astype(np.float32)
+
+
+def work(path):
+    return np.load(path) * TABLE
+
+"""
+ROWS = "tf.TensorSpec([8, None], tf.float32)"
+ROW = "tf.TensorSpec([8], tf.float32)"
+FILES = {
+    "plain": f"""
+def samples():
+    for path, text in LINES:
+        # as it comes
+        features = work(path)  # slow
+        yield features * 2, text
+
+
+def make():
+    signature = ({ROW}, tf.TensorSpec([], tf.string))
+    return tf.data.Dataset.from_generator(samples, output_signature=signature).repeat(2).batch(3)
+""",
+    "one tensor": f"""
+def samples():
+    for path in sorted(path for path, _ in LINES):
+        yield work(path)
+
+
+def make():
+    return tf.data.Dataset.from_generator(samples, output_signature={ROW}).prefetch(1)
+""",
+    "inside": f"""
+def make():
+    scale = 3.0
+
+    def samples():
+        for number, (path, text) in enumerate(LINES):
+            features = work(path) * np.float32(scale)
+            yield {{"features": features, "id": number}}
+
+    signature = {{"features": {ROW}, "id": tf.TensorSpec([], tf.int32)}}
+    return tf.data.Dataset.from_generator(samples, output_signature=signature).batch(2)
+""",
+    "kept and drawn": f"""
+def samples():
+    rng = np.random.default_rng(1)
+    count = 0
+    for row in [{{"path": path, "text": text}} for path, text in LINES]:
+        features = work(row["path"])
+        yield features * np.float32(rng.normal()), count
+        count += 1
+
+
+def make():
+    signature = ({ROW}, tf.TensorSpec([], tf.int64))
+    return tf.data.Dataset.from_generator(samples, output_signature=signature)
+""",
+    "method": f"""
+class Data:
+    def __init__(self, lines, scale):
+        self.lines, self.scale = lines, scale
+
+    def samples(self):
+        for path, text in self.lines:
+            yield work(path) * np.float32(0.5)
+
+
+def make():
+    data = Data(LINES, 2.0)
+    return tf.data.Dataset.from_generator(data.samples, output_signature={ROW})
+""",
+}
+NOT = {
+    "a part of the object": f"""
+class Data:
+    def __init__(self, lines):
+        self.lines, self.window = lines, np.hanning(40).astype(np.float32)
+
+    def samples(self):
+        for path, text in self.lines:
+            yield np.outer(work(path), self.window)
+
+
+def make():
+    data = Data(LINES)
+    return tf.data.Dataset.from_generator(data.samples, output_signature={ROWS})
+""",
+    "an array without a name": f"""
+def samples():
+    window = np.linspace(0, 1, 99).astype(np.float32)
+    window[3] = 2
+    for path, text in LINES:
+        yield np.outer(work(path), window)
+
+
+def make():
+    return tf.data.Dataset.from_generator(samples, output_signature={ROWS})
+""",
+}
+
+
+@pytest.fixture(autouse=True)
+def _watched():
+    before, path, end = set(sys.modules), list(sys.path), places.install()
+    yield
+    end()
+    sys.path[:] = path
+    for name in set(sys.modules) - before:
+        if name.startswith("written_target"):
+            del sys.modules[name]
+
+
+def patched(tmp_path, source, fixes="open-generator:3 + native"):
+    arrays = tmp_path / "arrays"
+    arrays.mkdir()
+    for number in range(5):
+        np.save(arrays / f"{number}.npy", np.random.default_rng(number).normal(size=8).astype(np.float32))
+    file = tmp_path / "written_target.py"
+    file.write_text(HEAD + source)
+    original = loaded(file)
+    pipeline = classify(original.dataset, inspect(original.dataset), batches=2, max_s=1.0)
+    pipeline = examine(original.dataset, pipeline)
+    assert [one.native.refused for one in pipeline.python_functions] == [None]
+    patch = propose(
+        FixSet.parse(fixes), pipeline, lambda name: Path(name).read_text(), own=lambda one: one == str(file)
+    )
+    return file, original, patch
+
+
+def structure(target):
+    return [str(element) for _, element in zip(range(20), target.dataset.as_numpy_iterator(), strict=False)]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_patched_file_is_run_and_yields_the_same(name, tmp_path):
+    file, original, patch = patched(tmp_path, FILES[name])
+    assert patch.unpatched == {}
+    copy = tmp_path / "copies" / "patched.py"
+    copy.parent.mkdir()
+    copy.write_text(patch.files[str(file)])
+    with substituted({str(file): str(copy)}):
+        target = loaded(file)
+        graph = read_graph(target.dataset)
+        for _ in range(2):
+            assert structure(target) == structure(original)
+    assert "ParallelMapDatasetV2" in [op.op for op in inspect(target.dataset).ops]
+    assert {lookup(one).kind for one in FunctionLibrary(graph.library.function).all_tokens()} == {"generator"}
+    assert target.dataset.element_spec == original.dataset.element_spec
+
+
+def test_the_loop_yields_items_and_the_call_names_the_ops(tmp_path):
+    _, _, patch = patched(tmp_path, FILES["kept and drawn"])
+    text = next(iter(patch.files.values()))
+    assert (
+        """
+    for row in [{"path": path, "text": text} for path, text in LINES]:
+        drawn = rng.normal()
+        yield drawn, count, row['path'], row['text']
+        count += 1
+"""
+        in text
+    )
+    assert "calls=3, items=(tf.TensorSpec([], tf.float64), tf.TensorSpec([], tf.int64)," in text
+    assert "element=samples_native)" in text
+
+
+@pytest.mark.parametrize("name", NOT)
+def test_what_is_not_written_as_ops_is_opened_and_told(name, tmp_path):
+    file, _, patch = patched(tmp_path, NOT[name])
+    assert set(patch.unpatched) == {"native"}
+    assert "parallel_generator(" in patch.files[str(file)]
+    assert "apply the saved plan" in patch.unpatched["native"]
+
+
+def test_a_generator_that_is_not_opened_is_not_edited_for_its_ops(tmp_path):
+    _, _, patch = patched(tmp_path, FILES["plain"], fixes="native + prefetch:2")
+    assert {edit.fix for edit in patch.edits} == {"prefetch:2"}
