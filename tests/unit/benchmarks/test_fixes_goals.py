@@ -99,6 +99,19 @@ def test_without_an_accepted_fix_nothing_was_predicted():
     assert goals.prediction_error(row(predicted=3.6)) == pytest.approx(0.2)
 
 
+def test_a_prediction_is_scored_only_where_what_was_achieved_is_sure():
+    def achieved(low, high):
+        return with_ratio("ours / original", 2.0, low, high) | {"predicted": 3.0}
+
+    unsure = [achieved(1.7, 2.1), achieved(1.9, 2.3), achieved(None, None), row(fixes=None), row(ratios={})]
+    assert goals.scored_error(achieved(1.8, 2.2)) == pytest.approx(0.5)
+    assert [goals.scored_error(one) for one in unsure] == [None] * 5
+    found = goals.figures([row(predicted=3.3), *unsure])
+    assert (found["prediction_error_median"], found["prediction_error_p90"]) == (pytest.approx(0.1), pytest.approx(0.1))
+    assert found["predictions_scored"] == [1, 4]
+    assert found["prediction_error_of_all_rows_median"] == pytest.approx(0.5)
+
+
 def test_a_miss_that_no_rewrite_can_avoid_is_told_apart():
     below = {"estimate": 0.5, "low": 0.4, "high": 0.6}
     other = row("gil_map_in_turn", reachable=False, ratios={"ours / hand-tuned": below, "ours / autotune": below})
