@@ -164,13 +164,16 @@ def consumer(evidence: Evidence, alone_s: float | None) -> Consumer:
     if not evidence.has_step and not evidence.emulated:
         return Consumer(handoff_s=handoff_s)
     alone = [steps for trial in evidence.ladder if (steps := measured(trial, "step_only")) is not None]
+    beside = [steps for trial in evidence.ladder if (steps := measured(trial, "as_is")) is not None]
     if alone_s is None and not evidence.has_step:
-        # Known, where what was measured of it has also waited for the interpreter lock that the input holds.
         waits_ms = evidence.ladder[0].spec.emulated_ms if evidence.ladder else ()
         if waits_ms:
-            return Consumer(float(np.mean(waits_ms)) / 1e3, handoff_s=handoff_s)
+            waits_s, main_s = float(np.mean(waits_ms)) / 1e3, _mean([steps.main_cpu_s for steps in beside])
+            # Where the input may hold the interpreter lock, what was measured of the step has waited for that as well.
+            locks = any(one.gil in ("holds", "unknown") for one in evidence.graph.python_functions)
+            late_s = 0.0 if locks else max(_median(_without_waits(beside)) - waits_s, 0.0)
+            return Consumer(waits_s + late_s, min(main_s, waits_s), min(main_s, waits_s), handoff_s)
     if alone_s is None:
-        beside = [steps for trial in evidence.ladder if (steps := measured(trial, "as_is")) is not None]
         alone_s = _mean([steps.working_s for steps in beside])
         # Beside the input only the thread that runs the steps is known to be the step's.
         main_s = _mean([steps.main_cpu_s for steps in beside])
@@ -186,6 +189,14 @@ def _lock_s(evidence: Evidence, series: Sequence[Steps]) -> float:
     if evidence.facts.eager:
         outside_s = min(outside_s, evidence.facts.dispatch_floor_s + evidence.facts.host_share * outside_s)
     return min(outside_s, _mean([steps.main_cpu_s for steps in series]))
+
+
+def _without_waits(series: Sequence[Steps]) -> list[FloatArray]:
+    return [steps.wall_s - steps.wait_s for steps in series]
+
+
+def _median(series: Sequence[FloatArray]) -> float:
+    return float(np.median(np.concatenate(series))) if any(len(one) for one in series) else 0.0
 
 
 def _mean(series: Sequence[np.ndarray[tuple[int], np.dtype[np.float64]]]) -> float:

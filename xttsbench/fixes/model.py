@@ -1,8 +1,9 @@
 """A pipeline and its step as the model takes them, and what fixes of the pipeline would give: alone and together.
 
-Pure. The costs are those of the pipeline as it was read; a fix is an edit of its record, so what it would give is known
-before it is tried, and where it was tried the measurement stands beside it. Besides the rates of the stages, two things
-that cost a step are taken from its measured waits: beginning the dataset anew, and an input that comes in bursts.
+Pure. The costs are those of the pipeline as it was read, scaled to the pace at which it was measured; a fix is an edit
+of its record, so what it would give is known before it is tried, and where it was tried the measurement stands beside
+it. Besides the rates of the stages, two things that cost a step are taken from its measured waits: beginning the
+dataset anew, and an input that comes in bursts.
 """
 
 from __future__ import annotations
@@ -19,17 +20,18 @@ from xttsbench.evidence.pipeline import Bursts, bursts, bytes_of, consumer, lost
 from xttsbench.fixes.calls import reset_autotune, settled
 from xttsbench.fixes.registry import candidates
 from xttsbench.fixes.shuffle_first.spec import SHUFFLE_FIRST, filled_s
-from xttsbench.fixes.spec import WORTH, Candidate, Setting
-from xttsbench.records.base import Estimate
+from xttsbench.fixes.spec import WORTH, Candidate, Setting, each
+from xttsbench.records.base import Estimate, Record
 from xttsbench.records.fix import FixSet
-from xttsbench.records.pipeline import Pipeline, PipelineOp, Prediction
-from xttsbench.throughput.pace import Consumer, Stage, pace
+from xttsbench.records.pipeline import Pipeline, PipelineOp, Prediction, PythonFunction
+from xttsbench.throughput.pace import STEP, Consumer, Stage, pace
 from xttsbench.throughput.threads import inputs_of
 
 AS_IT_IS: Final = "as it is"
 COSTS_NOTHING: Final = "input costs nothing"
 _FAR: Final = 2.0
 """A model that is this many times off what was measured is not believed."""
+_HALVINGS: Final = 30
 _MOST: Final = 3
 """Fixes in one combination."""
 _SHOWN: Final = 3
@@ -43,9 +45,9 @@ class Model:
     """A pipeline and its step as the model takes them.
 
     Attributes:
-        evidence: with the pipeline's costs settled.
+        evidence: with the pipeline's costs settled, and scaled to what was measured of the target as it is.
         step: the consumer.
-        period_s: of the target as it is.
+        period_s: of the target as it is; as measured where the costs could be scaled to that.
         limited_by: what sets that.
         bursts: how its batches vary, where that holds the step up.
     """
@@ -75,6 +77,7 @@ class Modelled:
         known: the candidates, of several caches only the best.
         rows: a prediction for each of them.
         combined: combinations worth more than their parts.
+        as_read_s: seconds of a step of the target as it is, by the costs as they were read.
         off: why the model is not believed, where it is not.
     """
 
@@ -82,6 +85,7 @@ class Modelled:
     known: tuple[Candidate, ...]
     rows: tuple[Prediction, ...]
     combined: tuple[Prediction, ...]
+    as_read_s: float
     off: str | None
 
 
@@ -108,8 +112,13 @@ def modelled(
     if evidence.input_alone_s is not None:
         input_s = evidence.input_alone_s.estimate
     uneven = bursts(evidence, pipeline, input_s)
-    period_s = given.period_s + _restart_s(evidence) + lost_to_bursts_s(uneven, pipeline, cpus)
-    model = Model(evidence, step, period_s, given.limited_by, uneven)
+    beside_s = _restart_s(evidence) + lost_to_bursts_s(uneven, pipeline, cpus)
+    as_read_s = given.period_s + beside_s
+    off = _off(as_read_s, wall_s)
+    if wall_s is not None and off is None:
+        pipeline = as_measured(pipeline, step, evidence, wall_s - beside_s)
+        evidence, given = replace(evidence, pipeline=pipeline), pipeline_pace(pipeline, step, evidence)
+    model = Model(evidence, step, given.period_s + beside_s, given.limited_by, uneven)
     goal_s = step.alone_s or None
     padded = evidence.batches.padding_share if evidence.batches is not None else None
     buffer = uneven.enough if uneven else None
@@ -118,7 +127,43 @@ def modelled(
     best = _best_cache([one for one in known if one.kind == "cache"], rows)
     known = tuple(one for one in known if one.kind != "cache" or one is best)
     combined = combine(model, known, [rows[one.name] for one in known], asked=asked)
-    return Modelled(model, known, tuple(rows[one.name] for one in known), tuple(combined), _off(period_s, wall_s))
+    return Modelled(model, known, tuple(rows[one.name] for one in known), tuple(combined), as_read_s, off)
+
+
+def as_measured(pipeline: Pipeline, step: Consumer, evidence: Evidence, period_s: float) -> Pipeline:
+    """The pipeline with all of its costs times one factor, with which it and the step take as long as was measured.
+
+    Costs are read op by op, in runs of their own, and the pipeline that is measured is slower or faster than their sum:
+    of what a fix takes away, and of what it leaves, as much more or less is there. Where the step sets the pace, or no
+    factor within reason explains what was measured, they are left as they were read.
+    """
+
+    def found_s(factor: float) -> float:
+        return pipeline_pace(scaled(pipeline, factor), step, evidence).period_s
+
+    least, most = 1 / _FAR, _FAR
+    if pipeline_pace(pipeline, step, evidence).limited_by == STEP or not found_s(least) < period_s < found_s(most):
+        return pipeline
+    for _ in range(_HALVINGS):
+        middle = (least + most) / 2
+        least, most = (middle, most) if found_s(middle) < period_s else (least, middle)
+    return scaled(pipeline, (least + most) / 2)
+
+
+def scaled(pipeline: Pipeline, factor: float) -> Pipeline:
+    """A pipeline whose ops and Python functions take so many times as long."""
+
+    def times(record: Record, names: Sequence[str]) -> dict[str, float]:
+        return {name: value * factor for name in names if (value := getattr(record, name)) is not None}
+
+    def of_function(one: PythonFunction) -> PythonFunction:
+        calls = ("call_time_s", "call_cpu_s")
+        native = one.native.model_copy(update=times(one.native, calls)) if one.native is not None else None
+        parts = one.parts.model_copy(update=times(one.parts, ("head_s",))) if one.parts is not None else None
+        return one.model_copy(update={**times(one, (*calls, "around_call_s")), "native": native, "parts": parts})
+
+    slower = each(pipeline, lambda op: times(op, ("cost_s", "cpu_s")))
+    return slower.model_copy(update={"python_functions": tuple(map(of_function, pipeline.python_functions))})
 
 
 def predict(model: Model, fixes: Sequence[Candidate]) -> Prediction:
@@ -306,7 +351,7 @@ def predictions(
         return ()
     as_it_is = Prediction(
         name=AS_IT_IS,
-        batches_per_s=1 / said.model.period_s,
+        batches_per_s=1 / said.as_read_s,
         speedup=1.0,
         limited_by=said.model.limited_by,
         measured_per_s=per_s(wall),

@@ -157,6 +157,9 @@ class PythonFunction(Record):
     calls_per_batch: float | None = None
     call_times_s: tuple[float, ...] = ()
     """Wall times of single calls, some of them: how much they vary."""
+    around_call_s: float | None = None
+    """What TensorFlow takes to make one call, the function itself left out: nearly all of it under the interpreter
+    lock. That of a function that does nothing; ``None`` where it was not measured."""
     native: NativeFunction | None = None
     """The function as ops of TensorFlow; ``None`` where that was not tried."""
     parts: GeneratorParts | None = None
@@ -238,7 +241,7 @@ class Prediction(Record):
     batches_per_s: float | None
     """Batches (steps, where there is a step) a second; ``None`` where costs are missing."""
     speedup: float | None = None
-    """Against the prediction for the target as it is."""
+    """Against the target as it is: as it was measured, where the costs could be scaled to that, else as predicted."""
     limited_by: str = ""
     """What sets the pace: an op's name, ``step``, ``processors``, ``interpreter lock`` or ``thread pool``."""
     measured_per_s: Estimate | None = None

@@ -126,7 +126,9 @@ def demand(op: PipelineOp, pipeline: Pipeline, allowed_cpus: int) -> Work:
         cpu_s = min(cost_s, sum((one.calls_per_batch or 0.0) * (one.call_cpu_s or 0.0) for one in own))
     else:
         cpu_s = 0.0 if _READS.search(op.op) else cost_s
-    return Work(op.name, cost_s, cpu_s, min(lock_s, cost_s), _pool_s(op, cost_s, called_s))
+    at_once_s = min(sum(_held_at_once_s(function) for function in own), cost_s)
+    calls = sum(function.calls_per_batch or 0.0 for function in own)
+    return Work(op.name, cost_s, cpu_s, min(lock_s, cost_s), _pool_s(op, cost_s, called_s), at_once_s, calls)
 
 
 def _pool_s(op: PipelineOp, cost_s: float, called_s: float) -> float:
@@ -148,10 +150,20 @@ def _functions(op: PipelineOp, pipeline: Pipeline) -> list[PythonFunction]:
 
 
 def _held_s(function: PythonFunction) -> float:
-    """Seconds per batch under the interpreter lock; a function too cheap to be classed is Python's own work."""
-    if function.gil not in ("holds", "unknown"):
-        return 0.0
-    return (function.calls_per_batch or 0.0) * (function.call_cpu_s or 0.0)
+    """Seconds per batch under the interpreter lock.
+
+    A function too cheap to be classed is Python's own work, and so is what one computes that waits otherwise. Making
+    the call takes the lock whatever the function does with it.
+    """
+    call_s = function.around_call_s or 0.0
+    if function.gil in ("holds", "unknown") or (function.gil == "blocks" and function.around_call_s is not None):
+        call_s += function.call_cpu_s or 0.0
+    return (function.calls_per_batch or 0.0) * call_s
+
+
+def _held_at_once_s(function: PythonFunction) -> float:
+    """The part of that which comes as soon as the call begins: what waits has begun, waited, and then ends."""
+    return _held_s(function) * (0.5 if function.gil == "blocks" else 1.0)
 
 
 def _reachable(op: PipelineOp, pool: int) -> int:

@@ -13,7 +13,7 @@ from xttsbench.evidence.pipeline import consumer, machine
 from xttsbench.fixes.model import predictions
 from xttsbench.fixes.proposals import proposals
 from xttsbench.records.base import Estimate
-from xttsbench.records.pipeline import Pipeline, PipelineOp
+from xttsbench.records.pipeline import Pipeline, PipelineOp, PythonFunction
 from xttsbench.records.trial import Segment, TrialRecord, TrialSpec
 from xttsbench.throughput.stages import stages
 
@@ -52,6 +52,19 @@ def test_after_a_pause_a_batch_is_handed_over_more_slowly():
     paced = paced.model_copy(update={"spec": paced.spec.model_copy(update={"emulated_ms": (5.0,)})})
     step = consumer(make_evidence("input", has_step=False, emulated=True, ladder=[paced], facts=facts), None)
     assert (step.alone_s, step.handoff_s) == (0.005, 6e-4)
+
+
+@pytest.mark.parametrize(
+    ("gil", "alone_s"), [("blocks", 0.0053), ("releases", 0.0053), ("holds", 0.005), ("unknown", 0.005)]
+)
+def test_an_emulated_step_is_as_late_as_it_was_measured_where_no_lock_can_be_the_reason(gil, alone_s):
+    beside = trial(as_is={"wall": 9.3, "wait": 4, "step": 5.2, "main_cpu": 0.4})
+    beside = beside.model_copy(update={"spec": beside.spec.model_copy(update={"emulated_ms": (5.0,)})})
+    given = Pipeline(python_functions=(PythonFunction(token="t", kind="numpy_function", name="f", gil=gil),))
+    evidence = make_evidence("input", has_step=False, emulated=True, ladder=[beside], pipeline=given)
+    step = consumer(evidence, None)
+    # The loop's own Python takes the processor, and the lock, whatever the device does.
+    assert (step.alone_s, step.cpu_s, step.lock_s) == pytest.approx((alone_s, 0.0004, 0.0004))
 
 
 def test_the_kernels_of_an_eager_step_do_not_hold_the_lock():

@@ -39,11 +39,14 @@ BATCH = {"op": "BatchDatasetV2", "batch_size": 8, "cost_s": 0.0}
 WAITING = pipeline(RANGE, PYTHON, BATCH, python_functions=(python("blocks", cpu_s=0.0),))
 
 
-def by_name(given, *, alone=STEP, **fields):
+def measured(seconds):
+    return Estimate(estimate=seconds, low=0.9 * seconds, high=1.2 * seconds)
+
+
+def by_name(given, *, alone=STEP, wall=None, **fields):
+    """Rows by name; without ``wall``, what one step takes as measured, of the costs as they were read."""
     evidence = make_evidence("input", pipeline=given, environment=ENVIRONMENT, **fields)
-    return {
-        row.name: row for row in predictions(evidence, wall=Estimate(estimate=0.1, low=0.09, high=0.12), alone=alone)
-    }
+    return {row.name: row for row in predictions(evidence, wall=wall, alone=alone)}
 
 
 def test_without_a_pipeline_nothing_is_predicted():
@@ -74,11 +77,35 @@ def test_a_waiting_function_wants_parallel_calls_and_threads_for_them():
 
 def test_what_was_measured_stands_beside_it():
     tried = Compared("parallel-map:32", "ok", time_s=Estimate(estimate=0.05, low=0.04, high=0.08))
-    rows = by_name(WAITING, fixes={"parallel-map:32": tried})
+    rows = by_name(WAITING, wall=measured(0.1), fixes={"parallel-map:32": tried})
     assert rows["as it is"].measured_per_s.estimate == pytest.approx(10)
-    measured = rows["parallel-map:32"].measured_per_s
-    assert (measured.low, measured.estimate, measured.high) == pytest.approx((12.5, 20, 25))
+    found = rows["parallel-map:32"].measured_per_s
+    assert (found.low, found.estimate, found.high) == pytest.approx((12.5, 20, 25))
     assert rows["input costs nothing"].measured_per_s.estimate == pytest.approx(50)
+
+
+def test_costs_are_scaled_to_what_was_measured_and_the_step_is_not():
+    rows = by_name(WAITING, wall=measured(0.1))
+    # As read a batch takes 80 ms; it took 100, so each of its 8 calls is taken for one of 12.5 ms.
+    assert rows["as it is"].batches_per_s == pytest.approx(1 / 0.08)
+    assert rows["parallel-map:32"].batches_per_s == pytest.approx(1 / 0.05)
+    assert rows["parallel-map:32"].speedup == pytest.approx(2)
+    both = rows["parallel-map:32 + thread-pool:32"]
+    assert (both.speedup, both.limited_by) == (pytest.approx(5), "step")
+    assert rows["input costs nothing"].speedup == pytest.approx(5)
+
+
+def test_where_the_step_sets_the_pace_costs_stay_as_they_were_read():
+    rows = by_name(WAITING, alone=measured(0.1), wall=measured(0.11))
+    assert rows["as it is"].limited_by == "step"
+    assert rows["parallel-map:32"].speedup == pytest.approx(1)
+
+
+def test_a_model_that_is_far_off_is_not_scaled():
+    rows = by_name(WAITING, wall=measured(0.17))
+    assert rows["parallel-map:32"].batches_per_s == pytest.approx(1 / 0.04)
+    assert rows["parallel-map:32"].speedup is None
+    assert "2.1 times off" in rows["as it is"].why_not
 
 
 def test_a_function_that_holds_the_lock_gains_from_processes_and_not_from_threads():
@@ -233,3 +260,19 @@ def test_an_interleave_that_autotune_leaves_at_one_call_can_be_told_how_many(cho
     assert any(name.startswith("parallel-interleave") for name in found) is (calls is not None)
     if calls is not None:
         assert found[f"parallel-interleave:{calls}"].edit(given).ops[1].parallelism == calls
+
+
+def test_with_batches_first_the_calls_are_spared_and_what_each_row_takes_is_not():
+    """256 rows a batch, of which each takes 10 us in Python and 40 us to be called."""
+    rows = RANGE | {"elements_per_batch": 256.0}
+    mapped = PYTHON | {"cost_s": 256 * 50e-6, "elements_per_batch": 256.0}
+    batch = BATCH | {"batch_size": 256}
+    row = python("unknown", cpu_s=10e-6, wall_s=10e-6, calls=256).model_copy(update={"around_call_s": 40e-6})
+    given = pipeline(rows, mapped, batch, python_functions=(row,))
+    found = by_name(given, alone=measured(0.001))
+    # Threads do not help, since making a call takes the lock.
+    assert (found["as it is"].limited_by, found["parallel-map"].speedup) == ("1", pytest.approx(1))
+    assert found["batch-first"].batches_per_s == pytest.approx(1 / (256 * 10e-6 + 40e-6))
+    assert found["batch-first"].speedup == pytest.approx(256 * 50e-6 / (256 * 10e-6 + 40e-6))
+    unmeasured = pipeline(rows, mapped, batch, python_functions=(row.model_copy(update={"around_call_s": None}),))
+    assert by_name(unmeasured)["batch-first"].batches_per_s is None

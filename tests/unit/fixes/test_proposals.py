@@ -39,7 +39,7 @@ def by_name(found):
 def test_the_best_comes_first_and_what_helps_only_together_says_so():
     found = told(WAITING)
     assert found[0].name == "parallel-map:32 + thread-pool:32"
-    assert found[0].predicted_speedup == pytest.approx(4)
+    assert found[0].predicted_speedup == pytest.approx(5)
     assert found[0].fixes == ("parallel-map:32", "thread-pool:32")
     assert "32 calls" in found[0].what
     assert [(place.line, place.op) for place in found[0].places] == [(7, "1"), (3, "1")]

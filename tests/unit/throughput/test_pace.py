@@ -189,3 +189,39 @@ def test_more_of_anything_is_never_slower_and_never_beats_the_bounds(cost, lock,
     assert period(pool=pool + 1) <= slack
     assert period(ready=ready + 1) <= slack
     assert period(processors=5.0) <= slack
+
+
+# Who waits for the lock when a batch is handed over
+
+
+def calling(at_once_s, *, calls=8, parallelism=1):
+    """A prefetch of a map whose calls wait 1 ms in all, and want the lock for ``at_once_s`` as they begin."""
+    work = Work("map", 0.001, lock_s=at_once_s, at_once_s=at_once_s, calls=calls)
+    return Stage(inputs=(Stage(calls=(work,), parallelism=parallelism, ready=2.0),))
+
+
+@pytest.mark.parametrize(
+    ("parallelism", "waits_s"),
+    [
+        (1, 0.0004 / 8 / 2),  # half of the steps wait for the one call that runs
+        (2, 0.0004 / 8),
+        (8, 0.0004 / 2),  # for all of them
+        (32, 0.0004 / 2),  # there are no more than 8
+    ],
+)
+def test_a_step_waits_for_the_lock_of_the_calls_that_begin_as_it_takes_a_batch(parallelism, waits_s):
+    step = Consumer(alone_s=0.02, handoff_s=0.001)
+    assert pace(calling(0.0), step, MACHINE).period_s == pytest.approx(0.021)
+    found = pace(calling(0.0004, parallelism=parallelism), step, MACHINE)
+    assert (found.period_s, found.limited_by) == (pytest.approx(0.021 + waits_s), "step")
+
+
+def test_a_call_keeps_the_lock_from_the_step_for_a_switch_interval_at_most():
+    held = Stage(inputs=(Stage(spread=(Work("map", 0.05, lock_s=0.05, at_once_s=0.05),), ready=2.0),))
+    assert pace(held, Consumer(alone_s=0.1), MACHINE).period_s == pytest.approx(0.1 + 0.005 / 2)
+
+
+def test_what_the_step_runs_itself_and_what_nobody_waits_for_keeps_no_lock_from_it():
+    own = Stage(spread=(Work("map", 0.01, lock_s=0.01, at_once_s=0.01),))
+    assert pace(own, Consumer(alone_s=0.02), MACHINE).period_s == pytest.approx(0.03)
+    assert pace(calling(0.0004), Consumer(), MACHINE).period_s == pytest.approx(0.001)

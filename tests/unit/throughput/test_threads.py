@@ -137,3 +137,20 @@ def test_what_autotune_kept_ready_at_the_end_is_taken_where_it_was_seen():
     work = {"op": "ShuffleDatasetV3", "cost_s": 0.1}
     assert threads(chain(RANGE, work), 2).inputs[0].ready == 2
     assert threads(chain(RANGE, work, injected_buffer_size=12), 2).inputs[0].ready == 12
+
+
+@pytest.mark.parametrize(
+    ("gil", "lock_s", "at_once_s"),
+    [
+        ("holds", 8 * 0.0011, 8 * 0.0011),
+        ("unknown", 8 * 0.0011, 8 * 0.0011),
+        ("blocks", 8 * 0.0011, 8 * 0.0011 / 2),  # it ends under the lock, too, but later
+        ("releases", 8 * 0.0001, 8 * 0.0001),
+    ],
+)
+def test_making_a_call_takes_the_lock_whatever_the_function_does(gil, lock_s, at_once_s):
+    call = {"token": "t", "kind": "numpy_function", "name": "f", "gil": gil, "calls_per_batch": 8.0}
+    function = PythonFunction(**call, call_time_s=0.01, call_cpu_s=0.001, around_call_s=0.0001)
+    given = chain(RANGE, MAP | {"python_functions": ("t",), "cost_s": 0.08}, BATCH, python_functions=(function,))
+    found = demand(given.ops[1], given, 2)
+    assert (found.lock_s, found.at_once_s, found.calls) == pytest.approx((lock_s, at_once_s, 8))

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
-from xttsbench.fixes.spec import Candidate, Setting, Spec
-from xttsbench.records.pipeline import Pipeline, PipelineOp
+from xttsbench.fixes.spec import Candidate, Setting, Spec, each
+from xttsbench.records.pipeline import Pipeline, PipelineOp, PythonFunction
 from xttsbench.throughput.threads import consumers, elements_per_batch, inputs_of
 
 _TINY_S: Final = 100e-6
@@ -17,6 +17,7 @@ _TINY_PYTHON_S: Final = 300e-6
 _COPIED_BYTES_PER_S: Final = 2e9
 """Bytes of a batch that are cut to size, of any machine of today or less."""
 _MANY: Final = 8
+_TIMES: Final = ("call_time_s", "call_cpu_s")
 _SHARE: Final = 0.1
 """Share of the pipeline's cost from which calls for single elements, or taking batches apart, are worth another way."""
 
@@ -71,8 +72,51 @@ def whole_batches(setting: Setting) -> Iterator[Candidate]:
     spent = sum(op.cost_s or 0.0 for op in tiny)
     ends = [op for op in tiny if any("Batch" in reader.op for reader in readers[op.name])]
     if ends and spent >= _SHARE * sum(op.cost_s or 0.0 for op in pipeline.ops):
+        names = tuple(op.name for op in tiny)
+        if all(around_s(op, pipeline) is not None for op in tiny):
+            yield Candidate("batch-first", partial(_called_once, names=names), ops=names)
+            return
         why = "how much of the time for an element is the call itself was not measured"
-        yield Candidate("batch-first", None, why, ops=tuple(op.name for op in tiny))
+        yield Candidate("batch-first", None, why, ops=names)
+
+
+def around_s(op: PipelineOp, pipeline: Pipeline) -> float | None:
+    """Seconds of an element that go to calling the op's Python functions; ``None`` where it has none, or not known.
+
+    What calling a function of TensorFlow's ops takes was not measured.
+    """
+    own = [one.around_call_s for one in pipeline.python_functions if one.token in op.python_functions]
+    return sum(one for one in own if one is not None) if own and None not in own else None
+
+
+def _called_once(given: Pipeline, *, names: tuple[str, ...]) -> Pipeline:
+    """The record with one call for a batch, within which Python goes from row to row."""
+    readers, taken = consumers(given), elements_per_batch(given)
+    sizes = {
+        op.name: next((one.batch_size for one in readers[op.name] if one.batch_size), None) or round(taken[op.name])
+        for op in given.ops
+    }
+    rows: dict[str, int] = {}
+
+    def changed(op: PipelineOp) -> dict[str, float]:
+        call_s = around_s(op, given)
+        if op.name not in names or call_s is None or op.cost_s is None:
+            return {}
+        rows.update(dict.fromkeys(op.python_functions, max(sizes[op.name], 1)))
+        spared_s = call_s * taken[op.name] * (1 - 1 / max(sizes[op.name], 1))
+        left = {"cost_s": max(op.cost_s - spared_s, 0.0)}
+        return left if op.cpu_s is None else left | {"cpu_s": max(op.cpu_s - spared_s, 0.0)}
+
+    edited = each(given, changed)
+    functions = tuple(_of_rows(one, rows.get(one.token, 1)) for one in given.python_functions)
+    return edited.model_copy(update={"python_functions": functions})
+
+
+def _of_rows(function: PythonFunction, rows: int) -> PythonFunction:
+    """A function one of whose calls goes through so many rows."""
+    longer = {name: value * rows for name in _TIMES if (value := getattr(function, name)) is not None}
+    calls = function.calls_per_batch
+    return function.model_copy(update=longer | {"calls_per_batch": calls / rows if calls is not None else None})
 
 
 REBATCH: Final = Spec(

@@ -37,6 +37,8 @@ class StageCost:
     why_not: str | None = None
     start_up_s: float = 0.0
     """What its first call took beyond the others, which is no part of ``wall_s``."""
+    handed_on_s: float | None = None
+    """Of an op that only hands elements on: seconds for one, where nothing runs beside it."""
 
     @property
     def priced(self) -> bool:
@@ -102,6 +104,10 @@ def choose(
         agree = own_s is not None and model_s is not None and abs(own_s - model_s) <= AGREE * max(own_s, model_s)
         keep = model_s is not None and (own_s is None or (not _parallel(op) and (agree or trust_model)))
         cpu_s = stage.cpu_s * per_batch if stage and stage.cpu_s is not None and per_batch is not None else None
+        # Where all processors are busy the model books on what hands elements on that it waited for one.
+        handed_on_s = stage.handed_on_s * per_batch if stage and stage.handed_on_s and per_batch is not None else None
+        if keep and handed_on_s is not None and model_s is not None and handed_on_s < model_s:
+            keep, own_s = False, handed_on_s
         result[op.name] = Chosen(
             cost_s=model_s if keep else own_s,
             cpu_s=cpu_s,

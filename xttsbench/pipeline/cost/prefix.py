@@ -30,6 +30,7 @@ _SHARE: Final = 1.2
 _REMOTE: Final = ("DataServiceDataset", "DataServiceDatasetV2", "DataServiceDatasetV3", "DataServiceDatasetV4")
 """Sources that work elsewhere: a second reader could wait for ever."""
 _LEFT_OUT: Final = re.compile(f"{TRANSPARENT.pattern}|^Shuffle")
+_WRITING: Final = ("Snapshot", "Save")
 _DROPPING: Final = re.compile(r"^(Filter|TakeWhile|GroupByWindow|IgnoreErrors)")
 """Ops that may go through many elements for one of theirs: they are given few at first."""
 
@@ -57,9 +58,12 @@ def read_stages(graph: Any, *, max_s: float) -> dict[str, StageCost]:
             stages[name] = StageCost(cardinality, why_not=why_not)
             continue
         if TRANSPARENT.match(cut.op(name)):
-            held[name] = held[cut.inputs(name)[0]]
+            held[name] = given_on = held[cut.inputs(name)[0]]
             stages[name] = StageCost(
-                cardinality, element_bytes=held[name].element_bytes, why_not="it only hands elements on"
+                cardinality,
+                element_bytes=given_on.element_bytes,
+                why_not="it only hands elements on",
+                handed_on_s=_handed_on_s(cut, name, given_on, handover),
             )
             continue
         try:
@@ -120,6 +124,16 @@ def _stage(
         why_not=drained.raised,
         start_up_s=drained.start_up_s,
     )
+
+
+def _handed_on_s(cut: Cut, name: str, held: Held, handover: Clock) -> float | None:
+    """Seconds for one held element to be handed on; ``None`` for an op that writes elements, or computes with them."""
+    if cut.op(name).startswith("Prefetch"):
+        most = min(MOST_ELEMENTS, 16 * held.count)
+        over = cut.over(name, {cut.inputs(name)[0]: held.repeated(most).variant})
+        drained = drain(over, cut.spec(name), max_s=_LEAST_S, handover=handover, max_elements=most)
+        return drained.wall_s / drained.elements if drained.elements else None
+    return None if cut.op(name).startswith(_WRITING) else _reading_s(held, handover)
 
 
 def _reading_s(held: Held, handover: Clock) -> float:

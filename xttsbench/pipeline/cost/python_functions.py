@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
+import tensorflow as tf
 
 from xttsbench.pipeline.cost.clocks import measure_shares
 from xttsbench.pipeline.generators.opened import Opened, compiled
@@ -21,7 +22,7 @@ from xttsbench.pipeline.generators.parts import CannotSplitError
 from xttsbench.pipeline.graph.registry import Registered, generator_start_token, lookup, recording
 from xttsbench.pipeline.graph.source import place
 from xttsbench.pipeline.purity.state import state_effects
-from xttsbench.records.pipeline import GeneratorParts, GilClass, Pipeline, PythonFunction
+from xttsbench.records.pipeline import GeneratorParts, GilClass, Pipeline, PythonFunction, PythonKind
 
 _KEPT_BYTES: Final = 256 * 2**20
 """Copies of arguments kept per function."""
@@ -33,6 +34,9 @@ _MOST_COMPUTED: Final = 0.5
 """Share of its calls' wall time that a function which waits may compute."""
 _TRIES: Final = 3
 """Of the experiment, where it says of a function that computed that it waits."""
+_CALLS: Final = 64
+"""Of a function that does nothing, in a row, which are timed together; the fastest of some rows counts."""
+_ROWS: Final = 8
 _DRAIN_S: Final = 2.0
 """How long calls already under way may take to end once the iterator is gone."""
 
@@ -67,6 +71,7 @@ def classify(
     with recording({token: recorder.wrap for token, recorder in recorded.items()}):
         drawn, at_first = _run(dataset, batches, max_s, recorders)
         _drain(list(recorded.values()))
+    around_s = {kind: call_s(kind) for kind in {one.kind for one in pipeline.python_functions}} if experiment else {}
     functions = []
     for function in pipeline.python_functions:
         recorder = recorders.get(function.token)
@@ -85,8 +90,33 @@ def classify(
         if function.kind == "generator":
             given = opening.arguments[0] if experiment and opening is not None and opening.arguments else None
             looked_at = _parts(function, registered[function.token], given, calls, experiment_s)
+        looked_at = looked_at.model_copy(update={"around_call_s": around_s.get(function.kind)})
         functions.append(_filled(looked_at, recorder, gil, drawn, at_first[function.token]))
     return pipeline.model_copy(update={"python_functions": tuple(functions)})
+
+
+def call_s(kind: PythonKind) -> float:
+    """Seconds that TensorFlow takes to call a Python function that does nothing, of the fastest of some rows of calls.
+
+    A generator's next element is a call of a ``numpy_function``. Calls in two threads take as long as calls in one, so
+    that it is time under the interpreter lock (tried on TensorFlow 2.21: 70 to 100 microseconds either way).
+    """
+
+    def called(index: Any) -> Any:
+        if kind == "py_function":
+            return tf.py_function(lambda given: given, [index], tf.int64)
+        return tf.numpy_function(lambda given: given, [index], tf.int64)
+
+    options = tf.data.Options()
+    options.experimental_optimization.apply_default_optimizations = False
+    options.autotune.enabled = False
+    rows = tf.data.Dataset.range(_CALLS * (_ROWS + 1)).map(called).batch(_CALLS).with_options(options)
+    times_s, began = [], time.perf_counter()
+    for _ in rows:
+        now = time.perf_counter()
+        times_s.append(now - began)
+        began = now
+    return min(times_s[1:]) / _CALLS
 
 
 class _Recorder:

@@ -64,6 +64,7 @@ def test_waiting_and_computing_are_told_apart_however_parallel_the_ops_are(calls
     assert batch.consumed == {"ParallelMapDatasetV2/_7" if calls else "MapDataset/_5": 8.0}
     assert prefetch.wall_s is None
     assert prefetch.why_not == "it only hands elements on"
+    assert 0 < prefetch.handed_on_s < 0.5 * SPIN_S
 
 
 def test_a_shuffle_does_not_pay_for_what_fills_it():

@@ -115,3 +115,19 @@ def test_a_map_calls_once_per_element_though_buffers_made_it_call_more():
 
 def test_calls_that_were_not_counted_say_nothing():
     assert filled(calls=None)[0].cost_s is None
+
+
+def handed_on(each_s):
+    return StageCost(cardinality=-1, why_not="it only hands elements on", handed_on_s=each_s)
+
+
+@pytest.mark.parametrize(
+    ("each_s", "cost_s", "source"),
+    [(2e-6, 16e-6, "prefix"), (50e-6, 300e-6, "model"), (None, 300e-6, "model")],
+)
+def test_what_only_hands_elements_on_costs_no_more_than_with_nothing_beside_it(each_s, cost_s, source):
+    """The model saw it wait for a processor; by itself each of 8 elements of a batch takes so long."""
+    ops = (op("MapDataset"), op("RepeatDataset", "MapDataset"), op("BatchDatasetV2", "RepeatDataset", batch_size=8))
+    costs = {"MapDataset": modelled(0.07, 8.0), "RepeatDataset": modelled(300e-6, 8.0)}
+    found = choose(ops, costs, {"RepeatDataset": handed_on(each_s)})["RepeatDataset"]
+    assert (found.cost_s, found.cost_from) == (pytest.approx(cost_s), source)
