@@ -25,6 +25,8 @@ _FUNCTIONS: Final = re.compile(r"Map|Filter|Generator|GroupBy|Scan|Reduce|TakeWh
 _READS: Final = re.compile(r"Interleave|FlatMap|TFRecord|TextLine|FixedLength|Cache|Generator")
 _COMPUTES: Final = 0.5
 """A call computes where it has a processor for this share of its time; neighbours take theirs from the rest."""
+_LITTLE: Final = 0.25
+"""What a call that waits computes for more than this share of its time is no Python around its wait, but work."""
 _READ_AHEAD: Final = 2
 """Elements that AUTOTUNE keeps ready in a prefetch, and an interleave for each of its inputs, at least."""
 
@@ -152,13 +154,13 @@ def _functions(op: PipelineOp, pipeline: Pipeline) -> list[PythonFunction]:
 def _held_s(function: PythonFunction) -> float:
     """Seconds per batch under the interpreter lock.
 
-    A function too cheap to be classed is Python's own work, and so is what one computes that waits otherwise. Making
+    A function too cheap to be classed is Python's own work, and so is the little that one computes which waits. Making
     the call takes the lock whatever the function does with it.
     """
-    call_s = function.around_call_s or 0.0
-    if function.gil in ("holds", "unknown") or (function.gil == "blocks" and function.around_call_s is not None):
-        call_s += function.call_cpu_s or 0.0
-    return (function.calls_per_batch or 0.0) * call_s
+    cpu_s = function.call_cpu_s or 0.0
+    little = function.around_call_s is not None and cpu_s <= _LITTLE * (function.call_time_s or 0.0)
+    held_s = cpu_s if function.gil in ("holds", "unknown") or (function.gil == "blocks" and little) else 0.0
+    return (function.calls_per_batch or 0.0) * (held_s + (function.around_call_s or 0.0))
 
 
 def _held_at_once_s(function: PythonFunction) -> float:

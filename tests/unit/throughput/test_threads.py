@@ -154,3 +154,10 @@ def test_making_a_call_takes_the_lock_whatever_the_function_does(gil, lock_s, at
     given = chain(RANGE, MAP | {"python_functions": ("t",), "cost_s": 0.08}, BATCH, python_functions=(function,))
     found = demand(given.ops[1], given, 2)
     assert (found.lock_s, found.at_once_s, found.calls) == pytest.approx((lock_s, at_once_s, 8))
+
+
+def test_what_waits_and_computes_for_long_may_compute_outside_the_lock():
+    call = {"token": "t", "kind": "numpy_function", "name": "f", "gil": "blocks", "calls_per_batch": 8.0}
+    function = PythonFunction(**call, call_time_s=0.01, call_cpu_s=0.004, around_call_s=0.0001)
+    given = chain(RANGE, MAP | {"python_functions": ("t",), "cost_s": 0.08}, BATCH, python_functions=(function,))
+    assert demand(given.ops[1], given, 2).lock_s == pytest.approx(8 * 0.0001)
