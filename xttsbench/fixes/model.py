@@ -8,6 +8,7 @@ dataset anew, and an input that comes in bursts.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -116,7 +117,7 @@ def modelled(
     as_read_s = given.period_s + beside_s
     off = _off(as_read_s, wall_s)
     if wall_s is not None and off is None:
-        pipeline = as_measured(pipeline, step, evidence, wall_s - beside_s)
+        pipeline = as_measured(pipeline, step, replace(evidence, wall_s=wall_s), beside_s)
         evidence, given = replace(evidence, pipeline=pipeline), pipeline_pace(pipeline, step, evidence)
     model = Model(evidence, step, given.period_s + beside_s, given.limited_by, uneven)
     goal_s = step.alone_s or None
@@ -130,23 +131,42 @@ def modelled(
     return Modelled(model, known, tuple(rows[one.name] for one in known), tuple(combined), as_read_s, off)
 
 
-def as_measured(pipeline: Pipeline, step: Consumer, evidence: Evidence, period_s: float) -> Pipeline:
-    """The pipeline with all of its costs times one factor, with which it and the step take as long as was measured.
+def as_measured(pipeline: Pipeline, step: Consumer, evidence: Evidence, beside_s: float = 0.0) -> Pipeline:
+    """The pipeline with all of its costs times one factor, with which it takes as long as was measured.
 
     Costs are read op by op, in runs of their own, and the pipeline that is measured is slower or faster than their sum:
-    of what a fix takes away, and of what it leaves, as much more or less is there. Where the step sets the pace, or no
-    factor within reason explains what was measured, they are left as they were read.
-    """
+    of what a fix takes away, and of what it leaves, as much more or less is there. It was measured twice, with the step
+    and by itself, and the factor is the one that is as far above the one as below the other (the geometric mean). Where
+    the step sets the pace it tells nothing of the input; where no factor within reason explains what was measured, the
+    costs are left as they were read.
 
-    def found_s(factor: float) -> float:
-        return pipeline_pace(scaled(pipeline, factor), step, evidence).period_s
+    Args:
+        pipeline: with costs.
+        step: the consumer.
+        evidence: with what a step, and the input alone, were measured to take.
+        beside_s: seconds of a measured step that no rate explains.
+    """
+    paced = pipeline_pace(pipeline, step, evidence).limited_by != STEP
+    alone, bare = evidence.input_alone_s, Consumer(handoff_s=evidence.facts.handoff_s)
+    measured_s: list[tuple[Consumer, float]] = []
+    if evidence.wall_s is not None and paced:
+        measured_s.append((step, evidence.wall_s - beside_s))
+    if alone is not None and step.alone_s:
+        measured_s.append((bare, alone.estimate - _restart_s(evidence)))
+    if not measured_s or any(seconds <= 0 for _, seconds in measured_s):
+        return pipeline
+
+    def above(factor: float) -> float:
+        """How far the model is above what was measured with that factor, as the sum of logarithms."""
+        given = scaled(pipeline, factor)
+        return sum(math.log(pipeline_pace(given, by, evidence).period_s / seconds) for by, seconds in measured_s)
 
     least, most = 1 / _FAR, _FAR
-    if pipeline_pace(pipeline, step, evidence).limited_by == STEP or not found_s(least) < period_s < found_s(most):
+    if not above(least) < 0 < above(most):
         return pipeline
     for _ in range(_HALVINGS):
         middle = (least + most) / 2
-        least, most = (middle, most) if found_s(middle) < period_s else (least, middle)
+        least, most = (middle, most) if above(middle) < 0 else (least, middle)
     return scaled(pipeline, (least + most) / 2)
 
 

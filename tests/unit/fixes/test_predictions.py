@@ -8,12 +8,13 @@ import pytest
 from tests.unit.evidence.made import make_evidence
 from xttsbench.analysis.attribution import StepFacts
 from xttsbench.evidence.evidence import Compared
-from xttsbench.fixes.model import predictions, unmeasured
+from xttsbench.fixes.model import as_measured, predictions, unmeasured
 from xttsbench.fixes.registry import candidates
 from xttsbench.fixes.shuffle_first.spec import filled_s, moved_first
 from xttsbench.fixes.spec import Setting
 from xttsbench.records.base import Estimate
 from xttsbench.records.pipeline import Pipeline, PipelineOp, PythonFunction
+from xttsbench.throughput.pace import Consumer
 
 ENVIRONMENT = {"cpu": {"allowed_cpus": 2.0}, "memory": {"total_bytes": 8e9, "limit_bytes": None}}
 STEP = Estimate(estimate=0.02, low=0.019, high=0.021)
@@ -93,6 +94,20 @@ def test_costs_are_scaled_to_what_was_measured_and_the_step_is_not():
     both = rows["parallel-map:32 + thread-pool:32"]
     assert (both.speedup, both.limited_by) == (pytest.approx(5), "step")
     assert rows["input costs nothing"].speedup == pytest.approx(5)
+
+
+def test_costs_lie_between_what_was_measured_with_the_step_and_without():
+    # 80 ms as read, 100 with the step and 90 by itself: 94.9 is as far above the one as below the other.
+    rows = by_name(WAITING, wall=measured(0.1), input_alone_s=measured(0.09))
+    assert rows["parallel-map:32"].batches_per_s == pytest.approx(2 / (0.1 * 0.09) ** 0.5)
+    assert rows["parallel-map:32 + thread-pool:32"].speedup == pytest.approx((0.1 * 0.09) ** 0.5 / 0.02)
+
+
+def test_an_input_that_the_step_hides_is_scaled_to_what_it_takes_by_itself():
+    hidden = pipeline(RANGE, {"op": "ShuffleDatasetV3", "cost_s": 0.01, "cpu_s": 0.002})
+    evidence = make_evidence("compute", environment=ENVIRONMENT, input_alone_s=measured(0.012), wall_s=0.05)
+    found = as_measured(hidden, Consumer(alone_s=0.05), evidence).ops[1]
+    assert (found.cost_s, found.cpu_s) == pytest.approx((0.012, 0.0024))
 
 
 def test_where_the_step_sets_the_pace_costs_stay_as_they_were_read():
