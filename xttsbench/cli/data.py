@@ -27,16 +27,12 @@ app = typer.Typer(
 )
 
 DataSet = Annotated[
-    Path | None,
-    typer.Option(metavar="DIR", help="The data set (default: the set made by 'data make').", show_default=False),
+    Path | None, typer.Option(metavar="DIR", help="The data set (default: the set made by 'data make').")
 ]
 Recipe = Annotated[
     str, typer.Option(metavar="NAME", help="Training recipe whose feature settings hold: a name, or a YAML file.")
 ]
-Caches = Annotated[
-    Path | None,
-    typer.Option(metavar="ROOT", help="Where caches are kept (default: the user's cache).", show_default=False),
-]
+Caches = Annotated[Path | None, typer.Option(metavar="ROOT", help="Where caches are kept (default: the user's cache).")]
 
 GATE: Final = 1
 UNUSABLE: Final = 5
@@ -47,9 +43,7 @@ _KEPT: Final = "what was made is kept, and the same command goes on from there."
 def make(
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR", help="Where (default: the user's cache, where every command finds it).", show_default=False
-        ),
+        typer.Option(metavar="DIR", help="Where (default: the user's cache, where every command finds it)."),
     ] = None,
     utterances: Annotated[int, typer.Option(help="Number of clips.")] = 256,
     min_s: Annotated[float, typer.Option(help="Shortest clip in seconds.")] = 1.0,
@@ -91,9 +85,7 @@ def import_(
     metadata: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE",
-            help="The listing, here or in SOURCE (default metadata.csv or metadata_train.csv).",
-            show_default=False,
+            metavar="FILE", help="The listing, here or in SOURCE (default metadata.csv or metadata_train.csv)."
         ),
     ] = None,
     eval_metadata: Annotated[
@@ -102,7 +94,6 @@ def import_(
             metavar="FILE",
             help="The listing of held-out clips (default: metadata_eval.csv where SOURCE has it and --metadata is not "
             "given).",
-            show_default=False,
         ),
     ] = None,
     rate: Annotated[int, typer.Option(metavar="HZ", help="Sample rate wanted.")] = 22_050,

@@ -47,14 +47,9 @@ def diagnose(
     context: typer.Context,
     target: Annotated[
         str | None,
-        typer.Argument(
-            help="module:callable, file.py:callable or a script; nothing for the bundled workload.",
-            show_default=False,
-        ),
+        typer.Argument(help="module:callable, file.py:callable or a script; nothing for the bundled workload."),
     ] = None,
-    arguments: Annotated[
-        list[str] | None, typer.Argument(metavar="[-- ARGS]", help="Arguments of a script.", show_default=False)
-    ] = None,
+    arguments: Annotated[list[str] | None, typer.Argument(metavar="[-- ARGS]", help="Arguments of a script.")] = None,
     settings: Settings = None,
     accelerator: Accelerator = "real",
     steps: Steps = None,
@@ -62,16 +57,12 @@ def diagnose(
         float, typer.Option(min=10, help="Seconds for everything; a verdict comes by 60, an open one may take all.")
     ] = 300.0,
     data: Data = None,
-    best: Annotated[
-        Path | None,
-        typer.Option(help="A sweep's best.yaml or directory: diagnose what it chose.", show_default=False),
-    ] = None,
+    best: Annotated[Path | None, typer.Option(help="A sweep's best.yaml or directory: diagnose what it chose.")] = None,
     out: Out = None,
     profile: Annotated[bool, typer.Option("--profile", help="Keep a TensorFlow profile of steady steps.")] = False,
     seed: Annotated[int, typer.Option(help="Seed of TensorFlow, NumPy and the bootstrap.")] = 0,
     fail_on: Annotated[
-        Level | None,
-        typer.Option(help="Exit with 1 if a finding on the bottleneck is this severe or worse.", show_default=False),
+        Level | None, typer.Option(help="Exit with 1 if a finding on the bottleneck is this severe or worse.")
     ] = None,
     no_verify: Annotated[
         bool, typer.Option("--no-verify", help="Stop at the verdict; fixes are estimated only.")
@@ -166,16 +157,13 @@ class Allowed(StrEnum):
 def optimize(
     context: typer.Context,
     target: Annotated[str, typer.Argument(help="module:callable, file.py:callable or a script.")],
-    arguments: Annotated[
-        list[str] | None, typer.Argument(metavar="[-- ARGS]", help="Arguments of a script.", show_default=False)
-    ] = None,
+    arguments: Annotated[list[str] | None, typer.Argument(metavar="[-- ARGS]", help="Arguments of a script.")] = None,
     settings: Settings = None,
     accelerator: Accelerator = "real",
     steps: Steps = None,
     budget: Annotated[float, typer.Option(min=60, help="Seconds for everything.")] = 300.0,
     any_order: Annotated[
-        bool,
-        typer.Option("--any-order", help="Fixes may give up the order of the elements (other batches)."),
+        bool, typer.Option("--any-order", help="Fixes may give up the order of the elements (other batches).")
     ] = False,
     allow: Annotated[
         Allowed | None,
@@ -250,29 +238,22 @@ def _check_arguments(target: str | None, arguments: list[str] | None, settings: 
 def watch(
     context: typer.Context,
     script: Annotated[str, typer.Argument(metavar="SCRIPT", help="A Python file, run as python would.")],
-    arguments: Annotated[
-        list[str] | None, typer.Argument(metavar="[-- ARGS]", help="Arguments of the script.", show_default=False)
-    ] = None,
+    arguments: Annotated[list[str] | None, typer.Argument(metavar="[-- ARGS]", help="Arguments of the script.")] = None,
     fail_on: Annotated[
         list[str] | None,
         typer.Option(
             metavar="GATE",
             help="Exit with 1 where it is so: input>20%, step-time>120ms, p99>1s, stalls>5%, host>10%; against "
             "--baseline step-time>+5%, input>+5%; a severity of findings: warning. Repeatable.",
-            show_default=False,
         ),
     ] = None,
     baseline: Annotated[
         Path | None,
         typer.Option(
-            metavar="SUMMARY",
-            help="An earlier run's summary.json; alone it means step-time>+5% and input>+5%.",
-            show_default=False,
+            metavar="SUMMARY", help="An earlier run's summary.json; alone it means step-time>+5% and input>+5%."
         ),
     ] = None,
-    tensorboard: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Also write scalars for TensorBoard.", show_default=False)
-    ] = None,
+    tensorboard: Annotated[Path | None, typer.Option(metavar="DIR", help="Also write scalars for TensorBoard.")] = None,
     out: Out = None,
     strict: Strict = False,
     quiet: Quiet = False,

@@ -99,19 +99,12 @@ def init(
         typer.Option(
             metavar="TARGET",
             help="What returns your tf.data.Dataset: module:function or file.py:function; without it an example.",
-            show_default=False,
         ),
     ] = None,
     step: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TARGET", help="Your function that takes a batch and trains one step.", show_default=False
-        ),
+        str | None, typer.Option(metavar="TARGET", help="Your function that takes a batch and trains one step.")
     ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(metavar="TARGET", help="What returns your compiled Keras model.", show_default=False),
-    ] = None,
+    model: Annotated[str | None, typer.Option(metavar="TARGET", help="What returns your compiled Keras model.")] = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:

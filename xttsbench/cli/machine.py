@@ -23,16 +23,10 @@ if TYPE_CHECKING:
 def doctor(
     context: typer.Context,
     data: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", help="A data set, to read a sample of its files cold and warm.", show_default=False
-        ),
+        Path | None, typer.Option(metavar="DIR", help="A data set, to read a sample of its files cold and warm.")
     ] = None,
     run: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="RUN", help="A run with these data, which says how fast they are needed.", show_default=False
-        ),
+        Path | None, typer.Option(metavar="RUN", help="A run with these data, which says how fast they are needed.")
     ] = None,
     patience: Annotated[
         float, typer.Option(min=1, metavar="SECONDS", help="How long TensorFlow may take to start and compute.")
@@ -98,21 +92,13 @@ class Lines:
 def monitor(
     context: typer.Context,
     log: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="Write the readings to a new CSV; - is standard output.", show_default=False),
+        str | None, typer.Option(metavar="FILE", help="Write the readings to a new CSV; - is standard output.")
     ] = None,
-    duration: Annotated[
-        float | None, typer.Option(metavar="S", min=0.1, help="End after so many seconds.", show_default=False)
-    ] = None,
+    duration: Annotated[float | None, typer.Option(metavar="S", min=0.1, help="End after so many seconds.")] = None,
     interval: Annotated[float, typer.Option(metavar="S", min=0.05, max=3600, help="Seconds between readings.")] = 0.5,
     pid: Annotated[
         int | None,
-        typer.Option(
-            metavar="N",
-            min=1,
-            help="Also this process, with its steps if it is watched; end with it.",
-            show_default=False,
-        ),
+        typer.Option(metavar="N", min=1, help="Also this process, with its steps if it is watched; end with it."),
     ] = None,
     as_json: AsJson = False,
     debug: Debug = False,

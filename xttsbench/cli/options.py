@@ -28,35 +28,23 @@ from xttsbench.errors import UsageError
 from xttsbench.shipped import Kind, available
 
 Settings = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="A keyword argument of the target; repeatable."),
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A keyword argument of the target; repeatable.")
 ]
 Accelerator = Annotated[
     str, typer.Option(help="real, emulated:MS (milliseconds a step) or emulated:FILE (recorded step times).")
 ]
-Steps = Annotated[
-    int | None, typer.Option(min=4, help="Steps to measure where time allows (default 400).", show_default=False)
-]
+Steps = Annotated[int | None, typer.Option(min=4, help="Steps to measure where time allows (default 400).")]
 TrialSteps = Annotated[
-    int | None,
-    typer.Option(min=4, max=5000, help="Steps to measure in a trial, where its window allows.", show_default=False),
+    int | None, typer.Option(min=4, max=5000, help="Steps to measure in a trial, where its window allows.")
 ]
 Budget = Annotated[
-    float | None,
-    typer.Option(min=10, help="Seconds for everything; no trial begins that would not end.", show_default=False),
+    float | None, typer.Option(min=10, help="Seconds for everything; no trial begins that would not end.")
 ]
-Data = Annotated[Path | None, typer.Option(help="Data directory of the bundled workload.", show_default=False)]
-Out = Annotated[
-    Path | None,
-    typer.Option(help="The run's own directory (default reports/<UTC time>-<name>/).", show_default=False),
-]
-Seed = Annotated[
-    int | None, typer.Option(min=0, help="Seed of the order, the trials and the bootstrap.", show_default=False)
-]
+Data = Annotated[Path | None, typer.Option(help="Data directory of the bundled workload.")]
+Out = Annotated[Path | None, typer.Option(help="The run's own directory (default reports/<UTC time>-<name>/).")]
+Seed = Annotated[int | None, typer.Option(min=0, help="Seed of the order, the trials and the bootstrap.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with the run that --out names.")]
-Workers = Annotated[
-    int | None, typer.Option(min=1, max=256, help="Processes (default: the allowed cores).", show_default=False)
-]
+Workers = Annotated[int | None, typer.Option(min=1, max=256, help="Processes (default: the allowed cores).")]
 Strict = Annotated[bool, typer.Option("--strict", help="Exit with 3 if something stays undecided.")]
 AsJson = Annotated[bool, typer.Option("--json", help="The record as JSON on standard output.")]
 Open = Annotated[bool, typer.Option("--open", help="Open report.html in a browser at the end.")]

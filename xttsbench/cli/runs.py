@@ -41,23 +41,16 @@ def compare(
     ],
     b: Annotated[str, typer.Argument(metavar="B", help="The same, after. Both may be configurations of one run.")],
     max_regression: Annotated[
-        str | None, typer.Option(metavar="SHARE", help="Speed that B may lose: 10% or 0.1.", show_default=False)
+        str | None, typer.Option(metavar="SHARE", help="Speed that B may lose: 10% or 0.1.")
     ] = None,
-    max_step_time: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Mean step of B: 120ms or 0.12s.", show_default=False)
-    ] = None,
-    min_throughput: Annotated[
-        float | None, typer.Option(metavar="N", help="Samples per second of B.", show_default=False)
-    ] = None,
+    max_step_time: Annotated[str | None, typer.Option(metavar="TIME", help="Mean step of B: 120ms or 0.12s.")] = None,
+    min_throughput: Annotated[float | None, typer.Option(metavar="N", help="Samples per second of B.")] = None,
     min_utilization: Annotated[
-        str | None, typer.Option(metavar="SHARE", help="Accelerator utilization of B: 90%.", show_default=False)
+        str | None, typer.Option(metavar="SHARE", help="Accelerator utilization of B: 90%.")
     ] = None,
-    max_cv: Annotated[
-        str | None, typer.Option(metavar="SHARE", help="CV of B's step time: 0.2.", show_default=False)
-    ] = None,
+    max_cv: Annotated[str | None, typer.Option(metavar="SHARE", help="CV of B's step time: 0.2.")] = None,
     max_input_wait: Annotated[
-        str | None,
-        typer.Option(metavar="SHARE", help="Share of B's time that waits for input: 10%.", show_default=False),
+        str | None, typer.Option(metavar="SHARE", help="Share of B's time that waits for input: 10%.")
     ] = None,
     across: Annotated[
         bool, typer.Option("--across", help="Compare although machine, data or settings differ, and say so.")
@@ -66,13 +59,10 @@ def compare(
         str, typer.Option(metavar="SHARE", help="Standard deviation between two sessions of the same code here.")
     ] = "2%",
     markdown: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="A pull request's comment; - for standard output.", show_default=False),
+        str | None, typer.Option(metavar="FILE", help="A pull request's comment; - for standard output.")
     ] = None,
-    junit: Annotated[Path | None, typer.Option(metavar="FILE", help="JUnit XML.", show_default=False)] = None,
-    out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Write report.json and report.md there.", show_default=False)
-    ] = None,
+    junit: Annotated[Path | None, typer.Option(metavar="FILE", help="JUnit XML.")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Write report.json and report.md there.")] = None,
     verbose: Verbose = 0,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -235,11 +225,7 @@ def export(
     ] = Format.perfetto,
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Where (default: trace.json or steps.csv in RUN); - for standard output.",
-            show_default=False,
-        ),
+        typer.Option(metavar="FILE", help="Where (default: trace.json or steps.csv in RUN); - for standard output."),
     ] = None,
     as_json: AsJson = False,
     debug: Debug = False,

@@ -41,14 +41,10 @@ def run(
     accelerator: Annotated[
         list[str] | None,
         typer.Option(
-            help="real, emulated:MS or emulated:FILE in place of the scenario's; repeatable, a group for each.",
-            show_default=False,
+            help="real, emulated:MS or emulated:FILE in place of the scenario's; repeatable, a group for each."
         ),
     ] = None,
-    blocks: Annotated[
-        int | None,
-        typer.Option(min=1, max=100, help="Rounds of each configuration, at most.", show_default=False),
-    ] = None,
+    blocks: Annotated[int | None, typer.Option(min=1, max=100, help="Rounds of each configuration, at most.")] = None,
     steps: TrialSteps = None,
     budget: Budget = None,
     data: Data = None,
@@ -101,12 +97,10 @@ def sweep(
     ],
     settings: Settings = None,
     accelerator: Annotated[
-        str | None,
-        typer.Option(help="real, emulated:MS or emulated:FILE in place of the grid's.", show_default=False),
+        str | None, typer.Option(help="real, emulated:MS or emulated:FILE in place of the grid's.")
     ] = None,
     blocks: Annotated[
-        int | None,
-        typer.Option(min=2, max=100, help="Processes of each configuration, at most.", show_default=False),
+        int | None, typer.Option(min=2, max=100, help="Processes of each configuration, at most.")
     ] = None,
     steps: TrialSteps = None,
     budget: Budget = None,

@@ -47,16 +47,13 @@ def train(
         typer.Option(
             metavar="[PATH]",
             help="Take the configuration of the newest best.yaml under reports/, or of the named file or run.",
-            show_default=False,
         ),
     ] = None,
     data: Data = None,
-    steps: Annotated[
-        int | None, typer.Option(min=1, help="Updates of the weights (default: the recipe's).", show_default=False)
-    ] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Updates of the weights (default: the recipe's).")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of weights, order and dropout.")] = 0,
     checkpoint_every: Annotated[
-        int | None, typer.Option(min=1, help="Steps between checkpoints (default: the recipe's).", show_default=False)
+        int | None, typer.Option(min=1, help="Steps between checkpoints (default: the recipe's).")
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume/--no-resume", help="Go on with the run that --out names, where it holds one.")
@@ -71,18 +68,13 @@ def train(
         ),
     ] = None,
     strategy: Annotated[Strategy, typer.Option(help="multi_worker reads the cluster from TF_CONFIG.")] = Strategy.one,
-    accumulation: Annotated[
-        int | None, typer.Option(min=1, help="Batches of a replica that make one update.", show_default=False)
-    ] = None,
+    accumulation: Annotated[int | None, typer.Option(min=1, help="Batches of a replica that make one update.")] = None,
     input_workers: Annotated[
         int, typer.Option(min=0, help="Processes that make the batches in place of this one's threads.")
     ] = 0,
-    device_memory_mb: Annotated[
-        int | None, typer.Option(min=1, help="Limit on the memory of each GPU.", show_default=False)
-    ] = None,
+    device_memory_mb: Annotated[int | None, typer.Option(min=1, help="Limit on the memory of each GPU.")] = None,
     logical_cpus: Annotated[
-        int | None,
-        typer.Option(min=1, help="CPU devices to divide the processor into, for --strategy.", show_default=False),
+        int | None, typer.Option(min=1, help="CPU devices to divide the processor into, for --strategy.")
     ] = None,
     fit_memory: Annotated[
         bool, typer.Option("--fit-memory", help="Choose the largest tokens_per_batch that fits into memory.")
@@ -280,12 +272,10 @@ def synthesize(
         Path, typer.Option(metavar="DIR", help="A run of 'xttsbench train', its checkpoints/, or one of those.")
     ],
     speaker: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="A speaker of the run (default: the first).", show_default=False),
+        str | None, typer.Option(metavar="NAME", help="A speaker of the run (default: the first).")
     ] = None,
     reference: Annotated[
-        Path | None,
-        typer.Option(metavar="WAV", help="The voice to speak with, in place of a speaker.", show_default=False),
+        Path | None, typer.Option(metavar="WAV", help="The voice to speak with, in place of a speaker.")
     ] = None,
     out: Annotated[Path, typer.Option(metavar="WAV", help="The file to write.")] = Path("speech.wav"),
     as_json: AsJson = False,
