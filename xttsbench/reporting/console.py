@@ -21,7 +21,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from xttsbench.reporting import document as doc
-from xttsbench.reporting.palette import PART_COLORS, PART_GLYPHS, SEVERITY_COLORS
+from xttsbench.reporting.words import PART_COLORS, PART_GLYPHS, SEVERITY_COLORS
 
 MINIMUM_WIDTH: Final = 40
 """A narrower terminal gets lines of this width, which it wraps itself."""

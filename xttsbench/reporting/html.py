@@ -20,9 +20,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from xttsbench.reporting.document import NOT_MEASURED, Block, Document, Section, View
-from xttsbench.reporting.palette import GRID, INK, PART_COLORS, SEVERITY_COLORS, SOFT
 from xttsbench.reporting.timeline import PARTS, TimeLine
-from xttsbench.reporting.words import part
+from xttsbench.reporting.words import GRID, INK, PART_COLORS, SEVERITY_COLORS, SOFT, part
 
 
 def render(document: Document, plots: Mapping[str, bytes], *, view: View = View.FULL) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
 from xttsbench.reporting import document as doc
-from xttsbench.reporting.palette import PART_GLYPHS
+from xttsbench.reporting.words import PART_GLYPHS
 
 _SPECIAL: Final = re.compile(r"([\\`*\[\]|#~!$]|(?<![^\W_])_|_(?![^\W_]))")
 """What Markdown or its extensions may act on; an underscore inside a word does nothing and stays readable."""

@@ -17,9 +17,8 @@ from xttsbench.reporting.groups import TRAINING, compares, target_figures
 from xttsbench.reporting.scene import Scene
 from xttsbench.reporting.sections import arms, fixes, missing, pipeline, step, unmeasured
 from xttsbench.reporting.sections.answer import after, gain, next_command, unit, with_calls
-from xttsbench.reporting.sections.details import details
 from xttsbench.reporting.sections.fixes import predictions
-from xttsbench.reporting.sections.report import experiments, findings, made, numbers, where_time_goes
+from xttsbench.reporting.sections.report import details, experiments, findings, made, numbers, where_time_goes
 from xttsbench.reporting.sections.summary import cause_facts, headline, inner, likely_sentence, training_facts
 from xttsbench.reporting.timeline import table_of, time_line
 

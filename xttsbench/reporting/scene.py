@@ -20,8 +20,7 @@ from xttsbench.analysis.steps import steady, steps_of
 from xttsbench.records.report import Arm, Report
 from xttsbench.records.trial import Segment, TrialRecord
 from xttsbench.reporting.groups import Group, compares, groups, of_verdict, trials_of
-from xttsbench.reporting.palette import ARM_COLORS, SERIES_COLORS
-from xttsbench.reporting.words import plain
+from xttsbench.reporting.words import ARM_COLORS, SERIES_COLORS, plain
 
 FloatArray = NDArray[np.float64]
 _LONGEST_LABEL = 40

@@ -16,9 +16,8 @@ from rich.style import Style
 
 from xttsbench.analysis.stream import Stream
 from xttsbench.records.monitoring import LISTED, spoken
-from xttsbench.reporting.palette import PART_COLORS, SEVERITY_COLORS
 from xttsbench.reporting.units import duration, number, size
-from xttsbench.reporting.words import plain
+from xttsbench.reporting.words import PART_COLORS, SEVERITY_COLORS, plain
 
 Line = list[tuple[str, str]]
 """Pieces of a line: text and the name of its style in :data:`STYLES`."""

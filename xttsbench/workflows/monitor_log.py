@@ -199,7 +199,7 @@ def write_page(log: Path) -> Page:
     record = _record(log, table, read)
     # Here and not above: Matplotlib is large.
     from xttsbench.reporting import html
-    from xttsbench.reporting.plots.monitor import draw_panels
+    from xttsbench.reporting.plots.figure import draw_panels
 
     images, drawn = {}, []
     for name, (title, panels) in figures(read).items():

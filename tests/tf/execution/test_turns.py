@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from xttsbench.execution.child import Limits
-from xttsbench.execution.turns import LiveTrial
+from xttsbench.execution.trial import LiveTrial
 from xttsbench.probes.monitor import Monitor
 from xttsbench.records.trial import TrialRecord, TrialSpec, Turn
 
@@ -186,7 +186,7 @@ PARENT = """
 import sys, time
 from xttsbench.execution.helper import Helper
 from xttsbench.execution.child import Limits
-from xttsbench.execution.turns import LiveTrial
+from xttsbench.execution.trial import LiveTrial
 from xttsbench.records.trial import TrialSpec, Turn
 
 with Helper() as helper:

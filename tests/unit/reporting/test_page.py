@@ -12,8 +12,8 @@ from xttsbench.reporting import plots
 from xttsbench.reporting.document import Code, Fact, Facts, Figure, Finding, Fold, Section, Table
 from xttsbench.reporting.html import inline
 from xttsbench.reporting.page import Tiles, machine, page_document
-from xttsbench.reporting.palette import INK
 from xttsbench.reporting.scene import stage
+from xttsbench.reporting.words import INK
 
 
 def figures(report: Report) -> dict[str, str]:

@@ -1,9 +1,22 @@
+"""Every plot of a page has its data as a table, with the numbers that are drawn."""
+
 from __future__ import annotations
 
-import numpy as np
+import json
+import re
+from dataclasses import replace
 
+import numpy as np
+import pytest
+
+from tests.unit.reporting.conftest import Run, eager_run, sections, segment, starving_run, trial, words
 from xttsbench.records.trial import Segment
-from xttsbench.reporting.scene import from_segment
+from xttsbench.reporting.document import Figure, Table
+from xttsbench.reporting.groups import figures_of, groups
+from xttsbench.reporting.html import render
+from xttsbench.reporting.page import page_document
+from xttsbench.reporting.scene import Scene, extremes, from_segment, stage
+from xttsbench.reporting.timeline import MOST_STRETCHES, TimeLine, table_of, time_line
 
 
 def test_columns_become_seconds_from_the_first_step() -> None:
@@ -44,3 +57,169 @@ def test_the_steady_state_starts_after_warm_up_and_what_the_analysis_cuts() -> N
 def test_no_steps_no_series() -> None:
     assert from_segment(Segment(name="as_is"), label="a") is None
     assert from_segment(Segment(name="as_is", columns={"wait_ns": (1,)}), label="a") is None
+
+
+def drawn(run: Run) -> TimeLine:
+    found = time_line(stage(*run))
+    assert found is not None
+    return found
+
+
+def embedded(page: str) -> dict[str, list[float]]:
+    (text,) = re.findall(r'<script type="application/json" id="timeline-data">(.*?)</script>', page)
+    return dict(json.loads(text))
+
+
+def with_steps(made: Segment) -> Run:
+    return Run(starving_run().report, (trial("b0-ladder", made),))
+
+
+def many(steps: int) -> Run:
+    rng = np.random.default_rng(3)
+    wait = 0.001 + 0.002 * rng.random(steps)
+    wait[steps // 2] = 0.5
+    return with_steps(segment(wait, np.full(steps, 0.01)))
+
+
+def test_every_step_and_its_parts_are_in_the_page(starving) -> None:
+    found = drawn(starving)
+    data = embedded(render(page_document(starving.report, stage(*starving)), {}))
+    assert found.parts == ("input", "host")
+    assert data["n"] == list(range(1, 401))
+    wall = np.diff([0.0, *data["t"]])
+    np.testing.assert_allclose(wall, data["wall"], rtol=1e-3, atol=2e-6)
+    np.testing.assert_allclose(np.cumsum(data["input"]), data["waited"], rtol=1e-3)
+    np.testing.assert_allclose(data["host"], 40e-6, rtol=1e-3)
+
+
+def test_steps_that_compile_are_marked_and_charged() -> None:
+    made = segment([0.001] * 40, [*[0.01] * 20, 0.31, *[0.01] * 19])
+    columns = dict(made.columns)
+    columns["traces"] = tuple(int(index == 20) for index in range(40))
+    columns["trace_ns"] = tuple(200_000_000 * int(index == 20) for index in range(40))
+    found = drawn(with_steps(made.model_copy(update={"columns": columns})))
+    assert found.data["compiled"] == [21]
+    spent = found.data["compile"]
+    assert isinstance(spent, list)
+    assert spent[20] == 0.3
+    assert sum(spent) == 0.3
+
+
+def test_of_many_steps_the_extremes_are_kept_and_the_sums_stay_exact() -> None:
+    run = many(100_000)
+    wall = np.asarray(run.trials[0].segments[0].columns["wall_ns"]) / 1e9
+    kept = extremes(wall, MOST_STRETCHES)
+    assert kept.size <= 2 * MOST_STRETCHES + 2
+    assert {0, 99_999, int(wall.argmax()), int(wall.argmin())} <= set(kept.tolist())
+    data = drawn(run).data
+    waited, times = data["waited"], data["t"]
+    assert isinstance(waited, list)
+    assert isinstance(times, list)
+    assert abs(waited[-1] - sum(run.trials[0].segments[0].columns["wait_ns"]) / 1e9) < 1e-5
+    assert abs(times[-1] - wall.sum()) < 1e-5
+    page = render(page_document(run.report, stage(*run)), {})
+    assert len(page.encode()) < 2_000_000
+    assert "drawn are the fastest and the slowest of every 25" in page
+
+
+def test_the_table_has_all_steps_in_stretches(starving) -> None:
+    found = drawn(starving).table
+    assert [column.name for column in found.columns] == [
+        "steps",
+        "from",
+        "mean step",
+        "slowest",
+        "waiting for input",
+        "work between steps",
+        "compilations",
+        "emulated accelerator",
+    ]
+    assert len(found.rows) == 24
+    assert found.rows[0].cells[0].value == "1 to 16"
+    assert found.rows[-1].cells[0].value.endswith(" to 400")
+
+
+def test_what_was_not_recorded_is_not_drawn() -> None:
+    columns = {"start_ns": (0, 10_000_000, 20_000_000), "wall_ns": (10_000_000,) * 3}
+    found = drawn(with_steps(Segment(name="as_is", columns=columns)))
+    assert found.parts == ()
+    assert found.data["waited"] is None
+    assert found.data["use"] == []
+
+
+def test_the_driver_s_samples_of_a_gpu_come_before_the_processor() -> None:
+    found = drawn(eager_run())
+    assert found.data["use_of"] == "GPU in use, as the driver samples it"
+    assert drawn(eager_run(gpu=False)).data["use_of"] != found.data["use_of"]
+
+
+def test_without_steps_there_is_no_time_line(empty) -> None:
+    assert time_line(stage(*empty)) is None
+    assert time_line(None) is None
+    assert "uPlot" not in render(page_document(empty.report, stage(*empty)), {})
+
+
+def test_a_name_cannot_end_the_data(hostile) -> None:
+    found = stage(*hostile)
+    assert found.main is not None
+    evil = replace(found, main=replace(found.main, label="</script><script>alert(1)</script>"))
+    page = render(page_document(hostile.report, evil), {})
+    assert "<script>alert" not in page
+    assert embedded(page)["n"][0] == 1
+
+
+def table(name: str, scene: Scene) -> Table:
+    found = table_of(name, scene)
+    assert found is not None
+    return found
+
+
+def test_every_plot_stands_by_a_table(every_run: dict[str, Run]) -> None:
+    seen = 0
+    for name, run in every_run.items():
+        for part in sections(page_document(run.report, stage(*run)).blocks):
+            for place, block in enumerate(part.blocks):
+                if isinstance(block, Figure) and stage(*run).main is not None:
+                    seen += 1
+                    beside = any(isinstance(one, Table) for one in part.blocks[:place])
+                    assert block.table is not None or beside or block.name.startswith(("arms-", "traces-")), name
+    assert seen > 5
+
+
+def test_quantiles_of_each_process(starving: Run) -> None:
+    found = table("distribution", stage(*starving))
+    assert [column.name for column in found.columns][:3] == ["process", "steps", "fastest"]
+    assert [row.cells[0].value for row in found.rows] == ["b0-ladder", "b1-ladder", "b2-ladder"]
+    assert found.rows[0].cells[1].value == "397"
+
+
+def test_the_period_is_seen_in_both_tables(starving: Run) -> None:
+    scene = stage(*starving)
+    by_lag = {row[0]: row for row in words(table("autocorrelation", scene))}
+    assert by_lag["0"][1] == "1.000"
+    assert float(by_lag["16"][1]) > 0.5
+    assert by_lag["16"][2] == "yes"
+    strongest = words(table("periodogram", scene))
+    assert any(abs(16 / float(row[0]) - round(16 / float(row[0]))) < 0.1 and row[3] == "yes" for row in strongest)
+
+
+def test_configurations_over_time(comparing: Run) -> None:
+    scene = stage(*comparing)
+    named = [(group, list(figures_of(group))[1]) for group in groups(comparing.report)]
+    found = [(group, made) for group, name in named if (made := table_of(name, scene)) is not None]
+    assert found
+    for group, made in found:
+        heads = [column.name for column in made.columns]
+        assert heads[0] == "since the first step"
+        assert any(
+            head.endswith(": mean step") and head.split(":")[0] in {arm.id for arm in group.arms} for head in heads
+        )
+        assert len(made.rows) == 12
+        assert any("s" in cell for row in words(made) for cell in row[1:])
+
+
+@pytest.mark.parametrize("name", ["autocorrelation", "periodogram"])
+def test_without_steps_there_is_no_table(empty: Run, starving: Run, name: str) -> None:
+    assert table_of(name, stage(*empty)) is None
+    assert table_of("distribution", stage(*empty)) is None
+    assert np.isfinite(len(table(name, stage(*starving)).rows))

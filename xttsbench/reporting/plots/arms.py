@@ -20,11 +20,10 @@ from xttsbench.records.report import Arm
 from xttsbench.reporting import units
 from xttsbench.reporting.document import NOT_MEASURED
 from xttsbench.reporting.groups import Group
-from xttsbench.reporting.palette import ARM_COLORS, INK, SOFT
 from xttsbench.reporting.plots.figure import drawable, label, logarithmic_ticks, new, seconds_axis, words
 from xttsbench.reporting.scene import FloatArray, Scene, SideRun, extremes, has_samples, side_runs, utilization
 from xttsbench.reporting.sections.arms import result, tone
-from xttsbench.reporting.words import configuration
+from xttsbench.reporting.words import ARM_COLORS, INK, SOFT, configuration
 
 _WIDE = 10.0
 """Largest over smallest value from which an axis is logarithmic."""

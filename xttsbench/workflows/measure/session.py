@@ -17,8 +17,7 @@ from xttsbench.errors import HelperError, JournalError
 from xttsbench.execution import journal
 from xttsbench.execution.child import Limits, at_pace
 from xttsbench.execution.helper import Helper
-from xttsbench.execution.trial import Child, run_trial
-from xttsbench.execution.turns import LiveTrial
+from xttsbench.execution.trial import Child, LiveTrial, run_trial
 from xttsbench.fixes.registry import said
 from xttsbench.planning import IMPORT_S
 from xttsbench.probes.clock import canary_ns

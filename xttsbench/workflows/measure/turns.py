@@ -16,7 +16,7 @@ import numpy as np
 from xttsbench.analysis.disturbance import ABOVE_QUIET, gate
 from xttsbench.errors import HelperError
 from xttsbench.execution.child import Limits
-from xttsbench.execution.turns import LiveTrial
+from xttsbench.execution.trial import LiveTrial
 from xttsbench.planning import Slot, arm_trial, block_order
 from xttsbench.records.plan import Comparison, PlannedArm
 from xttsbench.records.trial import TrialRecord, TrialSpec, Turn

@@ -38,8 +38,8 @@ from xttsbench.targets.spec import parse_target
 from xttsbench.workflows.outcome import DONE, GATE, INCONCLUSIVE, INTERRUPTED, INVALID, NOTHING
 from xttsbench.workflows.recorded import Recorded, make_run, open_run
 from xttsbench.workflows.reports.diagnose import assemble
-from xttsbench.workflows.watch.gates import DEFAULTS, judge, parse
 from xttsbench.workflows.watch.observer import About, Observer
+from xttsbench.workflows.watch.summary import DEFAULTS, judge, parse
 
 PATIENCE_S: Final = 10.0
 """A loop that takes no gradients is taken for the main one when it has had so many seconds."""

@@ -10,8 +10,7 @@ import pytest
 
 from xttsbench.execution.child import Limits
 from xttsbench.execution.helper import Helper
-from xttsbench.execution.trial import run_trial
-from xttsbench.execution.turns import LiveTrial
+from xttsbench.execution.trial import LiveTrial, run_trial
 from xttsbench.records.elements import Elements
 from xttsbench.records.trial import ScriptAgain, ScriptData, TrialRecord, TrialSpec, Turn
 from xttsbench.samedata.judge import compare_timed, judge

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.processes import still_running
-from xttsbench.execution.sight import ask_driver, look
+from xttsbench.workflows.doctor import ask_driver, look
 
 ENDS = {
     "import os, sys\nprint('undefined symbol: _ZN3tsl', file=sys.stderr, flush=True)\nos.abort()": (
