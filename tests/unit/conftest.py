@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,8 +13,10 @@ import pytest
 from tests.unit.evidence.made import make_evidence
 from xttsbench.analysis.steps import Steps, steps_of
 from xttsbench.evidence.evidence import Evidence
+from xttsbench.execution import journal
+from xttsbench.execution.run_directory import ENVIRONMENT, PLAN, write_json
 from xttsbench.records.base import Estimate
-from xttsbench.records.plan import Accelerator, Comparison, PlannedArm
+from xttsbench.records.plan import Accelerator, Comparison, PlannedArm, RunPlan
 from xttsbench.records.rows import COLUMNS
 from xttsbench.records.trial import Parity, Segment, StepProfile, TrialRecord, TrialSpec
 
@@ -213,10 +216,23 @@ def steps(**columns: Any) -> Steps:
     return steps_of(segment(**columns))
 
 
+def run_directory(
+    directory: Path, plan: RunPlan, environment: Mapping[str, Any], trials: Sequence[TrialRecord]
+) -> Path:
+    """The files that a run leaves before its report is built."""
+    directory.mkdir(exist_ok=True)
+    write_json(directory / PLAN, plan.model_dump(mode="json"))
+    write_json(directory / ENVIRONMENT, dict(environment))
+    (directory / journal.NAME).touch()
+    for each in trials:
+        journal.append(directory, each)
+    return directory
+
+
 @pytest.fixture(scope="session")
 def build() -> SimpleNamespace:
     builders = (estimate, segment, trial, compiled, eager, opaque, noisy, ladder, steps)
-    builders += (comparison, emulated, arm_trial, dead, parity)
+    builders += (comparison, emulated, arm_trial, dead, parity, run_directory)
     return SimpleNamespace(**{builder.__name__: builder for builder in builders})
 
 

@@ -156,11 +156,16 @@ class Lines:
         spent_s = time.monotonic() - self._began
         left = f", at most {max(self._budget_s - spent_s, 0.0):.0f} s left" if self._budget_s else ""
         line = f"[{spent_s:.0f} s{left}] {printable(text)}" if text else ""
-        if self._terminal and not final:
-            line = line[: shutil.get_terminal_size((100, 24)).columns - 1]
-        start = "\r\x1b[2K" if self._terminal else ""
-        sys.stderr.write(start + line + ("\n" if final else ""))
-        sys.stderr.flush()
+        write_line(line, terminal=self._terminal, final=final)
+
+
+def write_line(line: str, *, terminal: bool, final: bool) -> None:
+    """A line of progress on standard error; one that is not ``final`` is rewritten on a terminal, whatever its width."""
+    if terminal and not final:
+        line = line[: shutil.get_terminal_size((100, 24)).columns - 1]
+    start = "\r\x1b[2K" if terminal else ""
+    sys.stderr.write(start + line + ("\n" if final else ""))
+    sys.stderr.flush()
 
 
 class Watched:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from collections.abc import Sequence
 from enum import StrEnum
@@ -13,7 +12,7 @@ import typer
 
 from xttsbench.cli.options import AsJson, Data, Debug, Open, Out, Quiet, Verbose, detail, names, typed
 from xttsbench.cli.output import Watched as DataWatched
-from xttsbench.cli.output import end, printable, say
+from xttsbench.cli.output import end, printable, say, write_line
 
 if TYPE_CHECKING:
     from xttsbench.records.training import Begun, Evaluated, Interval, Spoken, Watched
@@ -251,14 +250,8 @@ class TrainLines:
             sys.stderr.write("\n")
 
     def _write(self, text: str, *, final: bool) -> None:
-        if self._quiet:
-            return
-        line = printable(text)
-        if self._terminal and not final:
-            line = line[: shutil.get_terminal_size((100, 24)).columns - 1]
-        start = "\r\x1b[2K" if self._terminal else ""
-        sys.stderr.write(start + line + ("\n" if final else ""))
-        sys.stderr.flush()
+        if not self._quiet:
+            write_line(printable(text), terminal=self._terminal, final=final)
 
 
 def _count(number: float) -> str:

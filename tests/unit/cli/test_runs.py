@@ -19,11 +19,11 @@ import typer
 from click.testing import Result
 from typer.testing import CliRunner
 
+from tests.unit.conftest import run_directory
 from xttsbench.cli.app import app as whole
 from xttsbench.cli.runs import compare, seconds, share
 from xttsbench.errors import InvalidInputError, NothingMeasuredError, UsageError, XttsbenchError
 from xttsbench.execution import journal
-from xttsbench.execution.run_directory import ENVIRONMENT, PLAN, write_json
 from xttsbench.records.comparison_result import ComparisonReport
 from xttsbench.records.plan import Accelerator, RunPlan
 from xttsbench.reporting.sections.summary import MOST_LINES
@@ -118,12 +118,7 @@ def make(build, tmp_path_factory: pytest.TempPathFactory) -> Make:
 
 def written(directory: Path, plan: RunPlan, trials: list[Any], environment: Any = None, *, report: bool = True) -> Path:
     environment = MACHINE if environment is None else environment
-    directory.mkdir(exist_ok=True)
-    write_json(directory / PLAN, plan.model_dump(mode="json"))
-    write_json(directory / ENVIRONMENT, environment)
-    (directory / journal.NAME).touch()
-    for trial in trials:
-        journal.append(directory, trial)
+    run_directory(directory, plan, environment, trials)
     if report:
         made = (assemble_run if plan.kind == "run" else assemble)(plan, environment, trials)
         (directory / "report.json").write_text(to_json(made))

@@ -534,34 +534,21 @@ def hostile_comparison() -> Run:
     return Run(report.model_copy(update={"arms": arms, "parity": parity, "comparison": (HOSTILE, HOSTILE)}), renamed)
 
 
-@pytest.fixture
-def starving() -> Run:
-    return starving_run()
+def given(make: Callable[[], object]) -> Any:
+    """A fixture of what ``make`` makes, anew for each test."""
+    return pytest.fixture(lambda: make())
 
 
-@pytest.fixture
-def eager() -> Run:
-    return eager_run()
-
-
-@pytest.fixture
-def empty() -> Run:
-    return empty_run()
-
-
-@pytest.fixture
-def hostile() -> Run:
-    return hostile_run()
-
-
-@pytest.fixture
-def comparing() -> Run:
-    return comparing_run()
-
-
-@pytest.fixture
-def hostile_arms() -> Run:
-    return hostile_comparison()
+starving = given(starving_run)
+eager = given(eager_run)
+empty = given(empty_run)
+hostile = given(hostile_run)
+comparing = given(comparing_run)
+hostile_arms = given(hostile_comparison)
+make_arm = given(lambda: arm)
+make_arm_trial = given(lambda: arm_trial)
+make_segment = given(lambda: segment)
+make_trial = given(lambda: trial)
 
 
 @pytest.fixture
@@ -575,23 +562,3 @@ def every_run() -> dict[str, Run]:
         "comparing": comparing_run(),
         "hostile arms": hostile_comparison(),
     }
-
-
-@pytest.fixture
-def make_arm() -> Callable[..., Arm]:
-    return arm
-
-
-@pytest.fixture
-def make_arm_trial() -> Callable[..., TrialRecord]:
-    return arm_trial
-
-
-@pytest.fixture
-def make_segment() -> Callable[..., Segment]:
-    return segment
-
-
-@pytest.fixture
-def make_trial() -> Callable[..., TrialRecord]:
-    return trial

@@ -51,20 +51,10 @@ def test_all_runs_are_tested(runs) -> None:
     assert set(NAMES) == set(runs)
 
 
-def written(run, directory: Path) -> None:
-    plan, environment, trials = run
-    write_json(directory / PLAN, plan.model_dump(mode="json"))
-    write_json(directory / ENVIRONMENT, environment)
-    for trial in trials:
-        journal.append(directory, trial)
-    if not trials:
-        (directory / journal.NAME).touch()
-
-
 @every_run
-def test_the_files_give_the_same_report_as_the_memory(runs, tmp_path: Path, name: str, monkeypatch) -> None:
+def test_the_files_give_the_same_report_as_the_memory(build, runs, tmp_path: Path, name: str, monkeypatch) -> None:
     monkeypatch.setattr("xttsbench.reporting.write.write_run", lambda *_: ())
-    written(runs[name], tmp_path)
+    build.run_directory(tmp_path, *runs[name])
     assert rebuild(tmp_path).report.model_dump_json() == assemble(*runs[name]).model_dump_json()
 
 

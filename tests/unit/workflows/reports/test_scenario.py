@@ -176,11 +176,7 @@ def test_no_reason_is_given_for_what_is_there(reports, kind) -> None:
 @every_kind
 def test_it_is_rebuilt_from_its_files_to_the_byte(build, reports, kind, tmp_path: Path) -> None:
     comparison, trials = made(build, kind)
-    write_json(tmp_path / PLAN, plan(comparison).model_dump(mode="json"))
-    write_json(tmp_path / ENVIRONMENT, ENVIRONMENT_READ)
-    (tmp_path / journal.NAME).touch()
-    for trial in trials:
-        journal.append(tmp_path, trial)
+    build.run_directory(tmp_path, plan(comparison), ENVIRONMENT_READ, trials)
     (tmp_path / "report.json").write_text(reports[kind].model_dump_json(indent=2) + "\n")
     before = (tmp_path / "report.json").read_bytes()
     outcome = _rebuilt_without_pages(tmp_path)

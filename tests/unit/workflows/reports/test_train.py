@@ -137,11 +137,8 @@ def test_without_a_step_the_report_says_why(build) -> None:
 def test_it_is_rebuilt_to_the_byte_and_written_in_words(build, tmp_path: Path) -> None:
     trials = [session(build), session(build, block=1, steps=80)]
     told = [*lines(), *lines(1, first=61, last=140)]
-    write_json(tmp_path / PLAN, plan().model_dump(mode="json"))
-    write_json(tmp_path / ENVIRONMENT, ENVIRONMENT_READ)
+    build.run_directory(tmp_path, plan(), ENVIRONMENT_READ, trials)
     write_json(tmp_path / SETUP, setup().model_dump(mode="json"))
-    for trial in trials:
-        journal.append(tmp_path, trial)
     for line in told:
         journal.append_history(tmp_path, line)
     with patch("xttsbench.reporting.plots.draw_one", side_effect=ValueError("not drawn here")):
