@@ -160,7 +160,7 @@ class Lines:
 
 
 def write_line(line: str, *, terminal: bool, final: bool) -> None:
-    """A line of progress on standard error; one that is not ``final`` is rewritten on a terminal, whatever its width."""
+    """A line of progress on standard error; one that is not ``final`` is rewritten on a terminal, of any width."""
     if terminal and not final:
         line = line[: shutil.get_terminal_size((100, 24)).columns - 1]
     start = "\r\x1b[2K" if terminal else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -534,21 +534,16 @@ def hostile_comparison() -> Run:
     return Run(report.model_copy(update={"arms": arms, "parity": parity, "comparison": (HOSTILE, HOSTILE)}), renamed)
 
 
-def given(make: Callable[[], object]) -> Any:
-    """A fixture of what ``make`` makes, anew for each test."""
-    return pytest.fixture(lambda: make())
-
-
-starving = given(starving_run)
-eager = given(eager_run)
-empty = given(empty_run)
-hostile = given(hostile_run)
-comparing = given(comparing_run)
-hostile_arms = given(hostile_comparison)
-make_arm = given(lambda: arm)
-make_arm_trial = given(lambda: arm_trial)
-make_segment = given(lambda: segment)
-make_trial = given(lambda: trial)
+starving = pytest.fixture(starving_run)
+eager = pytest.fixture(eager_run)
+empty = pytest.fixture(empty_run)
+hostile = pytest.fixture(hostile_run)
+comparing = pytest.fixture(comparing_run)
+hostile_arms = pytest.fixture(hostile_comparison)
+make_arm = pytest.fixture(lambda: arm)
+make_arm_trial = pytest.fixture(lambda: arm_trial)
+make_segment = pytest.fixture(lambda: segment)
+make_trial = pytest.fixture(lambda: trial)
 
 
 @pytest.fixture
