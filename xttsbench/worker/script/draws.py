@@ -2,47 +2,86 @@
 
 An op that draws numbers is given a seed where it is made: op by op another one in each step, in a graph the one that it
 was traced with. So the losses of a step that draws (a latent vector, noise) differ between the two though they do the
-same. Where training is compared, each op is given the number of its place in the step instead. TensorFlow keeps how
-many numbers were drawn with a seed, so that a further step goes on, in either form.
+same. Where training is compared, each op that names no seed of its own draws by its place in the step and by the step's
+number, which a variable holds: a graph reads it whenever it runs.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
+import tensorflow as tf
 from tensorflow.python.framework import random_seed
+from tensorflow.python.ops import gen_random_ops
+
+_OURS: Final = 0x5EED5EED
+"""The first of the two seeds of an op that draws by its place; the second is that place."""
 
 
 class StepDraws:
-    """Numbers the draws of a step that name no seed of their own; one that is fewer or comes elsewhere is another.
+    """Numbers the draws of a step; one that is fewer, or comes elsewhere, is another."""
 
-    Args:
-        seed: of all of them.
-    """
-
-    def __init__(self, seed: int) -> None:
-        self._seed = seed
-        self._number = 0
+    def __init__(self) -> None:
+        self._place = 0
         self._traced_at: int | None = None
+        with tf.init_scope():
+            self._step = tf.Variable(0, dtype=tf.int32, trainable=False)
 
     def install(self) -> None:
-        """Give out these seeds from now on, to the end of the process."""
+        """Have everything drawn so from now on, to the end of the process."""
         original = random_seed.get_seed
 
         def get_seed(op_seed: Any) -> Any:
             if op_seed is not None:
                 return original(op_seed)
-            self._number += 1
-            return self._seed, self._number
+            self._place += 1
+            return _OURS, self._place
 
         random_seed.get_seed = get_seed
+        for name, stateless in _STATELESS.items():
+            setattr(gen_random_ops, name, self._by_place(getattr(gen_random_ops, name), stateless))
+
+    def _by_place(self, original: Callable[..., Any], stateless: Callable[..., Any]) -> Callable[..., Any]:
+        def draw(*args: Any, seed: int = 0, seed2: int = 0, name: str | None = None, **kwargs: Any) -> Any:
+            if seed != _OURS:
+                return original(*args, seed=seed, seed2=seed2, name=name, **kwargs)
+            return stateless(tf.stack([seed2, self._step]), *args, **kwargs)
+
+        return draw
 
     def next_step(self, *_: Any) -> None:
         """A step begins."""
-        self._number, self._traced_at = 0, None
+        self._step.assign_add(1)
+        self._place, self._traced_at = 0, None
 
     def next_trace(self) -> None:
         """A function is traced: a second time, as where it makes variables, its ops are the same ones."""
         if self._traced_at is None:
-            self._traced_at = self._number
-        self._number = self._traced_at
+            self._traced_at = self._place
+        self._place = self._traced_at
+
+
+def _normal(seed: Any, shape: Any, dtype: Any) -> Any:
+    return tf.random.stateless_normal(shape, seed, dtype=dtype)
+
+
+def _truncated(seed: Any, shape: Any, dtype: Any) -> Any:
+    return tf.random.stateless_truncated_normal(shape, seed, dtype=dtype)
+
+
+def _uniform(seed: Any, shape: Any, dtype: Any) -> Any:
+    return tf.random.stateless_uniform(shape, seed, dtype=dtype)
+
+
+def _whole(seed: Any, shape: Any, minval: Any, maxval: Any) -> Any:
+    return tf.random.stateless_uniform(shape, seed, minval, maxval, dtype=tf.convert_to_tensor(maxval).dtype)
+
+
+_STATELESS: Final = {
+    "random_standard_normal": _normal,
+    "truncated_normal": _truncated,
+    "random_uniform": _uniform,
+    "random_uniform_int": _whole,
+}
+"""Ops that draw -> the same from a seed alone; others go on as they do."""

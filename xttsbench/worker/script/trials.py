@@ -215,7 +215,7 @@ class ElementsTrial(Trial):
             self.watched.recorder.stop()
             raise StoppedByUs("the data were read")
         self.channel.phase("stepping")
-        draws = StepDraws(self.spec.seed)
+        draws = StepDraws()
         draws.install()
         self.watched.on_batch, self.watched.on_trace = draws.next_step, draws.next_trace
         if self._step:
