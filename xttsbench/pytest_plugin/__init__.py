@@ -12,12 +12,25 @@ from typing import Final
 
 import pytest
 
-from xttsbench.pytest_plugin import fixture, without_benchmark
+from xttsbench.pytest_plugin import fixture
 from xttsbench.pytest_plugin.fixture import replay_steps
 from xttsbench.pytest_plugin.options import BASELINE, NOTES, read_baseline, share
 
 _PYTEST_BENCHMARK: Final = ("benchmark", "pytest_benchmark.plugin")
 """Names that pytest-benchmark goes by: as an entry point, and named with ``-p``."""
+
+
+class WithoutBenchmark:
+    """The fixture where pytest-benchmark is not installed or switched off: it says so in the test that asks for it."""
+
+    @pytest.fixture
+    def xttsbench_benchmark(self) -> None:
+        """Fail with what to do."""
+        pytest.fail(
+            "xttsbench_benchmark is built on pytest-benchmark, which is not installed here or switched off "
+            "(-p no:benchmark); install it with 'pip install pytest-benchmark', or leave the test out.",
+            pytrace=False,
+        )
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -64,7 +77,7 @@ def pytest_configure(config: pytest.Config) -> None:
     path = config.getoption("xttsbench_baseline")
     config.stash[BASELINE] = read_baseline(path) if path is not None else None
     present = any(config.pluginmanager.has_plugin(name) for name in _PYTEST_BENCHMARK)
-    config.pluginmanager.register(fixture if present else without_benchmark, "xttsbench-fixture")
+    config.pluginmanager.register(fixture if present else WithoutBenchmark(), "xttsbench-fixture")
 
 
 @pytest.hookimpl(tryfirst=True)
