@@ -240,7 +240,6 @@ OTHER_TABLE = np.ones((5, 4))
 TOTAL = VECTOR.sum
 LOCK = threading.Lock()
 OWN = threading.local()
-NO_SOURCE: dict[str, object] = {}
 exec("def pure(x):\n  y = []\n  y.append(x)\n  return y\n", NO_SOURCE)
 
 
