@@ -193,8 +193,11 @@ CALLER: Final = "call_step"
 _FETCHING: Final = ("numpy", "_numpy", "__array__", "__float__", "__int__", "__bool__", "__index__", "item")
 
 
+_INTERVAL_S: Final = 0.001
+
+
 class StackSampler:
-    """Samples the main thread every ``interval_s`` while it is entered; ``step`` says which step runs.
+    """Samples the main thread every millisecond while it is entered; ``step`` says which step runs.
 
     It runs only in a segment of its own that no timing uses: a sample needs the interpreter lock, and the switch
     interval is shortened so that a thread that computes under the lock is sampled too.
@@ -203,9 +206,8 @@ class StackSampler:
     A sample counts for the time since the one before it, so that a late sample loses nothing.
     """
 
-    def __init__(self, interval_s: float = 0.001, *, input_runs: bool = False) -> None:
-        """Sample every ``interval_s``; with ``input_runs`` no other thread's Python is taken for the step's."""
-        self.interval_s = interval_s
+    def __init__(self, *, input_runs: bool = False) -> None:
+        """With ``input_runs`` no other thread's Python is taken for the step's."""
         self._input_runs = input_runs
         self.step: int | None = None
         self.samples = 0
@@ -221,7 +223,7 @@ class StackSampler:
 
     def __enter__(self) -> StackSampler:
         self._switch_interval_s = sys.getswitchinterval()
-        sys.setswitchinterval(self.interval_s / 4)
+        sys.setswitchinterval(_INTERVAL_S / 4)
         self._thread.start()
         return self
 
@@ -232,7 +234,7 @@ class StackSampler:
 
     def _run(self) -> None:
         last = time.perf_counter()
-        while not self._stop.wait(self.interval_s):
+        while not self._stop.wait(_INTERVAL_S):
             step = self.step
             frames = sys._current_frames()
             frame = frames.get(self._main or 0)

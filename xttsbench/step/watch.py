@@ -315,8 +315,6 @@ def step_row(
     device_ns: int = 0,
     emulated_ns: int = 0,
     pause_ns: int = 0,
-    batch: int = -1,
-    round: int = 0,
 ) -> StepRow:
     """The row of a step; a wait or a pause that reaches beyond the step's own time is cut to it.
 
@@ -330,8 +328,6 @@ def step_row(
         device_ns: waiting for the device.
         emulated_ns: of the emulated accelerator.
         pause_ns: our own work since the step before.
-        batch: its index in the order of its pass; -1 where that is not known.
-        round: its number.
     """
     calls, calls_ns, traces, trace_ns, syncs, sync_ns, gc_ns = added.counters
     shape_id, size, elements, frames = shape
@@ -364,6 +360,4 @@ def step_row(
         epoch,
         frames,
         pause_ns,
-        batch,
-        round,
     )

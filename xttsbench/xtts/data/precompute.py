@@ -78,15 +78,10 @@ class Made:
 
 
 def precompute(
-    data: SpeechData,
-    features: FeatureSettings,
-    root: Path | None = None,
-    *,
-    workers: int | None = None,
-    progress: Progress | None = None,
+    data: SpeechData, features: FeatureSettings, root: Path | None = None, progress: Progress | None = None
 ) -> FeatureCache:
     """Make what the cache of a data set lacks, and return it; :func:`make_cache` says more."""
-    return make_cache(data, features, root, workers=workers, progress=progress).cache
+    return make_cache(data, features, root, progress=progress).cache
 
 
 def make_cache(
