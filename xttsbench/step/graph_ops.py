@@ -108,7 +108,7 @@ class GraphOps:
                 inside = nested._along("/".join(rest)) if rest else None
                 if inside is not None:
                     return self._under(place, inside)
-            if self._is_call(prefix):
+            if any(_function_names(self._ops[prefix])):
                 return place
         return None
 
@@ -118,9 +118,6 @@ class GraphOps:
         if call.phase in ("backward", "optimizer", "loss") and inside.phase in ("forward", "other"):
             return replace(inside, phase=call.phase)
         return inside
-
-    def _is_call(self, name: str) -> bool:
-        return any(True for _ in _function_names(self._ops[name]))
 
     def _of(self, name: str, branch: str | None) -> Iterator[GraphOps]:
         for attribute, function in _function_names(self._ops[name]):

@@ -274,7 +274,7 @@ class LiveTarget:
             return loaded, None, self._run_elements
         if spec.fix is not None:
             loaded = replace(loaded, dataset=self.with_fix(FixSet.parse(spec.fix), spec.cache_dir))
-        return loaded, self._step, _run_arm if spec.rung == "arm" else None
+        return loaded, self._step, measure_as_is if spec.rung == "arm" else None
 
     def _run_elements(self, spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) -> None:
         """Take the fingerprints, then fill the cache of the dataset that is timed, so that no timed trial does it."""
@@ -282,10 +282,6 @@ class LiveTarget:
         if spec.fix is not None:
             kept = replace(self._loaded, dataset=self.with_fix(FixSet.parse(spec.fix), spec.cache_dir))
             fill_caches(spec.model_copy(update={"window_s": spec.window_s * _FILLING}), kept, bench)
-
-
-def _run_arm(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) -> None:
-    measure_as_is(spec, loaded, step, bench)
 
 
 def load_here(target: Any, name: str, kwargs: dict[str, Any]) -> Loaded:

@@ -141,12 +141,9 @@ def _inner_places(made: Made) -> Places:
 
 def _called_trace(made: Made | None, function: str) -> Made | None:
     """What was noted in the trace of a called function, whose name is that of its graph between a mark and a number."""
-    found = [] if made is None else [inner for name, inner in made.calls if _trace_of(name, function)]
+    calls = [] if made is None else made.calls
+    found = [inner for name, inner in calls if re.fullmatch(rf"__\w+?_{re.escape(name)}_\d+", function)]
     return found[0] if len(found) == 1 else None
-
-
-def _trace_of(graph: str, function: str) -> bool:
-    return re.fullmatch(rf"__\w+?_{re.escape(graph)}_\d+", function) is not None
 
 
 def _location(node: Any, function: str | None, places: Places) -> Location:

@@ -38,11 +38,9 @@ from xttsbench.xtts.data.cache_index import (
 from xttsbench.xtts.data.feature_files import (
     PACKED,
     CacheFileError,
-    Floats,
     check_packed,
     npy_bytes,
     npy_frames,
-    open_packed,
 )
 from xttsbench.xtts.data.make import cache_directory
 from xttsbench.xtts.data.speech_data import SpeechData
@@ -77,14 +75,6 @@ class FeatureCache:
     def npy(self, clip: int) -> Path:
         """Return the file of a clip's features: float32 ``[frames[clip], n_mels]``."""
         return self.directory / NPY / f"{self.data.id(clip)}.npy"
-
-    def open_packed(self) -> Floats:
-        """Return the packed file mapped into memory, ``[packed_rows, n_mels]``; its header is checked again.
-
-        Raises:
-            CacheFileError: another process has replaced or removed the file.
-        """
-        return open_packed(self.packed, self.packed_rows, self.features.n_mels)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,8 +27,8 @@ from xttsbench.xtts.data.cache_index import (
     write_index,
     write_manifest,
 )
-from xttsbench.xtts.data.feature_cache import cache_path, open_cache
-from xttsbench.xtts.data.feature_files import CacheFileError, read_npy
+from xttsbench.xtts.data.feature_cache import FeatureCache, cache_path, open_cache
+from xttsbench.xtts.data.feature_files import CacheFileError, open_packed, read_npy
 from xttsbench.xtts.data.precompute import precompute
 from xttsbench.xtts.data.speech_data import SpeechData
 
@@ -52,6 +52,10 @@ def home(made: Path, tmp_path: Path, features: FeatureSettings) -> Path:
     return tmp_path
 
 
+def packed_rows(cache: FeatureCache) -> np.ndarray:
+    return open_packed(cache.packed, cache.packed_rows, 80)
+
+
 @pytest.fixture
 def cache(home: Path, features: FeatureSettings) -> Path:
     return cache_path(home / "speech", features, home / "root")
@@ -60,7 +64,7 @@ def cache(home: Path, features: FeatureSettings) -> Path:
 def test_features_are_those_of_the_wav_files_in_both_forms(home: Path, read: Read, features: FeatureSettings) -> None:
     data = read(home / "speech")
     cache = open_cache(data, features, home / "root")
-    packed = cache.open_packed()
+    packed = packed_rows(cache)
     assert np.load(cache.packed, mmap_mode="r", allow_pickle=False).shape == (cache.frames.sum(), 80)
     for clip in range(len(data)):
         mel = log_mel(read_canonical_wav(data.wav(clip), 22050), features)
@@ -78,7 +82,7 @@ def test_clips_are_in_the_order_of_the_data_set_given(home: Path, read: Read, fe
     np.testing.assert_array_equal(some.frames, whole.frames[[4, 0, 5]])
     np.testing.assert_array_equal(some.offsets, whole.offsets[[4, 0, 5]])
     assert [some.npy(clip).name for clip in range(3)] == ["c4.npy", "c0.npy", "c5.npy"]
-    np.testing.assert_array_equal(some.open_packed(), whole.open_packed())
+    np.testing.assert_array_equal(packed_rows(some), packed_rows(whole))
 
 
 def test_paths_differ_by_place_settings_and_root(tmp_path: Path, features: FeatureSettings, monkeypatch) -> None:
@@ -208,7 +212,7 @@ def test_a_packed_file_that_was_replaced_after_opening_is_refused(home, cache, r
     opened = open_cache(read(home / "speech"), features, home / "root")
     rewritten(cache / "packed.npy", lambda rows: rows[:-1])
     with pytest.raises(CacheFileError, match="rows, and the index of its cache means"):
-        opened.open_packed()
+        packed_rows(opened)
 
 
 def index_of_many(clips: int) -> tuple[list[bytes], np.ndarray]:

@@ -95,7 +95,7 @@ def test_only_what_is_missing_damaged_or_stale_is_made(make, speech: Path) -> No
     made = make()
     assert (made.made, made.kept) == (1, 5)
     assert made.cache.frames[3] == 5000 // 256
-    rows = made.cache.open_packed()[made.cache.offsets[3] :][: made.cache.frames[3]]
+    rows = np.load(made.cache.packed)[made.cache.offsets[3] :][: made.cache.frames[3]]
     np.testing.assert_allclose(rows, np.log(1e-5), rtol=1e-6)
     open_cache(made.cache.data, made.cache.features, made.cache.directory.parents[2])
 
