@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+import psutil
+
 _NO_LIMIT_BYTES = 1 << 62
 """Control groups v1 write "no limit" as the largest multiple of a page below 2**63."""
 
@@ -49,6 +51,14 @@ def memory_limit_bytes(root: Path = Path("/")) -> int | None:
         if (text := _read(group / name)) is not None and text.isdigit()
     ]
     return min((limit for limit in limits if limit < _NO_LIMIT_BYTES), default=None)
+
+
+def obtainable_bytes() -> int:
+    """What this process can still get: what the machine has available, or what its limit leaves, if that is less."""
+    available_bytes, limit_bytes = psutil.virtual_memory().available, memory_limit_bytes()
+    if limit_bytes is None:
+        return available_bytes
+    return min(available_bytes, max(0, limit_bytes - psutil.Process().memory_info().rss))
 
 
 def memory_available_bytes(root: Path = Path("/")) -> int | None:

@@ -11,10 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import psutil
-
 from xttsbench.errors import InvalidInputError
-from xttsbench.probes.quota import memory_limit_bytes
+from xttsbench.probes.quota import obtainable_bytes
 from xttsbench.shipped import shipped
 from xttsbench.targets.configuration import MODES, PRECISIONS, Configuration, configuration_problems
 from xttsbench.targets.spec import Workload
@@ -139,11 +137,7 @@ def _planned(data: speech_data.SpeechData, recipe: Recipe, chosen: Configuration
 def _check_memory(data: speech_data.SpeechData, recipe: Recipe) -> None:
     """Refuse to keep features that do not fit into what memory is available to this process."""
     frames = int((data.samples // recipe.features.hop_samples).sum())
-    needed_bytes = 4 * recipe.features.n_mels * frames
-    available_bytes = psutil.virtual_memory().available
-    limit_bytes = memory_limit_bytes()
-    if limit_bytes is not None:
-        available_bytes = min(available_bytes, max(0, limit_bytes - psutil.Process().memory_info().rss))
+    needed_bytes, available_bytes = 4 * recipe.features.n_mels * frames, obtainable_bytes()
     if needed_bytes > _CACHE_SHARE * available_bytes:
         raise InvalidInputError(
             f"make_workload: cache: the features of {len(data)} clips of {data.directory} take {needed_bytes} bytes, "

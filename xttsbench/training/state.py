@@ -153,7 +153,7 @@ class TrainingState:
     def __init__(self, recipe: Recipe, strategy: tf.distribute.Strategy, precision: str, seed: int) -> None:
         """Make a new model and an optimizer that has seen nothing.
 
-        The precision is one of :data:`xttsbench.xtts.model.PRECISIONS`, the seed below 2**31.
+        The precision is one that :func:`xttsbench.xtts.model.use_precision` knows, the seed below 2**31.
         """
         self.strategy = strategy
         with strategy.scope():

@@ -6,12 +6,11 @@ import math
 from functools import partial
 from typing import Any, Final
 
-import psutil
 import pynvml  # nvidia-ml-py; it ships no types
 import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.probes.quota import CpuAllowance, cpu_allowance, memory_limit_bytes
+from xttsbench.probes.quota import CpuAllowance, cpu_allowance, obtainable_bytes
 from xttsbench.records.training import Fitted, TrainJob
 from xttsbench.training.memory import ends
 from xttsbench.training.memory_probe import Plan, fit_tokens
@@ -56,11 +55,7 @@ def memory_bytes(job: TrainJob) -> int:
             return job.device_memory_mb * _MIB
         if totals := _gpu_memory_bytes():
             return min(totals)
-    available_bytes = psutil.virtual_memory().available
-    limit_bytes = memory_limit_bytes()
-    if limit_bytes is None:
-        return available_bytes
-    return min(available_bytes, max(0, limit_bytes - psutil.Process().memory_info().rss))
+    return obtainable_bytes()
 
 
 def _configure_threads(job: TrainJob, allowance: CpuAllowance) -> list[str]:

@@ -10,7 +10,6 @@ from xttsbench.xtts.model.loss import (
     squared_norm,
 )
 from xttsbench.xtts.model.speech_model import (
-    PRECISIONS,
     Prediction,
     SpeechModel,
     open_spec,
@@ -20,7 +19,6 @@ from xttsbench.xtts.model.speech_model import (
 )
 
 __all__ = [
-    "PRECISIONS",
     "CompiledGradients",
     "Losses",
     "Prediction",

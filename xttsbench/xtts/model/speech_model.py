@@ -22,9 +22,6 @@ Batch = dict[str, tf.Tensor]
 
 _PHILOX_BLOCK: Final = 4
 """Numbers that the generator makes of one value of its counter."""
-PRECISIONS: Final = ("float32", "tf32", "mixed_bfloat16", "mixed_float16")
-"""Its variables are float32 in all of them. ``tf32`` is float32 but for the factors of a product on a GPU since Ampere,
-which have ten bits for their digits; the others are Keras's dtype policies."""
 
 
 class Prediction(NamedTuple):
@@ -234,6 +231,8 @@ def open_spec(n_mels: int) -> dict[str, tf.TensorSpec]:
 def use_precision(precision: str) -> str:
     """Set what a precision needs for the whole process, and return the name of the model's dtype policy.
 
+    Variables are float32 in all of them. ``tf32`` is float32 but for the factors of a product on a GPU since Ampere,
+    which have ten bits for their digits; ``mixed_bfloat16`` and ``mixed_float16`` are Keras's dtype policies.
     TensorFlow has TF32 on unless it is told otherwise, and a process has it for all of its models or for none: the one
     that was made last decides, also for graphs that were traced before. XLA decides when it compiles.
     """
