@@ -323,11 +323,7 @@ def test_clipping_sees_gradients_without_the_scale(batch: dict[str, tf.Tensor]) 
     np.testing.assert_allclose(moved[0], moved[1], atol=1e-3)
 
 
-def test_precisions_are_those_of_the_configuration() -> None:
-    assert configuration.PRECISIONS == model.PRECISIONS
-
-
-@pytest.mark.parametrize("precision", model.PRECISIONS)
+@pytest.mark.parametrize("precision", configuration.PRECISIONS)
 def test_only_float32_itself_computes_products_with_all_of_its_bits(precision: str) -> None:
     before = tf.config.experimental.tensor_float_32_execution_enabled()
     try:
