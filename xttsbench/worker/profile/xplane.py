@@ -1,27 +1,35 @@
-"""TensorFlow's XPlane of a profiled window as plain arrays: streams of the GPUs, and what the host's threads did.
+"""TensorFlow's XPlane of a profiled window as plain arrays, and what XProf says of it.
 
 How the file is laid out: a plane for each GPU (``/device:GPU:0``), a line for each of its streams (``Stream
 #14(Compute)``; the other lines are summaries of those), an event for each kernel and copy, with the launch's
 ``correlation_id``, and ``memcpy_details`` (``kind_src:pageable kind_dst:device size:4096 dest:0 async:1``) on copies.
 The plane ``/host:CPU`` has a line for each thread, with TensorFlow's own events and the calls of the driver, both on
 one clock with the streams. Events of a launch carry the kernel's name, or that of the driver's function.
+
+XProf is the installed package's, asked in a process of its own, which is this module: its native code may fail.
 """
 
 from __future__ import annotations
 
+import importlib
+import json
 import re
+import subprocess
+import sys
 from collections import defaultdict
 from collections.abc import Mapping
 from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
 import numpy as np
+from pydantic import ValidationError
 
-from xttsbench.analysis.gpu import DeviceTrace, WindowTrace
+from xttsbench.analysis.gpu import TOOLS, DeviceTrace, WindowTrace, read
 from xttsbench.analysis.readings import Intervals, covered, intervals, nothing, union, without
-from xttsbench.records.gpu_activity import CAUSES, WORK, Cause, Work
+from xttsbench.records.gpu_activity import CAUSES, WORK, Cause, Work, XProfVerdict
 
 STEP: Final = "train"
 """Name of the marker around a step, which XProf knows as well."""
@@ -263,3 +271,67 @@ def _until_compiled(calls: Intervals, compiled: Intervals) -> Intervals:
     at = covered(compiled, calls) > 0
     ends = [int(compiled[compiled[:, 0] < end][-1, 1]) for end in calls[at, 1]]
     return intervals(calls[at, 0], np.minimum(ends, calls[at, 1])) if ends else nothing()
+
+
+_SECONDS: Final = 30.0
+_PACKAGES: Final = ("xprof", "tensorboard_plugin_profile")
+"""Where the converter is: today, and before 2.20."""
+_ABSENT: Final = "XProf is not installed: pip install 'xttsbench[profile]'"
+
+
+def ask(path: Path) -> XProfVerdict | str:
+    """What XProf says of an XPlane, or why it says nothing."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", __name__, str(path)],
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS,
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return f"XProf took more than {_SECONDS:.0f} s"
+    except OSError as error:
+        return f"XProf could not be started: {error.strerror}"
+    lines = done.stdout.splitlines()
+    try:
+        answer = json.loads(lines[-1]) if lines else {"error": f"XProf ended with {done.returncode} and said nothing"}
+        return answer["error"] if "error" in answer else XProfVerdict(**answer)
+    except (json.JSONDecodeError, ValidationError, TypeError):
+        return "XProf's answer cannot be read"
+
+
+def _converter() -> tuple[Any, str] | None:
+    """Its converter and the package's version."""
+    for package in _PACKAGES:
+        try:
+            found = importlib.import_module(f"{package}.convert.raw_to_tool_data")
+            return found, version(package.replace("_", "-"))
+        except (ImportError, PackageNotFoundError):
+            continue
+    return None
+
+
+def main(path: str) -> dict[str, Any]:
+    """The verdict as a dictionary, or its ``error``."""
+    if (found := _converter()) is None:
+        return {"error": _ABSENT}
+    convert, of = found
+    texts = {}
+    for tool in TOOLS:
+        try:
+            data, _ = convert.xspace_to_tool_data([path], tool, {})
+        except Exception as error:  # whatever it raises, our own figures stand
+            return {"error": f"XProf could not read the profile: {type(error).__name__}"}
+        if data is None:
+            return {"error": f"XProf could not make its {tool.replace('_', ' ')} of the profile"}
+        texts[tool] = data.decode() if isinstance(data, bytes) else str(data)
+    try:
+        return read(texts).model_copy(update={"version": of}).model_dump(mode="json")
+    except (ValueError, KeyError, TypeError) as error:
+        return {"error": f"XProf's tables cannot be read: {type(error).__name__}"}
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(sys.argv[1])))

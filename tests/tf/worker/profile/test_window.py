@@ -15,8 +15,7 @@ from xttsbench.analysis.gpu import activity_of, slices_of
 from xttsbench.records.gpu_activity import WORK
 from xttsbench.targets.load import Loaded
 from xttsbench.worker.profile.window import profile_window, summarise
-from xttsbench.worker.profile.xplane import cause_of_event, newest, read_window, work_of_event
-from xttsbench.worker.profile.xprof import ask
+from xttsbench.worker.profile.xplane import ask, cause_of_event, newest, read_window, work_of_event
 
 SLEEP_S = 0.02
 
