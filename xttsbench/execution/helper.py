@@ -80,7 +80,7 @@ class Helper:
         ours, theirs = socket.socketpair()
         with theirs:
             self._process = start(
-                "xttsbench.worker",
+                "xttsbench.worker.helper",
                 theirs.fileno(),
                 *((_SCRIPTS, *self._imports) if self._scripts else ()),
                 what="The helper process",

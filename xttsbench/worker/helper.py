@@ -1,4 +1,4 @@
-"""The helper: imports TensorFlow once, runs nothing, and forks a child for every trial.
+"""The helper, ``python -m xttsbench.worker.helper FD``: imports TensorFlow once, and forks a child for every trial.
 
 A fresh process for each trial is what makes trials independent; importing TensorFlow for each would cost more than
 most trials measure. The helper stays at two threads and touches no device, so that a fork of it is a clean start.
@@ -123,3 +123,18 @@ def _tell(control: socket.socket, message: dict[str, Any]) -> None:
 
 def _send(control: socket.socket, message: dict[str, Any]) -> None:
     control.sendall(json.dumps(message).encode() + b"\n")
+
+
+# FD [scripts [MODULE ...]]: the number of a socket, and what is imported for scripts
+if __name__ == "__main__":
+    if not sys.argv[1:2] or not sys.argv[1].isdigit() or sys.argv[2:3] not in ([], ["scripts"]):
+        sys.exit("xttsbench.worker.helper is started by xttsbench itself, with the number of a socket.")
+    try:
+        with socket.socket(fileno=int(sys.argv[1])) as control:
+            if sys.argv[2:]:
+                serve(control, scripts=True, modules=sys.argv[3:])
+            else:
+                serve(control)
+    except (BrokenPipeError, ConnectionResetError, KeyboardInterrupt):
+        pass  # the parent is gone: so are we
+    os._exit(0)  # taking TensorFlow down takes seconds, and there is nothing to take down
