@@ -45,7 +45,7 @@ def worker(monkeypatch: pytest.MonkeyPatch):
         return f"{dataset} with {', '.join(plan.fixes)}"
 
     modules = {
-        "live": types.SimpleNamespace(load_here=load_here),
+        "trial": types.SimpleNamespace(load_here=load_here),
         "optimized": types.SimpleNamespace(apply_plan=apply_plan),
     }
     monkeypatch.setattr(optimizing, "_worker", modules.__getitem__)
