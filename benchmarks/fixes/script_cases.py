@@ -27,6 +27,7 @@ class ScriptCase:
         autotune: those of AUTOTUNE.
         arguments: of the command line.
         reachable: whether what was done by hand is a rewrite of the pipeline or a compilation of the step.
+        title: its name, where that of the file says nothing.
     """
 
     file: Path
@@ -34,11 +35,12 @@ class ScriptCase:
     autotune: Edits
     arguments: tuple[str, ...] = ()
     reachable: bool = True
+    title: str = ""
 
     @property
     def name(self) -> str:
         """Of the case: the script's."""
-        return self.file.stem
+        return self.title or self.file.stem
 
     def version(self, edits: Edits) -> str:
         """The script's text with edits.
@@ -122,7 +124,6 @@ CASES: Final = (
             "loss = train_step(batch, number)": "loss = train_step(batch, tf.constant(number))",
         },
         _PREFETCHED,
-        reachable=False,
     ),
     ScriptCase(_SCRIPTS / "loop_saving.py", {"% 10 == 9": "% 100 == 99"}, _PREFETCHED, reachable=False),
     ScriptCase(

@@ -1,7 +1,7 @@
 """What ``xttsbench optimize`` is worth on scripts, beside their hand-tuned version and AUTOTUNE.
 
-``python benchmarks/fixes/scripts.py [--only NAME ...] [--budget 120] [--blocks 2] [--window 2] --out DIR``: for each
-script of :mod:`script_cases`, unmodified,
+``python benchmarks/fixes/scripts.py [--only NAME ...] [--code DIR] [--budget 120] [--blocks 2] --out DIR``: for each
+script of :mod:`script_cases`, and of :mod:`public_scripts` whose clones lie in ``--code``, unmodified,
 
 - ``xttsbench optimize SCRIPT -- ARGS`` in a directory of its own, unless its run is there;
 - in one session, in turns in the script's own loop: the original, the script with the patch of that run, the hand-tuned
@@ -27,6 +27,7 @@ import psutil
 from accepted import said
 from faulty import PROJECT
 from kept import keep, kept
+from public_scripts import ENVIRONMENT, PUBLIC, MissingError
 from script_cases import CASES, ScriptCase
 from side_by_side import GROUP, OURS, STALL_S, STEPS, TRIAL_S, TUNED, measured
 from versions import AUTOTUNE, ORIGINAL
@@ -44,7 +45,8 @@ _AFTER_BUDGET_S = 60.0
 def optimized(case: ScriptCase, folder: Path, budget_s: float) -> dict[str, Any]:
     """The report of the command on a copy of the script, which is run unless it is there; see :func:`accepted.said`."""
     out = folder / "run"
-    (folder / case.file.name).write_bytes(case.file.read_bytes())
+    if case.file.parent != folder:
+        (folder / case.file.name).write_bytes(case.file.read_bytes())
     began = time.monotonic()
     if not (out / "report.json").exists():
         command = [sys.executable, "-m", "xttsbench", "optimize", case.file.name, "--json", "--out", "run"]
@@ -130,7 +132,9 @@ def done(case: ScriptCase, options: argparse.Namespace) -> dict[str, Any]:
 def main() -> None:
     """Do each script, and write after each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", metavar="NAME", nargs="+", default=[case.name for case in CASES])
+    names = [case.name for case in (*CASES, *PUBLIC)]
+    parser.add_argument("--only", metavar="NAME", nargs="+", default=names)
+    parser.add_argument("--code", type=Path, help="directory of the clones of public scripts, by repository")
     parser.add_argument("--budget", type=float, default=120.0, help="seconds of each optimize (120)")
     parser.add_argument("--blocks", type=int, default=2, help="of the session (2)")
     parser.add_argument("--window", type=float, default=2.0, help="seconds that a trial measures (2)")
@@ -140,7 +144,13 @@ def main() -> None:
     options.out = options.out.resolve()
     options.out.mkdir(parents=True, exist_ok=True)
     finished = kept(options.out)
-    for case in (case for case in CASES if case.name in options.only and case.name not in finished):
+    for one in (one for one in (*CASES, *PUBLIC) if one.name in options.only and one.name not in finished):
+        try:
+            case = one if isinstance(one, ScriptCase) else one.case(options.code, options.out / one.name)
+        except MissingError as missing:
+            print(missing, file=sys.stderr)
+            continue
+        os.environ.update({} if isinstance(one, ScriptCase) else ENVIRONMENT)
         row = done(case, options)
         if not options.optimize:
             keep(options.out, row)
