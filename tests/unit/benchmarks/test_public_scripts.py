@@ -32,7 +32,11 @@ def test_a_notebook_becomes_a_script_without_lines_for_a_shell(tmp_path):
     for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "page"]):
         subprocess.run([*git, *words], check=True)
     one = replace(
-        public_scripts.PUBLIC[2], repository="some/docs", commit="HEAD", path="site/page.ipynb", data=lambda folder: None
+        public_scripts.PUBLIC[2],
+        repository="some/docs",
+        commit="HEAD",
+        path="site/page.ipynb",
+        data=lambda folder: None,
     )
     case = one.case(tmp_path, tmp_path / "out")
     assert (case.name, case.file.name) == ("sentiment", "page.py")

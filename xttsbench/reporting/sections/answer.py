@@ -140,9 +140,15 @@ def gain(report: Report) -> Option | None:
             return max(found, key=lambda one: one.gain.estimate if one.gain else 0.0)
     limits = cause(report)
     removed = limits.predicted_speedup if limits is not None else None
-    if removed is None or removed.estimate < WORTH:
+    if removed is None or removed.estimate < WORTH or _refuted(removed, report):
         return None
     return Option("", removed, "", "estimated", measured=False, taken=False)
+
+
+def _refuted(removed: Estimate, report: Report) -> bool:
+    """Whether what removing the cause would give was tried, and did not come."""
+    tried = [one.gain for one in options(report) if one.measured and one.basis == "rejected" and one.data != "NO"]
+    return any(found is not None and found.high < removed.estimate for found in tried)
 
 
 def _hopeful(option: Option) -> bool:

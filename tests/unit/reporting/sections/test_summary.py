@@ -269,6 +269,16 @@ def test_what_the_fix_gives_stands_with_the_time_before_and_after() -> None:
         assert said in text
 
 
+@pytest.mark.parametrize(("achieved", "hoped"), [(0.64, False), (2.5, True)])
+def test_what_was_tried_and_did_not_come_is_hoped_for_no_more(achieved: float, hoped: bool) -> None:
+    report = optimized()
+    same = report.fixes[0].semantics
+    tried = report.fixes[1].model_copy(update={"verified_speedup": estimate(achieved), "semantics": same})
+    text = flat(screen(report.model_copy(update={"fixes": (tried,)})))
+    assert ("after the fix 16.9 ms" in text) is hoped
+    assert "elements in any order" in text
+
+
 def test_the_undecided_say_so_first_and_what_is_likely_all_the_same() -> None:
     lines = screen(undecided()).splitlines()
     assert lines[1].startswith("UNDECIDED  No bottleneck can be named: others used 39%")
