@@ -318,20 +318,6 @@ def _mean(values: list[float]) -> float | None:
 FloatArray = npt.NDArray[np.float64]
 
 
-def accelerator_utilization(compute_s: npt.ArrayLike, wall_s: npt.ArrayLike) -> float:
-    """Compute time over wall time, 0..1 (MLPerf Storage rules, "accelerator utilization").
-
-    Both are seconds per step, shape ``(n,)``, or totals. The first step is the caller's to leave out.
-
-    Raises:
-        ValueError: there is no wall time.
-    """
-    total_s = float(np.sum(np.asarray(wall_s, dtype=np.float64)))
-    if total_s <= 0:
-        raise ValueError(f"accelerator utilization needs a positive wall time; got {total_s} s")
-    return float(np.sum(np.asarray(compute_s, dtype=np.float64))) / total_s
-
-
 def trace(end_s: npt.ArrayLike, compute_s: npt.ArrayLike, *, window_s: float) -> tuple[FloatArray, FloatArray]:
     """Utilization in windows, from the start of the first step's compute to the end of the last.
 

@@ -302,6 +302,11 @@ class Evidence:
         """What the model predicts with the fix, or under the condition, of that name; ``None`` where nothing."""
         return next((found for found in self.predictions if found.name == name and found.batches_per_s), None)
 
+    @property
+    def on_gpu(self) -> bool:
+        """Whether TensorFlow sees a GPU."""
+        return self.devices is not None and bool(self.devices.gpus)
+
     def limits(self, part: str) -> bool:
         """Whether the step loses enough to that part for a finding about it to be limiting."""
         return self.bottleneck == part or (self.bottleneck != "inconclusive" and self.share(part) >= THRESHOLD)

@@ -123,7 +123,7 @@ def fixed_npy_header(evidence: Evidence) -> Findings:
 )
 def memory_growth_conflict(evidence: Evidence) -> Findings:
     """Memory growth and a memory limit for the same GPU."""
-    severity: Severity = "warning" if evidence.devices and evidence.devices.gpus else "info"
+    severity: Severity = "warning" if evidence.on_gpu else "info"
     for fact in _facts(evidence, "growth-with-limit"):
         title = f"memory growth and a memory limit for the same GPU: {fact.detail}"
         yield _at(fact, memory_growth_conflict, title, severity=severity)

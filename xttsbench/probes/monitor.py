@@ -10,13 +10,24 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import psutil
 
 from xttsbench.probes.nvml import GpuProbe
-from xttsbench.probes.procfs import MachineTimes, Reads, Stat, parse_machine, parse_reads, parse_stat, thread_group
+from xttsbench.probes.procfs import (
+    MachineTimes,
+    Reads,
+    Stat,
+    descendants,
+    parse_machine,
+    parse_reads,
+    parse_stat,
+    read_text,
+    tasks,
+    thread_group,
+)
 from xttsbench.probes.quota import cpu_allowance, throttled_s
 from xttsbench.records.readings import MACHINE_COLUMNS, HostReadings, Readings
 
@@ -64,7 +75,7 @@ class HostProbe:
         self._parent = parent_cpu_s
         self._family_every = FAMILY_EVERY
         if children is None and os.path.exists(f"{self._home}/task/{pid}/children"):
-            children, self._family_every = self._listed, 1
+            children, self._family_every = lambda parent: descendants(parent, proc), 1
         self._children = children or _descendants
         self._throttled = throttled
         self._family: list[int] = []
@@ -82,7 +93,7 @@ class HostProbe:
         self._machine_before = self._machine_times()
         self._children_start_s = 0.0
         try:
-            own = parse_stat(_read(f"{self._home}/stat"))
+            own = parse_stat(read_text(f"{self._home}/stat"))
             self._family = self._children(pid)
             self._children_start_s = _children_cpu_s(own, self._living_family())
             self._walk_threads(baseline=True)
@@ -118,7 +129,7 @@ class HostProbe:
         self._calls += 1
         if self._calls % self._family_every == 0:
             self._family = self._children(self._pid)
-        own = parse_stat(_read(f"{self._home}/stat"))
+        own = parse_stat(read_text(f"{self._home}/stat"))
         if own.ended or own.rss_bytes == 0:
             self._ended = True
             return
@@ -157,7 +168,7 @@ class HostProbe:
         for pid in self._family:
             # One that ended was waited for, so its counts are in those of its parent.
             with contextlib.suppress(OSError, ValueError, IndexError):
-                living[pid] = parse_stat(_read(f"{self._proc}/{pid}/stat"))
+                living[pid] = parse_stat(read_text(f"{self._proc}/{pid}/stat"))
         return living
 
     def _append_reads(self, reads: Sequence[Reads]) -> None:
@@ -182,7 +193,7 @@ class HostProbe:
         if "read_bytes" in self._unmeasured:
             return None
         try:
-            return parse_reads(_read(f"{self._proc}/{pid}/io"))
+            return parse_reads(read_text(f"{self._proc}/{pid}/io"))
         except (OSError, ValueError) as error:
             if pid == self._pid:
                 if self._columns["read_bytes"]:
@@ -195,20 +206,11 @@ class HostProbe:
         if "machine_busy_s" in self._unmeasured:
             return None
         try:
-            return parse_machine(_read(f"{self._proc}/stat"), self._cpus)
+            return parse_machine(read_text(f"{self._proc}/stat"), self._cpus)
         except (OSError, ValueError) as error:
             self._machine.clear()
             self._unmeasured |= dict.fromkeys(MACHINE_COLUMNS, f"/proc/stat cannot be read: {_why(error)}")
             return None
-
-    def _listed(self, pid: int) -> list[int]:
-        """All descendants, from what the kernel lists of each thread."""
-        family = [pid]
-        for one in family:  # which grows
-            for tid in _tasks(f"{self._proc}/{one}/task"):
-                with contextlib.suppress(OSError, ValueError):
-                    family += map(int, _read(f"{self._proc}/{one}/task/{tid}/children").split())
-        return family[1:]
 
     def _walk_delays(self) -> None:
         """Add what the threads waited for a processor since the walk before; one that ended keeps what it had."""
@@ -216,10 +218,10 @@ class HostProbe:
             return
         before, self._delays_ns = self._delays_ns, {}
         for pid in (self._pid, *self._family):
-            for tid in _tasks(f"{self._proc}/{pid}/task"):
+            for tid in tasks(pid, self._proc):
                 with contextlib.suppress(OSError, ValueError, IndexError):
                     # sched-stats.rst: time on a processor, time waited for one, time slices.
-                    waited_ns = int(_read(f"{self._proc}/{pid}/task/{tid}/schedstat").split()[1])
+                    waited_ns = int(read_text(f"{self._proc}/{pid}/task/{tid}/schedstat").split()[1])
                     self._delays_ns[pid, tid] = waited_ns
                     known_ns = before.get((pid, tid), 0)
                     self._delayed_ns += waited_ns - known_ns if waited_ns >= known_ns else waited_ns
@@ -229,9 +231,9 @@ class HostProbe:
 
     def _walk_threads(self, *, baseline: bool = False) -> None:
         before, self._threads = self._threads, {}
-        for tid in (int(entry) for entry in os.listdir(f"{self._home}/task")):
+        for tid in map(int, os.listdir(f"{self._home}/task")):
             try:
-                stat = parse_stat(_read(f"{self._home}/task/{tid}/stat"))
+                stat = parse_stat(read_text(f"{self._home}/task/{tid}/stat"))
             except OSError:
                 continue  # This thread ended since the directory was listed.
             self._threads[tid] = stat.cpu_s
@@ -281,9 +283,9 @@ def processors_in_use(seconds: float, *, proc: str = "/proc") -> float | None:
     """
     cpus = _cpus(os.getpid())
     try:
-        before = parse_machine(_read(f"{proc}/stat"), cpus)
+        before = parse_machine(read_text(f"{proc}/stat"), cpus)
         time.sleep(seconds)
-        after = parse_machine(_read(f"{proc}/stat"), cpus)
+        after = parse_machine(read_text(f"{proc}/stat"), cpus)
     except (OSError, ValueError):
         return None
     taken_s = after.busy_s - before.busy_s + after.steal_s - before.steal_s
@@ -298,11 +300,6 @@ def _cpus(pid: int) -> frozenset[int]:
     return frozenset()
 
 
-def _tasks(path: str) -> Iterator[int]:
-    with contextlib.suppress(OSError, ValueError):
-        yield from map(int, os.listdir(path))
-
-
 def _children_cpu_s(own: Stat, family: dict[int, Stat]) -> float:
     return own.reaped_cpu_s + sum(stat.cpu_s + stat.reaped_cpu_s for stat in family.values())
 
@@ -312,11 +309,6 @@ def _descendants(pid: int) -> list[int]:
         return [child.pid for child in psutil.Process(pid).children(recursive=True)]
     except psutil.Error:
         return []
-
-
-def _read(path: str) -> str:
-    with open(path, "rb", buffering=0) as file:
-        return file.read().decode("utf-8", "replace")
 
 
 def _why(error: Exception) -> str:

@@ -13,7 +13,6 @@ import re
 import resource
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from xttsbench.records.rows import SegmentRows
 
@@ -21,6 +20,28 @@ _TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _NUMBERING = re.compile(r"[\s\-_.:/#]*\d+")
 _EDGES = re.compile(r"^[\s\-_.:/#]+|[\s\-_.:/#]+$")
+
+
+def read_text(path: str) -> str:
+    """A file of ``/proc``, in one piece, so that all of it is of one moment."""
+    with open(path, "rb", buffering=0) as file:
+        return file.read().decode("utf-8", "replace")
+
+
+def tasks(pid: int, proc: str = "/proc") -> Iterator[int]:
+    """The threads of a process; none where it is gone."""
+    with contextlib.suppress(OSError, ValueError):
+        yield from map(int, os.listdir(f"{proc}/{pid}/task"))
+
+
+def descendants(pid: int, proc: str = "/proc") -> list[int]:
+    """All that a process started and that they started, from what the kernel lists of each thread."""
+    family = [pid]
+    for one in family:  # which grows
+        for tid in tasks(one, proc):
+            with contextlib.suppress(OSError, ValueError):
+                family += map(int, read_text(f"{proc}/{one}/task/{tid}/children").split())
+    return family[1:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,9 +172,9 @@ def children_cpu_ns() -> int:
     """Processor time of all that this process started and that they started: those that run, and those waited for."""
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     seconds = ended.ru_utime + ended.ru_stime
-    for pid in _descendants(os.getpid()) if _has_children() else ():
+    for pid in descendants(os.getpid()) if _has_children() else ():
         with contextlib.suppress(OSError, ValueError, IndexError):
-            stat = parse_stat(Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace"))
+            stat = parse_stat(read_text(f"/proc/{pid}/stat"))
             seconds += stat.cpu_s + stat.reaped_cpu_s
     return round(seconds * 1e9)
 
@@ -164,11 +185,3 @@ def _has_children() -> bool:
     except ChildProcessError:
         return False
     return True
-
-
-def _descendants(pid: int) -> Iterator[int]:
-    for children in Path(f"/proc/{pid}/task").glob("*/children"):
-        with contextlib.suppress(OSError):
-            for child in map(int, children.read_text(encoding="ascii").split()):
-                yield child
-                yield from _descendants(child)

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from xttsbench.analysis.readings import (
     Intervals,
     Span,
-    accelerator_utilization,
     beside_profile,
     both,
     clip,
@@ -291,17 +290,6 @@ def test_a_trial_measures_in_its_turns_else_as_it_is_else_in_all_that_it_has(bui
     assert turns_of(build.trial("arm", as_is, alone)) == spans_of(as_is)
     assert turns_of(build.trial("graph", alone)) == spans_of(alone)
     assert turns_of(build.trial("pipeline")) == ()
-
-
-def test_compute_over_wall() -> None:
-    assert accelerator_utilization([0.8, 1.0], [1.0, 2.0]) == pytest.approx(0.6)
-    assert accelerator_utilization(9.0, 10.0) == pytest.approx(0.9)
-
-
-@pytest.mark.parametrize("wall_s", [[], [0.0], 0.0])
-def test_no_wall_time_is_refused(wall_s: list[float] | float) -> None:
-    with pytest.raises(ValueError, match="positive wall time"):
-        accelerator_utilization(wall_s, wall_s)
 
 
 def test_a_trace_by_hand() -> None:

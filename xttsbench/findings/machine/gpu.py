@@ -111,7 +111,7 @@ def _remedy(shares: Mapping[str, float]) -> str:
         return "The machine's power supply or cooling slows the GPU: check its power cables and the chassis' limits."
     if "sw_power_cap" in shares:
         return "The GPU is at its power limit, which full load may well reach; nvidia-smi -q -d POWER shows the limit."
-    return "nvidia-smi -q -d PERFORMANCE,CLOCK shows what holds the clocks back."
+    return gpu_throttled.remedy
 
 
 def _shares(masks: Sequence[int]) -> dict[str, float]:
@@ -126,7 +126,7 @@ def _shares(masks: Sequence[int]) -> dict[str, float]:
 
 def _used(evidence: Evidence, trial: TrialRecord) -> tuple[GpuReadings, ...]:
     """GPUs that the trial computes on; where the driver does not tell, those that it may see."""
-    if evidence.devices is None or not evidence.devices.gpus:
+    if not evidence.on_gpu:
         return ()
     return own_gpus(trial.readings, evidence.known("variables").get("CUDA_VISIBLE_DEVICES"))
 

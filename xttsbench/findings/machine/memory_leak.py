@@ -71,9 +71,7 @@ def memory_leak(evidence: Evidence) -> Findings:
         },
         "Each trace of a tf.function is kept: pass tensors instead of Python values, and make the function once."
         if retraced >= growth.steps / 10
-        else "Look for what each step leaves behind: losses kept in a list as tensors (keep float(loss) every so many "
-        "steps), functions, optimizers or datasets made inside the loop, a cache in memory that a later repeat() "
-        "never lets end.",
+        else None,
         severity="critical" if seconds_left is not None and seconds_left < _SOON_S else "warning",
     )
 

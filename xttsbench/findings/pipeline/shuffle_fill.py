@@ -65,7 +65,7 @@ def shuffle_fill(evidence: Evidence) -> Findings:
                 f"Shuffle before .map({function_of(heavy)}), where the elements are still names or numbers: "
                 f"{heavy.name} is done for the whole buffer first."
                 if heavy is not None
-                else "A smaller buffer, or shuffle names and numbers in place of data."
+                else shuffle_fill.remedy
             )
             + " It is paid at the start of each epoch.",
             severity="warning" if bad else "info",

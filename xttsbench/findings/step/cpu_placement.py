@@ -25,7 +25,7 @@ _ASKED: Final = "asked for"
 def cpu_placement(evidence: Evidence) -> Findings:
     """Ops of the step on the CPU while a GPU is there, with the reason that TensorFlow had."""
     ops = evidence.step_ops
-    if ops is None or evidence.devices is None or not evidence.devices.gpus:
+    if ops is None or not evidence.on_gpu:
         return
     on_cpu = [placed for placed in ops.placements if placed.device.startswith("CPU")]
     share = sum(placed.share or 0.0 for placed in on_cpu)
@@ -44,9 +44,7 @@ def cpu_placement(evidence: Evidence) -> Findings:
             "count": heaviest.count,
             "why": heaviest.why,
         },
-        "Take the tf.device away."
-        if asked
-        else "Use an op with a kernel for the GPU, or move the work into the input pipeline.",
+        "Take the tf.device away." if asked else None,
         severity="warning" if limiting or share >= THRESHOLD else "info",
         limiting=limiting,
         location=Location(file=line.file, line=line.line, op=heaviest.op) if line else Location(op=heaviest.op),

@@ -21,15 +21,18 @@ def host_sync(evidence: Evidence) -> Findings:
     if steps is None or len(steps) == 0 or steps.syncs.mean() < 0.5 or not evidence.has_step:
         return
     per_step, cost_s = float(steps.syncs.mean()), float(steps.sync_s.mean())
-    on_gpu = bool(evidence.devices and evidence.devices.gpus)
     share = cost_s / evidence.wall_s if evidence.wall_s else 0.0
     limiting = evidence.limits("host") and share >= THRESHOLD
     yield host_sync.finding(
         f"{per_step:.1f} values a step are fetched from the device",
-        {"fetches_per_step": per_step, "fetch_s_per_step": cost_s, "share": share, "gpu": on_gpu},
-        "Keep metrics on the device and fetch them every hundred steps."
-        + ("" if on_gpu else " On this CPU it costs next to nothing; on a GPU each fetch waits for the step to end."),
-        severity="warning" if on_gpu or limiting else "info",
+        {"fetches_per_step": per_step, "fetch_s_per_step": cost_s, "share": share, "gpu": evidence.on_gpu},
+        host_sync.remedy
+        + (
+            ""
+            if evidence.on_gpu
+            else " On this CPU it costs next to nothing; on a GPU each fetch waits for the step to end."
+        ),
+        severity="warning" if evidence.on_gpu or limiting else "info",
         limiting=limiting,
         location=place_of(heaviest_line(evidence, ("sync",))),
     )

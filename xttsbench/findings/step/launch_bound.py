@@ -49,13 +49,16 @@ def launch_bound(evidence: Evidence) -> Findings:
             predicted_speedup=evidence.max_speedups.get("dispatch"),
         )
     elif flat and small and ratio is not None:
-        on_gpu = bool(evidence.devices and evidence.devices.gpus)
         yield launch_bound.finding(
             f"half a batch takes {ratio:.0%} of the time of a whole one: "
-            + ("the kernels are too small for the GPU" if on_gpu else "starting the ops costs more than their work"),
+            + (
+                "the kernels are too small for the GPU"
+                if evidence.on_gpu
+                else "starting the ops costs more than their work"
+            ),
             numbers,
             None
-            if on_gpu
+            if evidence.on_gpu
             else launch_bound.remedy
             + " On this CPU it is what TensorFlow spends between ops; XLA fuses them, where it was faster.",
             severity="warning" if evidence.bottleneck == "compute" else "info",

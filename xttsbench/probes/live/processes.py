@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from xttsbench.probes.procfs import Stat, parse_reads, parse_stat
+from xttsbench.probes.procfs import Stat, parse_reads, parse_stat, read_text
 from xttsbench.probes.watched_runs import read_live, running
 from xttsbench.records.monitoring import LISTED, LiveRun, Reading
 
@@ -94,7 +94,7 @@ class Processes:
         for name in os.listdir(self._proc):
             if name.isdecimal():
                 with contextlib.suppress(OSError, ValueError, IndexError):
-                    yield int(name), parse_stat(_read(f"{self._proc}/{name}/stat"))
+                    yield int(name), parse_stat(read_text(f"{self._proc}/{name}/stat"))
 
 
 class ProcessProbe:
@@ -184,14 +184,14 @@ class ProcessProbe:
             found["process_input_wait_share"] = live.recent.input_wait_fraction
 
     def _stat(self, pid: int) -> Stat:
-        return parse_stat(_read(f"{self._proc}/{pid}/stat"))
+        return parse_stat(read_text(f"{self._proc}/{pid}/stat"))
 
     def _io(self, pid: int) -> tuple[int, int | None] | None:
         """Bytes from and to storage; ``None`` where it may not be told."""
         if "process_read_bytes_per_s" in self.unmeasured:
             return None
         try:
-            reads = parse_reads(_read(f"{self._proc}/{pid}/io"))
+            reads = parse_reads(read_text(f"{self._proc}/{pid}/io"))
         except (OSError, ValueError) as error:
             if pid == self.pid and isinstance(error, PermissionError):
                 why = f"/proc/{pid}/io may be read by its owner only"
@@ -218,8 +218,3 @@ def _called(proc: str, pid: int, name: str) -> str:
         if word == "-c":
             break
     return name
-
-
-def _read(path: str) -> str:
-    with open(path, "rb", buffering=0) as file:
-        return file.read().decode("utf-8", "replace")
