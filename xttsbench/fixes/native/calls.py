@@ -31,7 +31,7 @@ from xttsbench.fixes.native.arrays.array import (
 from xttsbench.fixes.native.arrays.functions import FUNCTIONS, METHODS, numpy_function
 from xttsbench.fixes.native.arrays.ufuncs import UFUNCS, ufunc
 from xttsbench.fixes.native.control import loops, rows
-from xttsbench.fixes.native.control.branches import negated
+from xttsbench.fixes.native.control.branches import negated, truth
 from xttsbench.fixes.native.control.flow import CALL
 from xttsbench.fixes.native.files import contents, paths, text
 from xttsbench.fixes.native.files.libraries import library_function
@@ -404,6 +404,7 @@ _PYTHON: Final[dict[Any, Any]] = {
     len: _length,
     int: _converted(int),
     float: _converted(float),
+    bool: lambda value: Array(truth(value), scalar=True),
     ord: rows.code_of,
     range: rows.TracedRange,
     list: _listed,

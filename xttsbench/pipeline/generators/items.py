@@ -13,6 +13,7 @@ import random
 import re
 import time
 import types
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -23,7 +24,7 @@ from xttsbench.pipeline.generators.loops import placed
 from xttsbench.pipeline.generators.names import copied
 from xttsbench.pipeline.generators.opened import Compiled, Shared, function_of, is_unbegun
 from xttsbench.pipeline.generators.parts import EMIT
-from xttsbench.pipeline.graph.source import made_from, place
+from xttsbench.pipeline.graph.source import is_users, made_from, place
 from xttsbench.pipeline.purity.state import state_effects
 
 _MOST_SEEN: Final = 100_000
@@ -182,37 +183,38 @@ def _seen(
     cut: Compiled, generator: Callable[..., Any], arguments: Sequence[Any]
 ) -> tuple[types.FunctionType, dict[str, Any], dict[str, Part]]:
     """The generator's function, what its items have in common, and the parts of each."""
-    until, known, function = time.monotonic() + _SEEN_S, list[dict[str, Any]](), None
-    shares, different = list[Shared](), set[str]()
+    until, function = time.monotonic() + _SEEN_S, None
+    taken = {one.id for one in ast.walk(cut.split.body) if isinstance(one, ast.Name)}
+    shares, parts = list[Shared](), dict[str, Part]()
     try:
         for _ in range(2):  # what is made anew for each epoch shows in the second one
             made = generator(*arguments)
             function = function_of(made) if is_unbegun(made) else None
-            if function is None or made.gi_code is not cut.of:
-                raise NotAlikeError("is another generator than was read")
+            if function is None or made.gi_code is not cut.of or not is_users(function):
+                raise NotAlikeError("is a library's, or another generator than was read")
             for count, (shared, item) in enumerate(cut.begun(made)):
                 if not shares or shared is not shares[-1]:
                     shares.append(shared)
-                    held = dict(zip(cut.split.shared, shared.values, strict=True))
-                    first = dict(zip(cut.split.shared, shares[0].values, strict=True))
-                    different |= {name for name, value in held.items() if not _same(value, first[name])}
-                known.append(_held(cut, shared, item))
+                for name, value in zip(cut.split.items, item, strict=True):
+                    if name not in parts:
+                        parts[name] = _part(value, name, name, taken)
+                    deque(parts[name].flat(value), maxlen=0)
                 if count >= _MOST_SEEN or time.monotonic() > until:
                     break
     except NotAlikeError:
         raise
     except Exception as error:
         raise NotAlikeError(f"raises {type(error).__name__} while its items are looked at: {error}") from error
-    if not known or function is None:
+    if not shares or function is None:
         raise NotAlikeError("gave no item")
-    names = [*sorted(different), *cut.split.items]
-    common = {name: known[0][name] for name in cut.split.shared if name not in different}
-    taken = {*names, *common}
-    parts = {name: _part(known[0][name], name, name, taken) for name in names}
-    for one in known:
-        for name, part in parts.items():
-            for _ in part.flat(one[name]):
-                pass
+    common = dict(zip(cut.split.shared, shares[0].values, strict=True))
+    for number, name in enumerate(cut.split.shared):
+        values = [one.values[number] for one in shares]
+        if all(_same(one, values[0]) for one in values):
+            continue
+        part = parts[name] = _part(common.pop(name), name, name, taken)
+        for value in values:
+            deque(part.flat(value), maxlen=0)
     if not parts:
         raise NotAlikeError("hands nothing on from its loop")
     return function, common, parts

@@ -103,6 +103,20 @@ def test_paths_dictionaries_and_structures_of_elements(lines):
         tf.nest.map_structure(np.testing.assert_array_equal, one, other)
 
 
+def test_truth_values_and_names_that_the_body_uses_itself():
+    rows = [{"long": number % 2 == 0, "at": number} for number in range(9)]
+
+    def samples():
+        for one in rows:
+            one_at = row(one["at"])
+            yield one_at * one_long if one["long"] else one_at
+
+    assert_traced(generated(samples, NUMBERS))
+
+
+one_long = np.float32(3.0)
+
+
 class Data:
     def __init__(self, count):
         self.count, self.scale = count, np.float32(0.5)
