@@ -13,15 +13,14 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-import numpy as np
 import tensorflow as tf
 from tensorflow.python.ops import script_ops
 
 from xttsbench.fixes.graph.edit import does_not_apply, flat_spec, from_graph
 from xttsbench.fixes.graph.hazards import STOPS, Reader
 from xttsbench.fixes.open_generator.body import AllElements, ElementOfItem, OneElement
-from xttsbench.pipeline.generators.items import NotAlikeError, items_of
-from xttsbench.pipeline.generators.opened import Compiled, Opened, compiled, grouped
+from xttsbench.pipeline.generators.items import ItemSource, NotAlikeError, items_of
+from xttsbench.pipeline.generators.opened import Compiled, Opened, compiled
 from xttsbench.pipeline.generators.parts import CannotSplitError
 from xttsbench.pipeline.graph.nodes import (
     FunctionLibrary,
@@ -261,18 +260,10 @@ def _of_tensors(
     """
     user = registered.generator_state._generator
     items = items_of(cut, user, given)
-    leaves = items.leaves
-    single = all(leaf.rank == 0 for leaf in leaves)
-    kinds = [tf.string if leaf.dtype == object else tf.as_dtype(leaf.dtype) for leaf in leaves]
-
-    def handed_on(*arguments: Any) -> Iterator[Any]:
-        made = items.handed_on(cut, user, arguments)
-        return (tuple(map(np.stack, zip(*group, strict=True))) for group in grouped(made)) if single else made
-
-    shapes = [[None] * (leaf.rank + single) for leaf in leaves]
-    signature = tuple(tf.TensorSpec(shape, kind) for shape, kind in zip(shapes, kinds, strict=True))
-    source = tf.data.Dataset.from_generator(handed_on, output_signature=signature, args=given or None)
-    source = source.unbatch() if single else source
+    handed = ItemSource(items, cut, user)
+    signature = tuple(tf.TensorSpec(shape, tf.as_dtype(dtype)) for dtype, shape in handed.specs)
+    source = tf.data.Dataset.from_generator(handed.handed_on, output_signature=signature, args=given or None)
+    source = source.unbatch() if handed.in_groups else source
     structure = cells(unwrap(registered.called))["output_types"]
     body = ElementOfItem(items, converter(registered), user, structure, cut.reads, registered.generator_state)
     made = _mapped(source, lambda *parts: _called(tf.numpy_function, body, parts, spec), calls)

@@ -32,6 +32,7 @@ from typing import Any, Final
 import tensorflow as tf
 from tensorflow.python.framework import op_def_registry
 
+from xttsbench.pipeline.generators.items import ItemSource
 from xttsbench.pipeline.generators.opened import Opened
 from xttsbench.pipeline.graph.nodes import (
     FunctionLibrary,
@@ -116,10 +117,10 @@ def _end_of_opened(node: Any, nodes: list[Any], by_name: Mapping[str, Any], libr
     """Of a generator that the fix has opened, whose readers hand over groups of items: the op that yields elements."""
     known = map(lookup, library.python_tokens(called(node)))
     made = [getattr(one.generator_state._generator, "__self__", None) for one in known if one and one.generator_state]
-    opened = next((one for one in made if isinstance(one, Opened)), None)
+    opened = next((one for one in made if isinstance(one, Opened | ItemSource)), None)
     if opened is None:
         return None
-    for _ in range(2 if opened.compiled.split.once else 4):  # unbatch and map; or unbatch, map, flat_map and map
+    for _ in range(opened.ops_behind):
         node = next((one for one in nodes if node.name in dataset_inputs(one, by_name)), node)
     return node
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from xttsbench.pipeline.generators.loops import placed
 from xttsbench.pipeline.generators.names import copied
-from xttsbench.pipeline.generators.opened import Compiled, Shared, function_of, is_unbegun
+from xttsbench.pipeline.generators.opened import Compiled, Shared, function_of, grouped, is_unbegun
 from xttsbench.pipeline.generators.parts import EMIT
 from xttsbench.pipeline.graph.source import is_users, made_from, place
 from xttsbench.pipeline.purity.state import state_effects
@@ -132,26 +132,48 @@ class Items:
         """The tensors of an item, in the order of the function's parameters."""
         return tuple(leaf for part in self.parts.values() for leaf in part.leaves())
 
-    def handed_on(
-        self, cut: Compiled, generator: Callable[..., Any], arguments: Sequence[Any]
-    ) -> Iterator[tuple[Any, ...]]:
+
+class ItemSource:
+    """Hands on the items of an opened generator as tensors.
+
+    Attributes:
+        in_groups: whether several items come at once, as they do where they are single values.
+        specs: NumPy's dtype and the shape of each tensor that is handed on.
+        ops_behind: how many ops follow until there is an element: the one that takes groups apart, and the map.
+    """
+
+    def __init__(self, items: Items, cut: Compiled, generator: Callable[..., Any]) -> None:
+        """Take what items are, the generator's parts, and the generator as ``from_generator`` was given it."""
+        self._items, self._cut, self._generator = items, cut, generator
+        self.in_groups = all(leaf.rank == 0 for leaf in items.leaves)
+        self.specs = [(leaf.dtype, [None] * (leaf.rank + self.in_groups)) for leaf in items.leaves]
+        self.ops_behind = 2 if self.in_groups else 1
+
+    def handed_on(self, *arguments: Any) -> Iterator[tuple[Any, ...]]:
+        """The items of an epoch, or groups of them, each as a tuple of arrays."""
+        single = self._single(arguments)
+        if not self.in_groups:
+            return single
+        return (tuple(map(np.stack, zip(*group, strict=True))) for group in grouped(single))
+
+    def _single(self, arguments: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
         """The items of an epoch, each as a tuple of arrays.
 
         Raises:
             RuntimeError: an item is not like those that were seen, or what they have in common is another now.
         """
         known: Shared | None = None
-        for number, (shared, item) in enumerate(_begun(cut, generator, arguments)):
+        for number, (shared, item) in enumerate(_begun(self._cut, self._generator, arguments)):
             try:
-                held = _held(cut, shared, item)
+                held = _held(self._cut, shared, item)
                 if shared is not known:
-                    _check(self.common, held)
+                    _check(self._items.common, held)
                     known = shared
-                yield tuple(array for name, part in self.parts.items() for array in part.flat(held[name]))
+                yield tuple(array for name, part in self._items.parts.items() for array in part.flat(held[name]))
             except NotAlikeError as error:
                 raise RuntimeError(
-                    f"Item {number} of {cut.of.co_name}() {error}. Its items are handed on as tensors because all "
-                    "that were seen are alike; leave the fix 'native' out."
+                    f"Item {number} of {self._cut.of.co_name}() {error}. Its items are handed on as tensors because "
+                    "all that were seen are alike; leave the fix 'native' out."
                 ) from None
 
 

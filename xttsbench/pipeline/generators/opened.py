@@ -93,6 +93,8 @@ class Opened:
         self._numbers = itertools.count()
         self._epochs = itertools.count()
         self._finished: deque[int] = deque()
+        self.ops_behind = 2 if compiled.split.once else 4
+        """How many follow until there is an element: unbatch and map; or unbatch, map, flat_map and map."""
 
     def head(self, *arguments: Any) -> Iterator[int]:
         """The numbers of an epoch's items, in order."""

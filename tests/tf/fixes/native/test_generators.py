@@ -13,8 +13,10 @@ import tensorflow as tf
 from tests.tf.fixes.native.test_rewrite import assert_close
 from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.graph.apply import apply
+from xttsbench.fixes.graph.edit import from_graph
 from xttsbench.fixes.native.examine import examine
 from xttsbench.pipeline.cost.python_functions import classify
+from xttsbench.pipeline.fingerprint.altered import shortened
 from xttsbench.pipeline.graph import read
 from xttsbench.pipeline.graph.functions import FunctionLibrary
 from xttsbench.pipeline.graph.registry import lookup
@@ -175,6 +177,21 @@ def test_one_item_after_another_where_arrays_are_handed_on():
 
 
 ROWS = [row(number) for number in range(9)]
+
+
+@pytest.mark.parametrize("items", ["numbers", "arrays"])
+def test_a_part_of_the_data_is_the_same_part_of_both(items):
+    values = ROWS if items == "arrays" else [3, 1, 4, 1, 5, 9, 2, 6]
+
+    def samples():
+        for value in values:
+            yield np.tanh(np.atleast_1d(value) * np.float32(0.5))
+
+    original = generated(samples, NUMBERS)
+    both = (original, apply(original, "open-generator:2 + native"))
+    parts = [from_graph(shortened(read.read_graph(one), 4), one.element_spec, source=one) for one in both]
+    assert len(list(parts[0])) == 4
+    assert_close(*parts)
 
 
 def mixed(number):
