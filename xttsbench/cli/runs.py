@@ -17,7 +17,7 @@ from xttsbench.cli.output import end, open_page, rendered, say
 from xttsbench.errors import NothingMeasuredError, UsageError
 
 if TYPE_CHECKING:
-    from xttsbench.workflows.compare import Compared
+    from xttsbench.workflows.compare.compare import Compared
 
 
 class Format(StrEnum):
@@ -76,8 +76,8 @@ def compare(
     Example:  xttsbench compare reports/before reports/after --max-regression 10%
     """
     from xttsbench.comparison.gates import Limits
-    from xttsbench.workflows.compare import Request
-    from xttsbench.workflows.compare import compare as compare_runs
+    from xttsbench.workflows.compare.compare import Request
+    from xttsbench.workflows.compare.compare import compare as compare_runs
 
     if as_json and markdown == _STDOUT:
         raise UsageError("--json and --markdown - both write to standard output; give --markdown a file.")
@@ -158,7 +158,7 @@ def _show(compared: Compared, *, as_json: bool, as_markdown: bool, detail: int) 
     """Print the record, the comment or the table, then what is for standard error; and end with the exit code."""
     from xttsbench.reporting.sections.compare import comparison_document
     from xttsbench.reporting.write import to_json
-    from xttsbench.workflows.compare import comment
+    from xttsbench.workflows.compare.compare import comment
 
     report = compared.report
     if as_json:
@@ -207,7 +207,7 @@ def report(
 
 def _report_log(log: Path, *, as_json: bool, detail: int, browse: bool) -> None:
     """Write the page of a monitor's log, and print what it comes to."""
-    from xttsbench.workflows.monitor_log import write_page
+    from xttsbench.workflows.monitor.log import write_page
 
     page = write_page(log)
     sys.stdout.write(page.record.model_dump_json(indent=2) + "\n" if as_json else rendered(page.document, detail))

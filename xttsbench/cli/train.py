@@ -104,8 +104,8 @@ def train(
     Example:  xttsbench train tiny --best --out reports/trained
     """
     from xttsbench.execution.accelerator import parse_accelerator
-    from xttsbench.workflows.train import train as run
-    from xttsbench.workflows.train_job import TrainRequest
+    from xttsbench.workflows.train.job import TrainRequest
+    from xttsbench.workflows.train.train import train as run
 
     request = TrainRequest(
         recipe=recipe,
@@ -178,7 +178,7 @@ _PHASES: Final = {
 
 
 class TrainLines:
-    """Draws what :class:`xttsbench.workflows.train.TrainProgress` says."""
+    """Draws what :class:`xttsbench.workflows.train.train.TrainProgress` says."""
 
     def __init__(self, *, quiet: bool = False) -> None:
         self._quiet = quiet

@@ -103,9 +103,9 @@ def _meets_floats(module: Module, node: cst.FunctionDef, name: str) -> bool:
         for one in module.inside(node.body, cst.Assign):
             if _type_of(module, one.value, numbers) == "whole":
                 numbers |= {target.target.value for target in one.targets if isinstance(target.target, cst.Name)}
-    for one in module.inside(node.body, cst.BinaryOperation):
-        parts = [_type_of(module, side, numbers) for side in (one.left, one.right)]
-        if "whole" in parts and _type_of(module, one, numbers) == "other":
+    for binary in module.inside(node.body, cst.BinaryOperation):
+        parts = [_type_of(module, side, numbers) for side in (binary.left, binary.right)]
+        if "whole" in parts and _type_of(module, binary, numbers) == "other":
             return True
     for test in module.inside(node.body, cst.Comparison):
         sides = [_type_of(module, side, numbers) for side in (test.left, *(one.comparator for one in test.comparisons))]

@@ -8,7 +8,7 @@ number, which a variable holds: a graph reads it whenever it runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import tensorflow as tf
@@ -78,7 +78,7 @@ def _whole(seed: Any, shape: Any, minval: Any, maxval: Any) -> Any:
     return tf.random.stateless_uniform(shape, seed, minval, maxval, dtype=tf.convert_to_tensor(maxval).dtype)
 
 
-_STATELESS: Final = {
+_STATELESS: Final[Mapping[str, Callable[..., Any]]] = {
     "random_standard_normal": _normal,
     "truncated_normal": _truncated,
     "random_uniform": _uniform,

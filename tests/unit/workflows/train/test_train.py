@@ -15,8 +15,8 @@ from xttsbench.diagnosis.training import explain
 from xttsbench.errors import UsageError
 from xttsbench.execution import journal
 from xttsbench.records.training import Begun, Fitted, HistoryLine, Interval, Watched
-from xttsbench.workflows.train import SessionProgress, Silent, follower, worker_number
-from xttsbench.workflows.train_job import TrainRequest
+from xttsbench.workflows.train.job import TrainRequest
+from xttsbench.workflows.train.train import SessionProgress, Silent, follower, worker_number
 
 
 class Heard(Silent):

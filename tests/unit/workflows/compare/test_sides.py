@@ -11,7 +11,7 @@ from xttsbench.errors import InvalidInputError, UsageError
 from xttsbench.records.plan import Accelerator, RunPlan
 from xttsbench.records.report import Arm, Report, Verdict
 from xttsbench.reporting.write import to_json
-from xttsbench.workflows.compare_sides import Side, pair_arms, read_side, trials_of
+from xttsbench.workflows.compare.sides import Side, pair_arms, read_side, trials_of
 from xttsbench.workflows.reports.diagnose import GROUP, LABEL
 
 REAL, EMULATED = "real device", "emulated accelerator, 10 ms a step"

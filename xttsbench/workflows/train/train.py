@@ -47,7 +47,7 @@ from xttsbench.scenario.settings import BUNDLED
 from xttsbench.workflows.outcome import Outcome
 from xttsbench.workflows.recorded import code_identity, data_identity
 from xttsbench.workflows.reports.train import ARM, GROUP, SETUP, assemble_train, judge_training, read_setup
-from xttsbench.workflows.train_job import Prepared, TrainRequest, prepare_training, refuse_another, refuse_other_data
+from xttsbench.workflows.train.job import Prepared, TrainRequest, prepare_training, refuse_another, refuse_other_data
 from xttsbench.xtts.data.pool import Progress as DataProgress
 
 

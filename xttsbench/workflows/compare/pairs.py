@@ -21,7 +21,7 @@ from xttsbench.records.comparison_result import ComparedPair, Figures, Method
 from xttsbench.records.plan import Comparison, RunPlan
 from xttsbench.records.report import Arm
 from xttsbench.records.trial import TrialRecord
-from xttsbench.workflows.compare_sides import AS_GIVEN, Side, accelerator_of, kwargs_of, trials_of
+from xttsbench.workflows.compare.sides import AS_GIVEN, Side, accelerator_of, kwargs_of, trials_of
 
 Unit = Literal["samples", "steps"]
 _ALONE: Final = "a report alone does not hold it"
