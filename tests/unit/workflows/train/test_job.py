@@ -12,6 +12,7 @@ from xttsbench.records.plan import Accelerator, RunPlan
 from xttsbench.records.report import Best, Fingerprint
 from xttsbench.workflows.reports import sweep
 from xttsbench.workflows.reports.sweep import write_best
+from xttsbench.workflows.train import job as train_job
 from xttsbench.workflows.train.job import (
     TrainRequest,
     prepare_training,
@@ -19,7 +20,6 @@ from xttsbench.workflows.train.job import (
     refuse_another,
     refuse_other_data,
 )
-from xttsbench.workflows.train import job as train_job
 
 WON: dict[str, Any] = {"loader": "tf_cache", "mode": "xla", "prefetch": 4, "workers": 2, "tokens_per_batch": 4096}
 MACHINE: dict[str, Any] = {"fingerprint": "here", "cpu": {"model": "a processor"}}
