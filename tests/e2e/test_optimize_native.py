@@ -12,7 +12,7 @@ pytestmark = pytest.mark.measured
 
 
 def test_the_body_of_a_generators_loop_becomes_ops_that_can_be_read(tmp_path: Path) -> None:
-    ran = run("speech.py:lines", tmp_path, "--accelerator", "emulated:2", budget_s=100)
+    ran = run("speech.py:lines", tmp_path, "--accelerator", "emulated:2", budget_s=160)
     assert ran.code == 0, ran.err
     chosen = ran.chosen
     kinds = [one.partition(":")[0] for one in chosen["fixes"]]
