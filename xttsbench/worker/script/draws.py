@@ -26,7 +26,8 @@ class StepDraws:
         self._place = 0
         self._traced_at: int | None = None
         with tf.init_scope():
-            self._step = tf.Variable(0, dtype=tf.int32, trainable=False)
+            self.step = tf.Variable(0, dtype=tf.int32, trainable=False)
+            """The step's number; none of the script's variables."""
 
     def install(self) -> None:
         """Have everything drawn so from now on, to the end of the process."""
@@ -46,13 +47,13 @@ class StepDraws:
         def draw(*args: Any, seed: int = 0, seed2: int = 0, name: str | None = None, **kwargs: Any) -> Any:
             if seed != _OURS:
                 return original(*args, seed=seed, seed2=seed2, name=name, **kwargs)
-            return stateless(tf.stack([seed2, self._step]), *args, **kwargs)
+            return stateless(tf.stack([seed2, self.step]), *args, **kwargs)
 
         return draw
 
     def next_step(self, *_: Any) -> None:
         """A step begins."""
-        self._step.assign_add(1)
+        self.step.assign_add(1)
         self._place, self._traced_at = 0, None
 
     def next_trace(self) -> None:

@@ -195,6 +195,7 @@ class ElementsTrial(Trial):
         self._losses: list[float | None] = []
         self._step, _ = name_and_place(again.step)
         self._called: Any = None
+        self._draws: StepDraws | None = None
         self.watched.after_function = self._returned
 
     def use(self, dataset: Any, fixed: Any) -> Any:
@@ -215,7 +216,7 @@ class ElementsTrial(Trial):
             self.watched.recorder.stop()
             raise StoppedByUs("the data were read")
         self.channel.phase("stepping")
-        draws = StepDraws()
+        self._draws = draws = StepDraws()
         draws.install()
         self.watched.on_batch, self.watched.on_trace = draws.next_step, draws.next_trace
         if self._step:
@@ -241,7 +242,9 @@ class ElementsTrial(Trial):
         """Sketch the variables, before the script's frames let go of them."""
         sys.setprofile(None)
         if self._trains and self._state is None:
-            self._state = tuple(tuple(sketch_of(np.asarray(one))) for one in _variables()[:_MOST_STATE])
+            own = self._draws.step if self._draws is not None else None
+            trained = [one for one in _variables() if one is not own]
+            self._state = tuple(tuple(sketch_of(np.asarray(one))) for one in trained[:_MOST_STATE])
 
     def _send(self, record: Elements) -> None:
         losses = [one for one in self._losses if one is not None and math.isfinite(one)][:_STEPS]
