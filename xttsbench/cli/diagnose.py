@@ -136,7 +136,7 @@ def diagnose(
 
 def _chosen(path: Path, target: str | None, settings: Mapping[str, object]) -> tuple[str | None, Mapping[str, object]]:
     """Target and arguments that a sweep chose, under those of the command line; what is other here is said."""
-    from xttsbench.workflows.reports.sweep import differences_here, read_best
+    from xttsbench.workflows.best import differences_here, read_best
 
     best = read_best(path)
     if target not in (None, best.target):

@@ -8,13 +8,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from xttsbench.records.report import Report
+from xttsbench.workflows.best import write_best
 from xttsbench.workflows.optimize.fixes import read_patch
 from xttsbench.workflows.optimize.plan import write_plan
 from xttsbench.workflows.outcome import DONE, INCONCLUSIVE, Outcome, judge, judge_fixes, judge_run, judge_sweep
 from xttsbench.workflows.recorded import Recorded, read_run
 from xttsbench.workflows.reports.diagnose import assemble
 from xttsbench.workflows.reports.scenario import assemble_run
-from xttsbench.workflows.reports.sweep import assemble_sweep, write_best
+from xttsbench.workflows.reports.sweep import assemble_sweep
 from xttsbench.workflows.reports.train import assembled_train, judge_trained
 
 

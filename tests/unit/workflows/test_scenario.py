@@ -20,10 +20,11 @@ from xttsbench.records.plan import Procedure, RunPlan
 from xttsbench.records.trial import Parity, TrialRecord
 from xttsbench.workflows import recorded
 from xttsbench.workflows import scenario as module
+from xttsbench.workflows.best import read_best, write_best
 from xttsbench.workflows.measure.session import Session, Silent
 from xttsbench.workflows.outcome import judge_sweep
 from xttsbench.workflows.recorded import Recorded
-from xttsbench.workflows.reports.sweep import assemble_sweep, read_best, write_best
+from xttsbench.workflows.reports.sweep import assemble_sweep
 from xttsbench.workflows.scenario import Request, begin, read_scenario, search, sweep
 
 TEXT = "name: mine\ntarget: data.py:make\ngrid: {ms: [1, 2, 3]}\nbudget_s: 60\n"

@@ -12,14 +12,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
+
 import numpy as np
+
 from xttsbench.analysis.disturbance import disturbance_of
 from xttsbench.analysis.gpu import difference
+from xttsbench.analysis.pooling import Columns, Statistic, mean_of, pool
 from xttsbench.analysis.readings import beside_profile
+from xttsbench.analysis.steps import Steps, measured
+from xttsbench.analysis.variation import robust_cv
 from xttsbench.comparison.arms import ARM_NUMBERS, ComparedArms, compare
 from xttsbench.diagnosis.diagnosis import Diagnosis, build_diagnosis
 from xttsbench.diagnosis.next_trial import skipped
 from xttsbench.diagnosis.verdict import step_section, verdict
+from xttsbench.evidence.evidence import Compared
+from xttsbench.evidence.step import tried
 from xttsbench.findings.registry import find
 from xttsbench.fixes.model import unmeasured as missing_predictions
 from xttsbench.fixes.verified import mending, with_fixes
@@ -27,7 +34,7 @@ from xttsbench.records.base import Estimate, nulls
 from xttsbench.records.fix import Patch
 from xttsbench.records.plan import RunPlan
 from xttsbench.records.report import AA, Arm, Finding, Report, Rung, Verdict, WarmUp
-from xttsbench.records.trial import KIND_OF, TrialRecord
+from xttsbench.records.trial import HALF_BATCH, KIND_OF, MAIN_KINDS, NOT_APPLICABLE, TrialRecord
 from xttsbench.workflows.optimize.fixes import fix_section
 from xttsbench.workflows.reports.parts import (
     accelerator,
@@ -39,18 +46,6 @@ from xttsbench.workflows.reports.parts import (
     verdict_after_s,
     warm_up,
 )
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
-import numpy as np
-from xttsbench.analysis.pooling import Columns, Statistic, mean_of, pool
-from xttsbench.analysis.steps import Steps, measured
-from xttsbench.analysis.variation import robust_cv
-from xttsbench.evidence.evidence import Compared
-from xttsbench.evidence.step import tried
-from xttsbench.records.base import Estimate
-from xttsbench.records.report import Arm
-from xttsbench.records.trial import HALF_BATCH, KIND_OF, MAIN_KINDS, NOT_APPLICABLE, TrialRecord
-
 
 _OVERHEAD_S: Final = 50e-6
 
@@ -324,6 +319,7 @@ def _unverified(finding: Finding, record: Report, plan: RunPlan) -> str:
         return "no verification was asked for"
     fix = mending(finding, record.fixes)
     return "there is no fix for it that could be measured" if fix is None else f"{fix.name}: {fix.why}"
+
 
 GROUP: Final = "modes of the step"
 LABEL: Final = "real device; the step alone, on batches in memory"

@@ -20,7 +20,14 @@ from xttsbench.records.report import Finding, Report, WarmUp
 from xttsbench.records.training import HistoryLine, TrainSetup
 from xttsbench.records.trial import TrialRecord
 from xttsbench.workflows.outcome import DONE, INTERRUPTED, NOTHING
-from xttsbench.workflows.reports.parts import CERTIFIED_STEPS, accelerator, readings_beside, rows_of, target, verdict_after_s
+from xttsbench.workflows.reports.parts import (
+    CERTIFIED_STEPS,
+    accelerator,
+    readings_beside,
+    rows_of,
+    target,
+    verdict_after_s,
+)
 
 ARM: Final = "train"
 """The one arm of a run, by which two runs are compared."""

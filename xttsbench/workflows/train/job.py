@@ -12,7 +12,7 @@ from xttsbench.records.plan import Accelerator, RunPlan
 from xttsbench.records.training import TakenOver, TrainJob
 from xttsbench.shipped import available, shipped
 from xttsbench.targets.configuration import configuration_problems
-from xttsbench.workflows.reports.sweep import TAKEN, find_best, sentences, taken_over
+from xttsbench.workflows.best import TAKEN, find_best, sentences, taken_over
 from xttsbench.xtts.data.make import ensure_default_data
 from xttsbench.xtts.data.pool import Progress
 from xttsbench.xtts.data.precompute import precompute

@@ -10,24 +10,20 @@ import types
 import typing
 from pathlib import Path
 from typing import Any
+
 import numpy as np
 import pytest
 from pydantic import BaseModel
-from xttsbench.execution import journal
-from xttsbench.execution.run_directory import ENVIRONMENT, PLAN, write_json
+
+from xttsbench.diagnosis.diagnosis import build_diagnosis
 from xttsbench.records.base import Estimate, Location
 from xttsbench.records.gpu_activity import GpuActivity, GpuDevice, GpuSlices, XProfVerdict
 from xttsbench.records.report import Attribution, Report
 from xttsbench.records.trial import ProfileSummary
 from xttsbench.reporting.scene import stage
 from xttsbench.workflows.report import rebuild
-from xttsbench.workflows.reports.diagnose import assemble
-import numpy as np
-import pytest
-from xttsbench.diagnosis.diagnosis import build_diagnosis
-from xttsbench.workflows.reports.diagnose import GROUP, mode_arms
+from xttsbench.workflows.reports.diagnose import GROUP, assemble, mode_arms
 from xttsbench.workflows.reports.parts import endings
-
 
 NAMES = [
     "starving",
@@ -270,6 +266,7 @@ def test_the_error_of_a_target_is_in_the_report(runs) -> None:
     assert report.verdict.summary == "Nothing could be concluded: ValueError: bad batch (data.py:3)."
     assert report.unmeasured["verdict.step_time_s"] == "ValueError: bad batch (data.py:3)"
 
+
 MACHINE = {"cpu": {"allowed_cpus": 2.0}}
 
 
@@ -293,6 +290,7 @@ def test_times_rates_and_ratios_of_the_modes_agree(build) -> None:
         assert as_given.step_time_s.estimate / arm.step_time_s.estimate == pytest.approx(speedup, rel=1e-6)
         assert arm.throughput_per_s.estimate / as_given.throughput_per_s.estimate == pytest.approx(speedup, rel=1e-6)
         assert arm.step_time_s.low <= arm.step_time_s.estimate <= arm.step_time_s.high
+
 
 def test_what_the_trial_of_a_fix_noted_is_said_of_that_fix(build) -> None:
     noted = build.trial("arm", notes=("the cache was filled",))

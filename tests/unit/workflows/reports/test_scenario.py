@@ -9,22 +9,18 @@ import json
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
+
 import pytest
+
+from xttsbench.comparison.arms import compare
 from xttsbench.errors import JournalError
-from xttsbench.execution import journal
-from xttsbench.execution.run_directory import ENVIRONMENT, PLAN, write_json
 from xttsbench.records.base import Estimate
 from xttsbench.records.plan import Accelerator, RunPlan
 from xttsbench.records.report import Attribution, Report
 from xttsbench.records.trial import Parity, TrialError
 from xttsbench.workflows.outcome import judge_run
 from xttsbench.workflows.report import rebuild
-from xttsbench.workflows.reports.scenario import assemble_run
-import pytest
-from xttsbench.comparison.arms import compare
-from xttsbench.records.plan import Accelerator
-from xttsbench.workflows.reports.scenario import baseline_verdict
-
+from xttsbench.workflows.reports.scenario import assemble_run, baseline_verdict
 
 ENVIRONMENT_READ: dict[str, Any] = {"cpu": {"allowed_cpus": 2.0}, "gpus": [], "unmeasured": {}}
 KINDS = [
@@ -272,6 +268,7 @@ def test_a_dead_candidate_leaves_the_baseline_s_status_alone(reports) -> None:
 def test_the_plan_of_a_diagnosis_is_no_scenario(build) -> None:
     with pytest.raises(JournalError, match="names none"):
         assemble_run(plan(None), {}, [])
+
 
 def verdict(build, wall: float, *, devices=None, blocks: int = 2, **options):
     devices = devices or (build.emulated(10),)

@@ -11,7 +11,7 @@ import pytest
 
 from xttsbench.errors import JournalError
 from xttsbench.execution import journal
-from xttsbench.execution.run_directory import ENVIRONMENT, PLAN, write_json
+from xttsbench.execution.run_directory import write_json
 from xttsbench.execution.training import Trained
 from xttsbench.records.plan import Accelerator, Comparison, PlannedArm, RunPlan
 from xttsbench.records.training import Begun, Ended, Evaluated, HistoryLine, Interval, TrainJob, TrainSetup, Watched

@@ -10,8 +10,8 @@ import pytest
 from xttsbench.errors import InvalidInputError, UsageError, XttsbenchError
 from xttsbench.records.plan import Accelerator, RunPlan
 from xttsbench.records.report import Best, Fingerprint
-from xttsbench.workflows.reports import sweep
-from xttsbench.workflows.reports.sweep import write_best
+from xttsbench.workflows import best
+from xttsbench.workflows.best import write_best
 from xttsbench.workflows.train import job as train_job
 from xttsbench.workflows.train.job import (
     TrainRequest,
@@ -31,8 +31,8 @@ def prepare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     asked: list[str] = []
     monkeypatch.setattr(train_job, "read_speech_data", lambda *_, **__: None)
     monkeypatch.setattr(train_job, "precompute", lambda *_, **__: asked.append("precompute"))
-    monkeypatch.setattr(sweep, "data_identity", lambda _: "data")
-    monkeypatch.setattr(sweep, "code_identity", lambda *_, **__: "code")
+    monkeypatch.setattr(best, "data_identity", lambda _: "data")
+    monkeypatch.setattr(best, "code_identity", lambda *_, **__: "code")
 
     def settled(*, tokens: int | None = None, **request: Any) -> Any:
         asked.clear()

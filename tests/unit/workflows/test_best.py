@@ -10,9 +10,8 @@ import yaml
 from xttsbench.errors import InvalidInputError
 from xttsbench.records.base import Estimate
 from xttsbench.records.report import Best, Fingerprint
-from xttsbench.workflows.recorded import code_identity
-from xttsbench.workflows.reports import sweep as module
-from xttsbench.workflows.reports.sweep import (
+from xttsbench.workflows import best as module
+from xttsbench.workflows.best import (
     differences,
     differences_here,
     fingerprint_of,
@@ -20,6 +19,7 @@ from xttsbench.workflows.reports.sweep import (
     read_best,
     write_best,
 )
+from xttsbench.workflows.recorded import code_identity
 
 FOUND_ON = Fingerprint(environment="e", cpu="a CPU", cpus=2.0, tensorflow="2.21.0", code="c0de", data="da7a")
 
