@@ -51,7 +51,6 @@ def doctor(
 
     Example:  xttsbench doctor --data my_data
     """
-    from xttsbench.errors import UsageError
     from xttsbench.reporting.sections.doctor import doctor_document
     from xttsbench.workflows.doctor import Request
     from xttsbench.workflows.doctor import doctor as examine

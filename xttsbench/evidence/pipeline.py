@@ -171,7 +171,7 @@ def consumer(evidence: Evidence, alone_s: float | None) -> Consumer:
             waits_s, main_s = float(np.mean(waits_ms)) / 1e3, _mean([steps.main_cpu_s for steps in beside])
             # Where the input may hold the interpreter lock, what was measured of the step has waited for that as well.
             locks = any(one.gil in ("holds", "unknown") for one in evidence.graph.python_functions)
-            late_s = 0.0 if locks else max(_median(_without_waits(beside)) - waits_s, 0.0)
+            late_s = 0.0 if locks else max(_median([steps.wall_s - steps.wait_s for steps in beside]) - waits_s, 0.0)
             return Consumer(waits_s + late_s, min(main_s, waits_s), min(main_s, waits_s), handoff_s)
     if alone_s is None:
         alone_s = _mean([steps.working_s for steps in beside])
@@ -191,15 +191,11 @@ def _lock_s(evidence: Evidence, series: Sequence[Steps]) -> float:
     return min(outside_s, _mean([steps.main_cpu_s for steps in series]))
 
 
-def _without_waits(series: Sequence[Steps]) -> list[FloatArray]:
-    return [steps.wall_s - steps.wait_s for steps in series]
-
-
 def _median(series: Sequence[FloatArray]) -> float:
     return float(np.median(np.concatenate(series))) if any(len(one) for one in series) else 0.0
 
 
-def _mean(series: Sequence[np.ndarray[tuple[int], np.dtype[np.float64]]]) -> float:
+def _mean(series: Sequence[FloatArray]) -> float:
     return float(np.mean([one.mean() for one in series if len(one)])) if any(len(one) for one in series) else 0.0
 
 

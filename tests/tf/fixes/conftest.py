@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -32,3 +34,17 @@ def built():
     from xttsbench.fixes.graph.edit import from_graph
 
     return lambda graph, dataset: from_graph(graph, dataset.element_spec, source=dataset)
+
+
+@pytest.fixture
+def written_targets():
+    """Places of what the user calls are kept, and targets that the test wrote are forgotten behind it."""
+    from xttsbench.pipeline.graph import places
+
+    before, path, end = set(sys.modules), list(sys.path), places.install()
+    yield
+    end()
+    sys.path[:] = path
+    for name in set(sys.modules) - before:
+        if name.startswith("written_target"):
+            del sys.modules[name]

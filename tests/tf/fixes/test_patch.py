@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from xttsbench.fixes.patch import propose
-from xttsbench.pipeline.graph import places
 from xttsbench.pipeline.graph.read import inspect
 from xttsbench.pipeline.graph.source import locate
 from xttsbench.records.fix import FixSet, Patch
 from xttsbench.targets.load import Loaded, load_target
 from xttsbench.targets.spec import parse_target
 from xttsbench.targets.substituted import substituted
+
+pytestmark = [pytest.mark.tf, pytest.mark.usefixtures("written_targets")]
 
 SOURCE = """
 import tensorflow as tf
@@ -52,18 +52,6 @@ def limited(value):
         value = value - 20
     return value
 """
-
-
-@pytest.fixture(autouse=True)
-def _watched() -> Iterator[None]:
-    before, path = set(sys.modules), list(sys.path)
-    end = places.install()
-    yield
-    end()
-    sys.path[:] = path
-    for name in set(sys.modules) - before:
-        if name.startswith("written_target"):
-            del sys.modules[name]
 
 
 def loaded(file: Path) -> Loaded:

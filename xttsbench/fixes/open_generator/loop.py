@@ -61,33 +61,18 @@ class Loop:
     def change(self) -> Change:
         """The loop with its body as a function in front of it."""
         body, head = self._parted()
-        giving = body[-1]
-        inner: ast.stmt = giving
+        inner: ast.stmt = body[-1]
         while isinstance(inner, ast.With):
             inner = inner.body[-1]
         plain = isinstance(inner, ast.Expr) and isinstance(inner.value, ast.Yield)
         if not plain or sum(len(yields(one)) for one in body) != 1 or any(jumps(one) for one in body):
             raise NoEditError("an item does not give exactly one element, at the end of the loop")
         element = self._free("element")
-        given = self._given(body, head, giving)
-        start, end = self._line_start(self.node.lineno), self._after(self.node)
-        indent = " " * self.node.col_offset
-        deeper = " " * (self.node.body[0].col_offset if self._own_line(self.node.body[0]) else self.node.col_offset + 4)
+        given = self._given(body, head)
         edge = self.module.line_end
-        pieces = [f"{indent}def {element}({', '.join(given)}):{edge}"]
-        pieces += [self._moved(one, inner, deeper) for one in body]
-        pieces += [edge, self._header(), edge]
-        for one in self.node.body:
-            if one in head:
-                pieces.append(self._chunk(one, deeper))
-                continue
-            pieces += [f"{deeper}{name} = {self.text[a:b]}{edge}" for name, a, b in self._drawn(one)]
-            if one is giving:
-                values = "".join(f" {name}," for name in given)
-                pieces.append(f"{deeper}yield {element},{values}".rstrip(",") + (edge if given else f",{edge}"))
-        tail = self.text[self._after(self.node.body[-1]) : end]
-        text = "".join([*pieces, tail])
-        return Change(self.module, self.node.lineno, (start, end), (Replacement(start, end, text),))
+        moved = [self._moved(one, inner, self._deeper) for one in body]
+        function = [f"{' ' * self.node.col_offset}def {element}({', '.join(given)}):{edge}", *moved, edge]
+        return self._yielding(", ".join((element, *given)) if given else f"{element},", function)
 
     def of_items(self, values: Sequence[str]) -> Change:
         """The loop without its body, so that it yields items.
@@ -97,21 +82,30 @@ class Loop:
                 are ``_xttsbench_drawn_0`` and so on.
         """
         body, head = self._parted()
-        giving, start, end = body[-1], self._line_start(self.node.lineno), self._after(self.node)
-        self._given(body, head, giving)
-        deeper = " " * (self.node.body[0].col_offset if self._own_line(self.node.body[0]) else self.node.col_offset + 4)
-        edge, drawn = self.module.line_end, [one for statement in body for one in self._drawn(statement)]
-        names = {f"_xttsbench_drawn_{number}": name for number, (name, _, _) in enumerate(drawn)}
-        item = re.sub(r"_xttsbench_drawn_\d+", lambda found: names[found[0]], ", ".join(values))
-        pieces = [self._header(), edge]
+        self._given(body, head)  # for what it refuses
+        drawn = [name for statement in body for name, _, _ in self._drawn(statement)]
+        names = {f"_xttsbench_drawn_{number}": name for number, name in enumerate(drawn)}
+        return self._yielding(re.sub(r"_xttsbench_drawn_\d+", lambda found: names[found[0]], ", ".join(values)))
+
+    @property
+    def _deeper(self) -> str:
+        """The indentation of the loop's body."""
+        first = self.node.body[0]
+        return " " * (first.col_offset if self._own_line(first) else self.node.col_offset + 4)
+
+    def _yielding(self, yielded: str, before: Sequence[str] = ()) -> Change:
+        """The loop with its head alone, which yields something in place of its element, behind what comes before it."""
+        body, head = self._parted()
+        start, end = self._line_start(self.node.lineno), self._after(self.node)
+        edge, pieces = self.module.line_end, [*before, self._header(), self.module.line_end]
         for one in self.node.body:
             if one in head:
-                pieces.append(self._chunk(one, deeper))
+                pieces.append(self._chunk(one, self._deeper))
                 continue
-            pieces += [f"{deeper}{name} = {self.text[a:b]}{edge}" for name, a, b in self._drawn(one)]
-            pieces += [f"{deeper}yield {item}{edge}"] if one is giving else []
-        text = "".join([*pieces, self.text[self._after(self.node.body[-1]) : end]])
-        return Change(self.module, self.node.lineno, (start, end), (Replacement(start, end, text),))
+            pieces += [f"{self._deeper}{name} = {self.text[a:b]}{edge}" for name, a, b in self._drawn(one)]
+            pieces += [f"{self._deeper}yield {yielded}{edge}"] if one is body[-1] else []
+        pieces.append(self.text[self._after(self.node.body[-1]) : end])
+        return Change(self.module, self.node.lineno, (start, end), (Replacement(start, end, "".join(pieces)),))
 
     def _parted(self) -> tuple[list[ast.stmt], list[ast.stmt]]:
         kept = [one for one in self.node.body if one.lineno in self.parts.kept]
@@ -120,7 +114,7 @@ class Loop:
             raise NoEditError("nothing of its loop can be moved")
         return body, kept
 
-    def _given(self, body: Sequence[ast.stmt], head: Sequence[ast.stmt], giving: ast.stmt) -> list[str]:
+    def _given(self, body: Sequence[ast.stmt], head: Sequence[ast.stmt]) -> list[str]:
         """Arguments of the function: what changes from item to item, or may change while calls are waiting."""
         arguments = {one.arg for one in ast.walk(self.function.args) if isinstance(one, ast.arg)}
         local = arguments | stored(self.function.body)
@@ -128,7 +122,7 @@ class Loop:
         wanted = exposed(body) & local
         for one in head:
             first = next(other for other in self.node.body if other in body and exposed([other]) & wanted)
-            if first.lineno < one.lineno < giving.lineno and stored(one) & exposed([first]):
+            if first.lineno < one.lineno < body[-1].lineno and stored(one) & exposed([first]):
                 raise NoEditError(f"{min(stored(one))!r} is bound anew between its uses")
         around = [
             one for one in ast.walk(self.function) if isinstance(one, ast.For | ast.While) and one is not self.node

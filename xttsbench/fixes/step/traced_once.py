@@ -65,15 +65,16 @@ def _as_tensors(calls: Calls, module: Module, node: cst.FunctionDef, why: Retrac
     wrapping, _ = compiled_by(module, node)
     names = {node.name.value, *(name for link in wrapping for name in _given_to(module, link))}
     names_of = [one.name.value for one in (*node.params.posonly_params, *node.params.params)]
+    stays_whole = {name: whole and not _meets_floats(module, node, name) for name, whole in why.numbers.items()}
     found = []
     for each in calls.modules():
         for link in (one for one in each.links if one.name in names and one not in wrapping):
             own = names_of[1:] if isinstance(link.node.func, cst.Attribute) and names_of[:1] == ["self"] else names_of
             steps = [
                 step
-                for name, whole in why.numbers.items()
+                for name, whole in stays_whole.items()
                 if (given := argument(link, name, own.index(name) if name in own else None)) is not None
-                for step in _tensor(each, given, whole=whole and not _meets_floats(module, node, name))
+                for step in _tensor(each, given, whole=whole)
             ]
             if steps:
                 found.append(change(each, link, *steps))

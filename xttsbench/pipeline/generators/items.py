@@ -32,7 +32,10 @@ _SEEN_S: Final = 1.0
 """How many items are looked at before they are handed on as tensors, and for how long at most."""
 _PATH: Final = "_xttsbench_path"
 _PLAIN: Final = (bool, int, float, complex, str, bytes, type(None))
-_CONVERTED: Final = {str: "decode", int: "int", float: "float", bool: "bool", pathlib.PosixPath: _PATH}
+_TEXT: Final = (str, pathlib.PosixPath)
+_MADE_BY: Final = {int: "int", float: "float", bool: "bool", pathlib.PosixPath: _PATH}
+"""Kinds whose values are made of what a tensor holds, and the name of what makes them; text is decoded first."""
+_CONVERTED: Final = frozenset((*_TEXT, *_MADE_BY))
 
 
 class NotAlikeError(Exception):
@@ -69,10 +72,10 @@ class Leaf:
     def back(self) -> ast.expr:
         """What makes the value again of the parameter."""
         given: ast.expr = ast.Name(self.name, ast.Load())
-        if self.kind in (str, pathlib.PosixPath):
+        if self.kind in _TEXT:
             given = ast.Call(ast.Attribute(given, "decode", ast.Load()), [], [])
-        if self.kind in (int, float, bool, pathlib.PosixPath):
-            given = ast.Call(ast.Name(_CONVERTED[self.kind], ast.Load()), [given], [])
+        if self.kind in _MADE_BY:
+            given = ast.Call(ast.Name(_MADE_BY[self.kind], ast.Load()), [given], [])
         return given
 
     def leaves(self) -> Iterator[Leaf]:

@@ -1,6 +1,5 @@
 """A generator opened in the user's file: the patched file is run, and yields the same; what cannot be is told."""
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -8,12 +7,11 @@ import pytest
 from tests.tf.fixes.test_patch import loaded
 from xttsbench.fixes.patch import propose
 from xttsbench.pipeline.cost.python_functions import classify
-from xttsbench.pipeline.graph import places
 from xttsbench.pipeline.graph.read import inspect
 from xttsbench.records.fix import FixSet
 from xttsbench.targets.substituted import substituted
 
-pytestmark = pytest.mark.tf
+pytestmark = [pytest.mark.tf, pytest.mark.usefixtures("written_targets")]
 
 HEAD = """
 import numpy as np
@@ -126,17 +124,6 @@ def make():
     return tf.data.Dataset.from_generator(samples, tf.float32, [2])
 """,
 }
-
-
-@pytest.fixture(autouse=True)
-def _watched():
-    before, path, end = set(sys.modules), list(sys.path), places.install()
-    yield
-    end()
-    sys.path[:] = path
-    for name in set(sys.modules) - before:
-        if name.startswith("written_target"):
-            del sys.modules[name]
 
 
 def patched(tmp_path, source):

@@ -1,23 +1,22 @@
 """A loop whose body became ops, in the user's file: the patched file is run, yields the same, and runs no Python."""
 
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.tf.fixes.open_generator.test_patch_of_generators import structure
 from tests.tf.fixes.test_patch import loaded
 from xttsbench.fixes.native.examine import examine
 from xttsbench.fixes.patch import propose
 from xttsbench.pipeline.cost.python_functions import classify
-from xttsbench.pipeline.graph import places
 from xttsbench.pipeline.graph.nodes import FunctionLibrary
 from xttsbench.pipeline.graph.read import inspect, read_graph
 from xttsbench.pipeline.graph.registry import lookup
 from xttsbench.records.fix import FixSet
 from xttsbench.targets.substituted import substituted
 
-pytestmark = pytest.mark.tf
+pytestmark = [pytest.mark.tf, pytest.mark.usefixtures("written_targets")]
 
 HEAD = """
 import os
@@ -129,17 +128,6 @@ def make():
 }
 
 
-@pytest.fixture(autouse=True)
-def _watched():
-    before, path, end = set(sys.modules), list(sys.path), places.install()
-    yield
-    end()
-    sys.path[:] = path
-    for name in set(sys.modules) - before:
-        if name.startswith("written_target"):
-            del sys.modules[name]
-
-
 def patched(tmp_path, source, fixes="open-generator:3 + native"):
     arrays = tmp_path / "arrays"
     arrays.mkdir()
@@ -155,10 +143,6 @@ def patched(tmp_path, source, fixes="open-generator:3 + native"):
         FixSet.parse(fixes), pipeline, lambda name: Path(name).read_text(), own=lambda one: one == str(file)
     )
     return file, original, patch
-
-
-def structure(target):
-    return [str(element) for _, element in zip(range(20), target.dataset.as_numpy_iterator(), strict=False)]
 
 
 @pytest.mark.parametrize("name", FILES)
