@@ -1,20 +1,20 @@
 """What the fixes of ``xttsbench optimize`` are worth, on cases whose hand-tuned version is known.
 
-``python benchmarks/fixes [--only CASE ...] [--budget 300] [--blocks 4] [--window 2] [--out DIR] [--resume]``: for each
+``python benchmarks/fixes [--only CASE ...] [--budget 120] [--blocks 2] [--window 1] [--out DIR] [--resume]``: for each
 case of :mod:`faulty`
 
 - ``xttsbench optimize`` in a process, with the default settings: what it accepts, what it predicted, how long it took;
-- in one session of interleaved blocks, each trial in a fresh process: the original, what was accepted, the hand-tuned
-  version, and AUTOTUNE with default options (:mod:`versions`);
+- side by side in one session, in turns: the original, what was accepted, the hand-tuned version, and AUTOTUNE with
+  default options (:mod:`versions`), in two processes of each, one after another (:mod:`side_by_side`);
 - the first elements of the original and of the fixed dataset, read in processes of their own and compared.
 
 Goals: at least 95 % of the hand-tuned version's speed and no slower than AUTOTUNE, speed-ups predicted within 8 %
 (median) and 25 % (90th percentile) where the interval of what was achieved is within 10 % of it (the errors of all
-rows stand beside), 300 s for each, the same data; and 47 times as fast on a small data set that is decoded anew in
+rows stand beside), 120 s for each, the same data; and 47 times as fast on a small data set that is decoded anew in
 every epoch (:mod:`processor_bound`). A case marked ``*`` has another function for its hand-tuned
 version, which no rewrite makes of it. ``--out`` gets ``results.json``, ``results.md``, a line in ``cases.jsonl`` when
 a case is done, and each case's run; ``--resume`` does the cases that are not done, and goes on with one whose
-``optimize`` has ended. The exit code is 0 unless it was interrupted. Some eight minutes a case, on cores that have
+``optimize`` has ended. The exit code is 0 unless it was interrupted. Some two minutes a case, on cores that have
 nothing else to do.
 """
 
@@ -119,9 +119,9 @@ def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """The options; ``cases`` are those to do."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", metavar="CASE", nargs="+", default=[], help="these cases")
-    parser.add_argument("--budget", type=float, default=300.0, help="seconds of each optimize (300)")
-    parser.add_argument("--blocks", type=int, default=4, help="of the session; intervals take two (4)")
-    parser.add_argument("--window", type=float, default=2.0, help="seconds that a trial measures (2)")
+    parser.add_argument("--budget", type=float, default=120.0, help="seconds of each optimize (120)")
+    parser.add_argument("--blocks", type=int, default=2, help="processes of each version (2)")
+    parser.add_argument("--window", type=float, default=1.0, help="seconds of a turn (1)")
     parser.add_argument("--out", type=Path, help="directory of the results (reports/<UTC time>-fixes)")
     parser.add_argument("--resume", action="store_true", help="go on with --out: cases that are done stay as they are")
     options = parser.parse_args(arguments)

@@ -1,9 +1,13 @@
-"""The original, the accepted fixes, the hand-tuned version and AUTOTUNE, in one session of interleaved blocks."""
+"""The original, the accepted fixes, the hand-tuned version and AUTOTUNE, side by side in one session.
+
+A process of each lives beside those of the others, and they take turns; then fresh processes of all of them do the
+same. Ratios are of the turns that two versions had in one round, with the tool's own weights and noise: how long a
+version lives costs no accuracy, and what processes differ by is seen.
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +15,8 @@ import numpy as np
 from faulty import HERE, Case
 from versions import AUTOTUNE, ORIGINAL
 
-from xttsbench.analysis.evidence import LEAST_SCALE, interval
+from xttsbench.analysis.evidence import interval
+from xttsbench.comparison.effects import Weighed, weigh
 from xttsbench.comparison.runs import ArmRuns, collect
 from xttsbench.execution.accelerator import parse_accelerator
 from xttsbench.records.plan import Comparison, PlannedArm
@@ -25,6 +30,10 @@ GROUP = "fixes"
 STEPS = 5000
 """As many as a trial records, so that it is the window that ends all but the fastest."""
 TRIAL_S, STALL_S = 90.0, 45.0
+ROUNDS = 8
+"""Of the processes that live beside one another, at most; disturbed ones are measured again."""
+SURE_WITHIN = 0.07
+"""A version of which the speed-up is known within this share, in as many processes as were asked for, is left alone."""
 _BLOCK_S = 4 * TRIAL_S
 
 
@@ -67,15 +76,44 @@ def measured(
     Raises:
         KeyboardInterrupt: it was interrupted; the session takes Ctrl-C for a trial's end.
     """
-    budget_s = comparison.blocks * _BLOCK_S
     scripts = comparison.script is not None
-    with Session(folder, print_to_stderr=True, budget_s=budget_s, scripts=scripts) as session:
+    with Session(folder, print_to_stderr=True, budget_s=comparison.blocks * _BLOCK_S, scripts=scripts) as session:
         begin(session)
-        compare_arms(comparison, session, budget_s=budget_s, window_s=comparison.window_s, parity=False, seed=seed)
+        while (block := 1 + max((trial.spec.block for trial in session.trials), default=-1)) < comparison.blocks:
+            found = compare_arms(
+                comparison,
+                session,
+                first_block=block,
+                rounds=ROUNDS,
+                budget_s=_BLOCK_S,
+                window_s=comparison.window_s,
+                parity=False,
+                seed=seed + block,
+                enough=lambda trials: sure(comparison, trials),
+            )
+            if any(trial.status == "interrupted" for trial in found):
+                raise KeyboardInterrupt
+            if not found or any(trial.status != "ok" for trial in found):
+                break
         trials = session.trials
-    if any(trial.status == "interrupted" for trial in trials):
-        raise KeyboardInterrupt
     return told(comparison, trials)
+
+
+def sure(comparison: Comparison, trials: Sequence[TrialRecord]) -> set[str]:
+    """Versions that need no more rounds in these processes.
+
+    In the first ones half of the rounds will do: the others tell more.
+    """
+    weighed = _weighed(comparison, trials)
+    found = set()
+    for runs in weighed.group.candidates:
+        ratio = _ratio(weighed, runs.arm.id, ORIGINAL)
+        if ratio is not None and (
+            (ratio["blocks"] < comparison.blocks and ratio["rounds"] >= ROUNDS // 2)
+            or (ratio["blocks"] >= comparison.blocks and ratio["high"] <= (1 + SURE_WITHIN) * ratio["estimate"])
+        ):
+            found.add(runs.arm.id)
+    return found
 
 
 def told(comparison: Comparison, trials: Sequence[TrialRecord]) -> dict[str, Any]:
@@ -83,18 +121,22 @@ def told(comparison: Comparison, trials: Sequence[TrialRecord]) -> dict[str, Any
 
     Returns:
         ``steps_per_s``: arm -> geometric mean over its blocks. ``ended``: arm -> how it ended, where it did.
-        ``ratios``: ``ours / hand-tuned`` and so on -> :func:`ratio` of the samples per second. ``notes``: arm -> what
-        its first trial said of its caches.
+        ``ratios``: ``ours / hand-tuned`` and so on -> of the samples per second: ``estimate``, ``low`` and ``high``
+        (95 %), ``rounds`` and ``blocks`` (pairs of processes) that it rests on; ``None`` where no round has both.
+        ``notes``: arm -> what its first trial said of its caches.
     """
-    arms = {runs.arm.id: runs for runs in collect(comparison, trials)[0].arms}
-    rates = {name: {block: steps.rate_per_s for block, steps in runs.steps.items()} for name, runs in arms.items()}
+    weighed = _weighed(comparison, trials)
+    arms = {runs.arm.id: runs for runs in weighed.group.arms}
     per_s = {name: _steps_per_s(runs) for name, runs in arms.items()}
-    if OURS not in arms:
-        rates[OURS], per_s[OURS] = rates[ORIGINAL], per_s[ORIGINAL]
+    per_s.setdefault(OURS, per_s[ORIGINAL])
+
+    def named(name: str) -> str:
+        return name if name in arms else ORIGINAL
+
     return {
         "steps_per_s": per_s,
         "ended": {name: runs.ended for name, runs in arms.items() if runs.ended},
-        "ratios": {f"{over} / {under}": ratio(rates[over], rates[under]) for over, under in RATIOS},
+        "ratios": {f"{over} / {under}": _ratio(weighed, named(over), named(under)) for over, under in RATIOS},
         "notes": {
             name: list(trial.notes)
             for name, runs in arms.items()
@@ -104,14 +146,16 @@ def told(comparison: Comparison, trials: Sequence[TrialRecord]) -> dict[str, Any
     }
 
 
-def ratio(over: Mapping[int, float], under: Mapping[int, float]) -> dict[str, Any] | None:
-    """The geometric mean of the blocks' ratios with its 95 % interval, which takes two blocks; or ``None``."""
-    logs = [math.log(over[block] / under[block]) for block in sorted(over.keys() & under.keys())]
-    if not logs:
+def _weighed(comparison: Comparison, trials: Sequence[TrialRecord]) -> Weighed:
+    return weigh(collect(comparison, trials)[0], comparison.margin)
+
+
+def _ratio(weighed: Weighed, over: str, under: str) -> dict[str, Any] | None:
+    sample = weighed.pairs.sample(over, under)
+    if sample is None:
         return None
-    if len(logs) == 1:
-        return {"estimate": math.exp(logs[0]), "low": None, "high": None, "blocks": 1}
-    return interval(logs, LEAST_SCALE).model_dump() | {"blocks": len(logs)}
+    found = interval(sample, weighed.noise_scale)
+    return found.model_dump() | {"rounds": sample.rounds, "blocks": sample.processes}
 
 
 def _steps_per_s(runs: ArmRuns) -> float | None:

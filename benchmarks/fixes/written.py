@@ -19,9 +19,9 @@ def markdown(result: Mapping[str, Any]) -> str:
     lines = [
         "# Fixes, beside the original, the hand-tuned version and AUTOTUNE",
         "",
-        f"{len(rows)} cases on {result['cpus']} processors, {result['blocks']} blocks of fresh processes, windows of "
-        f"{result['window_s']:g} s, {result['budget_s']:g} s for each `xttsbench optimize`. Intervals are 95 %, over "
-        "blocks.",
+        f"{len(rows)} cases on {result['cpus']} processors, {result['blocks']} processes of each version beside those "
+        f"of the others, turns of {result['window_s']:g} s, {result['budget_s']:g} s for each `xttsbench optimize`. "
+        "Intervals are 95 %.",
         *(["", "**Provisional: others used the processors meanwhile.**"] if result["provisional"] else []),
         "",
         *table(rows),
@@ -92,9 +92,8 @@ def _fixes(row: Mapping[str, Any]) -> str:
 def _interval(found: Mapping[str, Any] | None) -> str:
     if not found:
         return ""
-    if found["low"] is None:
-        return f"{_number(found['estimate'])} (one block)"
-    return f"{_number(found['estimate'])} ({_number(found['low'])} to {_number(found['high'])})"
+    alone = ", one process" if found["blocks"] < 2 else ""
+    return f"{_number(found['estimate'])} ({_number(found['low'])} to {_number(found['high'])}{alone})"
 
 
 def _number(value: float | None) -> str:

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 sys.path.append(str(Path(__file__).resolve().parents[3] / "benchmarks" / "fixes"))
@@ -114,21 +114,50 @@ def test_an_arm_that_died_has_no_figures_and_the_others_have(build):
     assert told["steps_per_s"]["ours"] is None
     assert told["ratios"]["ours / hand-tuned"] is None
     assert "SIGKILL" in told["ended"]["ours"]
-    assert told["ratios"]["autotune / original"]["low"] is None, "one block has no interval"
+    assert told["ratios"]["autotune / original"]["blocks"] == 1
 
 
-@given(st.dictionaries(st.integers(0, 9), st.floats(1e-3, 1e6), min_size=1), st.floats(1e-3, 1e3))
-def test_a_ratio_is_the_factor_between_blocks_and_its_inverse_the_other_way(rates, factor):
-    faster = {block: rate * factor for block, rate in rates.items()}
-    there, back = side_by_side.ratio(faster, rates), side_by_side.ratio(rates, faster)
-    assert there["estimate"] == pytest.approx(factor)
-    assert there["estimate"] * back["estimate"] == pytest.approx(1.0)
-    assert there["blocks"] == len(rates)
+@given(st.dictionaries(st.integers(0, 5), st.floats(1e-3, 0.1), min_size=1, max_size=4), st.floats(0.01, 100))
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_ratio_is_the_factor_in_each_process_and_the_other_way_its_inverse(build, walls, factor):
+    trials = [trial(build, "original", wall, block, cv=0.0) for block, wall in walls.items()]
+    trials += [trial(build, "ours", wall / factor, block, cv=0.0) for block, wall in walls.items()]
+    trials += [trial(build, "hand-tuned", wall * factor, block, cv=0.0) for block, wall in walls.items()]
+    found = side_by_side.told(plan(), trials)["ratios"]
+    there, back = found["ours / original"], found["hand-tuned / original"]
+    assert there["estimate"] == pytest.approx(factor, rel=1e-4)
+    assert back["estimate"] == pytest.approx(1 / factor, rel=1e-4)
+    assert there["blocks"] == back["blocks"] == len(walls)
 
 
-def test_blocks_that_only_one_side_has_count_for_nothing():
-    assert side_by_side.ratio({0: 2.0, 1: 9.0}, {0: 1.0, 2: 5.0})["estimate"] == pytest.approx(2.0)
-    assert side_by_side.ratio({1: 9.0}, {2: 5.0}) is None
+def test_processes_that_only_one_side_has_count_for_nothing(build):
+    trials = [trial(build, name, wall, 0) for name, wall in {"original": 0.02, "ours": 0.01}.items()]
+    trials += [trial(build, "ours", 0.5, 1), trial(build, "hand-tuned", 0.5, 2)]
+    found = side_by_side.told(plan(), trials)["ratios"]
+    assert found["ours / original"]["estimate"] == pytest.approx(2.0, rel=0.02)
+    assert found["ours / original"]["blocks"] == 1
+    assert found["ours / hand-tuned"] is None
+
+
+def rounds(build, walls, block, count, cv=0.02):
+    """A process of each version that took so many turns."""
+    steps = 12 * count
+    number = {"round": np.repeat(np.arange(count), 12)}
+    found = [trial(build, name, wall, block, steps=steps, cv=cv, columns=number) for name, wall in walls.items()]
+    return [one.model_copy(update={"spec": one.spec.model_copy(update={"turns": True})}) for one in found]
+
+
+def test_a_version_rests_after_half_the_rounds_of_the_first_processes_and_when_it_is_known_in_as_many_as_asked(build):
+    found = plan().model_copy(update={"blocks": 2})
+    walls = {"original": 0.04, "ours": 0.01, "hand-tuned": 0.01}
+    half = side_by_side.ROUNDS // 2
+    assert side_by_side.sure(found, rounds(build, walls, 0, half - 1)) == set()
+    first = rounds(build, walls, 0, half)
+    assert side_by_side.sure(found, first) == {"ours", "hand-tuned"}
+    both = [*first, *rounds(build, walls, 1, half)]
+    assert side_by_side.sure(found, both) == {"ours", "hand-tuned"}
+    far = [*first, *rounds(build, walls | {"ours": 0.02}, 1, half)]
+    assert "ours" not in side_by_side.sure(found, far)
 
 
 # The data
