@@ -46,6 +46,7 @@ FIXES = (
     "buffer:4",
     "parallel-batch",
     "open-generator:4",
+    "open-generator:4 + native",
 )
 POOL = ("processes:2 + parallel-map:2", "run-ahead:8")
 """Cost a second each, so that they are not tried on every pipeline."""
@@ -121,7 +122,7 @@ def judged(plan: Plan, folder: Path, *, pool: Sequence[str] = ()) -> Iterator[Ju
             if fix not in pool:
                 rewrite.apply(dataset, fix)  # most do not apply, which is known at once
             fixed = elements(plan, folder, fix, source_limit=limit)
-            after = graph_with(plan, folder, fix) if fix == "native" else graph
+            after = graph_with(plan, folder, fix) if fix.endswith("native") else graph
         except InvalidInputError:
             continue
         except ExhaustedError:  # the trial fails, and the fix with it

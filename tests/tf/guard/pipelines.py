@@ -194,18 +194,16 @@ class Plan:
 
         ``after`` is the graph with the fix, where the fix itself chooses what it touches.
         """
-        if fix == "native":
-            return self._as_ops(after)
-        found = [self._truth(part.strip(), graph) for part in fix.split("+")]
+        parts = [part.strip() for part in fix.split("+")]
+        found = [self._as_ops(after) if part == "native" else self._truth(part, graph) for part in parts]
         return next(one for one in ("changes", "random", "harmless") if one in found)
 
     def _as_ops(self, after: Any) -> Truth:
-        """What it is that a Python function became ops: what it reads or draws is that of its trace from then on."""
-        if (
-            self.plant in MAKERS
-            and self.where != "generator"
-            and not any(_is_plant(n, after, self) for n in after.node)
-        ):
+        """What it is that a Python function became ops: what it reads or draws is that of its trace from then on.
+
+        The body of a generator's loop is one too, once the loop is opened: then no generator is left.
+        """
+        if self.plant in MAKERS and not any(_is_plant(node, after, self) for node in after.node):
             return _of(self.kind, True, state="changes", epoch="changes", random="changes", memo="changes")
         # Left alone; but the calls that are recorded before the others are traced count in what keeps state.
         return "random" if self.kind in ("random", "state", "memo", "epoch") else "harmless"

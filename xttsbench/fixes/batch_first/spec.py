@@ -104,8 +104,9 @@ def _called_once(given: Pipeline, *, names: tuple[str, ...]) -> Pipeline:
             return {}
         rows.update(dict.fromkeys(op.python_functions, max(sizes[op.name], 1)))
         spared_s = call_s * taken[op.name] * (1 - 1 / max(sizes[op.name], 1))
-        left = {"cost_s": max(op.cost_s - spared_s, 0.0)}
-        return left if op.cpu_s is None else left | {"cpu_s": max(op.cpu_s - spared_s, 0.0)}
+        left = max(1 - spared_s / op.cost_s, 0.0) if op.cost_s else 1.0
+        # What TensorFlow's threads spend around the calls goes with them, so processor time shrinks by the same share.
+        return {"cost_s": op.cost_s * left} | ({} if op.cpu_s is None else {"cpu_s": op.cpu_s * left})
 
     edited = each(given, changed)
     functions = tuple(_of_rows(one, rows.get(one.token, 1)) for one in given.python_functions)
