@@ -88,7 +88,7 @@ def test_what_the_host_did_adds_up_to_the_step_and_is_on_the_clock_of_the_steps(
     found = profile_window(Loaded("dataset+step", dataset, step), step, bench, str(tmp_path))
     gpu = found.gpu
     assert sum(gpu.host_s.values()) == pytest.approx(gpu.step_s)
-    assert gpu.host_s["host"] == pytest.approx(0.004, rel=0.5)
+    assert 0.0039 < gpu.host_s["host"] == max(gpu.host_s.values())  # a neighbour lets it sleep for longer
     assert gpu.host_s["dispatch"] > 0
     assert before_ns < gpu.step_starts_ns[0] < gpu.step_ends_ns[-1] < time.perf_counter_ns()
     assert len(gpu.step_starts_ns) == 20
