@@ -23,6 +23,7 @@ __all__ = [
     "TargetError",
     "UsageError",
     "XttsbenchError",
+    "first_line",
 ]
 
 
@@ -60,3 +61,12 @@ class JournalError(InvalidInputError):
 
 class HelperError(XttsbenchError):
     """The helper process that forks the trials could not be started, or not with the TensorFlow that is installed."""
+
+
+def first_line(error: object, most: int = 300) -> str:
+    """The first line of what an error says, or a line of its type where it says nothing; so many characters at most.
+
+    TensorFlow and libraries of C++ put a stack or a graph behind it, of which a sentence has no room.
+    """
+    lines = str(error).strip().splitlines()
+    return lines[0][:most] if lines else type(error).__name__

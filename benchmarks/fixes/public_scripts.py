@@ -107,7 +107,7 @@ def _pets(folder: Path) -> None:
 def _flowers(folder: Path) -> None:
     """960 photos of 320 x 240 in five folders, as the archive that the tutorial downloads."""
     kinds = ("daisy", "dandelion", "roses", "sunflowers", "tulips")
-    made._jpegs(folder / "photos", [f"{kinds[number % 5]}/{number:04}.jpg" for number in range(960)], 240, 320)
+    made.jpegs(folder / "photos", [f"{kinds[number % 5]}/{number:04}.jpg" for number in range(960)], 240, 320)
     (folder / "keras/datasets").mkdir(parents=True)
     with tarfile.open(folder / "keras/datasets/flower_photos.tgz", "w:gz") as archive:
         archive.add(folder / "photos", "flower_photos")

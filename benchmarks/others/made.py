@@ -43,12 +43,12 @@ def ljspeech(folder: Path) -> None:
 
 def horses(folder: Path) -> None:
     """120 JPEG files of 256 x 256."""
-    _jpegs(folder, [f"n{number:05}.jpg" for number in range(120)], 256, 256)
+    jpegs(folder, [f"n{number:05}.jpg" for number in range(120)], 256, 256)
 
 
 def facades(folder: Path) -> None:
     """120 JPEG files of 512 x 256, a photo and its drawing side by side, where the tutorial has them to test."""
-    _jpegs(folder, [f"test/{number + 1}.jpg" for number in range(120)], 256, 512)
+    jpegs(folder, [f"test/{number + 1}.jpg" for number in range(120)], 256, 512)
 
 
 def boxes(folder: Path) -> None:
@@ -77,19 +77,19 @@ def boxes(folder: Path) -> None:
 
 def faces(folder: Path) -> None:
     """1,000 JPEG files of 96 x 96."""
-    _jpegs(folder, [f"{number}.jpg" for number in range(1000)], 96, 96)
+    jpegs(folder, [f"{number}.jpg" for number in range(1000)], 96, 96)
 
 
 def pets(folder: Path) -> None:
     """600 JPEG files of 512 x 384, half of them called cats and half dogs."""
-    _jpegs(folder, [f"train/{name}s/{name}.{number}.jpg" for name in ("cat", "dog") for number in range(300)], 384, 512)
+    jpegs(folder, [f"train/{name}s/{name}.{number}.jpg" for name in ("cat", "dog") for number in range(300)], 384, 512)
 
 
 def book(folder: Path) -> None:
     """The files of the book's first chapter: 2,000 JPEG files of 32 x 32, and 2,000 reviews with a label, in one."""
     kinds = "airplane", "automobile"
     files = [f"data/cifar2/train/{kind}/{number}.jpg" for kind in kinds for number in range(1000)]
-    _jpegs(folder, files, 32, 32)
+    jpegs(folder, files, 32, 32)
     (folder / "here").mkdir()
     (folder / "data/imdb").mkdir()
     lines = [f"{number % 2}\t{review}\n" for number, review in enumerate(_reviews(2000))]
@@ -137,7 +137,7 @@ def _reviews(count: int) -> Iterator[str]:
         yield ". ".join(" ".join(chosen[at : at + 12]) for at in range(0, len(chosen), 12)).replace(". ", ".<br />", 2)
 
 
-def _jpegs(folder: Path, files: Sequence[str], height: int, width: int) -> None:
+def jpegs(folder: Path, files: Sequence[str], height: int, width: int) -> None:
     for name, image in zip(files, _images(len(files), height, width), strict=True):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(image)

@@ -179,7 +179,7 @@ def _detail(evidence: Evidence, name: str) -> str:
         if graph is not None and graph.speedup is not None:
             return "compiled into one tf.function it launches them at once"
         if graph is None:
-            return "compiling it was not tried, so this is the least that launching its ops costs"
+            return "this is the least that launching its ops costs: the compiled step was not timed by itself"
         return "it could not be compiled as it stands, so this is the least that launching its ops costs"
     details: dict[str, Any] = {
         "compile": ""

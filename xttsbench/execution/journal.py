@@ -13,7 +13,7 @@ from typing import BinaryIO, Final
 
 from pydantic import ValidationError
 
-from xttsbench.errors import JournalError
+from xttsbench.errors import JournalError, first_line
 from xttsbench.records.base import READABLE, SCHEMA_VERSION
 from xttsbench.records.training import HistoryLine
 from xttsbench.records.trial import TrialRecord
@@ -74,7 +74,7 @@ def read(directory: Path) -> list[TrialRecord]:
         except (ValueError, ValidationError) as error:
             if number == len(lines):  # no newline after it: torn
                 continue
-            reason = str(error).splitlines()[0]
+            reason = first_line(error)
             raise JournalError(f"{path}, line {number} is not a trial of schema {SCHEMA_VERSION}: {reason}") from error
     last = {record.spec.trial_id: index for index, record in enumerate(records)}
     return [
@@ -129,5 +129,5 @@ def read_history(directory: Path) -> list[HistoryLine]:
         except ValidationError as error:
             if error.errors()[0]["type"] == "json_invalid":  # torn by a kill while it was written
                 continue
-            raise JournalError(f"{path}, line {number} is none of a history: {str(error).splitlines()[0]}") from error
+            raise JournalError(f"{path}, line {number} is none of a history: {first_line(error)}") from error
     return found

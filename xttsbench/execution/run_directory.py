@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from xttsbench.errors import JournalError, UsageError
+from xttsbench.errors import JournalError, UsageError, first_line
 from xttsbench.files import DRAFT_PREFIX, atomic_write
 from xttsbench.records.base import READABLE
 from xttsbench.records.plan import RunPlan
@@ -88,7 +88,7 @@ def read_plan(directory: Path) -> RunPlan:
     try:
         return RunPlan.model_validate(value)
     except ValidationError as error:
-        raise JournalError(f"{path} is not the plan of a run: {str(error).splitlines()[0]}.") from error
+        raise JournalError(f"{path} is not the plan of a run: {first_line(error)}.") from error
 
 
 def read_environment(directory: Path) -> dict[str, Any]:

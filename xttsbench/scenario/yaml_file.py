@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import yaml
 
-from xttsbench.errors import InvalidInputError
+from xttsbench.errors import InvalidInputError, first_line
 
 KeyPath = tuple[str | int, ...]
 Problem = tuple[KeyPath, str]
@@ -83,7 +83,7 @@ def read_yaml(path: Path) -> YamlFile:
         where = f", line {mark.line + 1}" if mark else ""
         raise InvalidInputError(f"{path}{where}: not YAML: {error.problem or error.context}.") from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # a date that is none is a ValueError
-        raise InvalidInputError(f"{path}: not YAML: {str(error).splitlines()[0]}.") from error
+        raise InvalidInputError(f"{path}: not YAML: {first_line(error)}.") from error
     return YamlFile(path, content, lines, tuple(problems))
 
 

@@ -22,6 +22,7 @@ from unittest import mock
 from tensorflow.python import pywrap_tfe
 from tensorflow.python.eager.polymorphic_function import atomic_function, polymorphic_function
 
+from xttsbench.errors import first_line
 from xttsbench.step.frames import CALLER, Frame
 from xttsbench.step.graph_ops import CALLS
 
@@ -88,9 +89,7 @@ class OpTrace:
             self._session.start("", {})
         except Exception as error:  # whatever it raises, a step without a profile is still a step
             self._session = None
-            self.reason = (
-                f"TensorFlow's profiler did not start: {str(error).splitlines()[0][:200] if str(error) else ''}"
-            )
+            self.reason = f"TensorFlow's profiler did not start: {first_line(error)}"
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from pydantic import ValidationError
 
 from xttsbench import __version__
-from xttsbench.errors import InvalidInputError
+from xttsbench.errors import InvalidInputError, first_line
 from xttsbench.files import DRAFT_PREFIX, atomic_write, flushed_file, sync
 from xttsbench.records.base import SCHEMA_VERSION, Record
 from xttsbench.records.training import CHECKPOINTS, MANIFEST, CheckpointEntry, Manifest
@@ -314,7 +314,7 @@ def _read_arrays(path: Path) -> Arrays:
     except FileNotFoundError as error:
         raise DamagedError(f"{path} is missing") from error
     except (OSError, ValueError, KeyError, EOFError, NotImplementedError, zipfile.BadZipFile) as error:
-        raise DamagedError(f"{path} is damaged ({str(error).splitlines()[0] if str(error) else error!r})") from error
+        raise DamagedError(f"{path} is damaged ({first_line(error)})") from error
 
 
 def _read_array(archive: zipfile.ZipFile, name: str) -> npt.NDArray[Any]:

@@ -18,6 +18,7 @@ from typing import Any, Final, NoReturn
 import numpy as np
 import tensorflow as tf
 
+from xttsbench.errors import first_line
 from xttsbench.fixes.buckets.spec import BUCKETS
 from xttsbench.fixes.graph.edit import from_graph
 from xttsbench.fixes.graph.hazards import hazards, random_ops
@@ -279,7 +280,7 @@ def _graph(dataset: tf.data.Dataset, unknown: dict[str, str]) -> Any | None:
     try:
         return read_graph(dataset)
     except tf.errors.OpError as error:
-        unknown["graph"] = f"the dataset's graph cannot be read: {error.message.splitlines()[0][:200]}"
+        unknown["graph"] = f"the dataset's graph cannot be read: {first_line(error.message)}"
         return None
 
 
@@ -330,14 +331,14 @@ def _stepped(
                     break
                 losses.append(loss)
         except Exception as error:  # whatever a step raises: the data were seen all the same
-            unknown["losses"] = f"the step raises {type(error).__name__}: {_first_line(error)}"
+            unknown["losses"] = f"the step raises {type(error).__name__}: {first_line(error)}"
             losses = []
     state = []
     for number, variable in enumerate(variables[:_MOST_STATE]):
         try:
             state.append(sketch_of(np.asarray(variable)))
         except (TypeError, ValueError, tf.errors.OpError) as error:
-            unknown[f"variable {number}"] = _first_line(error) or "unread"
+            unknown[f"variable {number}"] = first_line(error)
     return tuple(losses), tuple(state)
 
 
@@ -350,7 +351,3 @@ def _of_step(spec: TrialSpec, loaded: Loaded) -> tuple[str, ...]:
         return ()
     why = trace_time_effects(step)
     return () if why is None else (f"one graph of the step runs its Python once, while it is traced: {why}",)
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).strip().splitlines()), "")[:200]

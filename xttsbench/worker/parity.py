@@ -17,7 +17,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from xttsbench.errors import TargetError
+from xttsbench.errors import TargetError, first_line
 from xttsbench.records.trial import Parity, TrialSpec
 from xttsbench.samedata.tolerance import TOLERANCE, difference, loss_difference
 from xttsbench.step.modes import loss_of
@@ -179,7 +179,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _sentence(error: Exception) -> str:
-    return f"{type(error).__name__}: {str(error).strip().splitlines()[0][:300] if str(error).strip() else ''}"
+    return f"{type(error).__name__}: {first_line(error)}"
 
 
 def _first(dataset: tf.data.Dataset, count: int) -> tuple[list[Any], bool]:

@@ -13,7 +13,7 @@ from typing import Any, Final
 import yaml
 from pydantic import ValidationError
 
-from xttsbench.errors import InvalidInputError, UsageError
+from xttsbench.errors import InvalidInputError, UsageError, first_line
 from xttsbench.files import atomic_write
 from xttsbench.probes.environment import environment
 from xttsbench.records.base import READABLE
@@ -76,7 +76,7 @@ def read_best(path: Path) -> Best:
             f"{path} cannot be read ({error.strerror or error}); name a best.yaml, or the directory of a sweep."
         ) from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise InvalidInputError(f"{path} is not YAML: {str(error).splitlines()[0]}.") from error
+        raise InvalidInputError(f"{path} is not YAML: {first_line(error)}.") from error
     version = content.get("schema_version") if isinstance(content, dict) else None
     if version not in READABLE:
         raise InvalidInputError(

@@ -25,6 +25,7 @@ from tensorflow.python.ops import gen_script_ops, script_ops
 from tensorflow.python.ops.parallel_for import control_flow_ops, pfor
 from tensorflow.python.saved_model import function_deserialization
 
+from xttsbench.errors import first_line
 from xttsbench.fixes.graph.functions import needed_nodes
 from xttsbench.pipeline.graph.nodes import FunctionLibrary, called
 from xttsbench.pipeline.graph.registry import PYTHON_OPS
@@ -101,7 +102,7 @@ def by_row(
         with conversions():
             traced = tf.function(batched, autograph=False).get_concrete_function(*batches, *captured)
     except Exception as error:  # conversions raise whatever TensorFlow's ops raise when they are built
-        raise NotVectorisedError(_first_line(error)) from error
+        raise NotVectorisedError(first_line(error)) from error
     if traced.captured_inputs:
         raise NotVectorisedError("its function for batches needs a tensor from outside")
     return _results_only(traced.function_def), list(traced.graph.as_graph_def().library.function)
@@ -159,7 +160,7 @@ def _body(
                         function.name = loaded[function.name].name
         body, names = function_def_to_graph.function_def_to_graph_def(own, [one.shape for one in spec])
     except (ValueError, KeyError, tf.errors.OpError) as error:
-        raise NotVectorisedError(_first_line(error)) from error
+        raise NotVectorisedError(first_line(error)) from error
     body.ClearField("library")
     return body, names, list(loaded.values())
 
@@ -185,11 +186,6 @@ def _call(body: Any, definition: Any, names: dict[str, str], arguments: Sequence
         name="row",
     )
     return list(results)
-
-
-def _first_line(error: BaseException) -> str:
-    text = str(error).strip()
-    return text.splitlines()[0] if text else type(error).__name__
 
 
 @contextmanager

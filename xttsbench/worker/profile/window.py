@@ -8,6 +8,7 @@ from typing import Any, Final
 import tensorflow as tf
 
 from xttsbench.analysis.gpu import activity_of
+from xttsbench.errors import first_line
 from xttsbench.records.gpu_activity import GpuActivity
 from xttsbench.records.trial import ProfileSummary
 from xttsbench.targets.load import Loaded
@@ -45,7 +46,7 @@ class ProfiledSteps:
             self.reason = "the target runs a profiler of its own"
             return False
         except tf.errors.OpError as error:
-            self.reason = f"TensorFlow's profiler did not start: {_first_line(error)}"
+            self.reason = f"TensorFlow's profiler did not start: {first_line(error.message)}"
             return False
         self.running, self._began_s = True, time.perf_counter()
         self._step_begins()
@@ -72,15 +73,11 @@ class ProfiledSteps:
             try:
                 tf.profiler.experimental.stop()
             except tf.errors.OpError as error:  # a full disk, or a target that ended our profiler
-                self.reason = f"TensorFlow's profile was not written: {_first_line(error)}"
+                self.reason = f"TensorFlow's profile was not written: {first_line(error.message)}"
 
     def summary(self) -> ProfileSummary:
         """What the profile says, and XProf of it."""
         return summarise(self._directory, self._starts_ns) if self.reason is None else without(self.reason)
-
-
-def _first_line(error: tf.errors.OpError) -> str:
-    return next(iter(str(error.message).splitlines()), type(error).__name__)[:200]
 
 
 def profile_window(loaded: Loaded, step: Step | None, bench: Bench, directory: str) -> ProfileSummary:

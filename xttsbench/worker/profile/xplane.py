@@ -29,6 +29,7 @@ from pydantic import ValidationError
 
 from xttsbench.analysis.gpu import TOOLS, DeviceTrace, WindowTrace, read
 from xttsbench.analysis.readings import Intervals, covered, intervals, nothing, union, without
+from xttsbench.errors import first_line
 from xttsbench.records.gpu_activity import CAUSES, WORK, Cause, Work, XProfVerdict
 
 STEP: Final = "train"
@@ -114,7 +115,7 @@ def _why_no_device(devices: list[DeviceTrace], said: list[str]) -> dict[str, str
         return {}
     if not devices:
         return {"devices": "no GPU in the profile: TensorFlow ran on the processor"}
-    heard = f": {said[0].splitlines()[0][:200]}" if said and said[0] else ""
+    heard = f": {first_line(said[0])}" if said and said[0] else ""
     return {
         "devices": "the profile names a GPU and has none of its events (nothing ran there, or the driver does not let "
         f"this user profile: NVreg_RestrictProfilingToAdminUsers){heard}"

@@ -21,7 +21,7 @@ from pydantic import ValidationError
 
 from xttsbench import __version__
 from xttsbench.diagnosis.diagnosis import Diagnosis, build_diagnosis
-from xttsbench.errors import JournalError
+from xttsbench.errors import JournalError, first_line
 from xttsbench.execution.run_directory import write_json
 from xttsbench.files import atomic_write
 from xttsbench.fixes.proposal import Proposal
@@ -135,7 +135,7 @@ def read_patch(directory: Path) -> Patch | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, ValidationError) as error:
-        raise JournalError(f"{directory / PATCH} is not the patch of a run: {str(error).splitlines()[0]}") from error
+        raise JournalError(f"{directory / PATCH} is not the patch of a run: {first_line(error)}") from error
 
 
 def fix_section(

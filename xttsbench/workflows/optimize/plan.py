@@ -14,7 +14,7 @@ import yaml
 from pydantic import ValidationError
 
 from xttsbench.diagnosis.verdict import unmeasured_verdict
-from xttsbench.errors import InvalidInputError
+from xttsbench.errors import InvalidInputError, first_line
 from xttsbench.files import atomic_write
 from xttsbench.probes.environment import environment
 from xttsbench.records.base import READABLE
@@ -54,7 +54,7 @@ def read_plan(path: Path) -> Optimized:
             f"name an {NAME}, or the directory of a run of 'xttsbench optimize'."
         ) from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise InvalidInputError(f"{path} is not YAML: {str(error).splitlines()[0]}. {_AGAIN}") from error
+        raise InvalidInputError(f"{path} is not YAML: {first_line(error)}. {_AGAIN}") from error
     if not isinstance(content, dict):
         raise InvalidInputError(f"{path} holds {type(content).__name__}, not the keys of an {NAME}. {_AGAIN}")
     version = content.get("schema_version")

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from xttsbench.comparison.arms import compare
 from xttsbench.diagnosis.training import STARVING, explain, train_verdict, training_of
 from xttsbench.diagnosis.verdict import RunVerdict
-from xttsbench.errors import JournalError
+from xttsbench.errors import JournalError, first_line
 from xttsbench.execution import journal
 from xttsbench.execution.training import Trained
 from xttsbench.records.base import nulls
@@ -92,7 +92,7 @@ def read_setup(directory: Path) -> TrainSetup:
     except OSError as error:
         raise JournalError(f"{path} cannot be read ({error.strerror or error}); name a training run.") from error
     except ValidationError as error:
-        raise JournalError(f"{path} is not that of a training run: {str(error).splitlines()[0]}.") from error
+        raise JournalError(f"{path} is not that of a training run: {first_line(error)}.") from error
 
 
 def assembled_train(

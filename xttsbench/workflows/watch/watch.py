@@ -24,7 +24,7 @@ from typing import Any, Final
 import psutil
 from pydantic import ValidationError
 
-from xttsbench.errors import InvalidInputError, UsageError
+from xttsbench.errors import InvalidInputError, UsageError, first_line
 from xttsbench.execution import journal
 from xttsbench.execution.child import SharedRows
 from xttsbench.execution.whole_run import ROWS, Left, run_whole
@@ -161,7 +161,7 @@ def read_summary(path: Path) -> WatchSummary:
             f"{file} cannot be read ({error.strerror or error}); name the directory of a watched run."
         ) from error
     except ValidationError as error:
-        why = str(error).splitlines()[0]
+        why = first_line(error)
         raise InvalidInputError(f"{file} is not the summary of a watched run: {why}.") from error
     if not found.over and not _runs(found):  # it was killed together with what would have said so
         return found.model_copy(update={"over": True, "ended": "killed"})
