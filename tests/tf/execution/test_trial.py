@@ -146,7 +146,7 @@ def test_a_step_that_hangs_is_stalled_and_what_came_before_is_kept(trial):
 
 
 def test_a_target_that_hangs_while_it_is_built_is_stalled(trial):
-    record = trial("hangs_while_built", stall_s=1.5)
+    record = trial("hangs_while_built", stall_s=4.0)
     assert (record.status, rows(record)) == ("stalled", 0)
     assert "'setup'" in record.cause
 

@@ -154,7 +154,7 @@ def noise(tmp_path_factory: pytest.TempPathFactory) -> SpeechData:
 def _no_process_is_left() -> Iterator[None]:
     yield
     gc.collect()
-    deadline = time.monotonic() + 20  # where an element failed, TensorFlow may still be making another beside it
+    deadline = time.monotonic() + 60  # where an element failed, TensorFlow may still be making another beside it
     while multiprocessing.active_children() and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not multiprocessing.active_children()
@@ -236,7 +236,7 @@ def test_they_end_with_the_dataset(noise: SpeechData) -> None:
     assert len(multiprocessing.active_children()) == 2
     del made, iterator
     gc.collect()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while multiprocessing.active_children() and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not multiprocessing.active_children()

@@ -28,6 +28,7 @@ def sleeping_dataset():
     return tf.data.Dataset.range(10_000).map(lambda i: tf.numpy_function(load, [i], tf.float32))
 
 
+@pytest.mark.measured
 def test_the_wait_is_read_from_the_profile(bench, tmp_path):
     step = tf.function(lambda x: x + 1)
     loaded = Loaded("dataset+step", sleeping_dataset(), step)
@@ -41,6 +42,7 @@ def test_the_wait_is_read_from_the_profile(bench, tmp_path):
         assert found.unmeasured["kernel_s"] == "no GPU in the profile"
 
 
+@pytest.mark.measured
 def test_a_fast_input_waits_less_than_the_step(bench, tmp_path):
     dataset = tf.data.Dataset.from_tensors(1.0).repeat().prefetch(8)
     found = profile_window(Loaded("dataset", dataset, None), lambda x: time.sleep(0.01), bench, str(tmp_path))
@@ -78,6 +80,7 @@ def test_no_profile_is_said(tmp_path):
     assert "no XPlane" in summarise(str(tmp_path), {}).unmeasured["profile"]
 
 
+@pytest.mark.measured
 def test_what_the_host_did_adds_up_to_the_step_and_is_on_the_clock_of_the_steps(bench, tmp_path):
     def step(batch):
         time.sleep(0.004)
@@ -97,6 +100,7 @@ def test_what_the_host_did_adds_up_to_the_step_and_is_on_the_clock_of_the_steps(
         assert gpu.unmeasured["devices"] == "no GPU in the profile: TensorFlow ran on the processor"
 
 
+@pytest.mark.measured
 def test_tracing_compiling_and_saving_are_told_from_launching(bench, tmp_path):
     steps = []
     checkpoint = tf.train.Checkpoint(weights=tf.Variable(tf.ones([512, 512])))

@@ -22,6 +22,7 @@ def digest() -> bytes:
     return hashlib.sha256(LARGE).digest()
 
 
+@pytest.mark.measured
 @pytest.mark.parametrize(
     ("function", "expected"), [(lambda: time.sleep(0.01), "blocks"), (pure_python, "holds"), (digest, "releases")]
 )
@@ -32,6 +33,7 @@ def test_known_functions_land_in_their_class_and_never_in_another(function, expe
     assert classes.count(expected) >= 3, found  # one that a neighbour disturbed may have no majority
 
 
+@pytest.mark.measured
 def test_a_caller_that_waits_for_its_own_computing_threads_waits_less_than_one_that_sleeps():
     def helped():
         thread = threading.Thread(target=digest)
