@@ -48,6 +48,8 @@ class StageCost:
 
 AGREE: Final = 0.25
 """Relative difference up to which two costs agree."""
+_ABOUT: Final = 0.5
+"""Calls for an element of a map that differ by less from one are one."""
 _HAND_ON: Final = r"(Prefetch|Cache|Repeat|Take|Skip|Snapshot|Save|AssertCardinality|CopyToDevice|MapOnGpu)Dataset"
 _ONE_FOR_ONE: Final = re.compile(rf"((Parallel)?Map|Zip|Shuffle)Dataset|{_HAND_ON}")
 _LEFT_OUT: Final = re.compile(rf"Shuffle|{_HAND_ON}")
@@ -152,9 +154,29 @@ def _parallel(op: PipelineOp) -> bool:
 
 def with_python_costs(pipeline: Pipeline) -> Pipeline:
     """Fill the processor time and the cost of ops from their Python functions' calls, where they lack them."""
-    functions = {function.token: function for function in pipeline.python_functions}
+    counted = tuple(_counted(function, pipeline) for function in pipeline.python_functions)
+    functions = {function.token: function for function in counted}
     ops = tuple(_with_calls(op, [functions[t] for t in op.python_functions if t in functions]) for op in pipeline.ops)
-    return pipeline.model_copy(update={"ops": ops})
+    return pipeline.model_copy(update={"ops": ops, "python_functions": counted})
+
+
+def _counted(function: PythonFunction, pipeline: Pipeline) -> PythonFunction:
+    """The function with one call for each element of its map, where about so many were counted.
+
+    Calls run ahead in buffers, which are full when the count begins and empty when it ends: of ten batches with two in
+    a buffer 25 % are missing.
+    """
+    calls, ops = function.calls_per_batch, [op for op in pipeline.ops if function.token in op.python_functions]
+    if calls is None or len(ops) != 1 or not _maps(ops[0]):
+        return function
+    elements = ops[0].elements_per_batch
+    if not elements or abs(calls / elements - 1) > _ABOUT:
+        return function
+    return function.model_copy(update={"calls_per_batch": elements})
+
+
+def _maps(op: PipelineOp) -> bool:
+    return op.op.startswith(("MapDataset", "ParallelMapDataset"))
 
 
 def _with_calls(op: PipelineOp, functions: list[PythonFunction]) -> PipelineOp:
@@ -174,7 +196,7 @@ def _per_batch(op: PipelineOp, calls_s: list[float | None], functions: list[Pyth
     """Seconds per batch; one call per element where the op's elements are known, since calls run ahead in buffers."""
     total_s = 0.0
     for call_s, function in zip(calls_s, functions, strict=True):
-        one_each = op.elements_per_batch is not None and op.op.startswith(("MapDataset", "ParallelMapDataset"))
+        one_each = op.elements_per_batch is not None and _maps(op)
         calls = op.elements_per_batch if one_each else function.calls_per_batch
         if call_s is None or calls is None:
             return None

@@ -113,6 +113,24 @@ def test_a_map_calls_once_per_element_though_buffers_made_it_call_more():
     assert filled("FlatMapDataset", calls=9.0, elements_per_batch=4.0)[0].cpu_s == pytest.approx(0.018)
 
 
+@pytest.mark.parametrize(
+    ("kind", "counted", "calls"),
+    [
+        ("ParallelMapDatasetV2", 3.0, 4.0),  # what a buffer held when the count began
+        ("MapDataset", 5.5, 4.0),
+        ("MapDataset", 1.0, 1.0),  # for one element in four: a condition
+        ("MapDataset", 8.0, 8.0),  # twice for each
+        ("FlatMapDataset", 3.0, 3.0),
+        ("MapDataset", None, None),
+    ],
+)
+def test_a_map_that_calls_about_once_per_element_does_so(kind, counted, calls):
+    function = PythonFunction(token="p", kind="numpy_function", name="f", calls_per_batch=counted, call_time_s=0.003)
+    ops = (PipelineOp(name="m", op=kind, python_functions=("p",), elements_per_batch=4.0),)
+    (found,) = with_python_costs(Pipeline(ops=ops, python_functions=(function,))).python_functions
+    assert found.calls_per_batch == calls
+
+
 def test_calls_that_were_not_counted_say_nothing():
     assert filled(calls=None)[0].cost_s is None
 
