@@ -10,37 +10,21 @@ it is the forward pass.
 
 from __future__ import annotations
 
-import importlib.util
 import linecache
-import os
 import re
 import sys
-import sysconfig
 import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from types import FrameType
 from typing import Final, Literal, NamedTuple
 
+from xttsbench.ownership import owner
 from xttsbench.records.code import Phase
 
-Owner = Literal["user", "framework", "library", "ours"]
-
-FRAMEWORK: Final = tuple(  # found and not imported: a script may do without Keras
-    os.path.dirname(found.origin)
-    for name in ("tensorflow", "keras")
-    if (found := importlib.util.find_spec(name)) is not None and found.origin
-)
-OURS: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-WORKLOADS: Final = tuple(os.path.join(OURS, *parts) for parts in (("xtts",), ("training",), ("targets", "bundled.py")))
-LIBRARIES: Final = tuple(
-    {sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")} | {"<frozen"}
-)
-
-_PACKAGES: Final = frozenset({"site-packages", "dist-packages"})
-"""Where packages lie: a ``.pth`` file, ``PYTHONPATH`` or the user's own site brings those of other environments."""
+_WRITTEN: Final = ("user", "workload")
+"""Owners of code that somebody wrote into a file to be measured."""
 
 
 class Frame(NamedTuple):
@@ -49,24 +33,6 @@ class Frame(NamedTuple):
     file: str
     line: int
     function: str
-
-
-@lru_cache(maxsize=4096)
-def owner(path: str) -> Owner:
-    """Whose code the file is."""
-    if path.startswith(FRAMEWORK):
-        return "framework"
-    if path.startswith(OURS) and not path.startswith(WORKLOADS):
-        return "ours"
-    if installed(path) or "__autograph_generated" in path or path.startswith("<"):
-        return "library"
-    return "user"
-
-
-@lru_cache(maxsize=4096)
-def installed(path: str) -> bool:
-    """Whether the file is Python's own, or a package's: of this environment, or wherever else packages come from."""
-    return path.startswith(LIBRARIES) or not _PACKAGES.isdisjoint(path.split(os.sep))
 
 
 _GRADIENTS: Final = ("gradient", "jacobian", "batch_jacobian", "_gradient_function")
@@ -93,7 +59,7 @@ def writes(op_type: str) -> bool:
 
 def user_frame(frames: Sequence[Frame]) -> Frame | None:
     """The innermost frame in the user's code; ``frames`` are outermost first."""
-    return next((frame for frame in reversed(frames) if owner(frame.file) == "user"), None)
+    return next((frame for frame in reversed(frames) if owner(frame.file) in _WRITTEN), None)
 
 
 def in_layer(frames: Sequence[Frame]) -> bool:
@@ -112,7 +78,7 @@ def own_phase(frames: Sequence[Frame]) -> Phase | None:
         return "optimizer"
     for frame in reversed(frames):
         whose = owner(frame.file)
-        if whose == "user":
+        if whose in _WRITTEN:
             by_name = _LOSS.search(frame.function) or _LOSS_LINE.match(linecache.getline(frame.file, frame.line))
             return "loss" if by_name else None
         if whose != "framework":
@@ -275,12 +241,13 @@ def classify(frame: FrameType | None) -> Key | None:
     line: tuple[str, int, str] | None = None
     while frame is not None:
         path = frame.f_code.co_filename
-        if path.startswith(FRAMEWORK):
+        whose = owner(path)
+        if whose == "framework":
             kind = _framework_kind(path, frame.f_code.co_name, kind, line is not None)
-        elif path.startswith(OURS) and not path.startswith(WORKLOADS):
+        elif whose == "ours":
             if frame.f_code.co_name == CALLER:
                 break  # all of the step is above it; other frames of ours are wrappers around TensorFlow's functions
-        elif not installed(path) and "__autograph_generated" not in path:
+        elif whose in (*_WRITTEN, "typed"):
             kind = kind or "python"
             line = line or (path, frame.f_lineno, frame.f_code.co_name)
         frame = frame.f_back

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
 import socket
 import time
 import traceback
@@ -20,6 +19,7 @@ import tensorflow as tf
 from tensorflow.python.platform import build_info
 
 from xttsbench.errors import TargetError, XttsbenchError
+from xttsbench.ownership import owner
 from xttsbench.pipeline.graph import places
 from xttsbench.pipeline.graph.source import locate
 from xttsbench.probes.clock import EmulatedAccelerator
@@ -192,15 +192,12 @@ def _root(error: BaseException) -> BaseException:
 def _place(error: BaseException) -> tuple[str | None, int | None]:
     """The innermost frame that is neither ours nor a library's."""
     source = _root(error)
-    own = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     # Raised while a function was traced: the frames are of code that AutoGraph wrote, which it can lead back.
     for written in getattr(getattr(source, "ag_error_metadata", None), "translated_stack", ()):
-        if written.is_converted and "site-packages" not in written.filename and not written.filename.startswith(own):
+        if written.is_converted and owner(written.filename) == "user":
             return written.filename, written.lineno
     for frame in reversed(traceback.extract_tb(source.__traceback__)):
-        if "__autograph_generated" in frame.filename:
-            continue
-        if not frame.filename.startswith(own) and "site-packages" not in frame.filename and "<" not in frame.filename:
+        if owner(frame.filename) == "user":
             return frame.filename, frame.lineno
     return None, None
 

@@ -13,14 +13,11 @@ import importlib
 import io
 import mmap
 import random
-import site
 import sys
-import sysconfig
 import threading
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Final
 
 import cloudpickle  # type: ignore[import-untyped]  # it brings no types
@@ -28,15 +25,10 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.types import core
 
-import xttsbench
 from xttsbench.fixes.processes import work
+from xttsbench.ownership import owner
 from xttsbench.pipeline.graph.registry import cells
 
-_INSTALLED: Final = tuple(
-    {str(Path(file).parent) + "/" for file in (np.__file__, tf.__file__, xttsbench.__file__)}
-    | {sysconfig.get_path(kind) + "/" for kind in ("stdlib", "platstdlib", "purelib", "platlib")}
-    | {path + "/" for path in (*site.getsitepackages(), site.getusersitepackages())}
-)
 _AUTOGRAPH: Final = "tensorflow/python/autograph/impl/api.py"
 _NOTE: Final = "ag_dnc_wrapper__"
 _DEPTH: Final = 6
@@ -237,13 +229,7 @@ def _is_users(attributes: Mapping[str, Any]) -> bool:
     file = attributes.get("__file__")
     if not isinstance(file, str):  # built in, a namespace, or made by hand
         return attributes.get("__spec__") is None and "__path__" not in attributes
-    return _is_users_file(file)
-
-
-@functools.cache  # thousands of modules are asked for with each body that is packed
-def _is_users_file(file: str) -> bool:
-    parts = Path(file).parts
-    return not file.startswith(_INSTALLED) and "site-packages" not in parts and "dist-packages" not in parts
+    return owner(file) == "user"
 
 
 def _error(value: Any) -> Exception | None:

@@ -11,10 +11,7 @@ import ast
 import functools
 import inspect
 import linecache
-import os
-import sysconfig
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from types import CodeType
 from typing import Any, Final, Literal
 
@@ -22,33 +19,17 @@ import tensorflow as tf
 from tensorflow.python.autograph.impl import api as autograph_api
 from tensorflow.python.data.ops import structured_function
 
-import xttsbench
+from xttsbench.ownership import owner
 from xttsbench.pipeline.graph.registry import cells, is_tensorflow, unwrap
 from xttsbench.records.base import Location
 
-_OWN: Final = str(Path(xttsbench.__file__).parent) + os.sep
-_WORKLOAD: Final = tuple(_OWN + name + os.sep for name in ("xtts", "training"))
-"""Packages of ours that are measured like a user's code."""
-_TENSORFLOW: Final = str(Path(tf.__file__).parent) + os.sep
-_STANDARD: Final = sysconfig.get_paths()["stdlib"] + os.sep
-_INSTALLED: Final = ("site-packages", "dist-packages")
-_KERAS: Final = ("keras", "tf_keras")
+_USERS: Final = ("user", "typed", "autograph", "workload")
 
 
-@functools.cache
 def whose(file: str) -> Literal["user", "library", "internal"]:
     """Whose code a file is: the user's, an installed library's, or Python's, TensorFlow's, Keras's and our own."""
-    parts = Path(file).parts
-    at = max((parts.index(name) for name in _INSTALLED if name in parts), default=None)
-    if file.startswith("<"):
-        return "user" if file.startswith(("<ipython", "<stdin", "<string")) else "internal"
-    if file.startswith(_WORKLOAD):
-        return "user"
-    if file.startswith((_OWN, _TENSORFLOW)) or (at is not None and parts[at + 1 : at + 2] in [(n,) for n in _KERAS]):
-        return "internal"
-    if at is not None:
-        return "library"
-    return "internal" if file.startswith(_STANDARD) else "user"
+    found = owner(file)
+    return "user" if found in _USERS else "library" if found == "library" else "internal"
 
 
 def locate(function: Any, op: str | None = None) -> Location:

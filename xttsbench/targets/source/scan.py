@@ -10,11 +10,11 @@ import ast
 import os
 import re
 import sys
-import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from xttsbench.ownership import owner
 from xttsbench.records.code import SourceFact
 from xttsbench.targets.source.module import Module
 from xttsbench.targets.source.options import (
@@ -32,7 +32,6 @@ from xttsbench.targets.spec import TargetSpec
 MAX_FILES: Final = 200
 MAX_BYTES: Final = 1 << 19
 """Of all files that are taken apart, which takes five seconds."""
-_LIBRARIES: Final = ("site-packages", "dist-packages")
 _WORDS: Final = re.compile(
     "tensorflow|AUTOTUNE|environ|putenv|npy|frombuffer|fromfile|memmap|with_options|padded_batch|ragged_batch|bucket_by"
 )
@@ -129,7 +128,6 @@ def _files(folder: str, main: str, makers: Iterable[str]) -> Iterator[str]:
     """Paths of the user's loaded modules, the target's own first and then the makers, each once."""
     top = os.path.realpath(folder)
     own = str(Path(__file__).resolve().parents[2])
-    outside = [own, *(os.path.realpath(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib"))]
     seen = set()
     for path in (main, *map(os.path.realpath, makers)):
         if path.endswith(".py") and not _under(path, own) and path not in seen:
@@ -140,8 +138,7 @@ def _files(folder: str, main: str, makers: Iterable[str]) -> Iterator[str]:
         if not isinstance(file, str) or not file.endswith(".py"):
             continue
         path = os.path.realpath(file)
-        inside = _under(path, top) and not any(_under(path, other) for other in outside)
-        if path in seen or not inside or any(part in _LIBRARIES for part in Path(path).parts):
+        if path in seen or not _under(path, top) or owner(path) != "user":
             continue
         seen.add(path)
         yield path

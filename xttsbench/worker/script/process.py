@@ -19,6 +19,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType, TracebackType
 from typing import Any, Final
 
+from xttsbench.ownership import owner
 from xttsbench.records.trial import TrialError
 from xttsbench.worker.channel import shared_rows
 from xttsbench.worker.script.copy_on_write import why_not
@@ -333,7 +334,7 @@ def _failure(error: BaseException, script: str) -> dict[str, object]:
             from xttsbench.worker.trial import failure
 
             return failure(error)
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "site-packages" not in frame.filename]
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if owner(frame.filename) == "user"]
     file, line = (frames[-1].filename, frames[-1].lineno) if frames else (script, None)
     if isinstance(error, SyntaxError) and error.filename:
         file, line = error.filename, error.lineno

@@ -9,8 +9,6 @@ import contextlib
 import json
 import re
 import shutil
-import sys
-import sysconfig
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -30,6 +28,7 @@ from xttsbench.fixes.rounds import PATCHED
 from xttsbench.fixes.step.retraced import retraced
 from xttsbench.fixes.step.spec import STEP_GRAPH, STEP_TRACED_ONCE
 from xttsbench.fixes.verified import Verified, results, verified
+from xttsbench.ownership import owner
 from xttsbench.planning import Job
 from xttsbench.records.base import Location, name_and_place
 from xttsbench.records.fix import FixResult, FixSet, Optimized, Patch
@@ -270,12 +269,7 @@ def _read(file: str) -> str:
 
 def _is_own(file: str) -> bool:
     """Whether a file is the user's own: neither installed, nor Python's, nor ours."""
-    path = Path(file).resolve()
-    installed = ("site-packages", "dist-packages")
-    libraries = [Path(sysconfig.get_paths()[name]).resolve() for name in ("stdlib", "purelib")]
-    if any(name in path.parts for name in installed) or any(root in path.parents for root in libraries):
-        return False
-    return Path(__file__).resolve().parents[2] not in path.parents and sys.prefix != str(path)
+    return owner(str(Path(file).resolve())) == "user"
 
 
 _NAMED: Final = 3

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import sys
-import sysconfig
 import time
 import weakref
 from collections.abc import Callable
@@ -12,7 +10,7 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any, Final
 
-import xttsbench
+from xttsbench.ownership import owner
 from xttsbench.pipeline.graph.places import place_of as dataset_place
 from xttsbench.step.watch import Moment
 from xttsbench.worker.script.datasets import original
@@ -21,17 +19,13 @@ from xttsbench.worker.script.loops.steady import SteadyLoop
 from xttsbench.worker.script.loops.step_function import PythonStep, as_step, place_of, takes_batch
 from xttsbench.worker.script.recorder import EndedStep, Recorder
 
-_OURS: Final = os.path.dirname(os.path.abspath(xttsbench.__file__)) + os.sep
-_NOT_USERS: Final = (_OURS, sysconfig.get_paths()["stdlib"] + os.sep, "<frozen")
-_FRAMEWORKS: Final = (f"{os.sep}tensorflow{os.sep}python{os.sep}", f"{os.sep}keras{os.sep}src{os.sep}")
-
 
 def call_site() -> tuple[str, int]:
     """File and line of the innermost frame that is neither ours, TensorFlow's nor Python's own."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         file = frame.f_code.co_filename
-        if not file.startswith(_NOT_USERS) and not any(part in file for part in _FRAMEWORKS):
+        if owner(file) not in ("ours", "framework", "python"):
             return file, frame.f_lineno
         frame = frame.f_back
     return "", 0

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from xttsbench.step.frames import owner
+from xttsbench.ownership import owner
 
 
 def takes_batch(batch: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[int, int]] | None:
@@ -90,7 +90,7 @@ class PythonStep:
             sys.setprofile(None)
 
     def _called(self, frame: FrameType, event: str, _: Any) -> None:
-        if event != "call" or owner(frame.f_code.co_filename) != "user":
+        if event != "call" or owner(frame.f_code.co_filename) not in ("user", "workload"):
             return
         try:
             args, kwargs = _arguments(frame)
