@@ -10,17 +10,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
-from pydantic import ValidationError
-
-from xttsbench.errors import InvalidInputError, UsageError, first_line
-from xttsbench.files import atomic_write
+from xttsbench.errors import InvalidInputError, UsageError
 from xttsbench.probes.environment import environment
-from xttsbench.records.base import READABLE
 from xttsbench.records.report import Best, Fingerprint
 from xttsbench.records.training import TakenOver
 from xttsbench.scenario.settings import BUNDLED
 from xttsbench.workflows.recorded import code_identity, data_identity
+from xttsbench.workflows.saved import read_saved, write_saved
 
 NAME: Final = "best.yaml"
 _HEAD: Final = "# Written by xttsbench: the configuration that a sweep chose, and the evidence for it.\n"
@@ -57,8 +53,7 @@ def write_best(directory: Path, best: Best | None) -> Path | None:
     if best is None:
         path.unlink(missing_ok=True)  # a report that is built again must not leave an older answer
         return None
-    text = yaml.safe_dump(best.model_dump(mode="json"), sort_keys=False, allow_unicode=True, width=100)
-    atomic_write(path, (_HEAD + text).encode())
+    write_saved(path, best, _HEAD)
     return path
 
 
@@ -68,26 +63,7 @@ def read_best(path: Path) -> Best:
     Raises:
         InvalidInputError: it is missing, malformed, or of another schema version.
     """
-    path = path / NAME if path.is_dir() else path
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InvalidInputError(
-            f"{path} cannot be read ({error.strerror or error}); name a best.yaml, or the directory of a sweep."
-        ) from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise InvalidInputError(f"{path} is not YAML: {first_line(error)}.") from error
-    version = content.get("schema_version") if isinstance(content, dict) else None
-    if version not in READABLE:
-        raise InvalidInputError(
-            f"{path}: schema_version is {version!r}; this version reads {READABLE[0]} to {READABLE[-1]}."
-        )
-    try:
-        return Best.model_validate(content)
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise InvalidInputError(f"{path}: {place}: {first['msg']}; run the sweep again.") from error
+    return read_saved(path, Best, name=NAME, of="a sweep", again="Run the sweep again.")
 
 
 def newest_best(reports: Path) -> Path | None:

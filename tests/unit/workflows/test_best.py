@@ -72,8 +72,9 @@ def test_without_a_choice_an_older_file_does_not_stay(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"", "schema_version is None"),
-        (b"- 1\n", "schema_version is None"),
+        (b"", "holds NoneType, not the keys of best.yaml"),
+        (b"- 1\n", "holds list, not the keys of best.yaml"),
+        (b"run: x\n", "schema_version is None"),
         (b"schema_version: 9\n", "schema_version is 9"),
         (b"schema_version: 1\nrun: x\n", "best.yaml: arm"),
         (b"a: [1\n", "is not YAML"),

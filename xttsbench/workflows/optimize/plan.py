@@ -1,25 +1,19 @@
 """``optimized.yaml``: fixes that a run verified, written beside its report and read where they are applied again.
 
-What is read decides what is done to someone's data, so a file that is not whole is refused, with all that is wrong
-with it at once. Whether it fits the dataset at hand is told where that dataset is (:mod:`xttsbench.worker.optimized`).
+Whether it fits the dataset at hand is told where that dataset is (:mod:`xttsbench.worker.optimized`).
 """
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
-
-import yaml
-from pydantic import ValidationError
+from typing import Final
 
 from xttsbench.diagnosis.verdict import unmeasured_verdict
-from xttsbench.errors import InvalidInputError, first_line
-from xttsbench.files import atomic_write
 from xttsbench.probes.environment import environment
-from xttsbench.records.base import READABLE
 from xttsbench.records.fix import Optimized
 from xttsbench.records.report import Report
+from xttsbench.workflows.saved import read_saved, write_saved
 
 NAME: Final = "optimized.yaml"
 _REPORT: Final = "report.json"
@@ -33,9 +27,7 @@ def write_plan(directory: Path, optimized: Optimized) -> Path:
         Where it lies.
     """
     path = directory / NAME
-    # Escaped beyond ASCII: PyYAML writes some characters as they are that it reads as the end of a line.
-    text = yaml.safe_dump(optimized.model_dump(mode="json"), sort_keys=False, allow_unicode=False, width=100)
-    atomic_write(path, (_head(path, optimized) + text).encode())
+    write_saved(path, optimized, _head(path, optimized))
     return path
 
 
@@ -45,28 +37,7 @@ def read_plan(path: Path) -> Optimized:
     Raises:
         InvalidInputError: it is missing, malformed, or of another schema version; all that is wrong is in the message.
     """
-    path = path / NAME if path.is_dir() else path
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InvalidInputError(
-            f"{path} cannot be read ({error.strerror or error}); "
-            f"name an {NAME}, or the directory of a run of 'xttsbench optimize'."
-        ) from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise InvalidInputError(f"{path} is not YAML: {first_line(error)}. {_AGAIN}") from error
-    if not isinstance(content, dict):
-        raise InvalidInputError(f"{path} holds {type(content).__name__}, not the keys of an {NAME}. {_AGAIN}")
-    version = content.get("schema_version")
-    if version not in READABLE:
-        raise InvalidInputError(
-            f"{path}: schema_version is {version!r}; this version reads {READABLE[0]} to {READABLE[-1]}. {_AGAIN}"
-        )
-    try:
-        return Optimized.model_validate(content)
-    except ValidationError as error:
-        problems = "; ".join(_problem(dict(one)) for one in error.errors())
-        raise InvalidInputError(f"{path}: {problems}. {_AGAIN}") from error
+    return read_saved(path, Optimized, name=NAME, of="a run of 'xttsbench optimize'", again=_AGAIN)
 
 
 def read_report(plan: Path | None, optimized: Optimized) -> Report | None:
@@ -118,14 +89,3 @@ def _head(path: Path, optimized: Optimized) -> str:
         f"#     dataset, report = xttsbench.optimize(dataset, plan={str(path.absolute())!r})\n"
         "# It is refused for a pipeline that is not the one it was found for.\n"
     )
-
-
-def _problem(error: dict[str, Any]) -> str:
-    """One thing that is wrong: where, what, and the value that stands there."""
-    place = ".".join(map(str, error["loc"])) or "the file"
-    if error["type"] == "missing":
-        return f"{place}: is missing"
-    if error["type"] == "extra_forbidden":
-        return f"{place}: no such key"
-    value = repr(error["input"])
-    return f"{place}: {error['msg']}, received {value if len(value) <= 60 else value[:57] + '...'}"
