@@ -8,7 +8,7 @@ import pytest
 
 from xttsbench.findings.registry import rules
 from xttsbench.fixes.registry import SPECS
-from xttsbench.fixes.verified import mending, with_fixes
+from xttsbench.fixes.results import mending, with_fixes
 from xttsbench.records.base import Estimate
 from xttsbench.records.fix import FixResult, Patch, Semantics
 from xttsbench.records.report import Finding

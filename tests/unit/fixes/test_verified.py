@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xttsbench.fixes.proposal import Proposal
+from xttsbench.fixes.results import results
 from xttsbench.fixes.rounds import ALONE, GUARD, ORIGINAL, PATCHED, ROUNDS, TOGETHER
-from xttsbench.fixes.verified import Verified, results, verified
+from xttsbench.fixes.verified import Verified, verified
 from xttsbench.records.base import Location
 from xttsbench.records.elements import Contents, Element, Elements, Epoch, GraphIdentity, Row
 from xttsbench.records.fix import FixResult, Patch

@@ -24,10 +24,11 @@ from xttsbench.execution.run_directory import write_json
 from xttsbench.files import atomic_write
 from xttsbench.fixes.proposal import Proposal
 from xttsbench.fixes.proposals import predict_speedup, proposals
+from xttsbench.fixes.results import results
 from xttsbench.fixes.rounds import PATCHED
 from xttsbench.fixes.step.retraced import retraced
 from xttsbench.fixes.step.spec import STEP_GRAPH, STEP_TRACED_ONCE
-from xttsbench.fixes.verified import Verified, results, verified
+from xttsbench.fixes.verified import Verified, verified
 from xttsbench.ownership import owner
 from xttsbench.planning import Job
 from xttsbench.records.base import Location, name_and_place

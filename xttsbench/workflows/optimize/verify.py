@@ -31,8 +31,9 @@ from xttsbench.fixes.rounds import (
     guard_size,
     guard_trial,
 )
+from xttsbench.fixes.same_data import data_of
 from xttsbench.fixes.spec import WORTH
-from xttsbench.fixes.verified import Verified, data_of, verified
+from xttsbench.fixes.verified import Verified, verified
 from xttsbench.records.fix import FixSet, Patch
 from xttsbench.records.plan import Comparison, PlannedArm
 from xttsbench.records.trial import TrialRecord, TrialSpec

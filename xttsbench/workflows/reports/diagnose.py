@@ -29,7 +29,7 @@ from xttsbench.evidence.evidence import Compared
 from xttsbench.evidence.step import tried
 from xttsbench.findings.registry import find
 from xttsbench.fixes.model import unmeasured as missing_predictions
-from xttsbench.fixes.verified import mending, with_fixes
+from xttsbench.fixes.results import mending, with_fixes
 from xttsbench.records.base import Estimate, nulls
 from xttsbench.records.fix import Patch
 from xttsbench.records.plan import RunPlan

@@ -10,8 +10,9 @@ import pytest
 
 from xttsbench.evidence.evidence import Evidence
 from xttsbench.fixes.proposal import Proposal
+from xttsbench.fixes.results import results
 from xttsbench.fixes.rounds import ALONE, GUARD, LEAST_BLOCKS, ORIGINAL, PART_S, PATCHED, TOGETHER
-from xttsbench.fixes.verified import results, verified
+from xttsbench.fixes.verified import verified
 from xttsbench.planning import Job
 from xttsbench.records.elements import Element, Elements, Epoch, Row
 from xttsbench.records.fix import Edit, Fix, Patch

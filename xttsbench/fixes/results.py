@@ -1,0 +1,174 @@
+"""The result of each fix for the report: what became of it, in words; and the fix that mends each finding. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from xttsbench.fixes.proposal import Proposal
+from xttsbench.fixes.registry import SPECS, said
+from xttsbench.fixes.rounds import LEAST_BLOCKS, PATCHED
+from xttsbench.fixes.verified import Measured, Verified
+from xttsbench.records.base import FASTER, MARGIN, SLOWER
+from xttsbench.records.fix import Fix, FixResult, FixSet, Outcome, Patch
+from xttsbench.records.report import Finding
+
+_INPUT: Final = "input-bound"
+"""The rule whose finding every fix of the dataset mends."""
+
+
+def results(
+    proposed: Sequence[Proposal],
+    found: Verified,
+    patch: Patch | None,
+    *,
+    predicted: Callable[[FixSet], float | None] = lambda _: None,
+    why_stopped: str | None = None,
+) -> tuple[FixResult, ...]:
+    """A result for each proposal, and for what was put together of them; what is proposed in the end comes first.
+
+    Args:
+        proposed: the proposals, best first.
+        found: what the trials say.
+        patch: of what is proposed in the end.
+        predicted: the speed-up that the model predicts of fixes that were put together of several proposals.
+        why_stopped: why fixes that were worth it were not verified, where the run ended early.
+    """
+    names = {one.name for one in proposed}
+    made = [name for name in found.measured if name not in names | {PATCHED}]
+    what = {part: one.what for one in proposed for part in one.fixes if len(one.fixes) == 1}
+    extra = [_made_of(name, proposed, what, predicted(FixSet.parse(name))) for name in dict.fromkeys(made)]
+    every = [_result(one, found, patch, why_stopped) for one in (*extra, *proposed)]
+    order: dict[Outcome, int] = {"accepted": 0, "rejected": 1, "not verified": 2}
+    return tuple(sorted(every, key=lambda one: (not one.chosen, order[one.outcome], -_speed(one))))
+
+
+def _made_of(
+    name: str, proposed: Sequence[Proposal], what: Mapping[str, str], predicted_speedup: float | None
+) -> Proposal:
+    """What was put together of several proposals."""
+    fixes = FixSet.parse(name)
+    return Proposal(
+        name=name,
+        fixes=fixes.names,
+        predicted_speedup=predicted_speedup,
+        what="; ".join(what.get(str(fix)) or said((fix,)) for fix in fixes),
+        places=tuple(dict.fromkeys(p for one in proposed if set(one.fixes) <= set(fixes.names) for p in one.places)),
+        worth=True,
+        why_not=None,
+    )
+
+
+def _speed(result: FixResult) -> float:
+    if result.verified_speedup is not None:
+        return result.verified_speedup.estimate
+    return result.predicted_speedup or 0.0
+
+
+def _result(one: Proposal, found: Verified, patch: Patch | None, why_stopped: str | None) -> FixResult:
+    measured, data = found.measured.get(one.name), found.semantics.get(one.name)
+    outcome, why = _outcome(one, found, why_stopped)
+    evidence = measured.evidence if measured else None
+    chosen = found.chosen == one.name
+    return FixResult(
+        name=one.name,
+        fixes=one.fixes,
+        what=one.what,
+        outcome=outcome,
+        why=why,
+        predicted_speedup=one.predicted_speedup,
+        verified_speedup=evidence.ratio if evidence else None,
+        step_time_s=measured.step_time_s if measured else None,
+        decision="ended" if measured and measured.ended else evidence.word if evidence else None,
+        evidence=evidence.value if evidence else None,
+        blocks=evidence.processes if evidence else 0,
+        rounds=evidence.rounds if evidence else 0,
+        semantics=data,
+        places=one.places,
+        patch=patch if chosen else None,
+        chosen=chosen,
+        source_limit=found.parts.get(one.name, 0) if measured else 0,
+    )
+
+
+def _outcome(one: Proposal, found: Verified, why_stopped: str | None) -> tuple[Outcome, str]:
+    measured, data = found.measured.get(one.name), found.semantics.get(one.name)
+    if data is not None and data.equivalent is False:
+        what = "the data, or what is learnt from them" if FixSet.of(one.fixes).of_step else "the data"
+        return "rejected", f"it changes {what}: {data.sentence}"
+    if data is not None and data.equivalent is None:
+        return "rejected", f"whether it leaves the data as they are is unknown: {data.sentence}"
+    if measured is not None and (measured.ended is not None or measured.evidence is not None):
+        outcome, why = _of_speed(measured, found.behind.get(one.name), checked=data is not None)
+        part = found.parts.get(one.name)
+        return outcome, f"{why}{_on_part(part)}" if part and measured.ended is None else why
+    if found.unreadable is not None:
+        return "not verified", found.unreadable
+    return "not verified", one.why_not or why_stopped or f"there was no time for it within the budget{_filling(one)}"
+
+
+def _on_part(count: int) -> str:
+    return f", from the second epoch on, measured on {count:,} elements of each source"
+
+
+def _filling(one: Proposal) -> str:
+    """What takes the time of a fix with a cache."""
+    pass_s = one.first_pass_s or 0.0
+    return f": its cache takes {pass_s:.0f} s to fill" if pass_s >= 1.0 else ""
+
+
+def _of_speed(measured: Measured, behind: str | None, *, checked: bool) -> tuple[Outcome, str]:
+    found = measured.evidence
+    if measured.ended is not None or found is None:
+        return "rejected", f"its trial ended: {measured.ended}"
+    ratio = found.ratio
+    counts = f"{found.rounds} {'round' if found.rounds == 1 else 'rounds'}"
+    said = f"{ratio.estimate:.2f} times as fast ({ratio.low:.2f} to {ratio.high:.2f}, {counts})"
+    if measured.accepted:
+        return ("accepted", said) if checked else ("not verified", f"{said}, and its data were not compared")
+    if found.no_gain and measured.settled and found.word not in SLOWER:
+        return "rejected", f"no faster by {MARGIN:.0%}: {said}"
+    if found.decided and found.word not in FASTER:
+        return "rejected", f"{found.word.replace('_', ' ')}: {said}"
+    if behind is not None:
+        return "not verified", f"slower than {behind}, so it was measured no further: {said}"
+    why = f": {measured.effect.why}" if measured.effect and measured.effect.why else ""
+    if found.decided:
+        why = f": {found.processes} process, and it takes {LEAST_BLOCKS}"
+    return "not verified", f"{'undecided' if found.word == 'undecided' else found.word.replace('_', ' ')}: {said}{why}"
+
+
+def with_fixes(findings: Sequence[Finding], results: Sequence[FixResult]) -> tuple[Finding, ...]:
+    """The findings with the verified speed-up, the equivalence and the patch of the fix that mends each.
+
+    A fix that changes the data is never a speed-up: its finding says that the data are not the same, and no number.
+    """
+    return tuple(_with(finding, mending(finding, results)) for finding in findings)
+
+
+def mending(finding: Finding, results: Sequence[FixResult]) -> FixResult | None:
+    """The fix that mends a finding: one that was accepted, else one whose data were compared, else one that was not.
+
+    The last two tell by ``why`` what became of them; ``None`` where no fix is for the finding.
+    """
+    own = [one for one in results if any(_mends(fix, finding.rule) for fix in FixSet.of(one.fixes))]
+    accepted = [one for one in own if one.outcome == "accepted"]
+    tried = [one for one in own if one.semantics is not None]
+    return next(iter((*accepted, *tried, *own)), None)
+
+
+def _mends(fix: Fix, rule: str) -> bool:
+    return not fix.is_of_step if rule == _INPUT else fix.kind in SPECS and rule in SPECS[fix.kind].mends
+
+
+def _with(finding: Finding, fix: FixResult | None) -> Finding:
+    if fix is None:
+        return finding
+    same = fix.semantics.equivalent if fix.semantics else None
+    return finding.model_copy(
+        update={
+            "verified_speedup": fix.verified_speedup if same else None,
+            "equivalent": same,
+            "patch": fix.patch.diff if fix.patch and fix.patch.diff else finding.patch,
+        }
+    )

@@ -1,0 +1,116 @@
+"""What the trials of a verification say of the data that each fix yields, as the guard read them and as timed. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xttsbench.fixes.any_order.spec import ANY_ORDER
+from xttsbench.fixes.rounds import GUARD, ORIGINAL, ROUNDS
+from xttsbench.planning import AGAIN
+from xttsbench.records.elements import Contents, Elements
+from xttsbench.records.fix import FixSet, How, Semantics
+from xttsbench.records.trial import TrialRecord
+from xttsbench.samedata.judge import Timed, compare_timed, judge
+from xttsbench.samedata.tolerance import same_training
+
+
+def semantics_of(
+    trials: Sequence[TrialRecord], originals: Sequence[Elements], unreadable: str | None
+) -> dict[str, Semantics]:
+    """Each fix, by arm, beside what :func:`originals_of` gives."""
+    said = _judged(trials, originals, unreadable)
+    return {arm: _as_timed(trials, arm, data, originals) for arm, data in said.items()}
+
+
+def data_of(trials: Sequence[TrialRecord], arm: str) -> Semantics | None:
+    """What one arm does to the data, from the trials alone; ``None`` where it was not read."""
+    return _judged(trials, *originals_of(trials), only=arm).get(arm)
+
+
+def originals_of(trials: Sequence[TrialRecord]) -> tuple[list[Elements], str | None]:
+    """The original's runs, and why nothing can be compared with them, where one could not be read."""
+    originals = [trial for trial in trials if _guards(trial, ORIGINAL)]
+    read = [trial.elements for trial in originals if trial.elements is not None]
+    failed = next((trial for trial in originals if trial.elements is None), None)
+    unreadable = None
+    if failed is not None:
+        unreadable = f"the elements of the original could not be read: {failed.cause or failed.status}"
+    return read, unreadable
+
+
+def _guards(trial: TrialRecord, arm: str | None = None) -> bool:
+    return trial.spec.rung == "elements" and trial.spec.group == GUARD and arm in (None, trial.spec.arm)
+
+
+def _judged(
+    trials: Sequence[TrialRecord], originals: Sequence[Elements], unreadable: str | None, only: str | None = None
+) -> dict[str, Semantics]:
+    found: dict[str, Semantics] = {}
+    for trial in trials:
+        arm = trial.spec.arm or ""
+        if not _guards(trial) or arm == ORIGINAL or only not in (None, arm) or trial.spec.cache_use == "begun":
+            continue
+        if trial.status != "ok" or trial.elements is None:
+            said = f"with it the dataset could not be read: {trial.cause or trial.status}"
+            data = Semantics(equivalent=None, how="unknown", sentence=said)
+        elif unreadable is not None or not originals:
+            data = Semantics(equivalent=None, how="unknown", sentence=unreadable or "the original was not read")
+        else:
+            data = _compared(trial, trial.elements, originals)
+        found[arm] = _read_again(found[arm], data) if trial.spec.cache_use == "read" and arm in found else data
+    return found
+
+
+def _read_again(filled: Semantics, read: Semantics) -> Semantics:
+    """What a cache on disk gave the process that filled it, and what it gave the next one."""
+    if filled.equivalent is not True:
+        return filled
+    if read.equivalent is not True:
+        sentence = f"read from the cache on disk by a second process: {read.sentence}"
+        return read.model_copy(update={"sentence": sentence})
+    rest = "so is what a second process read from the cache on disk, the first pass of which had once been cut off"
+    return filled.model_copy(update={"sentence": f"{filled.sentence.rstrip('.')}; {rest}"})
+
+
+def _as_timed(trials: Sequence[TrialRecord], arm: str, data: Semantics, originals: Sequence[Elements]) -> Semantics:
+    """What the batches of the timed runs add to what the guard found, and how much was checked in all."""
+    if data.equivalent is not True:
+        return data
+    timed, original = _contents(trials, arm), _contents(trials, ORIGINAL, ORIGINAL + AGAIN)
+    rest = ""
+    if timed:
+        if data.how not in ("identical", "rounding") or any(run.random_ops or not run.ordered for run in originals):
+            found = Timed(None, 0, sum(one.seen for own in timed.values() for one in own), "their order or values vary")
+        else:
+            found = compare_timed(original, timed, bits=data.how == "identical")
+        told = {"timed_batches": found.compared, "timed_of": found.of, "timed_why_not": found.sentence or None}
+        data = data.model_copy(update=told)
+        if found.same is not True and found.compared:
+            how: How = "unknown" if found.same is None else "different"
+            return data.model_copy(update={"equivalent": found.same, "how": how, "sentence": f"{found.sentence}."})
+        if not found.same:
+            rest = f"; the batches of the timed runs were not compared: {found.sentence}"
+    checked = f" {data.checked[:1].upper()}{data.checked[1:]}{rest}." if data.checked else ""
+    return data.model_copy(update={"sentence": f"{data.sentence.rstrip('.')}.{checked}"})
+
+
+def _contents(trials: Sequence[TrialRecord], *arms: str) -> dict[tuple[int, int | None], list[Contents]]:
+    """Block and how much of the sources was read -> what the batches of these arms held in their timed runs."""
+    found: dict[tuple[int, int | None], list[Contents]] = {}
+    for trial in trials:
+        if trial.spec.group in ROUNDS and trial.spec.arm in arms and trial.contents is not None:
+            found.setdefault((trial.spec.block, trial.spec.source_limit), []).append(trial.contents)
+    return found
+
+
+def _compared(trial: TrialRecord, changed: Elements, originals: Sequence[Elements]) -> Semantics:
+    """The data first; where the step was changed, what it trains too."""
+    fixes = FixSet.parse(trial.spec.fix)
+    data = judge(originals, changed, allow_other_order=ANY_ORDER.name in fixes)
+    if not fixes.of_step or data.equivalent is not True:
+        return data
+    again = originals[1] if len(originals) > 1 else originals[0]
+    training = same_training(originals[0], again, changed)
+    sentence = f"{data.sentence.rstrip('.')}; {training.sentence}"
+    told = {"sentence": sentence, "epochs": data.epochs, "rows": data.rows, "rows_of": data.rows_of}
+    return training.model_copy(update=told)
