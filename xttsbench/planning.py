@@ -17,7 +17,8 @@ import numpy as np
 
 from xttsbench.errors import InvalidInputError
 from xttsbench.records.plan import Accelerator, Comparison, PlannedArm, Procedure
-from xttsbench.records.trial import MAIN_KINDS, ScriptAgain, TrialKind, TrialSpec
+from xttsbench.records.script import ScriptAgain
+from xttsbench.records.trial import MAIN_KINDS, TrialKind, TrialSpec
 from xttsbench.scenario.grid import configurations
 from xttsbench.scenario.settings import Scenario
 

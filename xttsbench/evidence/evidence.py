@@ -18,7 +18,8 @@ from xttsbench.records.code import SourceFact, StepOps
 from xttsbench.records.gpu_activity import GpuActivity
 from xttsbench.records.pipeline import Pipeline, Prediction
 from xttsbench.records.report import Oscillation
-from xttsbench.records.trial import Batches, Devices, ScriptRun, StepProfile, Trace, TrialRecord
+from xttsbench.records.script import ScriptRun
+from xttsbench.records.trial import Batches, Devices, StepProfile, Trace, TrialRecord
 
 EAGER_OPS: Final = 10
 """A step with this many eager ops and calls of tf.functions is dispatched from Python."""

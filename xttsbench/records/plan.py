@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from xttsbench.records.base import MARGIN, SCHEMA_VERSION, Record
 from xttsbench.records.report import Kind
-from xttsbench.records.trial import ScriptAgain
+from xttsbench.records.script import ScriptAgain
 
 
 class Accelerator(Record):

@@ -23,7 +23,8 @@ from xttsbench.records.elements import Elements
 from xttsbench.records.fix import Semantics
 from xttsbench.records.readings import Readings
 from xttsbench.records.rows import RowMemory
-from xttsbench.records.trial import ScriptAgain, ScriptData, TrialSpec
+from xttsbench.records.script import ScriptAgain, ScriptData
+from xttsbench.records.trial import TrialSpec
 from xttsbench.samedata.judge import judge
 from xttsbench.step.watch import Watch
 from xttsbench.targets.load import Loaded

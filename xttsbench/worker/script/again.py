@@ -12,7 +12,8 @@ import sys
 import time
 from typing import Any
 
-from xttsbench.records.trial import ScriptAgain, TrialSpec
+from xttsbench.records.script import ScriptAgain
+from xttsbench.records.trial import TrialSpec
 from xttsbench.targets.substituted import substituted
 from xttsbench.worker.script.copy_on_write import copy_on_write
 from xttsbench.worker.script.process import Process, kill_group

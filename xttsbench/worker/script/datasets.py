@@ -14,7 +14,7 @@ from typing import Any, Final
 import tensorflow as tf
 
 from xttsbench.pipeline.graph.places import place_of
-from xttsbench.records.trial import ScriptData
+from xttsbench.records.script import ScriptData
 
 _MARK: Final = "_xttsbench_data"
 _ORIGINAL: Final = "_xttsbench_original"

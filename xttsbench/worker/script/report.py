@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 from xttsbench.records.rows import RowMemory
-from xttsbench.records.trial import ScriptRun, TrialSpec
+from xttsbench.records.script import ScriptRun
+from xttsbench.records.trial import TrialSpec
 from xttsbench.worker.channel import Channel
 
 exit_now: Callable[[int], Any] = os._exit

@@ -29,7 +29,7 @@ from xttsbench.pipeline.purity.state import trace_time_effects
 from xttsbench.records.base import name_and_place
 from xttsbench.records.elements import Elements
 from xttsbench.records.fix import FixSet
-from xttsbench.records.trial import ScriptAgain, ScriptData
+from xttsbench.records.script import ScriptAgain, ScriptData
 from xttsbench.step.modes import loss_of
 from xttsbench.targets.load import Loaded
 from xttsbench.worker.channel import Channel

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from xttsbench.records.rows import RowMemory, SegmentRows, StepRow
-from xttsbench.records.trial import ScriptAgain
+from xttsbench.records.script import ScriptAgain
 from xttsbench.step.watch import Watch
 from xttsbench.worker.arm import SETTLING, TURN_START
 from xttsbench.worker.script.loops.loop import Loop, Loops

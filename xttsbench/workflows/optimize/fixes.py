@@ -35,7 +35,8 @@ from xttsbench.records.base import Location, name_and_place
 from xttsbench.records.fix import FixResult, FixSet, Optimized, Patch
 from xttsbench.records.pipeline import Pipeline
 from xttsbench.records.plan import RunPlan
-from xttsbench.records.trial import ScriptAgain, ScriptRun, Trace, TrialRecord
+from xttsbench.records.script import ScriptAgain, ScriptRun
+from xttsbench.records.trial import Trace, TrialRecord
 from xttsbench.workflows.measure.session import Session
 from xttsbench.workflows.optimize.verification import Verification
 from xttsbench.workflows.optimize.verify import copies, verify

@@ -12,7 +12,8 @@ from xttsbench.execution.child import Limits
 from xttsbench.execution.helper import Helper
 from xttsbench.execution.trial import LiveTrial, run_trial
 from xttsbench.records.elements import Elements
-from xttsbench.records.trial import ScriptAgain, ScriptData, TrialRecord, TrialSpec, Turn
+from xttsbench.records.script import ScriptAgain, ScriptData
+from xttsbench.records.trial import TrialRecord, TrialSpec, Turn
 from xttsbench.samedata.judge import compare_timed, judge
 from xttsbench.samedata.tolerance import same_training
 from xttsbench.worker.script.copy_on_write import why_not

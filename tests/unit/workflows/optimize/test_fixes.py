@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from xttsbench.records.plan import RunPlan
-from xttsbench.records.trial import ScriptData, ScriptRun
+from xttsbench.records.script import ScriptData, ScriptRun
 from xttsbench.workflows.optimize.fixes import again, step_place, why_not_again
 
 SEEN = ScriptRun(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from xttsbench.records.rows import RowMemory, SegmentRows, StepRow
-from xttsbench.records.trial import ScriptData
+from xttsbench.records.script import ScriptData
 from xttsbench.worker.script.datasets import mark_of
 
 _WARM_UP: Final = 2
