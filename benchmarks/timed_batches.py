@@ -27,7 +27,7 @@ import tensorflow as tf
 
 from xttsbench.analysis.evidence import LEAST_SCALE, interval, paired
 from xttsbench.records.rows import RowMemory
-from xttsbench.records.trial import ScriptAgain, ScriptData
+from xttsbench.records.script import ScriptAgain, ScriptData
 from xttsbench.step.watch import Watch
 from xttsbench.worker.batches import LiveBatches
 from xttsbench.worker.bench import Bench, Limit

@@ -7,6 +7,7 @@ version lives costs no accuracy, and what processes differ by is seen.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,8 @@ STEPS = 5000
 TRIAL_S, STALL_S = 90.0, 45.0
 ROUNDS = 8
 """Of the processes that live beside one another, at most; disturbed ones are measured again."""
+LEAST_ROUNDS = 3
+"""Of each process: of fewer all may turn out to have been disturbed, once what neighbours did is known to the end."""
 SURE_WITHIN = 0.07
 """A version of which the speed-up is known within this share, in as many processes as were asked for, is left alone."""
 _BLOCK_S = 4 * TRIAL_S
@@ -105,14 +108,18 @@ def sure(comparison: Comparison, trials: Sequence[TrialRecord]) -> set[str]:
     In the first ones half of the rounds will do: the others tell more.
     """
     weighed = _weighed(comparison, trials)
+    turns = weighed.pairs.turns
     found = set()
     for runs in weighed.group.candidates:
-        ratio = _ratio(weighed, runs.arm.id, ORIGINAL)
-        if ratio is not None and (
-            (ratio["blocks"] < comparison.blocks and ratio["rounds"] >= ROUNDS // 2)
-            or (ratio["blocks"] >= comparison.blocks and ratio["high"] <= (1 + SURE_WITHIN) * ratio["estimate"])
-        ):
-            found.add(runs.arm.id)
+        name = runs.arm.id
+        rounds = Counter(block for block, _ in turns[name].keys() & turns[ORIGINAL].keys())
+        if len(rounds) < comparison.blocks:
+            if max(rounds.values(), default=0) >= ROUNDS // 2:
+                found.add(name)
+        elif min(rounds.values()) >= LEAST_ROUNDS:
+            ratio = _ratio(weighed, name, ORIGINAL)
+            if ratio is not None and ratio["high"] <= (1 + SURE_WITHIN) * ratio["estimate"]:
+                found.add(name)
     return found
 
 

@@ -154,7 +154,8 @@ def test_a_version_rests_after_half_the_rounds_of_the_first_processes_and_when_i
     assert side_by_side.sure(found, rounds(build, walls, 0, half - 1)) == set()
     first = rounds(build, walls, 0, half)
     assert side_by_side.sure(found, first) == {"ours", "hand-tuned"}
-    both = [*first, *rounds(build, walls, 1, half)]
+    assert side_by_side.sure(found, [*first, *rounds(build, walls, 1, side_by_side.LEAST_ROUNDS - 1)]) == set()
+    both = [*first, *rounds(build, walls, 1, side_by_side.LEAST_ROUNDS)]
     assert side_by_side.sure(found, both) == {"ours", "hand-tuned"}
     far = [*first, *rounds(build, walls | {"ours": 0.02}, 1, half)]
     assert "ours" not in side_by_side.sure(found, far)
