@@ -109,14 +109,15 @@ def sure(comparison: Comparison, trials: Sequence[TrialRecord]) -> set[str]:
     """
     weighed = _weighed(comparison, trials)
     turns = weighed.pairs.turns
+    newest = max(trial.spec.block for trial in trials)
     found = set()
     for runs in weighed.group.candidates:
         name = runs.arm.id
         rounds = Counter(block for block, _ in turns[name].keys() & turns[ORIGINAL].keys())
-        if len(rounds) < comparison.blocks:
-            if max(rounds.values(), default=0) >= ROUNDS // 2:
+        if newest + 1 < comparison.blocks:
+            if rounds[newest] >= ROUNDS // 2:
                 found.add(name)
-        elif min(rounds.values()) >= LEAST_ROUNDS:
+        elif min(rounds[block] for block in range(comparison.blocks)) >= LEAST_ROUNDS:
             ratio = _ratio(weighed, name, ORIGINAL)
             if ratio is not None and ratio["high"] <= (1 + SURE_WITHIN) * ratio["estimate"]:
                 found.add(name)
