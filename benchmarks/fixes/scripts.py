@@ -136,8 +136,8 @@ def main() -> None:
     parser.add_argument("--only", metavar="NAME", nargs="+", default=names)
     parser.add_argument("--code", type=Path, help="directory of the clones of public scripts, by repository")
     parser.add_argument("--budget", type=float, default=120.0, help="seconds of each optimize (120)")
-    parser.add_argument("--blocks", type=int, default=2, help="of the session (2)")
-    parser.add_argument("--window", type=float, default=2.0, help="seconds that a trial measures (2)")
+    parser.add_argument("--blocks", type=int, default=2, help="processes of each version (2)")
+    parser.add_argument("--window", type=float, default=1.0, help="seconds of a turn (1)")
     parser.add_argument("--optimize", action="store_true", help="only run xttsbench optimize, to be measured later")
     parser.add_argument("--out", type=Path, required=True, help="directory of the results, gone on with")
     options = parser.parse_args()
@@ -161,8 +161,8 @@ def main() -> None:
         "# Scripts, beside their hand-tuned version and AUTOTUNE",
         "",
         f"`python benchmarks/fixes/scripts.py`: {len(rows)} unmodified scripts on {psutil.cpu_count()} processors.",
-        "`*`: what was done by hand is another function. One block: it was decided in the first processes; versions",
-        "with the same text have been 1.2 apart, and 1.6 where a step takes less than 2 ms.",
+        "`*`: what was done by hand is another function. Processes of versions with the same text have been 1.2 apart,",
+        "and 1.6 where a step takes less than 2 ms.",
         *(["", "**Provisional: others used the processors meanwhile.**"] if busy else []),
         "",
         *table(rows),
