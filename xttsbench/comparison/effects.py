@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -221,12 +221,15 @@ class Weighed:
 def weigh(group: GroupRuns, margin: float) -> Weighed:
     """What the rounds of a group say of each of its candidates.
 
-    Rounds in which something else used the machine are left out, unless they are more than half: then all are kept, and
-    the noise is taken to be larger. Each candidate has to show as many times the evidence as there are candidates. The
-    margin is the smallest difference that matters, as a share.
+    Rounds in which something else used the machine are left out, unless they are more than half, or all that a
+    configuration has beside the baseline: then they are kept, and the noise is taken to be larger. Each candidate has
+    to show as many times the evidence as there are candidates. The margin is the smallest difference that matters, as
+    a share.
     """
     judged = gate([trial for runs in group.arms for trial in runs.trials.values()])
-    group = group.without(judged.invalid)
+    left_out = judged.invalid - _all_there_are(group, judged.invalid)
+    widened = judged.widened or left_out != judged.invalid
+    group = group.without(left_out)
     baseline, pairs = group.baseline, Paired.of(group)
     samples = {
         runs.arm.id: sample
@@ -234,7 +237,7 @@ def weigh(group: GroupRuns, margin: float) -> Weighed:
         if runs.ended is None and (sample := pairs.sample(runs.arm.id, baseline.arm.id)) is not None
     }
     again = pairs.sample(group.again.arm.id, baseline.arm.id) if group.again is not None else None
-    s0 = noise_scale(again, samples.values(), mostly_invalid=judged.widened)
+    s0 = noise_scale(again, samples.values(), mostly_invalid=widened)
     count = max(len(group.candidates), 1)
     found = {}
     for runs in group.candidates:
@@ -258,6 +261,16 @@ def weigh(group: GroupRuns, margin: float) -> Weighed:
         why=why if again is None else None,
         pairs=pairs,
     )
+
+
+def _all_there_are(group: GroupRuns, turns: Collection[Turn]) -> set[Turn]:
+    """Of some turns those of configurations that have no others beside the baseline.
+
+    Rounds that were quieter came after theirs, and what they showed at the time is better than nothing.
+    """
+    ours = group.baseline.turns.keys()
+    beside = [ours & runs.turns.keys() for runs in group.arms if runs is not group.baseline]
+    return {turn for own in beside if own.issubset(turns) for turn in own}
 
 
 def settled_arms(comparison: Comparison, trials: Sequence[TrialRecord], processes: int) -> set[str]:

@@ -150,6 +150,34 @@ def test_disturbed_rounds_are_left_out(build) -> None:
     assert arm.step_time_s.estimate == pytest.approx(0.02)
 
 
+def test_disturbed_rounds_are_kept_of_a_configuration_that_has_no_others(build) -> None:
+    """What two rounds showed is not forgotten since others, of other configurations, were quieter."""
+    second = 1_000_000_000
+    comparison = build.comparison("a", "b", "c", again=False)
+
+    def trial(arm: str, wall_s: float, block: int, foreign: float, count: int):
+        rounds = np.repeat(np.arange(count), 10)
+        marks = tuple(RoundMark(round=n, start_ns=n * second, end_ns=(n + 1) * second) for n in range(count))
+        walls = np.full(10 * count, wall_s)
+        as_is = build.segment("as_is", wall_s=walls, step_s=walls, round=rounds)
+        readings = Readings(host=_host([foreign] * count))
+        return taking_turns(
+            build.trial("arm", as_is, arm=arm, group="loaders", block=block, rounds=marks, readings=readings)
+        )
+
+    def found(foreign: float):
+        first = [trial("a", 0.04, 0, foreign, 2), trial("b", 0.02, 0, foreign, 2)]
+        return by_id(compare(comparison, [*first, trial("a", 0.04, 1, 0.0, 4), trial("c", 0.01, 1, 0.0, 4)]))
+
+    disturbed, quiet = found(0.5), found(0.0)
+    assert (disturbed["b"].rounds, disturbed["c"].rounds) == (2, 4)
+    assert disturbed["b"].effect.estimate == pytest.approx(2.0)
+    assert disturbed["c"].effect.estimate == pytest.approx(4.0)
+    assert disturbed["b"].effect.high > quiet["b"].effect.high
+    assert disturbed["b"].decision == "faster"  # clearly so takes a round that was left alone
+    assert quiet["b"].decision == "clearly_faster"
+
+
 def _host(foreign: list[float]) -> HostReadings:
     """Readings at each second of a machine with two processors, of which the target uses one."""
     taken = np.concatenate([[0.0], np.cumsum(foreign)]) * 2
