@@ -73,7 +73,7 @@ def whole_batches(setting: Setting) -> Iterator[Candidate]:
     ends = [op for op in tiny if any("Batch" in reader.op for reader in readers[op.name])]
     if ends and spent >= _SHARE * sum(op.cost_s or 0.0 for op in pipeline.ops):
         names = tuple(op.name for op in tiny)
-        if all(around_s(op, pipeline) is not None for op in tiny):
+        if all(not op.python_functions or around_s(op, pipeline) is not None for op in tiny):
             yield Candidate("batch-first", partial(_called_once, names=names), ops=names)
             return
         why = "how much of the time for an element is the call itself was not measured"
@@ -81,30 +81,37 @@ def whole_batches(setting: Setting) -> Iterator[Candidate]:
 
 
 def around_s(op: PipelineOp, pipeline: Pipeline) -> float | None:
-    """Seconds of an element that go to calling the op's Python functions; ``None`` where it has none, or not known.
-
-    What calling a function of TensorFlow's ops takes was not measured.
-    """
+    """Seconds of an element that go to calling the op's Python functions; ``None`` where it has none, or not known."""
     own = [one.around_call_s for one in pipeline.python_functions if one.token in op.python_functions]
     return sum(one for one in own if one is not None) if own and None not in own else None
 
 
 def _called_once(given: Pipeline, *, names: tuple[str, ...]) -> Pipeline:
-    """The record with one call for a batch, within which Python goes from row to row."""
+    """The record with one call for a batch, within which Python goes from row to row.
+
+    TensorFlow's own ops take a batch as they take an element, but for its bytes: of an element as small as this the
+    time is that of calling them.
+    """
     readers, taken = consumers(given), elements_per_batch(given)
     sizes = {
-        op.name: next((one.batch_size for one in readers[op.name] if one.batch_size), None) or round(taken[op.name])
+        op.name: max(
+            next((one.batch_size for one in readers[op.name] if one.batch_size), None) or round(taken[op.name]), 1
+        )
         for op in given.ops
     }
     rows: dict[str, int] = {}
 
     def changed(op: PipelineOp) -> dict[str, float]:
-        call_s = around_s(op, given)
-        if op.name not in names or call_s is None or op.cost_s is None:
+        if op.name not in names or not op.cost_s:
             return {}
-        rows.update(dict.fromkeys(op.python_functions, max(sizes[op.name], 1)))
-        spared_s = call_s * taken[op.name] * (1 - 1 / max(sizes[op.name], 1))
-        left = max(1 - spared_s / op.cost_s, 0.0) if op.cost_s else 1.0
+        call_s, count = around_s(op, given), taken[op.name]
+        if op.python_functions:
+            rows.update(dict.fromkeys(op.python_functions, sizes[op.name]))
+            spared_s = (call_s or 0.0) * count * (1 - 1 / sizes[op.name])
+        else:
+            copied_s = (op.element_bytes or 0.0) * count / _COPIED_BYTES_PER_S
+            spared_s = op.cost_s * (1 - 1 / sizes[op.name]) - copied_s
+        left = min(max(1 - spared_s / op.cost_s, 0.0), 1.0)
         # What TensorFlow's threads spend around the calls goes with them, so processor time shrinks by the same share.
         return {"cost_s": op.cost_s * left} | ({} if op.cpu_s is None else {"cpu_s": op.cpu_s * left})
 
