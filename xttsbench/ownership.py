@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import sysconfig
+from contextlib import suppress
 from functools import lru_cache
 from typing import Final, Literal
 
@@ -21,9 +22,13 @@ _PACKAGES: Final = ("site-packages", "dist-packages")
 
 
 def _folders(*names: str) -> tuple[str, ...]:
-    """Where packages lie that may have been put anywhere."""
-    found = (importlib.util.find_spec(name) for name in names)
-    return tuple(os.path.dirname(one.origin) + os.sep for one in found if one is not None and one.origin)
+    """Where packages lie that may have been put anywhere, of those that there are."""
+    found = []
+    for name in names:
+        with suppress(ImportError, ValueError):  # an importer that refuses it; a module that was made by hand
+            one = importlib.util.find_spec(name)
+            found += [os.path.dirname(one.origin) + os.sep] if one is not None and one.origin else []
+    return tuple(found)
 
 
 def _paths(*kinds: str) -> tuple[str, ...]:

@@ -59,3 +59,22 @@ def test_nothing_is_imported_to_tell(tmp_path):
     code = f"import sys; from xttsbench.ownership import owner; owner('x.py'); {told}"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
     assert said.stdout == "set()\n"
+
+
+REFUSES = """
+import sys
+
+class Refuses:
+    def find_spec(self, name, path=None, target=None):
+        if name in ("tensorflow", "keras"):
+            raise ImportError(name)
+
+sys.meta_path.insert(0, Refuses())
+from xttsbench.ownership import owner
+print(owner("x.py"))
+"""
+
+
+def test_an_importer_that_refuses_a_framework_is_no_error(tmp_path):
+    said = subprocess.run([sys.executable, "-c", REFUSES], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert said.stdout == "user\n"

@@ -86,6 +86,10 @@ class Verified:
         found, data = self.measured.get(arm), self.semantics.get(arm)
         return found is not None and found.accepted and data is not None and data.equivalent is True
 
+    def ratio(self, arm: str) -> float:
+        """How many times as fast an arm was measured to be; 0 where it was not."""
+        return _ratio(self.measured.get(arm)) or 0.0
+
     def ended(self, arm: str) -> bool:
         """Whether a trial of an arm did not end well."""
         return (found := self.measured.get(arm)) is not None and found.ended is not None
@@ -152,7 +156,7 @@ class Verified:
             for name, one in self.measured.items()
             if name != PATCHED
             and not self.settled(name)
-            and (_ratio(one) or 0.0) > 1 + 2 * MARGIN
+            and self.ratio(name) > 1 + 2 * MARGIN
             and (data := self.semantics.get(name)) is not None
             and data.equivalent is True
         ]
@@ -172,7 +176,7 @@ class Verified:
         return next(as_good, last[0])
 
     def _rank(self, name: str) -> tuple[float, int, str]:
-        speed = _ratio(self.measured.get(name)) or 0.0
+        speed = self.ratio(name)
         # Within the margin fewer parts are better: there is less to understand, and less to keep.
         return -round(np.log(max(speed, 1e-9)) / np.log1p(2 * MARGIN)), len(FixSet.parse(name)), name
 

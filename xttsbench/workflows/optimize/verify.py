@@ -82,17 +82,37 @@ def verify(wanted: Verification, session: Timed) -> Patch | None:
     # Filling may take most of what is left once the data are compared: such caches come after what takes none.
     worth.sort(key=lambda name: not clock.is_filled_in_time(name, of_s=clock.left_s / 2))
     size = guard_size(wanted.evidence)
-    # Where the runs of the original show that its sources cannot be cut, a cache is filled with all that they yield.
-    sound = [name for name in _sound(wanted, session, size, worth) if clock.is_filled_in_time(name)]
-    if not sound or _over(session):
+    waiting = worth
+    while waiting:
+        # Where the runs of the original show that its sources cannot be cut, a cache is filled with all they yield.
+        sound = [name for name in _sound(wanted, session, size, waiting) if clock.is_filled_in_time(name)]
+        if not sound or _over(session):
+            break
+        left_s = clock.left_s
+        for of_part in (False, True):
+            alone = [wanted.arm(name) for name in sound if clock.is_of_part(name) is of_part]
+            # Planned for a share of the time, but until there are enough blocks to decide anything it gets what it
+            # takes.
+            planned_s = _ALONE_SHARE * left_s * len(alone) / len(sound)
+            _compare(wanted, session, ALONE, alone, planned_s=planned_s, most_s=clock.left_s)
+        waiting = _worth_more(wanted, session, worth)
+    if _over(session) or not any(trial.spec.group == ALONE for trial in session.trials):
         return None
-    left_s = clock.left_s
-    for of_part in (False, True):
-        alone = [wanted.arm(name) for name in sound if clock.is_of_part(name) is of_part]
-        # Planned for a share of the time, but until there are enough blocks to decide anything it gets what it takes.
-        planned_s = _ALONE_SHARE * left_s * len(alone) / len(sound)
-        _compare(wanted, session, ALONE, alone, planned_s=planned_s, most_s=clock.left_s)
     return _finish(wanted, session, size)
+
+
+def _worth_more(wanted: Verification, session: Timed, worth: Sequence[str]) -> list[str]:
+    """Fixes that time was not planned for, once it is left: what is expected to give more than the best one so far.
+
+    None as long as one that was measured is undecided, which the time may decide.
+    """
+    found = _found(wanted, session)
+    if not all(found.settled(name) for name in found.measured):
+        return []
+    best = max((found.ratio(name) for name in found.best_first), default=1.0)
+    expected = {one.name: one.predicted_speedup for one in wanted.proposed}
+    untried = [name for name in worth if name not in found.semantics][: max(_MOST - len(found.measured), 0)]
+    return [name for name in untried if (speedup := expected.get(name)) is None or speedup > WORTH * best]
 
 
 def _sound(wanted: Verification, session: Timed, size: Size, names: Sequence[str]) -> list[str]:
@@ -105,7 +125,7 @@ def _sound(wanted: Verification, session: Timed, size: Size, names: Sequence[str
     sound: list[str] = []
     while waiting and len(sound) < most and not _over(session):
         some = waiting[: most - len(sound)]
-        first = len(waiting) == len(names)
+        first = not any(trial.spec.rung == "elements" for trial in session.trials)
         if not first and clock.window_s(some[:1], clock.left_s - clock.setup_s - _GUARD_S) < LEAST_WINDOW_S:
             break
         del waiting[: len(some)]
@@ -211,15 +231,16 @@ def _fitting(
 
 
 def _affordable(wanted: Verification, session: Timed, size: Size, names: Sequence[str]) -> int:
-    """How many of the best are measured alone: as many as fit into their share of the time, or 1."""
+    """How many of the best are measured alone: as many as fit into their share of the time; of the first ones, one."""
     clock = Clock(wanted, session)
     at_once = _at_once(wanted, session)
     each_s = clock.setup_s + _GUARD_S + size.pass_s
-    for count in range(min(_MOST, len(names)), 1, -1):
-        guards_s = math.ceil((3 + count) / at_once) * each_s
+    originals = 0 if any(trial.spec.rung == "elements" for trial in session.trials) else 3
+    for count in range(min(_MOST, len(names)), 0, -1):
+        guards_s = math.ceil((originals + count) / at_once) * each_s
         if clock.window_s(names[:count], _ALONE_SHARE * (clock.left_s - guards_s)) >= LEAST_WINDOW_S:
             return count
-    return 1
+    return 1 if originals else 0
 
 
 def _at_once(wanted: Verification, session: Timed) -> int:

@@ -359,6 +359,17 @@ def test_a_small_budget_is_for_the_best_one_and_it_gets_its_six_blocks(verifying
     assert verified(session.trials, Accelerator()).chosen == "parallel-map"
 
 
+@pytest.mark.parametrize(("worth", "goes_on"), [(0.019, False), (0.033, True)])
+def test_time_that_is_left_is_for_what_is_expected_to_give_more_than_the_best_one(verifying, worth, goes_on) -> None:
+    """Each was expected to be twice as fast; planned was one of them, which was soon decided."""
+    walls = {"parallel-map": worth, "prefetch": 0.01}
+    session, _ = verifying("parallel-map", "prefetch", walls=walls, budget_s=75.0)
+    assert session.of(GUARD)[:4] == [ORIGINAL] * 3 + ["parallel-map"]
+    assert ("prefetch" in session.of(ALONE)) is goes_on
+    assert session.of(GUARD).count(ORIGINAL) == 3
+    assert ("prefetch" in verified(session.trials, Accelerator()).chosen) is goes_on
+
+
 def test_in_place_of_one_that_changes_the_data_the_next_is_tried(verifying) -> None:
     guards = {"parallel-map": {"elements": elements(1)}}
     session, _ = verifying("parallel-map", "prefetch", "buffer:8", guards=guards, budget_s=40.0)
