@@ -13,7 +13,7 @@ CLASSES = {
 
 
 def test_all_is_complete_and_sorted() -> None:
-    assert list(errors.__all__) == sorted(CLASSES)
+    assert list(errors.__all__) == [*sorted(CLASSES), "first_line"]
 
 
 def test_the_tree_in_the_docstring_is_that_of_the_classes() -> None:
@@ -54,3 +54,18 @@ def test_exit_codes_are_those_of_the_contract(name: str, code: int) -> None:
 def test_every_error_is_caught_by_the_base() -> None:
     assert all(issubclass(value, errors.XttsbenchError) for value in CLASSES.values())
     assert str(errors.TargetError("one sentence")) == "one sentence"
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (ValueError("what is wrong\n\twhere in C++"), "what is wrong"),
+        (ValueError("\n  indented\nmore"), "indented"),
+        (KeyError(), "KeyError"),
+        (ValueError(" \n "), "ValueError"),
+        ("said by a library\nin two lines", "said by a library"),
+        (ValueError("x" * 400), "x" * 300),
+    ],
+)
+def test_of_an_error_the_first_line_is_told_or_its_type(error, line) -> None:
+    assert errors.first_line(error) == line
