@@ -28,7 +28,7 @@ def take(bench):
     ends = []
 
     def run(make, *, fix=None, step=None, original=None, variables=(), **fields):
-        fields = {"steps": 50, "epochs": 2, "window_s": 30.0} | fields
+        fields = {"steps": 50, "epochs": 2, "window_s": 120.0} | fields
         spec = TrialSpec(trial_id="0", rung="elements", target="t:t", fix=fix, **fields)
         tf.keras.utils.set_random_seed(spec.seed)
         ends.append(places.install())
