@@ -167,13 +167,27 @@ class Verified:
         """The fix that the run proposes; ``None`` where none was accepted.
 
         It is the best of those that were measured side by side in the end, unless a part of it was as fast by itself.
+        A cache whose first pass takes so long that it was measured on a part of the data gives way to what needs none
+        and may be as fast.
         """
         last = [name for name in self.best_first if name in self.last] or self.best_first
         if not last:
             return None
+        if self._filled_later(last[0]):
+            whole = [name for name in self.best_first if not self._filled_later(name)]
+            last = [name for name in whole if self._may_be_as_fast(name, last[0])] or last
         parts, speed = FixSet.parse(last[0]), self._rank(last[0])[0]
         as_good = (name for name in self.best_first if FixSet.parse(name) < parts and self._rank(name)[0] <= speed)
         return next(as_good, last[0])
+
+    def _filled_later(self, name: str) -> bool:
+        """Whether a cache of it was measured on a part of the data: with all of them it gives nothing for long."""
+        return name in self.parts and "cache" in FixSet.parse(name)
+
+    def _may_be_as_fast(self, name: str, other: str) -> bool:
+        """Whether the intervals of two arms that were measured overlap."""
+        one, best = self.measured[name].evidence, self.measured[other].evidence
+        return one is not None and best is not None and one.ratio.high >= best.ratio.low
 
     def _rank(self, name: str) -> tuple[float, int, str]:
         speed = self.ratio(name)

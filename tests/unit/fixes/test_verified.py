@@ -228,6 +228,22 @@ def test_of_two_that_are_alike_the_one_with_fewer_parts_is_chosen(guard, origina
     assert found.best_first == [both, "parallel-map"]
 
 
+@pytest.mark.parametrize(("wall_s", "chosen"), [(0.0102, "batch-first"), (0.018, "cache@MapDataset/_2")])
+def test_a_cache_that_takes_long_to_fill_gives_way_to_what_may_be_as_fast(
+    wall_s, chosen, guard, originals, measure
+) -> None:
+    cache = "cache@MapDataset/_2"
+    on_part = [
+        trial.model_copy(update={"spec": trial.spec.model_copy(update={"source_limit": 100})})
+        for trial in measure(ALONE, {ORIGINAL: SLOW_S, cache: 0.01})
+    ]
+    whole = measure(ALONE, {ORIGINAL: SLOW_S, "batch-first": wall_s}, first=3)
+    guards = [*originals, guard(cache), guard("batch-first")]
+    assert verified([*guards, *on_part, *whole], DEVICE).chosen == chosen
+    filled = measure(ALONE, {ORIGINAL: SLOW_S, cache: 0.008})
+    assert verified([*guards, *filled, *whole], DEVICE).chosen == cache
+
+
 def test_what_was_measured_side_by_side_in_the_end_is_chosen_from(guard, originals, measure) -> None:
     alone = measure(ALONE, {ORIGINAL: SLOW_S, "a": 0.005, "b": 0.006})
     last = measure(TOGETHER, {ORIGINAL: SLOW_S, "b": 0.006, AGAIN: SLOW_S}, first=7)
