@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from xttsbench.evidence.evidence import Evidence, allowed_cpus
-from xttsbench.fixes.cache.spec import cache_places, first_pass_batches
+from xttsbench.fixes.cache.spec import CACHE, cache_places, first_pass_batches, over_a_training
 from xttsbench.fixes.model import Modelled, infer_cardinality, predict
 from xttsbench.fixes.registry import SPECS, candidates, said
+from xttsbench.fixes.rounds import WHOLE_S
 from xttsbench.fixes.spec import WORTH, Candidate, Setting
 from xttsbench.records.base import Location
 from xttsbench.records.fix import Fix, FixSet
@@ -55,6 +56,11 @@ class Proposal:
     why_not: str | None = None
     first_pass_s: float | None = None
 
+    @property
+    def fills_long(self) -> bool:
+        """Whether it fills a cache that takes long, or nobody knows how long."""
+        return CACHE.name in FixSet.of(self.fixes) and (self.first_pass_s or math.inf) > WHOLE_S
+
 
 @dataclass(frozen=True)
 class Option:
@@ -70,7 +76,7 @@ def ranked(options: Sequence[Option]) -> tuple[Proposal, ...]:
     """Those worth verifying first; nearly equal ones by what has to be proved, their number of fixes, and memory."""
 
     def key(option: Option) -> tuple[float, bool, int, float]:
-        score = round(math.log(max(option.score, 1e-6)) / math.log(WORTH))
+        score = round(math.log(max(_over_a_training(option, options), 1e-6)) / math.log(WORTH))
         return (-score, option.to_prove, len(option.proposal.fixes), option.held_bytes)
 
     worth = sorted((one for one in options if one.proposal.worth), key=key)
@@ -79,6 +85,17 @@ def ranked(options: Sequence[Option]) -> tuple[Proposal, ...]:
         replace(one.proposal, worth=False, why_not=f"{_MOST} others are expected to give more") for one in worth[_MOST:]
     ]
     return (*(one.proposal for one in worth[:_MOST]), *late, *(one.proposal for one in others))
+
+
+def _over_a_training(option: Option, options: Sequence[Option]) -> float:
+    """The score of an option, in which a first pass counts that is too long to be waited for."""
+    proposal = option.proposal
+    if not proposal.fills_long:
+        return option.score
+    others = {name for name in proposal.fixes if Fix.parse(name).kind != CACHE.name}
+    # Its other fixes are at work while the cache is filled.
+    first = [one.score for one in options if one.proposal.worth and others.issuperset(one.proposal.fixes)]
+    return over_a_training(max(first, default=1.0), max(option.score, 1e-6))
 
 
 def places(names: Iterable[str], pipeline: Pipeline) -> tuple[Location, ...]:

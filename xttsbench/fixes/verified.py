@@ -13,6 +13,7 @@ from xttsbench.analysis.evidence import CLEARLY, DECIDES, LEAST_SCALE, Evidence,
 from xttsbench.comparison.effects import Effect, Weighed, weigh
 from xttsbench.comparison.figures import figures_of
 from xttsbench.comparison.runs import collect
+from xttsbench.fixes.cache.spec import CACHE, over_a_training
 from xttsbench.fixes.rounds import LEAST_BLOCKS, PATCHED, ROUNDS, TOGETHER, planned
 from xttsbench.fixes.same_data import originals_of, semantics_of
 from xttsbench.records.base import FASTER, MARGIN, SLOWER, Estimate
@@ -167,30 +168,30 @@ class Verified:
         """The fix that the run proposes; ``None`` where none was accepted.
 
         It is the best of those that were measured side by side in the end, unless a part of it was as fast by itself.
-        A cache whose first pass takes so long that it was measured on a part of the data gives way to what needs none
-        and may be as fast.
         """
         last = [name for name in self.best_first if name in self.last] or self.best_first
         if not last:
             return None
-        if self._filled_later(last[0]):
-            whole = [name for name in self.best_first if not self._filled_later(name)]
-            last = [name for name in whole if self._may_be_as_fast(name, last[0])] or last
         parts, speed = FixSet.parse(last[0]), self._rank(last[0])[0]
         as_good = (name for name in self.best_first if FixSet.parse(name) < parts and self._rank(name)[0] <= speed)
         return next(as_good, last[0])
 
-    def _filled_later(self, name: str) -> bool:
-        """Whether a cache of it was measured on a part of the data: with all of them it gives nothing for long."""
-        return name in self.parts and "cache" in FixSet.parse(name)
+    def worth(self, name: str) -> float:
+        """How many times as fast a training is with an arm.
 
-    def _may_be_as_fast(self, name: str, other: str) -> bool:
-        """Whether the intervals of two arms that were measured overlap."""
-        one, best = self.measured[name].evidence, self.measured[other].evidence
-        return one is not None and best is not None and one.ratio.high >= best.ratio.low
+        Of one whose cache was measured on a part of the data, since its first pass takes long, that pass counts: its
+        other fixes are at work meanwhile, as far as they were accepted without it.
+        """
+        after = self.ratio(name)
+        if not after or not _filled_later(name, self.parts):
+            return after
+        others = FixSet(tuple(fix for fix in FixSet.parse(name) if fix.kind != CACHE.name))
+        arms = self.measured.keys() - {PATCHED}
+        first = (self.ratio(arm) for arm in arms if FixSet.parse(arm) <= others and self.accepted(arm))
+        return over_a_training(max(first, default=1.0), after)
 
     def _rank(self, name: str) -> tuple[float, int, str]:
-        speed = self.ratio(name)
+        speed = self.worth(name)
         # Within the margin fewer parts are better: there is less to understand, and less to keep.
         return -round(np.log(max(speed, 1e-9)) / np.log1p(2 * MARGIN)), len(FixSet.parse(name)), name
 
@@ -203,21 +204,27 @@ def verified(trials: Sequence[TrialRecord], accelerator: Accelerator) -> Verifie
     again = weighed.group.again if weighed else None
     semantics = semantics_of(trials, read, unreadable)
     sound = measured.keys() - {PATCHED} - {arm for arm, data in semantics.items() if data.equivalent is not True}
+    parts = {
+        t.spec.arm: t.spec.source_limit
+        for t in trials
+        if t.spec.group in ROUNDS and t.spec.rung == "arm" and t.spec.arm and t.spec.source_limit
+    }
     return Verified(
         semantics=semantics,
         measured=measured,
-        behind={} if weighed is None else _behind(weighed, measured, sound),
-        parts={
-            t.spec.arm: t.spec.source_limit
-            for t in trials
-            if t.spec.group in ROUNDS and t.spec.rung == "arm" and t.spec.arm and t.spec.source_limit
-        },
+        behind={} if weighed is None else _behind(weighed, measured, sound, parts),
+        parts=parts,
         noise_scale=LEAST_SCALE if weighed is None else weighed.noise_scale,
         noise_processes=len(again.steps) if again else 0,
         last=frozenset(t.spec.arm for t in trials if t.spec.group == TOGETHER and t.spec.arm and t.status == "ok"),
         identity=next((one.identity for one in read if one.identity is not None), None),
         unreadable=unreadable,
     )
+
+
+def _filled_later(arm: str, parts: Collection[str]) -> bool:
+    """Whether a cache of an arm was measured on a part of the data: with all of them it gives nothing for long."""
+    return arm in parts and CACHE.name in FixSet.parse(arm)
 
 
 def _ratio(measured: Measured | None) -> float | None:
@@ -240,8 +247,13 @@ def _measured(weighed: Weighed) -> dict[str, Measured]:
     return found
 
 
-def _behind(weighed: Weighed, measured: Mapping[str, Measured], sound: Collection[str]) -> dict[str, str]:
-    """Arms that are slower than the fastest one of those, with the same data, beside which they were measured."""
+def _behind(
+    weighed: Weighed, measured: Mapping[str, Measured], sound: Collection[str], parts: Collection[str]
+) -> dict[str, str]:
+    """Arms that are slower than the fastest one of those, with the same data, beside which they were measured.
+
+    Being slower than a cache that takes long to fill says nothing of one that fills none.
+    """
     speeds = {
         name: one.evidence.ratio.estimate
         for name, one in measured.items()
@@ -250,6 +262,8 @@ def _behind(weighed: Weighed, measured: Mapping[str, Measured], sound: Collectio
     found: dict[str, str] = {}
     for best in sorted(speeds, key=lambda name: -speeds[name]):
         for name in measured.keys() - {best, PATCHED, *found}:
+            if _filled_later(best, parts) and not _filled_later(name, parts):
+                continue
             sample = weighed.pairs.sample(name, best)
             if sample is None or sample.mean > -math.log1p(MARGIN):
                 continue

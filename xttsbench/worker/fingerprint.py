@@ -38,7 +38,7 @@ from xttsbench.pipeline.fingerprint.fingerprinter import Batching, Fingerprinter
 from xttsbench.pipeline.fingerprint.identity import identity
 from xttsbench.pipeline.graph.places import SOURCE
 from xttsbench.pipeline.graph.read import inspect, read_graph
-from xttsbench.pipeline.purity.state import trace_time_effects
+from xttsbench.pipeline.purity.step import trace_time_effects
 from xttsbench.records.elements import Element, Elements, Epoch, OtherBatches
 from xttsbench.records.fix import FixSet
 from xttsbench.records.pipeline import PipelineOp

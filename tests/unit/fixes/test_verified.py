@@ -244,6 +244,32 @@ def test_a_cache_that_takes_long_to_fill_gives_way_to_what_may_be_as_fast(
     assert verified([*guards, *filled, *whole], DEVICE).chosen == cache
 
 
+@pytest.fixture
+def on_part(measure):
+    """``on_part(walls, ...)``: rounds of arms that read a part of the data."""
+
+    def make(walls: dict[str, float], **fields: Any) -> list[TrialRecord]:
+        found = measure(ALONE, walls, **fields)
+        return [one.model_copy(update={"spec": one.spec.model_copy(update={"source_limit": 100})}) for one in found]
+
+    return make
+
+
+def test_the_epoch_that_fills_a_cache_counts_over_a_training(guard, originals, on_part) -> None:
+    cache, calls, both = "cache@MapDataset/_2", "parallel-map", "parallel-map + cache@MapDataset/_2"
+    walls = {ORIGINAL: SLOW_S, cache: SLOW_S / 100, calls: SLOW_S / 12}
+    guards = [*originals, *map(guard, (cache, calls, both))]
+    found = verified([*guards, *on_part(walls)], DEVICE)
+    assert found.best_first == [calls, cache]  # 10 epochs: 1 / (0.1 + 0.9 / 100) = 9.2
+    assert calls not in found.behind
+    rows = {one.name: one for one in results([proposal(cache), proposal(calls)], found, None)}
+    assert rows[calls].chosen
+    assert re.search(r"with the epoch that fills the cache, 9\.\d\d times over 10 of them$", rows[cache].why)
+    found = verified([*guards, *on_part(walls | {both: SLOW_S / 90})], DEVICE)
+    assert found.chosen == both  # 1 / (0.1 / 12 + 0.9 / 90): its calls are parallel in the first epoch, too
+    assert found.worth(both) == pytest.approx(55, rel=0.1)
+
+
 def test_what_was_measured_side_by_side_in_the_end_is_chosen_from(guard, originals, measure) -> None:
     alone = measure(ALONE, {ORIGINAL: SLOW_S, "a": 0.005, "b": 0.006})
     last = measure(TOGETHER, {ORIGINAL: SLOW_S, "b": 0.006, AGAIN: SLOW_S}, first=7)

@@ -12,7 +12,6 @@ import io
 import itertools
 import os
 import random
-import shutil
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -20,19 +19,13 @@ import numpy as np
 
 from xttsbench.pipeline.generators.parts import Felt
 from xttsbench.pipeline.graph.source import is_users, place
+from xttsbench.pipeline.purity.outside import called_name, may_write
 from xttsbench.pipeline.purity.reading import Kind, Reader
 from xttsbench.pipeline.purity.state import changed_elsewhere
-from xttsbench.pipeline.purity.values import LOCAL, UNKNOWN, Scope, Value, draws, immutable, is_one_of, special_methods
+from xttsbench.pipeline.purity.values import LOCAL, UNKNOWN, Scope, Value, draws, is_one_of, special_methods
 
 _IN_ORDER: Final = ("draws ", "takes ", "calls read", "returns what a clock", "calls grab", "calls get_next", "keeps ")
 """How effects begin that the head may have, in order: what it draws, and what it takes from a stream."""
-_WRITES: Final = frozenset({
-    "save", "savez", "savez_compressed", "savetxt", "tofile", "write_text", "write_bytes", "to_csv", "to_parquet",
-    "to_pickle", "to_hdf", "mkdir", "makedirs", "touch", "rename", "replace", "unlink", "rmdir", "dump", "imwrite",
-    "write", "writelines", "writeframes", "write_wav", "copyfile", "executemany", "commit",
-})  # fmt: skip
-"""Names of functions of libraries that write."""
-_WRITERS: Final = (os, shutil)
 _KEEPERS: Final = np.random.Generator | np.random.RandomState | random.Random | io.IOBase
 _COPIES: Final = (
     list,
@@ -267,7 +260,7 @@ class _LoopReader(Reader):
 
     def _kept_or_written(self, node: ast.Call, scope: Scope) -> None:
         """Calls of a library with an object that keeps something, and calls that write."""
-        named = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        named = called_name(node)
         base = node.func.value if isinstance(node.func, ast.Attribute) else None
         owner = scope.value(base.id) if isinstance(base, ast.Name) else LOCAL
         if isinstance(owner.obj, _Opaque):
@@ -282,12 +275,5 @@ class _LoopReader(Reader):
                 self._report(
                     "state", node, scope, f"takes or draws from {held.name!r}, which goes on from call to call"
                 )
-        if named in _WRITES and (
-            base is None or not immutable(owner.obj) or is_one_of(owner.obj, _WRITERS) or owner.obj is np
-        ):
-            text = isinstance(owner.obj, str) or (named == "replace" and owner.obj is not os)
-            if not text:
-                self._report("state", node, scope, f"calls {named}(), which writes")
-        mode = node.args[1] if len(node.args) > 1 else next((k.value for k in node.keywords if k.arg == "mode"), None)
-        if named in ("open", "fdopen") and isinstance(mode, ast.Constant) and set(str(mode.value)) & set("wax+"):
-            self._report("state", node, scope, "opens a file to write")
+        if (text := may_write(node, owner)) is not None:
+            self._report("state", node, scope, text)

@@ -1,10 +1,9 @@
-"""Whether a Python function keeps state, draws random numbers or tells the time; of a step, what a graph would not do.
+"""Whether a Python function keeps state, draws random numbers or tells the time.
 
-State is what parallel calls, calls in other processes, fewer calls or another order would change; a graph of a training
-step would change it once, while it is traced, and never again. Functions are read from their source, without running
-them, and followed into the user's own functions that they call. Libraries are taken at their word. What the call makes
-itself may be changed at will; what was there before may not. A memo that ``functools.lru_cache`` keeps is harmless; a
-dictionary that is filled by hand is state, for it is one to the eye.
+State is what parallel calls, calls in other processes, fewer calls or another order would change. Functions are read
+from their source, without running them, and followed into the user's own functions that they call. Libraries are taken
+at their word. What the call makes itself may be changed at will; what was there before may not. A memo that
+``functools.lru_cache`` keeps is harmless; a dictionary that is filled by hand is state, for it is one to the eye.
 
 What a function only reads and other code changes (an epoch that a callback sets) does not show in a look at the data,
 during which no training runs. It is read from the source of the function's file: another function there that changes
@@ -37,7 +36,7 @@ from xttsbench.pipeline.graph.source import (
     within,
 )
 from xttsbench.pipeline.purity.reading import Reader, from_bytecode
-from xttsbench.pipeline.purity.values import MUTATORS, Scope, Value
+from xttsbench.pipeline.purity.values import MUTATORS
 
 _SETS_UP: Final = frozenset(
     {"__init__", "__new__", "__post_init__", "__setstate__", "__getstate__", "__reduce__", "__enter__", "__exit__"}
@@ -185,11 +184,6 @@ def _called_by(kind: ast.ClassDef, names: Collection[str]) -> set[str]:
     return found
 
 
-_OF_TENSORFLOW: Final = ("assign", "scatter_", "batch_scatter_", "apply", "update_state", "reset_state", "write")
-"""How methods begin through which a graph changes variables, optimizers, metrics and summaries as eager code does."""
-_DRAWN_BY_TENSORFLOW: Final = "(tf "
-
-
 @dataclass(frozen=True, slots=True)
 class PythonState:
     """What was found, each in words with the place; ``None`` where nothing was."""
@@ -236,40 +230,6 @@ def _read(function: Any, reader: Reader | None = None) -> Reader:
         except Exception:  # objects of a user's may raise whatever they like when they are looked at
             reader.effects.extend(from_bytecode(inner))
     return reader
-
-
-def trace_time_effects(step: Any) -> str | None:
-    """What a step changes in Python's own objects, or draws from Python's generators, with file and line.
-
-    A log that the step appends to, a count that it keeps, a learning rate that it computes from that count: the losses
-    of the first steps may be the same all the same. TensorFlow's variables are no part of this, for a graph changes
-    them too.
-
-    Args:
-        step: as the target returned it, neither traced nor wrapped.
-
-    Returns:
-        ``None`` where nothing was found; libraries are taken at their word.
-    """
-    reader = _StepReader()
-    function = called(step)
-    if function is None:
-        return None
-    try:
-        reader.function(function)
-    except Exception:  # objects of a user's may raise whatever they like when they are looked at
-        return None
-    found = [effect.text for effect in reader.effects if effect.kind == "state"]
-    drawn = [
-        effect.text for effect in reader.effects if effect.kind == "random" and _DRAWN_BY_TENSORFLOW not in effect.text
-    ]
-    return next(iter((*found, *drawn)), None)
-
-
-class _StepReader(Reader):
-    def _method(self, receiver: Value, method: str, node: Any, scope: Scope) -> None:
-        if not method.startswith(_OF_TENSORFLOW):
-            super()._method(receiver, method, node, scope)
 
 
 def changed_elsewhere(reader: Reader, *, within_epoch: bool = False) -> str | None:

@@ -11,7 +11,7 @@ from xttsbench.evidence.evidence import Evidence
 from xttsbench.execution.child import Limits
 from xttsbench.fixes.cache.spec import CACHE
 from xttsbench.fixes.proposal import Proposal
-from xttsbench.fixes.rounds import LEAST_BLOCKS, ORIGINAL, PART_S, PATCHED, arm_of, guard_size
+from xttsbench.fixes.rounds import LEAST_BLOCKS, ORIGINAL, PART_S, PATCHED, WHOLE_S, arm_of, guard_size
 from xttsbench.planning import Job
 from xttsbench.records.fix import FixSet, Patch
 from xttsbench.records.plan import Accelerator, PlannedArm
@@ -22,8 +22,6 @@ WINDOW_S: Final = 2.0
 LEAST_WINDOW_S: Final = 0.8
 _AROUND_S: Final = 1.5
 """Of a trial outside its window, besides building the target: fork, first batches."""
-_WHOLE_S: Final = 2 * PART_S
-"""Seconds of a first pass over all of the data, above which a part of them is what a cache is measured on."""
 _FILLING_SHARE: Final = 0.5
 """Of the time that is left, for filling a cache in each trial of two rounds."""
 
@@ -130,7 +128,7 @@ class Clock:
         if not any(fix.kind == CACHE.name for fix in FixSet.parse(arm)):
             return False
         whole_s = self.wanted.first_pass_s(arm)
-        return (whole_s is None or whole_s > _WHOLE_S) and self.source_limit is not None
+        return (whole_s is None or whole_s > WHOLE_S) and self.source_limit is not None
 
     @property
     def source_limit(self) -> int | None:

@@ -17,6 +17,7 @@ from xttsbench.analysis.steps import Steps, measured, steady
 from xttsbench.comparison.sweep import rounds_of_a_process
 from xttsbench.execution.child import Limits
 from xttsbench.files import atomic_write
+from xttsbench.fixes.cache.spec import over_a_training
 from xttsbench.fixes.proposals import longer_buffer, predict_speedup
 from xttsbench.fixes.rounds import (
     ALONE,
@@ -109,8 +110,12 @@ def _worth_more(wanted: Verification, session: Timed, worth: Sequence[str]) -> l
     found = _found(wanted, session)
     if not all(found.settled(name) for name in found.measured):
         return []
-    best = max((found.ratio(name) for name in found.best_first), default=1.0)
-    expected = {one.name: one.predicted_speedup for one in wanted.proposed}
+    best = max((found.worth(name) for name in found.best_first), default=1.0)
+    expected = {
+        one.name: over_a_training(best, speedup) if one.fills_long else speedup
+        for one in wanted.proposed
+        if (speedup := one.predicted_speedup) is not None
+    }
     untried = [name for name in worth if name not in found.semantics][: max(_MOST - len(found.measured), 0)]
     return [name for name in untried if (speedup := expected.get(name)) is None or speedup > WORTH * best]
 

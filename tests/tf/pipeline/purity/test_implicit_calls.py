@@ -12,7 +12,8 @@ import pytest
 import scipy.stats
 import tensorflow as tf
 
-from xttsbench.pipeline.purity.state import python_state, trace_time_effects
+from xttsbench.pipeline.purity.state import python_state
+from xttsbench.pipeline.purity.step import trace_time_effects
 
 pytestmark = pytest.mark.tf
 

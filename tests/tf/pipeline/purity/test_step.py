@@ -1,0 +1,140 @@
+"""What the Python of a step does that one graph of it would leave out."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import subprocess
+import threading
+import time
+from pathlib import Path
+from time import sleep
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from xttsbench.pipeline.purity.step import trace_time_effects
+
+WEIGHT = tf.Variable(1.0)
+DEVICE = threading.Event()
+WAITING: queue.Queue[int] = queue.Queue()
+FILE = Path("losses.txt")
+
+
+def trains(batch):
+    WEIGHT.assign_add(tf.reduce_sum(batch))
+    return WEIGHT * 2.0
+
+
+def sleeps(batch):
+    loss = trains(batch)
+    time.sleep(0.01)
+    return loss
+
+
+def sleeps_further_down(batch):
+    return _slow(trains(batch))
+
+
+def _slow(loss):
+    sleep(0.01)
+    return loss
+
+
+def waits_for_an_event(batch):
+    DEVICE.wait(0.01)
+    return trains(batch)
+
+
+def takes_from_a_queue(batch):
+    return trains(batch) + WAITING.get()
+
+
+def writes_a_line(batch):
+    loss = trains(batch)
+    with open("losses.txt", "a") as file:
+        file.write("one\n")
+    return loss
+
+
+def writes_text(batch):
+    FILE.write_text("one")
+    return trains(batch)
+
+
+def saves(batch):
+    np.save("batch.npy", np.zeros(3))
+    return trains(batch)
+
+
+def dumps(batch):
+    json.dump({}, FILE)
+    return trains(batch)
+
+
+def starts_a_program(batch):
+    subprocess.run(["true"], check=False)
+    return trains(batch)
+
+
+def renames(batch):
+    os.replace("a", "b")
+    return trains(batch)
+
+
+@pytest.mark.parametrize(
+    ("step", "words"),
+    [
+        (sleeps, "calls sleep(), which waits"),
+        (sleeps_further_down, "calls sleep(), which waits"),
+        (waits_for_an_event, "calls wait(), which waits"),
+        (takes_from_a_queue, "calls get(), which waits"),
+        (writes_a_line, "opens a file to write"),
+        (writes_text, "calls write_text(), which writes"),
+        (saves, "calls save(), which writes"),
+        (dumps, "calls dump(), which writes"),
+        (starts_a_program, "calls run() of subprocess, which another program hears"),
+        (renames, "calls replace(), which writes"),
+    ],
+)
+def test_what_a_graph_would_leave_out(step, words: str) -> None:
+    why = trace_time_effects(step)
+    assert why is not None
+    assert words in why
+    assert "test_step.py:" in why
+
+
+class Summed:
+    def __init__(self) -> None:
+        self.writer = tf.summary.create_noop_writer()
+        self.mean = tf.keras.metrics.Mean()
+
+    def step(self, batch):
+        with self.writer.as_default():
+            tf.summary.scalar("loss", trains(batch), step=0)
+        self.mean.update_state(batch)
+        return self.mean.result()
+
+
+def collects(batch):
+    array = tf.TensorArray(tf.float32, size=2)
+    array = array.write(0, tf.reduce_sum(batch)).write(1, 0.0)
+    return tf.reduce_sum(array.stack()) + tf.constant({"a": 1.0}.get("a"))
+
+
+def joins(batch):
+    name = os.path.join("a", "b").replace("a", "b")
+    with tf.name_scope(name):
+        return trains(batch)
+
+
+def reads_a_table(batch):
+    with open(__file__) as file:
+        return trains(batch) + float(len(file.readline()))
+
+
+@pytest.mark.parametrize("step", [trains, Summed().step, collects, joins, reads_a_table])
+def test_what_a_graph_does_as_well(step) -> None:
+    assert trace_time_effects(step) is None
