@@ -164,6 +164,16 @@ class Verified:
         return sorted(names, key=self._rank)
 
     @property
+    def contenders(self) -> list[str]:
+        """Accepted fixes, the best first, and before them one that is undecided where it looks better than they are.
+
+        It was clearly faster until noisier rounds came, or had few: it gets a second chance.
+        """
+        accepted = self.best_first
+        least = (1 + 2 * MARGIN) * self.worth(accepted[0]) if accepted else 0.0
+        return [*(name for name in self.promising[:1] if self.worth(name) > least), *accepted]
+
+    @property
     def chosen(self) -> str | None:
         """The fix that the run proposes; ``None`` where none was accepted.
 

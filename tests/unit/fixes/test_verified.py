@@ -244,6 +244,21 @@ def test_a_cache_that_takes_long_to_fill_gives_way_to_what_may_be_as_fast(
     assert verified([*guards, *filled, *whole], DEVICE).chosen == cache
 
 
+@pytest.mark.parametrize(("wall_s", "contenders"), [(0.002, ["b", "a"]), (0.008, ["a"])])
+def test_what_looks_better_than_the_best_and_is_undecided_gets_a_second_chance(
+    wall_s, contenders, guard, originals, measure
+) -> None:
+    """One round is no decision, whatever it shows."""
+    guards = [*originals, guard("a"), guard("b")]
+    rounds = [
+        *measure(ALONE, {ORIGINAL: SLOW_S, "a": 0.005}),
+        *measure(ALONE, {ORIGINAL: SLOW_S, "b": wall_s}, blocks=1, first=9),
+    ]
+    found = verified([*guards, *rounds], DEVICE)
+    assert found.best_first == ["a"]
+    assert found.contenders == contenders
+
+
 @pytest.fixture
 def on_part(measure):
     """``on_part(walls, ...)``: rounds of arms that read a part of the data."""

@@ -50,7 +50,7 @@ class Verification:
         """What is known in the end."""
         self._draw = np.random.default_rng(self.seed)
         found = self._measure(dict(self.worth))
-        good = found.best_first or found.promising[:1]
+        good = found.contenders
         if good:
             found = self._measure({good[0]: self.worth[good[0]], PATCHED: self.worth[good[0]]})
         return found

@@ -106,6 +106,8 @@ def surely_outside(node: ast.Call, scope: Scope) -> str | None:
     if root in _ELSEWHERE and not package.startswith(_PARSES) and not isinstance(function, type):
         return f"calls {named}() of {root}, which another program hears"
     of_module = isinstance(owner.obj, types.ModuleType) and not owner.obj.__name__.startswith(("tensorflow", "keras"))
+    if named in ("replace", "rename") and of_module:  # dataclasses have one, too
+        of_module = is_one_of(owner.obj, _WRITERS)
     if named in _WRITES_ONLY or (named in _WRITES and (isinstance(owner.obj, _FILES) or of_module)):
         return f"calls {named}(), which writes"
     return None

@@ -145,8 +145,7 @@ def _sound(wanted: Verification, session: Timed, size: Size, names: Sequence[str
 def _finish(wanted: Verification, session: Timed, size: Size) -> Patch | None:
     """Measure what may be proposed side by side, then the patch of the best; what is settled stays so."""
     found = _found(wanted, session)
-    # Where nothing was decided, what looked best gets a second chance.
-    good = found.best_first or found.promising[:1]
+    good = found.contenders
     if not good or _over(session):
         return None
     maybe = _final(wanted, session, [*good, *(name for name in found.helpful if name not in good)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import queue
@@ -130,11 +131,20 @@ def joins(batch):
         return trains(batch)
 
 
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    scale: float = 1.0
+
+
+def replaces_a_setting(batch):
+    return trains(batch) * dataclasses.replace(Settings(), scale=2.0).scale
+
+
 def reads_a_table(batch):
     with open(__file__) as file:
         return trains(batch) + float(len(file.readline()))
 
 
-@pytest.mark.parametrize("step", [trains, Summed().step, collects, joins, reads_a_table])
+@pytest.mark.parametrize("step", [trains, Summed().step, collects, joins, replaces_a_setting, reads_a_table])
 def test_what_a_graph_does_as_well(step) -> None:
     assert trace_time_effects(step) is None
