@@ -96,7 +96,7 @@ def run_elements(
     passes = max(spec.epochs, EPOCHS) if drawn else spec.epochs
     limit = spec.source_limit if after is not None else None
     while True:
-        told = _Told(spec, bench, cut, passes)
+        told = _Told(spec, bench, cut, passes, trained=0 if step is None else _STEPS)
         places = {} if before is None or limit is None else places_of(before, limit)
         dataset, graph, kept = _shortened(loaded.dataset, after, limit, places, spec.cache_dir)
         if spec.cache_use == "begun":
@@ -157,6 +157,8 @@ class _Told:
     bench: Bench
     cut: Batching
     epochs: int
+    trained: int = 0
+    """Batches that the step is run on."""
     kept: list[Any] = field(default_factory=list)
     """The first batches, for the step."""
     prints: Fingerprinter = field(init=False)
@@ -187,10 +189,12 @@ class _Told:
             value = next(iterator, None)
             if value is None:
                 return Epoch(elements=tuple(elements), ended=True)
+            # On a busy machine, too, the step trains on as many batches as in the trials that this is compared with.
+            to_train = not number and len(elements) < self.trained and self._in_time(1.0)
             full = rows >= MOST_ROWS / self.epochs or self._numbers >= MOST_NUMBERS * share
-            if elements and (len(elements) >= self.spec.steps or full or not self._in_time(share)):
+            if elements and not to_train and (len(elements) >= self.spec.steps or full or not self._in_time(share)):
                 return Epoch(elements=tuple(elements), ended=False)
-            if not number and len(self.kept) < _STEPS:
+            if not number and len(self.kept) < self.trained:
                 self.kept.append(value)
             element = self.prints.element(value)
             elements.append(element)

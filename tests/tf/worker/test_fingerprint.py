@@ -95,6 +95,15 @@ def test_limits_cut_a_pass_off(take):
     assert [len(epoch.elements) for epoch in late.epochs] == [1]
 
 
+def test_what_a_step_is_run_on_does_not_depend_on_how_much_is_read(take):
+    def wide():
+        return tf.data.Dataset.range(10**6).map(lambda i: {"id": i}).batch(1000)
+
+    assert len(take(wide).epochs[0].elements) == MOST_ROWS / 2 / 1000
+    trained = take(wide, step=lambda batch: tf.cast(tf.reduce_max(batch["id"]), tf.float32))
+    assert trained.losses == (999.0, 1999.0, 2999.0)
+
+
 def test_a_shuffled_pipeline_has_the_same_rows_in_another_order(take):
     first, again, other = (take(shuffled, source_limit=40, seed=seed) for seed in (1, 1, 2))
     assert first.epochs == again.epochs

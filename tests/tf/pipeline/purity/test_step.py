@@ -131,7 +131,7 @@ def joins(batch):
         return trains(batch)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass
 class Settings:
     scale: float = 1.0
 
