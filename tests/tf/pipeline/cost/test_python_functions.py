@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import time
+import types
 
 import numpy as np
 import pytest
@@ -52,8 +54,21 @@ def test_what_computed_in_the_run_does_not_wait_whatever_an_experiment_among_nei
 ):
     left = [*answers]
     monkeypatch.setattr(python_functions, "_majority", lambda *_: left.pop(0))
+    monkeypatch.setattr(python_functions._Recorder, "computes", lambda _: True)  # as its clocks say beside nobody
     (found,) = classified(mapped(holds), batches=2)
     assert (found.gil, left) == (expected, [])
+
+
+@pytest.mark.parametrize(("cpu_s", "computes"), [(0.009, True), (0.001, False)])
+def test_a_call_computes_where_the_processor_s_clock_goes_on_with_the_other(cpu_s, computes, monkeypatch):
+    walls, cpus = (itertools.count(0.0, step) for step in (0.01, cpu_s))
+    clocks = types.SimpleNamespace(perf_counter=lambda: next(walls), thread_time=lambda: next(cpus))
+    monkeypatch.setattr(python_functions, "time", clocks)
+    recorder = python_functions._Recorder(kept=1)
+    for _ in range(3):
+        recorder.wrap(lambda x: x)(1)
+    assert recorder.computes() is computes
+    assert recorder.mean_s() == pytest.approx((0.01, cpu_s))
 
 
 def names(count):
