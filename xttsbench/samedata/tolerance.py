@@ -108,7 +108,7 @@ def same_training(original: Elements, again: Elements, changed: Elements) -> Sem
         )
     allowed = max(STATE_TOLERANCE, _NOISE * noise)
     found = _furthest(original, changed)
-    what = f"losses of {steps} steps and {len(original.state)} variables after them"
+    what = _compared(steps, len(original.state))
     if found > allowed:
         return _judgement(
             False,
@@ -119,6 +119,14 @@ def same_training(original: Elements, again: Elements, changed: Elements) -> Sem
     return _judgement(
         True, "rounding" if found else "identical", f"{what} are the same within {max(found, 1e-9):.1g}", steps
     )
+
+
+def _compared(steps: int, variables: int) -> str:
+    """What was compared, in words: ``losses of 3 steps and 10 variables after them``."""
+    trained = f"{variables} {'variable' if variables == 1 else 'variables'} after"
+    if not steps:
+        return f"{trained} the first steps, which return no loss,"
+    return f"losses of {steps} steps and {trained} them" if variables else f"losses of {steps} steps"
 
 
 def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Array]]:

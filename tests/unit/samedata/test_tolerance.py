@@ -45,6 +45,21 @@ def test_a_step_that_differs_from_itself_is_compared_at_its_own_noise() -> None:
     assert same_training(original, wild, original).equivalent is None
 
 
+@pytest.mark.parametrize(
+    ("trained", "words"),
+    [
+        (_of(), "losses of 2 steps and 1 variable after them are the same"),
+        (
+            _of(losses=(), state=((0.5,), (1.0,))),
+            "2 variables after the first steps, which return no loss, are the same",
+        ),
+        (_of(state=()), "losses of 2 steps are the same"),
+    ],
+)
+def test_what_was_compared_is_said(trained: Elements, words: str) -> None:
+    assert same_training(trained, trained, trained).sentence.startswith(words)
+
+
 def test_without_a_loss_and_a_variable_nothing_is_known() -> None:
     nothing = _of(losses=(), state=())
     assert same_training(nothing, nothing, nothing).equivalent is None
