@@ -19,10 +19,10 @@ import numpy as np
 
 from xttsbench.pipeline.generators.parts import Felt
 from xttsbench.pipeline.graph.source import is_users, place
-from xttsbench.pipeline.purity.outside import called_name, may_write
+from xttsbench.pipeline.purity.libraries import called_name, draws, may_write
 from xttsbench.pipeline.purity.reading import Kind, Reader
 from xttsbench.pipeline.purity.state import changed_elsewhere
-from xttsbench.pipeline.purity.values import LOCAL, UNKNOWN, Scope, Value, draws, is_one_of, special_methods
+from xttsbench.pipeline.purity.values import LOCAL, UNKNOWN, Scope, Value, is_one_of, special_methods
 
 _IN_ORDER: Final = ("draws ", "takes ", "calls read", "returns what a clock", "calls grab", "calls get_next", "keeps ")
 """How effects begin that the head may have, in order: what it draws, and what it takes from a stream."""

@@ -29,6 +29,7 @@ from xttsbench.pipeline.graph.source import (
     place,
     within,
 )
+from xttsbench.pipeline.purity.libraries import clock, draws, seeds, writes_into
 from xttsbench.pipeline.purity.values import (
     LOCAL,
     MUTABLE,
@@ -38,8 +39,6 @@ from xttsbench.pipeline.purity.values import (
     Scope,
     Value,
     attribute,
-    clock,
-    draws,
     element,
     harmless,
     held_by,
@@ -50,12 +49,10 @@ from xttsbench.pipeline.purity.values import (
     join,
     looked_up,
     of_one_thread,
-    seeds,
     special_methods,
     taken_apart,
     taken_from,
     users_function,
-    writes_into,
 )
 
 Kind = Literal["state", "random", "clock", "read"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Any, Final
 
-from xttsbench.pipeline.purity.outside import surely_outside
+from xttsbench.pipeline.purity.libraries import surely_outside
 from xttsbench.pipeline.purity.reading import Reader
 from xttsbench.pipeline.purity.state import called
 from xttsbench.pipeline.purity.values import Scope, Value

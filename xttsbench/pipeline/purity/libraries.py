@@ -1,27 +1,48 @@
-"""What a call of a library does outside of the program: it writes, or it waits for something that is not computed here.
+"""What a call of a library does besides computing: it draws, tells the time, changes an argument, writes, or waits.
 
-Told by the names of functions and of their packages: a library's own code is not read.
+Told by what is called and by names of functions and packages: a library's own code is not read.
 """
 
 from __future__ import annotations
 
 import ast
+import datetime
+import heapq
 import io
 import os
 import pathlib
 import queue
+import random
+import secrets
 import shutil
 import subprocess
 import threading
 import time
 import types
+import uuid
 from typing import Any, Final
 
 import numpy as np
 
-from xttsbench.pipeline.graph.source import is_users
+from xttsbench.pipeline.graph.source import call_of, is_users
 from xttsbench.pipeline.purity.values import LOCAL, Scope, Value, attribute, immutable, is_one_of
 
+_CLOCKS: Final = (
+    time.time, time.time_ns, time.perf_counter, time.perf_counter_ns, time.monotonic, time.monotonic_ns,
+    time.process_time, time.thread_time,
+)  # fmt: skip
+_ENTROPY: Final = (os.urandom, uuid.uuid1, uuid.uuid4, random.SystemRandom)
+_MAKES_GENERATORS: Final = (np.random.default_rng, np.random.RandomState, random.Random)
+_GLOBAL_GENERATORS: Final = (random.Random, np.random.RandomState)
+"""Kinds of the generators whose methods ``random`` and ``np.random`` have as functions."""
+_AUGMENTS: Final = ("albumentations", "imgaug", "audiomentations", "torch_audiomentations")
+"""Libraries whose transforms draw random numbers unless they are told not to."""
+_SEEDS: Final = ("set_seed", "get_seed", "set_random_seed")
+_FILLED: Final = (
+    np.copyto, np.put, np.place, np.putmask, np.put_along_axis, np.fill_diagonal,
+    heapq.heappush, heapq.heappop, heapq.heapify, heapq.heappushpop, heapq.heapreplace,
+)  # fmt: skip
+"""Functions that change their first argument."""
 _WRITES: Final = frozenset({
     "save", "savez", "savez_compressed", "savetxt", "tofile", "write_text", "write_bytes", "to_csv", "to_parquet",
     "to_pickle", "to_hdf", "mkdir", "makedirs", "touch", "rename", "replace", "unlink", "rmdir", "dump", "imwrite",
@@ -40,6 +61,63 @@ _ELSEWHERE: Final = frozenset({
 })  # fmt: skip
 """Packages whose functions ask or tell another program something."""
 _PARSES: Final = "urllib.parse"
+
+
+def draws(function: Any, seeded: bool) -> str | None:
+    """The name of a function whose result is random; ``seeded`` where it is given anything.
+
+    Methods of the global generators of Python and NumPy, what takes numbers from the system, generators that are made
+    without a seed, and TensorFlow's own random functions but for the stateless ones.
+    """
+    owner, name = getattr(function, "__self__", None), str(getattr(function, "__name__", ""))
+    if isinstance(owner, _GLOBAL_GENERATORS):
+        package = "random" if isinstance(owner, random.Random) else "np.random"
+        return None if name.startswith(("get", "seed", "set")) and name != "getrandbits" else f"{package}.{name}"
+    if is_one_of(function, _ENTROPY) or getattr(function, "__module__", None) == secrets.__name__:
+        return name
+    if is_one_of(function, _MAKES_GENERATORS) and not seeded:
+        return f"{name} without a seed"
+    # A library's own, by what it is called: its code is not read.
+    kind = type(function).__name__
+    package = str(getattr(function, "__module__", None) or "")
+    root = package.split(".", maxsplit=1)[0]
+    if root in ("", "numpy", "random") or is_users(function) or is_users(call_of(function)):
+        return None
+    if root in _AUGMENTS or kind.startswith("Random"):
+        return f"{root} {name or kind}"
+    full = f"{package}.{name}".lower()
+    if "random" in full and "stateless" not in full and not isinstance(function, type) and name not in _SEEDS:
+        return f"{'tf' if root == 'tensorflow' else root} {name}"
+    return "scipy rvs" if name == "rvs" and root == "scipy" else None
+
+
+def seeds(function: Any) -> bool:
+    """Whether a call sets the state of a generator that the whole process uses."""
+    owner, name = getattr(function, "__self__", None), str(getattr(function, "__name__", ""))
+    if isinstance(owner, _GLOBAL_GENERATORS):
+        return name in ("seed", "setstate", "set_state")
+    of_tensorflow = str(getattr(function, "__module__", "")).startswith(("tensorflow", "keras"))
+    return is_one_of(function, (np.random.seed, np.random.set_state)) or (
+        of_tensorflow and name in ("set_seed", "set_random_seed")
+    )
+
+
+def clock(function: Any) -> bool:
+    """Whether a call tells the time."""
+    dated = is_one_of(getattr(function, "__self__", None), (datetime.datetime, datetime.date))
+    return is_one_of(function, _CLOCKS) or (dated and getattr(function, "__name__", "") in ("now", "utcnow", "today"))
+
+
+def writes_into(function: Any, given: list[Value], named: dict[Any, Value]) -> Value | None:
+    """The argument that a call changes, where it is one of a library that does."""
+    if "out" in named and isinstance(function, np.ufunc | types.BuiltinFunctionType | types.FunctionType):
+        return named["out"]
+    if isinstance(function, np.ufunc):
+        return given[function.nin] if len(given) > function.nin else None
+    owner, name = getattr(function, "__self__", None), getattr(function, "__name__", "")
+    shuffles = name == "shuffle" and isinstance(owner, _GLOBAL_GENERATORS)
+    at = name == "at" and isinstance(owner, np.ufunc)
+    return given[0] if given and (shuffles or at or is_one_of(function, _FILLED)) else None
 
 
 def library_function(node: ast.Call, scope: Scope) -> tuple[Any, Value]:
