@@ -63,6 +63,8 @@ _GENERATORS: Final = np.random.Generator | np.random.RandomState | random.Random
 _PASS_ON: Final = (zip, enumerate, map, filter, iter, reversed)
 _CONSUMERS: Final = (*_PASS_ON, list, tuple, set, dict, sum, min, max, sorted, any, all)
 _NAMED: Final = types.ModuleType | types.FunctionType | types.BuiltinFunctionType | type
+_MAKES_FROZEN: Final = frozenset({"__dataclass_builtins_object__"})
+"""By whose ``__setattr__`` the ``__init__`` of a frozen dataclass sets the new object's own attributes."""
 _LOADS: Final = ("LOAD_GLOBAL", "LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF")
 
 
@@ -465,7 +467,7 @@ def from_bytecode(function: Any) -> list[Effect]:
         mutates = one.opname in ("LOAD_METHOD", "LOAD_ATTR") and name in MUTATORS
         if stores_item or mutates or one.opname in ("STORE_ATTR", "DELETE_ATTR"):
             base = next(iter(before[-2:] if stores_item else before[-1:]), None)
-            captured = base is not None and base.opname in _LOADS and str(base.argval) in values
+            captured = base is not None and base.opname in _LOADS and str(base.argval) in values.keys() - _MAKES_FROZEN
             if captured and base is not None and not isinstance(values[str(base.argval)], types.ModuleType):
                 found.append(Effect("state", f"{where} changes what is captured as {base.argval!r}"))
         if one.opname not in ("CACHE", "PRECALL", "RESUME", "NOP", "EXTENDED_ARG"):

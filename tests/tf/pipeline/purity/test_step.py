@@ -131,7 +131,7 @@ def joins(batch):
         return trains(batch)
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(frozen=True)
 class Settings:
     scale: float = 1.0
 
