@@ -41,10 +41,10 @@ $(DEVELOPING): $(INSTALLED)
 diagnose: install ## the main job on real input: why a training step takes as long as it does
 	@$(BIN)/xttsbench diagnose
 
-# Four files at a time on two cores, since many tests wait for a process; in this order and not by their number of
+# Three files at a time on two cores, since many tests wait for a process; in this order and not by their number of
 # tests: few e2e tests take long, and the short files of unit tests fill up the end. What holds beside no neighbour runs
 # alone.
-AT_A_TIME := --numprocesses 4 --dist loadfile --no-loadscope-reorder
+AT_A_TIME := --numprocesses 3 --dist loadfile --no-loadscope-reorder
 COMPUTING := --numprocesses 2 --dist loadfile --no-loadscope-reorder # unit tests wait for nothing
 
 # Hundreds of processes import the package: compiled once, each starts a quarter of a second earlier.

@@ -64,8 +64,8 @@ def record(directory=Path("out")):
 
 @pytest.mark.measured
 def test_a_known_speed_ratio_is_found_with_its_interval(run, tmp_path):
-    # Long waits, so that what a busy machine adds to each is small beside them.
-    text = TWO.replace("ms: 20", "ms: 60").replace("ms: 10", "ms: 30").replace("window_s: 0.3", "window_s: 0.6")
+    # Long waits, so that what a busy machine adds to each is small beside them, and turns of which none is too short.
+    text = TWO.replace("ms: 20", "ms: 60").replace("ms: 10", "ms: 30").replace("window_s: 0.3", "window_s: 1")
     code, out, err = run(text + "blocks: 6\n")
     report = record()
     arms = {arm["id"]: arm for arm in report["arms"]}

@@ -157,6 +157,7 @@ def _no_process_is_left() -> Iterator[None]:
     deadline = time.monotonic() + 60  # where an element failed, TensorFlow may still be making another beside it
     while multiprocessing.active_children() and time.monotonic() < deadline:
         time.sleep(0.05)
+        gc.collect()  # what that other one held
     assert not multiprocessing.active_children()
 
 
