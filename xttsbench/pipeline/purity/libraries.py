@@ -13,6 +13,7 @@ import os
 import pathlib
 import queue
 import random
+import re
 import secrets
 import shutil
 import subprocess
@@ -61,6 +62,7 @@ _ELSEWHERE: Final = frozenset({
 })  # fmt: skip
 """Packages whose functions ask or tell another program something."""
 _PARSES: Final = "urllib.parse"
+_WRITING_MODE: Final = re.compile(r"[rbt]*[wax+][rwaxbt+]*")
 
 
 def draws(function: Any, seeded: bool) -> str | None:
@@ -142,12 +144,14 @@ def called_name(node: ast.Call) -> str:
     return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
 
 
-def opens_to_write(node: ast.Call) -> bool:
-    """Whether a call opens a file in a mode that writes."""
-    mode = node.args[1] if len(node.args) > 1 else next((k.value for k in node.keywords if k.arg == "mode"), None)
-    if called_name(node) not in ("open", "fdopen") or not isinstance(mode, ast.Constant):
+def opens_to_write(node: ast.Call, owner: Value) -> bool:
+    """Whether a call opens a file in a mode that writes; a path's own ``open`` is given no name before the mode."""
+    if called_name(node) not in ("open", "fdopen"):
         return False
-    return isinstance(mode.value, str) and bool(set(mode.value) & set("wax+"))
+    of_path = isinstance(node.func, ast.Attribute) and not isinstance(owner.obj, types.ModuleType)
+    modes = [*node.args[0 if of_path else 1 : 2], *(one.value for one in node.keywords if one.arg == "mode")]
+    texts = [mode.value for mode in modes if isinstance(mode, ast.Constant) and isinstance(mode.value, str)]
+    return any(_WRITING_MODE.fullmatch(text) for text in texts)
 
 
 def may_write(node: ast.Call, owner: Value) -> str | None:
@@ -158,7 +162,7 @@ def may_write(node: ast.Call, owner: Value) -> str | None:
         owner: the object whose attribute it calls; text is replaced and not written.
     """
     named = called_name(node)
-    if opens_to_write(node):
+    if opens_to_write(node, owner):
         return "opens a file to write"
     plain = not isinstance(node.func, ast.Attribute)
     writer = is_one_of(owner.obj, _WRITERS) or owner.obj is np
@@ -175,7 +179,7 @@ def surely_outside(node: ast.Call, scope: Scope) -> str | None:
     if is_users(getattr(function, "__func__", function)):
         return None
     named = called_name(node)
-    if opens_to_write(node):
+    if opens_to_write(node, owner):
         return "opens a file to write"
     if is_one_of(function, _WAITS) or (isinstance(owner.obj, _WAITED_FOR) and named in ("wait", "get", "join")):
         return f"calls {named}(), which waits"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gzip
 import json
 import os
 import queue
@@ -60,6 +61,12 @@ def writes_a_line(batch):
     return loss
 
 
+def opens_a_path(batch):
+    with FILE.open("a") as file:
+        file.write("one\n")
+    return trains(batch)
+
+
 def writes_text(batch):
     FILE.write_text("one")
     return trains(batch)
@@ -93,6 +100,7 @@ def renames(batch):
         (waits_for_an_event, "calls wait(), which waits"),
         (takes_from_a_queue, "calls get(), which waits"),
         (writes_a_line, "opens a file to write"),
+        (opens_a_path, "opens a file to write"),
         (writes_text, "calls write_text(), which writes"),
         (saves, "calls save(), which writes"),
         (dumps, "calls dump(), which writes"),
@@ -141,8 +149,8 @@ def replaces_a_setting(batch):
 
 
 def reads_a_table(batch):
-    with open(__file__) as file:
-        return trains(batch) + float(len(file.readline()))
+    with open(__file__) as file, gzip.open("wax", "rb") as other:
+        return trains(batch) + float(len(file.readline()) + len(other.readline()))
 
 
 @pytest.mark.parametrize("step", [trains, Summed().step, collects, joins, replaces_a_setting, reads_a_table])
