@@ -47,6 +47,7 @@ class Option:
         taken: whether it may be counted on: accepted, or clearly faster, with the same data.
         here: whether it was measured on the accelerator that the verdict is about.
         later_epochs: whether the first epoch takes as long as before.
+        proposed: whether it is what the patch does, which others may be faster than once their caches are full.
     """
 
     words: str
@@ -57,6 +58,7 @@ class Option:
     taken: bool
     here: bool = True
     later_epochs: bool = False
+    proposed: bool = False
 
 
 def unit(report: Report) -> str:
@@ -200,9 +202,9 @@ def _counts(found: FixResult) -> bool:
     return found.outcome != "not verified" or found.semantics is not None or (found.predicted_speedup or 0.0) >= WORTH
 
 
-def _rank(option: Option) -> tuple[bool, bool, bool, float]:
+def _rank(option: Option) -> tuple[bool, bool, bool, bool, float]:
     gain = option.gain.estimate if option.gain else 0.0
-    return not option.taken, option.basis == "rejected", option.basis != ONE_TRIAL, -gain
+    return not option.proposed, not option.taken, option.basis == "rejected", option.basis != ONE_TRIAL, -gain
 
 
 def _of_fix(found: FixResult, report: Report) -> Option:
@@ -221,6 +223,7 @@ def _of_fix(found: FixResult, report: Report) -> Option:
         measured=measured,
         taken=found.chosen or found.outcome == "accepted",
         later_epochs=any(fix.is_cache for fix in FixSet.of(found.fixes)),
+        proposed=found.chosen,
     )
 
 

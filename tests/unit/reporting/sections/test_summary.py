@@ -251,6 +251,23 @@ def test_a_line_stands_with_the_call_that_it_is_in_or_that_calls_it(at: Location
     assert answer.line_of(found, report).replace("at my_project/", "at ") == said
 
 
+def test_the_gain_is_that_of_the_patch_though_another_fix_is_faster_once_its_cache_is_full() -> None:
+    report = optimized()
+    faster = report.fixes[0].model_copy(
+        update={
+            "name": "cache@Map/_2",
+            "fixes": ("cache@Map/_2",),
+            "what": "a cache in memory after Map/_2",
+            "verified_speedup": estimate(9.0, 0.02),
+            "chosen": False,
+            "patch": None,
+        }
+    )
+    both = report.model_copy(update={"fixes": (faster, *report.fixes)})
+    assert answer.gain(both) == answer.gain(report)
+    assert [one.gain.estimate for one in answer.options(both)[:2] if one.gain] == [1.94, 9.0]
+
+
 def test_what_the_fix_gives_stands_with_the_time_before_and_after() -> None:
     text = flat(screen(optimized()))
     for said in (
