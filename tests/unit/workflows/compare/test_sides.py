@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from xttsbench.errors import InvalidInputError, UsageError
 from xttsbench.records.plan import Accelerator, RunPlan
 from xttsbench.records.report import Arm, Report, Verdict
 from xttsbench.reporting.write import to_json
-from xttsbench.workflows.compare.sides import Side, pair_arms, read_side, trials_of
+from xttsbench.workflows.compare.sides import Side, kwargs_of, pair_arms, read_side, trials_of
 from xttsbench.workflows.reports.diagnose import GROUP, LABEL
 
 REAL, EMULATED = "real device", "emulated accelerator, 10 ms a step"
@@ -108,6 +109,22 @@ def test_an_ambiguous_arm_lists_the_ways_to_name_it() -> None:
     many = tuple(arm(f"arm{number}") for number in range(30))
     with pytest.raises(UsageError, match="arm19 and 10 more"):
         pair_arms(side("x", *many, arm="nope"), side("y", *many))
+
+
+@pytest.mark.parametrize(
+    ("target", "own", "expected"),
+    [
+        ({"kwargs": {"ms": 20}}, {"config": {"prefetch": 4}}, {"ms": 20, "prefetch": 4}),
+        ({"kwargs": {"ms": 20}}, {"config": {"mode": "xla"}, "group": GROUP}, {"ms": 20}),
+        ({"kwargs": {"ms": 20}}, {"config": {"fix": "cache"}, "group": ""}, {"ms": 20}),
+        ({}, {"config": {"prefetch": 4}}, None),
+    ],
+)
+def test_keyword_arguments_are_the_target_s_with_those_of_the_configuration(target, own, expected) -> None:
+    one = arm("a", **own)
+    found = side("x", one)
+    found = replace(found, report=found.report.model_copy(update={"target": target}))
+    assert kwargs_of(found, one) == expected
 
 
 def test_of_the_rounds_of_a_sweep_the_last_one_counts(build) -> None:

@@ -5,7 +5,7 @@ from xttsbench.records.base import Estimate
 from xttsbench.records.report import Attribution, Finding
 from xttsbench.records.watch import Stalls, WatchSummary
 from xttsbench.reporting.console import render
-from xttsbench.reporting.document import View
+from xttsbench.reporting.document import Bars, Section, View
 from xttsbench.reporting.sections.watch import watch_document
 from xttsbench.workflows.watch.summary import judge, parse
 
@@ -75,6 +75,14 @@ def test_a_severity_is_that_of_findings_on_the_bottleneck():
 def test_what_is_no_gate_is_refused_with_those_that_are(expression):
     with pytest.raises(UsageError, match="--fail-on"):
         parse(expression)
+
+
+def test_the_bar_has_the_share_of_the_step_that_each_part_takes():
+    shown = watch_document(made(), "x").shown(View.SUMMARY)
+    inside = [one for block in shown for one in (block.blocks if isinstance(block, Section) else (block,))]
+    (bars,) = [block for block in inside if isinstance(block, Bars)]
+    shares = {part.name: part.share for part in bars.parts if part.share}
+    assert shares == pytest.approx({"input": 0.3, "compute": 0.6, "host": 0.1})
 
 
 def test_the_screen_is_one_screen_and_hostile_names_stay_text():
