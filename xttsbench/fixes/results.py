@@ -112,7 +112,7 @@ def _on_part(one: Proposal, found: Verified, count: int) -> str:
     """What is to be known of a speed-up that was measured on a part of the data, read again and again."""
     if CACHE.name not in FixSet.of(one.fixes):
         return f", measured on {count:,} elements of each source"
-    whole = f"; with the epoch that fills the cache, {found.worth(one.name):.2f} times over {EPOCHS} of them"
+    whole = f"; with the epoch that fills the cache, {found.training_speedup(one.name):.2f} times over {EPOCHS} of them"
     return f", from the second epoch on, measured on {count:,} elements of each source{whole}"
 
 

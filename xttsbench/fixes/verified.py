@@ -170,8 +170,8 @@ class Verified:
         It was clearly faster until noisier rounds came, or had few: it gets a second chance.
         """
         accepted = self.best_first
-        least = (1 + 2 * MARGIN) * self.worth(accepted[0]) if accepted else 0.0
-        return [*(name for name in self.promising[:1] if self.worth(name) > least), *accepted]
+        least = (1 + 2 * MARGIN) * self.training_speedup(accepted[0]) if accepted else 0.0
+        return [*(name for name in self.promising[:1] if self.training_speedup(name) > least), *accepted]
 
     @property
     def chosen(self) -> str | None:
@@ -186,7 +186,7 @@ class Verified:
         as_good = (name for name in self.best_first if FixSet.parse(name) < parts and self._rank(name)[0] <= speed)
         return next(as_good, last[0])
 
-    def worth(self, name: str) -> float:
+    def training_speedup(self, name: str) -> float:
         """How many times as fast a training is with an arm.
 
         Of one whose cache was measured on a part of the data, since its first pass takes long, that pass counts: its
@@ -201,7 +201,7 @@ class Verified:
         return over_a_training(max(first, default=1.0), after)
 
     def _rank(self, name: str) -> tuple[float, int, str]:
-        speed = self.worth(name)
+        speed = self.training_speedup(name)
         # Within the margin fewer parts are better: there is less to understand, and less to keep.
         return -round(np.log(max(speed, 1e-9)) / np.log1p(2 * MARGIN)), len(FixSet.parse(name)), name
 

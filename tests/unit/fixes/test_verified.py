@@ -282,7 +282,7 @@ def test_the_epoch_that_fills_a_cache_counts_over_a_training(guard, originals, o
     assert re.search(r"with the epoch that fills the cache, 9\.\d\d times over 10 of them$", rows[cache].why)
     found = verified([*guards, *on_part(walls | {both: SLOW_S / 90})], DEVICE)
     assert found.chosen == both  # 1 / (0.1 / 12 + 0.9 / 90): its calls are parallel in the first epoch, too
-    assert found.worth(both) == pytest.approx(55, rel=0.1)
+    assert found.training_speedup(both) == pytest.approx(55, rel=0.1)
 
 
 def test_what_was_measured_side_by_side_in_the_end_is_chosen_from(guard, originals, measure) -> None:

@@ -110,7 +110,7 @@ def _worth_more(wanted: Verification, session: Timed, worth: Sequence[str]) -> l
     found = _found(wanted, session)
     if not all(found.settled(name) for name in found.measured):
         return []
-    best = max((found.worth(name) for name in found.best_first), default=1.0)
+    best = max((found.training_speedup(name) for name in found.best_first), default=1.0)
     expected = {
         one.name: over_a_training(best, speedup) if one.fills_long else speedup
         for one in wanted.proposed
