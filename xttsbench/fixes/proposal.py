@@ -92,9 +92,9 @@ def _over_a_training(option: Option, options: Sequence[Option]) -> float:
     proposal = option.proposal
     if not proposal.fills_long:
         return option.score
-    others = {name for name in proposal.fixes if Fix.parse(name).kind != CACHE.name}
+    others = FixSet.of(proposal.fixes).without(CACHE.name)
     # Its other fixes are at work while the cache is filled.
-    first = [one.score for one in options if one.proposal.worth and others.issuperset(one.proposal.fixes)]
+    first = [one.score for one in options if one.proposal.worth and FixSet.of(one.proposal.fixes) <= others]
     return over_a_training(max(first, default=1.0), max(option.score, 1e-6))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from xttsbench.fixes.cache.spec import CACHE, EPOCHS
+from xttsbench.fixes.cache.spec import CACHE, TRAINING_EPOCHS
 from xttsbench.fixes.proposal import Proposal
 from xttsbench.fixes.registry import SPECS, said
 from xttsbench.fixes.rounds import LEAST_BLOCKS, PATCHED
@@ -112,7 +112,8 @@ def _on_part(one: Proposal, found: Verified, count: int) -> str:
     """What is to be known of a speed-up that was measured on a part of the data, read again and again."""
     if CACHE.name not in FixSet.of(one.fixes):
         return f", measured on {count:,} elements of each source"
-    whole = f"; with the epoch that fills the cache, {found.training_speedup(one.name):.2f} times over {EPOCHS} of them"
+    whole_speedup = found.training_speedup(one.name)
+    whole = f"; with the epoch that fills the cache, {whole_speedup:.2f} times over {TRAINING_EPOCHS} of them"
     return f", from the second epoch on, measured on {count:,} elements of each source{whole}"
 
 

@@ -195,7 +195,7 @@ class Verified:
         after = self.ratio(name)
         if not after or not _filled_later(name, self.parts):
             return after
-        others = FixSet(tuple(fix for fix in FixSet.parse(name) if fix.kind != CACHE.name))
+        others = FixSet.parse(name).without(CACHE.name)
         arms = self.measured.keys() - {PATCHED}
         first = (self.ratio(arm) for arm in arms if FixSet.parse(arm) <= others and self.accepted(arm))
         return over_a_training(max(first, default=1.0), after)

@@ -115,6 +115,10 @@ class FixSet:
     def __lt__(self, other: FixSet) -> bool:
         return set(self.fixes) < set(other.fixes)
 
+    def without(self, kind: str) -> FixSet:
+        """Those of other kinds."""
+        return FixSet(tuple(fix for fix in self.fixes if fix.kind != kind))
+
     @property
     def names(self) -> tuple[str, ...]:
         """Each as it is written."""

@@ -228,18 +228,26 @@ def test_of_two_that_are_alike_the_one_with_fewer_parts_is_chosen(guard, origina
     assert found.best_first == [both, "parallel-map"]
 
 
+@pytest.fixture
+def on_part(measure):
+    """``on_part(walls, ...)``: rounds of arms that read a part of the data."""
+
+    def make(walls: dict[str, float], **fields: Any) -> list[TrialRecord]:
+        found = measure(ALONE, walls, **fields)
+        return [one.model_copy(update={"spec": one.spec.model_copy(update={"source_limit": 100})}) for one in found]
+
+    return make
+
+
 @pytest.mark.parametrize(("wall_s", "chosen"), [(0.0102, "batch-first"), (0.018, "cache@MapDataset/_2")])
 def test_a_cache_that_takes_long_to_fill_gives_way_to_what_may_be_as_fast(
-    wall_s, chosen, guard, originals, measure
+    wall_s, chosen, guard, originals, measure, on_part
 ) -> None:
     cache = "cache@MapDataset/_2"
-    on_part = [
-        trial.model_copy(update={"spec": trial.spec.model_copy(update={"source_limit": 100})})
-        for trial in measure(ALONE, {ORIGINAL: SLOW_S, cache: 0.01})
-    ]
+    of_part = on_part({ORIGINAL: SLOW_S, cache: 0.01})
     whole = measure(ALONE, {ORIGINAL: SLOW_S, "batch-first": wall_s}, first=3)
     guards = [*originals, guard(cache), guard("batch-first")]
-    assert verified([*guards, *on_part, *whole], DEVICE).chosen == chosen
+    assert verified([*guards, *of_part, *whole], DEVICE).chosen == chosen
     filled = measure(ALONE, {ORIGINAL: SLOW_S, cache: 0.008})
     assert verified([*guards, *filled, *whole], DEVICE).chosen == cache
 
@@ -257,17 +265,6 @@ def test_what_looks_better_than_the_best_and_is_undecided_gets_a_second_chance(
     found = verified([*guards, *rounds], DEVICE)
     assert found.best_first == ["a"]
     assert found.contenders == contenders
-
-
-@pytest.fixture
-def on_part(measure):
-    """``on_part(walls, ...)``: rounds of arms that read a part of the data."""
-
-    def make(walls: dict[str, float], **fields: Any) -> list[TrialRecord]:
-        found = measure(ALONE, walls, **fields)
-        return [one.model_copy(update={"spec": one.spec.model_copy(update={"source_limit": 100})}) for one in found]
-
-    return make
 
 
 def test_the_epoch_that_fills_a_cache_counts_over_a_training(guard, originals, on_part) -> None:

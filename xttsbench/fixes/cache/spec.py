@@ -30,8 +30,8 @@ _NO_PLACE: Final = ("Prefetch", "Repeat", "ForeverRepeat", "Cache", "Options", "
 """Ops after which a cache holds what one after their input would hold as well, or should not be."""
 _IN_MEMORY: Final = ("Range", "Tensor")
 """Sources whose elements are counted or lie in memory: a cache would hold them once more."""
-EPOCHS: Final = 10
-"""Of a training, over which a first pass that takes long counts: few speech models are trained for fewer."""
+TRAINING_EPOCHS: Final = 10
+"""Epochs that a training is taken to have, of which the first one fills a cache: few speech models have fewer."""
 
 
 @dataclass(frozen=True)
@@ -254,13 +254,13 @@ def elements_in_a_pass(op: PipelineOp, pipeline: Pipeline) -> float | None:
 
 
 def over_a_training(first: float, after: float) -> float:
-    """How many times as fast a training of :data:`EPOCHS` epochs is, of what its first one and the later ones are.
+    """The speed-up of a training of :data:`TRAINING_EPOCHS` epochs, from those of its first and of its later epochs.
 
     Args:
         first: how many times as fast the epoch is in which a cache is filled.
         after: how many times as fast those are that read it.
     """
-    return EPOCHS / (1 / first + (EPOCHS - 1) / after)
+    return TRAINING_EPOCHS / (1 / first + (TRAINING_EPOCHS - 1) / after)
 
 
 def first_pass_batches(op: PipelineOp, pipeline: Pipeline) -> float | None:

@@ -122,7 +122,7 @@ def writes_into(function: Any, given: list[Value], named: dict[Any, Value]) -> V
     return given[0] if given and (shuffles or at or is_one_of(function, _FILLED)) else None
 
 
-def library_function(node: ast.Call, scope: Scope) -> tuple[Any, Value]:
+def _called(node: ast.Call, scope: Scope) -> tuple[Any, Value]:
     """What a call calls, and the object whose attribute it is; neither is run, and nothing is told."""
     if isinstance(node.func, ast.Attribute):
         owner = _held(node.func.value, scope)
@@ -175,7 +175,7 @@ def may_write(node: ast.Call, owner: Value) -> str | None:
 
 def surely_outside(node: ast.Call, scope: Scope) -> str | None:
     """What a call surely does outside, in words: it writes a file, waits, or asks another program."""
-    function, owner = library_function(node, scope)
+    function, owner = _called(node, scope)
     if is_users(getattr(function, "__func__", function)):
         return None
     named = called_name(node)

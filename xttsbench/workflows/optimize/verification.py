@@ -125,7 +125,7 @@ class Clock:
         """
         if self.wanted.job.again is not None or not self.session.fills_anew:
             return False
-        if not any(fix.kind == CACHE.name for fix in FixSet.parse(arm)):
+        if CACHE.name not in FixSet.parse(arm):
             return False
         whole_s = self.wanted.first_pass_s(arm)
         return (whole_s is None or whole_s > WHOLE_S) and self.source_limit is not None

@@ -1,4 +1,4 @@
-"""What the Python of a step does that one graph of it would leave out."""
+"""What the Python of a step does that one graph of it would leave out or do once."""
 
 from __future__ import annotations
 
@@ -28,6 +28,56 @@ FILE = Path("losses.txt")
 def trains(batch):
     WEIGHT.assign_add(tf.reduce_sum(batch))
     return WEIGHT * 2.0
+
+
+LOG: list[float] = []
+WEIGHTS = [tf.Variable(1.0), tf.Variable(2.0)]
+
+
+class Trainer:
+    """A step as a method, with variables, an optimizer and a count of Python's."""
+
+    def __init__(self) -> None:
+        self.weight = tf.Variable(1.0)
+        self.optimizer = tf.keras.optimizers.SGD()
+        self.seen = tf.keras.metrics.Mean()
+        self.steps = 0
+
+    def trains(self, batch):
+        with tf.GradientTape() as tape:
+            loss = self.weight * batch
+        self.optimizer.apply_gradients([(tape.gradient(loss, self.weight), self.weight)])
+        self.seen.update_state(loss)
+        return loss
+
+    def counts(self, batch):
+        self.steps += 1
+        return self.trains(batch)
+
+
+def assigns(batch):
+    for weight in WEIGHTS:
+        weight.assign_sub(0.1 * tf.reduce_mean(batch))
+    return _loss(batch)
+
+
+def _loss(batch):
+    losses = []
+    losses.append(tf.reduce_sum(batch))  # a list of its own is made anew by every step
+    return tf.add_n(losses) + tf.random.normal([])
+
+
+def logs(batch):
+    return _logged(_loss(batch))
+
+
+def _logged(loss):
+    LOG.append(loss)
+    return loss
+
+
+def draws(batch):
+    return batch * np.random.normal()
 
 
 def sleeps(batch):
@@ -95,6 +145,9 @@ def renames(batch):
 @pytest.mark.parametrize(
     ("step", "words"),
     [
+        (logs, "calls append() of the captured list 'LOG'"),
+        (Trainer().counts, "sets 'steps'"),
+        (draws, "draws random numbers (np.random"),
         (sleeps, "calls sleep(), which waits"),
         (sleeps_further_down, "calls sleep(), which waits"),
         (waits_for_an_event, "calls wait(), which waits"),
@@ -153,6 +206,20 @@ def reads_a_table(batch):
         return trains(batch) + float(len(file.readline()) + len(other.readline()))
 
 
-@pytest.mark.parametrize("step", [trains, Summed().step, collects, joins, replaces_a_setting, reads_a_table])
+@pytest.mark.parametrize(
+    "step",
+    [
+        assigns,
+        Trainer().trains,
+        tf.reduce_sum,
+        print,
+        trains,
+        Summed().step,
+        collects,
+        joins,
+        replaces_a_setting,
+        reads_a_table,
+    ],
+)
 def test_what_a_graph_does_as_well(step) -> None:
     assert trace_time_effects(step) is None
