@@ -1,12 +1,19 @@
 """How many faults the tests notice: one line broken at random in each of 40 modules, and the tests of that module run.
 
-``python benchmarks/mutations.py [--seed 0] [--modules 40] [--limit 80] [--for 600] [--out mutations.jsonl]``: a
-comparison negated, plus and minus or times and divided by swapped, a number or truth value changed, a ``not`` dropped,
-or ``None`` returned. Tests run in a copy of the checkout, until one fails or the limit in seconds is over: first those
-in the mirrored file, then in the mirrored folder, then others that name the module, those without TensorFlow first;
-tests end to end are left out. A test that fails is run again on the sound copy, so that one that fails anyway counts
-for nothing. ``--out`` keeps what was tried and goes on from there; ``--for`` begins no new fault after so many seconds.
-The last lines are those that nobody noticed, and the counts.
+``python benchmarks/mutations.py [--seed 0] [--modules 40] [--coverage FILE] [--limit 240] [--for 600] [--out FILE]``:
+a comparison negated, plus and minus or times and divided by swapped, a number or truth value changed, a ``not``
+dropped, or ``None`` returned. Tests run in a copy of the checkout, until one fails or the limit in seconds is over.
+
+With ``--coverage`` these are the tests that run the line, those that run the least besides first, as pytest-cov has
+recorded it (``pip install pytest-cov``, then ``pytest tests/unit tests/tf -m "not slow and not alone" --cov=xttsbench
+--cov-context=test --cov-report=``, which writes ``.coverage``); of a line that runs while its module is imported, the
+tests that run anything of the module. A line that none of them runs may run in another process: then, and without
+``--coverage``, they are chosen by name: the mirrored file, the mirrored folder, files that name the module, and the
+tests end to end last.
+
+A test that fails is run again on the sound copy, so that one that fails anyway counts for nothing. ``--out`` keeps what
+was tried and goes on from there; ``--for`` begins no new fault after so many seconds. The last lines are those that
+nobody noticed, and the counts.
 """
 
 from __future__ import annotations
@@ -152,6 +159,65 @@ def tests_of(root: Path, module: str) -> list[str]:
     return [str(Path(file).relative_to(root)) for file in found]
 
 
+class Covered:
+    """Which tests run which line, as pytest-cov has recorded it.
+
+    Args:
+        file: the data file of coverage.py, with the name of a test and its phase as contexts.
+        root: the checkout in which it was recorded.
+    """
+
+    def __init__(self, file: Path, root: Path) -> None:
+        from coverage import CoverageData
+
+        self._data = CoverageData(str(file))
+        self._data.read()
+        self._files = {Path(name).as_posix().rpartition("/xttsbench/")[2]: name for name in self._data.measured_files()}
+        self._root = root
+        self._lines_of: Counter[str] = Counter()
+        for name in self._files.values():
+            for contexts in self._data.contexts_by_lineno(name).values():
+                self._lines_of.update({_test_of(context) for context in contexts})
+
+    def tests_of(self, module: str, line: int) -> list[str]:
+        """The tests that run a line, by how many lines of the package they run; of an imported line, of its module."""
+        name = self._files.get(module.removeprefix("xttsbench/"))
+        if name is None:
+            return []
+        contexts = self._data.contexts_by_lineno(name)
+        lines = _statement(ast.parse((self._root / module).read_text(encoding="utf-8")), line)
+        wanted = contexts.values() if lines is None else [contexts.get(one, []) for one in lines]
+        found = {_test_of(context) for some in wanted for context in some} - {""}
+        return sorted(found, key=lambda test: (not test.startswith("tests/unit/"), self._lines_of[test], test))
+
+
+def _test_of(context: str) -> str:
+    return context.rpartition("|")[0]
+
+
+def _statement(tree: ast.Module, line: int) -> range | None:
+    """The lines of the simple statement or the head of a compound one; ``None`` for one that runs during the import."""
+    inside = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        and (node.body if isinstance(node, ast.Lambda) else node.body[0]).lineno <= line <= (node.end_lineno or line)
+    ]
+    if not inside:
+        return None
+    around = [
+        range(node.lineno, (_end_of_head(node) or line) + 1)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.stmt | ast.match_case | ast.ExceptHandler) and hasattr(node, "lineno")
+    ]
+    return min((lines for lines in around if line in lines), key=len, default=range(line, line + 1))
+
+
+def _end_of_head(node: ast.AST) -> int | None:
+    body = getattr(node, "body", None)
+    return body[0].lineno - 1 if isinstance(body, list) and body else getattr(node, "end_lineno", None)
+
+
 @functools.cache
 def _text(file: Path) -> str:
     return file.read_text(encoding="utf-8")
@@ -201,13 +267,13 @@ def ran(copy: Path, tests: list[str], limit_s: float) -> tuple[int | None, str]:
     return process.returncode, named[1] if named else ""
 
 
-def tried(copy: Path, fault: Fault, limit_s: float) -> dict[str, object]:
-    """Plant a fault, see whether a test fails, and mend it."""
+def tried(copy: Path, fault: Fault, limit_s: float, covering: list[str] | None = None) -> dict[str, object]:
+    """Plant a fault, see whether one of these tests fails, or of those chosen by name, and mend it."""
     file, began = copy / fault.module, time.monotonic()
     sound = file.read_text(encoding="utf-8")
     lines = sound.splitlines(keepends=True)
     lines[fault.line - 1] = fault.after + "\n"
-    tests = tests_of(copy, fault.module)
+    tests = covering or [*tests_of(copy, fault.module), *(["tests/e2e"] if covering is not None else [])]
     try:
         file.write_text("".join(lines), encoding="utf-8")
         code, test = ran(copy, tests, limit_s)
@@ -220,7 +286,8 @@ def tried(copy: Path, fault: Fault, limit_s: float) -> dict[str, object]:
         **asdict(fault),
         "outcome": noticed,
         "test": test,
-        "files": len(tests),
+        "tests": len(tests),
+        "chosen": "by coverage" if covering else "by name",
         "seconds": round(time.monotonic() - began),
     }
 
@@ -230,7 +297,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=0, help="of the choice of modules and lines")
     parser.add_argument("--modules", type=int, default=40, help="how many are broken")
-    parser.add_argument("--limit", type=float, default=80.0, help="seconds for the tests of a fault")
+    parser.add_argument("--coverage", type=Path, default=None, help="what pytest-cov recorded of the sound checkout")
+    parser.add_argument("--limit", type=float, default=240.0, help="seconds for the tests of a fault")
     parser.add_argument("--for", type=float, default=3600.0, dest="for_s", help="seconds after which no other is begun")
     parser.add_argument("--out", type=Path, default=None, help="a file that keeps what was tried")
     options = parser.parse_args()
@@ -238,12 +306,13 @@ def main() -> None:
     kept = options.out.read_text(encoding="utf-8").splitlines() if options.out and options.out.exists() else []
     results = [json.loads(line) for line in kept]
     done = {(one["module"], one["line"], one["after"]) for one in results}
+    covered = Covered(options.coverage, ROOT) if options.coverage else None
     with tempfile.TemporaryDirectory() as folder:
         copy = copy_of(ROOT, Path(folder))
         for fault in chosen(ROOT, options.seed, options.modules):
             if (fault.module, fault.line, fault.after) in done or time.monotonic() - began > options.for_s:
                 continue
-            results.append(tried(copy, fault, options.limit))
+            results.append(tried(copy, fault, options.limit, covered and covered.tests_of(fault.module, fault.line)))
             print(json.dumps(results[-1]), flush=True)
             if options.out:
                 options.out.write_text("".join(json.dumps(one) + "\n" for one in results), encoding="utf-8")

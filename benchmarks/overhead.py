@@ -40,7 +40,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="3 rounds instead of 9")
     rounds = 3 if parser.parse_args().quick else 9
     bench = Bench(SilentChannel(), Watch(), None, None)
-    spec = TrialSpec(trial_id="overhead", rung="script", target="none.py")
+    spec = TrialSpec(trial_id="overhead", kind="script", target="none.py")
     found_us = {
         **{
             f"callable, {calls} calls": _median_us(rounds, lambda n=calls: measure_overhead(bench, n))

@@ -111,7 +111,7 @@ def _cost(sleep_s, *, in_graph):
     from xttsbench.worker.script.watched import Watched
     from xttsbench.worker.script.whole_run import WholeRunRecorder
 
-    spec = TrialSpec(trial_id="cost", rung="script", target="none.py")
+    spec = TrialSpec(trial_id="cost", kind="script", target="none.py")
     rows = RowMemory(mmap.mmap(-1, RowMemory.size_bytes(8193)))
     channel = DirectChannel(lambda message: None, rows)
     report = ScriptReport(spec, channel)

@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.records.plan import Accelerator, Comparison, PlannedArm, Procedure
+from xttsbench.records.plan import Accelerator, Comparison, PlannedVariant, Procedure
 from xttsbench.records.script import ScriptAgain
 from xttsbench.records.trial import MAIN_KINDS, TrialKind, TrialSpec
 from xttsbench.scenario.grid import configurations
@@ -55,13 +55,13 @@ class Job:
     again: ScriptAgain | None = None
 
     def spec(
-        self, number: int, rung: TrialKind, *, block: int = 0, fix: str | None = None, share: float = 1.0
+        self, number: int, kind: TrialKind, *, block: int = 0, fix: str | None = None, share: float = 1.0
     ) -> TrialSpec:
         """The specification of one trial of this job."""
         return TrialSpec(
-            trial_id=f"{number:03d}-{rung}" + (f"-{fix.replace(':', '-').replace(' ', '')}" if fix else ""),
+            trial_id=f"{number:03d}-{kind}" + (f"-{fix.replace(':', '-').replace(' ', '')}" if fix else ""),
             block=block,
-            rung=rung,
+            kind=kind,
             target=self.target,
             kwargs=self.kwargs,
             arguments=self.arguments,
@@ -70,7 +70,7 @@ class Job:
             steps=self.steps,
             window_s=self.window_s * share,
             fix=fix,
-            profile_dir=self.profile_dir if rung in MAIN_KINDS and block == 0 else None,
+            profile_dir=self.profile_dir if kind in MAIN_KINDS and block == 0 else None,
             seed=self.seed,
         )
 
@@ -78,16 +78,16 @@ class Job:
 def plan_comparison(scenario: Scenario, accelerators: Sequence[Accelerator]) -> Comparison:
     """The comparison that a scenario asks for.
 
-    The baseline comes first. From two blocks on it is measured a second time in each (the A/A arm): what differs
-    there is the session's noise.
+    The baseline comes first. From two blocks on it is measured a second time in each (the A/A configuration): what
+    differs there is the session's noise.
 
     Args:
         scenario: validated.
-        accelerators: its accelerators, parsed; a group of arms for each.
+        accelerators: its accelerators, parsed; a group of configurations for each.
 
     Raises:
-        InvalidInputError: the grid makes too many arms or none, two accelerators have one label, or an arm changes
-            only its step, and an accelerator is emulated and stands for it.
+        InvalidInputError: the grid makes too many configurations or none, two accelerators have one label, or a
+            configuration changes only its step, and an accelerator is emulated and stands for it.
     """
     configs = configurations(scenario)
     labels = [accelerator.label for accelerator in accelerators]
@@ -97,7 +97,7 @@ def plan_comparison(scenario: Scenario, accelerators: Sequence[Accelerator]) -> 
     if scenario.data is not None:
         base["data"] = scenario.data
     arms = [
-        PlannedArm(id=name, role="candidate" if index else "baseline", config=config, kwargs=base | config)
+        PlannedVariant(id=name, role="candidate" if index else "baseline", config=config, kwargs=base | config)
         for index, (name, config) in enumerate(configs.items())
     ]
     if scenario.blocks >= 2:
@@ -129,28 +129,28 @@ def plan_comparison(scenario: Scenario, accelerators: Sequence[Accelerator]) -> 
 
 
 def plan_procedure(scenario: Scenario) -> Procedure:
-    """How a sweep of the scenario looks for the best arm.
+    """How a sweep of the scenario looks for the best configuration.
 
     Where it says nothing about cost, the bundled workload's is :data:`BUNDLED_COST`; of another target nothing is
-    known, and equally fast arms stay in their order.
+    known, and equally fast configurations stay in their order.
     """
     sweep = scenario.sweep
     cost = sweep.cost if sweep.cost is not None else BUNDLED_COST if scenario.bundled else ()
     return Procedure(blocks=sweep.blocks, cost=tuple(cost))
 
 
-def only_step_differs(comparison: Comparison, arm: PlannedArm) -> bool:
-    """Whether the data of an arm of the bundled workload are the baseline's by construction."""
+def only_step_differs(comparison: Comparison, arm: PlannedVariant) -> bool:
+    """Whether the data of a configuration of the bundled workload are the baseline's by construction."""
     different = _different(comparison, arm)
     return comparison.bundled and bool(different) and different <= set(STEP_KEYS)
 
 
-def other_batches(comparison: Comparison, arm: PlannedArm) -> bool:
-    """Whether an arm of the bundled workload puts the clips into other batches, which is what was asked for."""
+def other_batches(comparison: Comparison, arm: PlannedVariant) -> bool:
+    """Whether a configuration of the bundled workload puts the clips into other batches, as was asked for."""
     return comparison.bundled and not _different(comparison, arm).isdisjoint(BATCH_KEYS)
 
 
-def _different(comparison: Comparison, arm: PlannedArm) -> set[str]:
+def _different(comparison: Comparison, arm: PlannedVariant) -> set[str]:
     """Arguments that are not the baseline's."""
     ours, theirs = comparison.baseline.kwargs, arm.kwargs
     missing = object()
@@ -173,23 +173,23 @@ _SHORTEST_S: Final = 0.5
 
 
 def arm_trial(comparison: Comparison, slot: Slot, *, number: int, block: int, window_s: float, seed: int) -> TrialSpec:
-    """The specification of one arm's trial.
+    """The specification of one configuration's trial.
 
     Args:
         comparison: what all trials share.
-        slot: the arm and the accelerator.
+        slot: the configuration and the accelerator.
         number: of the trial in its run.
         block: of the trial.
         window_s: seconds to measure at most.
         seed: of the comparison. Each block has its own made from it, for TensorFlow and NumPy, and for the order of the
-            bundled workload's clips: arms of one block see the same batches, and what is peculiar to some batches is
-            noise between the blocks, which the interval shows.
+            bundled workload's clips: configurations of one block see the same batches, and what is peculiar to some
+            batches is noise between the blocks, which the interval shows.
     """
     seed = (seed + block) % 2**31
     return TrialSpec(
         trial_id=f"{number:03d}-{_file_name(slot.arm.id)}" + ("-emulated" if slot.accelerator.step_times_ms else ""),
         block=block,
-        rung="arm",
+        kind="arm",
         target=comparison.target,
         arguments=comparison.arguments,
         script=comparison.script,
@@ -211,18 +211,18 @@ def arm_trial(comparison: Comparison, slot: Slot, *, number: int, block: int, wi
 
 
 def parity_trial(
-    comparison: Comparison, arms: Sequence[PlannedArm], *, number: int, block: int, seed: int
+    comparison: Comparison, arms: Sequence[PlannedVariant], *, number: int, block: int, seed: int
 ) -> TrialSpec:
-    """The specification of the trial that compares the data and the losses of those arms with the baseline's.
+    """The specification of the trial that compares the data and the losses of those configurations with the baseline's.
 
-    The losses of the bundled workload are compared where an arm's step is another than the baseline's and runs on the
-    real accelerator; those of another target, whose arguments may change anything, of every arm.
+    The losses of the bundled workload are compared where a configuration's step is another than the baseline's and runs
+    on the real accelerator; those of another target, whose arguments may change anything, of every configuration.
     """
     trained = [arm.id for arm in arms if _other_step(comparison, arm)]
     return TrialSpec(
         trial_id=f"{number:03d}-parity",
         block=block,
-        rung="parity",
+        kind="parity",
         target=comparison.target,
         kwargs=_in_order(comparison, comparison.baseline, with_step=bool(trained)),
         steps=PARITY_BATCHES,
@@ -236,7 +236,7 @@ def parity_trial(
     )
 
 
-def parity_arms(comparison: Comparison) -> tuple[tuple[PlannedArm, ...], dict[str, str]]:
+def parity_arms(comparison: Comparison) -> tuple[tuple[PlannedVariant, ...], dict[str, str]]:
     """The candidates whose data or losses may differ, and for the others why they need no comparison."""
     candidates = [arm for arm in comparison.arms if arm.role == "candidate"]
     skipped = {
@@ -287,19 +287,19 @@ def _around_s(setup_s: float) -> float:
 
 
 def _file_name(arm: str) -> str:
-    """An arm's id without what a fix's name may hold and a file's may not."""
+    """A configuration's id without what a fix's name may hold and a file's may not."""
     return re.sub(r"[^\w.=,:+-]+", "-", arm)
 
 
-def _behind(comparison: Comparison, arm: PlannedArm, seed: int, *, emulated: bool) -> dict[str, Any]:
-    """The arguments of an arm; the bundled workload leaves its step to an emulated accelerator that stands for it."""
+def _behind(comparison: Comparison, arm: PlannedVariant, seed: int, *, emulated: bool) -> dict[str, Any]:
+    """The arguments of a configuration; the bundled workload leaves its step to an emulated accelerator."""
     if not comparison.bundled:
         return dict(arm.kwargs)
     return {"seed": seed} | arm.kwargs | ({"with_step": False} if emulated else {})
 
 
-def _other_step(comparison: Comparison, arm: PlannedArm) -> bool:
-    """Whether an arm of the bundled workload has another step than the baseline, and one that runs."""
+def _other_step(comparison: Comparison, arm: PlannedVariant) -> bool:
+    """Whether a configuration of the bundled workload has another step than the baseline, and one that runs."""
     if not comparison.bundled or all(accelerator.step_times_ms for accelerator in comparison.accelerators):
         return False
     if not all(planned.kwargs.get("with_step", True) for planned in (arm, comparison.baseline)):
@@ -308,27 +308,27 @@ def _other_step(comparison: Comparison, arm: PlannedArm) -> bool:
     return any(ours.get(key) != theirs.get(key) for key in _TRAINING_KEYS)
 
 
-def _in_order(comparison: Comparison, arm: PlannedArm, *, with_step: bool) -> dict[str, Any]:
-    """The arguments of an arm for comparing it: in order, since an order that may vary is no other data."""
+def _in_order(comparison: Comparison, arm: PlannedVariant, *, with_step: bool) -> dict[str, Any]:
+    """The arguments of a configuration for comparing it: in order, since an order that may vary is no other data."""
     if not comparison.bundled:
         return dict(arm.kwargs)
     return arm.kwargs | {"with_step": with_step, "deterministic": True}
 
 
 _ABBA: int = 2
-"""Arms, the baseline's second run not counted, up to which orders come in pairs."""
+"""Configurations, the baseline's second run not counted, up to which orders come in pairs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One trial of a block: which arm on which accelerator."""
+    """One trial of a block: which configuration on which accelerator."""
 
-    arm: PlannedArm
+    arm: PlannedVariant
     accelerator: Accelerator
 
 
 def block_order(comparison: Comparison, block: int, seed: int) -> tuple[Slot, ...]:
-    """Every arm on every accelerator once. A block's order depends on the seed and its number alone."""
+    """Every configuration on every accelerator once. A block's order depends on the seed and its number alone."""
     paired = sum(arm.role != "aa" for arm in comparison.arms) <= _ABBA
     rng = np.random.default_rng([seed, block // 2 if paired else block])
     groups = [

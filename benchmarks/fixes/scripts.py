@@ -35,7 +35,7 @@ from written import short, table
 
 from xttsbench.execution import journal
 from xttsbench.execution.accelerator import parse_accelerator
-from xttsbench.records.plan import Comparison, PlannedArm
+from xttsbench.records.plan import Comparison, PlannedVariant
 from xttsbench.workflows.measure.session import Session
 from xttsbench.workflows.optimize.fixes import IN_GRAPH, again, read_patch, script_run
 
@@ -80,7 +80,7 @@ def planned(case: ScriptCase, folder: Path, fixes: str | None, options: argparse
         (texts[OURS],) = patch.files.values()
     elif fixes:
         fix = fixes
-    arms = [PlannedArm(id=ORIGINAL, role="baseline")]
+    arms = [PlannedVariant(id=ORIGINAL, role="baseline")]
     for name in (OURS, TUNED, AUTOTUNE):
         if name not in texts and (name != OURS or fix is None):
             continue
@@ -88,7 +88,9 @@ def planned(case: ScriptCase, folder: Path, fixes: str | None, options: argparse
         version.write_text(texts.get(name, case.version({})), encoding="utf-8")
         config = {"version": name}
         patched = {script: str(version)} if name in texts else {}
-        arms.append(PlannedArm(id=name, role="candidate", config=config, patched=patched, fix=None if patched else fix))
+        arms.append(
+            PlannedVariant(id=name, role="candidate", config=config, patched=patched, fix=None if patched else fix)
+        )
     return Comparison(
         name=GROUP,
         target=script,

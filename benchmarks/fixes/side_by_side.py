@@ -18,9 +18,9 @@ from versions import AUTOTUNE, ORIGINAL
 
 from xttsbench.analysis.evidence import interval
 from xttsbench.comparison.effects import Weighed, weigh
-from xttsbench.comparison.runs import ArmRuns, collect
+from xttsbench.comparison.runs import VariantRuns, collect
 from xttsbench.execution.accelerator import parse_accelerator
-from xttsbench.records.plan import Comparison, PlannedArm
+from xttsbench.records.plan import Comparison, PlannedVariant
 from xttsbench.records.trial import TrialRecord
 from xttsbench.workflows.measure.arms import compare_arms
 from xttsbench.workflows.measure.session import Session
@@ -43,8 +43,8 @@ _BLOCK_S = 4 * TRIAL_S
 def planned(case: Case, files: Path, fixes: str | None, *, blocks: int, window_s: float, cache_dir: Path) -> Comparison:
     """The comparison of a case's versions; without accepted fixes the original stands for ours."""
 
-    def arm(name: str, *, version: str = ORIGINAL, tuned: bool = False, fix: str | None = None) -> PlannedArm:
-        return PlannedArm(
+    def arm(name: str, *, version: str = ORIGINAL, tuned: bool = False, fix: str | None = None) -> PlannedVariant:
+        return PlannedVariant(
             id=name,
             role="baseline" if name == ORIGINAL else "candidate",
             config={"fix": fix} if fix else {"version": name},
@@ -166,6 +166,6 @@ def _ratio(weighed: Weighed, over: str, under: str) -> dict[str, Any] | None:
     return found.model_dump() | {"rounds": sample.rounds, "blocks": sample.processes}
 
 
-def _steps_per_s(runs: ArmRuns) -> float | None:
+def _steps_per_s(runs: VariantRuns) -> float | None:
     rates = [len(steps) / float(steps.wall_s.sum()) for steps in runs.steps.values()]
     return float(np.exp(np.mean(np.log(rates)))) if rates else None

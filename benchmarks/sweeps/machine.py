@@ -14,10 +14,10 @@ import numpy as np
 
 from xttsbench.analysis.evidence import Sample, paired
 from xttsbench.comparison.sweep import Choice, Round, Seen, choose, next_round
-from xttsbench.records.plan import Comparison, PlannedArm, Procedure
+from xttsbench.records.plan import Comparison, PlannedVariant, Procedure
 
 Rates = dict[str, dict[tuple[int, int], float]]
-"""Arm -> block and round -> logarithm of its samples per second."""
+"""Variant -> block and round -> logarithm of its samples per second."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class Measured:
 def planned(configs: Sequence[Mapping[str, Any]], **fields: Any) -> Comparison:
     """The comparison of a sweep over configurations, the first of them the baseline."""
     arms = [
-        PlannedArm(id=f"arm{index}", role="candidate" if index else "baseline", config=dict(own), kwargs=dict(own))
+        PlannedVariant(id=f"arm{index}", role="candidate" if index else "baseline", config=dict(own), kwargs=dict(own))
         for index, own in enumerate(configs)
     ]
     arms.append(arms[0].model_copy(update={"id": "arm0:again", "role": "aa"}))

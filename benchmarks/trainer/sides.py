@@ -85,7 +85,7 @@ def trainer(job: TrainJob, intervals: int) -> Timed:
     """
     heard, gpus = Intervals(intervals), open_gpus()
     has_gpu = gpus[0] is not None
-    spec = TrialSpec(trial_id="trainer", rung="arm", target=job.recipe["name"], seed=job.seed)
+    spec = TrialSpec(trial_id="trainer", kind="arm", target=job.recipe["name"], seed=job.seed)
     try:
         trained = run_training(
             job,

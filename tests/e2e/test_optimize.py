@@ -208,7 +208,7 @@ def test_a_function_that_counts_its_calls_is_left_alone(tmp_path: Path) -> None:
     assert tried
     assert all(fix["semantics"]["equivalent"] is not True for fix in tried)
     assert any("_numbered_row" in fix["why"] for fix in tried)
-    assert not [trial for trial in journal.read(ran.out) if trial.spec.rung == "arm"], "timed, though it may not be"
+    assert not [trial for trial in journal.read(ran.out) if trial.spec.kind == "arm"], "timed, though it may not be"
     assert ran.report["optimized"]["fixes"] == []
     found = {finding["rule"]: finding for finding in ran.report["findings"]}
     assert (found["sequential-map"]["equivalent"], found["sequential-map"]["verified_speedup"]) == (False, None)
@@ -238,7 +238,7 @@ def test_of_an_accelerator_that_never_waits_nothing_is_tried_and_it_ends_early(t
     assert ran.report["accelerator"]["kind"] == "emulated"
     assert "emulated" in ran.report["accelerator"]["label"]
     assert ran.report["accelerator"]["passes"] is True
-    assert {trial.spec.rung for trial in journal.read(ran.out)} <= {"ladder", "input", "pipeline"}
+    assert {trial.spec.kind for trial in journal.read(ran.out)} <= {"ladder", "input", "pipeline"}
     assert ran.took_s < 100
 
 

@@ -37,8 +37,8 @@ class Ran(NamedTuple):
         return fix
 
     @property
-    def rungs(self) -> set[str]:
-        return {trial.spec.rung for trial in journal.read(self.out)}
+    def kinds(self) -> set[str]:
+        return {trial.spec.kind for trial in journal.read(self.out)}
 
 
 def python(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -149,7 +149,7 @@ def test_a_script_whose_step_is_the_work_is_left_alone(tmp_path: Path) -> None:
 def test_a_script_whose_data_would_be_others_is_left_alone(tmp_path: Path) -> None:
     ran = optimized("counts.py", tmp_path)
     assert [fix["name"] for fix in ran.report["fixes"] if fix["outcome"] == "accepted"] == []
-    assert "arm" not in ran.rungs, "timed, though it may not be"
+    assert "arm" not in ran.kinds, "timed, though it may not be"
     tried = [fix for fix in ran.report["fixes"] if fix["semantics"]]
     assert tried
     assert all(fix["semantics"]["equivalent"] is not True for fix in tried)

@@ -16,7 +16,7 @@ from xttsbench.evidence.evidence import Evidence
 from xttsbench.execution import journal
 from xttsbench.execution.run_directory import ENVIRONMENT, PLAN, write_json
 from xttsbench.records.base import Estimate
-from xttsbench.records.plan import Accelerator, Comparison, PlannedArm, RunPlan
+from xttsbench.records.plan import Accelerator, Comparison, PlannedVariant, RunPlan
 from xttsbench.records.rows import COLUMNS
 from xttsbench.records.trial import Parity, Segment, StepProfile, TrialRecord, TrialSpec
 
@@ -50,14 +50,14 @@ def segment(name: str = "as_is", *, steps: int | None = None, warmup: int = 0, g
     )
 
 
-def trial(rung: str = "ladder", *segments: Segment, number: int = 0, block: int = 0, **fields: Any) -> TrialRecord:
+def trial(kind: str = "ladder", *segments: Segment, number: int = 0, block: int = 0, **fields: Any) -> TrialRecord:
     told = ("fix", "emulated_ms", "kwargs", "target", "arm", "group", "others", "window_s")
     spec = {name: fields.pop(name) for name in told if name in fields}
-    if rung in ("ladder", "input", "fix", "arm"):
+    if kind in ("ladder", "input", "fix", "arm"):
         fields.setdefault("target_kind", "dataset+step")
     fields = {"status": "ok", "started_utc": "2026-01-02T03:04:05Z", "duration_s": 10.0, "setup_s": 0.5, **fields}
     return TrialRecord(
-        spec=TrialSpec(trial_id=f"{number:03d}-{rung}", block=block, rung=rung, **{"target": "data.py:make", **spec}),
+        spec=TrialSpec(trial_id=f"{number:03d}-{kind}", block=block, kind=kind, **{"target": "data.py:make", **spec}),
         segments=segments,
         **fields,
     )
@@ -99,7 +99,7 @@ def ladder(
     step_columns: dict[str, Any] | None = None,
     **fields: Any,
 ) -> TrialRecord:
-    """The main rung of a target with a step, simulated; ``step_columns`` are further columns of ``as_is``."""
+    """The main kind of a target with a step, simulated; ``step_columns`` are further columns of ``as_is``."""
     rng = np.random.default_rng([seed, block])
     step_s, alone_s = noisy(step, steps, rng), noisy(step if alone is None else alone, steps // 2, rng)
     emulated = {"emulated_s": fields["emulated_ms"][0] / 1e3} if fields.get("emulated_ms") else {}
@@ -126,7 +126,7 @@ def comparison(
     """Arms by name, the first the baseline, and the baseline again."""
     roles = ["baseline", *["candidate"] * (len(names) - 1)]
     arms = [
-        PlannedArm(id=name, role=role, config=(configs or {}).get(name, {}), kwargs=(configs or {}).get(name, {}))
+        PlannedVariant(id=name, role=role, config=(configs or {}).get(name, {}), kwargs=(configs or {}).get(name, {}))
         for name, role in zip(names, roles, strict=True)
     ]
     if again:

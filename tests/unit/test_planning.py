@@ -73,7 +73,7 @@ def test_two_arms_are_balanced_in_pairs_of_blocks(build, again) -> None:
 def test_an_arm_is_told_what_it_needs(build) -> None:
     comparison = build.comparison("a", "b", configs={"b": {"x": 1}}, steps=99)
     spec = arm_trial(comparison, Slot(comparison.arms[1], build.emulated(5)), number=7, block=2, window_s=1.5, seed=3)
-    assert (spec.trial_id, spec.block, spec.rung, spec.arm, spec.group) == ("007-b-emulated", 2, "arm", "b", "loaders")
+    assert (spec.trial_id, spec.block, spec.kind, spec.arm, spec.group) == ("007-b-emulated", 2, "arm", "b", "loaders")
     assert (spec.steps, spec.window_s, spec.seed, spec.emulated_ms) == (99, 1.5, 3 + 2, (5.0,))
     assert spec.kwargs == {"x": 1}  # a target of one's own keeps its step
 
@@ -107,7 +107,7 @@ def test_data_are_compared_in_order_and_without_a_step(build) -> None:
     arms, skipped = parity_arms(comparison)
     assert ([arm.id for arm in arms], skipped) == (["b"], {})
     spec = parity_trial(comparison, arms, number=0, block=4, seed=5)
-    assert (spec.rung, spec.arm, spec.block, spec.seed) == ("parity", "a", 4, 5)
+    assert (spec.kind, spec.arm, spec.block, spec.seed) == ("parity", "a", 4, 5)
     assert spec.kwargs == {"with_step": False, "deterministic": True}
     assert spec.others == {"b": {"loader": "packed", "with_step": False, "deterministic": True}}
     assert (spec.same_data, spec.loss_steps) == ((), 0)

@@ -12,11 +12,11 @@ from typing import Any, Final, Literal
 from xttsbench.analysis.evidence import Evidence
 from xttsbench.comparison.effects import Effect, Weighed, weigh
 from xttsbench.comparison.figures import figures_of
-from xttsbench.comparison.runs import ArmRuns, GroupRuns, ParityFound, collect, parity_found
+from xttsbench.comparison.runs import GroupRuns, ParityFound, VariantRuns, collect, parity_found
 from xttsbench.planning import parity_arms
 from xttsbench.records.base import DECIDED, FASTER, SLOWER, Estimate, Missing, Word, nulls
 from xttsbench.records.plan import Comparison
-from xttsbench.records.report import AA, Arm
+from xttsbench.records.report import AA, Variant
 from xttsbench.records.trial import TrialRecord
 
 _NO_FRAMES: Final = "the workload does not say where its frames are (Workload.frames and Workload.lengths)"
@@ -35,7 +35,7 @@ ARM_NUMBERS: Final = (
 
 
 @dataclass(frozen=True)
-class ComparedArms:
+class ComparedVariants:
     """What a comparison comes to.
 
     Attributes:
@@ -45,13 +45,13 @@ class ComparedArms:
         sentences: one for each group.
         remarks: what has to be known of the session's noise.
         parity: for the report; ``None`` where no data were compared.
-        unknown: arm -> why it is not known whether it feeds the baseline's data.
+        unknown: configuration -> why it is not known whether it feeds the baseline's data.
         failed: how the baseline ended while its data were read, where it did.
         unmeasured: path in the report -> reason.
     """
 
     groups: tuple[GroupRuns, ...]
-    arms: tuple[Arm, ...]
+    arms: tuple[Variant, ...]
     aa: AA
     sentences: tuple[str, ...]
     remarks: tuple[str, ...]
@@ -64,25 +64,25 @@ class ComparedArms:
 
     @property
     def refused(self) -> Mapping[str, str]:
-        """Arms whose data differ from the baseline's, and where."""
+        """Configurations whose data differ from the baseline's, and where."""
         return self.parity["differences"] if self.parity else {}
 
 
-def compare(comparison: Comparison, trials: Sequence[TrialRecord], *, first_arm: int = 0) -> ComparedArms:
-    """The arms of every group, with what may be said of each.
+def compare(comparison: Comparison, trials: Sequence[TrialRecord], *, first_arm: int = 0) -> ComparedVariants:
+    """The configurations of every group, with what may be said of each.
 
-    The index of the first arm in the report is for the paths of ``unmeasured``.
+    The index of the first configuration in the report is for the paths of ``unmeasured``.
     """
     data = parity_found(comparison, trials)
     groups = collect(comparison, trials)
-    arms: list[Arm] = []
+    arms: list[Variant] = []
     said: list[str] = []
     unmeasured: dict[str, str] = {}
     every: list[Weighed] = []
     for group in groups:
         weighed = weigh(group, comparison.margin)
         every.append(weighed)
-        own: list[Arm] = []
+        own: list[Variant] = []
         open_: dict[str, str] = {}
         for runs in weighed.group.arms:
             effect = _allowed(runs, weighed.effects.get(runs.arm.id), group, data)
@@ -98,7 +98,7 @@ def compare(comparison: Comparison, trials: Sequence[TrialRecord], *, first_arm:
     parity, why = _parity(comparison, data)
     if why is not None:
         unmeasured["parity"] = why
-    return ComparedArms(
+    return ComparedVariants(
         tuple(weighed.group for weighed in every),
         tuple(arms),
         aa,
@@ -112,7 +112,7 @@ def compare(comparison: Comparison, trials: Sequence[TrialRecord], *, first_arm:
     )
 
 
-def _allowed(runs: ArmRuns, effect: Effect | None, group: GroupRuns, data: ParityFound) -> Effect | None:
+def _allowed(runs: VariantRuns, effect: Effect | None, group: GroupRuns, data: ParityFound) -> Effect | None:
     """The effect, with its word withheld where none may be said."""
     if effect is None or effect.word == "undecided":
         return effect
@@ -125,9 +125,9 @@ def _allowed(runs: ArmRuns, effect: Effect | None, group: GroupRuns, data: Parit
 
 
 def _arm(
-    comparison: Comparison, runs: ArmRuns, effect: Effect | None, weighed: Weighed, data: ParityFound
-) -> tuple[Arm, dict[str, str]]:
-    """The record of one arm, and the reasons for what it lacks, by field."""
+    comparison: Comparison, runs: VariantRuns, effect: Effect | None, weighed: Weighed, data: ParityFound
+) -> tuple[Variant, dict[str, str]]:
+    """The record of one configuration, and the reasons for what it lacks, by field."""
     group = weighed.group
     status, why_absent = _status(runs, group, data)
     refused = data.differences.get(runs.arm.id)
@@ -140,7 +140,7 @@ def _arm(
     if runs.arm.role == "candidate":
         ended = runs.ended is not None or refused is not None
         decision = "ended" if ended else effect.word if effect is not None else "undecided"
-    arm = Arm(
+    arm = Variant(
         id=runs.arm.id,
         role=runs.arm.role,
         config=runs.arm.config,
@@ -168,8 +168,8 @@ def _arm(
     return arm, reasons
 
 
-def _status(runs: ArmRuns, group: GroupRuns, data: ParityFound) -> tuple[str, str | None]:
-    """``ok``, or how the arm ended with its cause; and why it has no figures, where it has none."""
+def _status(runs: VariantRuns, group: GroupRuns, data: ParityFound) -> tuple[str, str | None]:
+    """``ok``, or how the configuration ended with its cause; and why it has no figures, where it has none."""
     refused = data.why_refused(runs.arm.id)
     if refused is not None:
         return f"refused: {refused}", "refused, so not measured"
@@ -182,7 +182,7 @@ def _status(runs: ArmRuns, group: GroupRuns, data: ParityFound) -> tuple[str, st
     return f"not run: {why}", why
 
 
-def _against(runs: ArmRuns, effect: Effect | None, weighed: Weighed, refused: str | None) -> Evidence | Missing:
+def _against(runs: VariantRuns, effect: Effect | None, weighed: Weighed, refused: str | None) -> Evidence | Missing:
     """What its rounds beside the baseline's show."""
     if runs.arm.role == "baseline":
         return Missing("it is the baseline that the others are compared with")
@@ -246,7 +246,7 @@ def _parity(comparison: Comparison, data: ParityFound) -> tuple[dict[str, Any] |
 
 
 def sentence(
-    arms: Sequence[Arm], group: GroupRuns, open_: Mapping[str, str], *, labelled: bool, refused: Mapping[str, str]
+    arms: Sequence[Variant], group: GroupRuns, open_: Mapping[str, str], *, labelled: bool, refused: Mapping[str, str]
 ) -> str:
     """The answer of a group.
 
@@ -257,7 +257,7 @@ def sentence(
     return f"{where}."
 
 
-def _answer(arms: Sequence[Arm], open_: Mapping[str, str], refused: Mapping[str, str]) -> str:
+def _answer(arms: Sequence[Variant], open_: Mapping[str, str], refused: Mapping[str, str]) -> str:
     baseline, again = arms[0], next((arm for arm in arms if arm.role == "aa"), None)
     candidates = [arm for arm in arms if arm.role == "candidate" and arm.id not in refused]
     for arm in (baseline, again):
@@ -284,17 +284,17 @@ def _answer(arms: Sequence[Arm], open_: Mapping[str, str], refused: Mapping[str,
     return f"no candidate is {'' if sure else 'known to be '}faster than {baseline.id}; {_list(candidates)}"
 
 
-def said(arm: Arm) -> str:
-    """An arm's word as people read it: ``clearly faster``."""
+def said(arm: Variant) -> str:
+    """A configuration's word as people read it: ``clearly faster``."""
     return (arm.decision or "not compared").replace("_", " ")
 
 
-def _list(arms: Sequence[Arm]) -> str:
+def _list(arms: Sequence[Variant]) -> str:
     words = {"ended": "{} ended", "no_difference": "{} makes no difference"}
     return ", ".join(words.get(arm.decision or "", "{} is " + said(arm)).format(arm.id) for arm in arms)
 
 
-def _behind(arm: Arm) -> str:
+def _behind(arm: Variant) -> str:
     """The ratio, and what it rests on."""
     return f"{_ratio(arm.effect)} in {_count(arm.rounds, 'round')} of {_count(arm.processes, 'process')}"
 
@@ -303,7 +303,7 @@ def _count(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}{'es' if what.endswith('s') else 's'}"
 
 
-def _speed(arm: Arm) -> float:
+def _speed(arm: Variant) -> float:
     return arm.effect.estimate if arm.effect is not None else 0.0
 
 
@@ -318,10 +318,10 @@ def _number(value: float) -> str:
     return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
-def _busy(arm: Arm) -> str:
+def _busy(arm: Variant) -> str:
     return f"; utilization {100 * arm.utilization.estimate:.0f} %" if arm.utilization is not None else ""
 
 
 def _capital(text: str) -> str:
-    # An arm's id keeps its letters; only our own words begin in capitals.
+    # A configuration's id keeps its letters; only our own words begin in capitals.
     return text[:1].upper() + text[1:] if text.startswith(("no ", "nothing ", "the ", "real ", "emulated ")) else text

@@ -40,7 +40,7 @@ from xttsbench.analysis.evidence import (
     unpaired,
 )
 from xttsbench.analysis.steps import Steps
-from xttsbench.comparison.runs import ArmRuns, GroupRuns, Taken, Turn, collect, left_in, taken_in
+from xttsbench.comparison.runs import GroupRuns, Taken, Turn, VariantRuns, collect, left_in, taken_in
 from xttsbench.records.base import Estimate, Word
 from xttsbench.records.plan import Comparison
 from xttsbench.records.trial import TrialRecord
@@ -140,7 +140,7 @@ def _undecided(evidence: Evidence, candidates: int, round_s: float | None) -> st
 
 
 def decide_paired(samples: Mapping[str, Sample], *, margin: float) -> dict[str, Effect]:
-    """Decide on pairs of arms of one run, by their paired rounds.
+    """Decide on pairs of configurations of one run, by their paired rounds.
 
     The samples are log ratios of B's speed over A's; the margin is a share.
     """
@@ -148,7 +148,7 @@ def decide_paired(samples: Mapping[str, Sample], *, margin: float) -> dict[str, 
 
 
 def decide_apart(samples: Mapping[str, Sample], *, margin: float, session_noise: float) -> dict[str, Effect]:
-    """Decide on pairs of arms of two sessions.
+    """Decide on pairs of configurations of two sessions.
 
     The samples are B's mean log rate less A's, unpaired. The noise of a session is a standard deviation, as a share; it
     is known, so it costs no degrees of freedom.
@@ -371,9 +371,9 @@ def _occurrences(batches: npt.NDArray[np.int64]) -> dict[tuple[int, int], int]:
     return found
 
 
-def _round_s(group: GroupRuns, runs: ArmRuns) -> float | None:
-    """Seconds that a round of an arm and the baseline takes: their turns, or their processes where each has one."""
-    sides: Sequence[ArmRuns] = (group.baseline, runs)
+def _round_s(group: GroupRuns, runs: VariantRuns) -> float | None:
+    """Seconds that a round of a configuration and the baseline takes: their turns, or else their processes."""
+    sides: Sequence[VariantRuns] = (group.baseline, runs)
     if any(turn for side in sides for _, turn in side.turns):
         walls = [float(steps.wall_s.sum()) for side in sides for steps in side.turns.values()]
     else:
@@ -383,10 +383,10 @@ def _round_s(group: GroupRuns, runs: ArmRuns) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class InterimStatus:
-    """Of the first accelerator's arms, the baseline's second run left out.
+    """Of the first accelerator's configurations, the baseline's second run left out.
 
     Attributes:
-        alive: arms that have not ended.
+        alive: configurations that have not ended.
         arms: all of them.
         leader: the fastest candidate so far; ``None`` before a round has it and the baseline.
         ratio: the leader's speed against the baseline.
@@ -408,7 +408,7 @@ class InterimStatus:
 
 
 def interim_status(comparison: Comparison, trials: Sequence[TrialRecord]) -> InterimStatus:
-    """Where the arms of a comparison stand after these trials."""
+    """Where the configurations of a comparison stand after these trials."""
     weighed = weigh(collect(comparison, trials)[0], comparison.margin)
     arms = [runs for runs in weighed.group.arms if runs.arm.role != "aa"]
     alive = sum(runs.ended is None for runs in arms)

@@ -18,7 +18,7 @@ from xttsbench.analysis.readings import gpu_samples
 from xttsbench.analysis.steps import Steps
 from xttsbench.analysis.variation import robust_cv
 from xttsbench.comparison.effects import matched
-from xttsbench.comparison.runs import ArmRuns, GroupRuns
+from xttsbench.comparison.runs import GroupRuns, VariantRuns
 from xttsbench.records.base import Estimate, Missing
 
 EMULATED: Final = "emulated accelerator"
@@ -41,13 +41,13 @@ class _Rates:
         return self.samples_per_step / self.samples
 
 
-def figures_of(runs: ArmRuns, group: GroupRuns, noise_scale: float, ratio: float | None = None) -> dict[str, Any]:
-    """Fields of :class:`xttsbench.records.report.Arm`; without a process that ended well there are none.
+def figures_of(runs: VariantRuns, group: GroupRuns, noise_scale: float, ratio: float | None = None) -> dict[str, Any]:
+    """Fields of :class:`xttsbench.records.report.Variant`; without a process that ended well there are none.
 
     One is :class:`xttsbench.records.base.Missing` where it has a reason of its own.
 
     Args:
-        runs: of the arm.
+        runs: of the configuration.
         group: whose baseline it was paired with.
         noise_scale: what rounds of equal configurations differ by, as a standard deviation.
         ratio: its speed against the baseline; ``None`` where it is the baseline, or was not paired with it.
@@ -89,7 +89,7 @@ def _rates(series: Sequence[Steps]) -> _Rates:
     return _Rates(samples / wall_s, sum(int(one.valid_frames.sum()) for one in series) / wall_s, samples / steps)
 
 
-def _beside(runs: ArmRuns, baseline: ArmRuns, ratio: float) -> _Rates:
+def _beside(runs: VariantRuns, baseline: VariantRuns, ratio: float) -> _Rates:
     """The baseline's rates times what the two differ by on the rows that were compared."""
     whole = _rates(list(baseline.steps.values()))
     pairs = [matched(baseline.turns[turn], runs.turns[turn]) for turn in baseline.turns.keys() & runs.turns.keys()]
@@ -102,7 +102,7 @@ def _beside(runs: ArmRuns, baseline: ArmRuns, ratio: float) -> _Rates:
     )
 
 
-def _share(runs: ArmRuns, column: str, noise_scale: float, value: float | None = None) -> Estimate:
+def _share(runs: VariantRuns, column: str, noise_scale: float, value: float | None = None) -> Estimate:
     """Share of the wall time, from 0 to 1, with an interval over rounds.
 
     On the scale of ``log(share / rest)``, the logarithm of a ratio of two times, whose noise is that of a paired round.
@@ -129,7 +129,7 @@ def _clipped(share: float) -> float:
 
 
 def _utilization(
-    runs: ArmRuns, group: GroupRuns, step_time_s: float, noise_scale: float
+    runs: VariantRuns, group: GroupRuns, step_time_s: float, noise_scale: float
 ) -> tuple[Estimate | Missing, str]:
     """How busy the accelerator was, and of what that is.
 

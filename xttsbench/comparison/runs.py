@@ -21,24 +21,24 @@ import numpy as np
 
 from xttsbench.analysis.disturbance import taken_by_round
 from xttsbench.analysis.steps import Steps, measured, steady
-from xttsbench.records.plan import Accelerator, Comparison, PlannedArm
+from xttsbench.records.plan import Accelerator, Comparison, PlannedVariant
 from xttsbench.records.trial import Parity, TrialRecord
 
 Turn = tuple[int, int]
-"""Block and round: one turn of an arm in one of its processes."""
+"""Block and round: one turn of a configuration in one of its processes."""
 
 
 @dataclass(frozen=True)
-class ArmRuns:
-    """One arm on one accelerator.
+class VariantRuns:
+    """One configuration on one accelerator.
 
     Attributes:
         trials: block -> its trial, of those that ended well and measured something.
         steps: block -> the steady steps of that trial, of all its rounds.
-        ended: how the arm ended, where a trial did not end well.
+        ended: how the configuration ended, where a trial did not end well.
     """
 
-    arm: PlannedArm
+    arm: PlannedVariant
     trials: Mapping[int, TrialRecord]
     steps: Mapping[int, Steps]
     ended: str | None
@@ -53,7 +53,7 @@ class ArmRuns:
         """Whether something consumes the batches beside an emulated wait."""
         return any(trial.segment("warm_up") is not None for trial in self.trials.values())
 
-    def without(self, turns: Collection[Turn]) -> ArmRuns:
+    def without(self, turns: Collection[Turn]) -> VariantRuns:
         """The same without some of its turns."""
         left = {}
         for block, steps in self.steps.items():
@@ -66,18 +66,18 @@ class ArmRuns:
 
 @dataclass(frozen=True)
 class GroupRuns:
-    """The arms of one accelerator, in the order of the plan."""
+    """The configurations of one accelerator, in the order of the plan."""
 
     accelerator: Accelerator
-    arms: tuple[ArmRuns, ...]
+    arms: tuple[VariantRuns, ...]
 
     @property
-    def baseline(self) -> ArmRuns:
+    def baseline(self) -> VariantRuns:
         """What the others are compared with."""
         return self.arms[0]
 
     @property
-    def again(self) -> ArmRuns | None:
+    def again(self) -> VariantRuns | None:
         """The baseline's second run, where the plan has one."""
         return next((runs for runs in self.arms if runs.arm.role == "aa"), None)
 
@@ -87,12 +87,12 @@ class GroupRuns:
         return self.baseline.ended or (self.again.ended if self.again else None)
 
     @property
-    def candidates(self) -> tuple[ArmRuns, ...]:
-        """The arms that may be faster."""
+    def candidates(self) -> tuple[VariantRuns, ...]:
+        """The configurations that may be faster."""
         return tuple(runs for runs in self.arms if runs.arm.role == "candidate")
 
     def without(self, turns: Collection[Turn]) -> GroupRuns:
-        """The same without the turns of some rounds, of all arms."""
+        """The same without the turns of some rounds, of all configurations."""
         return replace(self, arms=tuple(runs.without(turns) for runs in self.arms)) if turns else self
 
 
@@ -102,12 +102,12 @@ class ParityFound:
 
     Attributes:
         compared: the last of their records, ``None`` where none came so far.
-        same: arms with the baseline's data, and with its losses where those were compared.
-        differences: arm -> where its data differ, or its losses.
-        unknown: arm -> why it could not be told.
-        losses: arm -> largest relative difference of its losses, of those that were compared.
-        losses_unknown: arm -> why its losses tell nothing, so that it was judged by its data alone.
-        other_losses: arms that differ in their losses and not in their data.
+        same: configurations with the baseline's data, and with its losses where those were compared.
+        differences: configuration -> where its data differ, or its losses.
+        unknown: configuration -> why it could not be told.
+        losses: configuration -> largest relative difference of its losses, of those that were compared.
+        losses_unknown: configuration -> why its losses tell nothing, so that it was judged by its data alone.
+        other_losses: configurations that differ in their losses and not in their data.
         failed: the trial in which the baseline itself could not be read, so that nothing can be told at all.
     """
 
@@ -121,7 +121,7 @@ class ParityFound:
     failed: TrialRecord | None = None
 
     def why_refused(self, arm: str) -> str | None:
-        """What of an arm is not the baseline's, and where; ``None`` where nothing is known to differ."""
+        """What of a configuration is not the baseline's, and where; ``None`` where nothing is known to differ."""
         where = self.differences.get(arm)
         what = "losses" if arm in self.other_losses else "data"
         return None if where is None else f"its {what} are not the baseline's: {where}"
@@ -137,12 +137,12 @@ class ParityFound:
 def collect(
     comparison: Comparison, trials: Sequence[TrialRecord], *, groups: Collection[str] = ()
 ) -> tuple[GroupRuns, ...]:
-    """The trials of the rung ``arm`` that belong to a comparison, one group for each accelerator.
+    """The trials of the kind ``arm`` that belong to a comparison, one group for each accelerator.
 
     ``groups`` names those of the trials where they are not the comparison's own name.
     """
     names = set(groups) or {comparison.name}
-    own = [trial for trial in trials if trial.spec.rung == "arm" and trial.spec.group in names]
+    own = [trial for trial in trials if trial.spec.kind == "arm" and trial.spec.group in names]
     return tuple(
         GroupRuns(
             accelerator,
@@ -173,7 +173,7 @@ def settled(trial: TrialRecord) -> Steps | None:
     return rows if rows is None or trial.spec.turns else steady(rows)[0]
 
 
-def _runs(arm: PlannedArm, trials: Sequence[TrialRecord]) -> ArmRuns:
+def _runs(arm: PlannedVariant, trials: Sequence[TrialRecord]) -> VariantRuns:
     found = {}
     steps = {}
     ended = None
@@ -185,15 +185,16 @@ def _runs(arm: PlannedArm, trials: Sequence[TrialRecord]) -> ArmRuns:
             ended = ended or "empty: no step was measured after the first"
         elif trial.status != "interrupted":
             ended = ended or f"{trial.status}: {trial.cause or 'no cause is known'}"
-    return ArmRuns(arm, found, steps, ended)
+    return VariantRuns(arm, found, steps, ended)
 
 
 def parity_found(comparison: Comparison, trials: Sequence[TrialRecord]) -> ParityFound:
-    """What the trials of the rung ``parity`` say together.
+    """What the trials of the kind ``parity`` say together.
 
-    A trial that dies has its cause put to the arm that it was reading; the arms after that one are another trial's.
+    A trial that dies has its cause put to the configuration that it was reading; the configurations after that one are
+    another trial's.
     """
-    own = [trial for trial in trials if trial.spec.rung == "parity" and trial.spec.group == comparison.name]
+    own = [trial for trial in trials if trial.spec.kind == "parity" and trial.spec.group == comparison.name]
     same: list[str] = []
     differences: dict[str, str] = {}
     unknown: dict[str, str] = {}
@@ -224,7 +225,7 @@ def parity_found(comparison: Comparison, trials: Sequence[TrialRecord]) -> Parit
 
 
 def reading(trial: TrialRecord) -> str | None:
-    """The arm whose data a trial of parity was reading when it died, or ``None`` where it did not die."""
+    """The configuration whose data a trial of parity was reading when it died, or ``None`` where it did not die."""
     found = trial.parity
     if trial.status == "ok" or found is None or not found.reproducible:
         return None
@@ -259,7 +260,7 @@ class Taken:
         return 0.0 if ours is None or theirs is None else self.slope * (theirs - ours)
 
 
-def left_in(runs: ArmRuns) -> dict[Turn, float]:
+def left_in(runs: VariantRuns) -> dict[Turn, float]:
     """Logarithm of the share of the processors that neighbours left, by turn, of the turns in which that was read."""
     return {
         (block, number): math.log(seen.left)

@@ -30,7 +30,7 @@ from xttsbench.comparison.effects import MIN_PROCESSES, Paired
 from xttsbench.comparison.runs import collect, parity_found
 from xttsbench.planning import AGAIN
 from xttsbench.records.base import FASTER, SLOWER, Estimate
-from xttsbench.records.plan import Comparison, PlannedArm, Procedure
+from xttsbench.records.plan import Comparison, PlannedVariant, Procedure
 from xttsbench.records.trial import TrialRecord
 
 LEAST_ROUNDS: Final = 3
@@ -39,7 +39,7 @@ MOST_ROUNDS: Final = 12
 _OPENING_TURNS: Final = 3.0
 """Opening a process takes as long as so many turns."""
 AGAIN_BLOCKS: Final = 4
-"""Blocks in which the baseline is measured twice: by then the arms' own rounds tell the noise."""
+"""Blocks in which the baseline is measured twice: by then the configurations' own rounds tell the noise."""
 _ONE_SIDED: Final = 0.90
 """Level of an interval whose one end is passed in five cases of a hundred."""
 
@@ -49,9 +49,10 @@ class Seen:
     """What was measured so far.
 
     Attributes:
-        versus: log ratios of the first arm's speed over the second's, by name; ``None`` where no round has both.
-        gone: arm -> why it cannot win: it died, or its data are not known to be the baseline's.
-        processes: arm -> processes that measured it.
+        versus: log ratios of the first configuration's speed over the second's, by name; ``None`` where no round has
+            both.
+        gone: configuration -> why it cannot win: it died, or its data are not known to be the baseline's.
+        processes: configuration -> processes that measured it.
         next_block: number of the block after the last.
         rounds: of the baseline.
         widened: most rounds were disturbed, and all are kept.
@@ -69,7 +70,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class State:
-    """How the arms of a sweep stand.
+    """How the configurations of a sweep stand.
 
     Attributes:
         seen: what was measured.
@@ -93,10 +94,10 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What is measured next: arms, in new processes.
+    """What is measured next: configurations, in new processes.
 
     Attributes:
-        comparison: these arms.
+        comparison: these configurations.
         first_block: number of the processes.
         rounds: that they live through.
     """
@@ -122,7 +123,7 @@ def seen_in(comparison: Comparison, trials: Sequence[TrialRecord]) -> Seen:
             gone.setdefault(runs.arm.id, runs.ended)
     group = group.without(judged.invalid)
     arms = {runs.arm.id: runs for runs in group.arms}
-    measured = [trial.spec.block for trial in own if trial.spec.rung == "arm"]
+    measured = [trial.spec.block for trial in own if trial.spec.kind == "arm"]
     return Seen(
         Paired.of(group).sample,
         gone,
@@ -135,10 +136,10 @@ def seen_in(comparison: Comparison, trials: Sequence[TrialRecord]) -> Seen:
 
 
 def state_of(comparison: Comparison, seen: Seen) -> State:
-    """How the arms stand after what was measured.
+    """How the configurations stand after what was measured.
 
-    An arm is out that is decided not to be faster, whose rounds leave no room for a gain that matters, or that is worse
-    than the best by the margin with an e-value of 20.
+    A configuration is out that is decided not to be faster, whose rounds leave no room for a gain that matters, or that
+    is worse than the best by the margin with an e-value of 20.
     """
     names = [arm.id for arm in comparison.arms if arm.role == "candidate"]
     baseline = comparison.baseline.id
@@ -165,8 +166,8 @@ def state_of(comparison: Comparison, seen: Seen) -> State:
 def next_round(comparison: Comparison, procedure: Procedure, seen: Seen) -> Round | None:
     """The round that follows, or ``None`` where nothing is left to measure.
 
-    That is so where the question is answered, where the baseline is gone, and where every arm that may still win has as
-    many processes as it may have.
+    That is so where the question is answered, where the baseline is gone, and where every configuration that may still
+    win has as many processes as it may have.
     """
     state = state_of(comparison, seen)
     if baseline_gone(comparison, seen) is not None:
@@ -218,7 +219,7 @@ def _has_processes(seen: Seen, name: str) -> bool:
     return seen.processes.get(name, 0) >= MIN_PROCESSES
 
 
-def again(comparison: Comparison) -> PlannedArm:
+def again(comparison: Comparison) -> PlannedVariant:
     """The baseline's second run, made where the plan has none: without it the noise of a session is not known."""
     found = next((arm for arm in comparison.arms if arm.role == "aa"), None)
     baseline = comparison.baseline
@@ -249,7 +250,7 @@ def tied(comparison: Comparison, state: State) -> list[str]:
 
 
 def _why_out(name: str, best: str | None, evidence: Evidence, seen: Seen, s0: float, margin: float) -> str | None:
-    """Why an arm is not measured further; ``None`` where it is."""
+    """Why a configuration is not measured further; ``None`` where it is."""
     if evidence.word in (*SLOWER, "no_difference"):
         return evidence.word.replace("_", " ")
     if evidence.no_gain:
@@ -262,7 +263,7 @@ def _why_out(name: str, best: str | None, evidence: Evidence, seen: Seen, s0: fl
 
 
 def _may_beat(name: str, winner: str, seen: Seen, s0: float, margin: float) -> bool:
-    """Whether an arm may be better than the winner by something that matters."""
+    """Whether a configuration may be better than the winner by something that matters."""
     if name == winner:
         return False
     sample = seen.versus(name, winner)
@@ -270,26 +271,26 @@ def _may_beat(name: str, winner: str, seen: Seen, s0: float, margin: float) -> b
 
 
 _SHOWN: Final = 3
-"""Arms whose end is told in a sentence; the report has all of them."""
+"""Configurations whose end is told in a sentence; the report has all of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The arm to take.
+    """The configuration to take.
 
     Attributes:
-        winner: id of an arm, the baseline's where none was shown to be better.
+        winner: id of a configuration, the baseline's where none was shown to be better.
         proven: whether the winner was shown to be faster than the baseline, in two processes at least.
         effect: its speed against the baseline as a ratio with its interval; ``None`` for the baseline itself.
         blocks: processes of each side that this rests on; 0 where there was none.
         rounds: paired rounds of these.
         evidence: its e-value.
-        tied_with: arms that are as good as the winner as far as can be told, in the order of the plan.
+        tied_with: configurations that are as good as the winner as far as can be told, in the order of the plan.
         smallest_visible_effect: what these rounds would have decided in four cases of five, as a share; ``None`` where
             there were too few for any.
         why: one sentence.
-        decided: whether the question is answered: an arm is proven, or none is faster by the margin. Where it is not,
-            the baseline is kept for want of evidence.
+        decided: whether the question is answered: a configuration is proven, or none is faster by the margin. Where it
+            is not, the baseline is kept for want of evidence.
     """
 
     winner: str
@@ -307,9 +308,9 @@ class Choice:
 def choose(comparison: Comparison, procedure: Procedure, seen: Seen) -> Choice:
     """The choice that what was measured so far allows, whatever that is.
 
-    An arm wins that is faster than the baseline, with evidence for all candidates of the sweep; among such arms that
-    cannot be told from the best one the cheapest is taken. In all other cases the baseline is kept, and nothing is
-    called proven.
+    A configuration wins that is faster than the baseline, with evidence for all candidates of the sweep; among such
+    configurations that cannot be told from the best one the cheapest is taken. In all other cases the baseline is kept,
+    and nothing is called proven.
     """
     state = state_of(comparison, seen)
     ended = baseline_gone(comparison, seen)
@@ -345,8 +346,8 @@ def choose(comparison: Comparison, procedure: Procedure, seen: Seen) -> Choice:
     )
 
 
-def cost(arm: PlannedArm, keys: Sequence[str]) -> tuple[tuple[int, float], ...]:
-    """What an arm costs, to be compared with another's: less is cheaper, the first key weighs most.
+def cost(arm: PlannedVariant, keys: Sequence[str]) -> tuple[tuple[int, float], ...]:
+    """What a configuration costs, to be compared with another's: less is cheaper, the first key weighs most.
 
     A smaller number is cheaper, and ``False`` is cheaper than ``True``. -1 (AUTOTUNE) is dearer than any other number,
     since it may take whatever there is. Dearest is what is no number or is not named: the target's default is not

@@ -75,7 +75,7 @@ class Diagnosis:
 def build_diagnosis(trials: Sequence[TrialRecord], environment: Mapping[str, Any], *, seed: int = 0) -> Diagnosis:
     """What the trials of one run say. The same trials, environment and seed give the same answer."""
     rng = np.random.default_rng(seed)
-    ladder = [trial for trial in trials if trial.spec.rung in MAIN_KINDS]
+    ladder = [trial for trial in trials if trial.spec.kind in MAIN_KINDS]
     base = _known(trials, ladder, environment)
     found = [(trial, steady(rows)) for trial in ladder if (rows := measured(trial, "as_is")) is not None]
     if not found:

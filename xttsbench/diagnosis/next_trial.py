@@ -39,7 +39,7 @@ MODES: Final[tuple[TrialKind, ...]] = ("eager", "graph", "xla")
 class _Wanted(NamedTuple):
     """A trial that is worth running; ``share`` is that of the window in which it measures."""
 
-    rung: TrialKind
+    kind: TrialKind
     fix: str | None = None
     block: int = 0
     share: float = 0.5
@@ -61,7 +61,7 @@ def next_trial(
         done: the trials so far, in order.
         left_s: seconds left until the verdict is due.
         said: what these trials say; ``None`` before anything was asked of them.
-        only: rungs that may be run still; all without it. Modes of the step that are named are asked for, whatever
+        only: kinds that may be run still; all without it. Modes of the step that are named are asked for, whatever
             the verdict.
         processes: of the target as it is, at most.
     """
@@ -73,12 +73,12 @@ def next_trial(
     if first.status != "ok":
         return None
     for one in _wanted(done, said, asked=only or (), most=processes):
-        if (only is not None and one.rung not in only) or _ran(done, one):
+        if (only is not None and one.kind not in only) or _ran(done, one):
             continue
-        if _expected_s(first, one.rung, one.block, job.window_s * one.share) <= left_s:
-            # What is not replicated runs in the block at hand: a helper is started only for another whole ladder.
+        if _expected_s(first, one.kind, one.block, job.window_s * one.share) <= left_s:
+            # What is not replicated runs in the block at hand: a helper is started only for another whole repeat.
             block = max(one.block, done[-1].spec.block)
-            return job.spec(len(done), one.rung, block=block, fix=one.fix, share=one.share)
+            return job.spec(len(done), one.kind, block=block, fix=one.fix, share=one.share)
     return None
 
 
@@ -94,16 +94,16 @@ def _next_script(job: Job, done: Sequence[TrialRecord], left_s: float, *, once: 
 
 
 def _ran(done: Sequence[TrialRecord], one: _Wanted) -> bool:
-    specs = [trial.spec for trial in done if trial.spec.rung == one.rung and trial.spec.fix == one.fix]
-    return any(spec.block == one.block or one.rung != "ladder" for spec in specs)
+    specs = [trial.spec for trial in done if trial.spec.kind == one.kind and trial.spec.fix == one.fix]
+    return any(spec.block == one.block or one.kind != "ladder" for spec in specs)
 
 
 def skipped(done: Sequence[TrialRecord], said: Diagnosis | None = None) -> list[str]:
     """Names of the trials that were wanted and not run, for the report."""
-    if not done or done[0].status != "ok" or done[0].spec.rung == "script":
+    if not done or done[0].status != "ok" or done[0].spec.kind == "script":
         return []
     return [
-        (f"{one.rung} {one.fix}" if one.fix else one.rung) + (f" (repeat {one.block})" if one.block else "")
+        (f"{one.kind} {one.fix}" if one.fix else one.kind) + (f" (repeat {one.block})" if one.block else "")
         for one in _wanted(done, said)
         if not _ran(done, one)
     ]
@@ -119,7 +119,7 @@ def _wanted(
     compiles = has_step and not is_opaque(first.anatomy)
     compiling = [_Wanted("graph")] if compiles and (is_eager(first.anatomy) or _recompiles(first)) else []
     fixing = [_Wanted("fix", fix) for fix in _fixes(pipeline)] if _wait_share(first) >= WAITS or not has_step else []
-    processes = 1 + max(trial.spec.block for trial in done if trial.spec.rung == "ladder")
+    processes = 1 + max(trial.spec.block for trial in done if trial.spec.kind == "ladder")
     again = [_Wanted("ladder", block=processes, share=1.0)]
     if (said is not None and said.sure) or processes >= most:
         again = []
@@ -203,17 +203,17 @@ def _prefetches(pipeline: Pipeline | None) -> int:
     return sum(op.op.startswith("PrefetchDataset") for op in pipeline.ops) if pipeline else 0
 
 
-def _expected_s(first: TrialRecord, rung: TrialKind, block: int, window_s: float) -> float:
+def _expected_s(first: TrialRecord, kind: TrialKind, block: int, window_s: float) -> float:
     """Seconds that a trial is expected to take, from what the first one took."""
     setup = first.setup_s or 0.0
     warm_up = sum(first.segment("warm_up").columns.get("wall_ns", ())) / 1e9 if first.segment("warm_up") else 0.0  # type: ignore[union-attr]
-    if rung == "ladder":
+    if kind == "ladder":
         return first.duration_s + (IMPORT_S if block else 0.0)
-    if rung == "pipeline":
+    if kind == "pipeline":
         return setup + window_s + 1.5
-    if rung == "fix":
+    if kind == "fix":
         return setup + warm_up + window_s + 1.5
-    if rung in ("precision", "batch"):  # both steps are warmed up, and for precision the target is built again
-        return (2 if rung == "precision" else 1) * (setup + warm_up) + max(warm_up, 0.5) + 2 * window_s
-    compiling = {"graph": 1.0, "xla": 2.0, "eager": 0.0}[rung] * max(warm_up, 0.5)
+    if kind in ("precision", "batch"):  # both steps are warmed up, and for precision the target is built again
+        return (2 if kind == "precision" else 1) * (setup + warm_up) + max(warm_up, 0.5) + 2 * window_s
+    compiling = {"graph": 1.0, "xla": 2.0, "eager": 0.0}[kind] * max(warm_up, 0.5)
     return setup + warm_up + compiling + 2 * window_s

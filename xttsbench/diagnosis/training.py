@@ -20,7 +20,7 @@ from xttsbench.analysis.steps import Steps, measured, steady
 from xttsbench.analysis.variation import oscillation
 from xttsbench.comparison.figures import PROCESSOR
 from xttsbench.diagnosis.verdict import RunVerdict, unmeasured_verdict
-from xttsbench.records.report import Arm, Attribution, Bottleneck, Finding, Oscillation, Verdict
+from xttsbench.records.report import Attribution, Bottleneck, Finding, Oscillation, Variant, Verdict
 from xttsbench.records.training import (
     Begun,
     CheckpointEntry,
@@ -49,10 +49,10 @@ _EAGER: Final = (
 )
 
 
-def train_verdict(trials: Sequence[TrialRecord], arm: Arm | None, *, mode: str, seed: int = 0) -> RunVerdict:
+def train_verdict(trials: Sequence[TrialRecord], arm: Variant | None, *, mode: str, seed: int = 0) -> RunVerdict:
     """The verdict on all sessions together.
 
-    Sessions without a step are left out; the arm is ``None`` where none ended well.
+    Sessions without a step are left out; the configuration is ``None`` where none ended well.
     """
     found = [(trial, steady(rows)) for trial in trials if (rows := measured(trial, "as_is")) is not None]
     if not found:
@@ -113,7 +113,7 @@ def _bottleneck(parts: Mapping[str, Any], wall_s: Any) -> Bottleneck:
     return name
 
 
-def _summary(name: Bottleneck, figures: Mapping[str, Pooled], arm: Arm | None) -> str:
+def _summary(name: Bottleneck, figures: Mapping[str, Pooled], arm: Variant | None) -> str:
     wall = figures["wall_s"].value
     waits = figures["wait_s"].value / wall
     between = 1 - waits - figures["step_s"].value / wall

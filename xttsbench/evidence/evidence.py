@@ -238,7 +238,7 @@ class Evidence:
     """What was measured and derived; ``None`` and empty mean not measured.
 
     Attributes:
-        ladder: trials of the main rung that gave steps, in order.
+        ladder: trials of the main kind that gave steps, in order.
         steps: steady steps of the first of them, the series that oscillation and stragglers are found in.
         wall_s: mean step time, and with ``parts`` its attribution in seconds (the estimate).
         max_speedups: by part, the speed-up of the step if that part cost nothing, with its interval.

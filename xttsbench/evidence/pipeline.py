@@ -156,7 +156,7 @@ def consumer(evidence: Evidence, alone_s: float | None) -> Consumer:
     """The step as the model takes it; all zero but the hand-over where there is none.
 
     Args:
-        evidence: with the trials of the main rung and what is known of the step.
+        evidence: with the trials of the main kind and what is known of the step.
         alone_s: mean step alone, emulated waits included; where that was not measured, the step beside its input is
             taken, which is longer where the two compete.
     """

@@ -120,12 +120,12 @@ def _turns_differ(samples: Iterable[Sample]) -> float:
     return math.sqrt(squares / freedom) if freedom else 0.0
 
 
-def tried(trials: Sequence[TrialRecord], rung: str, segment_name: str) -> list[TrialRecord]:
-    """The trials of a rung, and the scripts that measured it in their own process once they were over."""
+def tried(trials: Sequence[TrialRecord], kind: str, segment_name: str) -> list[TrialRecord]:
+    """The trials of a kind, and the scripts that measured it in their own process once they were over."""
     return [
         trial
         for trial in trials
-        if trial.spec.rung == rung or (trial.spec.rung == "script" and trial.segment(segment_name) is not None)
+        if trial.spec.kind == kind or (trial.spec.kind == "script" and trial.segment(segment_name) is not None)
     ]
 
 
@@ -140,9 +140,9 @@ def modes(
     """
     found = {}
     main = _mean([c for trial in ladder if (c := _step_times(trial, "step_only")) is not None], rng)
-    for mode, rung in KIND_OF.items():
-        own = tried(trials, rung, mode)
-        if mode not in MODES:  # one rung measures several of them, as far as they apply
+    for mode, kind in KIND_OF.items():
+        own = tried(trials, kind, mode)
+        if mode not in MODES:  # one kind measures several of them, as far as they apply
             own = [trial for trial in own if trial.segment(mode) or reason_of(mode, trial.notes)]
         if not own:
             continue
@@ -187,7 +187,7 @@ def fixes(trials: Sequence[TrialRecord], as_is: Pooled, rng: np.random.Generator
     """Each fix that was tried, with its speed-up over the target as it is."""
     by_name: dict[str, list[TrialRecord]] = {}
     for trial in trials:
-        if trial.spec.rung == "fix" and trial.spec.fix:
+        if trial.spec.kind == "fix" and trial.spec.fix:
             by_name.setdefault(trial.spec.fix, []).append(trial)
     found = {}
     for name, own in by_name.items():

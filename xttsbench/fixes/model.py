@@ -353,7 +353,7 @@ def predictions(
     """The model's predictions for the pipeline of the evidence; empty where no pipeline was read.
 
     Args:
-        evidence: with the pipeline, the trials of the main rung, and the fixes that were tried.
+        evidence: with the pipeline, the trials of the main kind, and the fixes that were tried.
         wall: mean seconds of a step of the target as it is, where that was measured.
         alone: mean seconds of the step alone, where that was measured.
     """

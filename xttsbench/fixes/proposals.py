@@ -124,7 +124,7 @@ def _does_not_wait(evidence: Evidence) -> str | None:
 
 
 def _alone_s(evidence: Evidence) -> float | None:
-    """Mean step alone: as the predictions were given it, or as the trials of the main rung measured it."""
+    """Mean step alone: as the predictions were given it, or as the trials of the main kind measured it."""
     ceiling = next((row for row in evidence.predictions if row.name == COSTS_NOTHING), None)
     if ceiling is not None and ceiling.measured_per_s is not None:
         return 1 / ceiling.measured_per_s.estimate

@@ -15,7 +15,7 @@ from xttsbench.evidence.evidence import Evidence
 from xttsbench.fixes.registry import combined
 from xttsbench.planning import AGAIN, Job
 from xttsbench.records.fix import FixSet
-from xttsbench.records.plan import Accelerator, Comparison, PlannedArm
+from xttsbench.records.plan import Accelerator, Comparison, PlannedVariant
 from xttsbench.records.trial import TrialRecord, TrialSpec
 
 GUARD: Final = "guard"
@@ -27,7 +27,7 @@ ROUNDS: Final = ("fixes screened", ALONE, TOGETHER)
 """Those that are timed; the first is of runs before 2026-11, whose fixes had one short round together."""
 ORIGINAL: Final = "original"
 PATCHED: Final = "patched source"
-"""Arms that are no fix."""
+"""Configurations that are no fix."""
 LEAST_BLOCKS: Final = MIN_PROCESSES
 """Processes of each side that a fix is accepted with, unless it is clearly faster in one."""
 _ROWS: Final = 512
@@ -85,15 +85,15 @@ def guard_trial(
     cache_dir: str | None = None,
     again: int = 0,
 ) -> TrialSpec:
-    """The trial that takes the fingerprints of one arm's elements.
+    """The trial that takes the fingerprints of one configuration's elements.
 
     Args:
         job: target, arguments and seed.
         number: of the trial in its run.
-        size: how much is looked at; the same for all arms.
+        size: how much is looked at; the same for all configurations.
         block: of the trial.
         arm: ``original``, a fix, or ``patched source``.
-        fix: of the arm.
+        fix: of the configuration.
         patched: files that are read in place of the user's.
         cache_dir: for a fix that keeps elements on disk.
         again: 0 and 1 run with the job's seed, 2 with another.
@@ -127,7 +127,7 @@ def comparison(
     job: Job,
     accelerator: Accelerator,
     group: str,
-    arms: Iterable[PlannedArm],
+    arms: Iterable[PlannedVariant],
     *,
     window_s: float,
     cache_dir: str | None,
@@ -136,11 +136,12 @@ def comparison(
     twice: bool = False,
     source_limit: int | None = None,
 ) -> Comparison:
-    """The comparison of some arms with the original, which is measured ``twice`` where its noise is still to be known.
+    """The comparison of some configurations with the original, measured ``twice`` where its noise is unknown.
 
-    A trial of an arm with a cache may take ``fill_s`` more. With a ``source_limit`` all arms read a part of the data.
+    A trial of a configuration with a cache may take ``fill_s`` more. With a ``source_limit`` all configurations read a
+    part of the data.
     """
-    original = PlannedArm(id=ORIGINAL, role="baseline", kwargs=dict(job.kwargs))
+    original = PlannedVariant(id=ORIGINAL, role="baseline", kwargs=dict(job.kwargs))
     again = original.model_copy(update={"id": ORIGINAL + AGAIN, "role": "aa"})
     return Comparison(
         name=group,
@@ -162,23 +163,23 @@ def comparison(
     )
 
 
-def arm_of(job: Job, name: str, *, patched: Mapping[str, str] | None = None) -> PlannedArm:
-    """The arm of a fix, or of the user's source with a patch; some fixes of a step are both."""
+def arm_of(job: Job, name: str, *, patched: Mapping[str, str] | None = None) -> PlannedVariant:
+    """The configuration of a fix, or of the user's source with a patch; some fixes of a step are both."""
     fix = None if name == PATCHED else name
     config = {"fix": name} if fix else {"source": "patched"}
-    return PlannedArm(
+    return PlannedVariant(
         id=name, role="candidate", config=config, kwargs=dict(job.kwargs), fix=fix, patched=dict(patched or {})
     )
 
 
 def planned(trials: Sequence[TrialRecord], accelerator: Accelerator) -> Comparison | None:
     """The comparison of all fixes that were measured, read from the specifications of their trials."""
-    own = [trial.spec for trial in trials if trial.spec.group in ROUNDS and trial.spec.rung == "arm"]
+    own = [trial.spec for trial in trials if trial.spec.group in ROUNDS and trial.spec.kind == "arm"]
     if not own:
         return None
     first = {spec.arm or "": spec for spec in reversed(own)}
     arms = [
-        PlannedArm(
+        PlannedVariant(
             id=name,
             role="baseline" if name == ORIGINAL else "aa" if name == ORIGINAL + AGAIN else "candidate",
             config={"fix": spec.fix} if spec.fix else {"source": "patched"} if spec.patched else {},

@@ -17,13 +17,13 @@ from xttsbench.samedata.tolerance import same_training
 def semantics_of(
     trials: Sequence[TrialRecord], originals: Sequence[Elements], unreadable: str | None
 ) -> dict[str, Semantics]:
-    """Each fix, by arm, beside what :func:`originals_of` gives."""
+    """Each fix, by configuration, beside what :func:`originals_of` gives."""
     said = _judged(trials, originals, unreadable)
     return {arm: _as_timed(trials, arm, data, originals) for arm, data in said.items()}
 
 
 def data_of(trials: Sequence[TrialRecord], arm: str) -> Semantics | None:
-    """What one arm does to the data, from the trials alone; ``None`` where it was not read."""
+    """What one configuration does to the data, from the trials alone; ``None`` where it was not read."""
     return _judged(trials, *originals_of(trials), only=arm).get(arm)
 
 
@@ -39,7 +39,7 @@ def originals_of(trials: Sequence[TrialRecord]) -> tuple[list[Elements], str | N
 
 
 def _guards(trial: TrialRecord, arm: str | None = None) -> bool:
-    return trial.spec.rung == "elements" and trial.spec.group == GUARD and arm in (None, trial.spec.arm)
+    return trial.spec.kind == "elements" and trial.spec.group == GUARD and arm in (None, trial.spec.arm)
 
 
 def _judged(
@@ -95,7 +95,7 @@ def _as_timed(trials: Sequence[TrialRecord], arm: str, data: Semantics, original
 
 
 def _contents(trials: Sequence[TrialRecord], *arms: str) -> dict[tuple[int, int | None], list[Contents]]:
-    """Block and how much of the sources was read -> what the batches of these arms held in their timed runs."""
+    """Block and how much of the sources was read -> what batches held in the timed runs of these configurations."""
     found: dict[tuple[int, int | None], list[Contents]] = {}
     for trial in trials:
         if trial.spec.group in ROUNDS and trial.spec.arm in arms and trial.contents is not None:

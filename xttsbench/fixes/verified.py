@@ -28,7 +28,7 @@ _LEAST_ROUNDS: Final = 2
 
 @dataclass(frozen=True)
 class Measured:
-    """One arm over all rounds: its effect, its mean step, and how it ended where it did."""
+    """One configuration over all rounds: its effect, its mean step, and how it ended where it did."""
 
     effect: Effect | None
     step_time_s: Estimate | None
@@ -61,11 +61,11 @@ class Verified:
     """All that was found out about fixes.
 
     Attributes:
-        semantics: arm -> what it does to the data.
-        measured: arm -> what it was measured at, in all rounds together.
-        last: arms of the last group, in which what may be proposed is measured side by side.
-        behind: arm -> the faster one that it is decided to be slower than, by more than the margin.
-        parts: arm -> elements of each source, where it was measured on a part of the data.
+        semantics: configuration -> what it does to the data.
+        measured: configuration -> what it was measured at, in all rounds together.
+        last: configurations of the last group, in which what may be proposed is measured side by side.
+        behind: configuration -> the faster one that it is decided to be slower than, by more than the margin.
+        parts: configuration -> elements of each source, where it was measured on a part of the data.
         noise_scale: what rounds of equal configurations differ by in this session.
         noise_processes: processes of the original's second run.
         identity: of the original's graph.
@@ -83,25 +83,25 @@ class Verified:
     unreadable: str | None = None
 
     def accepted(self, arm: str) -> bool:
-        """Whether an arm is faster with the same data."""
+        """Whether a configuration is faster with the same data."""
         found, data = self.measured.get(arm), self.semantics.get(arm)
         return found is not None and found.accepted and data is not None and data.equivalent is True
 
     def ratio(self, arm: str) -> float:
-        """How many times as fast an arm was measured to be; 0 where it was not."""
+        """How many times as fast a configuration was measured to be; 0 where it was not."""
         return _ratio(self.measured.get(arm)) or 0.0
 
     def ended(self, arm: str) -> bool:
-        """Whether a trial of an arm did not end well."""
+        """Whether a trial of a configuration did not end well."""
         return (found := self.measured.get(arm)) is not None and found.ended is not None
 
     def settled(self, arm: str) -> bool:
-        """Whether more rounds of an arm are needless."""
+        """Whether more rounds of a configuration are needless."""
         found = self.measured.get(arm)
         return arm in self.behind or (found is not None and found.settled)
 
     def more_s(self, arm: str) -> float | None:
-        """Seconds that would decide an arm if its rounds were like those so far; endless where a thousand would not.
+        """Seconds that would decide a configuration if its rounds were like those so far; endless for over a thousand.
 
         ``None`` where it has had none, or is decided.
         """
@@ -112,7 +112,7 @@ class Verified:
         return math.inf if more is None else more * (round_s or 0.0)
 
     def stays(self, arm: str, more: int) -> bool:
-        """Whether an accepted arm is still accepted where so many more are measured beside it."""
+        """Whether an accepted configuration is still accepted where so many more are measured beside it."""
         found = self.measured[arm].evidence if self.accepted(arm) else None
         if found is None:
             return False
@@ -121,7 +121,7 @@ class Verified:
 
     @property
     def decided(self) -> set[str]:
-        """Arms of which more rounds in the same processes are needless; a second process may still be wanted.
+        """Configurations of which more rounds in the same processes are needless; a second process may still be wanted.
 
         One that is faster goes on, since it may be clearly so before another process has begun.
         """
@@ -187,7 +187,7 @@ class Verified:
         return next(as_good, last[0])
 
     def training_speedup(self, name: str) -> float:
-        """How many times as fast a training is with an arm.
+        """How many times as fast a training is with a configuration.
 
         Of one whose cache was measured on a part of the data, since its first pass takes long, that pass counts: its
         other fixes are at work meanwhile, as far as they were accepted without it.
@@ -217,7 +217,7 @@ def verified(trials: Sequence[TrialRecord], accelerator: Accelerator) -> Verifie
     parts = {
         t.spec.arm: t.spec.source_limit
         for t in trials
-        if t.spec.group in ROUNDS and t.spec.rung == "arm" and t.spec.arm and t.spec.source_limit
+        if t.spec.group in ROUNDS and t.spec.kind == "arm" and t.spec.arm and t.spec.source_limit
     }
     return Verified(
         semantics=semantics,
@@ -233,7 +233,7 @@ def verified(trials: Sequence[TrialRecord], accelerator: Accelerator) -> Verifie
 
 
 def _filled_later(arm: str, parts: Collection[str]) -> bool:
-    """Whether a cache of an arm was measured on a part of the data: with all of them it gives nothing for long."""
+    """Whether a cache of a configuration was measured on a part of the data: with all of it the gain comes late."""
     return arm in parts and CACHE.name in FixSet.parse(arm)
 
 
@@ -260,7 +260,7 @@ def _measured(weighed: Weighed) -> dict[str, Measured]:
 def _behind(
     weighed: Weighed, measured: Mapping[str, Measured], sound: Collection[str], parts: Collection[str]
 ) -> dict[str, str]:
-    """Arms that are slower than the fastest one of those, with the same data, beside which they were measured.
+    """Configurations slower than the fastest with the same data that was measured beside them.
 
     Being slower than a cache that takes long to fill says nothing of one that fills none.
     """

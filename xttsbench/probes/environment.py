@@ -156,7 +156,7 @@ def _cpu_model(unmeasured: dict[str, str], cpuinfo: Path = Path("/proc/cpuinfo")
         unmeasured["cpu.model"] = f"/proc/cpuinfo cannot be read: {error.strerror}"
         return None
     fields = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
-    # 64-bit Arm has no model name, but numbers for the designer and the design.
+    # 64-bit Configuration has no model name, but numbers for the designer and the design.
     arm = [fields[key] for key in ("CPU implementer", "CPU part") if key in fields]
     model = fields.get("model name") or " ".join(arm)
     if not model:

@@ -20,13 +20,13 @@ import xttsbench
 from xttsbench.analysis.evidence import LEAST_SCALE
 from xttsbench.comparison.effects import MIN_PROCESSES, weigh
 from xttsbench.comparison.figures import figures_of
-from xttsbench.comparison.runs import ArmRuns, GroupRuns, collect
+from xttsbench.comparison.runs import GroupRuns, VariantRuns, collect
 from xttsbench.errors import TargetError, UsageError, XttsbenchError
 from xttsbench.execution.accelerator import parse_accelerator
 from xttsbench.execution.helper import Helper
 from xttsbench.execution.run_directory import write_json
 from xttsbench.records.base import Estimate
-from xttsbench.records.plan import Comparison, PlannedArm, RunPlan
+from xttsbench.records.plan import Comparison, PlannedVariant, RunPlan
 from xttsbench.records.report import Report
 from xttsbench.targets.spec import parse_target
 from xttsbench.workflows.diagnose import VERDICT_S, diagnose
@@ -137,7 +137,7 @@ def _comparison(asked: Asked, budget_s: float) -> Comparison:
         name=asked.name,
         description="a test of pytest",
         target=asked.target,
-        arms=(PlannedArm(id="target", role="baseline", kwargs=dict(asked.kwargs)),),
+        arms=(PlannedVariant(id="target", role="baseline", kwargs=dict(asked.kwargs)),),
         accelerators=(parse_accelerator(asked.accelerator),),
         blocks=asked.blocks,
         steps=asked.steps,
@@ -189,7 +189,7 @@ def _per_process(group: GroupRuns) -> dict[str, tuple[float, ...]]:
     """The figures of each process alone, which intervals over processes are made from."""
     runs, found = group.baseline, dict[str, list[float]]((name, []) for name in PER_PROCESS)
     for block, trial in sorted(runs.trials.items()):
-        alone = ArmRuns(runs.arm, {block: trial}, {block: runs.steps[block]}, None)
+        alone = VariantRuns(runs.arm, {block: trial}, {block: runs.steps[block]}, None)
         figures = figures_of(alone, GroupRuns(group.accelerator, (alone,)), LEAST_SCALE)
         for name, values in found.items():
             if isinstance(figures[name], Estimate):

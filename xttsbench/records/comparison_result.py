@@ -36,7 +36,7 @@ class ComparedRun(Record):
 
 
 class Figures(Record):
-    """What one arm gave and cost; ``None`` where the run did not measure it."""
+    """What one configuration gave and cost; ``None`` where the run did not measure it."""
 
     arm: str
     accelerator: str = ""
@@ -56,11 +56,11 @@ class Figures(Record):
     first_step_s: float | None = None
     """The median over the processes, tracing and compilation included."""
     memory_bytes: float | None = None
-    """Largest resident memory of a process of the arm."""
+    """Largest resident memory of a process of the configuration."""
 
 
 class ComparedPair(Record):
-    """An arm of A beside one of B."""
+    """A configuration of A beside one of B."""
 
     name: str
     a: Figures

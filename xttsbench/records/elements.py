@@ -66,7 +66,7 @@ class Contents(Record):
 
 
 class Elements(Record):
-    """What a trial of the rung ``elements`` saw."""
+    """What a trial of the kind ``elements`` saw."""
 
     fix: str | None = None
     seed: int = 0

@@ -81,7 +81,7 @@ class Fix:
 
 @dataclass(frozen=True, slots=True)
 class FixSet:
-    """Fixes in the order in which they are applied: what a trial, an arm or a saved plan puts on a target."""
+    """Fixes in the order in which they are applied: what a trial, a configuration or a saved plan puts on a target."""
 
     fixes: tuple[Fix, ...] = ()
 

@@ -22,7 +22,7 @@ class Accelerator(Record):
     """The file that the step times came from."""
 
 
-class PlannedArm(Record):
+class PlannedVariant(Record):
     """One configuration that a comparison measures."""
 
     id: str
@@ -38,10 +38,10 @@ class PlannedArm(Record):
 
 
 class Comparison(Record):
-    """Arms that are measured against their baseline in complete blocks, each accelerator a group of its own."""
+    """Configurations that are measured against their baseline in complete blocks, a group for each accelerator."""
 
     name: str
-    """The group of its trials and arms; with the accelerator it says what may be compared."""
+    """The group of its trials and configurations; with the accelerator it says what may be compared."""
     description: str = ""
     target: str
     arguments: tuple[str, ...] = ()
@@ -50,7 +50,7 @@ class Comparison(Record):
     """What is known of the script from the run before."""
     bundled: bool = False
     """The target is the bundled workload, whose arguments are known."""
-    arms: tuple[PlannedArm, ...] = Field(min_length=1)
+    arms: tuple[PlannedVariant, ...] = Field(min_length=1)
     """The first is the baseline; the baseline again (role ``aa``), where there is one, is the last."""
     accelerators: tuple[Accelerator, ...] = Field((Accelerator(),), min_length=1)
     blocks: int = Field(ge=1)
@@ -60,33 +60,33 @@ class Comparison(Record):
     margin: float = Field(MARGIN, gt=0)
     """The smallest difference that matters, as a share."""
     loss_tolerance: float = Field(1e-3, gt=0)
-    """How far the losses of an arm with another step may be from the baseline's, relative to them."""
+    """How far the losses of a configuration with another step may be from the baseline's, relative to them."""
     trial_s: float = Field(gt=0)
     """Time limit of a trial."""
     stall_s: float = Field(gt=0)
     """A trial that is silent for so long is ended."""
     cache_dir: str | None = None
-    """For arms with a fix that keeps elements on disk."""
+    """For configurations with a fix that keeps elements on disk."""
     hashed: bool = False
-    """Digests of the batches that the arms are timed on are taken."""
+    """Digests of the batches that the configurations are timed on are taken."""
     fill_caches: bool = False
     """Caches are filled before anything is measured: what is compared are the epochs after the first."""
     fill_s: float | None = Field(None, gt=0)
     """Seconds at most that filling may take in a trial; ``None`` leaves that to the trial's window."""
     source_limit: int | None = Field(None, ge=1)
-    """Elements that each source is cut to, for all arms; ``None`` where they read all of their data."""
+    """Elements that each source is cut to, for all configurations; ``None`` where they read all of their data."""
 
     @property
-    def baseline(self) -> PlannedArm:
-        """The arm that the others are compared with."""
+    def baseline(self) -> PlannedVariant:
+        """The configuration that the others are compared with."""
         return self.arms[0]
 
 
 class Procedure(Record):
-    """How a sweep looks for the best of its arms."""
+    """How a sweep looks for the best of its configurations."""
 
     blocks: int = Field(16, ge=2, le=100)
-    """Processes of each arm, at most."""
+    """Processes of each configuration, at most."""
     cost: tuple[str, ...] = ()
     """Configuration keys whose smaller value is cheaper, the weightiest first: memory, then threads."""
 
@@ -115,7 +115,7 @@ class RunPlan(Record):
     seed: int = 0
     profile: bool = False
     comparison: Comparison | None = None
-    """The arms that the run compares, where it does."""
+    """The configurations that the run compares, where it does."""
     procedure: Procedure | None = None
     """How a sweep looks for the best of them."""
     code: str | None = None

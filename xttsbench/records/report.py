@@ -55,7 +55,7 @@ class Best(Record):
     arm: str
     """The id of the configuration that was chosen."""
     config: dict[str, Any]
-    """All keyword arguments that were set: the base and what the arm changes of it."""
+    """All keyword arguments that were set: the base and what the configuration changes of it."""
     proven: bool
     """Shown to be faster than the baseline, in two processes at least."""
     decided: bool
@@ -177,7 +177,7 @@ class Oscillation(Record):
     """The rule of thumb: above 0.5 oscillates, below 0.2 is stable."""
 
 
-class Arm(Record):
+class Variant(Record):
     """One configuration that was measured against the baseline."""
 
     id: str
@@ -192,12 +192,12 @@ class Arm(Record):
     step_time_s: Estimate | None = None
     throughput_per_s: Estimate | None = None
     effect: Estimate | None = None
-    """Speed against the baseline, as a ratio: 2 is twice as fast (samples per second, where arms of a scenario are
-    compared). It is the quotient of the figures beside it."""
+    """Speed against the baseline, as a ratio: 2 is twice as fast (samples per second, where configurations of a
+    scenario are compared). It is the quotient of the figures beside it."""
     decision: Word | Literal["ended"] | None = None
     """What the evidence allows to say of it against the baseline; ``ended`` where it was given up."""
     group: str = ""
-    """The comparison that it belongs to; with ``accelerator`` it names what the arm may be compared with."""
+    """The comparison that it belongs to; with ``accelerator`` it names what the configuration may be compared with."""
     accelerator: str = ""
     """Label of the accelerator: ``real device`` or ``emulated accelerator, 10 ms a step``."""
     utilization: Estimate | None = None
@@ -262,8 +262,8 @@ class Disturbance(Record):
     """The same in words."""
 
 
-class Rung(Record):
-    """One rung of the differential ladder: mean seconds per step under one condition."""
+class Experiment(Record):
+    """One isolation experiment: mean seconds per step under one condition."""
 
     name: str
     """``as_is``, ``input_only``, ``step_only``, or a mode of the step."""
@@ -314,7 +314,7 @@ class Report(Record):
     findings: tuple[Finding, ...] = ()
     """Ordered by what the remedy is worth."""
     oscillation: Oscillation = Oscillation()
-    arms: tuple[Arm, ...] = ()
+    arms: tuple[Variant, ...] = ()
     """Configurations, fixes and modes of the step that were measured beside the baseline."""
     aa: AA = AA()
     """The noise check."""
@@ -324,7 +324,7 @@ class Report(Record):
     # What contracts leave open.
     accelerator: dict[str, Any] = {}
     """``{"kind": "real" | "emulated", "label": text, ...}``."""
-    ladder: tuple[Rung, ...] = ()
+    ladder: tuple[Experiment, ...] = ()
     """The isolation experiments."""
     warm_up: WarmUp = WarmUp()
     overhead: dict[str, Any] = Field({}, validation_alias=AliasChoices("overhead", "looking"))
@@ -347,10 +347,10 @@ class Report(Record):
     warnings: tuple[str, ...] = ()
     """What a reader should know beside it, a sentence each."""
     parity: dict[str, Any] | None = None
-    """Whether the arms yield the baseline's batches: ``same``, ``tolerance``, ``batches``, ``baseline``, ``arms``,
-    ``difference``, and by arm ``differences``, ``failed`` and ``skipped``."""
+    """Whether the configurations yield the baseline's batches: ``same``, ``tolerance``, ``batches``, ``baseline``,
+    ``arms``, ``difference``, and by configuration ``differences``, ``failed`` and ``skipped``."""
     comparison: tuple[str, ...] = ()
-    """What the arms of each group come to, one sentence for a group."""
+    """What the configurations of each group come to, one sentence for a group."""
     best: Best | None = None
     """What a sweep chose, as ``best.yaml`` has it; ``None`` where it ended before it could choose."""
     training: Training | None = None

@@ -31,16 +31,15 @@ TrialKind = Literal[
     "elements",
     "script",
 ]
-"""The trials of the differential ladder, and those of a comparison of arms.
+"""The trials of the isolation experiments, and those of a comparison of configurations.
 
 ``ladder`` runs the target as it is, its input alone and its step alone on those batches in rounds, in one process so
-that they are paired; ``script`` is the ladder of a script that runs unchanged; ``input``, of schema version 1, iterates
-without the step; ``pipeline``
-reads the graph and the costs of its ops; ``eager``, ``graph`` and ``xla`` run the step alone in that mode beside the
-step as given, ``precision`` in mixed precision, ``batch`` on halves of the batches; ``fix`` runs the target with one
-rewrite of its pipeline. ``arm`` runs the target as it is and nothing else; ``parity`` compares the batches, and the
-first losses, of several configurations. ``elements`` takes the fingerprints of what the dataset yields, with a fix or
-without; nothing is timed.
+that they are paired; ``script`` does so with a script that runs unchanged; ``input``, of schema version 1, iterates
+without the step; ``pipeline`` reads the graph and the costs of its ops; ``eager``, ``graph`` and ``xla`` run the step
+alone in that mode beside the step as given, ``precision`` in mixed precision, ``batch`` on halves of the batches;
+``fix`` runs the target with one rewrite of its pipeline. ``arm`` runs the target as it is and nothing else; ``parity``
+compares the batches, and the first losses, of several configurations. ``elements`` takes the fingerprints of what the
+dataset yields, with a fix or without; nothing is timed.
 """
 
 MAIN_KINDS: Final = ("ladder", "script")
@@ -56,7 +55,7 @@ class TrialSpec(Record):
 
     trial_id: str
     block: int = 0
-    rung: TrialKind
+    kind: TrialKind
     target: str
     kwargs: dict[str, Any] = {}
     arguments: tuple[str, ...] = ()
@@ -72,48 +71,57 @@ class TrialSpec(Record):
     min_steps: int = Field(3, ge=1)
     """Steps to measure even where the window is over."""
     rounds: int = Field(3, ge=1)
-    """For the rung ``ladder``: rounds in which the conditions take turns."""
+    """For the kind ``ladder``: rounds in which the conditions take turns."""
     reverse: bool = False
     """Of schema version 1: a second order of the segments, which rounds have replaced."""
     fix: str | None = None
-    """For the rungs ``fix``, ``arm`` and ``elements``: the rewrite's name, e.g. ``parallel-map``; several are joined by
+    """For the kinds ``fix``, ``arm`` and ``elements``: the rewrite's name, e.g. ``parallel-map``; several are joined by
     `` + ``."""
     patched: dict[str, str] = {}
     """File of the user's -> file with what is to be read in its place: a patch, run without touching the original."""
     cache_dir: str | None = None
     """Directory for a fix that keeps elements on disk."""
     cache_use: Literal["begun", "filled", "read"] | None = None
-    """For the rung ``elements``: which of three processes in a row that share a cache on disk this is. ``begun`` ends
+    """For the kind ``elements``: which of three processes in a row that share a cache on disk this is. ``begun`` ends
     within its first pass, as one that is killed; ``filled`` reads all; ``read`` finds what that one left."""
     epochs: int = Field(1, ge=1)
-    """For the rung ``elements``: passes over the dataset."""
+    """For the kind ``elements``: passes over the dataset."""
     source_limit: int | None = Field(None, ge=1)
-    """For the rungs ``elements`` and ``arm``: elements that each source is cut to; ``None`` for all of them."""
+    """For the kinds ``elements`` and ``arm``: elements that each source is cut to; ``None`` for all of them."""
     jitter: bool = False
-    """For the rung ``elements``: hold calls of Python functions up at random."""
+    """For the kind ``elements``: hold calls of Python functions up at random."""
     turns: bool = False
-    """For the rung ``arm``: measure in turns, each when the parent says so, and stand still in between."""
+    """For the kind ``arm``: measure in turns, each when the parent says so, and stand still in between."""
     hashed: bool = False
-    """For the rung ``arm``: digests of the batches are taken, after each turn."""
+    """For the kind ``arm``: digests of the batches are taken, after each turn."""
     fill_caches: bool = False
-    """For the rung ``arm``: fill caches before anything is measured, as the main trial does."""
+    """For the kind ``arm``: fill caches before anything is measured, as the main trial does."""
     fill_s: float | None = Field(None, gt=0)
     """Seconds at most that filling may take, where a first pass is expected to take longer than the window leaves."""
     profile_dir: str | None = None
     """Directory for a TensorFlow profile of a window of steady steps."""
     seed: int = 0
     arm: str | None = None
-    """For the rung ``arm``: id of the arm; for ``parity``: id of the baseline, whose arguments ``kwargs`` are."""
+    """For the kind ``arm``: id of the configuration; for ``parity``: id of the baseline, whose arguments ``kwargs``
+    are."""
     group: str | None = None
     """The comparison that the trial belongs to."""
     others: dict[str, dict[str, Any]] = {}
-    """For the rung ``parity``: id of an arm -> keyword arguments, each compared with ``kwargs``."""
+    """For the kind ``parity``: id of a configuration -> keyword arguments, each compared with ``kwargs``."""
     same_data: tuple[str, ...] = ()
     """Of the others those whose data are the baseline's by construction, so that only their losses are compared."""
     loss_steps: int = Field(0, ge=0)
     """Steps on one batch whose losses are compared, where both sides have a step; 0 compares none."""
     loss_tolerance: float = Field(1e-3, gt=0)
     """Largest relative difference of two losses that count as the same."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _renamed(cls, found: Any) -> Any:
+        """Files of earlier versions call the kind of a trial ``rung``."""
+        if not isinstance(found, dict) or "rung" not in found:
+            return found
+        return {"kind" if key == "rung" else key: value for key, value in found.items()}
 
 
 class Turn(Record):
@@ -267,30 +275,30 @@ class ProfileSummary(Record):
 class Parity(Record):
     """Whether other configurations yield the baseline's batches and losses.
 
-    Each arm that was reached is in one of ``same``, ``differences`` and ``failed``. These are told apart since only a
-    difference refuses an arm.
+    Each configuration that was reached is in one of ``same``, ``differences`` and ``failed``. These are told apart
+    since only a difference refuses a configuration.
     """
 
     batches: int
     """Batches of the baseline that were compared."""
     tolerance: float
     reproducible: bool = True
-    """Whether the baseline yields the same batches twice; where it does not, no arm can be compared."""
+    """Whether the baseline yields the same batches twice; where it does not, no configuration can be compared."""
     why_not: str | None = None
     """How the baseline's two passes differ, where they do."""
     same: tuple[str, ...] = ()
     differences: dict[str, str] = {}
-    """Arm -> where it differs first: batch, clip, frame, values; or step and losses."""
+    """Variant -> where it differs first: batch, clip, frame, values; or step and losses."""
     failed: dict[str, str] = {}
-    """Arm -> why its batches could not be had."""
+    """Variant -> why its batches could not be had."""
     loss_steps: int = 0
     """Steps of the baseline whose losses were compared."""
     losses: dict[str, float] = {}
-    """Arm -> largest relative difference of its losses from the baseline's, of those that were compared."""
+    """Variant -> largest relative difference of its losses from the baseline's, of those that were compared."""
     losses_unknown: dict[str, str] = {}
-    """Arm -> why its losses tell nothing, so that it is judged by its data alone."""
+    """Variant -> why its losses tell nothing, so that it is judged by its data alone."""
     other_losses: tuple[str, ...] = ()
-    """Of the arms that differ those whose data are the same and whose losses are not."""
+    """Of the configurations that differ those whose data are the same and whose losses are not."""
 
 
 class TrialError(Record):
@@ -349,7 +357,7 @@ class TrialRecord(Record):
     parity: Parity | None = None
     elements: Elements | None = None
     contents: Contents | None = None
-    """What the batches of an arm held; ``None`` where nothing looked."""
+    """What the batches of a configuration held; ``None`` where nothing looked."""
     watched: WatchedRun | None = None
     """Of a run that was watched to its end: the whole of it, of which the rows are the newest part."""
 
@@ -375,7 +383,7 @@ KIND_OF: Final[dict[str, TrialKind]] = {
     **dict.fromkeys(PRECISIONS, "precision"),
     HALF_BATCH: "batch",
 }
-"""Name of a condition -> the rung that measures it."""
+"""Name of a condition -> the kind of trial that measures it."""
 
 
 def not_applicable(name: str, reason: str) -> str:

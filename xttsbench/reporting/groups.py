@@ -13,14 +13,14 @@ from itertools import count
 from typing import Final
 
 from xttsbench.records.base import FASTER
-from xttsbench.records.report import Arm, Report
+from xttsbench.records.report import Report, Variant
 from xttsbench.records.trial import TrialRecord
 from xttsbench.reporting.words import plain
 
 _KIND: Final = re.compile(r"\b(real|emulated)\b", re.IGNORECASE)
 _LONGEST_SLUG: Final = 48
 MOST_SHOWN: Final = 26
-"""Arms of a group that a table or a plot has at most; a round of a sweep may have a thousand."""
+"""Configurations of a group that a table or a plot has at most; a round of a sweep may have a thousand."""
 _COMPARING: Final = frozenset({"run", "sweep"})
 TRAINING: Final = "training"
 """The plot of a training run."""
@@ -36,14 +36,14 @@ CAPTIONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Arms that were measured in the same blocks on the same accelerator, in the report's order."""
+    """Configurations that were measured in the same blocks on the same accelerator, in the report's order."""
 
     slug: str
     """What the files of its plots are named after: lower-case letters, digits and hyphens, unlike any other group's."""
     name: str
     accelerator: str
     """The label as the report has it, such as "emulated accelerator, 10 ms a step"."""
-    arms: tuple[Arm, ...]
+    arms: tuple[Variant, ...]
 
     @property
     def emulated(self) -> bool:
@@ -61,33 +61,33 @@ class Group:
         return ": ".join(word for word in (self.name, self.where) if word)
 
     @property
-    def baseline(self) -> Arm | None:
-        """The arm that the others are compared with."""
+    def baseline(self) -> Variant | None:
+        """The configuration that the others are compared with."""
         return next((arm for arm in self.arms if arm.role == "baseline"), None)
 
     @property
-    def candidates(self) -> tuple[Arm, ...]:
+    def candidates(self) -> tuple[Variant, ...]:
         """The candidates that were measured, the fastest first."""
         found = [arm for arm in self.arms if arm.role == "candidate" and arm.step_time_s is not None]
         return tuple(sorted(found, key=lambda arm: -arm.effect.estimate if arm.effect else 0.0))
 
     @property
-    def shown(self) -> tuple[Arm, ...]:
-        """The arms that a table or a plot has room for, in the report's order: of many, the fastest candidates."""
+    def shown(self) -> tuple[Variant, ...]:
+        """The configurations that a table or a plot has room for, in the report's order: of many, the fastest."""
         if len(self.arms) <= MOST_SHOWN:
             return self.arms
         first = {arm.id for arm in self.candidates[: MOST_SHOWN - 2]}
         return tuple(arm for arm in self.arms if arm.role != "candidate" or arm.id in first)
 
     @property
-    def fastest(self) -> Arm | None:
+    def fastest(self) -> Variant | None:
         """The fastest of the candidates that were decided to be faster than the baseline."""
         return next((arm for arm in self.candidates if arm.decision in FASTER and arm.effect is not None), None)
 
 
 def groups(report: Report) -> tuple[Group, ...]:
-    """The groups in the order in which the report names them first; arms without a group belong to none."""
-    found: dict[tuple[str, str], list[Arm]] = {}
+    """The groups in the order in which the report names them first; configurations without a group belong to none."""
+    found: dict[tuple[str, str], list[Variant]] = {}
     for arm in report.arms:
         if arm.group:
             found.setdefault((arm.group, arm.accelerator), []).append(arm)
@@ -100,13 +100,13 @@ def groups(report: Report) -> tuple[Group, ...]:
 
 
 def compares(report: Report) -> bool:
-    """Whether the report answers which arm is worth what, and not what limits one target."""
+    """Whether the report answers which configuration is worth what, and not what limits one target."""
     asked = bool(report.comparison) or report.parity is not None or any(arm.group for arm in report.arms)
     return report.kind in _COMPARING and asked
 
 
 def figures(report: Report) -> dict[str, str]:
-    """All plots of a report, name to caption: two for each group of arms, and those of the target."""
+    """All plots of a report, name to caption: two for each group of configurations, and those of the target."""
     grouped = {} if report.training is not None else {n: c for g in groups(report) for n, c in figures_of(g).items()}
     return grouped | target_figures(report)
 
@@ -123,7 +123,7 @@ def target_figures(report: Report) -> dict[str, str]:
 
 
 def figures_of(group: Group) -> dict[str, str]:
-    """The plots of a group: its arms side by side, and its traces over time."""
+    """The plots of a group: its configurations side by side, and its traces over time."""
     return {
         f"arms-{group.slug}": f"Throughput of each configuration, {group.title}",
         f"traces-{group.slug}": f"Utilization and step time, {group.title}",
@@ -137,17 +137,19 @@ def of_verdict(report: Report) -> Group | None:
     return next((group for group in every if group.accelerator == label), every[0] if every else None)
 
 
-def trials_of(group: Group, arm: Arm, every: Sequence[Group], trials: Sequence[TrialRecord]) -> tuple[TrialRecord, ...]:
-    """The trials of one arm of one group that ended well, in the order of their blocks.
+def trials_of(
+    group: Group, arm: Variant, every: Sequence[Group], trials: Sequence[TrialRecord]
+) -> tuple[TrialRecord, ...]:
+    """The trials of one configuration of one group that ended well, in the order of their blocks.
 
-    The same arm may run on a device and emulated; its trials are told apart by the waits they were given, and where
-    two groups of a name are both emulated, by the milliseconds in the label.
+    The same configuration may run on a device and emulated; its trials are told apart by the waits they were given, and
+    where two groups of a name are both emulated, by the milliseconds in the label.
     """
     alike = [other for other in every if other.name == group.name and other.emulated == group.emulated]
     found = [
         trial
         for trial in trials
-        if (trial.status, trial.spec.rung) == ("ok", "arm")
+        if (trial.status, trial.spec.kind) == ("ok", "arm")
         and trial.spec.arm == arm.id
         and (trial.spec.group or "") == group.name
         and bool(trial.spec.emulated_ms) == group.emulated

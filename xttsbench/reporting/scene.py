@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from xttsbench.analysis.readings import trace
 from xttsbench.analysis.steps import steady, steps_of
-from xttsbench.records.report import Arm, Report
+from xttsbench.records.report import Report, Variant
 from xttsbench.records.trial import Segment, TrialRecord
 from xttsbench.reporting.groups import Group, compares, groups, of_verdict, trials_of
 from xttsbench.reporting.words import ARM_COLORS, SERIES_COLORS, plain
@@ -93,7 +93,7 @@ class Scene:
     record: TrialRecord | None = None
     """The trial that ``main`` comes from."""
     trials: tuple[TrialRecord, ...] = ()
-    """All trials, for the plots of compared arms."""
+    """All trials, for the plots of compared configurations."""
 
     @property
     def why_empty(self) -> str:
@@ -102,9 +102,9 @@ class Scene:
 
 
 def stage(report: Report, trials: Sequence[TrialRecord]) -> Scene:
-    """Collect what the plots need: the target as it is, or the baseline where arms were compared.
+    """Collect what the plots need: the target as it is, or the baseline where configurations were compared.
 
-    Trials without such steps are left out, and those with a fix or of another arm: they are not the original.
+    Trials without such steps are left out, and those with a fix or of another configuration: they are not the original.
     """
     found = [
         (series, record)
@@ -122,7 +122,7 @@ def _original(report: Report, trials: Sequence[TrialRecord]) -> Sequence[TrialRe
     group = of_verdict(report) if compares(report) or report.training is not None else None
     if group is not None and group.baseline is not None:
         return trials_of(group, group.baseline, groups(report), trials)
-    return [record for record in trials if record.spec.rung not in _OTHER_TARGETS]
+    return [record for record in trials if record.spec.kind not in _OTHER_TARGETS]
 
 
 def extremes(wall_s: FloatArray, stretches: int) -> NDArray[np.int64]:
@@ -148,7 +148,7 @@ _OTHERS: Final = (SERIES_COLORS[2], SERIES_COLORS[3], SERIES_COLORS[5])
 class SideRun:
     """The steps of one process of one configuration; ``block`` is the repeat that it is of."""
 
-    arm: Arm
+    arm: Variant
     color: str
     block: int
     record: TrialRecord
@@ -179,7 +179,7 @@ def side_runs(group: Group, scene: Scene) -> tuple[SideRun, ...]:
     return tuple(runs)
 
 
-def _chosen(group: Group) -> tuple[Arm, ...]:
+def _chosen(group: Group) -> tuple[Variant, ...]:
     """The baseline first, then the best candidate, and the others where they are few."""
     first = () if group.baseline is None else (group.baseline,)
     arms = (*first, *group.candidates)

@@ -85,7 +85,7 @@ def table(trials: Sequence[TrialRecord]) -> str:
     writer.writerow(("trial", "kind", "configuration", "segment", "step", "warm_up", *COLUMNS))
     for trial in trials:
         spec = trial.spec
-        names = cell(spec.trial_id), spec.rung, cell(spec.arm or spec.fix or "")
+        names = cell(spec.trial_id), spec.kind, cell(spec.arm or spec.fix or "")
         for segment in trial.segments:
             columns = [segment.columns.get(name) or ("",) * segment.steps for name in COLUMNS]
             for step, row in enumerate(zip(*columns, strict=True)):
@@ -107,7 +107,7 @@ def _events(trials: Iterable[TrialRecord]) -> Iterator[Event]:
         if not made:
             continue
         spec = trial.spec
-        yield _about("process_name", process, 0, name=plain(f"{spec.trial_id} ({spec.rung})"))
+        yield _about("process_name", process, 0, name=plain(f"{spec.trial_id} ({spec.kind})"))
         yield _about("process_sort_index", process, 0, sort_index=process)
         if configuration := spec.arm or spec.fix:
             yield _about("process_labels", process, 0, labels=plain(configuration))

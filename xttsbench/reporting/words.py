@@ -90,7 +90,7 @@ _LABELS: Final = {
     "host": "host work",
     "predicted": "estimated",
     "residual": "unattributed",
-    "rung": "experiment",
+    "kind": "experiment",
     "verified": "measured",
 }
 """Words in the names of a record's fields that people do not read."""
@@ -232,7 +232,7 @@ ARM_COLORS: Final = {
     "plain": "#999999",
     "ended": "#D0D4D9",
 }
-"""Tone of a compared arm (see :class:`~xttsbench.reporting.sections.arms.Row`) to its colour; ``again`` is a lighter
-baseline."""
+"""Tone of a compared configuration (see :class:`~xttsbench.reporting.sections.arms.Row`) to its colour; ``again`` is a
+lighter baseline."""
 
 SEVERITY_COLORS: Final = {"critical": "#D55E00", "warning": "#E69F00", "info": "#56B4E9"}

@@ -126,7 +126,7 @@ def among(value: Any, known: Collection[Any]) -> bool:
 
 
 def baseline(space: Space, found: Mapping[str, Mapping[str, Any]]) -> str | None:
-    """The id of the baseline among these arms, or ``None`` where no arm is the one that the scenario names."""
+    """The id of the baseline among these configurations, or ``None`` where the scenario names none of them."""
     wanted = space.baseline
     if wanted is None:
         return next(iter(found))

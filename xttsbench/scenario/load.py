@@ -74,7 +74,7 @@ def changed(
     A change to ``None`` leaves a field as it is; ``base`` is put on top of the arguments that all share.
 
     Raises:
-        UsageError: a value is out of range, the target takes no data, or an arm sets the keyword itself.
+        UsageError: a value is out of range, the target takes no data, or a configuration sets the keyword itself.
     """
     own = {key for arm in scenario.arms or [] for key in arm.config} | {*(scenario.grid or {}), *(scenario.zip or {})}
     taken = next((key for key in base if key in own), None)
@@ -101,7 +101,7 @@ def changed(
 
 
 def _of_its_arms(content: Mapping[str, Any], *, arguments: ArgumentCheck, most_arms: int) -> list[Problem]:
-    """What the arms show once they are expanded, also where other parts of the scenario are wrong."""
+    """What the configurations show once they are expanded, also where other parts of the scenario are wrong."""
     try:
         space = Space.model_validate({key: content[key] for key in Space.model_fields if key in content})
     except ValidationError:  # told already

@@ -16,7 +16,6 @@ from xttsbench.scenario.settings import (
     BUNDLED,
     MOST_ARMS,
     MOST_SWEEP_ARMS,
-    ArmSettings,
     Bounds,
     LimitSettings,
     NamedRange,
@@ -25,6 +24,7 @@ from xttsbench.scenario.settings import (
     Settings,
     Space,
     SweepSettings,
+    VariantSettings,
 )
 from xttsbench.scenario.yaml_file import KeyPath, Problem
 
@@ -44,7 +44,7 @@ _EXPECTED: Final = {
     "too_short": "it is empty",
 }
 _BELOW: Final[dict[str, type[Settings]]] = {
-    "arms": ArmSettings,
+    "arms": VariantSettings,
     "limits": LimitSettings,
     "sweep": SweepSettings,
     "(range)": Range,
@@ -155,7 +155,7 @@ def _same_ids(arms: object) -> Iterator[Problem]:
 
 
 ArgumentCheck = Callable[[Mapping[str, Any]], Iterable[tuple[str, str]]]
-"""Takes the keyword arguments of one arm, and returns what is wrong: each key with a sentence."""
+"""Takes the keyword arguments of one configuration, and returns what is wrong: each key with a sentence."""
 
 
 def unchecked(arguments: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
@@ -166,7 +166,7 @@ def unchecked(arguments: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
 def of_the_arms(
     space: Space, *, cost: Sequence[str] = (), arguments: ArgumentCheck = unchecked, most: int = MOST_ARMS
 ) -> Iterator[Problem]:
-    """The problems of ranges, lengths, numbers, conditions, the baseline, and the arguments of each arm."""
+    """The problems of ranges, lengths, numbers, conditions, the baseline, and the arguments of each configuration."""
     found = list(_of_the_axes(space))
     yield from found
     if found:  # what these make cannot be told
@@ -262,7 +262,7 @@ def _of_the_baseline(space: Space, named: Mapping[str, Mapping[str, Any]], keys:
 
 
 def _of_the_arguments(space: Space, named: Mapping[str, Mapping[str, Any]], check: ArgumentCheck) -> Iterator[Problem]:
-    """What the target says to each arm's arguments, once for each place in the file."""
+    """What the target says to each configuration's arguments, once for each place in the file."""
     told: set[KeyPath] = set()
     for index, (name, config) in enumerate(named.items()):
         arguments = space.base | dict(config)
@@ -277,7 +277,7 @@ def _of_the_arguments(space: Space, named: Mapping[str, Mapping[str, Any]], chec
 
 
 def _place(space: Space, index: int, config: Mapping[str, Any], key: str, *, alone: bool) -> KeyPath:
-    """Where an argument was written: in the arm, else in the grid, else in the base.
+    """Where an argument was written: in the configuration, else in the grid, else in the base.
 
     A value that is wrong by itself has its place in the list of the grid; one that is wrong beside another has not.
     """

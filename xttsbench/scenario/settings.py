@@ -78,13 +78,13 @@ Config = dict[Keyword, Value]
 
 
 MOST_ARMS: Final = 64
-"""Arms that ``run`` measures at most, after ``skip``."""
+"""Configurations that ``run`` measures at most, after ``skip``."""
 MOST_SWEEP_ARMS: Final = 1024
-"""Arms of a sweep at most, before ``skip`` and after it; also the longest list and range."""
+"""Configurations of a sweep at most, before ``skip`` and after it; also the longest list and range."""
 _ID: Final = r"^[A-Za-z0-9_][A-Za-z0-9_.,=+-]*$"
 
 
-class ArmSettings(Settings):
+class VariantSettings(Settings):
     """One configuration: what it changes of the base."""
 
     id: str | None = Field(None, min_length=1, max_length=60, pattern=_ID)
@@ -178,11 +178,12 @@ class Space(Settings):
     """The configurations that a scenario measures."""
 
     base: Config = Field({})
-    """Keyword arguments that all arms share."""
-    arms: Annotated[list[ArmSettings], Field(min_length=1, max_length=MOST_SWEEP_ARMS)] | None = None
+    """Keyword arguments that all configurations share."""
+    arms: Annotated[list[VariantSettings], Field(min_length=1, max_length=MOST_SWEEP_ARMS)] | None = None
     """Configurations on top of the base."""
     grid: Axes | None = None
-    """Key to values, in place of arms: their product. Values are a list, a range, or the name of one of ``ranges``."""
+    """Key to values, in place of configurations: their product. Values are a list, a range, or the name of one of
+    ``ranges``."""
     zip: Axes | None = None
     """Key to values that advance together, as many of each; multiplied with the grid."""
     ranges: dict[str, Listed] = Field({})
@@ -190,7 +191,7 @@ class Space(Settings):
     skip: list[Condition] = Field([])
     """Conditions; a combination that meets one is left out. Each is key to value, to a list, or to min and max."""
     baseline: Named | None = None
-    """The arm that the others are compared with, by its id or by keys and values; without it the first."""
+    """The configuration that the others are compared with, by its id or by keys and values; without it the first."""
 
     @model_validator(mode="before")
     @classmethod
@@ -198,7 +199,7 @@ class Space(Settings):
         """A key that is written without a value is one that is not written: ``base:`` alone is no base."""
         if not isinstance(content, dict):
             return content
-        kept = ("arms", "grid", "zip")  # an empty list of arms is no wish for none
+        kept = ("arms", "grid", "zip")  # an empty list of configurations is no wish for none
         return {key: value for key, value in content.items() if value is not None or key in kept}
 
 
@@ -221,19 +222,20 @@ class LimitSettings(Settings):
 
 
 class SweepSettings(Settings):
-    """How ``xttsbench sweep`` looks for the best arm."""
+    """How ``xttsbench sweep`` looks for the best configuration."""
 
     blocks: int = Field(16, ge=2, le=100)
-    """Processes of each arm, at most; one that is decided, or cannot win, is measured no further."""
+    """Processes of each configuration, at most; one that is decided, or cannot win, is measured no further."""
     cost: list[Keyword] | None = None
-    """Keys whose smaller value is cheaper, the weightiest first: of equally fast arms the cheaper one wins."""
+    """Keys whose smaller value is cheaper, the weightiest first: of equally fast configurations the cheaper one
+    wins."""
 
 
 class Scenario(Space):
     """One question, asked of several configurations: which is faster, and by how much?"""
 
     name: str = Field(min_length=1, max_length=60, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_. -]*$")
-    """What the run and its group of arms are called."""
+    """What the run and its group of configurations are called."""
     description: str = ""
     """The question that it asks."""
     target: str | None = None
@@ -246,17 +248,17 @@ class Scenario(Space):
         list[str],
         BeforeValidator(_one_or_more, json_schema_input_type=str | list[str]),
     ] = Field(["real"], min_length=1, max_length=8)
-    """``real``, ``emulated:MS``, ``emulated:FILE``, or a list of them: a group of arms for each."""
+    """``real``, ``emulated:MS``, ``emulated:FILE``, or a list of them: a group of configurations for each."""
     steps: int = Field(240, ge=4, le=MOST_STEPS)
     """Steps that a trial measures; fast ones are measured for two seconds even where there are enough."""
     window_s: float = Field(15.0, gt=0, le=600)
     """Seconds that a trial measures at most."""
     blocks: int = Field(24, ge=1, le=100)
-    """How often ``run`` measures every arm, at most; one that is decided is measured no further."""
+    """How often ``run`` measures every configuration, at most; one that is decided is measured no further."""
     margin: float = Field(MARGIN, gt=0, lt=1)
     """The smallest difference that matters, as a share."""
     loss_tolerance: float = Field(1e-3, gt=0, lt=1)
-    """How far the losses of an arm with another step may be from the baseline's, relative to them."""
+    """How far the losses of a configuration with another step may be from the baseline's, relative to them."""
     budget_s: float = Field(1800.0, gt=0)
     """Seconds for everything; no block begins that is not expected to end within."""
     seed: int = Field(0, ge=0, lt=2**31)
@@ -264,7 +266,7 @@ class Scenario(Space):
     limits: LimitSettings = LimitSettings()
     """What ends a trial."""
     sweep: SweepSettings = SweepSettings()
-    """How a sweep looks for the best arm."""
+    """How a sweep looks for the best configuration."""
 
     @property
     def bundled(self) -> bool:

@@ -1,4 +1,4 @@
-"""The rung of fingerprints: what a dataset yields, with a fix or without, so that two runs can be told apart.
+"""Fingerprints: what a dataset yields, with a fix or without, so that two runs can be told apart.
 
 Nothing is timed. A run is short: sources are cut so that epochs end, and there is a limit of elements, of rows and of
 seconds. The judging is :mod:`xttsbench.samedata.judge`'s.

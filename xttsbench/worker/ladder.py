@@ -262,7 +262,7 @@ def _settle() -> None:
 
 
 def run_pipeline(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) -> None:
-    """Read graph and costs, then experiment with the Python functions; no timing of this trial enters the ladder."""
+    """Read graph and costs, then experiment with the Python functions; no timing of this trial enters the report's."""
     bench.channel.phase("pipeline")
     pipeline = read_costs(loaded.dataset, batches=spec.steps, max_s=spec.window_s * 0.6)
     bench.channel.part("pipeline", pipeline)
@@ -284,7 +284,7 @@ def fixed(loaded: Loaded, step: Step | None, spec: TrialSpec) -> tuple[Loaded, S
     if fixes.of_dataset:
         dataset = apply(loaded.dataset, fixes.of_dataset, cache_dir=spec.cache_dir)
         loaded = replace(loaded, dataset=dataset)
-    if spec.rung == "arm" and spec.source_limit is not None:
+    if spec.kind == "arm" and spec.source_limit is not None:
         loaded = replace(loaded, dataset=first_elements(loaded.dataset, spec.source_limit))
     for fix in fixes.of_step:
         step = fixed_step(step, fix, loaded.model)

@@ -1,4 +1,4 @@
-"""The rung of parity: whether other configurations are the baseline's training, so that their speeds compare at all.
+"""Parity: whether other configurations are the baseline's training, so that their speeds compare at all.
 
 All are loaded in this process, one after the other, each under the seed of the trial: first their batches are compared,
 then the losses of their first steps, on one batch that is the same for all. What differs from one pass of the baseline
@@ -30,7 +30,8 @@ from xttsbench.worker.bench import Bench, Step, step_of
 def run_parity(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) -> None:
     """Compare the first ``spec.steps`` batches of every one of ``spec.others`` with the baseline's, and the losses.
 
-    What is known is sent after each arm, so that an arm that takes the process with it costs only itself.
+    What is known is sent after each configuration, so that a configuration that takes the process with it costs only
+    itself.
 
     Raises:
         ExhaustedError: the baseline yields nothing.
@@ -69,7 +70,7 @@ def run_parity(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench)
                 where = losses.against(arm, other, told)
         except TargetError as error:
             told.failed[arm] = str(error)
-        except Exception as error:  # whatever a pipeline or a step raises is that arm's own end
+        except Exception as error:  # whatever a pipeline or a step raises is that configuration's own end
             told.failed[arm] = _sentence(error)
         else:
             if where is None:
@@ -81,7 +82,7 @@ def run_parity(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench)
 
 @dataclass
 class _Told:
-    """What is known of the arms so far; see :class:`Parity`."""
+    """What is known of the configurations so far; see :class:`Parity`."""
 
     same: list[str] = field(default_factory=list)
     differences: dict[str, str] = field(default_factory=dict)
@@ -97,7 +98,7 @@ class _Told:
 
 @dataclass
 class _Losses:
-    """The baseline's losses of a few steps on one batch, computed when the first arm is compared with them."""
+    """The baseline's losses of a few steps on one batch, computed for the first comparison."""
 
     spec: TrialSpec
     step: Step | None
@@ -108,7 +109,7 @@ class _Losses:
     """Whose losses were compared."""
 
     def against(self, arm: str, other: Loaded, told: _Told) -> str | None:
-        """Where the losses of an arm with the baseline's data differ, or ``None``; the numbers go into ``told``."""
+        """Where the losses of a configuration with the baseline's data differ, or ``None``; numbers go to ``told``."""
         step = step_of(other)
         if self.step is None or step is None:
             return None
@@ -168,7 +169,7 @@ class _Losses:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Within, TensorFlow does not warn that one function is traced again and again: each arm builds its own."""
+    """Within, TensorFlow does not warn that one function is traced again and again: each configuration has one."""
     logger = tf.get_logger()
     level = logger.level
     logger.setLevel(logging.ERROR)

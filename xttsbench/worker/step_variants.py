@@ -107,10 +107,10 @@ _KEEP = 4
 
 
 def run_mode(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) -> None:
-    """Run the step alone as given and in the mode of the rung, in turns."""
+    """Run the step alone as given and in the mode of its kind, in turns."""
     if step is None:
         raise TargetError(f"Target {spec.target!r} has no step, so it has no modes.")
-    mode: Mode = spec.rung if spec.rung in ("eager", "graph", "xla") else "graph"
+    mode: Mode = spec.kind if spec.kind in ("eager", "graph", "xla") else "graph"
     batches = of_one_shape(first_batches(loaded))
     given, changed = functions_run(step, eagerly=False) if mode == "eager" else step, in_mode(step, mode)
     with _answered(bench) if mode != "eager" else contextlib.nullcontext():

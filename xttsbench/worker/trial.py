@@ -1,6 +1,6 @@
 """One trial from its specification to its end, in a process of its own or, of a live target, in the caller's.
 
-The target is loaded, the rung run, and whatever happens turned into words.
+The target is loaded, the trial run, and whatever happens turned into words.
 """
 
 from __future__ import annotations
@@ -82,15 +82,15 @@ def _run(spec: TrialSpec, channel: Channel) -> None:
     variables: list[Any] = []
     with contextlib.ExitStack() as around:
         around.enter_context(substituted(spec.patched))
-        if spec.rung == "graph":
+        if spec.kind == "graph":
             around.enter_context(without_xla())
-        if spec.rung == "elements":
+        if spec.kind == "elements":
             around.enter_context(tf.variable_creator_scope(_collecting(variables)))
         loaded = load_target(target, spec.kwargs)
         original = loaded.dataset
         loaded, step = fixed(loaded, step_of(loaded), spec)
     channel.part("setup_s", time.perf_counter() - began)
-    if spec.rung == "ladder" and spec.block == 0:
+    if spec.kind == "ladder" and spec.block == 0:
         if loaded.step is not None:
             channel.part("step_place", locate(loaded.step))
         from xttsbench.targets.source.scan import module_file, scan_loaded  # LibCST, which other trials do without
@@ -98,7 +98,7 @@ def _run(spec: TrialSpec, channel: Channel) -> None:
         makers = places.files_of(original)
         facts = scan_loaded(target.folder, module_file(target), entry=target.attribute, makers=makers)
         channel.part("source", [*facts])
-    own = functools.partial(run_elements, original=original, variables=variables) if spec.rung == "elements" else None
+    own = functools.partial(run_elements, original=original, variables=variables) if spec.kind == "elements" else None
     run_kind(spec, loaded, step, channel, own)
 
 
@@ -112,8 +112,8 @@ def _collecting(variables: list[Any]) -> Callable[..., Any]:
     return create
 
 
-def run_kind(spec: TrialSpec, loaded: Loaded, step: Step | None, channel: Channel, rung: Run | None = None) -> None:
-    """Run the rung of a trial, or the one given in its place, on a target that is there, watched."""
+def run_kind(spec: TrialSpec, loaded: Loaded, step: Step | None, channel: Channel, kind: Run | None = None) -> None:
+    """Run a trial of its kind, or what is given in its place, on a target that is there, watched."""
     channel.part("target_kind", loaded.kind)
     channel.part("devices", devices_seen())
     with Watch() as watch:
@@ -125,7 +125,7 @@ def run_kind(spec: TrialSpec, loaded: Loaded, step: Step | None, channel: Channe
             keys=frame_keys(loaded, spec.target),
         )
         try:
-            (rung or KINDS[spec.rung])(spec, loaded, step, bench)
+            (kind or KINDS[spec.kind])(spec, loaded, step, bench)
         finally:
             channel.send({"traces": [trace.model_dump(mode="json") for trace in watch.traces]})
             if bench.compilations.xla.reason:
@@ -245,8 +245,8 @@ class LiveTarget:
     def measure(self, spec: TrialSpec, take: Take, rows: RowMemory) -> None:
         """Run one trial in this process and thread; whatever it raises is told as its end.
 
-        A trial of the rung ``elements`` has no step: another training of the caller's model is not ours to do. One of
-        the rung ``arm`` does not look for shapes, since the step has seen them in the main trial.
+        A trial of the kind ``elements`` has no step: another training of the caller's model is not ours to do. One of
+        the kind ``arm`` does not look for shapes, since the step has seen them in the main trial.
 
         Args:
             spec: of the trial.
@@ -255,15 +255,15 @@ class LiveTarget:
         """
         channel = DirectChannel(take, rows)
         try:
-            loaded, step, rung = self._prepared(spec)
-            run_kind(spec, loaded, step, channel, rung)
+            loaded, step, kind = self._prepared(spec)
+            run_kind(spec, loaded, step, channel, kind)
         except Exception as error:
             channel.send(failure(error))
         channel.send({"done": True})
 
     def _prepared(self, spec: TrialSpec) -> tuple[Loaded, Step | None, Callable[..., None] | None]:
         loaded = self._loaded
-        if spec.rung == "elements":
+        if spec.kind == "elements":
             # Applied afresh: a cache that these shortened passes fill must not be the one that is timed, or kept.
             if spec.fix is not None:
                 apart = str(Path(spec.cache_dir) / spec.trial_id) if spec.cache_dir else None
@@ -271,7 +271,7 @@ class LiveTarget:
             return loaded, None, self._run_elements
         if spec.fix is not None:
             loaded = replace(loaded, dataset=self.with_fix(FixSet.parse(spec.fix), spec.cache_dir))
-        return loaded, self._step, measure_as_is if spec.rung == "arm" else None
+        return loaded, self._step, measure_as_is if spec.kind == "arm" else None
 
     def _run_elements(self, spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) -> None:
         """Take the fingerprints, then fill the cache of the dataset that is timed, so that no timed trial does it."""

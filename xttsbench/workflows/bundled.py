@@ -29,7 +29,7 @@ from xttsbench.xtts.recipe import load_recipe
 
 @dataclass(frozen=True)
 class BundledJob:
-    """The target with its arguments, and the arms to compare after the verdict (``None`` where none is asked for)."""
+    """The target with its arguments, and the configurations to compare after the verdict, if any."""
 
     target: str
     kwargs: Mapping[str, Any]
@@ -44,8 +44,8 @@ def bundled_job(
     An emulated accelerator stands for the device, so that the workload's own step is left out behind one.
 
     Args:
-        settings: keyword arguments of the workload, on top of the scenario's; what the arms are about (``loader``)
-            changes the target of the verdict and leaves the arms as they are.
+        settings: keyword arguments of the workload, on top of the scenario's; what the configurations are about
+            (``loader``) changes the target of the verdict and leaves the configurations as they are.
         data: directory of a data set in LJSpeech format in place of the default one.
         accelerator: as on the command line; ``real`` takes those of the scenario.
         progress: told of the making.

@@ -43,14 +43,14 @@ STEPS: Final = 400
 _MODES_S: Final = 36.0
 """For the modes of the step, where the job asks what each costs and the time for the verdict has not sufficed."""
 _COMPARE_S: Final = 60.0
-"""For the arms that are compared after the verdict."""
+"""For the configurations that are compared after the verdict."""
 _COMPARE_ROUNDS: Final = 4
 _SCRIPT_SHARE: Final = 0.3
 """Share of the time for the verdict that the steps of a script get: it also has to start, and to be read afterwards."""
 _READ_S: Final = 45.0
 """For reading the target, where the time is for its fixes."""
 _READING: Final[tuple[TrialKind, ...]] = ("ladder", "pipeline", "graph", "xla")
-"""Rungs that say which fixes are worth verifying."""
+"""Kinds of trials that say which fixes are worth verifying."""
 _FIXES_REPORT_S: Final = 10.0
 """The same after fixes were verified: there are some forty trials more, and one of them may be late."""
 
@@ -70,7 +70,7 @@ class Request:
         out: the run's own directory, or ``None`` for one under ``reports/``.
         print_to_stderr: what the target prints goes to standard error.
         command: as it was typed, for the report.
-        comparison: arms to measure after the verdict, or ``None``.
+        comparison: configurations to measure after the verdict, or ``None``.
         kind: ``diagnose`` or ``optimize``.
         verify: verify fixes in what is left of the budget.
         any_order: verify fixes that give up the order of the elements too.
@@ -245,7 +245,7 @@ def _compare(comparison: Comparison, plan: RunPlan, session: Session) -> None:
 
 
 def window_s(verdict_s: float, more_steps: bool) -> float:
-    """Seconds for the main segment: the whole ladder takes about eleven of them."""
+    """Seconds for the main segment: all isolation experiments take about eleven of them."""
     return max(min(verdict_s / 11, 5.0), 0.8) * (2 if more_steps else 1)
 
 

@@ -108,7 +108,7 @@ def _needed_bytes_per_s(run: Path) -> float:
 
 def _rate(trial: TrialRecord) -> float | None:
     span, host, segment = measured_span(trial), trial.readings.host, trial.segment("as_is")
-    if trial.spec.rung not in MAIN_KINDS or span is None or host is None or segment is None:
+    if trial.spec.kind not in MAIN_KINDS or span is None or host is None or segment is None:
         return None
     read = span.growth(host, "read_call_bytes")
     alone = trial.segment("step_only") or segment

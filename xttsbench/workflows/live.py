@@ -174,7 +174,7 @@ class LiveSession:
         self._measure = measure
         self._label = label
         self._began = began
-        self._most_s = {rung: max(budget_s * share, least_s) for rung, (share, least_s) in _WINDOWS.items()}
+        self._most_s = {kind: max(budget_s * share, least_s) for kind, (share, least_s) in _WINDOWS.items()}
 
     @property
     def spent_s(self) -> float:
@@ -192,8 +192,8 @@ class LiveSession:
         Raises:
             JournalError: the journal cannot be written.
         """
-        if spec.rung in self._most_s:
-            spec = spec.model_copy(update={"window_s": min(spec.window_s, self._most_s[spec.rung])})
+        if spec.kind in self._most_s:
+            spec = spec.model_copy(update={"window_s": min(spec.window_s, self._most_s[spec.kind])})
         collected = Collected(spec)
         collected.take({"note": self._label})
         started_utc, began = datetime.now(UTC).isoformat(timespec="milliseconds"), time.monotonic()
@@ -216,12 +216,12 @@ class LiveSession:
         """Why a trial can tell nothing here, or must not be run."""
         if FixSet.parse(spec.fix).of_step:
             return _STEP
-        if spec.rung != "elements":
+        if spec.kind != "elements":
             return None
         passes = [
             trial.elements
             for trial in self.trials
-            if trial.spec.rung == "elements" and trial.spec.fix is None and trial.elements is not None
+            if trial.spec.kind == "elements" and trial.spec.fix is None and trial.elements is not None
         ]
         return changes_by_itself(*passes[:2]) if len(passes) >= 2 else None
 

@@ -15,7 +15,7 @@ DONE, GATE, USAGE, INCONCLUSIVE, NOTHING, INVALID, INTERRUPTED = 0, 1, 2, 3, 4, 
 
 
 _AS_GIVEN = ("ladder", "input", "script")
-"""Rungs that run the target's own code and nothing else; what an experiment with it raises is the experiment's."""
+"""Kinds of trials that run the target's own code and nothing else; what another one raises is its own."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ def judge(report: Report, trials: Sequence[TrialRecord]) -> tuple[int, str | Non
     """
     if interrupted(trials):
         return INTERRUPTED, "Interrupted; what was measured before is in the report."
-    first = next((trial for trial in trials if trial.spec.rung in MAIN_KINDS), None)
-    raised = next((trial for trial in trials if trial.status == "raised" and trial.spec.rung in _AS_GIVEN), None)
+    first = next((trial for trial in trials if trial.spec.kind in MAIN_KINDS), None)
+    raised = next((trial for trial in trials if trial.status == "raised" and trial.spec.kind in _AS_GIVEN), None)
     if raised is not None:
         return INVALID, raised.cause
     measured = report.verdict.step_time_s is not None
@@ -93,8 +93,8 @@ def judge_run(report: Report, trials: Sequence[TrialRecord], comparison: Compari
     """Exit code and sentence of a scenario's run.
 
     Other data and targets that cannot be used come first, since they are what the user can mend; then nothing measured;
-    then what is not decided. An arm that dies while it runs is a result; one that cannot be built, or a baseline that
-    raises, is invalid input.
+    then what is not decided. A configuration that dies while it runs is a result; one that cannot be built, or a
+    baseline that raises, is invalid input.
     """
     if interrupted(trials):
         return INTERRUPTED, "Interrupted; what was measured before is in the report."
@@ -113,7 +113,7 @@ def judge_run(report: Report, trials: Sequence[TrialRecord], comparison: Compari
 
 
 def unusable(trials: Sequence[TrialRecord], comparison: Comparison) -> TrialRecord | None:
-    """The first trial whose arm cannot be built, or whose baseline raised."""
+    """The first trial whose configuration cannot be built, or whose baseline raised."""
     return next((trial for trial in trials if _cannot_be_used(trial, comparison)), None)
 
 
@@ -127,8 +127,9 @@ def _cannot_be_used(trial: TrialRecord, comparison: Comparison) -> bool:
 def judge_sweep(report: Report, trials: Sequence[TrialRecord], comparison: Comparison) -> tuple[int, str | None]:
     """Exit code and sentence of a finished sweep.
 
-    A winner that is proven is a result, and so is a baseline that no arm beats. What could not be decided, for noise or
-    for want of time, is undecided. An arm that dies or feeds other data is out, and costs the others nothing.
+    A winner that is proven is a result, and so is a baseline that no configuration beats. What could not be decided,
+    for noise or for want of time, is undecided. A configuration that dies or feeds other data is out, and costs the
+    others nothing.
     """
     if interrupted(trials):
         return INTERRUPTED, "Interrupted; --resume goes on from here."

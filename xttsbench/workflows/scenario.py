@@ -77,11 +77,11 @@ def run(request: Request, *, progress: Progress | None = None, data_progress: Da
 def measure(
     comparison: Comparison, session: Trials, *, until_s: float, seed: int, after_round: AfterRound | None = None
 ) -> None:
-    """Measure arms until each is decided in two processes, or has as many rounds as the comparison asks for.
+    """Measure configurations until each is decided in two processes, or has as many rounds as the comparison asks for.
 
-    A process lives through some rounds; then a new one of each arm that is not decided goes on, since more rounds in
-    the same one show little of what others would do. Everything has to be over at ``until_s`` seconds of the session,
-    which has the trials.
+    A process lives through some rounds; then a new one of each configuration that is not decided goes on, since more
+    rounds in the same one show little of what others would do. Everything has to be over at ``until_s`` seconds of the
+    session, which has the trials.
     """
     left, plan, processes = comparison.blocks, comparison, min(MIN_PROCESSES, comparison.blocks)
     alone = len(comparison.arms) == 1
@@ -97,11 +97,11 @@ def measure(
             budget_s=(until_s - session.spent_s) * rounds / left,
             parity=not block,
             seed=seed,
-            # In its first process an arm is measured until that can say no more.
+            # In its first process a configuration is measured until that can say no more.
             enough=(lambda trials: settled_arms(comparison, trials, processes)) if block else None,
             after_round=after_round,
         )
-        measured = [trial for trial in ran if trial.spec.rung == "arm"]
+        measured = [trial for trial in ran if trial.spec.kind == "arm"]
         if not measured or measured[-1].status == "interrupted":
             return
         done = max(max(1, len(trial.rounds)) for trial in measured)
@@ -153,7 +153,7 @@ class Request:
 def read_scenario(request: Request, *, most_arms: int = MOST_ARMS) -> Scenario:
     """The scenario with the options of the request in place of its own.
 
-    More than ``most_arms`` arms are refused.
+    More than ``most_arms`` configurations are refused.
 
     Raises:
         UsageError, InvalidInputError: the request or the scenario is wrong.
@@ -275,7 +275,7 @@ _PARITY_S: Final = 15.0
 
 
 def sweep(request: Request, *, progress: Progress | None = None, data_progress: DataProgress | None = None) -> Outcome:
-    """Search a scenario's arms for the fastest, and write the run's directory with its ``best.yaml``.
+    """Search a scenario's configurations for the fastest, and write the run's directory with its ``best.yaml``.
 
     Everything measured is on disk before the next trial starts, and a report is written however the run ended.
 
@@ -335,7 +335,7 @@ def search(
 
 
 def _told(comparison: Comparison, trials: Sequence[TrialRecord], left_s: float) -> str:
-    """How the arms stand, and how long it may still take."""
+    """How the configurations stand, and how long it may still take."""
     seen = seen_in(comparison, trials)
     state = state_of(comparison, seen)
     done = seen.rounds
@@ -359,7 +359,8 @@ def _fits(scenario: Scenario, comparison: Comparison) -> None:
     arms = len(comparison.arms) - any(arm.role == "aa" for arm in comparison.arms)
     if arms < 2:
         raise InvalidInputError(f"{scenario.name}: a sweep compares two configurations at least; give it a grid.")
-    # Two processes of the baseline and of some arm; all arms once. Large differences show in a turn or two of each.
+    # Two processes of the baseline and of some configuration; all configurations once.
+    # Large differences show in a turn or two of each.
     trial_s = expected_s(comparison, min(comparison.window_s, 2 * TURN_S), warm=True) / len(comparison.arms)
     least_s = (arms + 3) * trial_s + MIN_PROCESSES * IMPORT_S + REPORT_S + _PARITY_S
     if least_s > scenario.budget_s:

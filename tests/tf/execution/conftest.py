@@ -24,9 +24,9 @@ def helper():
         yield started
 
 
-def spec_of(target, *, rung="ladder", **changes):
+def spec_of(target, *, kind="ladder", **changes):
     fields = {"window_s": 0.5, "steps": 20, "min_steps": 3} | changes
-    return TrialSpec(trial_id=f"000-{rung}", rung=rung, target=f"{BAD}:{target}", **fields)
+    return TrialSpec(trial_id=f"000-{kind}", kind=kind, target=f"{BAD}:{target}", **fields)
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def spec():
 
 @pytest.fixture
 def trial(helper):
-    """``trial(name, rung=..., time_s=..., stall_s=..., **spec fields)`` runs one and gives its record."""
+    """``trial(name, kind=..., time_s=..., stall_s=..., **spec fields)`` runs one and gives its record."""
 
     def run(target, *, time_s=60.0, stall_s=30.0, monitor=None, progress=None, **changes):
         limits = Limits(time_s=time_s, stall_s=stall_s)

@@ -45,7 +45,7 @@ def process(helper, tmp_path):
         given = {"target": f"{file}:make", "epochs": 2, "source_limit": 41, "steps": 100, "window_s": 20.0}
         if use is not None:
             given |= {"fix": f"cache-file@{op}", "cache_dir": str(kept), "cache_use": use}
-        spec = TrialSpec(trial_id="t", rung="elements", seed=seed, **given)
+        spec = TrialSpec(trial_id="t", kind="elements", seed=seed, **given)
         calls = calls_of(tmp_path)
         record = run_trial(spec, helper, Limits(60.0, 30.0))
         return record, calls_of(tmp_path) - calls

@@ -21,7 +21,7 @@ def test_its_environment_reaches_it_and_its_trials_and_it_leaves_nothing_when_it
         own.wait_ready()
         assert "XTTSBENCH_TEST=set" in wait_for(f"/proc/{own.pid}/environ").split("\0")
         assert "XTTSBENCH_TEST" not in wait_for(f"/proc/{helper.pid}/environ")
-        assert run_trial(spec("prints", rung="pipeline"), own, Limits(60.0, 30.0)).status == "ok"
+        assert run_trial(spec("prints", kind="pipeline"), own, Limits(60.0, 30.0)).status == "ok"
         # AutoGraph writes the source of what it converts there, and would remove it where Python shuts down.
         assert run_trial(spec("good"), own, Limits(60.0, 30.0)).status == "ok"
         pid = own.pid
@@ -66,7 +66,7 @@ def test_one_that_was_never_started_has_no_process(spec):
 def test_each_trial_is_a_fork_of_the_same_helper_in_a_group_of_its_own(helper, trial):
     pids = []
     for _ in range(2):
-        trial("good_dataset", rung="pipeline", monitor=lambda pid: pids.append(pid) or Quiet())
+        trial("good_dataset", kind="pipeline", monitor=lambda pid: pids.append(pid) or Quiet())
     assert len(set(pids)) == 2
     assert helper.pid not in pids
 

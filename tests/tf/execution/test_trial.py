@@ -109,7 +109,7 @@ def test_progress_tells_phases_and_a_growing_count_of_steps(trial):
 
 @pytest.mark.parametrize("mode", ["graph", "xla", "eager"])
 def test_a_mode_is_measured_beside_the_step_as_given(trial, mode):
-    record = trial("good", rung=mode)
+    record = trial("good", kind=mode)
     assert record.status == "ok", record.cause
     assert record.segment(mode).steps >= 4
     assert record.segment("step_only").steps >= 4
@@ -118,20 +118,20 @@ def test_a_mode_is_measured_beside_the_step_as_given(trial, mode):
 
 
 def test_a_fix_is_measured_as_the_target_is(trial):
-    record = trial("maps_in_turn", rung="fix", fix="parallel-map")
+    record = trial("maps_in_turn", kind="fix", fix="parallel-map")
     assert record.status == "ok", record.cause
     assert [segment.name for segment in record.segments] == ["warm_up", "as_is"]
     assert record.segment("as_is").steps >= 20
 
 
 def test_a_fix_that_does_not_apply_says_why(trial):
-    record = trial("good", rung="fix", fix="drop-prefetch")
+    record = trial("good", kind="fix", fix="drop-prefetch")
     assert record.status == "raised"
     assert "'drop-prefetch' does not apply" in record.cause
 
 
 def test_the_pipeline_rung_reads_the_graph(trial):
-    record = trial("good", rung="pipeline")
+    record = trial("good", kind="pipeline")
     assert record.status == "ok"
     assert [op.op for op in record.pipeline.ops][-1].startswith("Prefetch")
 
@@ -290,7 +290,7 @@ def test_an_interruption_kills_the_trial_and_keeps_its_samples(trial, gone):
 
 
 def test_the_helper_serves_on_after_every_bad_end(helper, trial):
-    first, second = trial("kills_itself", window_s=5.0, steps=500), trial("good_dataset", rung="pipeline")
+    first, second = trial("kills_itself", window_s=5.0, steps=500), trial("good_dataset", kind="pipeline")
     assert (first.status, second.status) == ("killed", "ok")
     assert os.path.exists(f"/proc/{helper.pid}")
 

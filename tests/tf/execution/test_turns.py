@@ -22,7 +22,7 @@ LIMITS = Limits(60.0, 30.0)
 
 
 def spec_of(name="waits", **kwargs):
-    return TrialSpec(trial_id=f"000-{name}", rung="arm", target=f"{ARMS}:{name}", kwargs=kwargs, turns=True, arm=name)
+    return TrialSpec(trial_id=f"000-{name}", kind="arm", target=f"{ARMS}:{name}", kwargs=kwargs, turns=True, arm=name)
 
 
 @pytest.fixture

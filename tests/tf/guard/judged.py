@@ -81,7 +81,7 @@ class Judged:
 def spec_of(fix: str | None, seed: int, **fields: Any) -> TrialSpec:
     """A trial of the guard."""
     given = {"target": "t:t", "steps": 100, "epochs": 2, "window_s": 20.0, "source_limit": 41} | fields
-    return TrialSpec(trial_id="0", rung="elements", fix=fix, seed=seed, jitter=fix is not None, **given)
+    return TrialSpec(trial_id="0", kind="elements", fix=fix, seed=seed, jitter=fix is not None, **given)
 
 
 def elements(

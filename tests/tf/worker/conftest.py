@@ -24,7 +24,7 @@ class Kept(Channel):
         self.messages.append(message)
 
     def record(self):
-        collected = Collected(TrialSpec(trial_id="000-test", rung="ladder", target="t:t"), self.rows)
+        collected = Collected(TrialSpec(trial_id="000-test", kind="ladder", target="t:t"), self.rows)
         for message in self.messages:
             collected.take(message)
         return collected.record(started_utc="2026-01-01T00:00:00", duration_s=1.0, readings=Readings())

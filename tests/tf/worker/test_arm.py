@@ -1,4 +1,4 @@
-"""The rung of an arm: a step on each shape first, then the target as it is, and nothing else."""
+"""The kind of an arm: a step on each shape first, then the target as it is, and nothing else."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from xttsbench.worker.batches import ExhaustedError
 
 
 def spec(**changes):
-    return TrialSpec(**{"trial_id": "0", "rung": "arm", "target": "t:t", "steps": 20, "window_s": 0.3} | changes)
+    return TrialSpec(**{"trial_id": "0", "kind": "arm", "target": "t:t", "steps": 20, "window_s": 0.3} | changes)
 
 
 def of_lengths(*lengths):

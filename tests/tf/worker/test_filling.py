@@ -45,7 +45,7 @@ class OfBench:
 
 def _filled(dataset: tf.data.Dataset, window_s: float = 20.0) -> Told:
     bench = OfBench()
-    spec = TrialSpec(trial_id="t", rung="ladder", target="t", window_s=window_s)
+    spec = TrialSpec(trial_id="t", kind="ladder", target="t", window_s=window_s)
     fill_caches(spec, Loaded("dataset", dataset, None), bench)  # type: ignore[arg-type]
     return bench.channel
 
@@ -93,7 +93,7 @@ def test_a_cache_that_takes_too_long_is_told_so() -> None:
 def test_a_part_of_the_data_with_a_cache_is_filled_once_and_begins_anew_in_each_epoch() -> None:
     """Of a million elements and for ever; what the trial of an arm reads then is the same ten again and again."""
     dataset = _rows(10**6).repeat().batch(5)
-    spec = TrialSpec(trial_id="t", rung="arm", target="t", fix="cache@MapDataset/_4", source_limit=10, window_s=20.0)
+    spec = TrialSpec(trial_id="t", kind="arm", target="t", fix="cache@MapDataset/_4", source_limit=10, window_s=20.0)
     loaded, _ = fixed(Loaded("dataset", dataset, None), None, spec)
     CALLS[0] = 0
     bench = OfBench()
@@ -111,7 +111,7 @@ def test_a_part_of_the_data_with_a_cache_is_filled_once_and_begins_anew_in_each_
 def test_all_of_the_data_are_read_where_no_limit_is_given_or_the_trial_times_nothing() -> None:
     dataset = _rows(40).batch(8)
     for spec in (
-        TrialSpec(trial_id="t", rung="arm", target="t"),
-        TrialSpec(trial_id="t", rung="elements", target="t", source_limit=10),
+        TrialSpec(trial_id="t", kind="arm", target="t"),
+        TrialSpec(trial_id="t", kind="elements", target="t", source_limit=10),
     ):
         assert fixed(Loaded("dataset", dataset, None), None, spec)[0].dataset is dataset

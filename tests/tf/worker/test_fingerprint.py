@@ -1,4 +1,4 @@
-"""The rung of fingerprints on real pipelines: what two runs share, and what a run says about itself."""
+"""The kind of fingerprints on real pipelines: what two runs share, and what a run says about itself."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def take(bench):
 
     def run(make, *, fix=None, step=None, original=None, variables=(), **fields):
         fields = {"steps": 50, "epochs": 2, "window_s": 120.0} | fields
-        spec = TrialSpec(trial_id="0", rung="elements", target="t:t", fix=fix, **fields)
+        spec = TrialSpec(trial_id="0", kind="elements", target="t:t", fix=fix, **fields)
         tf.keras.utils.set_random_seed(spec.seed)
         ends.append(places.install())
         dataset = make()
@@ -301,7 +301,7 @@ def take_with_step(bench):
     def run(step, fix):
         dataset = tf.data.Dataset.range(64).map(lambda i: tf.cast(i, tf.float32)).batch(4)
         spec = TrialSpec(
-            trial_id="0", rung="elements", target="t:t", fix=fix, steps=50, epochs=1, window_s=30.0, source_limit=40
+            trial_id="0", kind="elements", target="t:t", fix=fix, steps=50, epochs=1, window_s=30.0, source_limit=40
         )
         loaded, changed = fixed(Loaded("dataset+step", dataset, step), step, spec)
         run_elements(spec, loaded, changed, bench, dataset)

@@ -229,8 +229,8 @@ def test_the_dataset_is_the_given_object_and_a_fix_is_applied_once() -> None:
 def test_fingerprints_are_those_of_the_dataset_with_the_fix_and_the_step_is_not_run() -> None:
     stepped: list[Any] = []
     live = LiveTarget((_dataset(), stepped.append), "a pair")
-    original = _run(live, rung="elements", epochs=2, source_limit=12)
-    fixed = _run(live, rung="elements", epochs=2, source_limit=12, fix="parallel-map")
+    original = _run(live, kind="elements", epochs=2, source_limit=12)
+    fixed = _run(live, kind="elements", epochs=2, source_limit=12, fix="parallel-map")
     assert (original.status, fixed.status) == ("ok", "ok")
     assert original.elements is not None
     assert fixed.elements is not None
@@ -242,7 +242,7 @@ def test_fingerprints_are_those_of_the_dataset_with_the_fix_and_the_step_is_not_
 
 def test_an_arm_runs_the_step_on_the_dataset_with_the_fix() -> None:
     stepped: list[Any] = []
-    record = _run(LiveTarget((_dataset(), stepped.append), "a pair"), rung="arm", fix="prefetch")
+    record = _run(LiveTarget((_dataset(), stepped.append), "a pair"), kind="arm", fix="prefetch")
     segment = record.segment("as_is")
     assert segment is not None
     assert segment.steps == len(stepped) > 0
@@ -253,13 +253,13 @@ def test_a_cache_on_disk_of_shortened_passes_is_not_the_one_that_is_kept(tmp_pat
     live = LiveTarget(dataset, "live")
     name = next(node.name for node in read_graph(dataset).node if node.op == "MapDataset")
     fix = f"cache-file@{name}"
-    assert _run(live, rung="elements", source_limit=12, fix=fix, cache_dir=str(tmp_path)).status == "ok"
+    assert _run(live, kind="elements", source_limit=12, fix=fix, cache_dir=str(tmp_path)).status == "ok"
     kept = [batch.numpy().tolist() for batch in live.with_fix(FixSet.parse(fix), str(tmp_path))]
     assert kept == [batch.numpy().tolist() for batch in dataset]
 
 
 def test_a_fix_that_does_not_apply_is_the_end_of_its_trial() -> None:
-    record = _run(LiveTarget(tf.data.Dataset.range(8).prefetch(1), "live"), rung="arm", fix="parallel-map")
+    record = _run(LiveTarget(tf.data.Dataset.range(8).prefetch(1), "live"), kind="arm", fix="parallel-map")
     assert record.status == "raised"
     assert "does not apply" in str(record.cause)
 

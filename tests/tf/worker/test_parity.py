@@ -1,4 +1,4 @@
-"""The rung of parity: equal data are equal, other data are shown where they differ, and one arm's death is its own."""
+"""The kind of parity: equal data are equal, other data are shown where they differ, and one arm's death is its own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import tensorflow as tf
 import yaml
 
 from xttsbench.planning import parity_arms, parity_trial
-from xttsbench.records.plan import Comparison, PlannedArm
+from xttsbench.records.plan import Comparison, PlannedVariant
 from xttsbench.records.trial import Parity, TrialSpec
 from xttsbench.shipped import shipped
 from xttsbench.targets.load import load_target
@@ -52,7 +52,7 @@ def make(offset=0.0, at=0, count=None, seed=None, width=3, act=None, tiny=0.0):
 
 @pytest.fixture
 def parity(bench, tmp_path: Path):
-    """``parity(kwargs, **others)``: what the rung says of them."""
+    """``parity(kwargs, **others)``: what the kind says of them."""
     (tmp_path / "mine.py").write_text(TARGET)
     target = f"{tmp_path}/mine.py:make"
 
@@ -60,7 +60,7 @@ def parity(bench, tmp_path: Path):
         import tensorflow as tf
 
         spec = TrialSpec(
-            trial_id="0", rung="parity", target=target, kwargs=kwargs, others=others, arm="first", steps=steps
+            trial_id="0", kind="parity", target=target, kwargs=kwargs, others=others, arm="first", steps=steps
         )
         tf.keras.utils.set_random_seed(spec.seed)
         run_parity(spec, load_target(parse_target(target), kwargs), None, bench)
@@ -171,14 +171,14 @@ def make(rate=0.1, seed=0, kind="tensor", start="seeded", raises=False, precisio
 
 @pytest.fixture
 def losses_parity(bench, tmp_path: Path):
-    """``losses_parity(kwargs, **others)``: what the rung says of a target of one's own."""
+    """``losses_parity(kwargs, **others)``: what the kind says of a target of one's own."""
     (tmp_path / "mine.py").write_text(TRAINING_TARGET)
     target = f"{tmp_path}/mine.py:make"
 
     def run(kwargs, *, tolerance=1e-3, **others) -> Parity:
         spec = TrialSpec(
             trial_id="0",
-            rung="parity",
+            kind="parity",
             target=target,
             kwargs=kwargs,
             others=others,
@@ -252,7 +252,7 @@ def test_a_step_that_raises_costs_its_own_arm(losses_parity) -> None:
 def test_no_losses_are_computed_where_none_are_asked_for(bench, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(TRAINING_TARGET)
     target = f"{tmp_path}/mine.py:make"
-    spec = TrialSpec(trial_id="0", rung="parity", target=target, others={"b": {"rate": 9.0}}, steps=3)
+    spec = TrialSpec(trial_id="0", kind="parity", target=target, others={"b": {"rate": 9.0}}, steps=3)
     loaded = load_target(parse_target(target), {})
     run_parity(spec, loaded, loaded.step, bench)
     found = bench.channel.record().parity
@@ -287,8 +287,10 @@ def bundled(bench, speech: Path, recipes: None):
 
     def run(tolerance: float = 1e-3, **arms) -> Parity:
         base = {"data": str(speech), "batch_size": 2}
-        planned = [PlannedArm(id="base", role="baseline", kwargs=base)]
-        planned += [PlannedArm(id=name, role="candidate", config=own, kwargs=base | own) for name, own in arms.items()]
+        planned = [PlannedVariant(id="base", role="baseline", kwargs=base)]
+        planned += [
+            PlannedVariant(id=name, role="candidate", config=own, kwargs=base | own) for name, own in arms.items()
+        ]
         comparison = Comparison(
             name="test",
             target="xttsbench.targets.bundled:make_workload",

@@ -1,4 +1,4 @@
-"""The rungs that run a changed step beside the one as given: half a batch, other precision."""
+"""The kinds that run a changed step beside the one as given: half a batch, other precision."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ STEPS = Path(__file__).parents[2] / "targets" / "steps.py"
 
 @pytest.fixture
 def ran(bench):
-    """``ran(rung, name)``: the record of a short trial of a target."""
+    """``ran(kind, name)``: the record of a short trial of a target."""
 
-    def run(rung, name):
-        spec = TrialSpec(trial_id="0", rung=rung, target=f"{STEPS}:{name}", steps=6, window_s=20.0)
+    def run(kind, name):
+        spec = TrialSpec(trial_id="0", kind=kind, target=f"{STEPS}:{name}", steps=6, window_s=20.0)
         path = list(sys.path)
         try:
             loaded = load_target(parse_target(spec.target), {})
-            {"batch": run_half_batch, "precision": run_precision}[rung](spec, loaded, step_of(loaded), bench)
+            {"batch": run_half_batch, "precision": run_precision}[kind](spec, loaded, step_of(loaded), bench)
         finally:
             sys.path[:] = path
         return bench.channel.record()
@@ -104,11 +104,11 @@ def test_the_policy_is_put_back_when_the_target_raises():
     assert keras.config.dtype_policy().name == "float32"
 
 
-@pytest.mark.parametrize("rung", [run_half_batch, run_precision])
-def test_without_a_step_there_is_nothing_to_change(rung, bench):
-    spec = TrialSpec(trial_id="0", rung="batch", target="a.py:b")
+@pytest.mark.parametrize("kind", [run_half_batch, run_precision])
+def test_without_a_step_there_is_nothing_to_change(kind, bench):
+    spec = TrialSpec(trial_id="0", kind="batch", target="a.py:b")
     with pytest.raises(TargetError, match="no step"):
-        rung(spec, None, None, bench)
+        kind(spec, None, None, bench)
 
 
 MODE_STEPS = Path(__file__).parents[2] / "targets" / "steps.py"
@@ -120,8 +120,8 @@ def compiled_again():
     tf.config.run_functions_eagerly(False)
 
 
-def spec(rung="graph", **changes):
-    return TrialSpec(**{"trial_id": "0", "rung": rung, "target": "t:t", "steps": 16, "window_s": 20.0} | changes)
+def spec(kind="graph", **changes):
+    return TrialSpec(**{"trial_id": "0", "kind": kind, "target": "t:t", "steps": 16, "window_s": 20.0} | changes)
 
 
 @pytest.mark.parametrize("mode", ["graph", "xla", "eager"])

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from xttsbench.comparison.arms import ComparedArms, compare
+from xttsbench.comparison.arms import ComparedVariants, compare
 from xttsbench.records.base import FASTER, SLOWER
 from xttsbench.records.readings import GpuReadings, HostReadings, Readings
-from xttsbench.records.report import Arm
+from xttsbench.records.report import Variant
 from xttsbench.records.trial import Devices, Parity, RoundMark
 
 
@@ -38,7 +38,7 @@ def session(build):
     return simulate
 
 
-def by_id(found: ComparedArms) -> dict[str, Arm]:
+def by_id(found: ComparedVariants) -> dict[str, Variant]:
     return {arm.id: arm for arm in found.arms}
 
 
@@ -88,7 +88,7 @@ def test_arms_are_compared_on_the_batches_that_both_had(build) -> None:
         as_is = build.segment("as_is", **rows)
         return taking_turns(build.trial("arm", as_is, arm=arm, group="loaders", block=block, number=block))
 
-    def found(**rows: Any) -> Arm:
+    def found(**rows: Any) -> Variant:
         trials = [
             trial(arm, n, steps, speed) for n in range(3) for arm, steps, speed in (("a", 20, 1.0), ("b", 40, 2.0))
         ]

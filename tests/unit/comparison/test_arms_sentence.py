@@ -9,23 +9,23 @@ import pytest
 from xttsbench.comparison.arms import sentence
 from xttsbench.comparison.runs import collect
 from xttsbench.records.base import Estimate
-from xttsbench.records.report import Arm
+from xttsbench.records.report import Variant
 
 OPEN = ("undecided", "likely_faster", "likely_slower")
 
 
-def arm(name: str, speed: float | None = None, decision: Any = None, status: str = "ok", **fields: Any) -> Arm:
+def arm(name: str, speed: float | None = None, decision: Any = None, status: str = "ok", **fields: Any) -> Variant:
     effect = Estimate(estimate=speed, low=speed * 0.95, high=speed * 1.06) if speed else None
     role = "candidate" if decision else "baseline"
     rate = Estimate(estimate=100.0, low=99.0, high=101.0)
     told = {"blocks": 6, "status": status, "effect": effect, "decision": decision, "throughput_per_s": rate}
     told |= {"processes": 2, "rounds": 6}
-    return Arm(**{"id": name, "role": role} | told | fields)
+    return Variant(**{"id": name, "role": role} | told | fields)
 
 
 @pytest.fixture
 def said(build):
-    def say(*candidates: Arm, refused: dict[str, str] | None = None, **options: Any) -> str:
+    def say(*candidates: Variant, refused: dict[str, str] | None = None, **options: Any) -> str:
         (group,) = collect(build.comparison("base", accelerators=(build.emulated(),)), [])
         baseline = options.pop("baseline", arm("base"))
         labelled = options.pop("labelled", False)

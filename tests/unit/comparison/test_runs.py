@@ -7,8 +7,8 @@ import pytest
 
 from tests.unit.analysis.test_disturbance import S, host
 from xttsbench.comparison.arms import compare
-from xttsbench.comparison.runs import ArmRuns, Taken, left_in, parity_found, taken_in
-from xttsbench.records.plan import PlannedArm
+from xttsbench.comparison.runs import Taken, VariantRuns, left_in, parity_found, taken_in
+from xttsbench.records.plan import PlannedVariant
 from xttsbench.records.trial import Parity, RoundMark, TrialRecord
 
 
@@ -128,6 +128,6 @@ def test_the_share_that_was_left_is_read_from_the_turns(build) -> None:
     spec = trial.spec.model_copy(update={"turns": True})
     own = trial.readings.model_copy(update={"host": readings})
     trial = trial.model_copy(update={"spec": spec, "rounds": marks, "readings": own})
-    runs = ArmRuns(PlannedArm(id="a", role="baseline", kwargs={}), {0: trial}, {}, None)
+    runs = VariantRuns(PlannedVariant(id="a", role="baseline", kwargs={}), {0: trial}, {}, None)
     found = left_in(runs)
     assert [round(float(np.exp(found[0, number])), 2) for number in range(3)] == [1.0, 0.5, 1.0]

@@ -28,7 +28,7 @@ from xttsbench.comparison.sweep import (
     seen_in,
     state_of,
 )
-from xttsbench.records.plan import Comparison, PlannedArm, Procedure
+from xttsbench.records.plan import Comparison, PlannedVariant, Procedure
 
 WOBBLE = (0.01, -0.01, 0.003, -0.003, 0.006, -0.006, 0.008, -0.008)
 
@@ -248,13 +248,13 @@ def test_no_gain_that_matters_leaves_the_baseline(build) -> None:
     ],
 )
 def test_costs_are_in_the_declared_order(values, order) -> None:
-    arms = [PlannedArm(id=str(value), role="candidate", kwargs={"key": value}) for value in values]
+    arms = [PlannedVariant(id=str(value), role="candidate", kwargs={"key": value}) for value in values]
     assert sorted(range(len(arms)), key=lambda index: cost(arms[index], ["key"])) == order
 
 
 def test_the_first_key_weighs_most_and_one_that_is_not_named_is_dearest() -> None:
     arms = {
-        name: PlannedArm(id=name, role="candidate", kwargs=kwargs)
+        name: PlannedVariant(id=name, role="candidate", kwargs=kwargs)
         for name, kwargs in {
             "little": {"prefetch": 1, "workers": 8},
             "less": {"prefetch": 1, "workers": 2},

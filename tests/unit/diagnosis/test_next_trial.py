@@ -43,7 +43,7 @@ def parallel(calls: int, gil: str) -> Pipeline:
 
 
 def names(spec) -> str:
-    return spec.rung + (f" {spec.fix}" if spec.fix else "") + (f" b{spec.block}" if spec.block else "")
+    return spec.kind + (f" {spec.fix}" if spec.fix else "") + (f" b{spec.block}" if spec.block else "")
 
 
 def climbed(build, first, *, pipeline=None, left_s: float = ALWAYS, said: Diagnosis | None = SURE) -> list[str]:
@@ -51,9 +51,9 @@ def climbed(build, first, *, pipeline=None, left_s: float = ALWAYS, said: Diagno
     done = [first]
     while (spec := next_trial(JOB, done, left_s, said=said)) is not None:
         assert len(done) < 30, "it never ends"
-        assert spec.trial_id.startswith(f"{len(done):03d}-{spec.rung}")
-        found = {"pipeline": pipeline} if spec.rung == "pipeline" else {}
-        done.append(build.trial(spec.rung, number=len(done)).model_copy(update={"spec": spec, **found}))
+        assert spec.trial_id.startswith(f"{len(done):03d}-{spec.kind}")
+        found = {"pipeline": pipeline} if spec.kind == "pipeline" else {}
+        done.append(build.trial(spec.kind, number=len(done)).model_copy(update={"spec": spec, **found}))
     assert skipped(done, said) == [] or left_s < ALWAYS
     return [names(trial.spec) for trial in done[1:]]
 
@@ -61,7 +61,7 @@ def climbed(build, first, *, pipeline=None, left_s: float = ALWAYS, said: Diagno
 def test_the_first_trial_is_the_target_as_it_is() -> None:
     spec = next_trial(JOB, [], 0.0)
     assert spec is not None
-    assert (spec.trial_id, spec.rung, spec.block) == ("000-ladder", "ladder", 0)
+    assert (spec.trial_id, spec.kind, spec.block) == ("000-ladder", "ladder", 0)
     assert (spec.target, spec.kwargs, spec.steps, spec.window_s, spec.seed) == ("data.py:make", {"n": 1}, 400, 2.0, 3)
 
 
@@ -88,7 +88,7 @@ def test_without_a_verdict_another_process_comes_before_the_costs_of_the_pipelin
 def test_no_more_processes_once_the_verdict_is_sure(build) -> None:
     done = [build.ladder(), build.trial("pipeline", number=1), build.ladder(block=1, number=2)]
     open_still = next_trial(JOB, done, ALWAYS, said=diagnosed("input", 0.7))
-    assert (open_still.rung, open_still.block) == ("ladder", 2)  # type: ignore[union-attr]
+    assert (open_still.kind, open_still.block) == ("ladder", 2)  # type: ignore[union-attr]
     assert next_trial(JOB, done, ALWAYS, said=SURE) is None
 
 
@@ -187,17 +187,17 @@ def test_a_profile_is_taken_once(build) -> None:
     assert next_trial(job, [], ALWAYS).profile_dir == "profile"  # type: ignore[union-attr]
     later = next_trial(job, [build.ladder(), build.trial("pipeline")], ALWAYS)
     assert later is not None
-    assert (later.rung, later.profile_dir) == ("ladder", None)
+    assert (later.kind, later.profile_dir) == ("ladder", None)
 
 
 def test_what_does_not_fit_into_the_time_left_is_skipped_for_what_does(build) -> None:
     # The pipeline takes 0.5 s of set-up, half a window of 2 s and 1.5 s around it; another ladder 10 s and an import.
     first = build.ladder()
     assert next_trial(JOB, [first], 2.9) is None
-    assert next_trial(JOB, [first], 3.1).rung == "pipeline"  # type: ignore[union-attr]
+    assert next_trial(JOB, [first], 3.1).kind == "pipeline"  # type: ignore[union-attr]
     done, computes = [first, build.trial("pipeline")], diagnosed("compute", 0.8)
-    assert next_trial(JOB, done, 10.0 + IMPORT_S + 0.1, said=computes).rung == "ladder"  # type: ignore[union-attr]
-    assert next_trial(JOB, done, 10.0 + IMPORT_S - 0.1, said=computes).rung == "xla"  # type: ignore[union-attr]
+    assert next_trial(JOB, done, 10.0 + IMPORT_S + 0.1, said=computes).kind == "ladder"  # type: ignore[union-attr]
+    assert next_trial(JOB, done, 10.0 + IMPORT_S - 0.1, said=computes).kind == "xla"  # type: ignore[union-attr]
 
 
 def test_no_helper_is_started_for_less_than_a_whole_ladder(build) -> None:
@@ -225,8 +225,8 @@ def test_of_some_rungs_alone_the_others_are_left_out(build) -> None:
     done = [build.ladder(step=0.03)]
     found = []
     while (spec := next_trial(JOB, done, ALWAYS, only=MODES)) is not None:
-        found.append(spec.rung)
-        done.append(build.trial(spec.rung, number=len(done)))
+        found.append(spec.kind)
+        done.append(build.trial(spec.kind, number=len(done)))
     assert found == ["xla", "eager"]
 
 
@@ -236,14 +236,14 @@ def test_a_script_is_run_once_and_again_only_where_that_is_allowed(build) -> Non
     )
     first = next_trial(once, [], 0.0)
     assert first is not None
-    assert (first.rung, first.block, first.arguments, first.window_s) == ("script", 0, ("-v",), 9.0)
+    assert (first.kind, first.block, first.arguments, first.window_s) == ("script", 0, ("-v",), 9.0)
     done = build.trial("script", number=0).model_copy(update={"spec": first, "duration_s": 30.0})
     assert next_trial(once, [done], ALWAYS) is None
     assert skipped([done]) == []
     twice = dataclasses.replace(once, repeat=True)
     again = next_trial(twice, [done], 31.0)
     assert again is not None
-    assert (again.rung, again.block) == ("script", 1)
+    assert (again.kind, again.block) == ("script", 1)
     assert next_trial(twice, [done], 29.0) is None
     assert next_trial(twice, [done, done], ALWAYS) is None
     assert next_trial(twice, [done.model_copy(update={"status": "raised"})], ALWAYS) is None

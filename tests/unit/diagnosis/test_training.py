@@ -9,7 +9,7 @@ import pytest
 
 from xttsbench.comparison.figures import PROCESSOR
 from xttsbench.diagnosis.training import train_verdict, training_of
-from xttsbench.records.report import Arm
+from xttsbench.records.report import Variant
 from xttsbench.records.training import Begun, CheckpointEntry, Ended, Evaluated, HistoryLine, Interval, Watched
 
 
@@ -64,7 +64,9 @@ def test_without_a_step_the_cause_is_told(build) -> None:
 
 @pytest.mark.parametrize(("of", "known"), [(PROCESSOR, False), ("GPU (driver)", True)])
 def test_the_processor_is_no_accelerator(build, of: str, known: bool) -> None:
-    arm = Arm(id="train", role="baseline", blocks=1, status="ok", utilization=build.estimate(0.9), utilization_of=of)
+    arm = Variant(
+        id="train", role="baseline", blocks=1, status="ok", utilization=build.estimate(0.9), utilization_of=of
+    )
     found = train_verdict([session(build)], arm, mode="graph")
     assert (found.verdict.accelerator_utilization is not None) is known
     assert ("verdict.accelerator_utilization" in found.unmeasured) is not known

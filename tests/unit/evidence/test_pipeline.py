@@ -26,7 +26,7 @@ def trial(**segments):
         Segment(name=name, columns={f"{key}_ns": (value * MS,) * 10 for key, value in ({"start": 0} | columns).items()})
         for name, columns in segments.items()
     )
-    spec = TrialSpec(trial_id="0", rung="ladder", target="data.py:make")
+    spec = TrialSpec(trial_id="0", kind="ladder", target="data.py:make")
     return TrialRecord(spec=spec, status="ok", started_utc="", duration_s=1.0, segments=made)
 
 

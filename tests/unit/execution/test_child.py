@@ -11,7 +11,7 @@ from xttsbench.records.readings import HostReadings, Readings
 from xttsbench.records.rows import COLUMNS, RowMemory, StepRow
 from xttsbench.records.trial import RoundMark, TrialRecord, TrialSpec
 
-SPEC = TrialSpec(trial_id="000-ladder", rung="ladder", target="data.py:make")
+SPEC = TrialSpec(trial_id="000-ladder", kind="ladder", target="data.py:make")
 
 
 def collect(*messages: dict[str, Any], **walls: list[int]) -> Collected:

@@ -74,7 +74,7 @@ def test_a_plan_is_read_back_from_its_trials() -> None:
         TrialSpec(
             trial_id=f"{block}-{arm.id}",
             block=block,
-            rung="arm",
+            kind="arm",
             target="m:f",
             kwargs=arm.kwargs,
             steps=100,

@@ -43,7 +43,7 @@ class Verification:
     spread: float = PAIR_SPREAD / 2**0.5
     burst: float = 0.0
     seen: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
-    """Arm -> process and log ratio of each round."""
+    """Variant -> process and log ratio of each round."""
     processes: int = 0
 
     def run(self) -> Verified:

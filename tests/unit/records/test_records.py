@@ -29,7 +29,7 @@ from xttsbench.records.training import Manifest, TrainSetup
 from xttsbench.records.trial import MeasurementOverhead, Segment, TrialRecord, TrialSpec
 from xttsbench.records.watch import WatchSummary
 
-SPEC = TrialSpec(trial_id="000-ladder", rung="ladder", target="m:f", kwargs={"a": [1, {"b": None}]}, emulated_ms=(0.1,))
+SPEC = TrialSpec(trial_id="000-ladder", kind="ladder", target="m:f", kwargs={"a": [1, {"b": None}]}, emulated_ms=(0.1,))
 PLAIN = {str: "größe\n", int: 3, float: 1 / 3, bool: True, Any: [1, {"b": None}], object: "x"}
 
 
@@ -101,12 +101,12 @@ def test_no_number_is_nan_or_infinite(number: float) -> None:
     with pytest.raises(ValidationError, match="finite"):
         Estimate(estimate=number, low=0, high=1)
     with pytest.raises(ValidationError, match="finite"):
-        TrialSpec(trial_id="0", rung="ladder", target="m:f", emulated_ms=(number,))
+        TrialSpec(trial_id="0", kind="ladder", target="m:f", emulated_ms=(number,))
 
 
 def test_mutable_defaults_are_not_shared() -> None:
-    first, second = SPEC.model_copy(), TrialSpec(trial_id="1", rung="input", target="m:f")
-    TrialSpec(trial_id="2", rung="input", target="m:f").kwargs["leak"] = 1
+    first, second = SPEC.model_copy(), TrialSpec(trial_id="1", kind="input", target="m:f")
+    TrialSpec(trial_id="2", kind="input", target="m:f").kwargs["leak"] = 1
     assert second.kwargs == {}
     assert first == SPEC
 
@@ -121,10 +121,10 @@ def test_columns_of_unequal_length_are_refused(lengths: dict[str, int]) -> None:
         Segment(name="as_is", columns=columns)
 
 
-@pytest.mark.parametrize("changes", [{"steps": 0}, {"window_s": 0}, {"min_steps": 0}, {"rung": "other"}])
+@pytest.mark.parametrize("changes", [{"steps": 0}, {"window_s": 0}, {"min_steps": 0}, {"kind": "other"}])
 def test_a_specification_is_checked(changes: dict[str, Any]) -> None:
     with pytest.raises(ValidationError, match=next(iter(changes))):
-        TrialSpec(**({"trial_id": "0", "rung": "ladder", "target": "m:f"} | changes))
+        TrialSpec(**({"trial_id": "0", "kind": "ladder", "target": "m:f"} | changes))
 
 
 def test_a_trial_finds_its_segments_by_name() -> None:
@@ -200,6 +200,11 @@ def test_files_from_before_there_were_arms_are_read() -> None:
         assert kind.model_validate(old) == record
     spec = json.loads(SPEC.model_dump_json())
     assert TrialSpec.model_validate({key: spec[key] for key in spec if key not in ("arm", "group", "others")}) == SPEC
+
+
+def test_the_kind_of_a_trial_is_read_under_its_earlier_name() -> None:
+    old = TrialSpec.model_validate({"trial_id": "000", "rung": "pipeline", "target": "data.py:make"})
+    assert (old.kind, "rung" in old.model_dump()) == ("pipeline", False)
 
 
 def test_what_measuring_cost_is_read_from_version_1_too() -> None:

@@ -11,7 +11,7 @@ import pytest
 from xttsbench.records.base import Estimate, Location
 from xttsbench.records.pipeline import Pipeline, PipelineOp
 from xttsbench.records.readings import GpuReadings, Readings
-from xttsbench.records.report import AA, Arm, Attribution, Finding, Oscillation, Report, Rung, Verdict, WarmUp
+from xttsbench.records.report import AA, Attribution, Experiment, Finding, Oscillation, Report, Variant, Verdict, WarmUp
 from xttsbench.records.trial import Devices, Segment, TrialError, TrialRecord, TrialSpec
 from xttsbench.reporting.document import Block, Document, Section, Table
 
@@ -78,7 +78,7 @@ def segment(
 
 def trial(name: str, *segments: Segment, **fields: Any) -> TrialRecord:
     given = {"status": "ok", "started_utc": "2026-01-02T03:04:05Z", "duration_s": 14.2, **fields}
-    return TrialRecord(spec=TrialSpec(trial_id=name, rung="ladder", target="data.py:make"), segments=segments, **given)
+    return TrialRecord(spec=TrialSpec(trial_id=name, kind="ladder", target="data.py:make"), segments=segments, **given)
 
 
 def starving_trial(name: str = "b0-ladder", *, seed: int = 1, steps: int = 400) -> TrialRecord:
@@ -171,7 +171,7 @@ def starving_run() -> Run:
             burstiness=-0.98,
         ),
         arms=(
-            Arm(
+            Variant(
                 id="graph",
                 role="baseline",
                 blocks=4,
@@ -180,7 +180,7 @@ def starving_run() -> Run:
                 throughput_per_s=estimate(467.0),
                 effect=None,
             ),
-            Arm(
+            Variant(
                 id="eager",
                 role="candidate",
                 blocks=4,
@@ -190,7 +190,7 @@ def starving_run() -> Run:
                 effect=estimate(0.83),
                 decision="slower",
             ),
-            Arm(id="xla", role="candidate", blocks=2, status="out_of_memory", decision="ended"),
+            Variant(id="xla", role="candidate", blocks=2, status="out_of_memory", decision="ended"),
         ),
         aa=AA(effect=estimate(1.003, 0.008), noisy=False, smallest_visible_effect=0.021),
         unmeasured={
@@ -201,9 +201,11 @@ def starving_run() -> Run:
         },
         accelerator={"kind": "emulated", "label": "emulated, 15 ms per step", "step_s": 0.015},
         ladder=(
-            Rung(name="as_is", what="the target as it is", step_time_s=estimate(0.0342), steps=397, processes=3),
-            Rung(name="input only", what="iterating alone", step_time_s=estimate(0.0181), steps=320, processes=3),
-            Rung(name="step only", what="on cached batches", step_time_s=estimate(0.0153), steps=240, processes=3),
+            Experiment(name="as_is", what="the target as it is", step_time_s=estimate(0.0342), steps=397, processes=3),
+            Experiment(name="input only", what="iterating alone", step_time_s=estimate(0.0181), steps=320, processes=3),
+            Experiment(
+                name="step only", what="on cached batches", step_time_s=estimate(0.0153), steps=240, processes=3
+            ),
         ),
         warm_up=WarmUp(
             first_step_s=2.32,
@@ -372,7 +374,7 @@ def arm_trial(arm: str, block: int, made: Segment, *, group: str = "loaders", em
     """One process of one arm."""
     spec = TrialSpec(
         trial_id=f"{block}-{arm}",
-        rung="arm",
+        kind="arm",
         target="data.py:make",
         block=block,
         arm=arm,
@@ -382,7 +384,7 @@ def arm_trial(arm: str, block: int, made: Segment, *, group: str = "loaders", em
     return TrialRecord(spec=spec, status="ok", started_utc="2026-01-02T03:04:05Z", duration_s=9.0, segments=(made,))
 
 
-def arm(name: str, step_s: float, **fields: Any) -> Arm:
+def arm(name: str, step_s: float, **fields: Any) -> Variant:
     """An arm of batches of 8 with 600 valid frames each, on the emulated accelerator."""
     measured = {
         "role": "candidate",
@@ -403,7 +405,7 @@ def arm(name: str, step_s: float, **fields: Any) -> Arm:
         "steps": 1920,
         "evidence": 3210.0,
     }
-    return Arm(id=name, **(measured | fields))
+    return Variant(id=name, **(measured | fields))
 
 
 def comparing_run() -> Run:
@@ -448,7 +450,7 @@ def comparing_run() -> Run:
             arm("numpy_wav", 0.0605, role="baseline", std_over_mean=1.37, evidence=None),
             arm("packed", 0.0106, effect=estimate(5.71), decision="faster"),
             arm("tf_wav", 0.0619, effect=estimate(0.977, 0.01), decision="slower"),
-            Arm(
+            Variant(
                 id="tf_fast",
                 role="candidate",
                 blocks=0,
@@ -457,7 +459,7 @@ def comparing_run() -> Run:
                 accelerator=EMULATED,
                 decision="ended",
             ),
-            Arm(
+            Variant(
                 id="ram",
                 role="candidate",
                 blocks=0,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.reporting.conftest import HOSTILE
-from xttsbench.records.report import Arm, Report
+from xttsbench.records.report import Report, Variant
 from xttsbench.records.trial import Segment
 from xttsbench.reporting.document import (
     Bars,
@@ -100,7 +100,7 @@ def test_the_cells_fill_the_bar_and_none_is_a_cell_off_its_share(shares: list[fl
         assert abs(counts.get(name, 0) - share * width) < 1
 
 
-def of(report, *arms: Arm):
+def of(report, *arms: Variant):
     return groups(report.model_copy(update={"arms": arms}))
 
 
@@ -139,7 +139,7 @@ def test_names_that_are_alike_in_a_file_name_are_told_apart(comparing, make_arm)
 
 @given(st.text(min_size=1), st.text())
 def test_a_slug_is_a_file_name_whatever_the_group_is_called(name: str, accelerator: str) -> None:
-    arm = Arm(id="x", role="candidate", blocks=1, status="ok", group=name, accelerator=accelerator)
+    arm = Variant(id="x", role="candidate", blocks=1, status="ok", group=name, accelerator=accelerator)
     (group,) = groups(Report.model_construct(arms=(arm,)))
     assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", group.slug)
     assert len(group.slug) <= 48

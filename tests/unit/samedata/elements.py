@@ -20,7 +20,7 @@ SIGNS = np.random.default_rng(99).choice([-1.0, 1.0], size=(6, 4096))
 
 
 def fingerprints(run: Run, *, ended: bool | Sequence[bool] = True, **fields: Any) -> Elements:
-    """What the rung would record of a run."""
+    """What the kind would record of a run."""
     ends = [ended] * len(run) if isinstance(ended, bool) else list(ended)
     width = next((len(sample) for epoch in run for batch in epoch for sample in batch), 0)
     given: dict[str, Any] = {

@@ -31,7 +31,7 @@ class Fake:
             self.import_s = self._start_s
             self.spent_s += self._start_s
         self.spent_s += 2.0
-        record = self._build.ladder() if spec.rung == "ladder" else self._build.trial(spec.rung)
+        record = self._build.ladder() if spec.kind == "ladder" else self._build.trial(spec.kind)
         self.trials.append(record.model_copy(update={"spec": spec, "duration_s": 2.0}))
         return self.trials[-1]
 
@@ -42,7 +42,7 @@ class Fake:
 def test_the_pipeline_is_read_though_tensorflow_took_its_time_to_start(build, start_s, budget_s, read) -> None:
     session = Fake(build, start_s)
     isolate(Isolation(JOB, {}, budget_s, 40.0, ("ladder", "pipeline")), session, Silent())
-    assert ("pipeline" in [trial.spec.rung for trial in session.trials]) is read
+    assert ("pipeline" in [trial.spec.kind for trial in session.trials]) is read
 
 
 @pytest.mark.parametrize(("verdict", "more"), [("inconclusive", ["ladder", "ladder"]), ("compute", [])])
@@ -54,7 +54,7 @@ def test_what_is_left_of_the_budget_goes_to_a_verdict_where_there_is_none(build,
     isolate(isolation, session, Silent())
     before = len(session.trials)
     isolate(replace(isolation, due_s=190.0, undecided=True), session, Silent())
-    assert [trial.spec.rung for trial in session.trials[before:]][: len(more)] == more
+    assert [trial.spec.kind for trial in session.trials[before:]][: len(more)] == more
     assert bool(session.trials[before:]) is bool(more)
 
 
@@ -66,7 +66,7 @@ def test_more_time_lets_more_processes_decide(build, monkeypatch, budget_s: floa
     isolation = Isolation(JOB, {}, budget_s, 3.0)
     isolate(isolation, session, Silent())
     isolate(replace(isolation, due_s=budget_s, undecided=True), session, Silent())
-    assert [trial.spec.rung for trial in session.trials].count("ladder") == processes
+    assert [trial.spec.kind for trial in session.trials].count("ladder") == processes
 
 
 def test_optimize_reads_the_pipeline_also_where_one_process_names_no_bottleneck(build, monkeypatch) -> None:
@@ -74,7 +74,7 @@ def test_optimize_reads_the_pipeline_also_where_one_process_names_no_bottleneck(
     monkeypatch.setattr("xttsbench.workflows.diagnose.build_diagnosis", lambda *_, **__: said)
     session = Fake(build, IMPORT_S)
     isolate(Isolation(JOB, {}, 75.0, 40.0, ("ladder", "pipeline", "graph", "xla")), session, Silent())
-    assert [trial.spec.rung for trial in session.trials][:2] == ["ladder", "pipeline"]
+    assert [trial.spec.kind for trial in session.trials][:2] == ["ladder", "pipeline"]
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_exit_code_and_sentence(runs, name: str, code: int, message: str | None)
 
 def test_an_input_that_was_not_read_is_not_called_beyond_mending(runs) -> None:
     run = runs["bare"]
-    unread = [trial for trial in run.trials if trial.spec.rung != "pipeline"]
+    unread = [trial for trial in run.trials if trial.spec.kind != "pipeline"]
     report = assemble(run.plan, run.environment, unread)
     assert report.verdict.bottleneck == "input"
     code, said = judge_fixes(report.model_copy(update={"fixes": ()}))

@@ -32,7 +32,7 @@ class Counting:
         self.ran: list[tuple[str, str | None]] = []
 
     def measure(self, spec: TrialSpec, take: Callable[[dict[str, Any]], None], rows: RowMemory) -> None:
-        self.ran.append((spec.rung, spec.fix))
+        self.ran.append((spec.kind, spec.fix))
         if self.raises:
             take({"status": "raised", "cause": "the fix does not apply"})
             return
@@ -44,9 +44,9 @@ class Counting:
         take({"done": True})
 
 
-def spec(number: int, fix: str | None = None, rung: str = "elements") -> TrialSpec:
+def spec(number: int, fix: str | None = None, kind: str = "elements") -> TrialSpec:
     return TrialSpec.model_validate(
-        {"trial_id": f"{number:03d}", "rung": rung, "target": "a live dataset", "fix": fix, "block": number}
+        {"trial_id": f"{number:03d}", "kind": kind, "target": "a live dataset", "fix": fix, "block": number}
     )
 
 
@@ -77,7 +77,7 @@ def test_after_two_passes_that_differ_nothing_is_run_to_compare_with_them(tmp_pa
 @pytest.mark.parametrize("fix", ["step:xla", "prefetch + step:graph"])
 def test_a_step_is_left_as_it_is(tmp_path: Path, fix: str) -> None:
     target = Counting(stateful=False)
-    record = session(target, tmp_path).run(spec(0, fix, rung="arm"), LIMITS)
+    record = session(target, tmp_path).run(spec(0, fix, kind="arm"), LIMITS)
     assert (record.status, target.ran) == ("skipped", [])
     assert "name an importable callable" in str(record.cause)
 
@@ -99,7 +99,7 @@ def test_every_trial_says_that_it_ran_in_the_calling_process(tmp_path: Path) -> 
 
 def test_windows_take_a_share_of_the_budget(tmp_path: Path) -> None:
     running = LiveSession(tmp_path, Counting(stateful=False).measure, time.monotonic(), budget_s=120.0)
-    windows = {rung: running.run(spec(0, rung=rung), LIMITS).spec.window_s for rung in ("elements", "arm", "ladder")}
+    windows = {kind: running.run(spec(0, kind=kind), LIMITS).spec.window_s for kind in ("elements", "arm", "ladder")}
     assert windows == {"elements": 6.0, "arm": pytest.approx(1.2), "ladder": 6.0}
 
 

@@ -225,7 +225,7 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, build: Any) -> Any:
             if self.cut_after is not None and len(self.ran) >= self.cut_after:
                 raise Cut
             self.ran.append(spec.trial_id)
-            if spec.rung == "parity":
+            if spec.kind == "parity":
                 found = self.parity or Parity(batches=4, tolerance=1e-4, same=tuple(spec.others))
                 return build.trial("parity", parity=found).model_copy(update={"spec": spec})
             arm = spec.arm.removesuffix(":again")
@@ -288,7 +288,7 @@ def test_the_fastest_arm_is_proven_and_written_down(world, build) -> None:
 
 def test_the_data_are_compared_once(world, build) -> None:
     trials = world.go(build.comparison(*"abc"))
-    assert [trial.spec.rung for trial in trials].count("parity") == 1
+    assert [trial.spec.kind for trial in trials].count("parity") == 1
     report = world.report(build.comparison(*"abc"), trials)
     assert report.parity["same"]
     assert "parity" not in report.unmeasured
@@ -347,7 +347,7 @@ def test_an_arm_with_other_data_or_unknown_data_is_not_measured(world, build) ->
     world.speeds = {"b": 9.0, "c": 8.0, "d": 1.5}
     comparison = build.comparison(*"abcd")
     trials = world.go(comparison)
-    assert {trial.spec.arm for trial in trials if trial.spec.rung == "arm"} == {"a", "a:again", "d"}
+    assert {trial.spec.arm for trial in trials if trial.spec.kind == "arm"} == {"a", "a:again", "d"}
     assert world.report(comparison, trials).best.arm == "d"
 
 
@@ -355,7 +355,7 @@ def test_data_that_nobody_can_compare_end_it_before_anything_is_measured(world, 
     world.parity = Parity(batches=4, tolerance=1e-4, reproducible=False, why_not="mel differs")
     comparison = build.comparison(*"abc")
     trials = world.go(comparison)
-    assert [trial.spec.rung for trial in trials] == ["parity"]
+    assert [trial.spec.kind for trial in trials] == ["parity"]
     report = world.report(comparison, trials)
     assert report.best is None
     assert judge_sweep(report, trials, comparison)[0] != 0
@@ -400,7 +400,7 @@ def test_how_the_arms_stand_is_told_after_each_block(world, build) -> None:
     world.speeds = {"c": 1.2, "b": 1.1}
     trials = world.go(build.comparison(*"abc"))
     told = world.progress.told
-    assert len(told) == len({trial.spec.block for trial in trials if trial.spec.rung == "arm"}) > 1
+    assert len(told) == len({trial.spec.block for trial in trials if trial.spec.kind == "arm"}) > 1
     assert told[0].startswith("1 round done: 3 of 3 configurations alive; c leads, 1.2")
     assert told[0].endswith(" left")
     assert told[-1].startswith(f"{len(told)} rounds done")
@@ -412,7 +412,7 @@ def test_the_order_of_the_trials_is_the_seed_s(world, build) -> None:
     blocks = [
         [trial.spec.arm for trial in trials]
         for _, trials in itertools.groupby(
-            (trial for trial in world.go(comparison) if trial.spec.rung == "arm"), key=lambda trial: trial.spec.block
+            (trial for trial in world.go(comparison) if trial.spec.kind == "arm"), key=lambda trial: trial.spec.block
         )
     ]
     assert len({tuple(block) for block in blocks[:2]}) == 2

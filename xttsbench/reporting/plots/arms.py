@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from xttsbench.records.base import DECIDED, Estimate
-from xttsbench.records.report import Arm
+from xttsbench.records.report import Variant
 from xttsbench.reporting import units
 from xttsbench.reporting.document import NOT_MEASURED
 from xttsbench.reporting.groups import Group
@@ -39,7 +39,7 @@ _MEANINGS = {
 PASS_MARK: Final = 0.90
 """Utilization of an emulated accelerator that MLPerf Storage asks for."""
 _LONGEST_OVER_SHORTEST = 4.0
-"""The time axis ends at this many times the shortest trace, so that a quick arm is no sliver."""
+"""The time axis ends at this many times the shortest trace, so that a quick configuration is no sliver."""
 _WINDOWS = 100
 _STRETCHES: Final = 400
 """Of the steps of a trace, at most twice as many are drawn, each of which is an element of the page."""
@@ -53,7 +53,7 @@ _OF: Final = {
 
 @dataclass(frozen=True, slots=True)
 class _Bar:
-    arm: Arm
+    arm: Variant
     rate: Estimate | None
 
 
@@ -105,7 +105,7 @@ def _bars(group: Group) -> tuple[list[_Bar], str]:
     return [_Bar(arm, arm.valid_frames_per_s) for arm in group.shown], "valid frames/s"
 
 
-def _name(arm: Arm) -> str:
+def _name(arm: Variant) -> str:
     name = drawable(configuration(arm.id))
     return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 3]}..."
 
@@ -127,7 +127,7 @@ def _bar(axes: Axes, place: int, bar: _Bar) -> None:
     axes.annotate(text, (rate.high, place), (6, 0), textcoords="offset points", color=INK, va="center")
 
 
-def _look(arm: Arm) -> tuple[str, bool]:
+def _look(arm: Variant) -> tuple[str, bool]:
     """The colour of the effect, and whether it is still open: then the bar is hatched."""
     if tone(arm) != "plain" or arm.effect is None or arm.decision in DECIDED:
         return ARM_COLORS[tone(arm)], False
@@ -155,7 +155,7 @@ def _percent(estimate: Estimate | None) -> str:
     return "" if estimate is None else units.percent(estimate.estimate)
 
 
-def _speed_up(arm: Arm) -> str:
+def _speed_up(arm: Variant) -> str:
     if arm.effect is None:
         return "1" if arm.role == "baseline" and arm.status == "ok" else ""
     return units.ratio(arm.effect.estimate)

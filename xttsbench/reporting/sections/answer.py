@@ -17,7 +17,7 @@ from xttsbench.fixes.spec import WORTH, WORTH_UNSURE
 from xttsbench.records.base import DECIDED, FASTER, Estimate
 from xttsbench.records.fix import FixResult, FixSet
 from xttsbench.records.pipeline import PipelineOp
-from xttsbench.records.report import Arm, Finding, Report
+from xttsbench.records.report import Finding, Report, Variant
 from xttsbench.reporting import units
 from xttsbench.reporting.groups import Group, compares, groups
 from xttsbench.reporting.sections import pipeline_of
@@ -179,12 +179,12 @@ def options(report: Report) -> tuple[Option, ...]:
     return tuple(sorted((*compared, *fixes), key=lambda one: (not (one.taken and one.here), not one.taken)))
 
 
-def one_trial(report: Report) -> dict[frozenset[str], Arm]:
+def one_trial(report: Report) -> dict[frozenset[str], Variant]:
     """Fixes that a diagnosis tried in one process and that looked worth it: their kinds, and what was measured."""
     return {frozenset(fix.kind for fix in FixSet.parse(arm.id[len(_TRIED) :])): arm for arm in _experiments(report)}
 
 
-def _experiments(report: Report) -> Iterator[Arm]:
+def _experiments(report: Report) -> Iterator[Variant]:
     """Fixes that a diagnosis tried in one process, to see what the cause is worth."""
     if any(found.verified_speedup is not None for found in report.fixes):
         return
@@ -193,7 +193,7 @@ def _experiments(report: Report) -> Iterator[Arm]:
             yield arm
 
 
-def _of_experiment(arm: Arm) -> Option:
+def _of_experiment(arm: Variant) -> Option:
     words = said(FixSet.parse(arm.id[len(_TRIED) :]))
     return Option(words, arm.effect, "not checked", ONE_TRIAL, measured=True, taken=False)
 
@@ -248,7 +248,7 @@ def _of_group(group: Group, report: Report) -> Iterator[Option]:
     )
 
 
-def _used(group: Group, arm: Arm) -> str:
+def _used(group: Group, arm: Variant) -> str:
     return f"{arm.utilization.estimate:.0%} used" if group.emulated and arm.utilization else ""
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from xttsbench.records.base import FASTER, SLOWER
-from xttsbench.records.report import Arm, Report
+from xttsbench.records.report import Report, Variant
 from xttsbench.reporting import document as doc
 from xttsbench.reporting import units
 from xttsbench.reporting.groups import Group, figures_of, groups
@@ -19,12 +19,12 @@ from xttsbench.reporting.sections.step import OSCILLATES
 from xttsbench.reporting.words import configuration
 
 _NEVER_BEGAN: Final = ("refused", "not run")
-"""Statuses of an arm that none of its processes gave it."""
+"""Statuses of a configuration that none of its processes gave it."""
 _ROLES: Final = {"baseline": "baseline", "aa": "baseline again"}
 
 
 def comparisons(report: Report) -> Iterator[doc.Block]:
-    """A section for each group, then the noise check; nothing where no arm belongs to a group."""
+    """A section for each group, then the noise check; nothing where no configuration belongs to a group."""
     for group in groups(report):
         plots = () if report.training is not None else figures_of(group).items()
         drawn = (doc.Figure(name, caption, view=doc.View.FULL) for name, caption in plots)
@@ -34,7 +34,7 @@ def comparisons(report: Report) -> Iterator[doc.Block]:
 
 
 def ungrouped(report: Report) -> Iterator[doc.Section]:
-    """The arms that belong to no group, and the noise check where no group has it."""
+    """The configurations that belong to no group, and the noise check where no group has it."""
     alone = [arm for arm in report.arms if not arm.group]
     blocks: list[doc.Block] = []
     if alone:
@@ -48,7 +48,7 @@ def ungrouped(report: Report) -> Iterator[doc.Section]:
 
 
 def in_full(report: Report) -> doc.Fold:
-    """What the tables of compared arms have no room for."""
+    """What the tables of compared configurations have no room for."""
     names = "group, accelerator, configuration, settings, repeats, steps, waiting for input, std / mean, evidence"
     rows = [
         (
@@ -69,8 +69,8 @@ def in_full(report: Report) -> doc.Fold:
     return doc.folded("Compared configurations in full", header, rows)
 
 
-def result(arm: Arm) -> str:
-    """The result in words: marked as the baseline, as the baseline again, or how the arm ended."""
+def result(arm: Variant) -> str:
+    """The result in words: marked as the baseline, as the baseline again, or how the configuration ended."""
     if (ended := how_it_ended(arm)) is not None:
         return ended[0] if ended[0] in _NEVER_BEGAN else f"ended: {ended[0]}"
     if arm.role != "candidate":
@@ -83,16 +83,16 @@ def spoken(word: str | None) -> str:
     return (word or "not tested").replace("_", " ")
 
 
-def how_it_ended(arm: Arm) -> tuple[str, str] | None:
-    """The status of an arm that did not end well, in words, and its cause if one is known."""
+def how_it_ended(arm: Variant) -> tuple[str, str] | None:
+    """The status of a configuration that did not end well, in words, and its cause if one is known."""
     if arm.status == "ok":
         return None
     status, _, cause = arm.status.partition(":")
     return status.strip().replace("_", " ") or "unknown", cause.strip()
 
 
-def tone(arm: Arm) -> str:
-    """How to set an arm: ``baseline``, ``again``, ``faster``, ``slower``, ``ended``, or ``plain``."""
+def tone(arm: Variant) -> str:
+    """How to set a configuration: ``baseline``, ``again``, ``faster``, ``slower``, ``ended``, or ``plain``."""
     if arm.status != "ok":
         return "ended"
     if arm.role == "candidate":
@@ -100,7 +100,7 @@ def tone(arm: Arm) -> str:
     return {"baseline": "baseline", "aa": "again"}[arm.role]
 
 
-def _row(arm: Arm) -> tuple[str | doc.Cell, ...]:
+def _row(arm: Variant) -> tuple[str | doc.Cell, ...]:
     decision = "" if arm.decision is None and arm.role == "candidate" else _ROLES.get(arm.role) or spoken(arm.decision)
     return (
         configuration(arm.id),
@@ -139,17 +139,17 @@ def _comparison(group: Group) -> tuple[doc.Table, doc.Lines]:
     return doc.Table(columns, rows, blanks=True), notes
 
 
-def _has(arm: Arm, column: str) -> bool:
+def _has(arm: Variant, column: str) -> bool:
     return column in {"id", "decision"} or getattr(arm, column) is not None
 
 
-def _speed_up(arm: Arm) -> doc.Cell:
+def _speed_up(arm: Variant) -> doc.Cell:
     if arm.role == "baseline" and arm.effect is None and arm.status == "ok":
         return doc.Cell("1")
     return cell(arm.effect, units.ratio_bounds)
 
 
-def _utilization(arm: Arm) -> doc.Cell:
+def _utilization(arm: Variant) -> doc.Cell:
     found = cell(arm.utilization, units.percent_bounds)
     share = None if arm.utilization is None else min(1.0, max(0.0, arm.utilization.estimate))
     return doc.Cell(found.value, found.bounds, share)
@@ -163,7 +163,7 @@ def _number(name: str, short: str, *, interval: bool = False, optional: bool = F
     return doc.Column(name, short, numeric=True, interval=interval, optional=optional)
 
 
-_COLUMNS: Final[Mapping[str, tuple[doc.Column, Callable[[Arm], doc.Cell]]]] = {
+_COLUMNS: Final[Mapping[str, tuple[doc.Column, Callable[[Variant], doc.Cell]]]] = {
     "id": (doc.Column("configuration"), lambda arm: doc.Cell(configuration(arm.id))),
     "utilization": (_number("utilization", "util."), _utilization),
     "step_time_s": (_number("step time", "step\ntime"), lambda arm: cell(arm.step_time_s, units.duration_bounds)),
@@ -183,8 +183,8 @@ _COLUMNS: Final[Mapping[str, tuple[doc.Column, Callable[[Arm], doc.Cell]]]] = {
     "effect": (_number("speed-up", "speed-up", interval=True), _speed_up),
     "decision": (doc.Column("result", leads=True), lambda arm: doc.Cell(result(arm))),
 }
-"""Field of :class:`~xttsbench.records.report.Arm` to its column and cell. A terminal shows the interval of the speed-up
-alone, which the result rests on; the pages have them all."""
+"""Field of :class:`~xttsbench.records.report.Variant` to its column and cell. A terminal shows the interval of the
+speed-up alone, which the result rests on; the pages have them all."""
 
 
 def _notes(group: Group, nowhere: Sequence[str]) -> Iterator[str]:
@@ -212,7 +212,7 @@ def _notes(group: Group, nowhere: Sequence[str]) -> Iterator[str]:
         yield f'Not measured in any configuration: {names}; the reasons stand under "Not measured".'
 
 
-def _sample(ok: Sequence[Arm]) -> str:
+def _sample(ok: Sequence[Variant]) -> str:
     """How much stands behind a row."""
     words = []
     if ok:

@@ -117,7 +117,7 @@ def _effect(pair: ComparedPair) -> tuple[str | doc.Cell, ...]:
 
 
 def _remark(pair: ComparedPair) -> str:
-    """Why an arm is not decided, and what could have been seen of it."""
+    """Why a configuration is not decided, and what could have been seen of it."""
     visible = pair.smallest_visible_effect
     seen = "" if visible is None else f"an effect of {units.percent(visible)} would have been decided"
     return f"{pair.name}: {'; '.join(word for word in (pair.why, seen) if word) or 'nothing to add'}."

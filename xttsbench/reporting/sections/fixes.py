@@ -18,7 +18,7 @@ from xttsbench.fixes.spec import WORTH
 from xttsbench.records.base import DECIDED, FASTER, SLOWER, Estimate
 from xttsbench.records.fix import FixResult, FixSet, Optimized, Patch, Semantics
 from xttsbench.records.pipeline import Prediction
-from xttsbench.records.report import Arm, Report
+from xttsbench.records.report import Report, Variant
 from xttsbench.reporting import units
 from xttsbench.reporting.document import Block, Cell, Cleaned, Code, Fact, Facts, Fold, Paragraph, Section, View, table
 from xttsbench.reporting.sections import cell
@@ -218,7 +218,7 @@ def as_cards(report: Report) -> Iterator[Section]:
     yield Section("Fixes, the best first", tuple(blocks))
 
 
-def _gain(found: FixResult, tried: Mapping[frozenset[str], Arm]) -> tuple[Estimate | None, str]:
+def _gain(found: FixResult, tried: Mapping[frozenset[str], Variant]) -> tuple[Estimate | None, str]:
     """What it gives, and what that rests on."""
     if found.verified_speedup is not None:
         return found.verified_speedup, "measured"

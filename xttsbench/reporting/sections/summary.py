@@ -70,12 +70,12 @@ def _chosen(report: Report) -> tuple[str, ...]:
 
 
 def refused(report: Report) -> bool:
-    """Whether arms were compared and some were found to feed other data than the baseline."""
+    """Whether configurations were compared and some were found to feed other data than the baseline."""
     return report.parity is not None and not report.parity.get("same")
 
 
 def parity_sentences(report: Report) -> tuple[str, ...]:
-    """``All 5 loaders give the same batches: ...`` or ``REFUSED: ...``, then the arms of which nothing is known.
+    """``All 5 loaders give the same batches: ...`` or ``REFUSED: ...``, then configurations not compared.
 
     Empty where no data were compared.
     """
@@ -97,7 +97,7 @@ def parity_sentences(report: Report) -> tuple[str, ...]:
 
 
 def _losses(apart: Mapping[str, float], baseline: str) -> str:
-    """The arms whose losses were compared, and how far they are from the baseline's."""
+    """The configurations whose losses were compared, and how far they are from the baseline's."""
     names = [str(arm) for arm in apart]
     verb = "has" if len(names) == 1 else "have"
     return f"{_and(names)} {verb} the losses of {baseline}: at most {max(apart.values()):.1g} apart, relative to them."
@@ -113,7 +113,7 @@ def _how(parity: Mapping[str, Any], what: str) -> str:
 
 
 def _refusal(parity: Mapping[str, Any], baseline: str, others: Sequence[str], what: str) -> str:
-    """Which arms differ from the baseline, and where; the arms as a whole where none is named."""
+    """Which configurations differ from the baseline, and where; the configurations as a whole where none is named."""
     places = {str(arm): str(place) for arm, place in (parity.get("differences") or {}).items()}
     if not places:
         where = str(parity.get("difference") or "where was not recorded")
@@ -127,7 +127,7 @@ def _refusal(parity: Mapping[str, Any], baseline: str, others: Sequence[str], wh
 
 
 def _unknown(parity: Mapping[str, Any]) -> list[str]:
-    """The arms of which nothing is known, or need not be, with the reason."""
+    """The configurations of which nothing is known, or need not be, with the reason."""
     said = []
     for key, start in (
         ("failed", "Not known of"),
@@ -146,7 +146,7 @@ def _and(names: Sequence[str]) -> str:
 
 
 def _what(report: Report, ids: Sequence[str]) -> str:
-    """What the arms are: the name of the group that holds them, where it is a plural."""
+    """What the configurations are: the name of the group that holds them, where it is a plural."""
     names = (group.name for group in groups(report) if set(ids) & {arm.id for arm in group.arms})
     return next((name for name in names if name.isalpha() and name.endswith("s")), "configurations")
 

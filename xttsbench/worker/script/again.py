@@ -21,7 +21,7 @@ from xttsbench.worker.script.report import ScriptReport, exit_now
 
 
 class AgainProcess(Process):
-    """Runs a script for one trial of the rung ``elements`` or ``arm``, and ends with it.
+    """Runs a script for one trial of the kind ``elements`` or ``arm``, and ends with it.
 
     Args:
         report: to the parent.

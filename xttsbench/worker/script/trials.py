@@ -1,7 +1,7 @@
 """What a trial does with the dataset that feeds a script's training loop, when the script begins to use it.
 
-The rung ``arm`` puts the fixed dataset in its place, repeated so that the loop goes on as long as it is wanted. The
-rung ``elements`` reads it there and then, and has the script train on the first batches that it read.
+The kind ``arm`` puts the fixed dataset in its place, repeated so that the loop goes on as long as it is wanted. The
+kind ``elements`` reads it there and then, and has the script train on the first batches that it read.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class Trial:
             self.watched.active = before
 
 
-class ArmTrial(Trial):
+class VariantTrial(Trial):
     """Measures the training loop, with the fix or without."""
 
     def __init__(
@@ -317,10 +317,10 @@ class _Held(Channel):
 
 
 def trial_of(report: ScriptReport, again: ScriptAgain, end_at_once: Callable[[str], None], began: float) -> Trial:
-    """The trial of a rung."""
-    if report.spec.rung == "elements":
+    """The trial of a kind."""
+    if report.spec.kind == "elements":
         return ElementsTrial(report, again, end_at_once, began)
-    return ArmTrial(report, again, end_at_once, began)
+    return VariantTrial(report, again, end_at_once, began)
 
 
 def _variables() -> list[Any]:

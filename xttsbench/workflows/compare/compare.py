@@ -17,7 +17,7 @@ from xttsbench.execution.run_directory import make_run_directory
 from xttsbench.files import atomic_write
 from xttsbench.records.base import DECIDED, MARGIN, Word, nulls
 from xttsbench.records.comparison_result import ComparedPair, ComparedRun, ComparisonReport, Difference, Gate
-from xttsbench.records.report import Arm, Report
+from xttsbench.records.report import Report, Variant
 from xttsbench.reporting import markdown
 from xttsbench.reporting.sections.arms import spoken
 from xttsbench.reporting.sections.compare import comparison_document, to_junit
@@ -74,8 +74,9 @@ def compare(request: Request) -> Compared:
     """Compare two runs, and write what was asked for.
 
     Raises:
-        UsageError: an arm does not exist or is ambiguous, both sides are the same, or a file cannot be written.
-        NothingMeasuredError: a run has no arms.
+        UsageError: a configuration does not exist or is ambiguous, both sides are the same, or a file cannot be
+            written.
+        NothingMeasuredError: a run has no configurations.
         InvalidInputError: a run cannot be read, or the two cannot be compared and ``across`` was not given.
     """
     a, b = read_side(request.a), read_side(request.b)
@@ -174,7 +175,7 @@ def _report(
 ) -> ComparisonReport:
     a, b = pairs[0][1].side, pairs[0][2].side
     said = _sentence(compared)
-    arms: list[Arm] = []
+    arms: list[Variant] = []
     unmeasured = {section: _OWN for section in _SECTIONS}
     unmeasured |= {path: why for path, why in b.report.unmeasured.items() if path.startswith("verdict.")}
     for index, ((_, left, right), pair) in enumerate(zip(pairs, compared, strict=True)):
@@ -225,12 +226,12 @@ def _reasons(index: int, left: Runs, right: Runs, pair: ComparedPair) -> dict[st
         if getattr(pair, name) is None:
             why = pair.why or "not tested"
             found[f"pairs.{index}.{name}"] = why
-            if name in Arm.model_fields:
+            if name in Variant.model_fields:
                 found[f"arms.{2 * index + 1}.{name}"] = why
     return found
 
 
-def _reasons_of(report: Report, arm: Arm) -> Mapping[str, str]:
+def _reasons_of(report: Report, arm: Variant) -> Mapping[str, str]:
     index = next((number for number, own in enumerate(report.arms) if own is arm or own == arm), None)
     prefix = f"arms.{index}."
     return {path.removeprefix(prefix): why for path, why in report.unmeasured.items() if path.startswith(prefix)}

@@ -19,7 +19,7 @@ from xttsbench.comparison.runs import settled, turns_of
 from xttsbench.records.base import Estimate
 from xttsbench.records.comparison_result import ComparedPair, Figures, Method
 from xttsbench.records.plan import Comparison, RunPlan
-from xttsbench.records.report import Arm
+from xttsbench.records.report import Variant
 from xttsbench.records.trial import TrialRecord
 from xttsbench.workflows.compare.sides import AS_GIVEN, Side, accelerator_of, kwargs_of, trials_of
 
@@ -29,10 +29,10 @@ _ALONE: Final = "a report alone does not hold it"
 
 @dataclass(frozen=True)
 class Runs:
-    """One arm of one side: its record, and the steady steps of each of its processes by block."""
+    """One configuration of one side: its record, and the steady steps of each of its processes by block."""
 
     side: Side
-    arm: Arm
+    arm: Variant
     trials: tuple[TrialRecord, ...]
     steps: Mapping[int, Steps]
 
@@ -57,8 +57,8 @@ def _rate(steps: Steps, unit: Unit) -> float:
     return (float(steps.batch_size.sum()) if unit == "samples" else len(steps)) / float(steps.wall_s.sum())
 
 
-def runs_of(side: Side, arm: Arm) -> Runs:
-    """The processes of an arm without the rounds that others disturbed; none for a report alone."""
+def runs_of(side: Side, arm: Variant) -> Runs:
+    """The processes of a configuration without the rounds that others disturbed; none for a report alone."""
     found: dict[int, Steps] = {}
     trials = []
     own = trials_of(side, arm)
@@ -77,11 +77,11 @@ def runs_of(side: Side, arm: Arm) -> Runs:
 def _beside(trial: TrialRecord, other: TrialRecord) -> bool:
     """Whether two trials were measured in the same rounds."""
     ours, theirs = trial.spec, other.spec
-    return (ours.rung, ours.group, ours.emulated_ms) == (theirs.rung, theirs.group, theirs.emulated_ms)
+    return (ours.kind, ours.group, ours.emulated_ms) == (theirs.kind, theirs.group, theirs.emulated_ms)
 
 
 def measured_of(runs: Runs) -> Measured:
-    """What the arm was measured on and how, for :func:`xttsbench.comparison.comparable.differences`."""
+    """What the configuration was measured on and how, for :func:`xttsbench.comparison.comparable.differences`."""
     side, arm, plan = runs.side, runs.arm, runs.side.plan
     comparison = plan.comparison if plan and arm.group else None
     batch = None
@@ -170,7 +170,7 @@ def _apart(a: Runs, b: Runs, unit: Unit) -> Sample | None:
         return None
 
 
-def _reported(arm: Arm, unit: Unit) -> Estimate | None:
+def _reported(arm: Variant, unit: Unit) -> Estimate | None:
     """The reported rate, from the step time where steps are counted."""
     if unit == "samples":
         return arm.throughput_per_s

@@ -20,7 +20,7 @@ from xttsbench.execution import journal
 from xttsbench.execution.run_directory import PLAN
 from xttsbench.records.base import READABLE
 from xttsbench.records.plan import RunPlan
-from xttsbench.records.report import Arm, Report
+from xttsbench.records.report import Report, Variant
 from xttsbench.records.trial import TrialRecord
 from xttsbench.reporting.words import configuration
 from xttsbench.workflows.recorded import read_run
@@ -31,7 +31,7 @@ REPORT: Final = "report.json"
 AS_GIVEN: Final = "as-given"
 _MILLISECONDS: Final = re.compile(r"emulated accelerator, ([0-9.]+) ms a step")
 _LISTED: Final = 20
-"""Arms that an error names at most."""
+"""Configurations that an error names at most."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Side:
         report: as written, or as the trials of a run without one have it.
         plan: ``None`` for a report alone.
         trials: empty for a report alone.
-        arm, accelerator: what was asked for, ``None`` where nothing was.
+        configuration, accelerator: what was asked for, ``None`` where nothing was.
     """
 
     given: str
@@ -114,12 +114,12 @@ def same_run(a: Side, b: Side) -> bool:
     return a.report.created_utc == b.report.created_utc and a.report.trials == b.report.trials and bool(a.report.trials)
 
 
-def pair_arms(a: Side, b: Side) -> tuple[tuple[tuple[str, Arm, Arm], ...], tuple[str, ...]]:
-    """Which arms stand beside which, by name; and those of either side that stand alone.
+def pair_arms(a: Side, b: Side) -> tuple[tuple[tuple[str, Variant, Variant], ...], tuple[str, ...]]:
+    """Which configurations stand beside which, by name; and those of either side that stand alone.
 
     Raises:
-        UsageError: an arm does not exist, is ambiguous, or stands beside itself.
-        NothingMeasuredError: a side has no arm at all.
+        UsageError: a configuration does not exist, is ambiguous, or stands beside itself.
+        NothingMeasuredError: a side has no configuration at all.
     """
     for side in (a, b):
         if not side.report.arms:
@@ -145,7 +145,7 @@ def pair_arms(a: Side, b: Side) -> tuple[tuple[tuple[str, Arm, Arm], ...], tuple
                 if key not in other
             ]
             return tuple(pairs), tuple(dict.fromkeys(alone))
-    # The side that names its arm decides which accelerator the other's default is of.
+    # The side that names its configuration decides which accelerator the other's default is of.
     if a.arm is None and b.arm is not None:
         right = _pick(b, None)
         left = _pick(a, accelerator_of(b, right))
@@ -161,21 +161,21 @@ def pair_arms(a: Side, b: Side) -> tuple[tuple[tuple[str, Arm, Arm], ...], tuple
     return ((configuration(name), left, right),), ()
 
 
-def accelerator_of(side: Side, arm: Arm) -> str:
-    """Label of the accelerator that an arm ran on."""
+def accelerator_of(side: Side, arm: Variant) -> str:
+    """Label of the accelerator that a configuration ran on."""
     return arm.accelerator or str(side.report.accelerator.get("label", "real device"))
 
 
-def trials_of(side: Side, arm: Arm) -> tuple[TrialRecord, ...]:
-    """The arm's own trials that ended well, in the order of the journal; none for a report alone.
+def trials_of(side: Side, arm: Variant) -> tuple[TrialRecord, ...]:
+    """The configuration's own trials that ended well, in the order of the journal; none for a report alone.
 
-    An arm of a sweep has trials in several rounds; those of its last one count.
+    A configuration of a sweep has trials in several rounds; those of its last one count.
     """
     ok = [trial for trial in side.trials if trial.status == "ok"]
     if arm.id == AS_GIVEN and not arm.group:
-        return tuple(trial for trial in ok if trial.spec.rung == "ladder")
+        return tuple(trial for trial in ok if trial.spec.kind == "ladder")
     if arm.id.startswith("fix:") and not arm.group:
-        return tuple(trial for trial in ok if trial.spec.rung == "fix" and f"fix:{trial.spec.fix}" == arm.id)
+        return tuple(trial for trial in ok if trial.spec.kind == "fix" and f"fix:{trial.spec.fix}" == arm.id)
     comparison = side.plan.comparison if side.plan else None
     if comparison is None or arm.group == MODES:
         return ()
@@ -183,7 +183,7 @@ def trials_of(side: Side, arm: Arm) -> tuple[TrialRecord, ...]:
     own = [
         trial
         for trial in ok
-        if trial.spec.rung == "arm"
+        if trial.spec.kind == "arm"
         and trial.spec.arm == arm.id
         and trial.spec.emulated_ms == times
         and (trial.spec.group == arm.group or str(trial.spec.group).startswith(f"{arm.group}: "))
@@ -191,8 +191,8 @@ def trials_of(side: Side, arm: Arm) -> tuple[TrialRecord, ...]:
     return tuple(trial for trial in own if trial.spec.group == own[-1].spec.group)
 
 
-def kwargs_of(side: Side, arm: Arm) -> dict[str, Any] | None:
-    """Keyword arguments of the target in that arm, as far as they are recorded."""
+def kwargs_of(side: Side, arm: Variant) -> dict[str, Any] | None:
+    """Keyword arguments of the target in that configuration, as far as they are recorded."""
     base = side.report.target.get("kwargs")
     if side.plan and side.plan.comparison and arm.group:
         planned = next((own.kwargs for own in side.plan.comparison.arms if own.id == arm.id), None)
@@ -222,8 +222,8 @@ def _selected(selector: str) -> tuple[str | None, str | None]:
     return arm or None, accelerator or None
 
 
-def _candidates(side: Side) -> dict[tuple[str, str], Arm]:
-    """Id and accelerator of the arms of a comparison, its baseline included and the second run of it not."""
+def _candidates(side: Side) -> dict[tuple[str, str], Variant]:
+    """Id and accelerator of the configurations of a comparison, its baseline included and the second run of it not."""
     return {
         (arm.id, arm.accelerator): arm
         for arm in side.report.arms
@@ -231,8 +231,8 @@ def _candidates(side: Side) -> dict[tuple[str, str], Arm]:
     }
 
 
-def _pick(side: Side, accelerator: str | None) -> Arm:
-    """The arm that was asked for, or the side's own default, if possible on that accelerator."""
+def _pick(side: Side, accelerator: str | None) -> Variant:
+    """The configuration that was asked for, or the side's own default, if possible on that accelerator."""
     arms = side.report.arms
     if side.arm is None:
         default = [arm for arm in arms if arm.id == AS_GIVEN and not arm.group]
@@ -258,7 +258,7 @@ def _pick(side: Side, accelerator: str | None) -> Arm:
     return named[-1]
 
 
-def _is_of(arm: Arm, accelerator: str | None) -> bool:
+def _is_of(arm: Variant, accelerator: str | None) -> bool:
     if accelerator is None:
         return True
     short = _short(arm.accelerator)
@@ -273,8 +273,8 @@ def _short(label: str) -> str:
     return f"emulated:{found[1]}" if found else label
 
 
-def _names(arms: Sequence[Arm]) -> str:
-    """The arms as they are named on the command line."""
+def _names(arms: Sequence[Variant]) -> str:
+    """The configurations as they are named on the command line."""
     ids = [arm.id for arm in arms]
     named = [f"{arm.id}@{_short(arm.accelerator)}" if ids.count(arm.id) > 1 else arm.id for arm in arms]
     names = list(dict.fromkeys(map(configuration, named)))

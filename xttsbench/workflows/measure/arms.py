@@ -64,12 +64,12 @@ def compare_arms(
 ) -> list[TrialRecord]:
     """Run the trials of a comparison; they are in ``session.trials`` and in the journal too.
 
-    The data are compared first, and an arm that feeds others than the baseline is not measured. An arm whose trial
-    does not end well is not run again; where that is the baseline, its group ends. A round is begun only where it is
-    expected to end within the budget, from what the one before took.
+    The data are compared first, and a configuration that feeds others than the baseline is not measured. A
+    configuration whose trial does not end well is not run again; where that is the baseline, its group ends. A round is
+    begun only where it is expected to end within the budget, from what the one before took.
 
     Args:
-        comparison: the arms, the accelerators, and the limits of a trial.
+        comparison: the configurations, the accelerators, and the limits of a trial.
         session: runs the trials.
         first_block: number of the first processes; those of trials that the session has had belong to others.
         rounds: how many, at most; as many as the comparison has blocks without it.
@@ -125,7 +125,7 @@ class _Wanted:
     after_round: AfterRound | None
     earlier: Collection[str]
     refused: frozenset[str]
-    """Arms with other data than the baseline's."""
+    """Configurations with other data than the baseline's."""
 
     def enough_on(self, accelerator: Accelerator) -> Enough:
         """What says which candidates need no more rounds on an accelerator."""
@@ -134,7 +134,7 @@ class _Wanted:
 
 
 def _in_turns(wanted: _Wanted, session: Trials) -> str | None:
-    """Measure the arms in turns; why some cannot, or ``None`` where all have been measured."""
+    """Measure the configurations in turns; why some cannot, or ``None`` where all have been measured."""
     side_by_side, comparison = session.side_by_side, wanted.comparison
     if not goes_on(comparison.arms, wanted.refused):
         return None
@@ -143,7 +143,7 @@ def _in_turns(wanted: _Wanted, session: Trials) -> str | None:
         return ""
     if isinstance(side_by_side, str):
         return side_by_side
-    # Where the device is emulated there is often no step to trace, so that its arms are told of sooner.
+    # Where the device is emulated there is often no step to trace, so that its configurations are told of sooner.
     devices = sorted(comparison.accelerators, key=lambda accelerator: not accelerator.step_times_ms)
     before = len(session.trials)
     for number, accelerator in enumerate(devices):
@@ -168,7 +168,7 @@ def _in_turns(wanted: _Wanted, session: Trials) -> str | None:
 
 
 def _in_blocks(wanted: _Wanted, session: Trials, why: str) -> None:
-    """Measure the arms in complete blocks of fresh processes, one round each."""
+    """Measure the configurations in complete blocks of fresh processes, one round each."""
     comparison, limits = wanted.comparison, Limits(wanted.comparison.trial_s, wanted.comparison.stall_s)
     before, refused = len(session.trials), wanted.refused
     ended: dict[str, set[str]] = {accelerator.label: set() for accelerator in comparison.accelerators}
@@ -223,11 +223,11 @@ def _in_blocks(wanted: _Wanted, session: Trials, why: str) -> None:
 def _window_before(comparison: Comparison, session: Trials) -> float | None:
     """The window of this comparison's trials in the journal of a run that goes on."""
     own = (trial.spec for trial in session.earlier.values() if trial.spec.group == comparison.name)
-    return next((spec.window_s for spec in own if spec.rung == "arm"), None)
+    return next((spec.window_s for spec in own if spec.kind == "arm"), None)
 
 
 def _compare_data(comparison: Comparison, session: Trials, block: int, limits: Limits, seed: int) -> ParityFound:
-    """Run the trials of parity: one, and another for the rest after each arm that takes the process with it."""
+    """Run the trials of parity: one, and another for the rest after each configuration that ends its process."""
     pending = list(parity_arms(comparison)[0])
     before = len(session.trials)
     while pending:

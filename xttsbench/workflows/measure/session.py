@@ -241,7 +241,7 @@ class Session:
         return self.spent_s - began_s
 
     def start(self, spec: TrialSpec, label: str) -> LiveTrial:
-        """Start a process that takes turns; it builds and warms up its arm, and :meth:`LiveTrial.open` waits for that.
+        """Start a process that takes turns; it builds and warms up its configuration; :meth:`LiveTrial.open` waits.
 
         Raises:
             HelperError: TensorFlow cannot be started here, or the helper died and took its processes along.
@@ -341,12 +341,12 @@ def _never_begun(spec: TrialSpec, status: TrialStatus, cause: str) -> TrialRecor
 def described(spec: TrialSpec) -> str:
     """What a trial does, and what for, in words: ``the input pipeline op by op, to see what each op costs``."""
     fixes = said(FixSet.parse(spec.fix)) if spec.fix else ""
-    if spec.rung in ("fix", "arm", "elements"):
+    if spec.kind in ("fix", "arm", "elements"):
         what = "the patched source" if spec.patched and not fixes else fixes or (spec.arm or "the original")
-        why = "to see whether the data stay the same" if spec.rung == "elements" else "to see what it gives"
+        why = "to see whether the data stay the same" if spec.kind == "elements" else "to see what it gives"
         return f"{what}, {why}"
-    again = "; once more in a fresh process" if spec.block and spec.rung == "ladder" else ""
-    return f"{_WHAT[spec.rung]}{again}"
+    again = "; once more in a fresh process" if spec.block and spec.kind == "ladder" else ""
+    return f"{_WHAT[spec.kind]}{again}"
 
 
 _WHAT: Final[Mapping[TrialKind, str]] = {

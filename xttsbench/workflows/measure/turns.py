@@ -18,21 +18,23 @@ from xttsbench.errors import HelperError
 from xttsbench.execution.child import Limits
 from xttsbench.execution.trial import LiveTrial
 from xttsbench.planning import Slot, arm_trial, block_order
-from xttsbench.records.plan import Comparison, PlannedArm
+from xttsbench.records.plan import Comparison, PlannedVariant
 from xttsbench.records.trial import TrialRecord, TrialSpec, Turn
 from xttsbench.workflows.measure.session import Session
 
 TURN_S: Final = 1.0
-"""Seconds that the slowest arm's turn should take: a neighbour's burst is longer, and hits all turns of a round."""
+"""Seconds that the slowest configuration's turn should take: a neighbour's burst is longer, and hits all turns of a
+round."""
 _SETTLED_S: Final = 0.3
-"""Before the first round the slowest arm runs for so long at a stretch, so that its pipeline's tuning has begun."""
+"""Before the first round the slowest configuration runs for so long at a stretch, so that its pipeline's tuning has
+begun."""
 _FEW: Final = 8
 """Batches that a turn should have, where they fit into twice that time: pipelines yield them in bursts."""
 _LEAST: Final = 2
 _MOST: Final = 400
 """Batches of a turn; the rows of twenty-four such turns are kept (:data:`xttsbench.records.rows.ROWS`)."""
 _LEAST_S: Final = 0.3
-"""Seconds that a turn lasts at least, where as many batches as the slowest arm draws are over sooner."""
+"""Seconds that a turn lasts at least, where as many batches as the slowest configuration draws are over sooner."""
 _GROWS: Final = 4
 _SAME_SIZE: Final = 0.01
 """Batches whose mean sizes are closer than that are as large."""
@@ -43,7 +45,7 @@ _HANGS_S: Final = 15.0
 _WAITS_S: Final = 30.0
 """For neighbours to be done, after rounds that they disturbed, in all; their bursts may be longer than that."""
 _ROOM: Final = 1.3
-"""Times what an arm holds so far, for what another one may come to hold."""
+"""Times what a configuration holds so far, for what another one may come to hold."""
 _SPARE: Final = 0.1
 """Share of what is available that is left alone."""
 
@@ -58,11 +60,11 @@ class Rounds:
     """What is measured in turns.
 
     Attributes:
-        comparison: what all arms share.
-        slots: the arms, all on one accelerator, in the order of the plan.
-        block: number of the processes: each arm has one of that number.
+        comparison: what all configurations share.
+        slots: the configurations, all on one accelerator, in the order of the plan.
+        block: number of the processes: each configuration has one of that number.
         most: rounds at most; one that others have disturbed is measured again, as long as they are not twice as many.
-        turn_s: seconds that the slowest arm's turn should take.
+        turn_s: seconds that the slowest configuration's turn should take.
         until_s: seconds of the session; no round begins that is not expected to end by then.
         share: of what is left of them once all processes are open; the rest is for others.
         seed: of the order, and of the trials.
@@ -82,13 +84,13 @@ class Rounds:
     after_round: AfterRound | None = None
 
     def spec(self, index: int, first: int) -> TrialSpec:
-        """The specification of an arm's trial; ``first`` is the number of the first one."""
+        """The specification of a configuration's trial; ``first`` is the number of the first one."""
         plan, slot = self.comparison, self.slots[index]
         trial = arm_trial(plan, slot, number=first + index, block=self.block, window_s=plan.window_s, seed=self.seed)
         return trial.model_copy(update={"turns": True})
 
 
-def goes_on(arms: Sequence[PlannedArm], gone: Collection[str]) -> bool:
+def goes_on(arms: Sequence[PlannedVariant], gone: Collection[str]) -> bool:
     """Whether there is something to compare: the baseline, in both of its runs, and a candidate if there was one."""
     candidates = [arm.id for arm in arms if arm.role == "candidate"]
     if any(arm.id in gone for arm in arms if arm.role != "candidate"):
@@ -97,17 +99,17 @@ def goes_on(arms: Sequence[PlannedArm], gone: Collection[str]) -> bool:
 
 
 def take_rounds(wanted: Rounds, session: Session) -> str | None:
-    """Measure arms in turns; their trials are in the session and in the journal when all have ended.
+    """Measure configurations in turns; their trials are in the session and in the journal when all have ended.
 
     Returns:
-        Why the arms cannot live side by side, in which case nothing was kept; ``None`` where they could.
+        Why the configurations cannot live side by side, in which case nothing was kept; ``None`` where they could.
     """
     return _Group(wanted, session).measure()
 
 
 @dataclass
 class _Group:
-    """The live processes of some arms, by id of the arm."""
+    """The live processes of some configurations, by id of the configuration."""
 
     wanted: Rounds
     session: Session
@@ -115,7 +117,7 @@ class _Group:
     pace_s: dict[str, float] = field(default_factory=dict)
     until_s: float = math.inf
     now: str | None = None
-    """The arm that is being opened, or has its turn."""
+    """The configuration that is being opened, or has its turn."""
 
     def measure(self) -> str | None:
         first = len(self.session.trials)
@@ -210,7 +212,7 @@ class _Group:
         )
 
     def _settle(self) -> bool:
-        """Find the pace of each arm, while its pipeline settles; whether there is something to compare."""
+        """Find the pace of each configuration, while its pipeline settles; whether there is something to compare."""
         batches = _LEAST
         while self._goes_on():
             for name in self._active():
@@ -267,7 +269,7 @@ class _Group:
         self.now = None
 
     def _batches(self) -> dict[str, int]:
-        """Batches of each arm's turn: as many for all whose batches are as large, as many samples for the others."""
+        """Batches of each configuration's turn: as many for all of one size, as many samples for others."""
         sizes = {name: _mean_size(self.lives[name].so_far()) for name in self._active()}
         baseline = sizes[self._baseline]
         same = {name: abs(size / baseline - 1) <= _SAME_SIZE for name, size in sizes.items()}
@@ -278,7 +280,7 @@ class _Group:
         return {name: max(round(round(count) * share[name]), _LEAST) for name in sizes}
 
     def _order(self, number: int) -> list[str]:
-        """The arms in the order of a round."""
+        """The configurations in the order of a round."""
         plan = self.wanted.comparison.model_copy(
             update={
                 "arms": tuple(slot.arm for slot in self.wanted.slots),
@@ -314,7 +316,7 @@ class _Group:
         return max(_HANGS * self.pace_s[name] * batches, min(_HANGS_S, self._limits.stall_s))
 
     def _interrupted(self, specs: Mapping[str, TrialSpec]) -> None:
-        """Keep what the others measured, and the arm whose turn it was as the last one, as interrupted."""
+        """Keep what the others measured, and the configuration whose turn it was as the last one, as interrupted."""
         last = self.now or next(reversed(self.lives), None)
         for name in [one for one in self.lives if one != last]:
             self._let_go(name)

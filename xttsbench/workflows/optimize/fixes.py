@@ -55,7 +55,7 @@ def verify_fixes(
     Args:
         plan: of the run.
         environment: of the run.
-        job: of the ladder's trials.
+        job: of the trials of the isolation experiments.
         session: with these trials; what is measured is added.
         directory: of the run.
         until_s: seconds of the session at which everything has to be over.

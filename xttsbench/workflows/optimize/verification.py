@@ -14,7 +14,7 @@ from xttsbench.fixes.proposal import Proposal
 from xttsbench.fixes.rounds import LEAST_BLOCKS, ORIGINAL, PART_S, PATCHED, WHOLE_S, arm_of, guard_size
 from xttsbench.planning import Job
 from xttsbench.records.fix import FixSet, Patch
-from xttsbench.records.plan import Accelerator, PlannedArm
+from xttsbench.records.plan import Accelerator, PlannedVariant
 from xttsbench.records.trial import TrialRecord, TrialSpec
 from xttsbench.workflows.measure.arms import Trials
 
@@ -65,8 +65,8 @@ class Verification:
     patch: Callable[[str], Patch | None]
     step_files: Callable[[str], Mapping[str, str]] = lambda _: {}
 
-    def arm(self, name: str) -> PlannedArm:
-        """The arm of some fixes."""
+    def arm(self, name: str) -> PlannedVariant:
+        """The configuration of some fixes."""
         return arm_of(self.job, name, patched=self.step_files(name))
 
     @property
@@ -75,7 +75,7 @@ class Verification:
         return str(self.directory / "cache")
 
     def first_pass_s(self, arm: str) -> float | None:
-        """Seconds until the cache of an arm is full, at the pace of the original; ``None`` where that is not known.
+        """Seconds until the cache of a configuration is full, at the pace of the original; ``None`` where unknown.
 
         It is 0 where there is no cache.
         """
@@ -109,17 +109,17 @@ class Clock:
         return min((budget_s / LEAST_BLOCKS - self.session.import_s - self.around_s(arms)) / len(arms), WINDOW_S)
 
     def around_s(self, names: Sequence[str]) -> float:
-        """Of trials of these arms, outside their windows: what the last ones took or an estimate, and their caches."""
+        """Of trials of these configurations, outside their windows: what the last took or an estimate, and caches."""
         seen = [
             trial.duration_s - _measured_s(trial) - self.filling_s(trial.spec.arm or "")
             for trial in self.session.trials
-            if trial.spec.rung == "arm" and trial.status == "ok"
+            if trial.spec.kind == "arm" and trial.status == "ok"
         ]
         each_s = max([*seen[-6:], self.setup_s]) if seen else self.setup_s + _AROUND_S
         return sum(each_s + self.filling_s(name) for name in names)
 
     def is_of_part(self, arm: str) -> bool:
-        """Whether an arm is measured on a part of the data, since its cache would take long to fill with all of them.
+        """Whether a configuration is measured on a part of the data, since its cache would take long to fill.
 
         Where nothing is built anew in each trial, or by a script, the data are what they are.
         """
@@ -138,15 +138,15 @@ class Clock:
         return size.part if not cut else max(cut[0], size.part) if cut[0] else None
 
     def pass_s(self, arm: str) -> float:
-        """Seconds until the cache of an arm is full; 0 where it has none, or nobody knows."""
+        """Seconds until the cache of a configuration is full; 0 where it has none, or nobody knows."""
         return PART_S if self.is_of_part(arm) else self.wanted.first_pass_s(arm) or 0.0
 
     def filling_s(self, arm: str) -> float:
-        """Of a trial of an arm, for filling its cache; none where an earlier trial has left it full."""
+        """Of a trial of a configuration, for filling its cache; none where an earlier trial has left it full."""
         return self.pass_s(arm) if self._fills_anew(arm) else 0.0
 
     def is_filled_in_time(self, arm: str, *, of_s: float | None = None) -> bool:
-        """Whether the cache of an arm can be filled as often as trials that decide something need it.
+        """Whether the cache of a configuration can be filled as often as trials that decide something need it.
 
         Args:
             arm: its name.
@@ -161,10 +161,10 @@ class Clock:
 
 
 def _measured_s(trial: TrialRecord) -> float:
-    """Seconds that an arm's trial measured, in its turns or in one stretch."""
+    """Seconds that a configuration's trial measured, in its turns or in one stretch."""
     return sum(mark.end_ns - mark.start_ns for mark in trial.rounds) / 1e9 if trial.spec.turns else trial.spec.window_s
 
 
-def timed_as(arms: Sequence[PlannedArm], patched_as: str = "") -> list[str]:
-    """Names of the arms; the patched source fills the cache that the fix does whose patch it is."""
+def timed_as(arms: Sequence[PlannedVariant], patched_as: str = "") -> list[str]:
+    """Names of the configurations; the patched source fills the cache that the fix does whose patch it is."""
     return [patched_as if arm.id == PATCHED else arm.id for arm in arms]

@@ -36,7 +36,7 @@ from xttsbench.fixes.same_data import data_of
 from xttsbench.fixes.spec import WORTH
 from xttsbench.fixes.verified import Verified, verified
 from xttsbench.records.fix import FixSet, Patch
-from xttsbench.records.plan import Comparison, PlannedArm
+from xttsbench.records.plan import Comparison, PlannedVariant
 from xttsbench.records.trial import TrialRecord, TrialSpec
 from xttsbench.workflows.measure.arms import compare_arms
 from xttsbench.workflows.optimize.verification import LEAST_WINDOW_S, WINDOW_S, Clock, Timed, Verification, timed_as
@@ -130,7 +130,7 @@ def _sound(wanted: Verification, session: Timed, size: Size, names: Sequence[str
     sound: list[str] = []
     while waiting and len(sound) < most and not _over(session):
         some = waiting[: most - len(sound)]
-        first = not any(trial.spec.rung == "elements" for trial in session.trials)
+        first = not any(trial.spec.kind == "elements" for trial in session.trials)
         if not first and clock.window_s(some[:1], clock.left_s - clock.setup_s - _GUARD_S) < LEAST_WINDOW_S:
             break
         del waiting[: len(some)]
@@ -216,16 +216,16 @@ def _final(wanted: Verification, session: Timed, good: Sequence[str]) -> list[st
 
 
 def _steps(session: Timed, arm: str) -> Steps | None:
-    """The longest run of steps of an arm in the first group."""
-    own = (t for t in session.trials if (t.spec.rung, t.spec.group, t.spec.arm, t.status) == ("arm", ALONE, arm, "ok"))
+    """The longest run of steps of a configuration in the first group."""
+    own = (t for t in session.trials if (t.spec.kind, t.spec.group, t.spec.arm, t.status) == ("arm", ALONE, arm, "ok"))
     runs = [steady(rows)[0] for trial in own if (rows := measured(trial, "as_is")) is not None]
     return max(runs, key=len, default=None)
 
 
 def _fitting(
-    wanted: Verification, session: Timed, arms: Sequence[PlannedArm], patched_as: str = ""
-) -> Sequence[PlannedArm]:
-    """The arms of the last group, without the last of them as long as blocks enough do not fit into the time."""
+    wanted: Verification, session: Timed, arms: Sequence[PlannedVariant], patched_as: str = ""
+) -> Sequence[PlannedVariant]:
+    """The configurations of the last group, without the last ones while too few blocks fit into the time."""
     clock = Clock(wanted, session)
     for count in range(len(arms), 1, -1):
         names = [ORIGINAL, *timed_as(arms[:count], patched_as)]  # the original may be measured twice
@@ -239,7 +239,7 @@ def _affordable(wanted: Verification, session: Timed, size: Size, names: Sequenc
     clock = Clock(wanted, session)
     at_once = _at_once(wanted, session)
     each_s = clock.setup_s + _GUARD_S + size.pass_s
-    originals = 0 if any(trial.spec.rung == "elements" for trial in session.trials) else 3
+    originals = 0 if any(trial.spec.kind == "elements" for trial in session.trials) else 3
     for count in range(min(_MOST, len(names)), 0, -1):
         guards_s = math.ceil((originals + count) / at_once) * each_s
         if clock.window_s(names[:count], _ALONE_SHARE * (clock.left_s - guards_s)) >= LEAST_WINDOW_S:
@@ -271,7 +271,7 @@ def _guard(
     *,
     patched: Mapping[str, str] | None = None,
 ) -> list[TrialRecord]:
-    """Take the fingerprints of arms, each with the number of its run."""
+    """Take the fingerprints of configurations, each with the number of its run."""
     block, first = session.trials[-1].spec.block if session.trials else 0, len(session.trials)
     specs = [
         guard_trial(
@@ -311,13 +311,13 @@ def _compare(
     wanted: Verification,
     session: Timed,
     group: str,
-    arms: Sequence[PlannedArm],
+    arms: Sequence[PlannedVariant],
     *,
     planned_s: float,
     most_s: float,
     patched_as: str = "",
 ) -> None:
-    """Measure arms beside the original, round after round, each until it is decided or cannot be in the time.
+    """Measure configurations beside the original, round after round, each until it is decided or cannot be in the time.
 
     The first processes are of all of them, so that what may be proposed is compared side by side. As many as decide
     anything at all may take ``most_s``; further ones are for what is not decided, within ``planned_s``.
@@ -367,7 +367,7 @@ def _planned(
     wanted: Verification,
     session: Timed,
     group: str,
-    arms: Sequence[PlannedArm],
+    arms: Sequence[PlannedVariant],
     *,
     pass_s: float,
     source_limit: int | None,

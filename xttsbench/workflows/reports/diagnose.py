@@ -2,7 +2,7 @@
 
 The modes of the step as arms of a group of their own: the step alone, on batches in memory, beside itself as given.
 
-The trials are those of the ladder's rungs ``eager``, ``graph``, ``xla`` and ``precision``; each ran the step as given
+The trials are those of the kinds ``eager``, ``graph``, ``xla`` and ``precision``; each ran the step as given
 in the same process, so that the two are paired. Times and rates are those of the step as given in the main trials, at
 that ratio: other processes, on other batches, would contradict it. Half a batch is other work and no arm. Pure.
 """
@@ -21,7 +21,7 @@ from xttsbench.analysis.pooling import Columns, Statistic, mean_of, pool
 from xttsbench.analysis.readings import beside_profile
 from xttsbench.analysis.steps import Steps, measured
 from xttsbench.analysis.variation import robust_cv
-from xttsbench.comparison.arms import ARM_NUMBERS, ComparedArms, compare
+from xttsbench.comparison.arms import ARM_NUMBERS, ComparedVariants, compare
 from xttsbench.diagnosis.diagnosis import Diagnosis, build_diagnosis
 from xttsbench.diagnosis.next_trial import skipped
 from xttsbench.diagnosis.verdict import step_section, verdict
@@ -33,7 +33,7 @@ from xttsbench.fixes.results import mending, with_fixes
 from xttsbench.records.base import Estimate, nulls
 from xttsbench.records.fix import Patch
 from xttsbench.records.plan import RunPlan
-from xttsbench.records.report import AA, Arm, Finding, Report, Rung, Verdict, WarmUp
+from xttsbench.records.report import AA, Experiment, Finding, Report, Variant, Verdict, WarmUp
 from xttsbench.records.trial import HALF_BATCH, KIND_OF, MAIN_KINDS, NOT_APPLICABLE, TrialRecord
 from xttsbench.workflows.optimize.fixes import fix_section
 from xttsbench.workflows.reports.parts import (
@@ -100,24 +100,24 @@ def assemble(
     return record.model_copy(update={"unmeasured": unmeasured | dict(compared.unmeasured if compared else {})})
 
 
-def _compared(plan: RunPlan, trials: Sequence[TrialRecord], first_arm: int) -> ComparedArms | None:
-    """The arms that were compared after the verdict, or ``None`` where none was asked for or none was begun."""
+def _compared(plan: RunPlan, trials: Sequence[TrialRecord], first_arm: int) -> ComparedVariants | None:
+    """The configurations that were compared after the verdict, or ``None`` where none was begun."""
     if plan.comparison is None or not any(trial.spec.group == plan.comparison.name for trial in trials):
         return None
     return compare(plan.comparison, trials, first_arm=first_arm)
 
 
-def _ladder(diagnosis: Diagnosis, trials: Sequence[TrialRecord]) -> tuple[Rung, ...]:
+def _ladder(diagnosis: Diagnosis, trials: Sequence[TrialRecord]) -> tuple[Experiment, ...]:
     if not diagnosis.figures:
         return ()
     pooled = {"as_is": "wall_s", "input_only": "input_alone_s", "step_only": "alone_s"}
     times = {name: diagnosis.figures[of].estimate() for name, of in pooled.items() if of in diagnosis.figures}
     times |= {mode.name: mode.time_s for mode in diagnosis.evidence.modes.values() if mode.time_s is not None}
 
-    def rung(name: str, time_s: Estimate) -> Rung:
-        rungs = ("ladder", "input", "script") if name in pooled else (KIND_OF.get(name, name), "script")
-        own = [found for trial in trials if trial.spec.rung in rungs and (found := trial.segment(name)) is not None]
-        return Rung(
+    def kind(name: str, time_s: Estimate) -> Experiment:
+        kinds = ("ladder", "input", "script") if name in pooled else (KIND_OF.get(name, name), "script")
+        own = [found for trial in trials if trial.spec.kind in kinds and (found := trial.segment(name)) is not None]
+        return Experiment(
             name=name,
             what=_WHAT.get(name, f"the step on cached batches, {name}"),
             step_time_s=time_s,
@@ -125,7 +125,7 @@ def _ladder(diagnosis: Diagnosis, trials: Sequence[TrialRecord]) -> tuple[Rung, 
             processes=len(own),
         )
 
-    return tuple(rung(name, time_s) for name, time_s in times.items())
+    return tuple(kind(name, time_s) for name, time_s in times.items())
 
 
 _WHAT: Final = {
@@ -135,12 +135,12 @@ _WHAT: Final = {
 }
 
 
-def _arms(diagnosis: Diagnosis) -> tuple[Arm, ...]:
+def _arms(diagnosis: Diagnosis) -> tuple[Variant, ...]:
     evidence = diagnosis.evidence
     if not diagnosis.figures:
         return ()
     arms = [
-        Arm(
+        Variant(
             id="as-given",
             role="baseline",
             config={"mode": evidence.given_mode} if evidence.has_step else {},
@@ -153,7 +153,7 @@ def _arms(diagnosis: Diagnosis) -> tuple[Arm, ...]:
     for compared in evidence.fixes.values():
         ok = compared.speedup is not None
         arms.append(
-            Arm(
+            Variant(
                 id=f"fix:{compared.name}",
                 role="candidate",
                 config={"fix": compared.name},
@@ -327,7 +327,7 @@ LABEL: Final = "real device; the step alone, on batches in memory"
 
 def mode_arms(
     trials: Sequence[TrialRecord], modes: Mapping[str, Compared], given: str | None, rng: np.random.Generator
-) -> tuple[Arm, ...]:
+) -> tuple[Variant, ...]:
     """Return the step as given, then each mode that was tried; nothing where none was.
 
     Args:
@@ -339,10 +339,10 @@ def mode_arms(
     modes = {name: mode for name, mode in modes.items() if name != HALF_BATCH and mode.status != NOT_APPLICABLE}
     if not modes:
         return ()
-    rungs = {KIND_OF[name] for name in modes}
+    kinds = {KIND_OF[name] for name in modes}
     alone = [trial for trial in trials if trial.segment("step_only") is not None]
-    main = [trial for trial in alone if trial.spec.rung in MAIN_KINDS]
-    beside = main or [trial for trial in alone if trial.spec.rung in rungs]
+    main = [trial for trial in alone if trial.spec.kind in MAIN_KINDS]
+    beside = main or [trial for trial in alone if trial.spec.kind in kinds]
     config = {"mode": given, "measured": "step alone"}
     baseline = _arm(f"step:{given or 'as-given'}", "baseline", config, beside, "step_only", rng)
     arms = [baseline]
@@ -381,10 +381,10 @@ def _arm(
     trials: Sequence[TrialRecord],
     segment: str,
     rng: np.random.Generator,
-) -> Arm:
-    """Return the arm with its figures; compilation that recurs is left out, as in the comparison of the modes."""
+) -> Variant:
+    """Return the configuration with its figures; compilation that recurs is left out, as among modes."""
     series = [steps for trial in trials if (steps := measured(trial, segment)) is not None]
-    arm = Arm(id=name, role=role, config=config, group=GROUP, accelerator=LABEL, blocks=len(series), status="ok")
+    arm = Variant(id=name, role=role, config=config, group=GROUP, accelerator=LABEL, blocks=len(series), status="ok")
     if not series:
         return arm
     columns = [_columns(steps) for steps in series]

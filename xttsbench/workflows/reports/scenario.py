@@ -19,15 +19,15 @@ from xttsbench.analysis.disturbance import disturbance_of
 from xttsbench.analysis.evidence import interval, paired
 from xttsbench.analysis.steps import measured, steady
 from xttsbench.analysis.variation import oscillation
-from xttsbench.comparison.arms import ComparedArms, compare
+from xttsbench.comparison.arms import ComparedVariants, compare
 from xttsbench.comparison.figures import PROCESSOR
-from xttsbench.comparison.runs import ArmRuns
+from xttsbench.comparison.runs import VariantRuns
 from xttsbench.diagnosis.bottleneck import Classified, why_undecided
 from xttsbench.diagnosis.verdict import RunVerdict
 from xttsbench.errors import JournalError
 from xttsbench.records.base import DECIDED, Estimate, nulls
 from xttsbench.records.plan import Comparison, RunPlan
-from xttsbench.records.report import Arm, Attribution, Bottleneck, Oscillation, Report, Verdict, WarmUp
+from xttsbench.records.report import Attribution, Bottleneck, Oscillation, Report, Variant, Verdict, WarmUp
 from xttsbench.records.trial import TrialRecord, interrupted
 from xttsbench.workflows.reports.parts import (
     accelerator,
@@ -63,9 +63,9 @@ def assemble_compared(
     trials: Sequence[TrialRecord],
     *,
     comparison: Comparison,
-    compared: ComparedArms,
+    compared: ComparedVariants,
 ) -> Report:
-    """The report of arms that have been compared; its verdict is that on their baseline."""
+    """The report of configurations that have been compared; its verdict is that on their baseline."""
     told = baseline_verdict(compared)
     used = comparison.accelerators[told.group]
     warm = WarmUp(reason=told.verdict.summary)
@@ -95,7 +95,7 @@ def assemble_compared(
     return record.model_copy(update={"unmeasured": _unmeasured(record, compared, told)})
 
 
-def _unmeasured(record: Report, compared: ComparedArms, told: BaselineVerdict) -> dict[str, str]:
+def _unmeasured(record: Report, compared: ComparedVariants, told: BaselineVerdict) -> dict[str, str]:
     """A reason for every null that could have been a number."""
     found = {**told.unmeasured, **compared.unmeasured}
     why = "there is no step to trace or compile" if told.trial is not None else record.verdict.summary
@@ -106,13 +106,13 @@ def _unmeasured(record: Report, compared: ComparedArms, told: BaselineVerdict) -
 
 
 def _warnings(
-    plan: RunPlan, comparison: Comparison, compared: ComparedArms, trials: Sequence[TrialRecord]
+    plan: RunPlan, comparison: Comparison, compared: ComparedVariants, trials: Sequence[TrialRecord]
 ) -> tuple[str, ...]:
     found = [*compared.remarks, *endings(trials)]
     if (unknown := compared.unknown) and compared.failed is None:
         reasons = dict.fromkeys(unknown.values())
         found += [f"{', '.join(arm for arm in unknown if unknown[arm] == reason)}: {reason}" for reason in reasons]
-    measured = [trial for trial in trials if trial.spec.rung == "arm"]
+    measured = [trial for trial in trials if trial.spec.kind == "arm"]
     rounds = max((sum(map(_rounds, own)) for own in _by_arm(measured)), default=0)
     stopped = interrupted(trials) or any(group.ended for group in compared.groups)
     if plan.kind != "sweep" and measured and rounds < comparison.blocks and not stopped and _runs_on(compared):
@@ -133,14 +133,14 @@ def _rounds(trial: TrialRecord) -> int:
 
 
 def _by_arm(trials: Sequence[TrialRecord]) -> list[list[TrialRecord]]:
-    """The trials of each arm on each accelerator."""
+    """The trials of each configuration on each accelerator."""
     found: dict[object, list[TrialRecord]] = {}
     for trial in trials:
         found.setdefault((trial.spec.arm, trial.spec.emulated_ms), []).append(trial)
     return list(found.values())
 
 
-def _runs_on(compared: ComparedArms) -> bool:
+def _runs_on(compared: ComparedVariants) -> bool:
     """Whether some candidate could have been measured further."""
     candidates = [arm for arm in compared.arms if arm.role == "candidate"]
     return not candidates or any(arm.decision not in (*DECIDED, "ended") for arm in candidates)
@@ -158,7 +158,7 @@ class BaselineVerdict(RunVerdict):
     """Index of the accelerator."""
 
 
-def baseline_verdict(compared: ComparedArms) -> BaselineVerdict:
+def baseline_verdict(compared: ComparedVariants) -> BaselineVerdict:
     """The verdict on the baseline: of the first accelerator where its bottleneck is certain, else of the first."""
     measured_in = [index for index, group in enumerate(compared.groups) if group.baseline.steps]
     if not measured_in:
@@ -199,7 +199,7 @@ def baseline_verdict(compared: ComparedArms) -> BaselineVerdict:
     return BaselineVerdict(verdict, vector, trial, steps, found, unmeasured, index)
 
 
-def _nothing(compared: ComparedArms) -> BaselineVerdict:
+def _nothing(compared: ComparedVariants) -> BaselineVerdict:
     baseline = compared.groups[0].baseline
     ended = compared.groups[0].ended or compared.failed
     why = f"the baseline {baseline.arm.id} ended ({ended})" if ended else "no configuration was measured to its end"
@@ -215,7 +215,9 @@ def _nothing(compared: ComparedArms) -> BaselineVerdict:
     return BaselineVerdict(said, unmeasured=unmeasured)
 
 
-def _bottleneck(runs: ArmRuns, arm: Arm, *, emulated: bool) -> tuple[Bottleneck, float, Attribution | None, str | None]:
+def _bottleneck(
+    runs: VariantRuns, arm: Variant, *, emulated: bool
+) -> tuple[Bottleneck, float, Attribution | None, str | None]:
     """Bottleneck, its probability, and attribution; or why there is none."""
     if runs.has_step:
         return "inconclusive", 0.0, None, f"where the step's time goes is not broken down; {_DIAGNOSE}"
@@ -254,8 +256,8 @@ def _mean(values: Sequence[float | None]) -> float:
 
 
 def _summary(
-    compared: ComparedArms,
-    arm: Arm,
+    compared: ComparedVariants,
+    arm: Variant,
     bottleneck: Bottleneck,
     why: str | None,
     *,
@@ -274,7 +276,7 @@ def _summary(
     return " ".join([*compared.sentences, said])
 
 
-def _quantile(runs: ArmRuns, share: float, noise_scale: float) -> Estimate:
+def _quantile(runs: VariantRuns, share: float, noise_scale: float) -> Estimate:
     """A quantile of the step time over all steps, with an interval over rounds."""
     each = [math.log(float(np.quantile(steps.wall_s, share))) for steps in runs.turns.values()]
     found = interval(paired(each, [block for block, _ in runs.turns]), noise_scale)

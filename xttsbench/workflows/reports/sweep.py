@@ -11,7 +11,7 @@ from xttsbench import __version__
 from xttsbench.comparison.arms import compare
 from xttsbench.comparison.sweep import Choice, again, baseline_gone, choose, seen_in
 from xttsbench.errors import JournalError
-from xttsbench.records.plan import Comparison, PlannedArm, RunPlan
+from xttsbench.records.plan import Comparison, PlannedVariant, RunPlan
 from xttsbench.records.report import Best, Report
 from xttsbench.records.trial import TrialRecord
 from xttsbench.workflows.best import fingerprint_of
@@ -23,7 +23,7 @@ def assemble_sweep(
 ) -> Report:
     """Everything that the run's files say, as the report record.
 
-    All arms are one group, whatever they were measured in; the verdict is on the baseline.
+    All configurations are one group, whatever they were measured in; the verdict is on the baseline.
 
     Raises:
         JournalError: the plan holds no comparison or no procedure, so it is not that of a sweep.
@@ -39,14 +39,14 @@ def assemble_sweep(
     compared = replace(compare(comparison, trials), sentences=(choice.why,))
     report = assemble_compared(plan, environment, trials, comparison=comparison, compared=compared)
     waiting = any(arm.role == "candidate" and arm.id not in seen.gone for arm in comparison.arms)
-    begun = any(trial.spec.rung == "arm" for trial in trials)
+    begun = any(trial.spec.kind == "arm" for trial in trials)
     if (not any(seen.processes.values()) and (waiting or not begun)) or baseline_gone(comparison, seen) is not None:
         why = "the sweep ended before anything could be chosen"
         return report.model_copy(update={"unmeasured": report.unmeasured | {"best": why}})
     return report.model_copy(update={"best": _best(plan, comparison, choice, environment, directory)})
 
 
-def _with_again(comparison: Comparison) -> tuple[PlannedArm, ...]:
+def _with_again(comparison: Comparison) -> tuple[PlannedVariant, ...]:
     arms = comparison.arms
     return arms if any(arm.role == "aa" for arm in arms) else (*arms, again(comparison))
 

@@ -30,7 +30,7 @@ from xttsbench.workflows.reports.parts import (
 )
 
 ARM: Final = "train"
-"""The one arm of a run, by which two runs are compared."""
+"""The one configuration of a run, by which two runs are compared."""
 GROUP: Final = "train"
 SETUP: Final = "train.json"
 _DIAGNOSED: Final = "training measures itself alone; 'xttsbench diagnose' takes it apart"

@@ -28,7 +28,7 @@ from xttsbench.execution.training import run_training, training_environment
 from xttsbench.probes.environment import environment, require_tensorflow
 from xttsbench.probes.monitor import Monitor
 from xttsbench.probes.nvml import open_gpus
-from xttsbench.records.plan import Accelerator, Comparison, PlannedArm, RunPlan
+from xttsbench.records.plan import Accelerator, Comparison, PlannedVariant, RunPlan
 from xttsbench.records.report import Finding
 from xttsbench.records.training import (
     CHECKPOINTS,
@@ -253,7 +253,7 @@ def _plan(request: TrainRequest, prepared: Prepared, now: datetime) -> RunPlan:
         description=recipe.description,
         target=recipe.name,
         bundled=True,
-        arms=(PlannedArm(id=ARM, role="baseline", config=prepared.config, kwargs=kwargs),),
+        arms=(PlannedVariant(id=ARM, role="baseline", config=prepared.config, kwargs=kwargs),),
         accelerators=(accelerator,),
         blocks=1,
         steps=recipe.training.steps,
@@ -323,7 +323,7 @@ def _spec(job: TrainJob, plan: RunPlan, number: int, accelerator: Accelerator) -
     return TrialSpec(
         trial_id=f"{number:03d}-{ARM}",
         block=number,
-        rung="arm",
+        kind="arm",
         target=plan.target,
         kwargs=plan.kwargs,
         emulated_ms=accelerator.step_times_ms,

@@ -98,7 +98,7 @@ def watch(request: Request, shown: Shown) -> Watched:
     plan = plan_of(request.script, request.arguments, request.command)
     run = open_run(plan, request.out, f"watch-{target.name}")
     spec = TrialSpec(
-        trial_id="watch", rung="script", target=request.script, arguments=request.arguments, window_s=PATIENCE_S
+        trial_id="watch", kind="script", target=request.script, arguments=request.arguments, window_s=PATIENCE_S
     )
     about = About(
         script=shlex.join([request.script, *request.arguments]),
@@ -231,7 +231,7 @@ class Session:
         script = sys.argv[0] if sys.argv and sys.argv[0].endswith(".py") else ""
         plan = plan_of(script or what, sys.argv[1:] if script else (), f"xttsbench.{what}")
         self.run = make_run(plan, out, f"watch-{Path(script).stem or what}")
-        spec = TrialSpec(trial_id="watch", rung="script", target=plan.target, window_s=PATIENCE_S)
+        spec = TrialSpec(trial_id="watch", kind="script", target=plan.target, window_s=PATIENCE_S)
         rows = RowMemory(mmap.mmap(-1, RowMemory.size_bytes(ROWS + 1)))
         about = About(
             script=shlex.join([plan.target, *plan.arguments]),

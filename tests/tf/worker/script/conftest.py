@@ -53,7 +53,7 @@ def watched() -> Callable[..., Ran]:
         ours, theirs = socket.socketpair()
         target = str(SCRIPTS / script)
         fields = {"window_s": 30.0} | settings
-        spec = TrialSpec(trial_id="t", rung="script", target=target, arguments=arguments, **fields)
+        spec = TrialSpec(trial_id="t", kind="script", target=target, arguments=arguments, **fields)
         with ours, SharedRows() as shared:
             descriptors = [theirs.fileno(), shared.fileno()]
             process = subprocess.Popen(

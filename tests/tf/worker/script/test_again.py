@@ -31,13 +31,13 @@ def helper() -> Iterator[Helper]:
         yield started
 
 
-def spec(folder: Path, rung: str, script: str, *arguments: str, fix: str | None = None, **known: Any) -> TrialSpec:
+def spec(folder: Path, kind: str, script: str, *arguments: str, fix: str | None = None, **known: Any) -> TrialSpec:
     """A trial of a script; ``known`` changes what is known of it."""
     patched, turns = known.pop("patched", {}), known.pop("turns", False)
     fields: dict[str, Any] = {"data": ScriptData(kind=0), "redirected": False, "directory": str(folder / "run")}
     return TrialSpec(
         trial_id="t",
-        rung=rung,
+        kind=kind,
         target=str(SCRIPTS / script),
         arguments=arguments,
         script=ScriptAgain.model_validate(fields | known),
@@ -45,7 +45,7 @@ def spec(folder: Path, rung: str, script: str, *arguments: str, fix: str | None 
         patched=patched,
         turns=turns,
         hashed=turns,
-        fill_caches=rung == "arm",
+        fill_caches=kind == "arm",
         epochs=2,
         source_limit=20,
         window_s=1.0,

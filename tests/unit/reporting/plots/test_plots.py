@@ -65,7 +65,7 @@ def test_all_plots_survive_hostile_names(hostile) -> None:
 def test_the_run_is_the_target_as_it_is_and_its_longest_process(starving, make_segment, make_trial) -> None:
     report, trials = starving
     long = make_trial("long", make_segment([0.001] * 900, [0.01] * 900))
-    fix = long.model_copy(update={"spec": long.spec.model_copy(update={"rung": "fix"})})
+    fix = long.model_copy(update={"spec": long.spec.model_copy(update={"kind": "fix"})})
     assert [series.label for series in stage(report, (*trials, fix)).series] == ["b0-ladder", "b1-ladder", "b2-ladder"]
     assert stage(report, (*trials, long)).main.label == "long"
 

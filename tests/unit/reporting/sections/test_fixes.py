@@ -13,7 +13,7 @@ from tests.unit.reporting.conftest import HOSTILE, estimate, one, starving_run, 
 from xttsbench.records.base import Estimate
 from xttsbench.records.fix import Edit, FixResult, Optimized, Patch, Semantics
 from xttsbench.records.pipeline import Prediction
-from xttsbench.records.report import Arm, Report
+from xttsbench.records.report import Report, Variant
 from xttsbench.reporting import console, html, markdown
 from xttsbench.reporting.document import Code, Facts, Fold, Paragraph, Section, Table, View
 from xttsbench.reporting.html import render
@@ -331,7 +331,7 @@ def test_colour_is_the_effect_and_hatching_the_doubt() -> None:
     assert {gain.one for gain in gains.values() if gain} == {gains["sure"].one if gains["sure"] else None}
 
 
-def test_what_one_trial_measured_is_worth_more_than_a_model(make_arm: Callable[..., Arm]) -> None:
+def test_what_one_trial_measured_is_worth_more_than_a_model(make_arm: Callable[..., Variant]) -> None:
     report = starving_run().report.model_copy(
         update={
             "fixes": (

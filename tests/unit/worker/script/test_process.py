@@ -20,7 +20,7 @@ from xttsbench.worker.script.process import AfterImport
 def _run(script: Path, *arguments: str) -> tuple[list[dict[str, Any]], subprocess.CompletedProcess[str]]:
     ours, theirs = socket.socketpair()
     with ours, theirs, SharedRows(1) as rows:
-        spec = TrialSpec(trial_id="t", rung="script", target=str(script), arguments=arguments)
+        spec = TrialSpec(trial_id="t", kind="script", target=str(script), arguments=arguments)
         ours.sendall(spec.model_dump_json().encode() + b"\n")
         descriptors = [theirs.fileno(), rows.fileno()]
         ended = subprocess.run(

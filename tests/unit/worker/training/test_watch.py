@@ -31,7 +31,7 @@ class Kept(Channel):
         return [HistoryLine.model_validate(one["told"]) for one in self.messages if "told" in one]
 
     def segment(self, name: str) -> Segment:
-        collected = Collected(TrialSpec(trial_id="0", rung="arm", target="t"), self.rows)
+        collected = Collected(TrialSpec(trial_id="0", kind="arm", target="t"), self.rows)
         for message in self.messages:
             collected.take(message)
         found = collected.record(started_utc="2026-01-01", duration_s=1.0, readings=Readings()).segment(name)

@@ -10,7 +10,7 @@ import pytest
 
 from xttsbench.errors import InvalidInputError, UsageError
 from xttsbench.records.plan import Accelerator, RunPlan
-from xttsbench.records.report import Arm, Report, Verdict
+from xttsbench.records.report import Report, Variant, Verdict
 from xttsbench.reporting.write import to_json
 from xttsbench.workflows.compare.sides import Side, kwargs_of, pair_arms, read_side, trials_of
 from xttsbench.workflows.reports.diagnose import GROUP, LABEL
@@ -18,19 +18,19 @@ from xttsbench.workflows.reports.diagnose import GROUP, LABEL
 REAL, EMULATED = "real device", "emulated accelerator, 10 ms a step"
 
 
-def arm(name: str, accelerator: str = REAL, **fields: Any) -> Arm:
-    return Arm(
+def arm(name: str, accelerator: str = REAL, **fields: Any) -> Variant:
+    return Variant(
         **{"id": name, "role": "candidate", "blocks": 8, "status": "ok", "group": "g"} | fields, accelerator=accelerator
     )
 
 
-def report(*arms: Arm, kind: str = "run", created: str = "2026") -> Report:
+def report(*arms: Variant, kind: str = "run", created: str = "2026") -> Report:
     estimates = [name for name in Verdict.model_fields if name.endswith(("_s", "fraction", "utilization"))]
     verdict = Verdict(bottleneck="input", summary="nothing.", confidence=1.0, **dict.fromkeys(estimates))
     return Report(kind=kind, command="c", created_utc=created, target={}, environment={}, verdict=verdict, arms=arms)
 
 
-def side(name: str, *arms: Arm, kind: str = "run", **fields: Any) -> Side:
+def side(name: str, *arms: Variant, kind: str = "run", **fields: Any) -> Side:
     return Side(given=name, path=Path("/nowhere") / name, report=report(*arms, kind=kind, created=name), **fields)
 
 

@@ -44,9 +44,9 @@ class Fake:
         self.labels.append(label)
         self.limits.append(limits)
         self.spent_s += self._seconds
-        key = (spec.arm, spec.block) if spec.rung == "arm" else tuple(spec.others)
-        fields = dict(self._endings.get(key) or self._endings.get(spec.arm if spec.rung == "arm" else "parity") or {})
-        if spec.rung == "parity":
+        key = (spec.arm, spec.block) if spec.kind == "arm" else tuple(spec.others)
+        fields = dict(self._endings.get(key) or self._endings.get(spec.arm if spec.kind == "arm" else "parity") or {})
+        if spec.kind == "parity":
             found = fields.pop("found", Parity(batches=8, tolerance=1e-4, same=tuple(spec.others)))
             record = self._build.trial("parity", parity=found, **fields)
         elif fields:
@@ -59,7 +59,7 @@ class Fake:
 
 
 def names(trials) -> list[str]:
-    return [f"{trial.spec.block}:{trial.spec.arm}" for trial in trials if trial.spec.rung == "arm"]
+    return [f"{trial.spec.block}:{trial.spec.arm}" for trial in trials if trial.spec.kind == "arm"]
 
 
 def run(build, *arms: str, budget_s: float = 1e6, endings=None, seconds: float = 2.0, **options: Any):
@@ -82,7 +82,7 @@ INTERRUPTED = {"status": "interrupted", "cause": "interrupted in phase 'as_is'"}
 def test_data_first_then_whole_blocks(build) -> None:
     comparison, session, trials = run(build, "a", "b", "c", accelerators=(Accelerator(), build.emulated()))
     assert trials == session.trials
-    assert trials[0].spec.rung == "parity"
+    assert trials[0].spec.kind == "parity"
     assert list(trials[0].spec.others) == ["b", "c"]
     assert len(trials) == 1 + 3 * 2 * 4
     for block in range(3):
@@ -126,7 +126,7 @@ def test_a_baseline_that_dies_ends_its_group(build, name) -> None:
     session.run = dies_when_real
     trials = compare_arms(comparison, session, budget_s=1e6)
     died = next(i for i, t in enumerate(trials) if t.status == "killed")
-    after = [t for t in trials[died + 1 :] if t.spec.rung == "arm"]
+    after = [t for t in trials[died + 1 :] if t.spec.kind == "arm"]
     assert after
     assert all(t.spec.emulated_ms for t in after)  # the other group goes on
     assert len([t for t in trials if t.spec.emulated_ms]) == 9
@@ -140,37 +140,37 @@ def test_when_all_candidates_are_gone_the_baseline_is_not_measured_for_nothing(b
 def test_without_candidates_the_baseline_is_measured(build) -> None:
     _, _, trials = run(build, "a")
     assert len(trials) == 6
-    assert all(t.spec.rung == "arm" for t in trials)  # there are no data to compare
+    assert all(t.spec.kind == "arm" for t in trials)  # there are no data to compare
 
 
 def test_an_arm_with_other_data_is_not_measured(build) -> None:
     found = Parity(batches=8, tolerance=1e-4, same=("c",), differences={"b": "batch 0"})
     _, _, trials = run(build, "a", "b", "c", endings={"parity": {"found": found}})
-    assert {t.spec.arm for t in trials if t.spec.rung == "arm"} == {"a", "c", "a:again"}
+    assert {t.spec.arm for t in trials if t.spec.kind == "arm"} == {"a", "c", "a:again"}
 
 
 def test_where_all_differ_nothing_is_measured(build) -> None:
     found = Parity(batches=8, tolerance=1e-4, differences={"b": "batch 0"})
     _, _, trials = run(build, "a", "b", endings={"parity": {"found": found}})
-    assert [t.spec.rung for t in trials] == ["parity"]
+    assert [t.spec.kind for t in trials] == ["parity"]
 
 
 def test_a_baseline_that_cannot_be_read_is_not_measured(build) -> None:
     _, _, trials = run(build, "a", "b", endings={"parity": {"found": None, "status": "raised", "cause": "no file"}})
-    assert [t.spec.rung for t in trials] == ["parity"]
+    assert [t.spec.kind for t in trials] == ["parity"]
 
 
 def test_an_arm_that_takes_the_trial_of_parity_with_it_costs_only_itself(build) -> None:
     found = Parity(batches=8, tolerance=1e-4, same=("b",))
     endings = {("b", "c", "d", "e"): {"found": found} | KILLED}
     _, _, trials = run(build, "a", "b", "c", "d", "e", endings=endings)
-    assert [list(t.spec.others) for t in trials if t.spec.rung == "parity"] == [["b", "c", "d", "e"], ["d", "e"]]
-    assert "c" in {t.spec.arm for t in trials if t.spec.rung == "arm"}  # measured, though it can be no winner
+    assert [list(t.spec.others) for t in trials if t.spec.kind == "parity"] == [["b", "c", "d", "e"], ["d", "e"]]
+    assert "c" in {t.spec.arm for t in trials if t.spec.kind == "arm"}  # measured, though it can be no winner
 
 
 def test_arms_that_differ_only_in_the_step_have_their_losses_compared(build) -> None:
     _, _, trials = run(build, "a", "b", configs={"b": {"mode": "xla"}}, bundled=True)
-    (parity,) = (t.spec for t in trials if t.spec.rung == "parity")
+    (parity,) = (t.spec for t in trials if t.spec.kind == "parity")
     assert parity.loss_steps > 0
 
 
@@ -195,13 +195,13 @@ def test_an_interruption_while_the_data_are_compared(build) -> None:
 def test_no_block_begins_that_is_not_expected_to_end(build, budget_s, blocks) -> None:
     # Parity takes 3 s and a block 30, ten trials of 3 s; windows are shortened by themselves.
     _, session, trials = run(build, *"abcdefghi", budget_s=budget_s, seconds=3.0)
-    assert len({t.spec.block for t in trials if t.spec.rung == "arm"}) == blocks
+    assert len({t.spec.block for t in trials if t.spec.kind == "arm"}) == blocks
     assert session.spent_s <= budget_s
 
 
 def test_a_budget_for_not_even_one_block_measures_nothing(build) -> None:
     _, _, trials = run(build, "a", "b", budget_s=11.0, seconds=0.5)
-    assert {t.spec.rung for t in trials} == {"parity"}
+    assert {t.spec.kind for t in trials} == {"parity"}
 
 
 def test_a_slow_target_shortens_its_windows(build) -> None:
@@ -225,12 +225,12 @@ def test_a_diagnosis_may_append_a_comparison_of_two_blocks(build) -> None:
 
 def test_data_that_have_been_compared_are_not_compared_again(build) -> None:
     _, _, trials = run(build, "a", "b", parity=False)
-    assert {trial.spec.rung for trial in trials} == {"arm"}
+    assert {trial.spec.kind for trial in trials} == {"arm"}
 
 
 def test_a_given_window_is_every_trial_s(build) -> None:
     _, _, trials = run(build, "a", "b", window_s=0.7)
-    assert {trial.spec.window_s for trial in trials if trial.spec.rung == "arm"} == {0.7}
+    assert {trial.spec.window_s for trial in trials if trial.spec.kind == "arm"} == {0.7}
 
 
 def test_how_it_stands_is_told_after_each_block(build) -> None:
@@ -241,7 +241,7 @@ def test_how_it_stands_is_told_after_each_block(build) -> None:
 
 def test_a_run_that_goes_on_keeps_the_window_of_its_journal(build) -> None:
     comparison, _, trials = run(build, *"abc", budget_s=60.0, seconds=2.0)
-    assert len({trial.spec.window_s for trial in trials if trial.spec.rung == "arm"}) == 1
+    assert len({trial.spec.window_s for trial in trials if trial.spec.kind == "arm"}) == 1
     session = Fake(build)
     session.earlier = {trial.spec.trial_id: trial for trial in trials[:3]}
     later = compare_arms(comparison, session, budget_s=1e6)

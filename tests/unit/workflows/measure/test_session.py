@@ -71,7 +71,7 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
 
 
 def spec(block: int = 0) -> TrialSpec:
-    return TrialSpec(trial_id="000", block=block, rung="arm", target="m:f")
+    return TrialSpec(trial_id="000", block=block, kind="arm", target="m:f")
 
 
 def test_every_block_has_a_helper_of_its_own(world) -> None:

@@ -66,7 +66,7 @@ class Fake:
             self.spent_s += IMPORT_S
         before = [t for t in self.trials if (t.spec.group, t.spec.arm) == (spec.group, spec.arm)]
         fields = dict(self._dies.get((spec.group, spec.arm, len(before)), {}))
-        if spec.rung == "elements":
+        if spec.kind == "elements":
             duration_s = GUARD_S
             given = {} if fields else {"elements": elements()} | self._guards.get(spec.arm, {})
             record = self._build.trial("elements", **given | fields)
@@ -214,22 +214,22 @@ def test_every_trial_is_of_the_job_and_every_round_of_blocks_of_its_own(verifyin
     session, _ = verifying("prefetch", "cache-file@Map/_1")
     specs = [trial.spec for trial in session.trials[1:]]
     assert len({spec.trial_id for spec in specs}) == len(specs)
-    assert {(spec.target, spec.kwargs["size"], spec.steps) for spec in specs if spec.rung == "arm"} == {
+    assert {(spec.target, spec.kwargs["size"], spec.steps) for spec in specs if spec.kind == "arm"} == {
         ("data.py:make", 4, 100)
     }
     blocks = {group: {spec.block for spec in specs if spec.group == group} for group in (ALONE, TOGETHER)}
     assert blocks[ALONE]
     assert blocks[TOGETHER]
     assert blocks[ALONE].isdisjoint(blocks[TOGETHER] | {0})
-    assert {spec.fill_caches for spec in specs if spec.rung == "arm"} == {True}
+    assert {spec.fill_caches for spec in specs if spec.kind == "arm"} == {True}
     # What a shortened pass leaves on disk is read by nobody but the processes that are to read it.
-    guards = [spec for spec in specs if spec.fix and spec.rung == "elements"]
+    guards = [spec for spec in specs if spec.fix and spec.kind == "elements"]
     shared = [spec for spec in guards if spec.cache_use]
     assert [spec.cache_use for spec in shared if spec.fix == "cache-file@Map/_1"] == ["begun", "filled", "read"]
     places = {spec.cache_dir for spec in guards}
     assert len(places) == len(guards) - 2 * sum(spec.cache_use == "filled" for spec in shared)
-    assert not places & {spec.cache_dir for spec in specs if spec.rung == "arm"}
-    seen = [spec for spec in specs if spec.rung == "elements"]
+    assert not places & {spec.cache_dir for spec in specs if spec.kind == "arm"}
+    seen = [spec for spec in specs if spec.kind == "elements"]
     assert len({(spec.source_limit, spec.steps) for spec in seen}) == 1
     assert all(spec.jitter == (spec.arm != ORIGINAL) for spec in seen)
 
@@ -469,7 +469,7 @@ def test_a_cache_is_filled_before_it_is_measured_however_long_its_first_pass_is(
     assert verified(session.trials, Accelerator()).chosen == "cache@a + prefetch"
     assert session.of(TOGETHER).count("cache@a + prefetch") == LEAST_BLOCKS
     for trial, limits in zip(session.trials[1:], session.limits, strict=True):
-        if trial.spec.rung == "arm":
+        if trial.spec.kind == "arm":
             assert trial.spec.fill_s > passes["cache@a"]
             assert limits.stall_s > trial.spec.fill_s  # it says nothing while it fills
     assert session.spent_s <= 420.0
@@ -483,7 +483,7 @@ def test_a_cache_that_takes_long_to_fill_is_measured_on_a_part_of_the_data(verif
     found = verified(session.trials, Accelerator())
     assert found.chosen == "cache@a + prefetch"
     blocks: dict[int, set[int | None]] = {}
-    for spec in (trial.spec for trial in session.trials if trial.spec.rung == "arm"):
+    for spec in (trial.spec for trial in session.trials if trial.spec.kind == "arm"):
         blocks.setdefault(spec.block, set()).add(spec.source_limit)
         assert spec.source_limit is not None or "cache" not in spec.arm
     assert {len(limits) for limits in blocks.values()} == {1}  # what is compared reads the same data

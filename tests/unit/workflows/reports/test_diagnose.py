@@ -150,13 +150,13 @@ def test_what_a_reader_looks_for_in_a_starving_run(runs) -> None:
         "status": "raised",
         "error": None,
     }
-    rungs = {rung.name: rung for rung in report.ladder}
-    assert {name: (rung.steps, rung.processes) for name, rung in rungs.items()} == {
+    kinds = {kind.name: kind for kind in report.ladder}
+    assert {name: (kind.steps, kind.processes) for name, kind in kinds.items()} == {
         "as_is": (380, 2),
         "input_only": (90, 1),
         "step_only": (190, 2),
     }
-    assert rungs["as_is"].step_time_s.estimate == pytest.approx(0.0305, rel=0.02)
+    assert kinds["as_is"].step_time_s.estimate == pytest.approx(0.0305, rel=0.02)
     arms = {arm.id: arm for arm in report.arms}
     assert list(arms) == ["as-given", "fix:parallel-map", "step:graph", "step:xla"]
     assert (arms["as-given"].role, arms["as-given"].config, arms["as-given"].blocks) == (

@@ -13,7 +13,7 @@ from xttsbench.errors import JournalError
 from xttsbench.execution import journal
 from xttsbench.execution.run_directory import write_json
 from xttsbench.execution.training import Trained
-from xttsbench.records.plan import Accelerator, Comparison, PlannedArm, RunPlan
+from xttsbench.records.plan import Accelerator, Comparison, PlannedVariant, RunPlan
 from xttsbench.records.training import Begun, Ended, Evaluated, HistoryLine, Interval, TrainJob, TrainSetup, Watched
 from xttsbench.records.trial import MeasurementOverhead, TrialRecord
 from xttsbench.reporting import markdown
@@ -30,7 +30,7 @@ REAL = Accelerator()
 
 
 def plan(accelerator: Accelerator = REAL) -> RunPlan:
-    arm = PlannedArm(id="train", role="baseline", config=CONFIG, kwargs=CONFIG)
+    arm = PlannedVariant(id="train", role="baseline", config=CONFIG, kwargs=CONFIG)
     limits = {"window_s": 1e9, "trial_s": 1e9, "stall_s": 1e9}
     comparison = Comparison(
         name="train", target="tiny", arms=(arm,), accelerators=(accelerator,), blocks=1, steps=60, **limits

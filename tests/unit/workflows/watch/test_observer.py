@@ -19,7 +19,7 @@ class Script:
         monkeypatch.setenv("XTTSBENCH_RUNTIME", str(tmp_path / "runtime"))
         self.rows = RowMemory(mmap.mmap(-1, RowMemory.size_bytes(512)))
         self.out, self.at = tmp_path, 0
-        spec = TrialSpec(trial_id="watch", rung="script", target="train.py")
+        spec = TrialSpec(trial_id="watch", kind="script", target="train.py")
         about = About("train.py --epochs 1", "xttsbench diagnose train.py -- --epochs 1", summary_s=0.0)
         self.observer = Observer(tmp_path, spec, self.rows, about, tensorboard=tmp_path / "scalars")
         self.segment = self.rows.segment("as_is")

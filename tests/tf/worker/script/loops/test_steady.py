@@ -27,7 +27,7 @@ class Run:
 
     def __init__(self) -> None:
         self.rows = RowMemory(mmap.mmap(-1, RowMemory.size_bytes(600)))
-        spec = TrialSpec(trial_id="watch", rung="script", target="none.py")
+        spec = TrialSpec(trial_id="watch", kind="script", target="none.py")
         report = ScriptReport(spec, DirectChannel(lambda _: None, self.rows))
         self.watched = Watched(report, lambda _: None, WholeRunRecorder(report))
         self.watched.active = True
