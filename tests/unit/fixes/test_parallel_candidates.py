@@ -45,6 +45,15 @@ def test_functions_that_hold_the_lock_are_called_once_a_processor_from_processes
     assert "keeps it in each process" in holds["processes:4"].proof
 
 
+@pytest.mark.parametrize(("element_bytes", "copied_s"), [(None, 0.0), (1e6, 8 * 1e6 / 2e9)])
+def test_handing_calls_over_costs_a_crossing_each_and_the_copying_of_what_they_yield(element_bytes, copied_s):
+    op = PYTHON | {"element_bytes": element_bytes, "elements_per_batch": 8.0, "cpu_s": 0.01}
+    given = pipeline(RANGE, op, BATCH, python_functions=(python("holds", cpu_s=0.01),))
+    (after,) = [one for one in found(given, cpus=4)["processes:4"].edit(given).ops if one.op == "MapDataset"]
+    crossing_s = 8 * 150e-6 + copied_s
+    assert (after.cost_s, after.cpu_s) == (pytest.approx(0.08 + crossing_s), pytest.approx(0.01 + crossing_s))
+
+
 def test_one_processor_is_not_shared_among_processes():
     holds = pipeline(RANGE, PYTHON, BATCH, python_functions=(python("holds", cpu_s=0.01),))
     assert not [name for name in found(holds, cpus=1) if name.startswith("processes")]

@@ -93,6 +93,14 @@ def test_plots_of_a_period_need_one(starving) -> None:
     assert names == [{"distribution", "autocorrelation", "periodogram"}, {"distribution"}]
 
 
+def test_the_measures_of_oscillation_stand_once_beside_the_time_line(starving) -> None:
+    blocks = page_document(starving.report, stage(*starving)).blocks
+    (drawn,) = [part for part in sections(blocks) if part.title == "Steps over time"]
+    (measures,) = [part for part in sections(blocks) if part.title == "All measures of oscillation"]
+    assert [block for block in measures.blocks if block in drawn.blocks] == []
+    assert any(isinstance(block, Facts) for block in drawn.blocks)
+
+
 def test_findings_without_a_loss_and_checks_that_found_nothing_are_folded(starving) -> None:
     document = page_document(starving.report)
     parts = {part.title: part for part in sections(document.blocks)}

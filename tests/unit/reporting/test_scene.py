@@ -92,6 +92,15 @@ def test_every_step_and_its_parts_are_in_the_page(starving) -> None:
     np.testing.assert_allclose(data["host"], 40e-6, rtol=1e-3)
 
 
+def test_warm_up_ends_where_its_last_step_does() -> None:
+    made = segment([0.001] * 40, [0.01] * 40)
+    data = drawn(with_steps(made.model_copy(update={"warmup_steps": 3}))).data
+    times = data["t"]
+    assert isinstance(times, list)
+    assert data["warm"] == pytest.approx(times[2], abs=2e-6)
+    assert drawn(with_steps(made.model_copy(update={"warmup_steps": 0}))).data["warm"] == 0.0
+
+
 def test_steps_that_compile_are_marked_and_charged() -> None:
     made = segment([0.001] * 40, [*[0.01] * 20, 0.31, *[0.01] * 19])
     columns = dict(made.columns)

@@ -221,6 +221,11 @@ def test_a_call_keeps_the_lock_from_the_step_for_a_switch_interval_at_most():
     assert pace(held, Consumer(alone_s=0.1), MACHINE).period_s == pytest.approx(0.1 + 0.005 / 2)
 
 
+def test_calls_one_after_the_other_hand_the_lock_over_one_at_a_time():
+    in_turn = Stage(inputs=(Stage(spread=(Work("map", 0.004, lock_s=0.004, at_once_s=0.004, calls=4),), ready=2.0),))
+    assert pace(in_turn, Consumer(alone_s=0.1), MACHINE).period_s == pytest.approx(0.1 + 0.001 / 2)
+
+
 def test_what_the_step_runs_itself_and_what_nobody_waits_for_keeps_no_lock_from_it():
     own = Stage(spread=(Work("map", 0.01, lock_s=0.01, at_once_s=0.01),))
     assert pace(own, Consumer(alone_s=0.02), MACHINE).period_s == pytest.approx(0.03)

@@ -84,6 +84,8 @@ def test_a_loop_takes_turns_and_is_faster_with_the_fix(
         assert start is not None
         assert segment.columns["round"] == (0,) * 12 + (1,) * 12
         assert start.columns["round"] == (0, 1)
+        assert record.setup_s is not None
+        assert 0 < record.setup_s < record.duration_s
     assert original.contents is not None
     assert fixed.contents is not None
     same = compare_timed({0: [original.contents]}, {0: [fixed.contents]}, bits=True)
