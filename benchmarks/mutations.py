@@ -31,7 +31,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -159,40 +159,48 @@ def tests_of(root: Path, module: str) -> list[str]:
     return [str(Path(file).relative_to(root)) for file in found]
 
 
+@dataclass(frozen=True)
 class Covered:
-    """Which tests run which line, as pytest-cov has recorded it.
+    """Which tests run which line.
 
-    Args:
-        file: the data file of coverage.py, with the name of a test and its phase as contexts.
-        root: the checkout in which it was recorded.
+    Attributes:
+        root: the checkout.
+        tests: module -> line -> the tests that run it; ``""`` stands for what runs while the module is imported.
     """
 
-    def __init__(self, file: Path, root: Path) -> None:
+    root: Path
+    tests: Mapping[str, Mapping[int, Collection[str]]]
+
+    @classmethod
+    def read(cls, file: Path, root: Path) -> Covered:
+        """From a data file of coverage.py whose contexts are those of pytest-cov: a test and its phase."""
         from coverage import CoverageData
 
-        self._data = CoverageData(str(file))
-        self._data.read()
-        self._files = {Path(name).as_posix().rpartition("/xttsbench/")[2]: name for name in self._data.measured_files()}
-        self._root = root
-        self._lines_of: Counter[str] = Counter()
-        for name in self._files.values():
-            for contexts in self._data.contexts_by_lineno(name).values():
-                self._lines_of.update({_test_of(context) for context in contexts})
+        data = CoverageData(str(file))
+        data.read()
+        return cls(
+            root,
+            {
+                f"xttsbench/{Path(name).as_posix().rpartition('/xttsbench/')[2]}": {
+                    line: {context.rpartition("|")[0] for context in contexts}
+                    for line, contexts in data.contexts_by_lineno(name).items()
+                }
+                for name in data.measured_files()
+            },
+        )
+
+    @functools.cached_property
+    def lines_of(self) -> Counter[str]:
+        """Test -> how many lines of the package it runs."""
+        return Counter(test for lines in self.tests.values() for tests in lines.values() for test in tests)
 
     def tests_of(self, module: str, line: int) -> list[str]:
-        """The tests that run a line, by how many lines of the package they run; of an imported line, of its module."""
-        name = self._files.get(module.removeprefix("xttsbench/"))
-        if name is None:
-            return []
-        contexts = self._data.contexts_by_lineno(name)
-        lines = _statement(ast.parse((self._root / module).read_text(encoding="utf-8")), line)
-        wanted = contexts.values() if lines is None else [contexts.get(one, []) for one in lines]
-        found = {_test_of(context) for some in wanted for context in some} - {""}
-        return sorted(found, key=lambda test: (not test.startswith("tests/unit/"), self._lines_of[test], test))
-
-
-def _test_of(context: str) -> str:
-    return context.rpartition("|")[0]
+        """The tests that run a line, those without TensorFlow first; of an imported line, those of its module."""
+        known = self.tests.get(module, {})
+        lines = _statement(ast.parse((self.root / module).read_text(encoding="utf-8")), line)
+        wanted = known.values() if lines is None else [known.get(one, ()) for one in lines]
+        found = {test for some in wanted for test in some} - {""}
+        return sorted(found, key=lambda test: (not test.startswith("tests/unit/"), self.lines_of[test], test))
 
 
 def _statement(tree: ast.Module, line: int) -> range | None:
@@ -306,7 +314,7 @@ def main() -> None:
     kept = options.out.read_text(encoding="utf-8").splitlines() if options.out and options.out.exists() else []
     results = [json.loads(line) for line in kept]
     done = {(one["module"], one["line"], one["after"]) for one in results}
-    covered = Covered(options.coverage, ROOT) if options.coverage else None
+    covered = Covered.read(options.coverage, ROOT) if options.coverage else None
     with tempfile.TemporaryDirectory() as folder:
         copy = copy_of(ROOT, Path(folder))
         for fault in chosen(ROOT, options.seed, options.modules):

@@ -85,6 +85,58 @@ def test_a_fault_is_noticed_or_survives_and_is_mended(mutations: ModuleType, pro
     assert (project / "xttsbench" / "sums.py").read_text(encoding="utf-8") == sound
 
 
+COVERED = """\
+LIMIT = 3
+def clipped(
+    value=2,
+):
+    if value > LIMIT and (
+        value
+    ):
+        return LIMIT
+    return value
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (1, ["tests/unit/test_b.py::test_b", "tests/tf/test_a.py::test_a"]),  # while it is imported: of the module
+        (3, ["tests/unit/test_b.py::test_b", "tests/tf/test_a.py::test_a"]),
+        (6, ["tests/unit/test_b.py::test_b", "tests/tf/test_a.py::test_a"]),  # of the condition, wherever it goes on
+        (8, ["tests/tf/test_a.py::test_a"]),
+        (9, ["tests/unit/test_b.py::test_b"]),
+        (10, []),
+    ],
+)
+def test_the_tests_that_run_a_line_are_chosen(
+    mutations: ModuleType, tmp_path: Path, line: int, expected: list[str]
+) -> None:
+    (tmp_path / "m.py").write_text(COVERED + "def other(): return\\\n    1\n", encoding="utf-8")
+    a, b = "tests/tf/test_a.py::test_a", "tests/unit/test_b.py::test_b"
+    lines = {1: {""}, 2: {""}, 5: {a, b}, 8: {a}, 9: {b}}
+    assert mutations.Covered(tmp_path, {"m.py": lines}).tests_of("m.py", line) == expected
+
+
+def test_the_test_that_runs_least_besides_comes_first(mutations: ModuleType, tmp_path: Path) -> None:
+    (tmp_path / "m.py").write_text(COVERED, encoding="utf-8")
+    a, b = "tests/unit/test_a.py::test_a", "tests/unit/test_b.py::test_b"
+    covered = mutations.Covered(tmp_path, {"m.py": {8: {a, b}}, "n.py": {1: {a}, 2: {a}}})
+    assert covered.tests_of("m.py", 8) == [b, a]
+
+
+def test_only_the_tests_that_run_the_line_are_tried(mutations: ModuleType, project: Path) -> None:
+    (fault,) = [
+        fault
+        for fault in mutations.faults("xttsbench/sums.py", (project / "xttsbench" / "sums.py").read_text())
+        if (fault.line, fault.kind) == (2, "None returned")
+    ]
+    wrong, right = (f"tests/unit/test_sums.py::test_{name}" for name in ("wrong", "twice"))
+    assert mutations.tried(project, fault, 30.0, [wrong])["outcome"] == "survived"
+    found = mutations.tried(project, fault, 30.0, [wrong, right])
+    assert (found["outcome"], found["test"], found["chosen"]) == ("noticed", right, "by coverage")
+
+
 def test_a_test_that_fails_without_the_fault_too_notices_nothing(mutations: ModuleType, project: Path) -> None:
     tests = project / "tests" / "unit" / "test_sums.py"
     tests.write_text("import xttsbench.sums\n\n\ndef test_broken():\n    assert False\n")
