@@ -8,7 +8,7 @@ from rich.cells import cell_len
 
 from xttsbench.records.report import Report
 from xttsbench.reporting import console
-from xttsbench.reporting.document import View
+from xttsbench.reporting.document import NOT_MEASURED, Cell, Column, Document, Row, Table, View
 from xttsbench.reporting.sections.report import report_document
 
 FIRST_LINES = 5
@@ -185,3 +185,13 @@ def test_hostile_arms_stay_text(hostile_arms) -> None:
         text = render(hostile_arms.report, width=width, color=False)
         assert not set(text) & set("\x00\x07\x1b\r\u202e"), width
     assert "[red]x[/red]<script>alert(1)</script>" in text
+
+
+@pytest.mark.parametrize("value", [NOT_MEASURED, "3"])
+@pytest.mark.parametrize("blanks", [True, False])
+def test_a_dash_is_explained_where_there_is_one(value: str, blanks: bool) -> None:
+    table = Table((Column("a"), Column("b")), (Row((Cell("2"), Cell(value))),), blanks=blanks)
+    text = console.render(Document((table,)), view=View.FULL, width=80, color=False)
+    noted = blanks and value == NOT_MEASURED
+    assert ("is not measured; the reasons stand" in text) is noted
+    assert (console.BLANK in text) is noted
