@@ -11,7 +11,8 @@ tests that run anything of the module. A line that none of them runs may run in 
 ``--coverage``, they are chosen by name: the mirrored file, the mirrored folder, files that name the module, and the
 tests end to end last.
 
-A test that fails is run again on the sound copy, so that one that fails anyway counts for nothing. ``--out`` keeps what
+A test that fails is run again on the sound copy, so that one that fails anyway counts for nothing; a fault that keeps
+tests from ending which end without it in time is noticed, too. ``--out`` keeps what
 was tried and goes on from there; ``--for`` begins no new fault after so many seconds. The last lines are those that
 nobody noticed, and the counts.
 """
@@ -287,9 +288,14 @@ def tried(copy: Path, fault: Fault, limit_s: float, covering: list[str] | None =
         code, test = ran(copy, tests, limit_s)
     finally:
         file.write_text(sound, encoding="utf-8")
-    noticed = "survived" if code == 0 else "survived what ran in time" if code is None else "noticed"
-    if noticed == "noticed" and ran(copy, [test or tests[0]], limit_s)[0] != 0:
-        noticed = "the test fails anyway"
+    if code is None:  # noticed where only the fault keeps the tests from ending
+        noticed, test = (
+            ("noticed", "no end") if ran(copy, tests, limit_s)[0] == 0 else ("survived what ran in time", "")
+        )
+    elif code == 0:
+        noticed = "survived"
+    else:
+        noticed = "noticed" if ran(copy, [test or tests[0]], limit_s)[0] == 0 else "the test fails anyway"
     return {
         **asdict(fault),
         "outcome": noticed,

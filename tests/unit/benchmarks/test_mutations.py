@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from types import ModuleType
 
@@ -135,6 +136,18 @@ def test_only_the_tests_that_run_the_line_are_tried(mutations: ModuleType, proje
     assert mutations.tried(project, fault, 30.0, [wrong])["outcome"] == "survived"
     found = mutations.tried(project, fault, 30.0, [wrong, right])
     assert (found["outcome"], found["test"], found["chosen"]) == ("noticed", right, "by coverage")
+
+
+def test_a_fault_without_which_the_tests_end_is_noticed(mutations: ModuleType, project: Path) -> None:
+    module = project / "xttsbench" / "sums.py"
+    module.write_text("def half(x):\n    while x > 1:\n        x -= 1\n    return x\n", encoding="utf-8")
+    (project / "tests" / "unit" / "test_sums.py").write_text(
+        "from xttsbench.sums import half\n\n\ndef test_half():\n    assert half(3) == 1\n", encoding="utf-8"
+    )
+    endless = next(f for f in mutations.faults("xttsbench/sums.py", module.read_text()) if "(x <= 1)" in f.after)
+    endless = dataclasses.replace(endless, after="    while True:")
+    found = mutations.tried(project, endless, 5.0)
+    assert (found["outcome"], found["test"]) == ("noticed", "no end")
 
 
 def test_a_test_that_fails_without_the_fault_too_notices_nothing(mutations: ModuleType, project: Path) -> None:

@@ -191,7 +191,14 @@ def test_filters_with_feedback_and_audio_of_24_bits_are_refused(folder):
 
 def cleaned(text):
     text = text.decode("utf-8").lower().replace("ß", "ss").strip()
-    return re.sub(r"\s+", " ", text), f"<{text}>", text[:-2], text[1:3], np.int64(len(text)), " ".join(text.split())
+    return (
+        re.sub(r"\s+", " ", text),
+        f"<{text}>{text!s}",
+        text[:-2],
+        text[1:3],
+        np.int64(len(text)),
+        " ".join(text.split()),
+    )
 
 
 def with_comprehension(text):
@@ -220,6 +227,10 @@ def by_place(text):
 def test_text_becomes_the_same_text_and_numbers():
     for function in (cleaned, with_comprehension, with_loop, by_code, by_place):
         same(function, *((one,) for one in TEXTS))
+
+
+def test_text_in_quotes_is_refused():
+    assert "as text" in refused(lambda text: f"{text.decode()!r}", (TEXTS[0],))
 
 
 def of_words(line):
