@@ -18,7 +18,9 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
-from xttsbench.fixes.native.arrays.array import (
+from xttsbench.fixes.native import files, paths, text
+from xttsbench.fixes.native.arrays import (
+    UFUNCS,
     Array,
     CannotTraceError,
     Method,
@@ -27,14 +29,12 @@ from xttsbench.fixes.native.arrays.array import (
     holds_traced,
     lifted,
     only,
+    ufunc,
 )
 from xttsbench.fixes.native.arrays.functions import FUNCTIONS, METHODS, numpy_function
-from xttsbench.fixes.native.arrays.ufuncs import UFUNCS, ufunc
-from xttsbench.fixes.native.control import loops, rows
+from xttsbench.fixes.native.control import CALL, loops, rows
 from xttsbench.fixes.native.control.branches import negated, truth
-from xttsbench.fixes.native.control.flow import CALL
-from xttsbench.fixes.native.files import contents, paths, text
-from xttsbench.fixes.native.files.libraries import library_function
+from xttsbench.fixes.native.libraries import library_function
 from xttsbench.fixes.native.written.origins import OPERATORS, Origins
 from xttsbench.pipeline.graph.registry import is_tensorflow
 from xttsbench.pipeline.graph.source import call_of, is_users
@@ -124,7 +124,7 @@ class Calls:
             return _PYTHON[function](*arguments, **named)
         if traced and function is map:
             return rows.listed(arguments[1], lambda one: self.call(arguments[0], one))
-        table = {**contents.FUNCTIONS, **({**text.FUNCTIONS, **paths.FUNCTIONS} if traced else {})}
+        table = {**files.FUNCTIONS, **({**text.FUNCTIONS, **paths.FUNCTIONS} if traced else {})}
         if isinstance(function, types.BuiltinFunctionType | types.FunctionType | type) and function in table:
             return _fitting(table[function], function, arguments, named)
         library = library_function(function, traced=traced)
@@ -293,7 +293,7 @@ def _is_numpys(function: Any) -> bool:
 def is_known(function: Any) -> bool:
     """Whether a function is one of NumPy's or Python's that is known here by itself."""
     plain = isinstance(function, types.BuiltinFunctionType | types.FunctionType | np.ufunc)
-    return plain and (function in contents.FUNCTIONS or function in FUNCTIONS or function in UFUNCS)
+    return plain and (function in files.FUNCTIONS or function in FUNCTIONS or function in UFUNCS)
 
 
 def _refuse_outside(function: Any) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.fixes.native.checked import Checked, checked, difference
+from xttsbench.fixes.native.rewrite import Checked, checked, difference
 from xttsbench.fixes.native.trace import Traced
 from xttsbench.fixes.native.written.body import written
 from xttsbench.fixes.native.written.expressions import NoTextError

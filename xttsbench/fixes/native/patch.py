@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from xttsbench.fixes.native.written.definition import defined
+from xttsbench.fixes.native.written import defined
 from xttsbench.fixes.open_generator.spec import openable
 from xttsbench.fixes.open_generator.traced_loop import traced_loop
 from xttsbench.records.pipeline import NativeFunction, PythonFunction

@@ -1,18 +1,293 @@
-"""A dataset's graph in which Python functions that compute with arrays are functions of TensorFlow's ops."""
+"""A dataset's graph in which Python functions that compute with arrays are functions of TensorFlow's ops.
+
+Each is traced and compared with Python on calls that were recorded; the rest is refused. A few elements are run as the
+graph stands, and the arguments and results of its Python functions recorded: they tell ranks and what comes as a
+number, and a traced function has to give those results before it is used.
+"""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
-from xttsbench.fixes.graph.edit import does_not_apply
-from xttsbench.fixes.native.checked import checked, python_nodes
-from xttsbench.pipeline.cost.cut import rename_calls, with_callers
-from xttsbench.pipeline.graph.nodes import FunctionLibrary, copied
-from xttsbench.pipeline.graph.registry import PYTHON_OPS
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.framework import function_def_to_graph
+
+from xttsbench.fixes.graph.edit import does_not_apply, ending_at, flat_spec, source_of
+from xttsbench.fixes.native.rewritten import is_traceable
+from xttsbench.fixes.native.trace import RefusedError, Traced, trace
+from xttsbench.fixes.open_generator.body import Body, ElementOfItem
+from xttsbench.fixes.processes.packing import without_tensorflow
+from xttsbench.pipeline.cost.cut import TRANSPARENT, bypassed, dataset, rename_calls, with_callers
+from xttsbench.pipeline.graph.nodes import FunctionLibrary, called, copied, dataset_nodes
+from xttsbench.pipeline.graph.registry import PYTHON_OPS, Registered, lookup, recording
+from xttsbench.pipeline.graph.source import display_name, locate
+from xttsbench.pipeline.purity.state import python_state
 
 _FIX: Final = "native"
+_CALLS: Final = 8
+"""Calls of a function that are recorded, and that its traced version is compared with."""
+_ELEMENTS: Final = 16
+_RECORDING_S: Final = 3.0
+_LEFT_OUT: Final = re.compile(f"{TRANSPARENT.pattern}|^Shuffle")
+TOLERANCE: Final[Mapping[str, float]] = {"f2": 2e-3, "f4": 1e-4, "f8": 1e-9, "c8": 1e-4, "c16": 1e-9}
+"""Largest difference between a traced function's results and Python's, relative to the largest value of the array.
+Whole numbers, truth values and text must be the same, and whole rows are held to the guard's own tolerance later."""
+_SINGLE: Final = 20.0
+"""How many times as far single values may be where the root mean square of the differences is a tenth of the tolerance:
+the logarithm of a power that is all but cancelled moves by 2e-4 of the largest one in single precision, either way."""
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A Python function of a graph: as ops that gave its results, or why not.
+
+    Attributes:
+        token: of TensorFlow's registry.
+        of: what it was made of: a function, or the body of a generator.
+        function: without what TensorFlow puts around it.
+        name: as the user wrote it.
+        traced: ``None`` where it is refused.
+        refused: a phrase with file and line, after "it".
+        calls: arguments and results that were recorded.
+        results: dtypes of the results.
+        exact: whether all that was recorded was the same to the last bit.
+    """
+
+    token: str
+    of: Any
+    function: Any
+    name: str
+    traced: Traced | None = None
+    refused: str | None = None
+    calls: tuple[tuple[tuple[Any, ...], Any], ...] = ()
+    results: tuple[Any, ...] = ()
+    exact: bool = False
+
+    @property
+    def generator(self) -> Any:
+        """TensorFlow's table of the generator's iterators, where it was made of the body of one."""
+        return getattr(self.of, "of", None)
+
+
+def checked(graph: Any) -> list[Checked]:
+    """Every Python function of a graph but generators, bodies of opened ones included, traced where that can be."""
+    nodes = {
+        node.attr["token"].s.decode(): node for function in graph.library.function for node in python_nodes(function)
+    }
+    known = {token: one for token in nodes if (one := lookup(token)) is not None and _is_users(one)}
+    refused: dict[str, RefusedError] = {}
+    for token, registered in known.items():
+        if (why := _objection(registered)) is not None:
+            place = locate(registered.user)
+            refused[token] = RefusedError(why, place.file, place.line)
+    recorders = _recorded(graph, [token for token in known if token not in refused])
+    found: list[Checked] = []
+    for token, registered in known.items():
+        name = display_name(registered.user)
+        results = tuple(tf.as_dtype(one) for one in nodes[token].attr["Tout"].list.type)
+        try:
+            if token in refused:
+                raise refused[token]
+            recorder = recorders[token]
+            traced, exact = _traced(registered, nodes[token], recorder, _shapes(graph, token))
+            seen = tuple(recorder.calls)
+            found.append(Checked(token, *_function(registered), name, traced, None, seen, results, exact))
+        except RefusedError as error:
+            found.append(Checked(token, *_function(registered), name, refused=str(error)))
+    return found
+
+
+def python_nodes(function: Any) -> Iterator[Any]:
+    """The nodes of a function of the graph that call Python."""
+    return (node for node in function.node_def if node.op in PYTHON_OPS)
+
+
+def _is_users(registered: Registered) -> bool:
+    """Whether it is neither a generator nor what fetches the elements that an opened one has made."""
+    return registered.kind != "generator" and not isinstance(getattr(registered.called, "__self__", None), Body)
+
+
+def _function(registered: Registered) -> tuple[Any, Any]:
+    """What TensorFlow calls, without what it puts around it, and the user's function in that."""
+    called = without_tensorflow(registered.called)
+    return called, called.items.function if isinstance(called, ElementOfItem) else called
+
+
+def _objection(registered: Registered) -> str | None:
+    """What speaks against a function before it is run, in words."""
+    function, _ = _function(registered)
+    if isinstance(function, ElementOfItem):
+        return None if function.reads is None else f"reads what others change: {function.reads}"
+    if isinstance(function, Body):
+        return f"makes elements of items that stay in Python: {function.in_python or 'it is not asked for tensors'}"
+    held = python_state(function)
+    if held.state is not None:
+        return f"keeps state: {held.state}"
+    if held.random is not None:
+        return f"draws at random: {held.random}"
+    if held.reads is not None:
+        return f"reads what others change: {held.reads}"
+    return None if is_traceable(function) else "has no source of the user's"
+
+
+@dataclass
+class _Recorder:
+    """The first calls of one function: what it was given and what it returned."""
+
+    calls: list[tuple[tuple[Any, ...], Any]] = field(default_factory=list)
+    lock: Any = field(default_factory=threading.Lock)
+
+    def wrap(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """The function to put in the original's place."""
+
+        def recorded(*arguments: Any) -> Any:
+            with self.lock:
+                wanted = len(self.calls) < _CALLS
+            kept = tuple(one.copy() if isinstance(one, np.ndarray) else one for one in arguments) if wanted else ()
+            result = original(*arguments)
+            if wanted:
+                with self.lock:
+                    self.calls.append((kept, tf.nest.map_structure(_copied, result)))
+            return result
+
+        return recorded
+
+
+def _copied(value: Any) -> Any:
+    """A copy of a result: the function may use its memory again."""
+    return value.copy() if isinstance(value, np.ndarray) else value
+
+
+def _recorded(graph: Any, tokens: list[str]) -> dict[str, _Recorder]:
+    """Calls of Python functions while a few elements of each op that runs one are made."""
+    recorders = {token: _Recorder() for token in tokens}
+    library = FunctionLibrary(graph.library.function)
+    with recording({token: recorder.wrap for token, recorder in recorders.items()}):
+        for node in dataset_nodes(graph):
+            if not any(token in recorders for token in library.python_tokens(called(node))):
+                continue
+            cut = ending_at(bypassed(graph, _LEFT_OUT), node.name)
+            variant = tf.raw_ops.DatasetFromGraph(graph_def=cut.SerializeToString())
+            until = time.monotonic() + _RECORDING_S
+            own = [recorders[token] for token in library.python_tokens(called(node)) if token in recorders]
+            for _ in itertools.islice(dataset(variant, flat_spec(node, _FIX)), _ELEMENTS):
+                if time.monotonic() > until or all(len(one.calls) >= _CALLS for one in own):
+                    break
+    return recorders
+
+
+def _shapes(graph: Any, token: str) -> list[tf.TensorShape] | None:
+    """Static shapes of a Python function's arguments where the graph says them; ``None`` where that is not known."""
+    library = FunctionLibrary(graph.library.function)
+    by_name = {node.name: node for node in graph.node}
+    for node in dataset_nodes(graph):
+        for name in called(node):
+            definition, above = library.get(name), source_of(node, by_name)
+            if definition is None or above is None:
+                continue
+            inside = [one for one in python_nodes(definition) if one.attr["token"].s.decode() == token]
+            if not inside:
+                continue
+            try:
+                given = [one.shape for one in flat_spec(above, _FIX)]
+                more = len(definition.signature.input_arg) - len(given)
+                built = function_def_to_graph.function_def_to_graph(
+                    definition, [*given, *[tf.TensorShape(None)] * more], include_library_functions=True
+                )
+                return [one.shape for one in built.get_operation_by_name(inside[0].name).inputs]
+            except (ValueError, KeyError, tf.errors.OpError):
+                return None
+    return None
+
+
+def _traced(
+    registered: Registered, node: Any, recorder: _Recorder, shapes: list[tf.TensorShape] | None
+) -> tuple[Traced, bool]:
+    """A function traced, compared with the calls that were recorded, and whether all was the same to the last bit.
+
+    Raises:
+        RefusedError: it cannot be traced, no call of it was seen, or its results are others.
+    """
+    place = locate(registered.user)
+    given, eager = [tf.as_dtype(one) for one in node.attr["Tin"].list.type], registered.kind == "py_function"
+    results = [tf.as_dtype(one) for one in node.attr["Tout"].list.type]
+    if not recorder.calls:
+        raise RefusedError("was not called by the first elements", place.file, place.line)
+    if not results:
+        raise RefusedError("returns nothing, so that it is called for something else", place.file, place.line)
+    specs, unsure = [], []
+    for number, dtype in enumerate(given):
+        ranks = {np.ndim(call[0][number]) for call in recorder.calls}
+        shape = shapes[number] if shapes is not None else tf.TensorShape(None)
+        if shape.rank is None:
+            if len(ranks) > 1:
+                raise RefusedError("is given arrays of several ranks", place.file, place.line)
+            shape = tf.TensorShape([None] * ranks.pop())
+            unsure.append(number)
+        specs.append(tf.TensorSpec(shape, dtype))
+    scalars = [isinstance(one, np.generic) for one in recorder.calls[0][0]]
+    made, bare = _function(registered)
+    seen, structure = [arguments for arguments, _ in recorder.calls], getattr(made, "structure", None)
+    function = trace(
+        bare, specs, results, scalars=scalars, tensors=eager, unsure=unsure, seen=seen, structure=structure
+    )
+    exact = True
+    for arguments, expected in recorder.calls:
+        try:
+            found = function(*(tf.convert_to_tensor(one, dtype) for one, dtype in zip(arguments, given, strict=True)))
+        except (tf.errors.OpError, ValueError) as error:
+            text = str(error).strip().splitlines()
+            raise RefusedError(f"fails as ops: {text[0] if text else ''}", place.file, place.line) from error
+        why, same = difference(expected, found, results)
+        exact = exact and same
+        if why is not None:
+            raise RefusedError(f"gives other values as ops: {why}", place.file, place.line)
+    return function, exact
+
+
+def difference(expected: Any, found: Any, dtypes: Sequence[tf.DType]) -> tuple[str | None, bool]:
+    """How results of a traced function differ from Python's, in words, and whether they are the same bits.
+
+    The words are ``None`` where all is within :data:`TOLERANCE`.
+    """
+    given, exact = list(expected) if isinstance(expected, list | tuple) else [expected], True
+    for number, (one, other, dtype) in enumerate(zip(given, found, dtypes, strict=True)):
+        ours, theirs = np.asarray(one), np.asarray(other)
+        if ours.shape != np.shape(theirs):
+            return f"result {number} has the shape {list(np.shape(theirs))}, and Python's {list(ours.shape)}", False
+        if dtype == tf.string:
+            same = np.asarray([_bytes(a) == _bytes(b) for a, b in zip(ours.flat, theirs.flat, strict=True)])
+            same = same.reshape(ours.shape)
+        elif dtype.is_floating or dtype.is_complex:
+            wide = np.complex128 if dtype.is_complex else np.float64
+            first, second = ours.astype(wide), theirs.astype(wide)
+            allowed = TOLERANCE.get(np.dtype(dtype.as_numpy_dtype).str[1:], 0.0)
+            size = float(np.abs(first[np.isfinite(first)]).max(initial=0.0))
+            same = np.isclose(first, second, rtol=0, atol=allowed * size, equal_nan=True)
+            loose = np.isclose(first, second, rtol=0, atol=_SINGLE * allowed * size, equal_nan=True)
+            if not same.all() and loose.all():
+                apart = np.abs(first - second)[np.isfinite(first)]
+                same |= bool(np.sqrt(np.mean(apart**2)) <= allowed * size / 10)
+            exact = exact and bool(np.array_equal(first, second, equal_nan=True))
+        else:
+            same = np.asarray(ours == theirs)
+        if not same.all():
+            at = tuple(int(one) for one in np.argwhere(~same)[0]) if same.ndim else ()
+            return f"result {number} at {list(at)} is {theirs[at]!s}, and Python's {ours[at]!s}", False
+    return None, exact
+
+
+def _bytes(value: Any) -> bytes:
+    return value.encode() if isinstance(value, str) else bytes(value)
+
+
 _numbers = itertools.count()
 
 

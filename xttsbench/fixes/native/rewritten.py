@@ -9,13 +9,13 @@ import types
 from collections.abc import Sequence
 from typing import Any
 
-from xttsbench.fixes.native.arrays.array import CannotTraceError
+from xttsbench.fixes.native.arrays import CannotTraceError
 from xttsbench.fixes.native.calls import Calls, is_known
+from xttsbench.fixes.native.control import CALL, FOR, IF, WHILE, as_items, handed_over
 from xttsbench.fixes.native.control.branches import both, branch, either, negated
-from xttsbench.fixes.native.control.flow import CALL, FOR, IF, WHILE, as_items, handed_over
 from xttsbench.fixes.native.control.loops import looped, repeated
 from xttsbench.fixes.native.control.rows import listed
-from xttsbench.fixes.native.files.text import written_out
+from xttsbench.fixes.native.text import written_out
 from xttsbench.fixes.native.written.origins import SYMBOLS, Origins
 from xttsbench.pipeline.generators.names import copied
 from xttsbench.pipeline.graph.source import definition, is_made, is_users, place

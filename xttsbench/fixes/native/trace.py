@@ -17,9 +17,9 @@ import tensorflow as tf
 from tensorflow.python.data.util import nest
 
 from xttsbench.fixes.graph.functions import state
-from xttsbench.fixes.native.arrays.array import Array, CannotTraceError, lifted, only
-from xttsbench.fixes.native.files.text import Text, Texts, text
+from xttsbench.fixes.native.arrays import Array, CannotTraceError, lifted, only
 from xttsbench.fixes.native.rewritten import Rewritten
+from xttsbench.fixes.native.text import Text, Texts, text
 from xttsbench.fixes.native.written.origins import Origins
 from xttsbench.pipeline.graph.functions import is_random
 from xttsbench.pipeline.graph.nodes import FunctionLibrary

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Sequence
 from typing import Final
 
-from xttsbench.fixes.native.written.definition import defined
+from xttsbench.fixes.native.written import defined
 from xttsbench.fixes.open_generator.call import call_of, of_helper
 from xttsbench.fixes.open_generator.loop import Loop
 from xttsbench.records.pipeline import GeneratorParts, NativeFunction, PipelineOp, PythonFunction

@@ -257,13 +257,13 @@ def test_floats_are_not_cut_to_whole_numbers():
 
 
 def test_other_values_as_ops_are_refused(monkeypatch):
-    from xttsbench.fixes.native.arrays import ufuncs
+    from xttsbench.fixes.native import arrays
 
     def samples():
         for number in range(5):
             yield np.tanh(row(number))
 
-    monkeypatch.setitem(ufuncs.UFUNCS, np.tanh, lambda x: tf.tanh(x) * 1.001)
+    monkeypatch.setitem(arrays.UFUNCS, np.tanh, lambda x: tf.tanh(x) * 1.001)
     with pytest.raises(InvalidInputError, match=r"gives other values as ops: result 0 at \[\d+\] is"):
         apply(generated(samples, NUMBERS), "open-generator:2 + native")
 

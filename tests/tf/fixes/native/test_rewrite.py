@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.graph.apply import apply
-from xttsbench.fixes.native.arrays import ufuncs
+from xttsbench.fixes.native import arrays
 from xttsbench.pipeline.graph.nodes import FunctionLibrary
 from xttsbench.pipeline.graph.read import read_graph
 
@@ -144,7 +144,7 @@ def test_a_function_that_keeps_state_is_not_called_to_find_out():
 
 
 def test_other_values_as_ops_are_refused(monkeypatch):
-    monkeypatch.setitem(ufuncs.UFUNCS, np.tanh, lambda x: tf.tanh(x) * 1.001)
+    monkeypatch.setitem(arrays.UFUNCS, np.tanh, lambda x: tf.tanh(x) * 1.001)
     with pytest.raises(InvalidInputError, match=r"gives other values as ops: result 0 at \[\d+\] is"):
         apply(of_clips(otherwise, (tf.float32,)), "native")
 

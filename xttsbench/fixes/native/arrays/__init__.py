@@ -1,1 +1,505 @@
-"""Arrays, and what NumPy's functions of them become: ops of TensorFlow."""
+"""What stands for an array while a function is traced: a tensor that behaves as NumPy's arrays do.
+
+NumPy hands every operation on such an object to it (``__array_ufunc__``, ``__array_function__``), so operators, NumPy's
+functions and methods mean what they mean to NumPy: its own rules say which dtype a result has, and ufuncs become ops in
+the dtypes of the loops that NumPy would take. What depends on the values of an array, which are not known yet, is
+refused.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+import numpy as np
+import tensorflow as tf
+
+
+class CannotTraceError(BaseException):
+    """Something that a function does and that cannot be written as ops of TensorFlow: what, as a phrase.
+
+    No ``Exception``, so that the function itself does not catch it.
+    """
+
+
+def only(holds: bool, what: str) -> None:
+    """Go on only where something holds.
+
+    Raises:
+        CannotTraceError: it does not.
+    """
+    if not holds:
+        raise CannotTraceError(what)
+
+
+class Symbolic:
+    """What stands for a value that is known only when the function runs; ``what`` says of which kind."""
+
+    __slots__ = ()
+    what = "an array"
+
+    def lifted(self) -> Array:
+        """As an array, where that can be."""
+        raise CannotTraceError(f"computes with {self.what}")
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") and name.endswith("__"):
+            raise AttributeError(name)  # NumPy and Python ask for protocols
+        raise CannotTraceError(f"uses .{name} of {self.what}, which is not known here")
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise CannotTraceError(f"hands {self.what} to code that is not known here")
+
+    def __iter__(self) -> Any:
+        raise CannotTraceError(f"goes through {self.what} whose length is known only when it runs")
+
+    def __bool__(self) -> bool:
+        raise CannotTraceError(f"decides by the value of {self.what}")
+
+    def __index__(self) -> int:
+        raise CannotTraceError(f"needs the value of {self.what} as a number of Python's")
+
+    __int__ = __float__ = __complex__ = __len__ = __index__
+
+    def __contains__(self, _value: Any) -> bool:
+        raise CannotTraceError(f"decides by the value of {self.what}")
+
+    def __str__(self) -> str:
+        raise CannotTraceError(f"writes the value of {self.what} as text")
+
+    __repr__ = __format__ = __fspath__ = __str__  # type: ignore[assignment]
+
+
+@dataclass(frozen=True)
+class NumPy:
+    """What NumPy does with arrays, as ops: what ``functions`` knows and arrays ask for.
+
+    Attributes:
+        ufunc: called with a ufunc and its arguments.
+        function: a function of NumPy's -> what does the same.
+        methods: name of a method -> a function of the array and its arguments.
+        item: what ``array[key]`` gives.
+        replaced: the tensor after ``array[key] = value``.
+    """
+
+    ufunc: Callable[..., Any]
+    function: Callable[[Any], Callable[..., Any]]
+    methods: Mapping[str, Callable[..., Any]]
+    item: Callable[[Any, Any], Any]
+    replaced: Callable[[Any, Any, Any], Any]
+
+
+class Array(Symbolic):
+    """A tensor in place of an array, of a NumPy scalar, or of a number of Python's.
+
+    Attributes:
+        tensor: of a static rank.
+        number: ``int`` or ``float`` where it stands for a number of Python's, whose dtype gives way to an array's.
+        scalar: whether it is a number, NumPy's or Python's, which nothing changes in place.
+        viewed: whether another array may share its memory, so that a change in place would be seen there.
+        seen: its values in the recorded calls, where it is a number and they are known.
+    """
+
+    __slots__ = ("_viewed", "number", "scalar", "seen", "tensor")
+    _numpy: ClassVar[NumPy]
+    __hash__ = None  # type: ignore[assignment]  # arrays have none
+
+    def __init__(self, tensor: Any, number: type | None = None, *, scalar: bool = False, view: Array | None = None):
+        """Take a tensor; ``view`` is the array whose memory it may share."""
+        self.tensor = tensor
+        self.number = number
+        self.seen: tuple[Any, ...] | None = None
+        self.scalar = scalar or number is not None
+        self._viewed: list[bool] = [False] if view is None else view._viewed
+        if view is not None:
+            self._viewed[0] = True
+
+    @classmethod
+    def of(cls, tensor: Any, number: type | None = None) -> Array:
+        """What NumPy computes: a number where it has no axis."""
+        return cls(tensor, number, scalar=tensor.shape.rank == 0)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """NumPy's, as the array would have it."""
+        return np.dtype(self.tensor.dtype.as_numpy_dtype)
+
+    @property
+    def kind(self) -> Any:
+        """What NumPy's promotion is told of it: a dtype, or the type of a number of Python's."""
+        return self.number or self.dtype
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return int(self.tensor.shape.rank)
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """A number for each axis, or an array that stands for one."""
+        return tuple(self.length(axis) for axis in range(self.ndim))
+
+    @property
+    def size(self) -> Any:
+        """The number of values."""
+        return math.prod(self.shape)
+
+    @property
+    def strides(self) -> tuple[Any, ...]:
+        """Bytes from one value to the next along each axis, as of an array that is no part of another."""
+        only(self.ndim > 0, "asks for the strides of a number")
+        found: list[Any] = [self.dtype.itemsize]
+        for axis in range(self.ndim - 1, 0, -1):
+            found.insert(0, found[0] * self.length(axis))
+        return tuple(found)
+
+    @property
+    def T(self) -> Array:  # noqa: N802 - NumPy's name
+        """With its axes the other way round."""
+        return Array(tf.transpose(self.tensor), view=self)
+
+    @property
+    def real(self) -> Array:
+        """The real part."""
+        return Array(tf.math.real(self.tensor), view=self) if self.dtype.kind == "c" else self
+
+    @property
+    def imag(self) -> Array:
+        """The imaginary part."""
+        return Array(tf.math.imag(self.tensor) if self.dtype.kind == "c" else tf.zeros_like(self.tensor), view=self)
+
+    def length(self, axis: int) -> Any:
+        """Of an axis: a number, or an array that stands for one where it is not known."""
+        known = self.tensor.shape[axis]
+        return int(known) if known is not None else Array(tf.shape(self.tensor, tf.int64)[axis], int)
+
+    def change(self, operation: Callable[..., Any], other: Any) -> Any:
+        """The array after ``+=`` and the like, changed in place as NumPy does."""
+        result = operation(self, other)
+        if self.scalar:
+            return result
+        if self._viewed[0]:
+            raise CannotTraceError("changes in place an array that may share its memory with another")
+        if not np.can_cast(result.dtype, self.dtype, "same_kind"):
+            raise CannotTraceError(f"puts {result.dtype} into an array of {self.dtype}")
+        self.tensor = tf.cast(result.tensor, self.dtype)
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self._numpy.methods:
+            method = self._numpy.methods[name]
+            return Method(lambda *arguments, **named: method(self, *arguments, **named))
+        return super().__getattr__(name)
+
+    def __array_ufunc__(self, function: Any, method: str, *inputs: Any, **named: Any) -> Any:
+        if method != "__call__":
+            raise CannotTraceError(f"calls numpy.{function.__name__}.{method}, which is not known here")
+        return self._numpy.ufunc(function, *inputs, **named)
+
+    def __array_function__(self, function: Any, _types: Any, arguments: Any, named: Mapping[str, Any]) -> Any:
+        return self._numpy.function(function)(*arguments, **named)
+
+    def __getitem__(self, key: Any) -> Array:
+        return self._numpy.item(self, key)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if self._viewed[0] or self.scalar:
+            raise CannotTraceError("assigns to a part of an array that may share its memory with another")
+        self.tensor = self._numpy.replaced(self, key, value)
+
+    def __iter__(self) -> Iterator[Array]:
+        length = self.length(0) if self.ndim else 0
+        if not self.ndim or isinstance(length, Array):
+            raise CannotTraceError("goes through an array whose length is known only when it runs")
+        return iter([self[number] for number in range(length)])
+
+    def lifted(self) -> Array:
+        """Itself."""
+        return self
+
+
+class Method:
+    """A method of an array, bound to it: called as such, and told from functions of the user's."""
+
+    def __init__(self, call: Callable[..., Any]) -> None:
+        self._call = call
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """Call the method."""
+        return self._call(*arguments, **named)
+
+
+_OPERATORS: Final = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "truediv": np.true_divide,
+    "floordiv": np.floor_divide,
+    "mod": np.remainder,
+    "pow": np.power,
+    "matmul": np.matmul,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+    "lshift": np.left_shift,
+    "rshift": np.right_shift,
+}
+_COMPARISONS: Final = {
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "eq": np.equal,
+    "ne": np.not_equal,
+}
+_UNARY: Final = {"neg": np.negative, "pos": np.positive, "abs": np.absolute, "invert": np.invert}
+
+
+def _define() -> None:
+    """Give arrays the operators: a ufunc is no method, so each is put into a function."""
+
+    def unary(function: Any) -> Any:
+        def operator(self: Array) -> Any:
+            return function(self)
+
+        return operator
+
+    def forward(function: Any) -> Any:
+        def operator(self: Array, other: Any) -> Any:
+            return function(self, other)
+
+        return operator
+
+    def reflected(function: Any) -> Any:
+        def operator(self: Array, other: Any) -> Any:
+            return function(other, self)
+
+        return operator
+
+    def in_place(function: Any) -> Any:
+        def operator(self: Array, other: Any) -> Any:
+            return self.change(function, other)
+
+        return operator
+
+    for name, function in _OPERATORS.items():
+        setattr(Array, f"__{name}__", forward(function))
+        setattr(Array, f"__r{name}__", reflected(function))
+        setattr(Array, f"__i{name}__", in_place(function))
+    for name, function in _COMPARISONS.items():
+        setattr(Array, f"__{name}__", forward(function))
+    for name, function in _UNARY.items():
+        setattr(Array, f"__{name}__", unary(function))
+
+
+_define()
+
+
+def lifted(value: Any) -> Array:
+    """A value as an array: what NumPy's ``asarray`` makes of it, or of what holds traced arrays a stack of them.
+
+    Raises:
+        CannotTraceError: it is not made of numbers.
+    """
+    if isinstance(value, Symbolic):
+        return value.lifted()
+    if isinstance(value, tf.Tensor | tf.Variable):
+        tensor = tf.convert_to_tensor(value)
+        if tensor.shape.rank is None or not _is_number(tensor.dtype):
+            raise CannotTraceError("computes with a tensor of which the rank or the type is not known")
+        return Array(tensor)
+    if holds_traced(value):
+        if not isinstance(value, list | tuple):
+            raise CannotTraceError(f"makes an array of a {type(value).__name__}")
+        parts = [lifted(one) for one in value]
+        dtype = result_dtype(*parts)
+        if any(isinstance(one, Spread) for one in value):
+            items = [one if isinstance(one, Spread) else Spread(Array(lifted(one).tensor[None])) for one in value]
+            return Array(tf.concat([tf.cast(one.items.tensor, dtype) for one in items], 0))
+        return Array(tf.stack([tf.cast(one.tensor, dtype) for one in parts]))
+    array = np.asarray(value)
+    if array.dtype.kind not in "biufc" or array.dtype.char in "gG":
+        raise CannotTraceError(f"computes with {type(value).__name__} of {array.dtype}")
+    number = type(value) if type(value) in (int, float) else None
+    return Array(tf.constant(array, array.dtype), number, scalar=np.isscalar(value))
+
+
+class Spread(Symbolic):
+    """Items of a list of Python's of which the number is known only when it runs."""
+
+    __slots__ = ("items",)
+    what = "a list"
+
+    def __init__(self, items: Array) -> None:
+        self.items = items
+
+    def lifted(self) -> Array:
+        """All of them."""
+        return self.items
+
+
+def _is_number(dtype: tf.DType) -> bool:
+    return bool(dtype.is_floating or dtype.is_complex or dtype.is_integer or dtype.is_bool)
+
+
+def result_dtype(*values: Array) -> np.dtype[Any]:
+    """The dtype that NumPy gives what is made of some arrays; a number of Python's gives way."""
+    kinds = [one.number(0) if one.number is not None else one.dtype for one in values]
+    return np.dtype(np.result_type(*kinds))
+
+
+def holds_traced(value: Any, depth: int = 4) -> bool:
+    """Whether a value is a traced one, or holds one."""
+    if isinstance(value, Symbolic):
+        return True
+    if not depth:
+        return False
+    if isinstance(value, Mapping):
+        return any(holds_traced(one, depth - 1) for one in value.values())
+    return isinstance(value, list | tuple | set | slice) and any(
+        holds_traced(one, depth - 1)
+        for one in ((value.start, value.stop, value.step) if isinstance(value, slice) else value)
+    )
+
+
+def ufunc(function: Any, *inputs: Any, dtype: Any = None, **named: Any) -> Array:
+    """What a ufunc gives, by the loop that NumPy would take."""
+    operation = UFUNCS.get(function)
+    if operation is None or named:
+        what = f" with {', '.join(named)}" if named else ""
+        raise CannotTraceError(f"calls numpy.{function.__name__}{what}, which is not known here")
+    given = [lifted(one) for one in inputs]
+    numbers = all(one.number is not None for one in given)
+    kinds = [one.dtype if numbers else one.kind for one in given]
+    signature = (None,) * len(given) + (np.dtype(dtype),) if dtype is not None else None
+    resolved = function.resolve_dtypes((*kinds, None), **({"signature": signature} if signature else {}))
+    for one, wanted in zip(given, resolved, strict=False):
+        _check_number(one, wanted)
+    result = operation(*(tf.cast(one.tensor, wanted) for one, wanted in zip(given, resolved, strict=False)))
+    result = tf.cast(result, resolved[-1])
+    number = {"i": int, "f": float}.get(resolved[-1].kind) if numbers else None
+    return Array.of(result, number)
+
+
+def _check_number(one: Array, wanted: np.dtype[Any]) -> None:
+    """A number of Python's that the dtype cannot hold is an error to NumPy."""
+    known = tf.get_static_value(one.tensor) if one.number is int and wanted.kind in "iu" else None
+    if known is not None:
+        wanted.type(int(known))  # raises OverflowError
+
+
+def _floor_divide(a: Any, b: Any) -> Any:
+    """Whole numbers divided by zero are zero to NumPy, and an error to TensorFlow."""
+    if a.dtype.is_floating:
+        return tf.math.floordiv(a, b)
+    if _never_zero(b):
+        return tf.math.floordiv(a, b)
+    return tf.where(tf.equal(b, 0), tf.zeros([], a.dtype), tf.math.floordiv(a, _no_zero(b)))
+
+
+def _remainder(a: Any, b: Any) -> Any:
+    if a.dtype.is_floating:
+        return tf.math.floormod(a, b)
+    if _never_zero(b):
+        return tf.math.floormod(a, b)
+    return tf.where(tf.equal(b, 0), tf.zeros([], a.dtype), tf.math.floormod(a, _no_zero(b)))
+
+
+def _never_zero(b: Any) -> bool:
+    known = tf.get_static_value(b)
+    return known is not None and bool(np.all(known))
+
+
+def _no_zero(b: Any) -> Any:
+    return tf.where(tf.equal(b, 0), tf.ones([], b.dtype), b)
+
+
+def _in_double(function: Any) -> Any:
+    """In double precision, so that what should be whole is: 3, not 2.9999998."""
+    return lambda x: tf.cast(function(tf.cast(x, tf.float64)), x.dtype)
+
+
+def _bitwise(whole: Any, truth: Any) -> Any:
+    return lambda a, b: truth(a, b) if a.dtype == tf.bool else whole(a, b)
+
+
+def _matmul(a: Any, b: Any) -> Any:
+    if not a.shape.rank or not b.shape.rank:
+        raise CannotTraceError("multiplies matrices with a number")
+    first, second = a.shape.rank == 1, b.shape.rank == 1
+    result = tf.matmul(a[None] if first else a, b[:, None] if second else b)
+    return (
+        tf.squeeze(result, [axis for axis, gone in ((-2, first), (-1, second)) if gone]) if first or second else result
+    )
+
+
+def _absolute(x: Any) -> Any:
+    return x if x.dtype == tf.bool or x.dtype.is_unsigned else tf.abs(x)
+
+
+UFUNCS: Final[dict[Any, Callable[..., Any]]] = {
+    np.add: lambda a, b: tf.logical_or(a, b) if a.dtype == tf.bool else a + b,
+    np.subtract: tf.subtract,
+    np.multiply: lambda a, b: tf.logical_and(a, b) if a.dtype == tf.bool else a * b,
+    np.true_divide: tf.divide,
+    np.floor_divide: _floor_divide,
+    np.remainder: _remainder,
+    np.power: tf.pow,
+    np.float_power: tf.pow,
+    np.matmul: _matmul,
+    np.maximum: tf.maximum,
+    np.minimum: tf.minimum,
+    np.negative: tf.negative,
+    np.positive: tf.identity,
+    np.absolute: _absolute,
+    np.fabs: tf.abs,
+    np.sign: tf.sign,
+    np.square: tf.square,
+    np.sqrt: tf.sqrt,
+    np.reciprocal: tf.math.reciprocal,
+    np.exp: tf.exp,
+    np.expm1: tf.math.expm1,
+    np.exp2: lambda x: tf.pow(tf.constant(2, x.dtype), x),
+    np.log: tf.math.log,
+    np.log1p: tf.math.log1p,
+    np.log2: _in_double(lambda x: tf.math.log(x) / math.log(2)),
+    np.log10: _in_double(lambda x: tf.math.log(x) / math.log(10)),
+    np.sin: tf.sin,
+    np.cos: tf.cos,
+    np.tan: tf.tan,
+    np.arcsin: tf.asin,
+    np.arccos: tf.acos,
+    np.arctan: tf.atan,
+    np.arctan2: tf.atan2,
+    np.sinh: tf.sinh,
+    np.cosh: tf.cosh,
+    np.tanh: tf.tanh,
+    np.hypot: lambda a, b: tf.sqrt(a * a + b * b),
+    np.floor: lambda x: tf.floor(x) if x.dtype.is_floating else x,
+    np.ceil: lambda x: tf.math.ceil(x) if x.dtype.is_floating else x,
+    np.trunc: lambda x: tf.where(x < 0, tf.math.ceil(x), tf.floor(x)) if x.dtype.is_floating else x,
+    np.rint: tf.round,
+    np.deg2rad: lambda x: x * tf.constant(math.pi / 180, x.dtype),
+    np.radians: lambda x: x * tf.constant(math.pi / 180, x.dtype),
+    np.conjugate: tf.math.conj,
+    np.less: tf.less,
+    np.less_equal: tf.less_equal,
+    np.greater: tf.greater,
+    np.greater_equal: tf.greater_equal,
+    np.equal: tf.equal,
+    np.not_equal: tf.not_equal,
+    np.logical_and: lambda a, b: tf.logical_and(tf.cast(a, tf.bool), tf.cast(b, tf.bool)),
+    np.logical_or: lambda a, b: tf.logical_or(tf.cast(a, tf.bool), tf.cast(b, tf.bool)),
+    np.logical_not: lambda a: tf.logical_not(tf.cast(a, tf.bool)),
+    np.isnan: tf.math.is_nan,
+    np.isinf: tf.math.is_inf,
+    np.isfinite: tf.math.is_finite,
+    np.bitwise_and: _bitwise(tf.bitwise.bitwise_and, tf.logical_and),
+    np.bitwise_or: _bitwise(tf.bitwise.bitwise_or, tf.logical_or),
+    np.bitwise_xor: _bitwise(tf.bitwise.bitwise_xor, tf.math.logical_xor),
+    np.invert: lambda a: tf.logical_not(a) if a.dtype == tf.bool else tf.bitwise.invert(a),
+    np.left_shift: tf.bitwise.left_shift,
+    np.right_shift: tf.bitwise.right_shift,
+}

@@ -14,12 +14,20 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
-from xttsbench.fixes.native.arrays import along, reductions, shaping
-from xttsbench.fixes.native.arrays.array import Array, CannotTraceError, NumPy, holds_traced, lifted, only, result_dtype
+from xttsbench.fixes.native.arrays import (
+    Array,
+    CannotTraceError,
+    NumPy,
+    axes,
+    holds_traced,
+    lifted,
+    only,
+    result_dtype,
+    shaping,
+    ufunc,
+)
 from xttsbench.fixes.native.arrays.indexing import item, replaced
-from xttsbench.fixes.native.arrays.reductions import axes_of
-from xttsbench.fixes.native.arrays.shaping import alike, dimensions, flat
-from xttsbench.fixes.native.arrays.ufuncs import ufunc
+from xttsbench.fixes.native.arrays.shaping import alike, axes_of, dimensions, flat
 
 
 def numpy_function(function: Any) -> Callable[..., Any]:
@@ -37,7 +45,7 @@ def numpy_function(function: Any) -> Callable[..., Any]:
 
 def _where(condition: Any, x: Any = None, y: Any = None) -> Any:
     if x is None and y is None:
-        return along.places(condition)
+        return axes.places(condition)
     first, second = lifted(x), lifted(y)
     wanted = result_dtype(first, second)
     truth = tf.cast(lifted(condition).tensor, tf.bool)
@@ -201,9 +209,8 @@ def _item(a: Any) -> Array:
 
 
 FUNCTIONS: Final[dict[Any, Callable[..., Any]]] = {
-    **reductions.FUNCTIONS,
+    **axes.FUNCTIONS,
     **shaping.FUNCTIONS,
-    **along.FUNCTIONS,
     np.where: _where,
     np.clip: _clip,
     np.round: _round,
@@ -250,7 +257,7 @@ METHODS: Final[dict[str, Callable[..., Any]]] = {
     "flatten": lambda a, order="C": Array(flat(_astype(a, a.dtype), order).tensor),
     "astype": _astype,
     "item": _item,
-    "nonzero": along.places,
+    "nonzero": axes.places,
     "argsort": FUNCTIONS[np.argsort],
     "conj": functools.partial(ufunc, np.conjugate),
 }

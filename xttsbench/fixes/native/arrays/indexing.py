@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
-from xttsbench.fixes.native.arrays.array import Array, CannotTraceError, lifted
+from xttsbench.fixes.native.arrays import Array, CannotTraceError, lifted
 
 AT_ONCE: Final[ContextVar[bool]] = ContextVar("AT_ONCE", default=False)
 """Whether all numbers of a range are computed at once, so that parts of arrays have to be of one length."""

@@ -8,8 +8,22 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
-from xttsbench.fixes.native.arrays.array import Array, Spread, Symbolic, lifted, only, result_dtype
-from xttsbench.fixes.native.arrays.reductions import axes_of, static
+from xttsbench.fixes.native.arrays import Array, CannotTraceError, Spread, Symbolic, lifted, only, result_dtype
+
+
+def axes_of(axis: Any, rank: int) -> list[int]:
+    """Axes as numbers from 0; ``None`` is all of them."""
+    if axis is None:
+        return list(range(rank))
+    given = axis if isinstance(axis, tuple | list) else [axis]
+    return [int(one) % rank for one in map(static, given)]
+
+
+def static(value: Any) -> int:
+    """A number of an axis, or of axes: what the values of arrays say is refused."""
+    if isinstance(value, Array):
+        raise CannotTraceError("takes the number of an axis from the values of an array")
+    return int(value)
 
 
 def dimensions(shape: Any) -> Any:

@@ -15,10 +15,9 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.framework.func_graph import FuncGraph
 
-from xttsbench.fixes.native.arrays.array import Array, CannotTraceError, Symbolic, lifted, only
-from xttsbench.fixes.native.arrays.ufuncs import ufunc
+from xttsbench.fixes.native.arrays import Array, CannotTraceError, Symbolic, lifted, only, ufunc
 from xttsbench.fixes.native.control.rows import WANTED, Each, Row, as_words
-from xttsbench.fixes.native.files.text import Text, Texts
+from xttsbench.fixes.native.text import Text, Texts
 
 Reads = Sequence[Callable[[], Any]]
 Sets = Callable[[tuple[Any, ...]], None] | None

@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.framework.func_graph import FuncGraph
 
-from xttsbench.fixes.native.arrays.array import Array, CannotTraceError, Spread, Symbolic, lifted, only
+from xttsbench.fixes.native.arrays import Array, CannotTraceError, Spread, Symbolic, lifted, only
 from xttsbench.fixes.native.control.branches import (
     UNDEFINED,
     Merged,
@@ -28,7 +28,7 @@ from xttsbench.fixes.native.control.branches import (
     truth,
 )
 from xttsbench.fixes.native.control.rows import Row, TracedRange, as_row, is_open
-from xttsbench.fixes.native.files.text import Text, Texts
+from xttsbench.fixes.native.text import Text, Texts
 
 _MOST_PASSES: Final = 6
 _MOST_TURNS: Final = 2_000

@@ -14,10 +14,9 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.framework.func_graph import FuncGraph
 
-from xttsbench.fixes.native.arrays.array import Array, CannotTraceError, Spread, Symbolic, lifted, only
+from xttsbench.fixes.native.arrays import Array, CannotTraceError, Spread, Symbolic, lifted, only, ufunc
 from xttsbench.fixes.native.arrays.indexing import AT_ONCE, item
-from xttsbench.fixes.native.arrays.ufuncs import ufunc
-from xttsbench.fixes.native.files.text import Text, Texts
+from xttsbench.fixes.native.text import Text, Texts
 from xttsbench.fixes.native.written.origins import Origins
 
 _MOST_CODES: Final = 70_000

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from xttsbench.fixes.native.arrays.array import Array, CannotTraceError, Symbolic, only
+from xttsbench.fixes.native.arrays import Array, CannotTraceError, Symbolic, only
 
 _SPACES: Final = "".join(chr(code) for code in range(0x3001) if chr(code).isspace())
 """What Python takes for white space; TensorFlow's own functions know ASCII's alone."""

@@ -18,9 +18,9 @@ from typing import Any, Final, Self
 import numpy as np
 import tensorflow as tf
 
-from xttsbench.fixes.native.arrays.array import Array, CannotTraceError, Symbolic, holds_traced, only
-from xttsbench.fixes.native.files.paths import path_text
-from xttsbench.fixes.native.files.text import Text, text
+from xttsbench.fixes.native.arrays import Array, CannotTraceError, Symbolic, holds_traced, only
+from xttsbench.fixes.native.paths import path_text
+from xttsbench.fixes.native.text import Text, text
 
 _DECODED: Final = ["u1", "i1", "u2", "i2", "i4", "i8", "f2", "f4", "f8", "c8", "c16", "b1"]
 """Kinds of numbers that ``tf.io.decode_raw`` reads."""

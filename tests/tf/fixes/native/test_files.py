@@ -50,7 +50,7 @@ def folder(tmp_path):
 
 def refused(function, *calls):
     specs = [tf.TensorSpec([], tf.as_dtype(np.asarray(one).dtype)) for one in calls[0]]
-    with pytest.raises(RefusedError, match=r"test_speech\.py:\d+\)") as caught:
+    with pytest.raises(RefusedError, match=r"test_files\.py:\d+\)") as caught:
         trace(function, specs, [tf.float32], scalars=[True] * len(specs), seen=calls)
     return str(caught.value)
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
-from xttsbench.fixes.native.arrays.array import (
+from xttsbench.fixes.native.arrays import (
     Array,
     CannotTraceError,
     Symbolic,
@@ -26,7 +26,7 @@ from xttsbench.fixes.native.arrays.array import (
     result_dtype,
 )
 from xttsbench.fixes.native.arrays.functions import FUNCTIONS as OF_NUMPY
-from xttsbench.fixes.native.files.contents import Audio, soundfile_read, wavfile_read
+from xttsbench.fixes.native.files import Audio, soundfile_read, wavfile_read
 
 _LONGEST_FILTER: Final = 64
 Make = Callable[..., Any]

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from xttsbench.fixes.native.arrays.array import only
-from xttsbench.fixes.native.files.text import Text, joined, text
+from xttsbench.fixes.native.arrays import only
+from xttsbench.fixes.native.text import Text, joined, text
 
 
 class PathText(Text):
