@@ -80,7 +80,7 @@ def trip(case: Case, folder: Path, count: int) -> dict[str, Any]:
     """Whether graph and back, and the tuned version, yield the same elements; ``None`` where it cannot be told."""
     from tests.tf.equality import same_elements
     from xttsbench.fixes.graph.edit import from_graph
-    from xttsbench.pipeline.graph.read import read_graph
+    from xttsbench.pipeline.read import read_graph
 
     original = load(case, folder, comparable=True).dataset
     back = from_graph(read_graph(original), original.element_spec, source=original)

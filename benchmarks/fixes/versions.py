@@ -34,7 +34,7 @@ def autotuned(dataset: Any) -> Any:
     from xttsbench.errors import InvalidInputError
     from xttsbench.fixes.graph.apply import apply
     from xttsbench.fixes.graph.edit import from_graph
-    from xttsbench.pipeline.graph.read import read_graph
+    from xttsbench.pipeline.read import read_graph
 
     found = from_graph(without_options(read_graph(dataset)), dataset.element_spec, source=dataset)
     for fix in AUTOTUNE_FIXES:

@@ -10,8 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from xttsbench.fixes.graph.edit import from_graph, without_nodes
-from xttsbench.pipeline.graph.nodes import dataset_nodes
-from xttsbench.pipeline.graph.read import read_graph
+from xttsbench.pipeline.nodes import dataset_nodes
+from xttsbench.pipeline.read import read_graph
 
 
 def same_elements(original: Any, fixed: Any, *, count: int) -> bool | None:

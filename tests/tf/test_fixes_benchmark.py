@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from xttsbench.pipeline.graph.nodes import graph_options, set_options
-from xttsbench.pipeline.graph.read import read_graph
+from xttsbench.pipeline.nodes import graph_options, set_options
+from xttsbench.pipeline.read import read_graph
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks" / "fixes"))
 

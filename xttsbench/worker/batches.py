@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
-from xttsbench.pipeline.graph.nodes import constant, dataset_nodes, named_inputs
+from xttsbench.pipeline.nodes import constant, dataset_nodes, named_inputs
 from xttsbench.records.elements import OtherBatches
 from xttsbench.records.trial import Batches
 

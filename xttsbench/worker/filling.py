@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from xttsbench.pipeline.cost.cut import Cut
-from xttsbench.pipeline.graph.read import read_graph
-from xttsbench.pipeline.graph.source import walk
+from xttsbench.pipeline.cut import Cut
+from xttsbench.pipeline.read import read_graph
+from xttsbench.pipeline.source import walk
 from xttsbench.records.trial import TrialSpec
 from xttsbench.targets.load import Loaded
 from xttsbench.worker.bench import Bench

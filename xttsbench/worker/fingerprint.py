@@ -24,7 +24,7 @@ from xttsbench.fixes.graph.edit import from_graph
 from xttsbench.fixes.graph.hazards import hazards, random_ops
 from xttsbench.fixes.open_generator.rewrite import ends_of_epochs
 from xttsbench.fixes.step.spec import STEP_GRAPH, STEP_XLA
-from xttsbench.pipeline.fingerprint.altered import (
+from xttsbench.pipeline.altered import (
     Places,
     draws_from_seeds,
     jittered,
@@ -34,11 +34,11 @@ from xttsbench.pipeline.fingerprint.altered import (
     shortened,
     source_length,
 )
-from xttsbench.pipeline.fingerprint.fingerprinter import Batching, Fingerprinter, batching, sketch_of
-from xttsbench.pipeline.fingerprint.identity import identity
-from xttsbench.pipeline.graph.places import SOURCE
-from xttsbench.pipeline.graph.read import inspect, read_graph
-from xttsbench.pipeline.purity.step import trace_time_effects
+from xttsbench.pipeline.fingerprinter import Batching, Fingerprinter, batching, sketch_of
+from xttsbench.pipeline.identity import identity
+from xttsbench.pipeline.places import SOURCE
+from xttsbench.pipeline.python.state import trace_time_effects
+from xttsbench.pipeline.read import inspect, read_graph
 from xttsbench.records.elements import Element, Elements, Epoch, OtherBatches
 from xttsbench.records.fix import FixSet
 from xttsbench.records.pipeline import PipelineOp

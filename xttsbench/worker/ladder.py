@@ -19,11 +19,11 @@ from xttsbench.fixes.graph.apply import apply
 from xttsbench.fixes.graph.edit import from_graph
 from xttsbench.fixes.native.examine import examine
 from xttsbench.fixes.step.rewrite import fixed_step
-from xttsbench.pipeline.cost.cost_source import with_python_costs
-from xttsbench.pipeline.cost.costs import read_costs
-from xttsbench.pipeline.cost.python_functions import classify
-from xttsbench.pipeline.fingerprint.altered import shortened
-from xttsbench.pipeline.graph.read import read_graph
+from xttsbench.pipeline.altered import shortened
+from xttsbench.pipeline.costs import read_costs
+from xttsbench.pipeline.op_costs import with_python_costs
+from xttsbench.pipeline.python_functions import classify
+from xttsbench.pipeline.read import read_graph
 from xttsbench.records.fix import FixSet
 from xttsbench.records.trial import TrialSpec
 from xttsbench.targets.load import Loaded

@@ -15,8 +15,8 @@ import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.graph.apply import apply
-from xttsbench.pipeline.fingerprint.identity import identity
-from xttsbench.pipeline.graph.read import inspect, read_graph
+from xttsbench.pipeline.identity import identity
+from xttsbench.pipeline.read import inspect, read_graph
 from xttsbench.probes.environment import environment
 from xttsbench.records.elements import GraphIdentity
 from xttsbench.records.fix import FixSet, Optimized

@@ -20,8 +20,8 @@ from tensorflow.python.platform import build_info
 
 from xttsbench.errors import TargetError, XttsbenchError
 from xttsbench.ownership import owner
-from xttsbench.pipeline.graph import places
-from xttsbench.pipeline.graph.source import locate
+from xttsbench.pipeline import places
+from xttsbench.pipeline.source import locate
 from xttsbench.probes.clock import EmulatedAccelerator
 from xttsbench.records.fix import FixSet
 from xttsbench.records.rows import RowMemory
@@ -29,8 +29,7 @@ from xttsbench.records.trial import Devices, TrialError, TrialSpec
 from xttsbench.step.modes import synchroniser, without_xla
 from xttsbench.step.watch import Watch
 from xttsbench.targets.load import Loaded, classify, load_target
-from xttsbench.targets.spec import parse_target
-from xttsbench.targets.substituted import substituted
+from xttsbench.targets.spec import parse_target, substituted
 from xttsbench.worker.arm import run_arm
 from xttsbench.worker.batches import ExhaustedError
 from xttsbench.worker.bench import Bench, Step, StepRaisedError, frame_keys, step_of

@@ -9,8 +9,8 @@ import pytest
 
 from xttsbench.execution.child import Limits
 from xttsbench.execution.trial import run_trial
-from xttsbench.pipeline.graph.nodes import dataset_nodes
-from xttsbench.pipeline.graph.read import read_graph
+from xttsbench.pipeline.nodes import dataset_nodes
+from xttsbench.pipeline.read import read_graph
 from xttsbench.records.trial import TrialSpec
 from xttsbench.samedata.judge import judge
 

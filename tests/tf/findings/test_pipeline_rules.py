@@ -11,7 +11,7 @@ from tests.by_file import load
 from xttsbench.analysis.attribution import PARTS, StepFacts
 from xttsbench.evidence.evidence import Evidence
 from xttsbench.findings.registry import RULES
-from xttsbench.pipeline.cost.costs import read_costs
+from xttsbench.pipeline.costs import read_costs
 from xttsbench.records.base import Estimate
 
 TARGETS = Path(__file__).parents[2] / "targets" / "pipelines.py"

@@ -39,7 +39,7 @@ def built():
 @pytest.fixture
 def written_targets():
     """Places of what the user calls are kept, and targets that the test wrote are forgotten behind it."""
-    from xttsbench.pipeline.graph import places
+    from xttsbench.pipeline import places
 
     before, path, end = set(sys.modules), list(sys.path), places.install()
     yield

@@ -10,7 +10,7 @@ import tensorflow as tf
 from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.any_order.rewrite import any_order
 from xttsbench.fixes.parallel_map.rewrite import parallel_map
-from xttsbench.pipeline.graph.read import inspect, read_graph
+from xttsbench.pipeline.read import inspect, read_graph
 
 
 def test_every_parallel_op_and_the_option_give_the_order_up(yielded, built):

@@ -14,7 +14,7 @@ from tests.tf.equality import same_elements
 from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.graph.apply import apply
 from xttsbench.fixes.graph.edit import from_graph
-from xttsbench.pipeline.graph.read import inspect, read_graph
+from xttsbench.pipeline.read import inspect, read_graph
 
 pytestmark = pytest.mark.tf
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.batch_first.rewrite import batch_first
 from xttsbench.fixes.graph.edit import from_graph
-from xttsbench.pipeline.graph.nodes import dataset_nodes
-from xttsbench.pipeline.graph.read import inspect, read_graph
+from xttsbench.pipeline.nodes import dataset_nodes
+from xttsbench.pipeline.read import inspect, read_graph
 
 pytestmark = pytest.mark.tf
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.graph.apply import apply
-from xttsbench.pipeline.graph.read import read_graph
+from xttsbench.pipeline.read import read_graph
 from xttsbench.worker.batches import compare_apart, padding_of
 
 pytestmark = pytest.mark.tf

@@ -7,8 +7,8 @@ import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.prefetch.rewrite import last_buffer
-from xttsbench.pipeline.graph.nodes import constant_input, dataset_nodes
-from xttsbench.pipeline.graph.read import read_graph
+from xttsbench.pipeline.nodes import constant_input, dataset_nodes
+from xttsbench.pipeline.read import read_graph
 
 
 def sizes(graph):

@@ -12,12 +12,11 @@ from typing import Any
 
 import pytest
 
-from xttsbench.pipeline.graph import places
-from xttsbench.pipeline.graph.read import inspect
+from xttsbench.pipeline import places
+from xttsbench.pipeline.read import inspect
 from xttsbench.records.fix import FixSet, Patch
 from xttsbench.targets.load import load_target
-from xttsbench.targets.spec import parse_target
-from xttsbench.targets.substituted import substituted
+from xttsbench.targets.spec import parse_target, substituted
 from xttsbench.workflows.optimize.fixes import patch_of
 
 BUILDERS = Path(__file__).parents[2] / "targets" / "builders"

@@ -14,8 +14,8 @@ from tensorflow.python.data.ops import readers
 from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.cache.rewrite import cached, key_of
 from xttsbench.fixes.graph.edit import from_graph, redirect
-from xttsbench.pipeline.graph.nodes import dataset_nodes
-from xttsbench.pipeline.graph.read import read_graph
+from xttsbench.pipeline.nodes import dataset_nodes
+from xttsbench.pipeline.read import read_graph
 
 pytestmark = pytest.mark.tf
 

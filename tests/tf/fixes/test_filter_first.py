@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.filter_first.rewrite import filter_first
 from xttsbench.fixes.graph.edit import from_graph, redirect
-from xttsbench.pipeline.graph.nodes import dataset_nodes
-from xttsbench.pipeline.graph.read import read_graph
+from xttsbench.pipeline.nodes import dataset_nodes
+from xttsbench.pipeline.read import read_graph
 
 pytestmark = pytest.mark.tf
 

@@ -9,8 +9,8 @@ import pytest
 import tensorflow as tf
 
 from xttsbench.fixes.graph.hazards import hazards, random_ops
-from xttsbench.pipeline.graph.nodes import dataset_nodes
-from xttsbench.pipeline.graph.read import read_graph
+from xttsbench.pipeline.nodes import dataset_nodes
+from xttsbench.pipeline.read import read_graph
 from xttsbench.records.fix import FixSet
 
 pytestmark = pytest.mark.tf

@@ -11,7 +11,7 @@ from xttsbench.fixes.graph.apply import apply
 from xttsbench.fixes.parallel_map.rewrite import parallel_map
 from xttsbench.fixes.registry import SPECS
 from xttsbench.fixes.spec import loaded
-from xttsbench.pipeline.graph.read import inspect
+from xttsbench.pipeline.read import inspect
 
 
 def plus(x):

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.parallel_batch.rewrite import parallel_batch
-from xttsbench.pipeline.graph.read import inspect, read_graph
+from xttsbench.pipeline.read import inspect, read_graph
 
 
 def rows(**batch):

@@ -8,7 +8,7 @@ import tensorflow as tf
 from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.graph.apply import apply
 from xttsbench.fixes.graph.hazards import hazards
-from xttsbench.pipeline.graph.read import read_graph
+from xttsbench.pipeline.read import read_graph
 from xttsbench.records.fix import FixSet
 
 

@@ -11,8 +11,8 @@ import tensorflow as tf
 from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.parallel_interleave.rewrite import FILES_AHEAD, parallel_interleave
 from xttsbench.fixes.thread_pool.rewrite import thread_pool
-from xttsbench.pipeline.graph.nodes import constant_input, dataset_nodes
-from xttsbench.pipeline.graph.read import read_graph
+from xttsbench.pipeline.nodes import constant_input, dataset_nodes
+from xttsbench.pipeline.read import read_graph
 
 
 def several(i):

@@ -9,8 +9,8 @@ import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.parallel_map.rewrite import parallel_calls, parallel_map
-from xttsbench.pipeline.graph.nodes import constant_input, dataset_nodes
-from xttsbench.pipeline.graph.read import inspect, read_graph
+from xttsbench.pipeline.nodes import constant_input, dataset_nodes
+from xttsbench.pipeline.read import inspect, read_graph
 
 
 def squared(x):

@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 
 from xttsbench.fixes.patch import propose
-from xttsbench.pipeline.graph.read import inspect
-from xttsbench.pipeline.graph.source import locate
+from xttsbench.pipeline.read import inspect
+from xttsbench.pipeline.source import locate
 from xttsbench.records.fix import FixSet, Patch
 from xttsbench.targets.load import Loaded, load_target
-from xttsbench.targets.spec import parse_target
-from xttsbench.targets.substituted import substituted
+from xttsbench.targets.spec import parse_target, substituted
 
 pytestmark = [pytest.mark.tf, pytest.mark.usefixtures("written_targets")]
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.graph.apply import apply
-from xttsbench.pipeline.graph.nodes import dataset_nodes
-from xttsbench.pipeline.graph.read import read_graph
+from xttsbench.pipeline.nodes import dataset_nodes
+from xttsbench.pipeline.read import read_graph
 
 pytestmark = pytest.mark.tf
 

@@ -13,9 +13,9 @@ from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.graph.apply import apply
 from xttsbench.fixes.graph.hazards import hazards
 from xttsbench.fixes.patch import propose
-from xttsbench.pipeline.graph import places
-from xttsbench.pipeline.graph.nodes import dataset_nodes
-from xttsbench.pipeline.graph.read import inspect, read_graph
+from xttsbench.pipeline import places
+from xttsbench.pipeline.nodes import dataset_nodes
+from xttsbench.pipeline.read import inspect, read_graph
 from xttsbench.records.fix import FixSet
 
 pytestmark = pytest.mark.tf

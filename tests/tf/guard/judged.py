@@ -16,9 +16,9 @@ from xttsbench.execution.child import Collected, Limits
 from xttsbench.execution.helper import Helper
 from xttsbench.execution.trial import run_trial
 from xttsbench.fixes.graph import apply as rewrite
-from xttsbench.pipeline.graph import places
-from xttsbench.pipeline.graph.nodes import dataset_nodes
-from xttsbench.pipeline.graph.read import read_graph
+from xttsbench.pipeline import places
+from xttsbench.pipeline.nodes import dataset_nodes
+from xttsbench.pipeline.read import read_graph
 from xttsbench.records.elements import Elements
 from xttsbench.records.fix import Semantics
 from xttsbench.records.readings import Readings

@@ -15,8 +15,8 @@ import planted
 import tensorflow as tf
 from hypothesis import strategies as st
 
-from xttsbench.pipeline.graph.registry import lookup
-from xttsbench.pipeline.purity.state import called
+from xttsbench.pipeline.python.state import called
+from xttsbench.pipeline.source import lookup
 
 ROWS = 24
 Truth = Literal["changes", "random", "harmless"]

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from judged import POOL, elements, judged
 from pipelines import Plan, plans
 
-from xttsbench.pipeline.graph.nodes import dataset_nodes
-from xttsbench.pipeline.graph.read import read_graph
-from xttsbench.pipeline.purity.state import python_state
+from xttsbench.pipeline.nodes import dataset_nodes
+from xttsbench.pipeline.python.state import python_state
+from xttsbench.pipeline.read import read_graph
 from xttsbench.samedata.judge import judge
 
 FEW = settings(

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from xttsbench.fixes.graph import apply as rewrite
-from xttsbench.pipeline.graph import places
+from xttsbench.pipeline import places
 from xttsbench.records.trial import TrialSpec
 from xttsbench.samedata.judge import judge
 from xttsbench.targets.load import Loaded

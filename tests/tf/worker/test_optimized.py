@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError, TargetError
 from xttsbench.execution.child import Collected
-from xttsbench.pipeline.graph.read import inspect, read_graph
+from xttsbench.pipeline.read import inspect, read_graph
 from xttsbench.probes.environment import environment
 from xttsbench.records.base import Location
 from xttsbench.records.elements import GraphIdentity

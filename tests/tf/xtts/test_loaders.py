@@ -16,7 +16,7 @@ import pytest
 import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.pipeline.graph.read import inspect, read_graph
+from xttsbench.pipeline.read import inspect, read_graph
 from xttsbench.samedata.tolerance import difference
 from xttsbench.shipped import shipped
 from xttsbench.xtts.audio.features import log_mel

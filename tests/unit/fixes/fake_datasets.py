@@ -83,7 +83,7 @@ class FakeDataset:
 
 
 def _calls(frame: Any) -> tuple[CallSite, ...]:
-    """The user's calls around one, as :mod:`xttsbench.pipeline.graph.places` notes them."""
+    """The user's calls around one, as :mod:`xttsbench.pipeline.places` notes them."""
     found: list[CallSite] = []
     while frame is not None:
         code = frame.f_code

@@ -18,7 +18,7 @@ from types import ModuleType
 import pytest
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.targets.substituted import substituted
+from xttsbench.targets.spec import substituted
 
 ORIGINAL = "def value():\n    return 'original'\n"
 PATCHED = "# a line more\ndef value():\n    return 'patched'\n\ndef fails():\n    raise ValueError('here')\n"

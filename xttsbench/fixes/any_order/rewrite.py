@@ -9,7 +9,7 @@ from tensorflow.python.framework import op_def_registry
 
 from xttsbench.fixes.graph.edit import does_not_apply
 from xttsbench.fixes.thread_pool.rewrite import with_options
-from xttsbench.pipeline.graph.nodes import copied, dataset_nodes, graph_options
+from xttsbench.pipeline.nodes import copied, dataset_nodes, graph_options
 
 
 def any_order(graph: Any) -> Any:

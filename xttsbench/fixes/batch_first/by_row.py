@@ -27,8 +27,8 @@ from tensorflow.python.saved_model import function_deserialization
 
 from xttsbench.errors import first_line
 from xttsbench.fixes.graph.functions import needed_nodes
-from xttsbench.pipeline.graph.nodes import FunctionLibrary, called
-from xttsbench.pipeline.graph.registry import PYTHON_OPS
+from xttsbench.pipeline.nodes import FunctionLibrary, called
+from xttsbench.pipeline.source import PYTHON_OPS
 
 _ANY_SHAPE: Final = (
     "AsString",

@@ -8,8 +8,7 @@ import libcst as cst
 
 from xttsbench.records.pipeline import PipelineOp
 from xttsbench.targets.source.calls import Calls, attempt, kind, place, rearranged
-from xttsbench.targets.source.edits import Change, Found, NoEditError, Replacement
-from xttsbench.targets.source.links import argument, removed, reordered
+from xttsbench.targets.source.edits import Change, Found, NoEditError, Replacement, argument, removed, reordered
 from xttsbench.targets.source.module import Link, Module
 
 

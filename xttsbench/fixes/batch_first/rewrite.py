@@ -20,9 +20,9 @@ from xttsbench.fixes.batch_first.by_row import NotVectorisedError, by_row
 from xttsbench.fixes.graph.edit import does_not_apply, ending_at, flat_spec, readers, redirect, set_spec, source_of
 from xttsbench.fixes.graph.functions import state
 from xttsbench.fixes.graph.hazards import Reader
-from xttsbench.pipeline.cost.cut import TRANSPARENT, Cut, bypassed, dataset, sequential
-from xttsbench.pipeline.graph.functions import is_random
-from xttsbench.pipeline.graph.nodes import (
+from xttsbench.pipeline.cut import TRANSPARENT, Cut, bypassed, dataset, sequential
+from xttsbench.pipeline.functions import is_random
+from xttsbench.pipeline.nodes import (
     FunctionLibrary,
     captured_inputs,
     constant_input,

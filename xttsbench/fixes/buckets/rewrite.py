@@ -8,7 +8,7 @@ from typing import Any, Final
 import tensorflow as tf
 
 from xttsbench.fixes.graph.edit import does_not_apply, ending_at, flat_spec, from_graph, redirect, set_spec, source_of
-from xttsbench.pipeline.graph.nodes import (
+from xttsbench.pipeline.nodes import (
     constant,
     constant_input,
     copied,
@@ -18,7 +18,7 @@ from xttsbench.pipeline.graph.nodes import (
     named_inputs,
     set_inputs,
 )
-from xttsbench.pipeline.graph.read import read_graph
+from xttsbench.pipeline.read import read_graph
 
 _FIX: Final = "buckets"
 _BOUNDARIES: Final = tuple(sorted({round(2 ** (half / 2)) for half in range(4, 41)}))

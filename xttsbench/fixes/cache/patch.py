@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from xttsbench.records.pipeline import PipelineOp
 from xttsbench.targets.source.calls import Calls, attempt, kind, place, rearranged
-from xttsbench.targets.source.edits import Change, Found
-from xttsbench.targets.source.links import appended, removed
+from xttsbench.targets.source.edits import Change, Found, appended, removed
 from xttsbench.throughput.orderings import Chain, chain_before
 from xttsbench.throughput.threads import consumers, inputs_of
 

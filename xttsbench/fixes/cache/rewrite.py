@@ -18,8 +18,8 @@ import tensorflow as tf
 from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.graph.edit import does_not_apply, ending_at, flat_spec, readers, redirect, set_spec, source_of
 from xttsbench.fixes.graph.hazards import Reader
-from xttsbench.pipeline.fingerprint.identity import digest, identity
-from xttsbench.pipeline.graph.nodes import (
+from xttsbench.pipeline.identity import digest, identity
+from xttsbench.pipeline.nodes import (
     copied,
     data_inputs,
     dataset_inputs,

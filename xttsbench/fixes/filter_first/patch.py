@@ -9,8 +9,7 @@ import libcst as cst
 from xttsbench.fixes.batch_first.patch import maps_before
 from xttsbench.records.pipeline import PipelineOp
 from xttsbench.targets.source.calls import Calls, attempt, place, rearranged
-from xttsbench.targets.source.edits import Change, Found, NoEditError, Replacement
-from xttsbench.targets.source.links import argument
+from xttsbench.targets.source.edits import Change, Found, NoEditError, Replacement, argument
 from xttsbench.targets.source.module import Link, Module
 
 

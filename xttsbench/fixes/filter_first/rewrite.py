@@ -16,8 +16,8 @@ import tensorflow as tf
 from xttsbench.fixes.graph.edit import does_not_apply, flat_spec, readers, redirect, set_spec, source_of
 from xttsbench.fixes.graph.functions import inlined, needed_nodes, state
 from xttsbench.fixes.graph.hazards import Reader
-from xttsbench.pipeline.graph.functions import is_random, passes, reads
-from xttsbench.pipeline.graph.nodes import FunctionLibrary, copied, data_inputs, dataset_nodes, node_inputs, set_inputs
+from xttsbench.pipeline.functions import is_random, passes, reads
+from xttsbench.pipeline.nodes import FunctionLibrary, copied, data_inputs, dataset_nodes, node_inputs, set_inputs
 from xttsbench.records.fix import Fix, FixSet
 
 _FIX: Final = "filter-first"

@@ -1,7 +1,7 @@
 """A dataset with one fix or several, by their names.
 
 A fix is an edit of the dataset's graph; several are made on one reading of it. Reading a graph, and making a dataset of
-it, copies the data embedded in it (see :mod:`xttsbench.pipeline.graph.read`), so fixes that only append to the pipeline
+it, copies the data embedded in it (see :mod:`xttsbench.pipeline.read`), so fixes that only append to the pipeline
 do without. Options come along; an in-memory cache and the seeds of ``shuffle`` are shared with the original dataset, so
 the two are run in processes of their own; variables and ``tf.random.Generator`` objects are copied with the value that
 they have, tables with their contents.
@@ -17,7 +17,7 @@ from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.graph.edit import from_graph
 from xttsbench.fixes.registry import SPECS, checked
 from xttsbench.fixes.spec import Spec, loaded
-from xttsbench.pipeline.graph.read import read_graph
+from xttsbench.pipeline.read import read_graph
 from xttsbench.records.fix import Fix, FixSet
 
 

@@ -14,7 +14,7 @@ from tensorflow.python.data.ops import dataset_ops
 from tensorflow.python.data.ops import options as options_lib
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.pipeline.graph.nodes import (
+from xttsbench.pipeline.nodes import (
     add_constant,
     copied,
     dataset_inputs,
@@ -25,7 +25,7 @@ from xttsbench.pipeline.graph.nodes import (
     node_inputs,
     set_inputs,
 )
-from xttsbench.pipeline.graph.places import SOURCE
+from xttsbench.pipeline.places import SOURCE
 
 _LINES: Final = (
     "TFRecordDataset",

@@ -14,9 +14,9 @@ from typing import Any, Final
 
 from tensorflow.python.framework import op_def_registry
 
-from xttsbench.pipeline.graph.functions import callee, returned
-from xttsbench.pipeline.graph.nodes import FunctionLibrary
-from xttsbench.pipeline.graph.registry import PYTHON_OPS
+from xttsbench.pipeline.functions import callee, returned
+from xttsbench.pipeline.nodes import FunctionLibrary
+from xttsbench.pipeline.source import PYTHON_OPS
 
 _READS: Final = re.compile(
     r"LookupTable(Find|Size|Export)(V2)?|ReadVariableOp|ResourceGather(Nd)?|VarHandleOp|VarIsInitializedOp|\w*HashTable(V2)?"

@@ -16,12 +16,12 @@ from typing import Any, Final
 
 from xttsbench.fixes.registry import SPECS
 from xttsbench.fixes.spec import loaded
-from xttsbench.pipeline.generators.opened import compiled
-from xttsbench.pipeline.generators.parts import CannotSplitError
-from xttsbench.pipeline.graph.nodes import FunctionLibrary, called, constant_input, dataset_inputs, dataset_nodes
-from xttsbench.pipeline.graph.read import inspect
-from xttsbench.pipeline.graph.registry import lookup
-from xttsbench.pipeline.purity.state import PythonState, python_state
+from xttsbench.pipeline.nodes import FunctionLibrary, called, constant_input, dataset_inputs, dataset_nodes
+from xttsbench.pipeline.python.opened import compiled
+from xttsbench.pipeline.python.split import CannotSplitError
+from xttsbench.pipeline.python.state import PythonState, python_state
+from xttsbench.pipeline.read import inspect
+from xttsbench.pipeline.source import lookup
 from xttsbench.records.fix import FixSet
 from xttsbench.records.pipeline import PipelineOp
 

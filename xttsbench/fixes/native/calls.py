@@ -36,8 +36,7 @@ from xttsbench.fixes.native.control import CALL, loops, rows
 from xttsbench.fixes.native.control.branches import negated, truth
 from xttsbench.fixes.native.libraries import library_function
 from xttsbench.fixes.native.written.origins import OPERATORS, Origins
-from xttsbench.pipeline.graph.registry import is_tensorflow
-from xttsbench.pipeline.graph.source import call_of, is_users
+from xttsbench.pipeline.source import call_of, is_tensorflow, is_users
 
 _COMPUTING: Final = (
     *("builtins", "numpy", "math", "cmath", "operator", "_operator", "functools", "itertools", "collections", "re"),

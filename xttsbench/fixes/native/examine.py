@@ -20,11 +20,10 @@ from xttsbench.fixes.native.written.body import written
 from xttsbench.fixes.native.written.expressions import NoTextError
 from xttsbench.fixes.open_generator.body import ElementOfItem
 from xttsbench.fixes.open_generator.rewrite import open_generators
-from xttsbench.pipeline.generators.items import Leaf
-from xttsbench.pipeline.graph.read import read_graph
-from xttsbench.pipeline.graph.registry import cells, lookup
-from xttsbench.pipeline.graph.source import locate
-from xttsbench.pipeline.purity.state import called
+from xttsbench.pipeline.python.items import Leaf
+from xttsbench.pipeline.python.state import called
+from xttsbench.pipeline.read import read_graph
+from xttsbench.pipeline.source import cells, locate, lookup
 from xttsbench.records.pipeline import ItemTensor, NativeFunction, Pipeline
 
 _TIMED_S: Final = 0.15

@@ -24,11 +24,10 @@ from xttsbench.fixes.native.rewritten import is_traceable
 from xttsbench.fixes.native.trace import RefusedError, Traced, trace
 from xttsbench.fixes.open_generator.body import Body, ElementOfItem
 from xttsbench.fixes.processes.packing import without_tensorflow
-from xttsbench.pipeline.cost.cut import TRANSPARENT, bypassed, dataset, rename_calls, with_callers
-from xttsbench.pipeline.graph.nodes import FunctionLibrary, called, copied, dataset_nodes
-from xttsbench.pipeline.graph.registry import PYTHON_OPS, Registered, lookup, recording
-from xttsbench.pipeline.graph.source import display_name, locate
-from xttsbench.pipeline.purity.state import python_state
+from xttsbench.pipeline.cut import TRANSPARENT, bypassed, dataset, rename_calls, with_callers
+from xttsbench.pipeline.nodes import FunctionLibrary, called, copied, dataset_nodes
+from xttsbench.pipeline.python.state import python_state
+from xttsbench.pipeline.source import PYTHON_OPS, Registered, display_name, locate, lookup, recording
 
 _FIX: Final = "native"
 _CALLS: Final = 8

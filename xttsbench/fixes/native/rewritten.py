@@ -17,9 +17,9 @@ from xttsbench.fixes.native.control.loops import looped, repeated
 from xttsbench.fixes.native.control.rows import listed
 from xttsbench.fixes.native.text import written_out
 from xttsbench.fixes.native.written.origins import SYMBOLS, Origins
-from xttsbench.pipeline.generators.names import copied
-from xttsbench.pipeline.graph.source import definition, is_made, is_users, place
-from xttsbench.pipeline.purity.state import called
+from xttsbench.pipeline.python.names import copied
+from xttsbench.pipeline.python.state import called
+from xttsbench.pipeline.source import definition, is_made, is_users, place
 
 _ITEM, _NUMPY = "__xttsbench_item__", "__xttsbench_numpy__"
 _NAME, _OPERATOR, _INCREASED = "__xttsbench_name__", "__xttsbench_operator__", "__xttsbench_increased__"

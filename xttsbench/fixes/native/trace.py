@@ -21,9 +21,9 @@ from xttsbench.fixes.native.arrays import Array, CannotTraceError, lifted, only
 from xttsbench.fixes.native.rewritten import Rewritten
 from xttsbench.fixes.native.text import Text, Texts, text
 from xttsbench.fixes.native.written.origins import Origins
-from xttsbench.pipeline.graph.functions import is_random
-from xttsbench.pipeline.graph.nodes import FunctionLibrary
-from xttsbench.pipeline.graph.source import locate
+from xttsbench.pipeline.functions import is_random
+from xttsbench.pipeline.nodes import FunctionLibrary
+from xttsbench.pipeline.source import locate
 
 _MOST_OPS: Final = 5_000
 """Ops of a traced function; more are a loop written out."""

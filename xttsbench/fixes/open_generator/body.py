@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from xttsbench.pipeline.generators.items import Items
-from xttsbench.pipeline.generators.opened import Opened, Shared, made_of
+from xttsbench.pipeline.python.items import Items
+from xttsbench.pipeline.python.opened import Opened, Shared, made_of
 
 _MOST_WAITING: Final = 4096
 """Items whose elements wait to be fetched; more are left of epochs that were given up."""

@@ -6,8 +6,7 @@ from typing import Any
 
 from xttsbench.records.pipeline import PipelineOp
 from xttsbench.targets.source.calls import Call, Calls
-from xttsbench.targets.source.edits import NoEditError, Replacement
-from xttsbench.targets.source.links import argument, autotune_or, spelled, with_argument
+from xttsbench.targets.source.edits import NoEditError, Replacement, argument, autotune_or, spelled, with_argument
 from xttsbench.targets.source.module import Link, Module
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import libcst as cst
 
-from xttsbench.pipeline.generators.names import exposed, jumps, stored, yields
+from xttsbench.pipeline.python.names import exposed, jumps, stored, yields
 from xttsbench.records.pipeline import GeneratorParts
 from xttsbench.targets.source.edits import Change, NoEditError, Replacement
 from xttsbench.targets.source.module import Module

@@ -19,10 +19,7 @@ from tensorflow.python.ops import script_ops
 from xttsbench.fixes.graph.edit import does_not_apply, flat_spec, from_graph
 from xttsbench.fixes.graph.hazards import STOPS, Reader
 from xttsbench.fixes.open_generator.body import AllElements, ElementOfItem, OneElement
-from xttsbench.pipeline.generators.items import ItemSource, NotAlikeError, items_of
-from xttsbench.pipeline.generators.opened import Compiled, Opened, compiled
-from xttsbench.pipeline.generators.parts import CannotSplitError
-from xttsbench.pipeline.graph.nodes import (
+from xttsbench.pipeline.nodes import (
     FunctionLibrary,
     array_of,
     behind_identities,
@@ -32,10 +29,12 @@ from xttsbench.pipeline.graph.nodes import (
     dataset_nodes,
     free_name,
 )
-from xttsbench.pipeline.graph.read import read_graph
-from xttsbench.pipeline.graph.registry import Registered, cells, lookup, unwrap
-from xttsbench.pipeline.graph.source import display_name, locate
-from xttsbench.pipeline.purity.state import python_state, state_effects
+from xttsbench.pipeline.python.items import ItemSource, NotAlikeError, items_of
+from xttsbench.pipeline.python.opened import Compiled, Opened, compiled
+from xttsbench.pipeline.python.split import CannotSplitError
+from xttsbench.pipeline.python.state import python_state, state_effects
+from xttsbench.pipeline.read import read_graph
+from xttsbench.pipeline.source import Registered, cells, display_name, locate, lookup, unwrap
 from xttsbench.records.fix import Fix, FixSet
 
 _finished: Final[deque[Any]] = deque(maxlen=32)

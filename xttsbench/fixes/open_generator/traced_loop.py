@@ -15,8 +15,7 @@ from xttsbench.fixes.open_generator.call import call_of, of_helper
 from xttsbench.fixes.open_generator.loop import Loop
 from xttsbench.records.pipeline import GeneratorParts, NativeFunction, PipelineOp, PythonFunction
 from xttsbench.targets.source.calls import Calls, attempt
-from xttsbench.targets.source.edits import Change, Found, NoEditError
-from xttsbench.targets.source.links import spelled
+from xttsbench.targets.source.edits import Change, Found, NoEditError, spelled
 
 _HELPER: Final = "parallel_elements"
 _BY_HAND: Final = "apply the saved plan, which makes the ops each time"

@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from xttsbench.fixes.graph.edit import does_not_apply
-from xttsbench.pipeline.graph.nodes import add_constant, copied, data_inputs, dataset_nodes, set_inputs
+from xttsbench.pipeline.nodes import add_constant, copied, data_inputs, dataset_nodes, set_inputs
 
 
 def parallel_batch(graph: Any, *, calls: int = tf.data.AUTOTUNE) -> Any:

@@ -13,7 +13,7 @@ from tensorflow.core.framework import dataset_options_pb2
 
 from xttsbench.fixes.graph.edit import does_not_apply
 from xttsbench.fixes.thread_pool.rewrite import with_options
-from xttsbench.pipeline.graph.nodes import dataset_nodes
+from xttsbench.pipeline.nodes import dataset_nodes
 
 _FIX: Final = "parallel-filter"
 

@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from xttsbench.fixes.graph.edit import does_not_apply
 from xttsbench.fixes.graph.hazards import Reader
-from xttsbench.pipeline.graph.nodes import (
+from xttsbench.pipeline.nodes import (
     add_constant,
     constant_input,
     copied,

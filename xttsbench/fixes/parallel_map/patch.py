@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from xttsbench.targets.source.calls import Calls, kind, place
-from xttsbench.targets.source.edits import Change, Found, NothingToDoError
-from xttsbench.targets.source.links import argument, autotune_or, change, with_argument
+from xttsbench.targets.source.edits import Change, Found, NothingToDoError, argument, autotune_or, change, with_argument
 from xttsbench.targets.source.module import Link, Module, is_name
 
 _CALLS_AT: Final = {"map": 1, "interleave": 3, "batch": 2}

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from xttsbench.fixes.graph.edit import does_not_apply
 from xttsbench.fixes.graph.hazards import MAPS, Reader
-from xttsbench.pipeline.graph.nodes import add_constant, constant_input, copied, data_inputs, dataset_nodes, set_inputs
+from xttsbench.pipeline.nodes import add_constant, constant_input, copied, data_inputs, dataset_nodes, set_inputs
 from xttsbench.records.fix import Fix, FixSet
 
 _CALLS_ARE_LAST: Final = ("ParallelMapDataset", "ParallelMapDatasetV2")

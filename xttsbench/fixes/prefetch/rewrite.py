@@ -7,8 +7,8 @@ from typing import Any
 import tensorflow as tf
 
 from xttsbench.fixes.graph.edit import appended, does_not_apply, without_nodes
-from xttsbench.pipeline.graph.nodes import add_constant, constant_input, copied, data_inputs, dataset_nodes, set_inputs
-from xttsbench.pipeline.graph.read import read_graph
+from xttsbench.pipeline.nodes import add_constant, constant_input, copied, data_inputs, dataset_nodes, set_inputs
+from xttsbench.pipeline.read import read_graph
 
 
 def prefetched(dataset: Any, *, elements: int = tf.data.AUTOTUNE) -> Any:

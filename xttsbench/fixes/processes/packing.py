@@ -27,7 +27,7 @@ from tensorflow.python.types import core
 
 from xttsbench.fixes.processes import work
 from xttsbench.ownership import owner
-from xttsbench.pipeline.graph.registry import cells
+from xttsbench.pipeline.source import cells
 
 _AUTOGRAPH: Final = "tensorflow/python/autograph/impl/api.py"
 _NOTE: Final = "ag_dnc_wrapper__"

@@ -26,10 +26,9 @@ from xttsbench.fixes.processes import work
 from xttsbench.fixes.processes.packing import objection, packed, user_files, without_tensorflow
 from xttsbench.fixes.processes.work import global_digest
 from xttsbench.fixes.processes.workers import Functions, WorkerPool
-from xttsbench.pipeline.generators.opened import Shared
-from xttsbench.pipeline.graph.read import read_graph
-from xttsbench.pipeline.graph.registry import PYTHON_OPS, Registered, lookup
-from xttsbench.pipeline.graph.source import display_name, locate
+from xttsbench.pipeline.python.opened import Shared
+from xttsbench.pipeline.read import read_graph
+from xttsbench.pipeline.source import PYTHON_OPS, Registered, display_name, locate, lookup
 from xttsbench.records.fix import Fix, FixSet
 
 _HELD: Final = "_xttsbench_pooled"

@@ -34,10 +34,9 @@ from xttsbench.fixes.processes.packing import objection, packed, user_files
 from xttsbench.fixes.processes.work import RunningGenerator, global_digest
 from xttsbench.fixes.processes.workers import Functions, WorkerPool
 from xttsbench.fixes.run_ahead.spec import ELEMENTS
-from xttsbench.pipeline.generators.parts import CannotSplitError
-from xttsbench.pipeline.graph.registry import Registered
-from xttsbench.pipeline.graph.source import display_name, locate
-from xttsbench.pipeline.purity.state import state_effects
+from xttsbench.pipeline.python.split import CannotSplitError
+from xttsbench.pipeline.python.state import state_effects
+from xttsbench.pipeline.source import Registered, display_name, locate
 from xttsbench.records.fix import Fix, FixSet
 
 _FIX: Final = "run-ahead"

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from xttsbench.fixes.graph.edit import does_not_apply, flat_spec, readers, redirect, set_spec, source_of
 from xttsbench.fixes.graph.hazards import MAPS, Reader
-from xttsbench.pipeline.graph.nodes import copied, data_inputs, dataset_nodes, node_inputs, set_inputs
+from xttsbench.pipeline.nodes import copied, data_inputs, dataset_nodes, node_inputs, set_inputs
 from xttsbench.records.fix import Fix, FixSet
 
 _FIX: Final = "shuffle-first"

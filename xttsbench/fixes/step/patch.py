@@ -8,8 +8,18 @@ import libcst as cst
 
 from xttsbench.fixes.step.written_out import extracted, function_with_tape
 from xttsbench.targets.source.calls import Calls, attempt
-from xttsbench.targets.source.edits import Change, Found, NoEditError, NothingToDoError, Replacement
-from xttsbench.targets.source.links import argument, change, spelled, with_argument, without_argument
+from xttsbench.targets.source.edits import (
+    Change,
+    Found,
+    NoEditError,
+    NothingToDoError,
+    Replacement,
+    argument,
+    change,
+    spelled,
+    with_argument,
+    without_argument,
+)
 from xttsbench.targets.source.module import Link, Module
 
 _KERAS = ("optimizer", "loss", "metrics", "run_eagerly", "jit_compile")

@@ -14,8 +14,17 @@ import libcst as cst
 from xttsbench.fixes.step.patch import compiled_by, step_at
 from xttsbench.fixes.step.retraced import Retraced, retraced
 from xttsbench.targets.source.calls import Calls, attempt
-from xttsbench.targets.source.edits import Change, Found, NoEditError, NothingToDoError, Replacement
-from xttsbench.targets.source.links import argument, change, spelled, with_argument
+from xttsbench.targets.source.edits import (
+    Change,
+    Found,
+    NoEditError,
+    NothingToDoError,
+    Replacement,
+    argument,
+    change,
+    spelled,
+    with_argument,
+)
 from xttsbench.targets.source.module import Link, Module
 
 _WHOLE: Final = (cst.Add, cst.Subtract, cst.Multiply, cst.FloorDivide, cst.Modulo)

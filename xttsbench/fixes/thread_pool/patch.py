@@ -9,8 +9,7 @@ import libcst as cst
 from libcst.metadata import ClassScope
 
 from xttsbench.targets.source.calls import Calls, attempt, place
-from xttsbench.targets.source.edits import Change, Found, NoEditError, Replacement
-from xttsbench.targets.source.links import appended, change, spelled
+from xttsbench.targets.source.edits import Change, Found, NoEditError, Replacement, appended, change, spelled
 from xttsbench.targets.source.module import Link, Module
 
 _FIELD = "threading.private_threadpool_size"

@@ -8,7 +8,7 @@ import tensorflow as tf
 from tensorflow.core.framework import dataset_options_pb2
 
 from xttsbench.fixes.graph.edit import appended, does_not_apply, end
-from xttsbench.pipeline.graph.nodes import copied, graph_options
+from xttsbench.pipeline.nodes import copied, graph_options
 
 
 def thread_pool(graph: Any, *, threads: int) -> Any:

@@ -20,8 +20,15 @@ from xttsbench.records.base import Location
 from xttsbench.records.fix import FixSet
 from xttsbench.records.pipeline import Pipeline, PipelineOp, kind_of_op
 from xttsbench.records.trial import Trace
-from xttsbench.targets.source.edits import Change, Found, NoCallError, NoEditError, NothingToDoError, Replacement
-from xttsbench.targets.source.links import reordered
+from xttsbench.targets.source.edits import (
+    Change,
+    Found,
+    NoCallError,
+    NoEditError,
+    NothingToDoError,
+    Replacement,
+    reordered,
+)
 from xttsbench.targets.source.module import Link, Module, read_module
 from xttsbench.targets.source.sinking import LISTS_FILES, Sinking
 

@@ -16,9 +16,12 @@ from typing import Final
 import libcst as cst
 from libcst.helpers import get_full_name_for_node
 
-from xttsbench.targets.source.edits import Change, Moved, NoEditError, Put, Replacement
-from xttsbench.targets.source.flow import Flow, branches, condition, exclusive, joined, negated
-from xttsbench.targets.source.links import (
+from xttsbench.targets.source.edits import (
+    Change,
+    Moved,
+    NoEditError,
+    Put,
+    Replacement,
     argument,
     before_statement,
     behind,
@@ -30,6 +33,7 @@ from xttsbench.targets.source.links import (
     removed,
     with_argument,
 )
+from xttsbench.targets.source.flow import Flow, branches, condition, exclusive, joined, negated
 from xttsbench.targets.source.module import Link, Module, Span, is_name
 
 _LOOKING: Final = ("print", "isinstance", "type", "id", "repr")

@@ -18,7 +18,7 @@ from typing import Any, Final
 import tensorflow as tf
 from tensorflow.python.ops import resource_variable_ops
 
-from xttsbench.pipeline.graph.places import files_of
+from xttsbench.pipeline.places import files_of
 from xttsbench.records.trial import MeasurementOverhead, TrialSpec
 from xttsbench.step.modes import Mode, fetches_answered, in_mode, keras_step
 from xttsbench.targets.load import Loaded

@@ -14,7 +14,7 @@ from typing import Any
 
 from xttsbench.records.script import ScriptAgain
 from xttsbench.records.trial import TrialSpec
-from xttsbench.targets.substituted import substituted
+from xttsbench.targets.spec import substituted
 from xttsbench.worker.script.copy_on_write import copy_on_write
 from xttsbench.worker.script.process import Process, kill_group
 from xttsbench.worker.script.report import ScriptReport, exit_now

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from xttsbench.pipeline.graph.places import place_of
+from xttsbench.pipeline.places import place_of
 from xttsbench.records.script import ScriptData
 
 _MARK: Final = "_xttsbench_data"

@@ -24,8 +24,8 @@ from tensorflow.python.ops import resource_variable_ops
 from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.graph.apply import apply
 from xttsbench.fixes.step.spec import STEP_GRAPH, STEP_XLA
-from xttsbench.pipeline.fingerprint.fingerprinter import sketch_of
-from xttsbench.pipeline.purity.step import trace_time_effects
+from xttsbench.pipeline.fingerprinter import sketch_of
+from xttsbench.pipeline.python.state import trace_time_effects
 from xttsbench.records.base import name_and_place
 from xttsbench.records.elements import Elements
 from xttsbench.records.fix import FixSet

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from xttsbench.pipeline.graph import places
+from xttsbench.pipeline import places
 from xttsbench.worker.script.datasets import Datasets, original
 from xttsbench.worker.script.loops.eager import EagerLoops
 from xttsbench.worker.script.loops.graph import FitSteps, GraphLoops

@@ -15,11 +15,11 @@ from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.graph.apply import apply
 from xttsbench.fixes.graph.edit import from_graph
 from xttsbench.fixes.native.examine import examine
-from xttsbench.pipeline.cost.python_functions import classify
-from xttsbench.pipeline.fingerprint.altered import shortened
-from xttsbench.pipeline.graph import read
-from xttsbench.pipeline.graph.functions import FunctionLibrary
-from xttsbench.pipeline.graph.registry import lookup
+from xttsbench.pipeline import read
+from xttsbench.pipeline.altered import shortened
+from xttsbench.pipeline.functions import FunctionLibrary
+from xttsbench.pipeline.python_functions import classify
+from xttsbench.pipeline.source import lookup
 
 pytestmark = pytest.mark.tf
 

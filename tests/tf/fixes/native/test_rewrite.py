@@ -11,8 +11,8 @@ import tensorflow as tf
 from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.graph.apply import apply
 from xttsbench.fixes.native import arrays
-from xttsbench.pipeline.graph.nodes import FunctionLibrary
-from xttsbench.pipeline.graph.read import read_graph
+from xttsbench.pipeline.nodes import FunctionLibrary
+from xttsbench.pipeline.read import read_graph
 
 pytestmark = pytest.mark.tf
 

@@ -11,7 +11,7 @@ from tests.tf import equality
 from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.graph.apply import apply
 from xttsbench.fixes.graph.hazards import hazards
-from xttsbench.pipeline.graph.read import inspect, read_graph
+from xttsbench.pipeline.read import inspect, read_graph
 from xttsbench.records.fix import FixSet
 
 pytestmark = pytest.mark.tf

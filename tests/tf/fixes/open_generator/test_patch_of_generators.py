@@ -6,10 +6,10 @@ import pytest
 
 from tests.tf.fixes.test_patch import loaded
 from xttsbench.fixes.patch import propose
-from xttsbench.pipeline.cost.python_functions import classify
-from xttsbench.pipeline.graph.read import inspect
+from xttsbench.pipeline.python_functions import classify
+from xttsbench.pipeline.read import inspect
 from xttsbench.records.fix import FixSet
-from xttsbench.targets.substituted import substituted
+from xttsbench.targets.spec import substituted
 
 pytestmark = [pytest.mark.tf, pytest.mark.usefixtures("written_targets")]
 

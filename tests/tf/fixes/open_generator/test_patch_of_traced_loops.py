@@ -9,12 +9,12 @@ from tests.tf.fixes.open_generator.test_patch_of_generators import structure
 from tests.tf.fixes.test_patch import loaded
 from xttsbench.fixes.native.examine import examine
 from xttsbench.fixes.patch import propose
-from xttsbench.pipeline.cost.python_functions import classify
-from xttsbench.pipeline.graph.nodes import FunctionLibrary
-from xttsbench.pipeline.graph.read import inspect, read_graph
-from xttsbench.pipeline.graph.registry import lookup
+from xttsbench.pipeline.nodes import FunctionLibrary
+from xttsbench.pipeline.python_functions import classify
+from xttsbench.pipeline.read import inspect, read_graph
+from xttsbench.pipeline.source import lookup
 from xttsbench.records.fix import FixSet
-from xttsbench.targets.substituted import substituted
+from xttsbench.targets.spec import substituted
 
 pytestmark = [pytest.mark.tf, pytest.mark.usefixtures("written_targets")]
 

@@ -19,7 +19,7 @@ from tests.tf.equality import same_elements
 from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.processes.packing import packed
 from xttsbench.fixes.processes.rewrite import in_processes
-from xttsbench.pipeline.graph.read import inspect
+from xttsbench.pipeline.read import inspect
 
 pytestmark = pytest.mark.tf
 

@@ -20,7 +20,7 @@ from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.graph.apply import apply
 from xttsbench.fixes.graph.hazards import hazards
 from xttsbench.fixes.open_generator.rewrite import ends_of_epochs
-from xttsbench.pipeline.graph.read import inspect, read_graph
+from xttsbench.pipeline.read import inspect, read_graph
 from xttsbench.records.fix import FixSet
 
 pytestmark = pytest.mark.tf

@@ -9,8 +9,7 @@ import libcst as cst
 from libcst.metadata import ClassScope
 
 from xttsbench.records.pipeline import NativeFunction
-from xttsbench.targets.source.edits import NoEditError, Replacement
-from xttsbench.targets.source.links import spelled
+from xttsbench.targets.source.edits import NoEditError, Replacement, spelled
 from xttsbench.targets.source.module import Module
 
 

@@ -29,7 +29,7 @@ from xttsbench.fixes.native.written.expressions import (
     through,
     words,
 )
-from xttsbench.pipeline.graph.source import whose
+from xttsbench.pipeline.source import whose
 
 _LONGEST: Final = 100
 """Characters of an expression that is written inside another."""

@@ -14,8 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from xttsbench.pipeline.graph.registry import cells
-from xttsbench.pipeline.graph.source import whose
+from xttsbench.pipeline.source import cells, whose
 
 SYMBOLS: Final[Mapping[type[ast.operator], str]] = {
     **{ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**"},

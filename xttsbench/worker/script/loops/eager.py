@@ -11,7 +11,7 @@ from types import FrameType
 from typing import Any, Final
 
 from xttsbench.ownership import owner
-from xttsbench.pipeline.graph.places import place_of as dataset_place
+from xttsbench.pipeline.places import place_of as dataset_place
 from xttsbench.step.watch import Moment
 from xttsbench.worker.script.datasets import original
 from xttsbench.worker.script.loops.loop import Loop

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from tests.tf.fixes.native import test_rewrite as cases
 from xttsbench.fixes.native.examine import examine
-from xttsbench.pipeline.graph.read import inspect
+from xttsbench.pipeline.read import inspect
 
 pytestmark = pytest.mark.tf
 

@@ -1,0 +1,250 @@
+"""What is read of the functions in a pipeline: what they read and pass on, draw, change, capture and cut."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from xttsbench.pipeline.read import inspect
+from xttsbench.records.pipeline import Pipeline
+
+pytestmark = pytest.mark.tf
+
+VARIABLE = tf.Variable(2.0)
+TABLE = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer([1], [1]), -1)
+GENERATOR = tf.random.Generator.from_seed(1)
+
+
+def numbers(count=9):
+    return tf.data.Dataset.range(count)
+
+
+def triples():
+    return numbers().map(lambda x: (x, tf.cast(x, tf.float32), tf.strings.as_string(x)))
+
+
+def last(dataset):
+    return inspect(dataset).ops[-1]
+
+
+@tf.function
+def swapped(a, b, c):
+    return c, a * 2, b
+
+
+@pytest.mark.parametrize(
+    ("predicate", "expected"),
+    [
+        (lambda a, b, c: a > 3, (0,)),
+        (lambda a, b, c: (a > 3) & (b < 2.0), (0, 1)),
+        (lambda a, b, c: tf.strings.length(c) > 0, (2,)),
+        (lambda a, b, c: True, ()),
+        (lambda a, b, c: TABLE.lookup(tf.cast(a, tf.int32)) > 0, (0,)),
+        (lambda a, b, c: swapped(a, b, c)[1] > 0, (0,)),
+        (lambda a, b, c: tf.numpy_function(lambda v: v > 2, [b], tf.bool), (1,)),
+    ],
+)
+def test_a_filter_reads_only_what_its_result_depends_on(predicate, expected):
+    assert last(triples().filter(predicate)).reads == expected
+
+
+def test_what_a_stateful_op_is_given_counts_as_read():
+    def told(a, b, c):
+        tf.print(c)
+        return a > 3
+
+    op = last(triples().filter(told))
+    assert (op.reads, op.side_effects) == ((0, 2), True)
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (lambda a, b, c: (a, b, c), {0: 0, 1: 1, 2: 2}),
+        (lambda a, b, c: (c, tf.identity(a)), {0: 2, 1: 0}),
+        (lambda a, b, c: (a + 1, b, VARIABLE + 1.0), {1: 1}),
+        (swapped, {0: 2, 2: 1}),
+        (lambda a, b, c: {"z": a, "y": b * 1.0}, {1: 0}),
+        (lambda a, b, c: VARIABLE.read_value(), {}),
+    ],
+)
+@pytest.mark.parametrize("calls", [None, 2])
+def test_components_that_a_map_hands_on_untouched(function, expected, calls):
+    assert last(triples().map(function, num_parallel_calls=calls)).passes == expected
+
+
+def test_captured_tensors_are_no_components():
+    large = tf.constant(np.zeros((9, 20)))
+    op = last(numbers().map(lambda x: (large, x, tf.gather(large, x))))
+    assert (op.passes, op.reads) == ({1: 0}, (0,))
+
+
+def draw_in_a_call(x):
+    return tf.function(lambda: tf.random.normal([]))() + tf.cast(x, tf.float32)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "expected"),
+    [
+        (lambda: numbers().map(lambda x: tf.random.uniform([])), True),
+        (lambda: numbers().map(lambda x: tf.random.uniform([], seed=5)), True),
+        (lambda: numbers().map(draw_in_a_call), True),
+        (lambda: numbers().map(lambda x: GENERATOR.uniform([])), True),
+        (lambda: numbers().flat_map(lambda x: numbers().map(lambda y: tf.random.shuffle([y, x]))), True),
+        (lambda: numbers().flat_map(lambda x: numbers().shuffle(3)), False),
+        (lambda: numbers().map(lambda x: tf.random.stateless_uniform([], [x, x])), False),
+        (lambda: numbers().map(lambda x: tf.timestamp()), True),
+        (lambda: numbers().map(lambda x: x + 1), False),
+        (lambda: numbers().shuffle(3), True),
+        (lambda: numbers().shuffle(3, seed=1), True),
+        (lambda: numbers().shuffle(3, reshuffle_each_iteration=False), True),
+        (lambda: numbers().shuffle(3, seed=1, reshuffle_each_iteration=False), False),
+        (tf.data.Dataset.random, True),
+        (lambda: tf.data.Dataset.random(seed=4), False),
+        (lambda: tf.data.Dataset.random(seed=4, rerandomize_each_iteration=True), True),
+    ],
+)
+def test_what_differs_from_pass_to_pass_is_random(dataset, expected):
+    assert last(dataset()).random is expected
+
+
+def test_a_shuffle_in_an_inner_dataset_is_seen_there():
+    (inner,) = [op for op in last(numbers().flat_map(lambda x: numbers().shuffle(3))).inner if op.random]
+    assert inner.op == "ShuffleDatasetV3"
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (lambda x: tf.numpy_function(lambda v: v, [x], tf.int64), True),
+        (lambda x: tf.py_function(lambda v: v, [x], tf.int64), True),
+        (lambda x: tf.numpy_function(lambda v: v, [x], tf.int64, stateful=False), False),
+        (lambda x: tf.io.write_file("/dev/null", tf.strings.as_string(x)), True),
+        (lambda x: VARIABLE.assign_add(1.0), True),
+        (lambda x: VARIABLE + 1.0, False),
+        (lambda x: TABLE.lookup(tf.cast(x, tf.int32)), False),
+        (lambda x: tf.io.read_file(tf.strings.as_string(x)), False),
+    ],
+)
+def test_side_effects(function, expected):
+    def run(x):
+        with tf.control_dependencies([function(x)]):
+            return x + 1
+
+    assert last(numbers().map(run)).side_effects is expected
+
+
+def test_captured_state_is_told_in_words():
+    large, small = tf.constant(np.zeros((500, 1000))), tf.constant(np.zeros(10))
+    following = iter(numbers())
+    inner = numbers(3)
+
+    def words(function):
+        return last(numbers().map(function)).captures
+
+    assert words(lambda x: VARIABLE + 1.0) == ("variable",)
+    assert words(lambda x: TABLE.lookup(tf.cast(x, tf.int32))) == ("table",)
+    assert words(lambda x: GENERATOR.uniform([])) == ("random generator",)
+    assert words(lambda x: (tf.gather(large, x), tf.gather(small, x))) == ("tensor of 4.0 MB",)
+    assert words(lambda x: next(following)) == ("iterator",)
+    assert words(lambda x: x) == ()
+    assert last(numbers().flat_map(inner.skip)).captures == ("dataset",)
+    assert last(numbers().flat_map(lambda x: numbers().map(lambda y: VARIABLE + 1.0))).captures == ("variable",)
+
+
+def sliced(file):
+    return tf.io.decode_raw(tf.io.read_file(file), tf.uint8)[128:]
+
+
+def substring(file):
+    return tf.io.decode_raw(tf.strings.substr(tf.io.read_file(file), 128, -1), tf.float32)
+
+
+def by_element(file):
+    return tf.io.decode_raw(tf.io.read_file(file), tf.float32)[32:]
+
+
+def in_a_call(file):
+    raw = tf.io.read_file(file)
+    return tf.function(lambda data: tf.io.decode_raw(tf.strings.substr(data, 128, 1_000_000), tf.uint8))(raw)
+
+
+def to_the_measured_end(file):
+    raw = tf.io.read_file(file)
+    return tf.strings.substr(raw, 128, tf.strings.length(raw) - 128)
+
+
+def parsed(file):
+    raw = tf.io.read_file(file)
+    length = tf.io.decode_raw(tf.strings.substr(raw, 8, 2), tf.uint16)[0]
+    return tf.io.decode_raw(tf.strings.substr(raw, 10 + tf.cast(length, tf.int32), -1), tf.float32)
+
+
+def whole(file):
+    return tf.io.decode_raw(tf.io.read_file(file), tf.uint8)[0:]
+
+
+def of_the_name(file):
+    return tf.strings.substr(file, 128, -1)
+
+
+def field(file):
+    return tf.io.decode_raw(tf.io.read_file(file), tf.uint8)[22:24]
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (sliced, 128),
+        (substring, 128),
+        (by_element, 128),
+        (in_a_call, 128),
+        (to_the_measured_end, 128),
+        (parsed, None),
+        (whole, None),
+        (of_the_name, None),
+        (field, None),
+    ],
+)
+def test_a_file_cut_at_a_fixed_byte_is_found_and_a_parsed_header_is_not(function, expected):
+    files = tf.data.Dataset.from_tensor_slices(["a.npy"])
+    assert last(files.map(function)).byte_offset == expected
+    assert last(files.interleave(lambda f: tf.data.Dataset.from_tensors(function(f)))).byte_offset == expected
+
+
+def test_the_header_that_a_reader_skips():
+    op = last(tf.data.FixedLengthRecordDataset("a.npy", 8, header_bytes=128))
+    assert [one.byte_offset for one in op.inner] == [128]
+    assert [one.byte_offset for one in last(tf.data.FixedLengthRecordDataset("a", 8)).inner] == [None]
+
+
+def test_files_and_cycles(tmp_path):
+    assert last(numbers().cache()).filename == ""
+    assert last(numbers().cache(str(tmp_path / "c"))).filename == str(tmp_path / "c")
+    op = last(numbers().interleave(lambda i: numbers(), cycle_length=5, num_parallel_calls=2))
+    assert (op.cycle_length, op.parallelism) == (5, 2)
+    assert last(numbers().interleave(lambda i: numbers(), cycle_length=-1)).cycle_length == -1
+    assert (
+        last(numbers().interleave(lambda i: numbers(), num_parallel_calls=-1).batch(2).unbatch()).cycle_length is None
+    )
+
+
+def test_options_are_named_as_the_user_sets_them():
+    options = tf.data.Options()
+    options.threading.private_threadpool_size = 3
+    options.experimental_optimization.map_fusion = True
+    options.deterministic = False
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+    assert inspect(numbers().with_options(options).take(2)).options == {
+        "threading.private_threadpool_size": "3",
+        "experimental_optimization.map_fusion": "True",
+        "deterministic": "False",
+        "experimental_distribute.auto_shard_policy": "OFF",
+    }
+    assert inspect(numbers()).options == {}
+
+
+def test_the_record_survives_json():
+    pipeline = inspect(triples().filter(lambda a, b, c: a > 3).flat_map(lambda a, b, c: numbers().map(lambda x: x + a)))
+    assert Pipeline.model_validate_json(pipeline.model_dump_json()) == pipeline

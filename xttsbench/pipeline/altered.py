@@ -1,0 +1,392 @@
+"""A dataset as its fingerprints are taken: its sources end early, its random seeds are each epoch's, its calls jitter.
+
+Sources end early so that whole epochs can be seen, and more than one of them. Of a source whose elements are numbered
+some come from its beginning, some from its end and the others from random places between (:func:`places_of`). The same
+cut is made in a pipeline and in its fixed copy: sources stay as they are, and what is inside the functions that open
+files, ranges or generators is no fix's business. What comes after the sources (shuffle, cache) stays, but for a
+repetition without an end: it repeats twice, since samples that are never all seen cannot be told to be the same. A
+cache on disk is one in memory here, since its file would be read later as if it held the whole, but for one in the
+trial's own directory. A last, smaller batch that is dropped behind a shuffle is kept: it holds other samples in each
+epoch, so that no two epochs would have the same.
+
+A trial sets the seed of the whole process, so that two runs draw the same. TensorFlow then gives the random ops inside
+a function a fixed seed, and each new iterator begins their numbers anew: an epoch would repeat the one before, which a
+training without that seed does not see. So each pass has seeds of its own, as a run without a seed has them.
+
+Calls of Python functions are held up at random, so that parallel ones end in another order than they began. A function
+that keeps count, or draws its data from something shared, gives other data then; one that computes from its arguments
+alone does not. On a quiet machine parallel calls may keep their order by luck for a long while.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import tensorflow as tf
+from tensorflow.python.framework import op_def_registry
+
+from xttsbench.pipeline.nodes import (
+    FunctionLibrary,
+    add_constant,
+    behind_identities,
+    called,
+    constant_input,
+    copied,
+    data_inputs,
+    dataset_inputs,
+    dataset_nodes,
+    free_name,
+    node_inputs,
+    set_inputs,
+    text_inputs,
+)
+from xttsbench.pipeline.python.items import ItemSource
+from xttsbench.pipeline.python.opened import Opened
+from xttsbench.pipeline.source import lookup, recording
+
+_OPENS: Final = re.compile(r"(FlatMap|Interleave|ParallelInterleave|LegacyParallelInterleave)Dataset(V\d+)?")
+"""Ops whose function makes a dataset for each element."""
+_READERS: Final = re.compile(r"(TFRecord|TextLine|FixedLengthRecord|Range|Generator)Dataset(V\d+)?")
+"""Sources inside functions that go on for long; slices of an element are as long as the element says."""
+_STRINGS: Final = re.compile(r"(TFRecord|TextLine|FixedLengthRecord|MatchingFiles)Dataset(V\d+)?")
+"""Sources that name no type: each element is one string."""
+
+
+_BATCHES: Final = re.compile(r"(Padded|Parallel)?BatchDataset(V\d+)?|RebatchDatasetV2")
+_HANDS_ON: Final = re.compile(r"(Prefetch|Repeat|Options|Model|Cache)Dataset(V\d+)?")
+"""Ops that do not look at the size of a batch."""
+_ROUNDS: Final = 2
+"""Of what repeats for ever: what is drawn anew in each of them shows in two."""
+
+
+Places = Mapping[int, Sequence[tuple[int, int]]]
+"""Length of a source -> first element and number of elements of each stretch that is taken of it."""
+
+
+def shortened(graph: Any, count: int, places: Places | None = None, *, own_files: str | None = None) -> Any:
+    """The graph with at most ``count`` elements of each source; where files are read, of all of them together.
+
+    The elements are the first ones, but for sources of which ``places`` tells others. Caches whose file is in the
+    directory ``own_files`` stay on disk.
+
+    A dataset node without dataset inputs is a source. In functions of ``flat_map`` and ``interleave`` (readers of
+    files, generators and ranges are opened there) the readers are cut as well, each to its share of ``count``, at least
+    one element.
+    """
+    edited = copied(graph)
+    by_name = {node.name: node for node in edited.node}
+    nodes = dataset_nodes(edited)
+    sources = [node for node in nodes if not dataset_inputs(node, by_name) and _signature(node) is not None]
+    library = FunctionLibrary(edited.library.function)
+    found = {source.name: (places or {}).get(_length(source, by_name) or 0, ((0, count),)) for source in sources}
+    for node in nodes:
+        if _OPENS.fullmatch(node.op):
+            share = _share(node, by_name, count)
+            for function in library.functions(called(node)):
+                _cut_readers(function, share)
+            if (end := _end_of_opened(node, nodes, by_name, library)) is not None:
+                sources.append(end)
+                found[end.name] = ((0, share),)
+    _cut_sources(edited, sources, found)
+    _end_repetitions(edited, nodes)
+    _keep_in_memory(edited, nodes, own_files)
+    return edited
+
+
+def _share(node: Any, by_name: Mapping[str, Any], count: int) -> int:
+    """Elements of each dataset that an op opens, so that there are ``count`` for all elements of its sources."""
+    waiting, lengths = list(dataset_inputs(node, by_name)), []
+    while waiting:
+        above = by_name[waiting.pop()]
+        inputs = dataset_inputs(above, by_name)
+        waiting.extend(inputs)
+        if not inputs:
+            lengths.append(_length(above, by_name))
+    known = [min(length, count) for length in lengths if length is not None]
+    return max(1, -(-count // max(1, *known))) if known and len(known) == len(lengths) else count
+
+
+def _end_of_opened(node: Any, nodes: list[Any], by_name: Mapping[str, Any], library: FunctionLibrary) -> Any | None:
+    """Of a generator that the fix has opened, whose readers hand over groups of items: the op that yields elements."""
+    known = map(lookup, library.python_tokens(called(node)))
+    made = [getattr(one.generator_state._generator, "__self__", None) for one in known if one and one.generator_state]
+    opened = next((one for one in made if isinstance(one, Opened | ItemSource)), None)
+    if opened is None:
+        return None
+    for _ in range(opened.ops_behind):
+        node = next((one for one in nodes if node.name in dataset_inputs(one, by_name)), node)
+    return node
+
+
+_STRETCHES: Final = 4
+_REACH: Final = 300_000
+"""Elements of a source that are skipped at most, in some tenths of a second."""
+
+
+def places_of(graph: Any, count: int) -> dict[int, tuple[tuple[int, int], ...]]:
+    """Where ``count`` elements of each source are taken, of sources that hold their elements or count.
+
+    Sources of one length have the same places, so that what ``zip`` puts together stays together; with several lengths
+    beside a ``zip``, or with a ``skip``, which would skip what was taken, there are none.
+    """
+    by_name = {node.name: node for node in graph.node}
+    nodes = dataset_nodes(graph)
+    lengths = {node.name: _length(node, by_name) for node in nodes if not dataset_inputs(node, by_name)}
+    zipped = any(node.op.startswith("Zip") for node in nodes) and len(set(lengths.values())) > 1
+    if zipped or any(node.op.startswith(("Skip", "TakeWhile")) for node in nodes):
+        return {}
+    ends = {length: length for length in lengths.values() if length}
+    for node in nodes:
+        if node.op != "TakeDataset":
+            continue
+        (source,), most = dataset_inputs(node, by_name), constant_input(node, "count", by_name)
+        length = lengths.get(source)
+        if most is None or not length:
+            return {}  # what is behind its end may be unfit
+        ends[length] = min(ends[length], most) if most >= 0 else ends[length]
+    return {length: _stretches(min(end, _REACH), count) for length, end in ends.items()}
+
+
+def _stretches(length: int, count: int) -> tuple[tuple[int, int], ...]:
+    """The beginning, the end, and two random stretches between, where there is room; the whole of what is no longer."""
+    size = count // _STRETCHES
+    if length <= count or not size:
+        return ((0, min(length, count)),)
+    end = (length - size, size)
+    if length < 2 * count:
+        return ((0, count - size), end)
+    chosen, middle, first = random.Random(length), length // 2, count - (_STRETCHES - 1) * size
+    second, third = chosen.randint(first, middle - size), chosen.randint(middle, length - 2 * size)
+    return ((0, first), (second, size), (third, size), end)
+
+
+def keep_last_batch(graph: Any) -> bool:
+    """Have the batches that a graph ends with keep a smaller last one, in place; whether they dropped it.
+
+    Only behind a shuffle, and where nothing after the batches looks at them; their size is not known any more then.
+    """
+    by_name = {node.name: node for node in graph.node}
+    nodes = dataset_nodes(graph)
+    last, after = nodes[-1], []
+    while _HANDS_ON.fullmatch(last.op) and len(inputs := dataset_inputs(last, by_name)) == 1:
+        after.append(last)
+        last = by_name[inputs[0]]
+    number = {"RebatchDatasetV2": 2, "BatchDatasetV2": 2, "ParallelBatchDataset": 3}.get(last.op, -1)
+    if not _BATCHES.fullmatch(last.op) or not constant_input(last, "drop_remainder", by_name):
+        return False
+    if not any(node.op.startswith("Shuffle") for node in nodes):
+        return False
+    inputs = data_inputs(last)
+    inputs[number] = add_constant(graph, f"{last.name}/whole", False)
+    set_inputs(last, inputs)
+    for node in (last, *after):
+        for shape in node.attr["output_shapes"].list.shape:
+            if shape.dim:
+                shape.dim[0].size = -1
+    return True
+
+
+def source_length(graph: Any) -> int | None:
+    """Elements of the only source of a graph; ``None`` where there are several, or each gives several, or none can say.
+
+    A generator is a source of one that gives several.
+    """
+    by_name = {node.name: node for node in graph.node}
+    nodes = dataset_nodes(graph)
+    sources = [node for node in nodes if not dataset_inputs(node, by_name)]
+    several = len(sources) != 1 or any(_OPENS.fullmatch(node.op) for node in nodes)
+    return None if several else _length(sources[0], by_name)
+
+
+def _length(node: Any, by_name: Mapping[str, Any]) -> int | None:
+    """Elements of a source that holds its tensors or counts; ``None`` where that cannot be read."""
+    if node.op == "TensorDataset":
+        return 1
+    if node.op == "RangeDataset":
+        bounds = [constant_input(node, name, by_name) for name in ("start", "stop", "step")]
+        known = [bound for bound in bounds if bound is not None]
+        return len(range(*known)) if len(known) == 3 and known[2] else None
+    names = node_inputs(node) if node.op == "TensorSliceDataset" else []
+    first = behind_identities(names[0], by_name) if names else None
+    if first is None or first.op != "Const":
+        return None
+    dimensions = first.attr["value"].tensor.tensor_shape.dim
+    return int(dimensions[0].size) if dimensions else None
+
+
+def _cut_sources(graph: Any, sources: list[Any], places: Mapping[str, Sequence[tuple[int, int]]]) -> None:
+    """Take some stretches of each dataset, by the name of its node."""
+    taken = {source.name: free_name(graph, f"{source.name}/shortened") for source in sources}
+    for node in graph.node:
+        for number, reference in enumerate(node.input):
+            node.input[number] = taken.get(reference.split(":")[0], reference)
+    for source in sources:
+        stretches = places[source.name]
+        parts: list[str] = []
+        for number, (begin, size) in enumerate(stretches):
+            part = taken[source.name] if len(stretches) == 1 else free_name(graph, f"{source.name}/part{number}")
+            start = source.name
+            if begin:
+                start = free_name(graph, f"{part}/start")
+                _of_type(
+                    graph, start, "SkipDataset", [source.name, add_constant(graph, f"{start}/count", begin)], source
+                )
+            _of_type(graph, part, "TakeDataset", [start, add_constant(graph, f"{part}/count", size)], source)
+            parts.append(part)
+        for number, part in enumerate(parts[1:], start=2):
+            name = taken[source.name] if number == len(parts) else free_name(graph, f"{source.name}/parts{number}")
+            _of_type(graph, name, "ConcatenateDataset", [parts[0], part], source)
+            parts[0] = name
+
+
+def _end_repetitions(graph: Any, nodes: list[Any]) -> None:
+    """Have what repeats for ever repeat twice."""
+    by_name = {node.name: node for node in graph.node}
+    for node in nodes:
+        endless = node.op == "RepeatDataset" and (constant_input(node, "count", by_name) or 0) < 0
+        if endless or node.op == "ForeverRepeatDataset":
+            node.op = "RepeatDataset"
+            set_inputs(node, [node.input[0], add_constant(graph, f"{node.name}/rounds", _ROUNDS)])
+
+
+def _keep_in_memory(graph: Any, nodes: list[Any], own_files: str | None) -> None:
+    """Have caches on disk keep their elements in memory, in a store that nobody shares; not those of the directory."""
+    by_name = {node.name: node for node in graph.node}
+    for node in nodes:
+        if not node.op.startswith("CacheDataset"):
+            continue
+        files = text_inputs(node, "filename", by_name)
+        if files == ("",) or (own_files and files and all(Path(own_files) in Path(file).parents for file in files)):
+            continue
+        inputs = [node.input[0], add_constant(graph, f"{node.name}/no_file", "")]
+        if node.op == "CacheDatasetV2":
+            inputs.append(free_name(graph, f"{node.name}/own_store"))
+            graph.node.add(name=inputs[-1], op="DummyMemoryCache")
+        set_inputs(node, inputs)
+
+
+def _cut_readers(function: Any, count: int) -> None:
+    """Put a ``take`` after each reader of a function's body, and its name where the reader's was."""
+    readers = [node for node in function.node_def if _READERS.fullmatch(node.op) and _signature(node) is not None]
+    for reader in readers:
+        name = free_name(function, f"{reader.name}/shortened")
+        was, now = f"{reader.name}:handle:0", f"{name}:handle:0"
+        for node in function.node_def:
+            for number, reference in enumerate(node.input):
+                node.input[number] = now if reference == was else reference
+        for key, reference in list(function.ret.items()):
+            function.ret[key] = now if reference == was else reference
+        length = add_constant(function, f"{name}/count", count)
+        _of_type(function, name, "TakeDataset", [was, f"{length}:output:0"], reader)
+
+
+def _of_type(graph: Any, name: str, op: str, inputs: Sequence[str], source: Any) -> None:
+    """Add a node that yields what a source does, to a graph or a function."""
+    node = (graph.node if hasattr(graph, "node") else graph.node_def).add(name=name, op=op)
+    node.input.extend(inputs)
+    signature = _signature(source)
+    if signature is not None:
+        node.attr["output_types"].list.type.extend(signature[0])
+        node.attr["output_shapes"].list.shape.extend(signature[1])
+
+
+def _signature(source: Any) -> tuple[list[int], list[Any]] | None:
+    """Types and shapes of a source's elements, ``None`` where nothing tells; readers of files yield strings."""
+    for key in ("output_types", "Toutput_types"):
+        if key in source.attr:
+            types = list(source.attr[key].list.type)
+            unknown = [tf.TensorShape(None).as_proto() for _ in types]
+            return types, list(source.attr["output_shapes"].list.shape) or unknown
+    if _STRINGS.fullmatch(source.op):
+        return [tf.string.as_datatype_enum], [tf.TensorShape([]).as_proto()]
+    return None
+
+
+_APART: Final = 1_000_003
+
+
+def draws_from_seeds(graph: Any) -> bool:
+    """Whether a function of the graph draws from seeds that begin anew with each iterator."""
+    return any(_seeded(node) for function in graph.library.function for node in function.node_def)
+
+
+def reseeded(graph: Any, epoch: int) -> Any:
+    """The graph with other seeds of the random ops in its functions: those of that epoch, the same in every run."""
+    edited = copied(graph)
+    for function in edited.library.function:
+        for node in function.node_def:
+            if _seeded(node):
+                node.attr["seed"].i = (node.attr["seed"].i + epoch * _APART) % (2**31 - 1)
+    return edited
+
+
+def _seeded(node: Any) -> bool:
+    if "seed" not in node.attr or "seed2" not in node.attr or not (node.attr["seed"].i or node.attr["seed2"].i):
+        return False
+    definition = op_def_registry.get(node.op)
+    return definition is not None and bool(definition.is_stateful)
+
+
+MOST_S: Final = 0.004
+"""Longest that one call is held up."""
+TOTAL_S: Final = 1.5
+"""Longest that the calls of all functions are held up together; later ones are not."""
+
+
+@contextmanager
+def jittered(graph: Any, seed: int, *, most_s: float = MOST_S, total_s: float = TOTAL_S) -> Iterator[int]:
+    """While the block runs, hold the calls of the graph's Python functions up before their work.
+
+    Generators are left alone: their elements are asked for one after the other. What is registered for a token when
+    the block begins is what is held up, the front of a pool of processes as well.
+
+    Yields:
+        How many functions are held up.
+    """
+    tokens = list(_functions(FunctionLibrary(graph.library.function).all_tokens()))
+    delay = _Delay(seed, most_s, total_s)
+    with recording(dict.fromkeys(tokens, delay.before)):
+        yield len(tokens)
+
+
+def _functions(tokens: Iterable[str]) -> Iterator[str]:
+    for token in tokens:
+        found = lookup(token)
+        if found is not None and found.kind != "generator":
+            yield token
+
+
+class _Delay:
+    """Random delays from one seed, until they add up to the whole that may be spent."""
+
+    def __init__(self, seed: int, most_s: float, total_s: float) -> None:
+        self._random = random.Random(seed)
+        self._most_s = most_s
+        self._left_s = total_s
+        self._lock = threading.Lock()
+
+    def before(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """The function that waits and then does what the original does."""
+
+        def held_up(*arguments: Any) -> Any:
+            delay_s = self._next_s()
+            if delay_s > 0.0:
+                time.sleep(delay_s)
+            return original(*arguments)
+
+        return held_up
+
+    def _next_s(self) -> float:
+        with self._lock:
+            # Every second call at once and the others late: neighbours in time overtake one another.
+            delay_s = self._random.choice((0.0, self._random.uniform(0.25, 1.0) * self._most_s))
+            delay_s = min(delay_s, self._left_s)
+            self._left_s -= delay_s
+            return delay_s

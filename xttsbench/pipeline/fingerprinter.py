@@ -1,0 +1,436 @@
+"""Fingerprints of what a dataset yields: hashes that tell the same bits, and sketches that tell nearly the same floats.
+
+The data themselves never leave the process. A batch is taken apart into its rows, since rows are what ``shuffle``
+moves and what two pipelines that cut batches differently share; padding is taken off a row, since how much of it there
+is depends on the row's neighbours (the element's shapes say it, where the order is fixed).
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from xttsbench.pipeline.nodes import (
+    FunctionLibrary,
+    called,
+    constant,
+    constant_input,
+    dataset_inputs,
+    named_inputs,
+    results,
+)
+from xttsbench.records.elements import Element, Row
+
+_BATCHES: Final = re.compile(r"(ParallelBatch|Batch|PaddedBatch|MapAndBatch|DenseToSparseBatch|Rebatch)Dataset(V\d+)?")
+_KEEPS: Final = re.compile(
+    r"(Experimental)?(Options|Prefetch|Model|Take|TakeWhile|Skip|Repeat|Shuffle|ShuffleAndRepeat|Cache|Map|ParallelMap"
+    r"|Filter|ParallelFilter|Shard|AssertCardinality|ParseExample|Concatenate|Zip|Snapshot|Scan|ChooseFastest)"
+    r"Dataset(V\d+)?"
+)
+"""Ops after which batches are still batches; what a function makes of them shows in their first dimension."""
+_MAPS: Final = ("MapDataset", "ParallelMapDataset", "ScanDataset")
+
+
+@dataclass(frozen=True, slots=True)
+class Batching:
+    """How elements are cut."""
+
+    batched: bool = False
+    size: int | None = None
+    """Rows at most, where all of the pipeline's batches say so."""
+    padding: tuple[Any, ...] | None = None
+    """What rows are filled up with, by component; empty where it cannot be told by component, ``None`` where the rows
+    are not filled up."""
+
+
+def batching(graph: Any) -> Batching:
+    """What the last data ops of a graph say; an op that takes batches apart ends the search."""
+    by_name = {node.name: node for node in graph.node}
+    ends = results(graph)
+    return _of(ends[0], by_name, FunctionLibrary(graph.library.function), mapped=False) if ends else Batching()
+
+
+def _of(name: str, by_name: Mapping[str, Any], library: FunctionLibrary, *, mapped: bool) -> Batching:
+    """Of one dataset node; ``mapped`` where a function comes between it and the result."""
+    while (node := by_name.get(name)) is not None:
+        if _BATCHES.fullmatch(node.op):
+            return Batching(True, constant_input(node, "batch_size", by_name), _padding(node, by_name, mapped))
+        if node.op == "GroupByWindowDataset":
+            return _of_windows(node, library, mapped)
+        inputs = dataset_inputs(node, by_name)
+        if not _KEEPS.fullmatch(node.op) or not inputs:
+            return Batching()
+        mapped = mapped or node.op.startswith(_MAPS)
+        if node.op.startswith(("Zip", "Concatenate")):
+            return _together([_of(one, by_name, library, mapped=mapped) for one in inputs])
+        name = inputs[0]
+    return Batching()
+
+
+def _of_windows(node: Any, library: FunctionLibrary, mapped: bool) -> Batching:
+    """Of ``group_by_window`` and ``bucket_by_sequence_length``, whose function batches each window."""
+    reduce = node.attr["reduce_func"].func.name if "reduce_func" in node.attr else next(iter(called(node)), "")
+    for function in library.functions([reduce]):
+        inside = {one.name: one for one in function.node_def}
+        for one in function.node_def:
+            if _BATCHES.fullmatch(one.op):
+                return Batching(True, None, _padding(one, inside, mapped))
+    return Batching()
+
+
+def _together(parts: list[Batching]) -> Batching:
+    if not parts or not all(part.batched for part in parts):
+        return Batching()
+    sizes = [part.size for part in parts]
+    size = None if None in sizes else max(one for one in sizes if one is not None)
+    return Batching(True, size, () if any(part.padding is not None for part in parts) else None)
+
+
+def _padding(node: Any, by_name: Mapping[str, Any], mapped: bool) -> tuple[Any, ...] | None:
+    if not node.op.startswith("PaddedBatch"):
+        return None
+    names = [name for argument, name in named_inputs(node) if argument == "padding_values"]
+    try:
+        values = [constant(name, by_name) for name in names]
+    except ValueError:  # strings in a form that TensorFlow itself does not read
+        return ()
+    if mapped or any(value is None for value in values):
+        return ()
+    return tuple(value.item() for value in values if value is not None)
+
+
+Array = npt.NDArray[Any]
+Sketch = tuple[float, ...]
+
+PROJECTIONS: Final = 6
+"""Random +-1 projections in a sketch, after mean, standard deviation and the share of values that are not finite."""
+_CHUNK: Final = 1 << 16
+_LARGEST: Final = 1e150
+"""Magnitude that values are clipped to in a sketch, so that their squares are numbers."""
+_STAND_IN: Final = {"nan": 701.0, "inf": 1103.0, "-inf": -1301.0}
+"""What stands for a value that is not finite in a projection, so that where it stands shows."""
+
+
+SEGMENTS: Final = 64
+"""More projections of half-precision numbers, one of each part of a row: their rounding hides a wrong value of a long
+one."""
+
+
+def sketch_of(array: Array) -> Sketch:
+    """The sketch of a whole array of numbers, such as a variable."""
+    if array.dtype.kind in "biu":
+        array = array.astype(np.float64)
+    return sketches([array])[0]
+
+
+def sketches(arrays: Sequence[Array]) -> list[Sketch]:
+    """Sketches of floats and complex numbers, empty ones of all else; rows of equal length in one product."""
+    if not arrays or arrays[0].dtype.kind == "O" or not _inexact(arrays[0]):
+        return [() for _ in arrays]
+    found: list[Sketch] = [()] * len(arrays)
+    sizes: dict[int, list[int]] = {}
+    for number, array in enumerate(arrays):
+        sizes.setdefault(array.size, []).append(number)
+    for size, numbers in sizes.items():
+        step = max(1, (1 << 22) // max(size, 1))
+        for begin in range(0, len(numbers), step):
+            some = numbers[begin : begin + step]
+            block = np.stack([_flat(arrays[number]) for number in some])
+            parts = _segments(block) if arrays[0].dtype.itemsize == 2 else [()] * len(some)
+            for number, row, more in zip(some, _block(block), parts, strict=True):
+                found[number] = row + more
+    return found
+
+
+def _inexact(array: Array) -> bool:
+    """Whether an array holds floats, also such as NumPy itself does not know (bfloat16), or complex numbers."""
+    dtype = tf.as_dtype(array.dtype)
+    return bool(dtype.is_floating or dtype.is_complex)
+
+
+def _flat(array: Array) -> Array:
+    flat = array.ravel()
+    if array.dtype.kind == "c":
+        return np.concatenate([flat.real, flat.imag]).astype(np.float64)
+    return flat.astype(np.float64)
+
+
+def _block(values: Array) -> list[Sketch]:
+    """Sketches of the rows of ``[rows, n]`` float64.
+
+    A projection is ``sum(sign * value) / sqrt(n)``: of independent values it varies as one value does, and a change of
+    one value by ``d`` moves it by ``d / sqrt(n)`` (the sign projections of Achlioptas, 2003).
+    """
+    count = values.shape[1]
+    if count == 0:
+        return [(0.0,) * (3 + PROJECTIONS)] * len(values)
+    finite = np.isfinite(values)
+    odd = 1.0 - finite.mean(axis=1)
+    if finite.all():
+        known = np.clip(values, -_LARGEST, _LARGEST)
+        mean, std = known.mean(axis=1), known.std(axis=1)
+    else:
+        known = np.clip(np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0), -_LARGEST, _LARGEST)
+        many = np.maximum(finite.sum(axis=1), 1)
+        mean = known.sum(axis=1) / many
+        std = np.sqrt((np.where(finite, known - mean[:, None], 0.0) ** 2).sum(axis=1) / many)
+        known[np.isnan(values)] = _STAND_IN["nan"]
+        known[np.isposinf(values)] = _STAND_IN["inf"]
+        known[np.isneginf(values)] = _STAND_IN["-inf"]
+    projected = np.zeros((len(values), PROJECTIONS))
+    for begin in range(0, count, _CHUNK):
+        part = known[:, begin : begin + _CHUNK]
+        projected += part @ _signs(begin // _CHUNK)[: part.shape[1]]
+    table = np.column_stack([mean, std, odd, projected / math.sqrt(count)])
+    return [tuple(float(f"{number:.9g}") for number in row) for row in np.nan_to_num(table)]
+
+
+def _segments(values: Array) -> list[Sketch]:
+    """A projection of each of ``SEGMENTS`` parts of the rows, zeros where there are fewer values.
+
+    In a part that is louder than its row all values may be rounded by more, so that it is scaled down to the row.
+    """
+    known = np.clip(np.nan_to_num(values, nan=_STAND_IN["nan"], posinf=0.0, neginf=0.0), -_LARGEST, _LARGEST)
+    size = max(-(-known.shape[1] // SEGMENTS), 1)
+    signed = np.zeros((len(known), SEGMENTS * size))
+    for begin in range(0, known.shape[1], _CHUNK):
+        part = known[:, begin : begin + _CHUNK]
+        signed[:, begin : begin + part.shape[1]] = part * _signs(begin // _CHUNK)[: part.shape[1], 0]
+    parts = signed.reshape(len(known), SEGMENTS, size)
+    powers = (parts**2).mean(axis=2)
+    louder = np.sqrt(powers / np.maximum(powers.mean(axis=1, keepdims=True), 1e-300))
+    table = parts.sum(axis=2) / math.sqrt(size) / np.maximum(louder, 1.0)
+    return [tuple(float(f"{number:.6g}") for number in row) for row in table]
+
+
+@functools.lru_cache(maxsize=64)
+def _signs(chunk: int) -> Array:
+    """+-1 by index, ``[_CHUNK, PROJECTIONS]``: bits of SplitMix64 (Steele et al., 2014), the same in every process."""
+    index = np.arange(chunk * _CHUNK, (chunk + 1) * _CHUNK, dtype=np.uint64)
+    with np.errstate(over="ignore"):
+        mixed = (index + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    mixed ^= mixed >> np.uint64(31)
+    bits = (mixed[:, None] >> np.arange(PROJECTIONS, dtype=np.uint64)) & np.uint64(1)
+    return bits.astype(np.float64) * 2.0 - 1.0
+
+
+MOST_ROWS: Final = 1000
+"""Rows of a batch from which on it is one sample: a record holds a few thousand."""
+
+
+@dataclass
+class Fingerprinter:
+    """Turns elements into :class:`xttsbench.records.elements.Element`, all in the same way.
+
+    Args:
+        cut: how elements are cut into rows, and what rows are filled up with; as one sample each where nothing is said.
+    """
+
+    cut: Batching = Batching()
+    components: tuple[str, ...] = ()
+    """Path of each component, of the last element seen."""
+    unknown: dict[str, str] = field(default_factory=dict)
+    """Path of a component -> why it has no bits to compare."""
+
+    def element(self, value: Any) -> Element:
+        """The fingerprint of one element; a component without bits has an empty hash."""
+        leaves = list(leaves_of(value))
+        self.components = tuple(path for path, _ in leaves)
+        parts = [self._part(path, leaf) for path, leaf in leaves]
+        count = self._rows([part for part in parts if part is not None])
+        padding = self.cut.padding or ()
+        pads = padding if len(padding) == len(parts) else [None] * len(parts)
+        columns = [self._column(part, count, pad) for part, pad in zip(parts, pads, strict=True)]
+        rows = (
+            Row(hashes=tuple(column.hashes[i] for column in columns), sketches=tuple(c.sketches[i] for c in columns))
+            for i in range(1 if count is None else count)
+        )
+        return Element(shapes=tuple("unknown" if p is None else p.shape for p in parts), rows=tuple(rows))
+
+    def _part(self, path: str, leaf: Any) -> _Part | None:
+        try:
+            return _part(leaf)
+        except _NoBitsError as error:
+            self.unknown.setdefault(path or "element", str(error))
+            return None
+
+    def _rows(self, parts: Sequence[_Part]) -> int | None:
+        """How many rows the element is, or ``None`` where it is one sample."""
+        counts = {part.rows for part in parts}
+        if not self.cut.batched or not parts or len(counts) != 1:
+            return None
+        (count,) = counts
+        if count is None or count > min(MOST_ROWS, self.cut.size or MOST_ROWS):
+            return None
+        return count
+
+    def _column(self, part: _Part | None, count: int | None, pad: Any) -> _Column:
+        if part is None:
+            return _Column([""] * (count or 1), [()] * (count or 1))
+        pieces = [part.whole()] if count is None else [part.row(i) for i in range(count)]
+        if self.cut.padding is not None and count is not None:
+            pieces = [_unpadded(piece, pad) for piece in pieces]
+        return _Column([_hash(piece) for piece in pieces], sketches([piece[-1] for piece in pieces]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """One component over the rows of an element."""
+
+    hashes: list[str]
+    sketches: list[Sketch]
+
+
+def leaves_of(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Path such as ``features.mel`` or ``[0].text`` and value of each component, in the order of ``tf.nest``."""
+    if isinstance(value, Mapping):
+        for key in sorted(value):
+            yield from leaves_of(value[key], f"{path}.{key}" if path else str(key))
+    elif isinstance(value, tuple) and hasattr(value, "_fields"):
+        for key, item in zip(value._fields, value, strict=True):
+            yield from leaves_of(item, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, tuple | list):
+        for number, item in enumerate(value):
+            yield from leaves_of(item, f"{path}[{number}]")
+    elif not isinstance(value, tf.Tensor) and tf.nest.is_nested(value):  # attrs and data classes
+        for number, item in enumerate(tf.nest.flatten(value)):
+            yield from leaves_of(item, f"{path}[{number}]")
+    else:
+        yield path, value
+
+
+class _NoBitsError(TypeError):
+    """A component has no bits to compare."""
+
+
+Piece = tuple[Array, ...]
+"""What a row is hashed from; the values come last, what is before tells how they are laid out."""
+
+
+class _Part:
+    """A dense tensor."""
+
+    def __init__(self, array: Array) -> None:
+        self._array = array
+        self.rows: int | None = array.shape[0] if array.ndim else None
+        self.shape = _text(array.dtype, array.shape)
+
+    def whole(self) -> Piece:
+        return (self._array,)
+
+    def row(self, number: int) -> Piece:
+        return (np.asarray(self._array[number]),)
+
+
+class _Ragged(_Part):
+    """Lists of rows of unequal length: values, and for each level where its rows begin."""
+
+    def __init__(self, value: Any) -> None:
+        self._values = _array(value.flat_values)
+        self._splits: list[Array] = [np.asarray(splits.numpy()) for splits in value.nested_row_splits]
+        self.rows = len(self._splits[0]) - 1
+        self.shape = f"ragged {_text(self._values.dtype, (self.rows, *([None] * len(self._splits)), *self._inner))}"
+
+    @property
+    def _inner(self) -> tuple[int, ...]:
+        return self._values.shape[1:]
+
+    def whole(self) -> Piece:
+        return (*[np.diff(splits) for splits in self._splits], self._values)
+
+    def row(self, number: int) -> Piece:
+        low, high = int(self._splits[0][number]), int(self._splits[0][number + 1])
+        lengths = []
+        for splits in self._splits[1:]:
+            lengths.append(np.diff(splits[low : high + 1]))
+            low, high = int(splits[low]), int(splits[high])
+        return (*lengths, self._values[low:high])
+
+
+class _Sparse(_Part):
+    """Values at places."""
+
+    def __init__(self, value: Any) -> None:
+        self._indices, self._values = np.asarray(value.indices.numpy()), _array(value.values)
+        self._dense = np.asarray(value.dense_shape.numpy())
+        self.rows = int(self._dense[0]) if len(self._dense) else None
+        self.shape = f"sparse {_text(self._values.dtype, tuple(self._dense))}"
+
+    def whole(self) -> Piece:
+        return (self._dense, self._indices, self._values)
+
+    def row(self, number: int) -> Piece:
+        mine = self._indices[:, 0] == number
+        return (self._dense[1:], self._indices[mine, 1:], self._values[mine])
+
+
+def _part(leaf: Any) -> _Part:
+    if isinstance(leaf, tf.RaggedTensor):
+        return _Ragged(leaf)
+    if isinstance(leaf, tf.SparseTensor):
+        return _Sparse(leaf)
+    if leaf is None:
+        return _Part(np.zeros(0))
+    return _Part(_array(leaf))
+
+
+def _array(value: Any) -> Array:
+    if isinstance(value, np.ndarray | np.generic | int | float | bool | bytes | str):
+        return np.asarray(value)
+    if not isinstance(value, tf.Tensor):
+        raise _NoBitsError(f"a {type(value).__name__} has no bits to compare")
+    if value.dtype in (tf.variant, tf.resource):
+        raise _NoBitsError(f"a tensor of type {value.dtype.name} has no bits to compare")
+    return np.asarray(value.numpy())
+
+
+def _text(dtype: Any, shape: Sequence[int | None]) -> str:
+    name = "string" if dtype.kind == "O" else tf.as_dtype(dtype).name
+    return f"{name}[{','.join('?' if size is None else str(size) for size in shape)}]"
+
+
+def _hash(piece: Piece) -> str:
+    digest = hashlib.blake2b(digest_size=8)
+    for array in piece:
+        digest.update(f"{array.dtype.name}{array.shape}".encode())
+        if array.dtype.kind == "O":
+            for item in array.ravel():
+                data = item if isinstance(item, bytes) else str(item).encode()
+                digest.update(len(data).to_bytes(8, "little") + data)
+        else:
+            digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+def _unpadded(piece: Piece, pad: Any) -> Piece:
+    """A dense row without the padding at the end of each of its axes; zeros and empty strings where ``pad`` is None.
+
+    Padding has the bits of ``pad``: a negative zero is none.
+    """
+    if len(piece) != 1 or not piece[0].ndim or not piece[0].size:
+        return piece
+    array = piece[0]
+    if array.dtype.kind == "O":
+        other = np.asarray(array != (b"" if pad is None else pad))
+    else:
+        ours, theirs = (_bits(one) for one in (array, np.full((1,), 0 if pad is None else pad, array.dtype)))
+        other = (ours != theirs).reshape(*array.shape, -1).any(axis=-1)
+    places = np.nonzero(other)
+    return (array[tuple(slice(0, int(axis.max()) + 1 if axis.size else 0) for axis in places)],)
+
+
+def _bits(array: Array) -> Array:
+    """The bits of the values as numbers, ``[values, 1]``; of the largest ones two numbers each."""
+    size = array.dtype.itemsize
+    return np.ascontiguousarray(array).view(f"u{min(size, 8)}").reshape(array.size, -1)

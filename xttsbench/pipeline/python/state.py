@@ -1,0 +1,324 @@
+"""Whether a Python function keeps state, draws random numbers or tells the time.
+
+State is what parallel calls, calls in other processes, fewer calls or another order would change. Functions are read
+from their source, without running them, and followed into the user's own functions that they call. Libraries are taken
+at their word. What the call makes itself may be changed at will; what was there before may not. A memo that
+``functools.lru_cache`` keeps is harmless; a dictionary that is filled by hand is state, for it is one to the eye.
+
+What a function only reads and other code changes (an epoch that a callback sets) does not show in a look at the data,
+during which no training runs. It is read from the source of the function's file: another function there that changes
+the same variable, or another method of the same class that sets the attribute. Code that only sets things up
+(``__init__`` and what it calls) and code that the function itself runs do not count.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import os
+import types
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from types import CodeType
+from typing import Any, Final
+
+from xttsbench.pipeline.python.libraries import surely_outside
+from xttsbench.pipeline.python.reading import Reader, from_bytecode
+from xttsbench.pipeline.python.values import MUTATORS, Scope, Value
+from xttsbench.pipeline.source import (
+    Definition,
+    call_of,
+    cells,
+    definition,
+    definitions,
+    first_line,
+    is_tensorflow,
+    is_users,
+    parameter_names,
+    place,
+    tree_of,
+    within,
+)
+
+_SETS_UP: Final = frozenset(
+    {"__init__", "__new__", "__post_init__", "__setstate__", "__getstate__", "__reduce__", "__enter__", "__exit__"}
+    | {"__del__", "close", "__set_name__", "__init_subclass__"}
+)
+"""Methods that run before the first call, or after the last one."""
+_BETWEEN_EPOCHS: Final = frozenset({"on_epoch_begin", "on_epoch_end"})
+"""Methods of a Keras ``PyDataset`` that Keras calls between epochs, whoever else does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One place where a function changes something that is not its own."""
+
+    name: str
+    """Of the variable, or of the attribute of ``self``."""
+    owner: Any
+    """The function, or the tree of the whole file, that the variable belongs to; the class, for an attribute."""
+    function: str
+    first_line: int
+    line: int
+
+
+def changed_variable(code: CodeType, name: str, own: Collection[CodeType]) -> str | None:
+    """Which other function of the file changes a variable that a function reads, in words.
+
+    Args:
+        code: of the function that reads it.
+        name: of a global or captured variable.
+        own: code of all functions that it runs.
+    """
+    file, _ = place(code)
+    reader = definition(code)
+    return None if reader is None else _foreign(file, name, _owner(reader, name, file), own, "changes")
+
+
+def changed_attribute(kind: type, name: str, own: Collection[CodeType], *, within_epoch: bool = False) -> str | None:
+    """Which other method of a class sets an attribute that a function reads, in words.
+
+    Args:
+        kind: the class.
+        name: of the attribute.
+        own: code of all functions that the function runs.
+        within_epoch: leave out what Keras has a ``PyDataset`` change between epochs.
+    """
+    of_keras = any(one.__name__ == "PyDataset" and one.__module__.startswith("keras.") for one in kind.__mro__)
+    for one in kind.__mro__:
+        file = next((place(method.__code__)[0] for method in vars(one).values() if is_users(method)), "")
+        for node in ast.walk(tree_of(file)) if file else ():
+            if isinstance(node, ast.ClassDef) and node.name == one.__name__:
+                between = _called_by(node, _BETWEEN_EPOCHS)
+                quiet = _called_by(node, _SETS_UP) - between
+                found = _foreign(file, name, node, own, "sets", quiet | between if within_epoch and of_keras else quiet)
+                if found is not None:
+                    return found
+    return None
+
+
+def _foreign(
+    file: str, name: str, owner: Any, own: Collection[CodeType], verb: str, leave_out: Collection[str] = ()
+) -> str | None:
+    """The first change by code that the function does not run itself; none where its own code does it, too."""
+    found = [change for change in _changes(file) if change.name == name and change.owner is owner]
+    places = {place(code) for code in own}
+    if any((file, change.first_line) in places for change in found):
+        return None  # state of its own, which is reported as such
+    others = (one for one in found if one.function not in leave_out)
+    return next((f"{one.function}() at {os.path.basename(file)}:{one.line} {verb}" for one in others), None)
+
+
+def _above(node: Any) -> Iterator[Any]:
+    while (node := getattr(node, "parent", None)) is not None:
+        yield node
+
+
+def _owner(node: Any, name: str, file: str) -> Any:
+    """What a name that a function does not bind itself belongs to: a function around it, or the file."""
+    return next((one for one in _above(node) if isinstance(one, Definition) and name in _bound(one)), tree_of(file))
+
+
+@functools.lru_cache(maxsize=512)
+def _bound(node: Any) -> frozenset[str]:
+    """The names that a function binds for itself."""
+    names, declared = set(parameter_names(node)), set[str]()
+    for one in within(node):
+        if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store):
+            names.add(one.id)
+        elif isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.add(one.name)
+        elif isinstance(one, ast.Global | ast.Nonlocal):
+            declared.update(one.names)
+    return frozenset(names - declared)
+
+
+@functools.lru_cache(maxsize=64)
+def _changes(file: str) -> tuple[Change, ...]:
+    """All that the functions of a file change and that is not their own."""
+    found = []
+    for node in definitions(file):
+        around = next((one for one in _above(node) if isinstance(one, Definition | ast.ClassDef)), None)
+        me = node.args.args[0].arg if isinstance(around, ast.ClassDef) and node.args.args else None
+        for line, base, attribute in _changed(node):
+            of_object = attribute is not None and base == me
+            if of_object or base not in _bound(node):
+                name, owner = (attribute or "", around) if of_object else (base, _owner(node, base, file))
+                found.append(Change(name, owner, getattr(node, "name", "<lambda>"), first_line(node), line))
+    return tuple(found)
+
+
+def _changed(node: Any) -> Iterator[tuple[int, str, str | None]]:
+    """Line, name, and attribute right after the name, of each change in a function."""
+    for one in within(node):
+        target: ast.expr | None = None
+        attribute = None
+        if isinstance(one, ast.Name | ast.Attribute | ast.Subscript) and isinstance(one.ctx, ast.Store | ast.Del):
+            target = one
+        elif isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute) and one.func.attr in MUTATORS:
+            target = one.func.value
+        if isinstance(one, ast.Call) and one.args and _shuffles(one.func):
+            target = one.args[0]
+        while isinstance(target, ast.Attribute | ast.Subscript):
+            attribute = target.attr if isinstance(target, ast.Attribute) else attribute
+            target = target.value
+        if isinstance(target, ast.Name):
+            yield one.lineno, target.id, attribute
+
+
+def _shuffles(node: ast.expr) -> bool:
+    """Whether a method of Python's or NumPy's generators changes its first argument; those of datasets do not."""
+    owner = node.value if isinstance(node, ast.Attribute) and node.attr == "shuffle" else None
+    name = getattr(owner, "attr", getattr(owner, "id", "")).lower()
+    return "random" in name or "rng" in name
+
+
+def _called_by(kind: ast.ClassDef, names: Collection[str]) -> set[str]:
+    """The named methods of a class, and those that they call on the object."""
+    methods = {one.name: one for one in kind.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)}
+    found, waiting = set[str](), list(names)
+    while waiting:
+        name = waiting.pop()
+        if name not in found and name in methods:
+            calls = [one.func for one in ast.walk(methods[name]) if isinstance(one, ast.Call)]
+            waiting.extend(one.attr for one in calls if isinstance(one, ast.Attribute))
+        found.add(name)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class PythonState:
+    """What was found, each in words with the place; ``None`` where nothing was."""
+
+    state: str | None = None
+    random: str | None = None
+    """Random numbers that no state of the function's own explains, or the time of day in its result."""
+    reads: str | None = None
+    """What it only reads, and other code changes."""
+    reads_within_epoch: str | None = None
+    """The same without what Keras has a ``PyDataset`` change between epochs."""
+
+
+def python_state(function: Any, reader: Reader | None = None) -> PythonState:
+    """State and randomness of a function, method, partial, callable object or memoised function.
+
+    Args:
+        function: of the user's.
+        reader: with which it is read, where that is not the usual one.
+    """
+    function = _unwrapped(function)  # what is bound by a partial, and that there is a memo, counts
+    inner, reader = called(function), _read(function, reader)
+    first: dict[str, str] = {}
+    for effect in reader.effects:
+        first.setdefault("random" if effect.kind == "clock" else effect.kind, effect.text)
+    if isinstance(function, functools._lru_cache_wrapper) and "random" in first:
+        first.setdefault("state", f"{inner.__name__}() keeps in a memo what it has drawn at random")
+    reads = [first.get("read") or changed_elsewhere(reader, within_epoch=within) for within in (False, True)]
+    return PythonState(first.get("state"), first.get("random"), *reads)
+
+
+def state_effects(function: Any) -> tuple[str, ...]:
+    """All state that a function keeps, as for :func:`python_state`, each in words with its place."""
+    return tuple(effect.text for effect in _read(_unwrapped(function)).effects if effect.kind == "state")
+
+
+def _read(function: Any, reader: Reader | None = None) -> Reader:
+    reader, inner = reader or Reader(), called(function)
+    if inner is not None:
+        try:
+            if isinstance(function, functools.partial):
+                reader.partial(function)
+            reader.function(inner)
+        except Exception:  # objects of a user's may raise whatever they like when they are looked at
+            reader.effects.extend(from_bytecode(inner))
+    return reader
+
+
+def changed_elsewhere(reader: Reader, *, within_epoch: bool = False) -> str | None:
+    """What was read and is changed by code that was not; ``within_epoch`` as for :func:`changed_attribute`."""
+    for (code, name), text in reader.variables.items():
+        if change := changed_variable(code, name, reader.own):
+            return f"{text}, which {change}"
+    for (kind, name), text in reader.attributes.items():
+        if change := changed_attribute(kind, name, reader.own, within_epoch=within_epoch):
+            return f"{text}, which {change}"
+    return None
+
+
+def called(function: Any) -> Any:
+    """The function or bound method that a call runs first, TensorFlow's wrappers taken off but nobody else's.
+
+    A wrapper of the user's may keep the state itself, so ``__wrapped__`` is not followed.
+    """
+    for _ in range(20):
+        if isinstance(function, functools.partial):
+            function = function.func
+        elif isinstance(function, types.FunctionType) and is_tensorflow(function):
+            inner = _unwrapped(function)
+            if inner is function:
+                return None
+            function = inner
+        elif isinstance(function, types.FunctionType | types.MethodType):
+            return function
+        elif hasattr(function, "__wrapped__"):
+            function = function.__wrapped__
+        else:
+            call = call_of(function)
+            return types.MethodType(call, function) if isinstance(call, types.FunctionType) else None
+    return None
+
+
+def _unwrapped(function: Any) -> Any:
+    """The object that TensorFlow's wrappers, such as those of AutoGraph, call; itself where there is none."""
+    for _ in range(20):
+        if not (isinstance(function, types.FunctionType) and is_tensorflow(function)):
+            break
+        inner = getattr(function, "__wrapped__", None) or cells(function).get("func")
+        if inner is None:
+            break
+        function = inner
+    return function
+
+
+_OF_TENSORFLOW: Final = ("assign", "scatter_", "batch_scatter_", "apply", "update_state", "reset_state", "write")
+"""How methods begin through which a graph changes variables, optimizers, metrics and summaries as eager code does."""
+_DRAWN_BY_TENSORFLOW: Final = "(tf "
+
+
+def trace_time_effects(step: Any) -> str | None:
+    """What a step changes or does in Python that a graph would leave out, with file and line.
+
+    A log that the step appends to, a count that it keeps, a learning rate that it computes from that count, a file that
+    it writes, a wait: the losses of the first steps may be the same all the same, and the time that is saved is the
+    wait's. TensorFlow's variables are no part of this, for a graph changes them too; neither is what it prints.
+
+    Args:
+        step: as the target returned it, neither traced nor wrapped.
+
+    Returns:
+        ``None`` where nothing was found; libraries are taken at their word.
+    """
+    reader = _StepReader()
+    function = called(step)
+    if function is None:
+        return None
+    try:
+        reader.function(function)
+    except Exception:  # objects of a user's may raise whatever they like when they are looked at
+        return None
+    found = [effect.text for effect in reader.effects if effect.kind == "state"]
+    drawn = [
+        effect.text for effect in reader.effects if effect.kind == "random" and _DRAWN_BY_TENSORFLOW not in effect.text
+    ]
+    return next(iter((*found, *drawn)), None)
+
+
+class _StepReader(Reader):
+    def _call(self, node: ast.Call, scope: Scope) -> Value:
+        if (text := surely_outside(node, scope)) is not None:
+            self._report("state", node, scope, text)
+        return super()._call(node, scope)
+
+    def _method(self, receiver: Value, method: str, node: Any, scope: Scope) -> None:
+        if not method.startswith(_OF_TENSORFLOW):
+            super()._method(receiver, method, node, scope)

@@ -1,0 +1,299 @@
+"""Where the time of the Python functions in a pipeline goes: their calls recorded in a short run, then an experiment.
+
+During the run the functions are called as the pipeline calls them and no more. The experiment then calls each one a
+few times more with arguments from the run, which a function with side effects may not want: it is bounded, and
+``experiment=False`` leaves it out. For a generator it opens one more generator.
+"""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+import tensorflow as tf
+
+from xttsbench.pipeline.clocks import measure_shares
+from xttsbench.pipeline.python.opened import Opened, compiled
+from xttsbench.pipeline.python.split import CannotSplitError
+from xttsbench.pipeline.python.state import state_effects
+from xttsbench.pipeline.source import Registered, generator_start_token, lookup, place, recording
+from xttsbench.records.pipeline import GeneratorParts, GilClass, Pipeline, PythonFunction, PythonKind
+
+_KEPT_BYTES: Final = 256 * 2**20
+"""Copies of arguments kept per function."""
+_TIMES: Final = 128
+"""Times of single calls that are kept per function."""
+_MOST_COUNTED: Final = 1_000_000
+"""Items of a generator that are counted."""
+_MOST_COMPUTED: Final = 0.5
+"""Share of its calls' wall time that a function which waits may compute."""
+_TRIES: Final = 3
+"""Of the experiment, where it says of a function that computed that it waits."""
+_CALLS: Final = 64
+"""Of a function that does nothing, in a row, which are timed together; the fastest of some rows counts."""
+_ROWS: Final = 8
+_DRAIN_S: Final = 2.0
+"""How long calls already under way may take to end once the iterator is gone."""
+
+
+def classify(
+    dataset: Any,
+    pipeline: Pipeline,
+    *,
+    batches: int = 4,
+    max_s: float = 10.0,
+    experiment: bool = True,
+    calls: int = 8,
+    experiment_s: float = 0.5,
+) -> Pipeline:
+    """Fill in the times, the calls per batch and the class of a pipeline's Python functions.
+
+    Runs ``batches`` batches after the first (or ``max_s`` seconds), then makes at most ``calls`` calls within
+    ``experiment_s`` seconds of each function. Without the experiment, with too little evidence (under 3 ms of calls),
+    or where the function raises outside the pipeline, the class stays ``unknown``. A function that is not reached
+    (behind a full cache) has 0 calls and no times.
+
+    Raises:
+        tf.errors.OpError: what the pipeline itself raises; the registry is restored first.
+    """
+    registered = {f.token: found for f in pipeline.python_functions if (found := lookup(f.token)) is not None}
+    if not registered:
+        return pipeline
+    recorders = {token: _Recorder(kept=calls) for token in registered}
+    starts = {token: start for token, found in registered.items() if (start := generator_start_token(found))}
+    openings = {token: _Recorder(kept=1) for token in starts}
+    recorded = recorders | {starts[token]: opening for token, opening in openings.items()}
+    with recording({token: recorder.wrap for token, recorder in recorded.items()}):
+        drawn, at_first = _run(dataset, batches, max_s, recorders)
+        _drain(list(recorded.values()))
+    around_s = {kind: call_s(kind) for kind in {one.kind for one in pipeline.python_functions}} if experiment else {}
+    functions = []
+    for function in pipeline.python_functions:
+        recorder = recorders.get(function.token)
+        if recorder is None:
+            functions.append(function)
+            continue
+        gil: GilClass = "unknown"
+        looked_at = function
+        if experiment:
+            opening = openings.get(function.token)
+            for _ in range(_TRIES):
+                gil = _experiment(registered[function.token], recorder, opening, calls, experiment_s)
+                if gil != "blocks" or not recorder.computes():
+                    break
+                gil = "unknown"  # the run showed otherwise: neighbours held the experiment up
+        if function.kind == "generator":
+            given = opening.arguments[0] if experiment and opening is not None and opening.arguments else None
+            looked_at = _parts(function, registered[function.token], given, calls, experiment_s)
+        looked_at = looked_at.model_copy(update={"around_call_s": around_s.get(function.kind)})
+        functions.append(_filled(looked_at, recorder, gil, drawn, at_first[function.token]))
+    return pipeline.model_copy(update={"python_functions": tuple(functions)})
+
+
+def call_s(kind: PythonKind) -> float:
+    """Seconds that TensorFlow takes to call a Python function that does nothing, of the fastest of some rows of calls.
+
+    A generator's next element is a call of a ``numpy_function``. Calls in two threads take as long as calls in one, so
+    that it is time under the interpreter lock (tried on TensorFlow 2.21: 70 to 100 microseconds either way).
+    """
+
+    def called(index: Any) -> Any:
+        if kind == "py_function":
+            return tf.py_function(lambda given: given, [index], tf.int64)
+        return tf.numpy_function(lambda given: given, [index], tf.int64)
+
+    options = tf.data.Options()
+    options.experimental_optimization.apply_default_optimizations = False
+    options.autotune.enabled = False
+    rows = tf.data.Dataset.range(_CALLS * (_ROWS + 1)).map(called).batch(_CALLS).with_options(options)
+    times_s, began = [], time.perf_counter()
+    for _ in rows:
+        now = time.perf_counter()
+        times_s.append(now - began)
+        began = now
+    return min(times_s[1:]) / _CALLS
+
+
+class _Recorder:
+    """Counts and times the calls of one function in whatever threads they come, and keeps some arguments."""
+
+    def __init__(self, kept: int) -> None:
+        self.calls = 0
+        self.under_way = 0
+        self.arguments: list[tuple[Any, ...]] = []
+        self._kept = kept
+        self._kept_bytes = 0
+        self._wall_s: list[float] = []
+        self._cpu_s: list[float] = []
+        self._lock = threading.Lock()
+
+    def wrap(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """The recording function to put in the original's place."""
+
+        def recorded(*arguments: Any) -> Any:
+            self._begin(arguments)
+            wall_s, cpu_s = time.perf_counter(), time.thread_time()
+            try:
+                return original(*arguments)
+            finally:
+                self._end(time.perf_counter() - wall_s, time.thread_time() - cpu_s)
+
+        return recorded
+
+    def mean_s(self) -> tuple[float, float] | None:
+        """Mean wall and processor time of a call; the first, which pays for imports and such, only if alone."""
+        skip = 1 if len(self._wall_s) > 1 else 0
+        if not self._wall_s:
+            return None
+        return float(np.mean(self._wall_s[skip:])), float(np.mean(self._cpu_s[skip:]))
+
+    def computes(self) -> bool:
+        """Whether calls spent more of their time on a processor than what waits may."""
+        mean = self.mean_s()
+        return mean is not None and mean[1] > _MOST_COMPUTED * mean[0]
+
+    def times_s(self) -> tuple[float, ...]:
+        """Wall times of single calls, the newest."""
+        return tuple(round(wall_s, 6) for wall_s in self._wall_s[1:][-_TIMES:])
+
+    def _begin(self, arguments: tuple[Any, ...]) -> None:
+        with self._lock:
+            self.under_way += 1
+            size = sum(a.nbytes for a in arguments if isinstance(a, np.ndarray))
+            if len(self.arguments) < self._kept and self._kept_bytes + size <= _KEPT_BYTES:
+                self._kept_bytes += size
+                self.arguments.append(_copied(arguments))
+
+    def _end(self, wall_s: float, cpu_s: float) -> None:
+        with self._lock:
+            self.under_way -= 1
+            self.calls += 1
+            self._wall_s.append(wall_s)
+            self._cpu_s.append(cpu_s)
+
+
+def _run(
+    dataset: Any, batches: int, max_s: float, recorders: dict[str, _Recorder]
+) -> tuple[int, dict[str, tuple[int, int]]]:
+    """Batches drawn, and per token the calls made by the first batch and by the last."""
+    deadline = time.perf_counter() + max_s
+    iterator = iter(dataset)
+    drawn = 0
+    first = dict.fromkeys(recorders, 0)
+    while drawn <= batches and time.perf_counter() < deadline and next(iterator, None) is not None:
+        drawn += 1
+        if drawn == 1:
+            first = {token: recorder.calls for token, recorder in recorders.items()}
+    return drawn, {token: (first[token], recorder.calls) for token, recorder in recorders.items()}
+
+
+def _drain(recorders: list[_Recorder]) -> None:
+    """Wait until the threads of the iterator just dropped are out of the user's functions."""
+    gc.collect()
+    deadline = time.perf_counter() + _DRAIN_S
+    while any(recorder.under_way for recorder in recorders) and time.perf_counter() < deadline:
+        time.sleep(0.005)
+
+
+def _experiment(
+    found: Registered, recorder: _Recorder, opening: _Recorder | None, calls: int, max_s: float
+) -> GilClass:
+    if found.kind == "generator":
+        if opening is None or not opening.arguments:
+            return "unknown"
+        return _majority(_Restarting(found.generator_state._generator, opening.arguments[0]), [()], calls - 1, max_s)
+    return _majority(found.called, recorder.arguments, calls, max_s)
+
+
+def _majority(function: Callable[..., Any], arguments: list[tuple[Any, ...]], calls: int, max_s: float) -> GilClass:
+    try:
+        shares = measure_shares(function, arguments, calls=calls, max_s=max_s)
+    except Exception:  # the user's function may raise anything when called out of order; that is no fault of the run
+        return "unknown"
+    return "unknown" if shares is None else shares.majority()
+
+
+def _parts(
+    function: PythonFunction, found: Registered, arguments: tuple[Any, ...] | None, calls: int, max_s: float
+) -> PythonFunction:
+    """Where a generator can be cut in two, what its head takes and how long it is, where it may be begun once more."""
+    generator = found.generator_state._generator
+    parts, items, once = None, generator, True
+    try:
+        cut = compiled(generator)
+        opened, once = Opened(generator, cut), cut.split.once
+        items = lambda *given: map(opened.taken, opened.head(*given))  # noqa: E731
+        parts = GeneratorParts(file=place(cut.of)[0], line=cut.split.line, kept=cut.split.kept, drawn=cut.split.drawn)
+    except CannotSplitError as error:
+        function = function.model_copy(update={"whole_because": error.told(function.location.file)})
+    if arguments is None:
+        return function.model_copy(update={"parts": parts})
+    most = calls if state_effects(generator) else _MOST_COUNTED
+    times_s, ended = _gone_through(items, arguments, most, max_s)
+    if parts is not None and len(times_s) > 1:
+        parts = parts.model_copy(update={"head_s": float(np.median(times_s[1:]))})
+    return function.model_copy(update={"parts": parts, "elements": len(times_s) if ended and once else None})
+
+
+def _gone_through(
+    generator: Callable[..., Any], arguments: tuple[Any, ...], most: int, max_s: float
+) -> tuple[list[float], bool]:
+    """Seconds of each item of a generator, and whether it came to its end; no items where it raises."""
+    times_s: list[float] = []
+    began = until = time.perf_counter()
+    until += max_s
+    try:
+        for _ in generator(*arguments):
+            now = time.perf_counter()
+            times_s.append(now - began)
+            if len(times_s) >= most or now > until:
+                return times_s, False
+            began = time.perf_counter()
+    except Exception:  # as above
+        return [], False
+    return times_s, bool(times_s)
+
+
+class _Restarting:
+    """One element per call from a generator of its own, opened anew where it ends."""
+
+    def __init__(self, generator: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+        self._generator = generator
+        self._arguments = arguments
+        self._elements: Any = None
+
+    def __call__(self) -> None:
+        for _ in range(2):
+            if self._elements is None:
+                self._elements = iter(self._generator(*self._arguments))
+            try:
+                next(self._elements)
+                return
+            except StopIteration:
+                self._elements = None
+
+
+def _filled(
+    function: PythonFunction, recorder: _Recorder, gil: GilClass, drawn: int, calls: tuple[int, int]
+) -> PythonFunction:
+    mean = recorder.mean_s()
+    return function.model_copy(
+        update={
+            "gil": gil,
+            "calls": recorder.calls,
+            "call_time_s": mean[0] if mean else None,
+            "call_cpu_s": mean[1] if mean else None,
+            "call_times_s": recorder.times_s(),
+            # Buffers fill before the first batch: counted from there on.
+            "calls_per_batch": (calls[1] - calls[0]) / (drawn - 1) if drawn > 1 else None,
+        }
+    )
+
+
+def _copied(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Arrays are views of TensorFlow's buffers, which are used again; eager tensors do not change."""
+    return tuple(np.array(a) if isinstance(a, np.ndarray) else a for a in arguments)

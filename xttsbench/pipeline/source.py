@@ -1,0 +1,427 @@
+"""The user's code behind a graph: the Python function of a token, file and line of a callable, its syntax tree.
+
+``numpy_function`` and ``py_function`` leave only a token (``pyfunc_7``) in the graph; the function itself waits in
+TensorFlow's script-op registry, a process-wide ``WeakValueDictionary``. ``from_generator`` registers three functions
+for one generator; only the one that produces elements counts, the other two are helpers. A function of the graph
+carries the name of the traced function; the Python object of the dataset keeps that beside the user's own, so the two
+are joined by name and nothing is guessed. The line that made an op is noted as it is made
+(:mod:`xttsbench.pipeline.places`).
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+import linecache
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import CodeType
+from typing import Any, Final, Literal
+
+import tensorflow as tf
+from tensorflow.python.autograph.impl import api as autograph_api
+from tensorflow.python.data.ops import dataset_ops, structured_function
+from tensorflow.python.ops import script_ops
+
+from xttsbench.ownership import owner
+from xttsbench.records.base import Location
+from xttsbench.records.pipeline import PythonKind
+
+PYTHON_OPS: Final[Mapping[str, PythonKind]] = {
+    "PyFunc": "numpy_function",
+    "PyFuncStateless": "numpy_function",
+    "EagerPyFunc": "py_function",
+}
+"""Graph ops that call Python, and the public function that makes each."""
+
+_lock = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """What a token stands for."""
+
+    entry: Any
+    """The object in the registry; TensorFlow holds it weakly, so keep this while the entry is swapped."""
+    kind: PythonKind
+    user: Callable[..., Any]
+    """The user's function, or the callable given to ``from_generator``."""
+    helper: bool = False
+    """Bookkeeping of ``from_generator``: it assigns an iterator's number or forgets the iterator."""
+    generator_state: Any = None
+    """TensorFlow's table of live iterators; the same object for the three functions of one generator."""
+
+    @property
+    def called(self) -> Callable[..., Any]:
+        """What TensorFlow calls: the user's function with the wrappers around it."""
+        return _called(self.entry)
+
+
+def lookup(token: str) -> Registered | None:
+    """What the registry holds for a token, or ``None`` where the function is gone."""
+    entry = script_ops._py_funcs.get(token)
+    if entry is None:
+        return None
+    kind: PythonKind = "py_function" if isinstance(entry, script_ops.EagerFunc) else "numpy_function"
+    inner = unwrap(_called(entry))
+    state = _generator_state(inner)
+    if state is None:
+        return Registered(entry, kind, inner)
+    helper = getattr(inner, "__name__", "") != "generator_py_func"
+    return Registered(entry, "generator", unwrap(state._generator), helper, state)
+
+
+def unwrap(function: Any) -> Any:
+    """Take off what TensorFlow, AutoGraph, ``functools.wraps`` and ``functools.partial`` put around a function."""
+    inner: Any
+    for _ in range(50):  # a wrapper that names itself must not hang the report
+        if isinstance(function, functools.partial):
+            inner = function.func
+        else:
+            inner = getattr(function, "__wrapped__", None) or _wrapped_by_tensorflow(function)
+        if inner is None:
+            return function
+        function = inner
+    return function
+
+
+def cells(function: Any) -> dict[str, Any]:
+    """The variables that a function closes over, by name; empty cells are left out."""
+    code = getattr(function, "__code__", None)
+    found: dict[str, Any] = {}
+    for name, cell in zip(getattr(code, "co_freevars", ()), getattr(function, "__closure__", None) or (), strict=False):
+        try:
+            found[name] = cell.cell_contents
+        except ValueError:  # not assigned yet
+            continue
+    return found
+
+
+def is_tensorflow(function: Any) -> bool:
+    """Whether a function's module belongs to TensorFlow."""
+    return str(getattr(function, "__module__", "")).split(".")[0] == "tensorflow"
+
+
+def generator_start_token(registered: Registered) -> str | None:
+    """The token through which TensorFlow hands a generator its arguments, for a function of ``from_generator``."""
+    if registered.generator_state is None:
+        return None
+    for token in list(script_ops._py_funcs._funcs):
+        other = lookup(token)
+        same = other is not None and other.generator_state is registered.generator_state
+        if same and other is not None and getattr(unwrap(other.called), "__name__", "") == "get_next_id":
+            return str(token)
+    return None
+
+
+@contextmanager
+def recording(tokens: Mapping[str, Callable[[Callable[..., Any]], Callable[..., Any]]]) -> Iterator[None]:
+    """Put a recorder around each token's function while the block runs; restored on every way out.
+
+    ``tokens`` maps a token to ``wrap(original) -> replacement``. The registry holds its values weakly, so both the
+    original and the replacement are held here. A ``py_function`` is an object that TensorFlow recognises by its type;
+    there the function inside it is exchanged and the entry stays.
+    """
+    undo: list[Callable[[], None]] = []
+    held: list[Any] = []
+    table = script_ops._py_funcs._funcs
+    with _lock:  # two recorders at once would restore one another's replacement
+        try:
+            for token, wrap in tokens.items():
+                entry = script_ops._py_funcs.get(token)
+                if entry is None:
+                    continue
+                if isinstance(entry, script_ops.EagerFunc):
+                    undo.append(functools.partial(setattr, entry, "_func", entry._func))
+                    entry._func = wrap(entry._func)
+                else:
+                    undo.append(functools.partial(table.__setitem__, token, entry))
+                    replacement = wrap(entry)
+                    held.append(replacement)
+                    table[token] = replacement
+            yield
+        finally:
+            for restore in reversed(undo):
+                restore()
+
+
+def _called(entry: Any) -> Any:
+    return entry._func if isinstance(entry, script_ops.EagerFunc) else entry
+
+
+def _generator_state(function: Any) -> Any:
+    """The ``_GeneratorState`` that a function of ``from_generator`` works on, or ``None`` for any other function."""
+    kind = dataset_ops.DatasetV2._GeneratorState
+    owner = getattr(function, "__self__", None)
+    if isinstance(owner, kind):
+        return owner
+    state = cells(function).get("generator_state") if is_tensorflow(function) else None
+    return state if isinstance(state, kind) else None
+
+
+def _wrapped_by_tensorflow(function: Any) -> Any:
+    """The function in the closure of one of TensorFlow's own wrappers that set no ``__wrapped__``."""
+    if not inspect.isfunction(function):
+        return None
+    path = function.__code__.co_filename.replace("\\", "/")
+    if path.endswith(("tensorflow/python/autograph/impl/api.py", "tensorflow/python/ops/script_ops.py")):
+        return cells(function).get("func")
+    return None
+
+
+_USERS: Final = ("user", "typed", "autograph", "workload")
+
+
+def whose(file: str) -> Literal["user", "library", "internal"]:
+    """Whose code a file is: the user's, an installed library's, or Python's, TensorFlow's, Keras's and our own."""
+    found = owner(file)
+    return "user" if found in _USERS else "library" if found == "library" else "internal"
+
+
+def locate(function: Any, op: str | None = None) -> Location:
+    """File and line of a callable: function, method, partial, wrapped function, callable object or class.
+
+    Built-in and compiled functions have none; both fields are then ``None``.
+    """
+    function = unwrap(function)
+    code = _code(function)
+    if code is not None:
+        file, line = before_autograph(code.co_filename, code.co_firstlineno)
+        return Location(file=file, line=line, op=op)
+    if inspect.isclass(function):
+        try:
+            return Location(file=inspect.getsourcefile(function), line=inspect.getsourcelines(function)[1], op=op)
+        except (OSError, TypeError):  # built-in, or its source is not on disk
+            return Location(op=op)
+    return Location(op=op)
+
+
+def display_name(function: Any) -> str:
+    """A callable's name as the user wrote it, without the prefixes of AutoGraph's generated code."""
+    function = unwrap(function)
+    name = getattr(function, "__qualname__", None) or getattr(function, "__name__", None)
+    if name is None:
+        return type(function).__qualname__
+    return str(name).removeprefix("outer_factory.<locals>.inner_factory.<locals>.").replace("tf__", "")
+
+
+def walk(dataset: Any) -> Iterator[Any]:
+    """Every Python dataset object under ``dataset``, itself last, each once.
+
+    ``_inputs()`` leaves out what some classes keep to themselves (``TextLineDataset`` reads through a hidden
+    ``flat_map``), so datasets held as attributes are followed too.
+    """
+    seen: set[int] = set()
+    found: list[Any] = []
+    waiting = [dataset]
+    while waiting:
+        current = waiting.pop()
+        if id(current) in seen:
+            continue
+        seen.add(id(current))
+        found.append(current)
+        hidden = [value for value in vars(current).values() if isinstance(value, tf.data.Dataset)]
+        waiting.extend([*current._inputs(), *hidden, *captured_datasets(current)])
+    return reversed(found)
+
+
+def wrapped_functions(dataset: Any) -> list[Any]:
+    """The functions of one Python dataset, as TensorFlow wraps them: the user's beside the traced one."""
+    return [one for one in vars(dataset).values() if isinstance(one, structured_function.StructuredFunctionWrapper)]
+
+
+def captured_datasets(dataset: Any) -> list[Any]:
+    """The datasets that a dataset's functions capture, in the order of capture, where a variable leads to them."""
+    found: list[Any] = []
+    for wrapped in wrapped_functions(dataset):
+        captured = [tensor for tensor in wrapped.function.captured_inputs if tensor.dtype == tf.variant]
+        if captured:
+            named = [one for one in _variables(unwrap(wrapped._func)) if isinstance(one, tf.data.Dataset)]
+            pairs = [next((one for one in named if one._variant_tensor is tensor), None) for tensor in captured]
+            found.extend(one for one in pairs if one is not None)
+    return found
+
+
+def _variables(function: Any) -> list[Any]:
+    """What a function's closure and the global names in its code stand for."""
+    names = getattr(getattr(function, "__code__", None), "co_names", ())
+    everything = getattr(function, "__globals__", {})
+    owner = getattr(function, "__self__", None)  # ``dataset.skip`` given as the function
+    return [owner, *cells(function).values(), *(everything[name] for name in names if name in everything)]
+
+
+def user_function(function: Any, depth: int = 0) -> Any:
+    """The user's function itself, or the only one that TensorFlow's own closures lead to (key functions, generators).
+
+    Where a closure holds more than one, none is named: which of them the op spends its time in is not known.
+    """
+    function = unwrap(function)
+    if not is_tensorflow(function):
+        return function if callable(function) else None
+    if depth == 4:  # TensorFlow nests its wrappers no deeper
+        return None
+    candidates: list[Any] = []
+    for value in cells(function).values():
+        generator = getattr(value, "_generator", None)
+        candidate = unwrap(generator) if generator is not None else value
+        found = user_function(candidate, depth + 1) if callable(candidate) else None
+        if found is not None and all(found is not other for other in candidates):
+            candidates.append(found)
+    return candidates[0] if len(candidates) == 1 else None
+
+
+def _code(function: Any) -> CodeType | None:
+    if not inspect.isclass(function) and not hasattr(function, "__code__"):
+        function = unwrap(type(function).__call__)  # a callable object; a built-in's leads to no code
+    code = getattr(function, "__code__", None)
+    return code if isinstance(code, CodeType) else None
+
+
+def before_autograph(file: str, line: int) -> tuple[str | None, int | None]:
+    """The user's file and line for code that AutoGraph generated; other places as they are.
+
+    A function defined inside a map function is compiled from AutoGraph's temporary file. Its transpiler keeps the
+    map from generated to original lines; where that is gone, the place is unknown rather than the temporary file.
+    """
+    if "__autograph_generated_file" not in file:
+        return file, line
+    for factories in list(autograph_api._TRANSPILER._cache._cache.values()):
+        for factory in list(factories.values()):
+            lines = {
+                place.lineno: origin.loc
+                for place, origin in (factory.source_map or {}).items()
+                if place.filename == file
+            }
+            # AutoGraph puts a decorator on the line before the function, and code begins at its decorator.
+            for number in (line, line + 1):
+                if number in lines:
+                    return lines[number].filename, lines[number].lineno
+    return None, None
+
+
+Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+
+
+def is_users(function: Any) -> bool:
+    """Whether a Python function is of the user's own code: no installed library, not TensorFlow, not this package."""
+    code = getattr(function, "__code__", None)
+    return isinstance(code, CodeType) and not is_tensorflow(function) and whose(place(code)[0]) == "user"
+
+
+def place(code: CodeType) -> tuple[str, int]:
+    """File and line of a code object, where AutoGraph wrote it those of the user's own."""
+    file, line = before_autograph(code.co_filename, code.co_firstlineno)
+    return (file, line) if file is not None and line is not None else (code.co_filename, code.co_firstlineno)
+
+
+_made: Final[dict[CodeType, ast.FunctionDef]] = {}
+
+
+def made_from(node: ast.FunctionDef, names: Sequence[str], file: str) -> CodeType:
+    """The code of a function that was put together of the user's statements; :func:`definition` knows its node.
+
+    Args:
+        node: in which every node has the place that it comes from.
+        names: variables that it may find in its closure.
+        file: the user's.
+    """
+    given = ast.arguments([], [ast.arg(name) for name in names], None, [], [], None, [])
+    outer = ast.fix_missing_locations(ast.Module([ast.FunctionDef("outer", given, [node], [])], []))
+    code = compile(outer, file, "exec", dont_inherit=True)
+    (around,) = (one for one in code.co_consts if isinstance(one, CodeType))
+    (own,) = (one for one in around.co_consts if isinstance(one, CodeType))
+    _made[own] = node
+    return own
+
+
+def is_made(code: CodeType) -> bool:
+    """Whether a code object is of no function in a file, but from :func:`made_from`."""
+    return code in _made
+
+
+def definition(code: CodeType) -> Definition | None:
+    """The node that a code object was compiled from; ``None`` where its source is gone or says something else."""
+    if code in _made:
+        return _made[code]
+    file, line = place(code)
+    name = code.co_name.removeprefix("tf__")
+    nodes = [
+        node
+        for node in definitions(file)
+        if line in (first_line(node), node.lineno)
+        and getattr(node, "name", "<lambda>") == name
+        and parameter_names(node) == code.co_varnames[: len(parameter_names(node))]
+    ]
+    if len(nodes) > 1 and file == code.co_filename:
+        nodes = [node for node in nodes if holds(node, code)]
+        # Of several that hold all its instructions it is the innermost.
+        return min(nodes, key=lambda n: (n.end_lineno or 0) - n.lineno + (n.end_col_offset or 0), default=None)
+    return nodes[0] if len(nodes) == 1 else None
+
+
+@functools.lru_cache(maxsize=64)
+def tree_of(file: str) -> ast.Module:
+    """The syntax tree of a file, in which each node has its ``parent``; an empty one where it cannot be read."""
+    try:
+        tree = ast.parse("".join(linecache.getlines(file)))
+    except (SyntaxError, ValueError):
+        return ast.Module([], [])
+    for node in ast.walk(tree):
+        for child in ast.iter_child_nodes(node):
+            child.parent = node  # type: ignore[attr-defined]
+    return tree
+
+
+@functools.lru_cache(maxsize=64)
+def definitions(file: str) -> tuple[Definition, ...]:
+    """All functions that are written in a file."""
+    return tuple(node for node in ast.walk(tree_of(file)) if isinstance(node, Definition))
+
+
+def within(node: Any) -> Iterator[Any]:
+    """The nodes of a function, without those of functions and classes written inside it."""
+    waiting = list(node.body) if isinstance(node.body, list) else [node.body]
+    while waiting:
+        one = waiting.pop()
+        yield one
+        if not isinstance(one, Definition | ast.ClassDef):
+            waiting.extend(ast.iter_child_nodes(one))
+
+
+def first_line(node: Definition) -> int:
+    """Code begins at its first decorator."""
+    return min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", ()))])
+
+
+def parameter_names(node: Definition) -> tuple[str, ...]:
+    """Names of the parameters in the order in which a code object has them."""
+    given = node.args
+    every = (*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg)
+    return tuple(one.arg for one in every if one is not None)
+
+
+def holds(node: Definition | ast.GeneratorExp, code: CodeType) -> bool:
+    """Whether the instructions of a code object all come from the node's text."""
+    begin, end = (node.lineno, node.col_offset), (node.end_lineno or 0, node.end_col_offset or 0)
+    return all(
+        (line, column) >= begin and (end_line, end_column) <= end
+        for line, end_line, column, end_column in code.co_positions()
+        if line is not None and end_line is not None and column is not None and end_column is not None
+        if (column, end_column) != (0, 0)
+    )
+
+
+def parameters_of(function: Any) -> dict[str, inspect.Parameter]:
+    """The parameters of a function by name; none where it does not tell."""
+    try:
+        return dict(inspect.signature(function, follow_wrapped=False).parameters)
+    except (TypeError, ValueError):
+        return {}
+
+
+def call_of(obj: Any) -> Any:
+    """What a call of an object runs, as its type has it; ``None`` where calling it is not Python's."""
+    return next((vars(kind)["__call__"] for kind in type(obj).__mro__ if "__call__" in vars(kind)), None)
