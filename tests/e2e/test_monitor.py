@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from xttsbench.probes.watched_runs import announce
+from xttsbench.probes.processes import announce
 from xttsbench.records.monitoring import LIVE_FILE, LiveRun, RecentSteps
 from xttsbench.workflows.monitor.log import read_log
 

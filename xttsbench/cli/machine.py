@@ -23,7 +23,6 @@ import typer
 from xttsbench.cli.options import AsJson, Debug, Quiet, Verbose, detail, typed
 from xttsbench.cli.output import rendered
 from xttsbench.errors import UsageError
-from xttsbench.probes.live.pace import Pace
 
 if TYPE_CHECKING:
     from xttsbench.analysis.stream import Stream
@@ -153,6 +152,8 @@ class Screen:
 
     def __init__(self, *, keys: bool) -> None:
         from rich.console import Console
+
+        from xttsbench.probes.live import Pace
 
         self._color = None if os.environ.get("NO_COLOR") else Console()._color_system
         self._keys = keys

@@ -22,8 +22,7 @@ import psutil
 
 from xttsbench.execution.child import Collected, Follower, Limits, Monitor, SharedRows
 from xttsbench.execution.helper import Helper, kill_group
-from xttsbench.probes.procfs import parse_stat
-from xttsbench.probes.quota import memory_limit_bytes
+from xttsbench.probes.procfs import memory_limit_bytes, parse_stat
 from xttsbench.records.readings import Readings
 from xttsbench.records.trial import RoundMark, TrialRecord, TrialSpec, Turn
 

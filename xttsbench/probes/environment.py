@@ -20,7 +20,7 @@ import psutil
 
 from xttsbench.errors import HelperError
 from xttsbench.probes.nvml import open_gpus
-from xttsbench.probes.quota import cpu_allowance, memory_limit_bytes
+from xttsbench.probes.procfs import cpu_allowance, memory_limit_bytes
 from xttsbench.records.machine import TENSORFLOW
 
 PACKAGES: Final = (

@@ -24,8 +24,13 @@ from typing import Final
 from xttsbench.errors import InvalidInputError
 from xttsbench.probes.environment import package_versions, storage_under, variables
 from xttsbench.probes.nvml import open_gpus
-from xttsbench.probes.procfs import parse_machine, parse_reads
-from xttsbench.probes.quota import cpu_allowance, memory_available_bytes, memory_limit_bytes
+from xttsbench.probes.procfs import (
+    cpu_allowance,
+    memory_available_bytes,
+    memory_limit_bytes,
+    parse_machine,
+    parse_reads,
+)
 from xttsbench.records.machine import Driver, Gpu, Memory, Pass, Place, Processors, Software, Storage
 
 ROOT: Final = Path("/")

@@ -20,6 +20,7 @@ from xttsbench.probes.procfs import (
     MachineTimes,
     Reads,
     Stat,
+    cpu_allowance,
     descendants,
     parse_machine,
     parse_reads,
@@ -27,8 +28,8 @@ from xttsbench.probes.procfs import (
     read_text,
     tasks,
     thread_group,
+    throttled_s,
 )
-from xttsbench.probes.quota import cpu_allowance, throttled_s
 from xttsbench.records.readings import MACHINE_COLUMNS, HostReadings, Readings
 
 MIN_GAP_NS: Final = 20_000_000

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.probes.quota import obtainable_bytes
+from xttsbench.probes.procfs import obtainable_bytes
 from xttsbench.shipped import shipped
 from xttsbench.targets.configuration import MODES, PRECISIONS, Configuration, configuration_problems
 from xttsbench.targets.spec import Workload

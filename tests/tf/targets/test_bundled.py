@@ -150,7 +150,7 @@ def test_features_that_do_not_fit_into_memory_are_refused_with_their_size(
     arguments = {"data": str(speech.directory), "batch_size": 4, "with_step": False, "loader": loader}
     for available_bytes, fits in ((needed_bytes * 2, True), (needed_bytes, False)):
         memory = SimpleNamespace(available=available_bytes)
-        monkeypatch.setattr("xttsbench.probes.quota.psutil.virtual_memory", lambda memory=memory: memory)
+        monkeypatch.setattr("xttsbench.probes.procfs.psutil.virtual_memory", lambda memory=memory: memory)
         if fits:
             make_workload(**arguments, cache=True)
         else:
@@ -160,7 +160,7 @@ def test_features_that_do_not_fit_into_memory_are_refused_with_their_size(
 
 
 def test_a_limit_of_the_container_counts(speech: SpeechData, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("xttsbench.probes.quota.memory_limit_bytes", lambda: 1)
+    monkeypatch.setattr("xttsbench.probes.procfs.memory_limit_bytes", lambda: 1)
     with pytest.raises(InvalidInputError, match="the 0 bytes of memory"):
         make_workload(data=str(speech.directory), batch_size=4, with_step=False, cache=True)
 

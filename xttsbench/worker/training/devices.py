@@ -10,7 +10,7 @@ import pynvml  # nvidia-ml-py; it ships no types
 import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.probes.quota import CpuAllowance, cpu_allowance, obtainable_bytes
+from xttsbench.probes.procfs import CpuAllowance, cpu_allowance, obtainable_bytes
 from xttsbench.records.training import Fitted, TrainJob
 from xttsbench.training.memory import ends
 from xttsbench.training.memory_probe import Plan, fit_tokens

@@ -23,7 +23,7 @@ from xttsbench.planning import IMPORT_S
 from xttsbench.probes.clock import canary_ns
 from xttsbench.probes.monitor import Monitor, processors_in_use
 from xttsbench.probes.nvml import open_gpus
-from xttsbench.probes.quota import cpu_allowance, memory_available_bytes
+from xttsbench.probes.procfs import cpu_allowance, memory_available_bytes
 from xttsbench.records.fix import FixSet
 from xttsbench.records.trial import TrialKind, TrialRecord, TrialSpec, TrialStatus, interrupted
 

@@ -1,7 +1,7 @@
 """The loop of a monitor: reads at an even rhythm, keeps what it comes to, writes the log, shows it to whoever looks.
 
 One thread does it all. What is dear (all processes, the GPUs, the search for oscillations, drawing) has a pace of its
-own each (:class:`~xttsbench.probes.live.pace.Pace`), so that all of it takes at most a hundredth of a processor.
+own each (:class:`~xttsbench.probes.live.Pace`), so that all of it takes at most a hundredth of a processor.
 """
 
 from __future__ import annotations
@@ -15,11 +15,8 @@ from typing import Final, Protocol
 
 from xttsbench.analysis.stream import Stream
 from xttsbench.errors import UsageError
-from xttsbench.probes.live.gpus import Gpus
-from xttsbench.probes.live.machine import MachineProbe
-from xttsbench.probes.live.pace import Pace
-from xttsbench.probes.live.processes import Processes, ProcessProbe, Walk
-from xttsbench.probes.watched_runs import running
+from xttsbench.probes.live import Gpus, MachineProbe, Pace
+from xttsbench.probes.processes import Processes, ProcessProbe, Walk, running
 from xttsbench.records.monitoring import (
     LISTED,
     ColumnOscillation,

@@ -24,7 +24,7 @@ from xttsbench.analysis.steps import Steps
 from xttsbench.execution.child import Collected
 from xttsbench.files import atomic_write
 from xttsbench.probes.monitor import HostProbe
-from xttsbench.probes.watched_runs import announce
+from xttsbench.probes.processes import announce
 from xttsbench.records.monitoring import LIVE_FILE, LiveRun, RecentSteps
 from xttsbench.records.readings import Readings
 from xttsbench.records.report import Report

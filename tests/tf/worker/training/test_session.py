@@ -14,7 +14,7 @@ import pytest
 
 from xttsbench.errors import InvalidInputError
 from xttsbench.execution.child import SharedRows
-from xttsbench.probes.quota import CpuAllowance
+from xttsbench.probes.procfs import CpuAllowance
 from xttsbench.records.training import TrainJob
 from xttsbench.training.order import Position
 from xttsbench.training.stream import Fetched

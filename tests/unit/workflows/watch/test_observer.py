@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from xttsbench.probes.watched_runs import running
+from xttsbench.probes.processes import running
 from xttsbench.records.rows import RowMemory, StepRow
 from xttsbench.records.trial import TrialSpec
 from xttsbench.workflows.watch.observer import About, Observer
