@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from xttsbench.xtts.audio.wav import write_wav
+from xttsbench.xtts.wav import write_wav
 
 GOAL_MB = 1000.0
 CLIPS = 1_000_000

@@ -9,12 +9,12 @@ import numpy as np
 from manifest import Manifest
 
 from xttsbench.shipped import shipped
-from xttsbench.xtts.audio.features import FeatureSettings
 from xttsbench.xtts.data.batches import plan
 from xttsbench.xtts.data.feature_cache import FeatureCache
 from xttsbench.xtts.data.make import made_data, make_data
 from xttsbench.xtts.data.precompute import precompute
 from xttsbench.xtts.data.speech_data import SpeechData, read_speech_data
+from xttsbench.xtts.features import FeatureSettings
 from xttsbench.xtts.recipe import Recipe, load_recipe
 
 MIN_S, MAX_S = 4.3, 6.3

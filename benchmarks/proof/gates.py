@@ -40,7 +40,7 @@ GOALS = {
     "speaker_swapped": Goal(low=0.9),
     "phone_error_rate_truth": Goal(high=0.01),
 }
-"""By the name of a figure in :class:`xttsbench.xtts.evaluation.written.Heard`."""
+"""By the name of a figure in :class:`xttsbench.xtts.evaluate.Heard`."""
 WORDS = {
     "phone_error_rate": "phone error rate",
     "phone_error_rate_sound": "phone error rate through Griffin-Lim",

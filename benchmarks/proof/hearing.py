@@ -8,8 +8,7 @@ from typing import Any
 
 from xttsbench.training.checkpoints import find_checkpoint
 from xttsbench.training.state import generator_of
-from xttsbench.xtts.data.speech_data import Split, read_speech_data
-from xttsbench.xtts.evaluation.clips import (
+from xttsbench.xtts.clips import (
     Clips,
     as_reference,
     choose,
@@ -19,7 +18,8 @@ from xttsbench.xtts.evaluation.clips import (
     mel_of,
     reference_clips,
 )
-from xttsbench.xtts.evaluation.evaluate import Listener
+from xttsbench.xtts.data.speech_data import Split, read_speech_data
+from xttsbench.xtts.evaluate import Listener
 from xttsbench.xtts.recipe import Recipe
 
 CLIPS = 32

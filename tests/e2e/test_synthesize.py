@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.parent import WITHOUT_TENSORFLOW
-from xttsbench.xtts.audio.wav import read_canonical_wav
 from xttsbench.xtts.data.make import make_data
+from xttsbench.xtts.wav import read_canonical_wav
 
 
 def xttsbench(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:

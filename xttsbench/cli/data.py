@@ -15,10 +15,10 @@ from xttsbench.cli.options import AsJson, Debug, Workers
 from xttsbench.cli.output import Watched, printable, say
 
 if TYPE_CHECKING:
-    from xttsbench.xtts.audio.features import FeatureSettings
     from xttsbench.xtts.data.precompute import Made
     from xttsbench.xtts.data.speech_data import Problem
     from xttsbench.xtts.data.verify import Verification
+    from xttsbench.xtts.features import FeatureSettings
 
 app = typer.Typer(
     name="data",

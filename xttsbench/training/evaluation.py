@@ -16,10 +16,7 @@ from xttsbench.errors import InvalidInputError
 from xttsbench.records.training import Ended, Evaluated, Interval
 from xttsbench.training.loop import Action, HeldOut
 from xttsbench.training.state import TrainingState
-from xttsbench.xtts.data.batches import LossCounts, held_out_batches, loss_counts
-from xttsbench.xtts.data.feature_cache import FeatureCache
-from xttsbench.xtts.data.speech_data import SpeechData
-from xttsbench.xtts.evaluation.clips import (
+from xttsbench.xtts.clips import (
     Templates,
     as_reference,
     choose,
@@ -29,8 +26,18 @@ from xttsbench.xtts.evaluation.clips import (
     mel_of,
     reference_clips,
 )
-from xttsbench.xtts.evaluation.evaluate import Listener, examples
-from xttsbench.xtts.evaluation.written import RECOGNISED, Evaluation, Example, write_evaluation, write_references
+from xttsbench.xtts.data.batches import LossCounts, held_out_batches, loss_counts
+from xttsbench.xtts.data.feature_cache import FeatureCache
+from xttsbench.xtts.data.speech_data import SpeechData
+from xttsbench.xtts.evaluate import (
+    RECOGNISED,
+    Evaluation,
+    Example,
+    Listener,
+    examples,
+    write_evaluation,
+    write_references,
+)
 from xttsbench.xtts.loaders.loader import explained, make_dataset
 from xttsbench.xtts.model import losses, open_spec
 from xttsbench.xtts.recipe import Recipe

@@ -71,7 +71,7 @@ class HeldOut(NamedTuple):
     guided: float
     clips: int
     metrics: Mapping[str, float | None] = {}
-    """Those of :class:`~xttsbench.xtts.evaluation.written.Evaluation`, where the model was let speak."""
+    """Those of :class:`~xttsbench.xtts.evaluate.Evaluation`, where the model was let speak."""
 
 
 @dataclass(frozen=True, kw_only=True)

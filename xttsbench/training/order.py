@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from xttsbench.records.base import Record
-from xttsbench.xtts.audio.features import FeatureSettings
 from xttsbench.xtts.data.batches import Batch, plan
 from xttsbench.xtts.data.speech_data import SpeechData
+from xttsbench.xtts.features import FeatureSettings
 from xttsbench.xtts.recipe import (
     BatchSettings,
     LossSettings,

@@ -13,10 +13,10 @@ from xttsbench.training.checkpoints import find_checkpoint
 from xttsbench.worker.channel import Channel
 from xttsbench.worker.parent import answer, closed, die_with_parent, quiet_unless_it_fails
 from xttsbench.xtts import text
-from xttsbench.xtts.audio.features import FeatureSettings, Floats, griffin_lim, log_mel
-from xttsbench.xtts.audio.wav import read_sound, resample
-from xttsbench.xtts.evaluation.clips import as_reference
-from xttsbench.xtts.evaluation.written import read_references, write_sound
+from xttsbench.xtts.clips import as_reference
+from xttsbench.xtts.evaluate import read_references, write_sound
+from xttsbench.xtts.features import FeatureSettings, Floats, griffin_lim, log_mel
+from xttsbench.xtts.wav import read_sound, resample
 
 
 def serve(connection: socket.socket) -> int:

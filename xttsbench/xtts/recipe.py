@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from xttsbench.errors import InvalidInputError
 from xttsbench.records.base import Record
-from xttsbench.xtts.audio.features import FeatureSettings
+from xttsbench.xtts.features import FeatureSettings
 
 
 class ScheduleSettings(Record):

@@ -14,12 +14,12 @@ from xttsbench.errors import InvalidInputError
 from xttsbench.samedata.tolerance import difference
 from xttsbench.shipped import shipped
 from xttsbench.targets.bundled import make_workload
-from xttsbench.xtts.audio.features import log_mel
-from xttsbench.xtts.audio.wav import read_canonical_wav
 from xttsbench.xtts.data.make import make_data
 from xttsbench.xtts.data.precompute import precompute
 from xttsbench.xtts.data.speech_data import SpeechData, read_speech_data
+from xttsbench.xtts.features import log_mel
 from xttsbench.xtts.recipe import load_recipe
+from xttsbench.xtts.wav import read_canonical_wav
 
 RECIPE = load_recipe(shipped("training", "tiny"))
 RATE_HZ = RECIPE.features.sample_rate_hz

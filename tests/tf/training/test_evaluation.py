@@ -18,13 +18,13 @@ from xttsbench.training.evaluation import Hearing, HeldOutLoss, TensorBoard
 from xttsbench.training.state import TrainingState
 from xttsbench.training.step import make_strategy
 from xttsbench.xtts import model
-from xttsbench.xtts.audio.wav import read_canonical_wav
 from xttsbench.xtts.data.batches import plan
 from xttsbench.xtts.data.make import make_data
 from xttsbench.xtts.data.speech_data import SpeechData, read_speech_data
-from xttsbench.xtts.evaluation.written import RECOGNISED, Evaluation, read_references
+from xttsbench.xtts.evaluate import RECOGNISED, Evaluation, read_references
 from xttsbench.xtts.loaders.loader import make_dataset
 from xttsbench.xtts.recipe import Recipe, load_recipe
+from xttsbench.xtts.wav import read_canonical_wav
 
 SIZES = {"d_model": 16, "feed_forward": 16, "prenet": (8, 8), "layers": 2, "guided_layers": 1, "latents": 2}
 BATCHES = {"batch_size": 3, "frame_edges": (60, 80), "text_edges": (16, 24), "reference_frames": 24}

@@ -16,10 +16,10 @@ from xttsbench.training.state import TrainingState, generator_of
 from xttsbench.training.step import make_strategy
 from xttsbench.worker.synthesize import synthesise
 from xttsbench.xtts import text
-from xttsbench.xtts.audio.synthesis import utterance
-from xttsbench.xtts.audio.wav import read_canonical_wav, write_wav
-from xttsbench.xtts.evaluation.written import write_references
+from xttsbench.xtts.data.make import utterance
+from xttsbench.xtts.evaluate import write_references
 from xttsbench.xtts.recipe import load_recipe
+from xttsbench.xtts.wav import read_canonical_wav, write_wav
 
 TINY = load_recipe(shipped("training", "tiny"))
 SIZES = {"d_model": 16, "feed_forward": 16, "prenet": (8, 8), "layers": 2, "guided_layers": 1, "latents": 2}

@@ -20,7 +20,6 @@ import tensorflow as tf
 from xttsbench.errors import InvalidInputError, XttsbenchError
 from xttsbench.samedata.tolerance import difference
 from xttsbench.shipped import shipped
-from xttsbench.xtts.audio.wav import write_wav
 from xttsbench.xtts.data.batches import Batch, plan
 from xttsbench.xtts.data.feature_cache import FeatureCache
 from xttsbench.xtts.data.make import make_data
@@ -31,6 +30,7 @@ from xttsbench.xtts.loaders.loader import explained, make_dataset
 from xttsbench.xtts.loaders.numpy_loaders import Arrays
 from xttsbench.xtts.loaders.processes import InputProcesses
 from xttsbench.xtts.recipe import BatchSettings, load_recipe
+from xttsbench.xtts.wav import write_wav
 
 FEATURES = load_recipe(shipped("training", "tiny")).features
 CLIPS, EPOCHS = 12, 3

@@ -19,17 +19,17 @@ from xttsbench.errors import InvalidInputError
 from xttsbench.pipeline.read import inspect, read_graph
 from xttsbench.samedata.tolerance import difference
 from xttsbench.shipped import shipped
-from xttsbench.xtts.audio.features import log_mel
-from xttsbench.xtts.audio.wav import read_canonical_wav
 from xttsbench.xtts.data.batches import Batch, plan
 from xttsbench.xtts.data.feature_cache import FeatureCache
 from xttsbench.xtts.data.make import make_data
 from xttsbench.xtts.data.precompute import precompute
 from xttsbench.xtts.data.speech_data import SpeechData, read_speech_data
+from xttsbench.xtts.features import log_mel
 from xttsbench.xtts.loaders import CACHED, LOADERS, tf_loaders
 from xttsbench.xtts.loaders.loader import explained, make_dataset
 from xttsbench.xtts.loaders.numpy_loaders import BufferPool
 from xttsbench.xtts.recipe import BatchSettings, load_recipe
+from xttsbench.xtts.wav import read_canonical_wav
 
 FEATURES = load_recipe(shipped("training", "tiny")).features
 CLIPS = 13

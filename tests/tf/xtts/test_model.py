@@ -14,7 +14,7 @@ import tensorflow as tf
 from xttsbench.shipped import shipped
 from xttsbench.xtts import model
 from xttsbench.xtts.model import SpeechModel
-from xttsbench.xtts.model.layers import MASKED, attend, attend_and_show, merge_heads, normalise, split_heads
+from xttsbench.xtts.model.parts import MASKED, attend, attend_and_show, merge_heads, normalise, split_heads
 from xttsbench.xtts.recipe import ModelSettings, load_recipe
 from xttsbench.xtts.text import VOCABULARY
 

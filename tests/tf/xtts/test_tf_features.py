@@ -10,8 +10,8 @@ import pytest
 import tensorflow as tf
 
 from xttsbench.shipped import shipped
-from xttsbench.xtts.audio import synthesis
-from xttsbench.xtts.audio.features import FeatureSettings, log_mel
+from xttsbench.xtts.data import make
+from xttsbench.xtts.features import FeatureSettings, log_mel
 from xttsbench.xtts.loaders.tf_loaders import log_mel_frames
 from xttsbench.xtts.recipe import load_recipe
 
@@ -26,7 +26,7 @@ def pcm(samples: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
 
 
 CLIPS = {
-    "speech": pcm(synthesis.utterance(0, 0, 1.5, 1.5).samples),
+    "speech": pcm(make.utterance(0, 0, 1.5, 1.5).samples),
     "loud low tone": pcm(0.9 * np.sin(2 * np.pi * 200 * SECONDS)),
     "tone of whole periods a window": pcm(0.9 * np.sin(2 * np.pi * 20 * 22_050 / 1024 * SECONDS)),
     "silence, then a tone": pcm(np.where(SECONDS < 0.5, 0, 0.9 * np.sin(2 * np.pi * 300 * SECONDS))),
@@ -81,7 +81,7 @@ def test_a_float32_transform_would_not_do() -> None:
     padded = np.pad(clip, 384, mode="reflect")
     windows = tf.signal.frame(padded, 1024, 256) * tf.signal.hann_window(1024)
     magnitudes = tf.abs(tf.signal.rfft(windows))
-    from xttsbench.xtts.audio.features import mel_filters
+    from xttsbench.xtts.features import mel_filters
 
     mel = tf.math.log(tf.maximum(tf.matmul(magnitudes, mel_filters(SETTINGS), transpose_b=True), 1e-5)).numpy()
     assert np.abs(mel - expected).max() > 1e-3

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from xttsbench.cli.data import precompute, verify
 from xttsbench.errors import InvalidInputError
-from xttsbench.xtts.audio.wav import write_wav
+from xttsbench.xtts.wav import write_wav
 
 app = typer.Typer()
 app.command("precompute")(precompute)

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from xttsbench.shipped import shipped
-from xttsbench.xtts.audio.features import FeatureSettings
-from xttsbench.xtts.audio.wav import write_wav
 from xttsbench.xtts.data.speech_data import SpeechData, read_speech_data
+from xttsbench.xtts.features import FeatureSettings
 from xttsbench.xtts.recipe import load_recipe
+from xttsbench.xtts.wav import write_wav
 
 GUID_TAIL = bytes.fromhex("000000001000800000aa00389b71")
 CODES = {"uint8": (1, 8), "int16": (1, 16), "int24": (1, 24), "int32": (1, 32), "float32": (3, 32), "float64": (3, 64)}

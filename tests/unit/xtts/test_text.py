@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xttsbench.xtts.audio.synthesis import PHONES
+from xttsbench.xtts.data.make import PHONES
 from xttsbench.xtts.text import SYMBOLS, VOCABULARY, encode, encoded_length, left_out
 
 

@@ -12,8 +12,7 @@ import tensorflow as tf
 from xttsbench.errors import InvalidInputError
 from xttsbench.probes.procfs import CpuAllowance, cpu_allowance, obtainable_bytes
 from xttsbench.records.training import Fitted, TrainJob
-from xttsbench.training.memory import ends
-from xttsbench.training.memory_probe import Plan, fit_tokens
+from xttsbench.training.memory import Plan, ends, fit_tokens
 from xttsbench.training.order import clip_frames, planned_epoch
 from xttsbench.xtts.data.speech_data import SpeechData
 from xttsbench.xtts.recipe import Recipe

@@ -3,7 +3,7 @@
 A directory holds ``npy/<id>.npy`` for each clip, ``packed.npy`` with all of them one below the other, ``index.npz``
 (what is known of each clip) and ``manifest.json``. Checked on opening, without reading features: manifest, index (by
 its hash), header and size of the packed file, size of every ``.npy`` file, headers of some of them, and that no WAV
-file changed. Checked on reading (:func:`~xttsbench.xtts.data.feature_files.read_npy`): every header. Features are
+file changed. Checked on reading (:func:`~xttsbench.xtts.data.cache_files.read_npy`): every header. Features are
 compared with freshly made ones by :mod:`xttsbench.xtts.data.verify`.
 """
 
@@ -22,28 +22,26 @@ import numpy as np
 import numpy.typing as npt
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.xtts.audio.features import FeatureSettings
-from xttsbench.xtts.data.cache_index import (
+from xttsbench.xtts.data.cache_files import (
     HASH_BYTES,
     INDEX,
     MANIFEST,
+    PACKED,
     UNFINISHED,
+    CacheFileError,
     Index,
+    check_packed,
     how_it_differs,
+    npy_bytes,
+    npy_frames,
     packed_in_order,
     read_index,
     read_manifest,
     settings_key,
 )
-from xttsbench.xtts.data.feature_files import (
-    PACKED,
-    CacheFileError,
-    check_packed,
-    npy_bytes,
-    npy_frames,
-)
 from xttsbench.xtts.data.make import cache_directory
 from xttsbench.xtts.data.speech_data import SpeechData
+from xttsbench.xtts.features import FeatureSettings
 
 NPY: Final = "npy"
 

@@ -1,6 +1,6 @@
 """Brings other data sets into canonical form: LJSpeech's layout, mono, 16-bit PCM, one rate.
 
-Any listing that :mod:`xttsbench.xtts.data.listing` reads, and any sound that :mod:`xttsbench.xtts.audio.wav` reads.
+Any listing that :mod:`xttsbench.xtts.data.listing` reads, and any sound that :mod:`xttsbench.xtts.wav` reads.
 Sound is looked for in the source's directory only, whatever its listing says.
 """
 
@@ -20,7 +20,12 @@ import numpy as np
 from xttsbench.errors import InvalidInputError, UsageError
 from xttsbench.files import Draft, draft, first_entry, not_written, require_space, sync, write_lines
 from xttsbench.records.base import Record
-from xttsbench.xtts.audio.wav import (
+from xttsbench.xtts.data.listing import Entry, SoundFolder, find_listings, read_listing
+from xttsbench.xtts.data.metadata import EVAL_METADATA, METADATA, ONE_SPEAKER, SPEAKERS, Problems, why_not_an_id
+from xttsbench.xtts.data.pool import Progress, Silent, allowed_workers, in_processes
+from xttsbench.xtts.data.speech_data import MIN_CLIP_S
+from xttsbench.xtts.text import SYMBOLS, encoded_length
+from xttsbench.xtts.wav import (
     MAX_RATE_HZ,
     MIN_RATE_HZ,
     SoundHeader,
@@ -31,11 +36,6 @@ from xttsbench.xtts.audio.wav import (
     wav_bytes,
     write_wav,
 )
-from xttsbench.xtts.data.listing import Entry, SoundFolder, find_listings, read_listing
-from xttsbench.xtts.data.metadata import EVAL_METADATA, METADATA, ONE_SPEAKER, SPEAKERS, Problems, why_not_an_id
-from xttsbench.xtts.data.pool import Progress, Silent, allowed_workers, in_processes
-from xttsbench.xtts.data.speech_data import MIN_CLIP_S
-from xttsbench.xtts.text import SYMBOLS, encoded_length
 
 IMPORT: Final = "import.json"
 _CLIPS_A_JOB: Final = 16

@@ -23,35 +23,33 @@ import numpy.typing as npt
 
 from xttsbench.errors import InvalidInputError, UsageError
 from xttsbench.files import DRAFT_PREFIX, free_bytes, locked, megabytes, sync
-from xttsbench.xtts.audio.features import FeatureSettings, log_mel
-from xttsbench.xtts.audio.wav import read_canonical_wav
-from xttsbench.xtts.data.cache_index import (
+from xttsbench.xtts.data.cache_files import (
     EMPTY,
     ENTRY,
     INDEX,
     MANIFEST,
+    PACKED,
     UNFINISHED,
+    CacheFileError,
+    Floats,
     Index,
     index_of,
     merged,
+    npy_frames,
     packed_in_order,
     read_index,
+    read_npy,
     write_index,
     write_manifest,
-)
-from xttsbench.xtts.data.feature_cache import NPY, FeatureCache, Survey, cache_path, opened, read_cache, wav_hash
-from xttsbench.xtts.data.feature_files import (
-    PACKED,
-    CacheFileError,
-    Floats,
-    npy_frames,
-    read_npy,
     write_npy,
     write_packed,
 )
+from xttsbench.xtts.data.feature_cache import NPY, FeatureCache, Survey, cache_path, opened, read_cache, wav_hash
 from xttsbench.xtts.data.metadata import why_not_an_id
 from xttsbench.xtts.data.pool import Progress, Silent, allowed_workers, in_processes
 from xttsbench.xtts.data.speech_data import SpeechData
+from xttsbench.xtts.features import FeatureSettings, log_mel
+from xttsbench.xtts.wav import read_canonical_wav
 
 PARTS: Final = "parts"
 """Directory of the notes on clips that are made and not yet in the index."""

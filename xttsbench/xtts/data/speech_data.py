@@ -19,8 +19,6 @@ import numpy.typing as npt
 
 from xttsbench.errors import InvalidInputError
 from xttsbench.records.base import Record
-from xttsbench.xtts.audio.features import FeatureSettings
-from xttsbench.xtts.audio.wav import CONVERT, WavError, canonical_samples
 from xttsbench.xtts.data.metadata import (
     EVAL_METADATA,
     METADATA,
@@ -32,7 +30,9 @@ from xttsbench.xtts.data.metadata import (
     read_speakers,
     repeated,
 )
+from xttsbench.xtts.features import FeatureSettings
 from xttsbench.xtts.text import encode
+from xttsbench.xtts.wav import CONVERT, WavError, canonical_samples
 
 MADE: Final = "made.json"
 """What :mod:`xttsbench.xtts.data.make` leaves in a set that it made."""

@@ -15,14 +15,23 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from xttsbench.xtts.audio.features import FeatureSettings, log_mel
-from xttsbench.xtts.audio.wav import read_canonical_wav
-from xttsbench.xtts.data.cache_index import INDEX, MANIFEST, Index, read_index
+from xttsbench.xtts.data.cache_files import (
+    INDEX,
+    MANIFEST,
+    PACKED,
+    CacheFileError,
+    Floats,
+    Index,
+    open_packed,
+    read_index,
+    read_npy,
+)
 from xttsbench.xtts.data.feature_cache import NPY, Survey, cache_path, read_cache, wav_hash, why_no_cache
-from xttsbench.xtts.data.feature_files import PACKED, CacheFileError, Floats, open_packed, read_npy
 from xttsbench.xtts.data.pool import Progress, Silent, allowed_workers, in_processes
 from xttsbench.xtts.data.precompute import Made, make_cache
 from xttsbench.xtts.data.speech_data import Problem, ProblemRule, SpeechData, usable
+from xttsbench.xtts.features import FeatureSettings, log_mel
+from xttsbench.xtts.wav import read_canonical_wav
 
 TOLERANCE: Final = 1e-4
 """Largest difference between two log-mels that are called the same, as between loaders."""

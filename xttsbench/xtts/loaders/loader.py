@@ -23,10 +23,10 @@ from typing import Final
 import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError, XttsbenchError
-from xttsbench.xtts.audio.features import FeatureSettings
 from xttsbench.xtts.data.batches import Batch
 from xttsbench.xtts.data.feature_cache import FeatureCache
 from xttsbench.xtts.data.speech_data import SpeechData
+from xttsbench.xtts.features import FeatureSettings
 from xttsbench.xtts.loaders import CACHED, IN_PYTHON, KEEPING, LOADERS
 from xttsbench.xtts.loaders.numpy_loaders import Arrays, MakeBatch, Planned, in_this_process, planned
 from xttsbench.xtts.loaders.processes import InputProcesses, Source, check_processes, weakly

@@ -21,13 +21,13 @@ import numpy as np
 import numpy.typing as npt
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.xtts.audio.features import FeatureSettings, log_mel_frames
-from xttsbench.xtts.audio.wav import WavError, read_canonical_wav
 from xttsbench.xtts.data.batches import Batch
+from xttsbench.xtts.data.cache_files import CacheFileError, check_packed, unreadable
 from xttsbench.xtts.data.feature_cache import FeatureCache
-from xttsbench.xtts.data.feature_files import CacheFileError, check_packed, unreadable
 from xttsbench.xtts.data.speech_data import SpeechData
+from xttsbench.xtts.features import FeatureSettings, log_mel_frames
 from xttsbench.xtts.text import VOCABULARY
+from xttsbench.xtts.wav import WavError, read_canonical_wav
 
 Ints = npt.NDArray[np.int32]
 _ENCODED: Final[WeakKeyDictionary[SpeechData, Texts]] = WeakKeyDictionary()

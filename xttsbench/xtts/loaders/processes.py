@@ -19,10 +19,10 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from xttsbench.errors import InvalidInputError, XttsbenchError
-from xttsbench.xtts.audio.features import FeatureSettings
 from xttsbench.xtts.data.feature_cache import FeatureCache
 from xttsbench.xtts.data.pool import Server
 from xttsbench.xtts.data.speech_data import SpeechData
+from xttsbench.xtts.features import FeatureSettings
 from xttsbench.xtts.loaders import IN_PYTHON, LOADERS
 from xttsbench.xtts.loaders.numpy_loaders import Arrays, BatchMemory, Fill, Floats, Ints, MakeBatch, Planned, fill_batch
 

@@ -3,7 +3,7 @@
 ``tf_cache`` parses the header of each file, and does not skip it. Some rows at a time are unrolled in the graph: one at
 a time, as in ``tf.map_fn``, the loop costs more than the files do. Strings are copied wherever they are gathered into
 one tensor, so that is done with heads of files alone. ``tf_wav`` computes features to within rounding those of
-``xtts.audio.features``: window and transform are float64, since a float32 transform errs by up to 1e-2 in the quiet
+``xtts.features``: window and transform are float64, since a float32 transform errs by up to 1e-2 in the quiet
 bands of a loud tone, and the filter bank is the one that NumPy uses too, for TensorFlow's are on the HTK scale.
 """
 
@@ -17,9 +17,9 @@ from typing import Final, NamedTuple
 
 import tensorflow as tf
 
-from xttsbench.xtts.audio.features import FeatureSettings, mel_filters
 from xttsbench.xtts.data.feature_cache import FeatureCache
 from xttsbench.xtts.data.speech_data import SpeechData
+from xttsbench.xtts.features import FeatureSettings, mel_filters
 from xttsbench.xtts.loaders.numpy_loaders import Planned
 
 Content = Callable[..., tf.Tensor]
@@ -355,7 +355,7 @@ def log_mel_frames(samples: tf.Tensor, start: tf.Tensor, count: tf.Tensor, setti
     The samples are ``[n]`` float32 in -1..1; the clip has all of the ``count`` frames, 1 or more.
 
     Returns:
-        ``[count, n_mels]`` float32, as :func:`xttsbench.xtts.audio.features.log_mel_frames` to within 1e-5.
+        ``[count, n_mels]`` float32, as :func:`xttsbench.xtts.features.log_mel_frames` to within 1e-5.
     """
     pad = (settings.n_fft - settings.hop_samples) // 2
     reflected = tf.pad(samples, [[pad, pad]], "REFLECT")

@@ -1,6 +1,5 @@
 """The speech model: latents of a reference, text and mel frames in one sequence, and its loss and gradients."""
 
-from xttsbench.xtts.model.layers import positions
 from xttsbench.xtts.model.loss import (
     CompiledGradients,
     Losses,
@@ -9,6 +8,7 @@ from xttsbench.xtts.model.loss import (
     losses_and_gradients,
     squared_norm,
 )
+from xttsbench.xtts.model.parts import positions
 from xttsbench.xtts.model.speech_model import (
     Prediction,
     SpeechModel,

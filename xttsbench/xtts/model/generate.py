@@ -14,8 +14,18 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from xttsbench.xtts.model.layers import attend, attend_and_show, merge_heads, normalise, positions, size, split_heads
-from xttsbench.xtts.model.parts import DecoderBlock, Masks, make_masks
+from xttsbench.xtts.model.parts import (
+    DecoderBlock,
+    Masks,
+    attend,
+    attend_and_show,
+    make_masks,
+    merge_heads,
+    normalise,
+    positions,
+    size,
+    split_heads,
+)
 from xttsbench.xtts.model.speech_model import SpeechModel, unscale_mel
 
 Floats = npt.NDArray[np.float32]

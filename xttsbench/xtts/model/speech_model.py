@@ -14,8 +14,17 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from xttsbench.xtts.model.layers import attached, positions, size
-from xttsbench.xtts.model.parts import Conditioning, DecoderBlock, Embedding, Heads, Prenet, make_masks
+from xttsbench.xtts.model.parts import (
+    Conditioning,
+    DecoderBlock,
+    Embedding,
+    Heads,
+    Prenet,
+    attached,
+    make_masks,
+    positions,
+    size,
+)
 from xttsbench.xtts.recipe import ModelSettings
 
 Batch = dict[str, tf.Tensor]

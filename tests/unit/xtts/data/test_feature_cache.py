@@ -14,23 +14,25 @@ import numpy as np
 import pytest
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.xtts.audio.features import FeatureSettings, log_mel
-from xttsbench.xtts.audio.wav import read_canonical_wav
-from xttsbench.xtts.data.cache_index import (
+from xttsbench.xtts.data.cache_files import (
     CACHE_VERSION,
     ENTRY,
     HASH_BYTES,
+    CacheFileError,
     index_of,
     merged,
+    open_packed,
     packed_in_order,
     read_index,
+    read_npy,
     write_index,
     write_manifest,
 )
 from xttsbench.xtts.data.feature_cache import FeatureCache, cache_path, open_cache
-from xttsbench.xtts.data.feature_files import CacheFileError, open_packed, read_npy
 from xttsbench.xtts.data.precompute import precompute
 from xttsbench.xtts.data.speech_data import SpeechData
+from xttsbench.xtts.features import FeatureSettings, log_mel
+from xttsbench.xtts.wav import read_canonical_wav
 
 Read = Callable[[Path], SpeechData]
 

@@ -13,10 +13,10 @@ import numpy.typing as npt
 import pytest
 
 from xttsbench.errors import InvalidInputError, UsageError
-from xttsbench.xtts.audio.wav import read_canonical_wav, read_sound_header
 from xttsbench.xtts.data import importing
 from xttsbench.xtts.data.importing import ImportedData, import_data
 from xttsbench.xtts.data.speech_data import read_speech_data
+from xttsbench.xtts.wav import read_canonical_wav, read_sound_header
 
 LayOut = Callable[[Path, dict[str, str | bytes]], Path]
 Build = Callable[..., bytes]

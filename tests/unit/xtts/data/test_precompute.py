@@ -14,14 +14,13 @@ import numpy as np
 import pytest
 
 from xttsbench.errors import InvalidInputError, UsageError
-from xttsbench.xtts.audio.features import FeatureSettings
-from xttsbench.xtts.audio.wav import write_wav
 from xttsbench.xtts.data import precompute as module
-from xttsbench.xtts.data.cache_index import read_index
+from xttsbench.xtts.data.cache_files import CacheFileError, read_index, read_npy
 from xttsbench.xtts.data.feature_cache import FeatureCache, cache_path, open_cache
-from xttsbench.xtts.data.feature_files import CacheFileError, read_npy
 from xttsbench.xtts.data.precompute import Made, make_cache, precompute
 from xttsbench.xtts.data.speech_data import SpeechData
+from xttsbench.xtts.features import FeatureSettings
+from xttsbench.xtts.wav import write_wav
 
 Read = Callable[[Path], SpeechData]
 

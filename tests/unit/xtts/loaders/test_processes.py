@@ -17,15 +17,15 @@ import pytest
 
 from xttsbench.errors import InvalidInputError, XttsbenchError
 from xttsbench.shipped import shipped
-from xttsbench.xtts.audio.features import log_mel
-from xttsbench.xtts.audio.wav import read_canonical_wav, write_wav
 from xttsbench.xtts.data.batches import plan
 from xttsbench.xtts.data.precompute import precompute
 from xttsbench.xtts.data.speech_data import read_speech_data
+from xttsbench.xtts.features import log_mel
 from xttsbench.xtts.loaders import IN_PYTHON
 from xttsbench.xtts.loaders.numpy_loaders import Arrays, in_this_process, planned
 from xttsbench.xtts.loaders.processes import InputProcesses, Source, check_processes
 from xttsbench.xtts.recipe import BatchSettings, load_recipe
+from xttsbench.xtts.wav import read_canonical_wav, write_wav
 
 FEATURES = load_recipe(shipped("training", "tiny")).features
 SETTINGS = BatchSettings(batch_size=2, frame_edges=(24, 40), text_edges=(16,), reference_frames=30)

@@ -194,7 +194,7 @@ _TINY: Final = 1e-12
 
 
 def griffin_lim(mel: npt.NDArray[np.floating[Any]], settings: FeatureSettings, *, seed: int = 0) -> Floats:
-    """Return sound whose :func:`~xttsbench.xtts.audio.features.log_mel` is near ``mel``: ``[frames * hop]`` in -1..1.
+    """Return sound whose :func:`~xttsbench.xtts.features.log_mel` is near ``mel``: ``[frames * hop]`` in -1..1.
 
     The same seed, of the phases to begin with, gives the same sound.
 

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.xtts.data.feature_files import (
+from xttsbench.xtts.data.cache_files import (
     HEADER_BYTES,
     CacheFileError,
     check_packed,

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from xttsbench.shipped import shipped
-from xttsbench.xtts.audio.features import (
+from xttsbench.xtts.data.make import utterance
+from xttsbench.xtts.features import (
     FeatureSettings,
     griffin_lim,
     log_mel,
@@ -23,7 +24,6 @@ from xttsbench.xtts.audio.features import (
     sound,
     spectra,
 )
-from xttsbench.xtts.audio.synthesis import utterance
 from xttsbench.xtts.recipe import load_recipe
 
 SETTINGS = load_recipe(shipped("training", "tiny")).features

@@ -19,12 +19,11 @@ from pydantic import ValidationError
 from scipy.fft import dct
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.xtts.audio.features import FeatureSettings, Floats, log_mel
-from xttsbench.xtts.audio.synthesis import letters_at
-from xttsbench.xtts.audio.wav import read_canonical_wav
-from xttsbench.xtts.data.make import MadeData
+from xttsbench.xtts.data.make import MadeData, letters_at
 from xttsbench.xtts.data.speech_data import MADE, SpeechData
+from xttsbench.xtts.features import FeatureSettings, Floats, log_mel
 from xttsbench.xtts.recipe import BatchSettings
+from xttsbench.xtts.wav import read_canonical_wav
 
 CLIPS: Final = 16
 """Of each side that are spoken: a batch of them takes as long as one."""

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.xtts.audio.wav import (
+from xttsbench.xtts.wav import (
     WavError,
     canonical_samples,
     factors,

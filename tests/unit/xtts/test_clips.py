@@ -9,12 +9,7 @@ import pytest
 
 from xttsbench.errors import InvalidInputError
 from xttsbench.shipped import shipped
-from xttsbench.xtts.audio.features import griffin_lim, log_mel
-from xttsbench.xtts.audio.synthesis import PHONES, utterance
-from xttsbench.xtts.data.batches import Batch, held_out_batches
-from xttsbench.xtts.data.make import make_data
-from xttsbench.xtts.data.speech_data import SpeechData, read_speech_data
-from xttsbench.xtts.evaluation.clips import (
+from xttsbench.xtts.clips import (
     CHANGE_COST,
     Templates,
     as_reference,
@@ -28,7 +23,10 @@ from xttsbench.xtts.evaluation.clips import (
     phone_error_rate,
     reference_clips,
 )
-from xttsbench.xtts.evaluation.written import Evaluation, Heard, read_references, write_references
+from xttsbench.xtts.data.batches import Batch, held_out_batches
+from xttsbench.xtts.data.make import PHONES, make_data, utterance
+from xttsbench.xtts.data.speech_data import SpeechData, read_speech_data
+from xttsbench.xtts.features import griffin_lim, log_mel
 from xttsbench.xtts.recipe import BatchSettings, load_recipe
 
 TINY = load_recipe(shipped("training", "tiny"))
@@ -106,25 +104,6 @@ def test_each_held_out_clip_is_in_one_batch(size: dict[str, int | None], most: i
         assert texts[batch.clips].max() <= batch.characters
         assert (speakers[batch.references] == speakers[batch.clips]).all()
     assert batches == held_out_batches(frames, texts, speakers, settings, seed=5)
-
-
-def test_references_are_read_as_they_were_written(tmp_path: Path) -> None:
-    assert read_references(tmp_path) == {}
-    written = {"low": np.ones((3, 2), np.float32), "high voice/é": np.zeros((3, 2), np.float32)}
-    write_references(tmp_path, written)
-    found = read_references(tmp_path)
-    assert list(found) == list(written)
-    assert all(np.array_equal(found[name], mel) for name, mel in written.items())
-    assert [path.name for path in (tmp_path / "evaluation").iterdir()] == ["references.npz"]
-
-
-def test_the_numbers_of_an_evaluation_have_names() -> None:
-    heard = Heard(clips=3, length_ratio=1.0, never_stopped=0.25, phone_error_rate=0.5)
-    metrics = Evaluation(step=4, held_out=heard, training=heard).metrics()
-    assert metrics["held_out/phone_error_rate"] == metrics["training/phone_error_rate"] == 0.5
-    assert metrics["training/speaker_kept"] is None
-    assert not any("clips" in name for name in metrics)
-    assert not any(name.startswith("held_out") for name in Evaluation(step=4, held_out=None, training=heard).metrics())
 
 
 @pytest.fixture(scope="module")

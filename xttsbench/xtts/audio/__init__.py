@@ -1,1 +1,0 @@
-"""Sound: WAV files, sample rates, log-mel features, and synthetic speech. NumPy and SciPy only."""
