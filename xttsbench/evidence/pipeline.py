@@ -13,8 +13,7 @@ import numpy as np
 from xttsbench.analysis.steps import Steps, measured
 from xttsbench.evidence.evidence import Evidence, allowed_cpus
 from xttsbench.records.pipeline import Pipeline, PipelineOp
-from xttsbench.throughput.bursts import FloatArray, period_s, production_times_s
-from xttsbench.throughput.pace import Consumer, Machine, Pace, Thread, pace
+from xttsbench.throughput.pace import Consumer, FloatArray, Machine, Pace, Thread, pace, period_s, production_times_s
 from xttsbench.throughput.stages import limiting_op, stages
 from xttsbench.throughput.threads import inputs_of, pool_size, threads
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.evidence.made import make_evidence
 from tests.unit.fixes.pipelines import ENVIRONMENT, pipeline, python
-from tests.unit.throughput.test_bursts import every_sixteenth, simulated
+from tests.unit.throughput.test_pace import every_sixteenth, simulated
 from xttsbench.analysis.attribution import StepFacts
 from xttsbench.evidence.pipeline import consumer, machine
 from xttsbench.fixes.model import predictions

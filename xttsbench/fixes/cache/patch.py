@@ -7,8 +7,7 @@ from collections.abc import Iterable, Sequence
 from xttsbench.records.pipeline import PipelineOp
 from xttsbench.targets.source.calls import Calls, attempt, kind, place, rearranged
 from xttsbench.targets.source.edits import Change, Found, appended, removed
-from xttsbench.throughput.orderings import Chain, chain_before
-from xttsbench.throughput.threads import consumers, inputs_of
+from xttsbench.throughput.threads import Chain, chain_before, consumers, inputs_of
 
 
 def cache(calls: Calls, number: int | None, op: str) -> Iterable[Found]:

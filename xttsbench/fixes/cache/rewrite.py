@@ -30,7 +30,7 @@ from xttsbench.pipeline.nodes import (
     text_inputs,
 )
 from xttsbench.records.fix import Fix, FixSet
-from xttsbench.throughput.orderings import chain_of
+from xttsbench.throughput.threads import chain_of
 
 _FILE: Final = "elements"
 _OWNER: Final = "owner"

@@ -15,8 +15,7 @@ from typing import Any, Final, Literal
 from xttsbench.fixes.spec import Candidate, Setting, Spec, each, with_upstream
 from xttsbench.records.fix import Fix
 from xttsbench.records.pipeline import Pipeline, PipelineOp, every_op, size
-from xttsbench.throughput.orderings import chain_before
-from xttsbench.throughput.threads import consumers, elements_per_batch, inputs_of
+from xttsbench.throughput.threads import chain_before, consumers, elements_per_batch, inputs_of
 
 _SHARE: Final = 0.5
 """Share of the memory, or of what is free on the disk, that a cache may take."""

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import pytest
+
+from xttsbench.findings.compilation import partial_batch, xla_recompilation
+from xttsbench.records.trial import TrialError
+
+SIZES = [8, 8, 8, 4] * 3
+EPOCHS = [0] * 4 + [1] * 4 + [2] * 4
+
+
+def ran(build, *, compiles, traces=0, error=None):
+    step = [0.6 if compiled else 0.1 for compiled in compiles]
+    as_is = build.segment(
+        "as_is",
+        batch_size=SIZES,
+        epoch=EPOCHS,
+        xla_compiles=compiles,
+        traces=traces,
+        step_s=step,
+        shape_id=[0, 0, 0, 1] * 3,
+    )
+    return build.trial("ladder", as_is, **({"error": error, "status": "raised"} if error else {}))
+
+
+def test_a_last_batch_that_compiles_every_time_limits(evidence, build) -> None:
+    trial = ran(build, compiles=[0, 0, 0, 1] * 3)
+    steps = build.steps(step_s=[0.1, 0.1, 0.1, 0.6] * 3, xla_compiles=[0, 0, 0, 1] * 3, batch_size=SIZES)
+    (found,) = partial_batch(evidence("compile", ladder=[trial], steps=steps))
+    assert (found.rule, found.limiting, found.severity) == ("partial-batch", True, "critical")
+    assert "4 rows instead of 8" in found.title
+    assert found.evidence["xla_compiles"] == 3
+    assert found.evidence["lost_s"] == pytest.approx(1.5)
+    assert found.evidence["share_of_steady_steps"] == pytest.approx(1.5 / 2.7)
+    assert found.predicted_speedup.estimate == 2.0
+
+
+def test_one_compilation_before_the_steady_state_limits_nothing(evidence, build) -> None:
+    trial = ran(build, compiles=[0, 0, 0, 1] + [0] * 8)
+    steady = build.steps(step_s=[0.1] * 8, batch_size=SIZES[4:])
+    (found,) = partial_batch(evidence("compute", ladder=[trial], steps=steady))
+    assert (found.limiting, found.severity) == (False, "warning")
+    assert found.evidence["share_of_steady_steps"] == 0.0
+
+
+def test_a_last_batch_that_costs_nothing_is_no_finding(evidence, build) -> None:
+    assert not list(partial_batch(evidence("compute", ladder=[ran(build, compiles=[0] * 12)])))
+    assert not list(partial_batch(evidence("compute", ladder=[ran(build, compiles=[1] + [0] * 11)]))), "the first one"
+    assert not list(partial_batch(evidence("compute")))
+    assert not list(partial_batch(evidence("input", has_step=False, ladder=[ran(build, compiles=[0, 0, 0, 1] * 3)])))
+
+
+def test_a_step_that_raises_at_the_smaller_batch(evidence, build) -> None:
+    error = TrialError(type="ValueError", message="shapes", file="train.py", line=9, step=12, batch_size=4)
+    whole = build.segment("as_is", batch_size=8, step_s=[0.1] * 12)
+    trial = build.trial("ladder", whole, error=error, status="raised")
+    (found,) = partial_batch(evidence("compute", ladder=[trial]))
+    assert (found.severity, found.limiting, found.location.line) == ("critical", False, 9)
+    assert "at a batch of 4 rows, where those before had 8" in found.title
+    same = build.trial("ladder", whole, error=error.model_copy(update={"batch_size": 8}), status="raised")
+    assert not list(partial_batch(evidence("compute", ladder=[same]))), "it would have raised at any batch"
+
+
+def test_recompilation_names_the_costliest_shape(evidence, build) -> None:
+    trial = ran(build, compiles=[0, 0, 0, 1] * 3)
+    steps = build.steps(step_s=[0.1, 0.1, 0.1, 0.6] * 3, xla_compiles=[0, 0, 0, 1] * 3)
+    (found,) = xla_recompilation(evidence("compile", ladder=[trial], steps=steps))
+    assert found.evidence["costliest_shape"] == "shape 1"
+    assert found.evidence["costliest_shape_lost_s"] == pytest.approx(1.5)

@@ -1,0 +1,163 @@
+"""The rules on tracing and compiling again: `retracing`, `xla-recompilation`, `partial-batch`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+from xttsbench.analysis.attribution import THRESHOLD, partial_batches
+from xttsbench.evidence.evidence import Evidence
+from xttsbench.evidence.step import costliest_shape, heaviest_line, place_in_step, place_of
+from xttsbench.findings.rule import Findings, rule
+from xttsbench.records.base import Location
+from xttsbench.records.report import Finding
+
+_AGAIN: Final = {
+    "new function object": "the tf.function is made anew",
+    "shape": "each new shape of a batch is traced",
+    "python value": "each new Python value among its arguments is traced",
+    "other": "its arguments differ from call to call",
+}
+
+
+@rule(
+    "retracing",
+    evidence="traces in the steady state by reason, seconds of a trace, seconds lost, and the shape that cost most",
+    threshold="one trace in the steady state that is not a function's first; a bottleneck where compilation is",
+    remedy="Fix shapes, pass Python numbers as tensors, and make tf.functions once, outside of the loop.",
+    false_alarms="a few traces while the last shapes are first seen",
+)
+def retracing(evidence: Evidence) -> Findings:
+    """A tf.function that is traced again and again, and why."""
+    steps = evidence.steps
+    if steps is None or int(steps.traces.sum()) == 0:
+        return
+    again = [trace for trace in evidence.traces if trace.reason != "first"]
+    if not again:
+        return
+    reason, times = Counter(trace.reason for trace in again).most_common(1)[0]
+    example = next(trace for trace in again if trace.reason == reason)
+    limiting, costliest = evidence.limits("compile"), costliest_shape(evidence)
+    remedies = {
+        "new function object": "Make the tf.function once, outside of the loop.",
+        "shape": "Pad the batches to a few fixed shapes (buckets), or let one trace serve all: "
+        "@tf.function(reduce_retracing=True), or an input_signature with None for what varies.",
+        "python value": "Pass Python numbers as tensors, or keep them out of the arguments.",
+        "other": "See the signatures of the traces; make arguments alike from call to call.",
+    }
+    yield retracing.finding(
+        f"{example.function} is traced again after the first step: {_AGAIN[reason]}",
+        {
+            "traces_in_steady_state": int(steps.traces.sum()),
+            "steps": len(steps),
+            "reason": reason,
+            "traces_with_this_reason": times,
+            "trace_time_s": sum(trace.time_s for trace in again) / len(again),
+            "signature": example.signature,
+            "lost_s_in_steady_state": float(steps.compile_s.sum()),
+            "costliest_shape": costliest.shape if costliest else None,
+            "costliest_shape_lost_s": costliest.lost_s if costliest else None,
+        },
+        remedies[reason],
+        severity="critical" if limiting else "warning",
+        limiting=limiting,
+        location=place_in_step(evidence, ("function", "tensorflow")),
+        predicted_speedup=evidence.max_speedups.get("compile") if limiting else None,
+    )
+
+
+@rule(
+    "xla-recompilation",
+    evidence="compilations, traces in the same steps, shapes compiled, seconds of a compilation, and the shape that "
+    "cost most",
+    threshold="one compilation in the steady state; a bottleneck where compilation is",
+    remedy="Give XLA few fixed shapes (buckets, drop_remainder=True) and compile each before training.",
+    false_alarms="a few compilations while the last shapes are first seen",
+)
+def xla_recompilation(evidence: Evidence) -> Findings:
+    """XLA compiles again in the steady state, most often for each new shape, while the trace count stays low."""
+    steps = evidence.steps
+    if steps is None or int(steps.xla_compiles.sum()) == 0:
+        return
+    compiles = int(steps.xla_compiles.sum())
+    shapes = {int(shape) for shape, count in zip(steps.shape_id, steps.xla_compiles, strict=True) if count}
+    limiting, costliest = evidence.limits("compile"), costliest_shape(evidence)
+    yield xla_recompilation.finding(
+        f"XLA compiled {compiles} times in {len(steps)} steady steps",
+        {
+            "compiles": compiles,
+            "steps": len(steps),
+            "traces_in_the_same_steps": int(steps.traces.sum()),
+            "shapes_compiled": len(shapes),
+            "compile_s_per_compile": float(steps.compile_s[steps.xla_compiles > 0].sum()) / compiles,
+            "costliest_shape": costliest.shape if costliest else None,
+            "costliest_shape_lost_s": costliest.lost_s if costliest else None,
+        },
+        severity="critical" if limiting else "warning",
+        limiting=limiting,
+        location=place_in_step(evidence, ("function", "tensorflow")),
+        predicted_speedup=evidence.max_speedups.get("compile") if limiting else None,
+    )
+
+
+@rule(
+    "partial-batch",
+    evidence="usual and partial size, traces, compilations, seconds lost, and their share of the steady steps",
+    threshold="one trace or compilation at a smaller batch, or an error there; a bottleneck from 10 % of the steps",
+    remedy="batch(n, drop_remainder=True), or pad the last batch to the full size and mask its rows.",
+    false_alarms="it costs once for each process, so that it matters in short runs",
+)
+def partial_batch(evidence: Evidence) -> Findings:
+    """The last, smaller batch of an epoch traces or compiles the step anew, or breaks it."""
+    trial = next(iter(evidence.ladder), None)
+    if trial is None or not evidence.has_step:
+        return
+    found = partial_batches(trial.segments)
+    broke = _broke(evidence, found.usual if found else None)
+    if broke is not None:
+        yield broke
+        return
+    if found is None or not found.traces + found.compiles:
+        return
+    steady = evidence.steps
+    again = 0.0
+    if steady is not None and len(steady):
+        own = (steady.batch_size < found.usual) & steady.compiling
+        again = float(steady.compile_s[own].sum()) / float(steady.wall_s.sum())
+    limiting = evidence.limits("compile") and again >= THRESHOLD
+    yield partial_batch.finding(
+        f"the last batch of an epoch has {found.size} rows instead of {found.usual}, and the step is "
+        f"{'compiled' if found.compiles else 'traced'} again for it",
+        {
+            "usual_size": found.usual,
+            "partial_size": found.size,
+            "traces": found.traces,
+            "xla_compiles": found.compiles,
+            "lost_s": found.lost_s,
+            "share_of_steady_steps": again,
+        },
+        severity="critical" if limiting else "warning" if found.lost_s > 0.1 else "info",
+        limiting=limiting,
+        location=place_of(heaviest_line(evidence, ("function", "tensorflow"))),
+        predicted_speedup=evidence.max_speedups.get("compile") if limiting else None,
+    )
+
+
+def _broke(evidence: Evidence, usual: int | None) -> Finding | None:
+    """The finding where a trial raised at a batch that is smaller than those before it."""
+    for trial in evidence.ladder:
+        size = trial.error.batch_size if trial.error is not None else None
+        before = usual
+        if before is None:
+            sizes = Counter(size for segment in trial.segments for size in segment.columns.get("batch_size", ()))
+            before = sizes.most_common(1)[0][0] if len(sizes) == 1 else None
+        if trial.error is None or size is None or before is None or size >= before:
+            continue
+        return partial_batch.finding(
+            f"the step raises {trial.error.type} at a batch of {size} rows, where those before had {before}",
+            {"usual_size": before, "partial_size": size, "at_step": trial.error.step},
+            "batch(n, drop_remainder=True), or take the size from the batch itself: tf.shape(batch)[0].",
+            severity="critical",
+            location=Location(file=trial.error.file, line=trial.error.line),
+        )
+    return None

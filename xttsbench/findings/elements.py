@@ -1,0 +1,218 @@
+"""The rules on what is done for each element: `late-filter`, `per-element-overhead`, and `input-bound` on the costliest."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from xttsbench.evidence.evidence import Evidence
+from xttsbench.evidence.pipeline import MAPS, explains_wait, function_of, no_op_explains, ops_cost_s, slowest_op
+from xttsbench.findings.rule import MAIN_SHARE, Findings, cost_share, finding, gain, most_costly, pace_share, rule
+from xttsbench.records.pipeline import PipelineOp, place
+
+_LETS_PASS: Final = ("PrefetchDataset", "CacheDataset", "OptionsDataset", "ShuffleDataset", "AssertCardinalityDataset")
+"""Ops that neither change elements nor how many there are, so that a filter may go before them."""
+_NOTICEABLE: Final = 0.05
+"""Share of the cost that a filter must throw away to be worth a word."""
+_KEEPS_ALL: Final = 0.99
+
+
+@rule(
+    "late-filter",
+    evidence="share of the elements that it keeps, and the share of the pace that goes to what is thrown away",
+    threshold="5 % of the pace thrown away; a bottleneck where filtering first was measured or estimated to help",
+    remedy="Filter first: .filter(...) before the map, on what that map is given.",
+    false_alarms="a filter that throws nothing away (99 % kept) is not reported",
+)
+def late_filter(evidence: Evidence) -> Findings:
+    """A filter after work that it does not look at, so that the work is done for what it throws away."""
+    pipeline = evidence.graph
+    for ops in _sequences(pipeline.ops):
+        for op in ops:
+            if not op.op.startswith("FilterDataset") or op.reads is None:
+                continue
+            wasted = _not_read(ops, op)
+            if not wasted:
+                continue
+            source = next((own for own in ops if own.name in op.inputs), None)
+            kept = _kept(op, source)
+            outer = ops is pipeline.ops
+            share = pace_share(evidence, *wasted) if outer else None
+            if kept is not None and kept > _KEEPS_ALL:
+                continue
+            thrown = share * (1 - kept) if share is not None and kept is not None else share
+            if thrown is not None and thrown < _NOTICEABLE:
+                continue
+            helps = gain(evidence, "filter-first") if outer and (share or 0.0) >= MAIN_SHARE else None
+            costly = most_costly(evidence, wasted) or wasted[0]
+            waits = evidence.limits("input")
+            names = f".map({function_of(costly)})"
+            yield finding(
+                late_filter,
+                f"{op.name} throws away what {costly.name} has worked for, and does not look at it",
+                op,
+                {
+                    "share_kept": kept,
+                    "pace_share_of_the_work": share,
+                    "pace_share_thrown_away": thrown,
+                    "work": ", ".join(own.name for own in wasted),
+                    "work_line": costly.location.line,
+                },
+                f"Filter first: .filter(...) before {names}, on what that map is given."
+                + ("" if waits else " Nothing waits for it now, so this saves processor time only."),
+                limits=helps,
+                severity="warning" if waits else "info",
+            )
+
+
+def _sequences(ops: Sequence[PipelineOp]) -> Iterator[Sequence[PipelineOp]]:
+    """The ops of the pipeline, then of each data set that a function makes: names are unique only within one."""
+    yield ops
+    for op in ops:
+        if op.inner:
+            yield from _sequences(op.inner)
+
+
+def _not_read(ops: Sequence[PipelineOp], filtering: PipelineOp) -> list[PipelineOp]:
+    """The maps directly before a filter of whose results it reads nothing, the nearest first.
+
+    What it reads is followed upwards through maps that hand it on untouched.
+    """
+    by_name = {op.name: op for op in ops}
+    readers = Counter(name for op in ops for name in op.inputs)
+    reads, found = set(filtering.reads or ()), []
+    current = filtering
+    while len(current.inputs) == 1 and (source := by_name.get(current.inputs[0])) is not None:
+        if readers[source.name] > 1:
+            break  # another op wants all of its elements
+        if source.op.startswith(MAPS):
+            if not reads <= source.passes.keys():
+                break
+            reads = {source.passes[component] for component in reads}
+            found.append(source)
+        elif not source.op.startswith(_LETS_PASS):
+            break
+        current = source
+    return found
+
+
+def _kept(op: PipelineOp, source: PipelineOp | None) -> float | None:
+    """Share of the elements that a filter lets through."""
+    if source is None or not source.elements_per_batch or op.elements_per_batch is None:
+        return None
+    return op.elements_per_batch / source.elements_per_batch
+
+
+_MANY_ELEMENTS: Final = 32
+"""Elements per batch from which what each costs on its own adds up."""
+_TINY_COST_S: Final = 100e-6
+"""An op that takes less for an element spends it on the call, as far as elements are small."""
+_TINY_WHERE_BUSY_S: Final = 300e-6
+"""The same for an op of which the processor time alone is that small: the rest is waiting for a core, or a little."""
+_TINY_BYTES: Final = 16 * 1024
+_ADDS_UP: Final = 0.50
+_BATCHES: Final = ("BatchDataset", "ParallelBatchDataset", "PaddedBatchDataset")
+
+
+@rule(
+    "per-element-overhead",
+    evidence="elements in a batch, ops for each, seconds and bytes of an element, shares of cost and pace",
+    threshold="32 elements in a batch at under 100 us and 16 KiB each, in ops with half of the pace",
+    remedy="Batch first: .batch(n).map(f), with f written for a whole batch.",
+    false_alarms="ops that really need that long for an element gain nothing from a batch",
+)
+def per_element_overhead(evidence: Evidence) -> Findings:
+    """Tiny elements, whose calls cost more than what they do."""
+    pipeline = evidence.graph
+    if not (evidence.limits("input") or evidence.limits("contention")):
+        return
+    tiny = [op for op in pipeline.ops if _is_tiny(op)]
+    share = pace_share(evidence, *tiny)
+    maps = [op for op in tiny if op.op.startswith((*MAPS, "FilterDataset", "FlatMapDataset", "InterleaveDataset"))]
+    costly = most_costly(evidence, maps)
+    if costly is None or share is None or share < _ADDS_UP:
+        return
+    elements = costly.elements_per_batch or 0.0
+    batch = next((op for op in pipeline.ops if op.op.startswith(_BATCHES)), None)
+    number = str(batch.batch_size) if batch is not None and batch.batch_size else "n"
+    total_s = sum(op.cost_s or 0.0 for op in tiny)
+    function = function_of(costly)
+    python = [one for one in pipeline.python_functions if one.token in costly.python_functions]
+    remedy = (
+        f"Batch first: .batch({number}) before .map(...), and let {python[0].name}() take a whole batch: one call in "
+        f"place of {elements:.0f}."
+        if python
+        else f"Batch first: .batch({number}).map({function}), with {function} written for a whole batch (most "
+        "TensorFlow ops take a leading dimension as they are)."
+    )
+    yield finding(
+        per_element_overhead,
+        f"{elements:.0f} elements a batch at {1e6 * total_s / elements:.0f} us each: most of that is calls, not work",
+        costly,
+        {
+            "elements_per_batch": elements,
+            "ops_per_element": len(tiny),
+            "cost_s_per_element": total_s / elements,
+            "pace_share": share,
+            "element_bytes": costly.element_bytes,
+            "cost_share": cost_share(evidence, costly),
+        },
+        remedy,
+        limits=gain(evidence, "batch-first"),
+        severity="warning" if evidence.limits("input") else "info",
+    )
+
+
+def _is_tiny(op: PipelineOp) -> bool:
+    """Whether an op handles many elements for a batch, each small and cheap."""
+    if op.cost_s is None or op.elements_per_batch is None or op.elements_per_batch < _MANY_ELEMENTS:
+        return False
+    small = op.element_bytes is None or op.element_bytes <= _TINY_BYTES
+    each_s = op.cost_s / op.elements_per_batch
+    computed = op.cpu_s is not None and op.cpu_s / op.elements_per_batch < _TINY_COST_S
+    return small and each_s < (_TINY_WHERE_BUSY_S if computed else _TINY_COST_S)
+
+
+_UNEXPLAINED: Final = (
+    "Making an op cheaper gives little. Hand over larger batches or several at once, let a distributed iterator fetch "
+    "ahead (tf.distribute.InputOptions), and repeat() before the last prefetch where epochs are short."
+)
+
+
+@rule(
+    "input-bound",
+    evidence="what a step waits, a batch without a step, and the costly op's time, processor time and shares of "
+    "cost and pace",
+    threshold="the input is the verdict, or takes 10 % of the step; always a bottleneck",
+    remedy="Make the costly op cheaper, parallel or cached; other findings say what was tried here.",
+    false_alarms="a dataset alone has nothing but its input to wait for, so that it always fires there",
+)
+def input_bound(evidence: Evidence) -> Findings:
+    """The step waits for data; the op that costs most is named where the graph was read."""
+    if not evidence.limits("input"):
+        return
+    op = slowest_op(evidence)
+    what = f"{op.name} costs most" if op is not None else "no op's cost is known" if evidence.pipeline else ""
+    unexplained = not explains_wait(evidence)
+    if unexplained:
+        what = no_op_explains(evidence)
+    alone = evidence.input_alone_s
+    yield input_bound.finding(
+        # A dataset alone has nothing else to wait for, so that nothing says what would be left.
+        f"{evidence.share('input'):.0%} of the step is waiting for data; {what or 'its graph was not read'}",
+        {
+            "wait_s_per_step": evidence.parts.get("input"),
+            "batch_s_without_a_step": alone.estimate if alone is not None else None,
+            "op_cost_s_per_batch": op.cost_s if op is not None else None,
+            "op_cpu_s_per_batch": op.cpu_s if op is not None else None,
+            "cost_share": cost_share(evidence, op),
+            "pace_share": pace_share(evidence, op) if op is not None else None,
+            "ops_s_per_batch": ops_cost_s(evidence) if unexplained else None,
+        },
+        _UNEXPLAINED if unexplained else None,
+        severity="warning",
+        limiting=True,
+        location=place(op),
+        predicted_speedup=evidence.max_speedups.get("input") if evidence.has_step or evidence.emulated else None,
+    )

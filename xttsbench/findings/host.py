@@ -1,0 +1,120 @@
+"""The rules on Python's share of the step: `host-sync`, `host-stall`, `python-function-in-step`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from xttsbench.analysis.attribution import THRESHOLD
+from xttsbench.evidence.evidence import Evidence
+from xttsbench.evidence.step import heaviest_line, place_of
+from xttsbench.findings.rule import Findings, rule
+
+
+@rule(
+    "host-sync",
+    evidence="fetches a step, their seconds, and their share of the step",
+    threshold="a fetch in every second step; a bottleneck where host work is, and fetching takes 10 %",
+    remedy="Keep metrics on the device and fetch them every hundred steps.",
+    false_alarms="on a CPU a fetch costs next to nothing",
+)
+def host_sync(evidence: Evidence) -> Findings:
+    """Values of the device are fetched to Python in every step."""
+    steps = evidence.steps
+    if steps is None or len(steps) == 0 or steps.syncs.mean() < 0.5 or not evidence.has_step:
+        return
+    per_step, cost_s = float(steps.syncs.mean()), float(steps.sync_s.mean())
+    share = cost_s / evidence.wall_s if evidence.wall_s else 0.0
+    limiting = evidence.limits("host") and share >= THRESHOLD
+    yield host_sync.finding(
+        f"{per_step:.1f} values a step are fetched from the device",
+        {"fetches_per_step": per_step, "fetch_s_per_step": cost_s, "share": share, "gpu": evidence.on_gpu},
+        host_sync.remedy
+        + (
+            ""
+            if evidence.on_gpu
+            else " On this CPU it costs next to nothing; on a GPU each fetch waits for the step to end."
+        ),
+        severity="warning" if evidence.on_gpu or limiting else "info",
+        limiting=limiting,
+        location=place_of(heaviest_line(evidence, ("sync",))),
+    )
+
+
+_HOST_KINDS: Final = ("python", "io", "sync")
+_COLLECTING: Final = 0.5
+"""Share of the host's work from which Python's garbage collection is named as what it is."""
+_OTHERWISE: Final = "Do this work less often, or in a thread beside the training, or after the epoch."
+_REMEDIES: Final = {
+    "collects": "Call gc.freeze() once the model is built, keep fewer objects alive from step to step, and do not call "
+    "gc.collect() in the loop.",
+    "io": "Save less often, or beside the training (an asynchronous checkpoint: tf.train.CheckpointOptions); "
+    "call clear_session between trainings, not in one.",
+    "sync": "Keep metrics on the device, and fetch them less often.",
+    "python": _OTHERWISE,
+    "": _OTHERWISE,
+}
+
+
+@rule(
+    "host-stall",
+    evidence="seconds and share of the step, the line that takes most and in how many steps it is seen, the period, "
+    "and seconds of garbage collection",
+    threshold="host work is the verdict, or takes 10 % of the step; always a bottleneck",
+    remedy="Do it less often, or in a thread beside the training, or after the epoch.",
+    false_alarms="work in another thread that holds the interpreter lock is charged to the line that waits for it",
+)
+def host_stall(evidence: Evidence) -> Findings:
+    """Host work between steps: logging, checkpoints, figures, garbage collection."""
+    if not evidence.limits("host"):
+        return
+    line = heaviest_line(evidence, _HOST_KINDS, rarest=evidence.facts.opaque)
+    period = evidence.oscillation
+    collecting_s = float(evidence.steps.gc_s.mean()) if evidence.steps is not None and len(evidence.steps) else None
+    collects = collecting_s is not None and collecting_s >= _COLLECTING * evidence.parts.get("host", 0.0)
+    numbers: dict[str, float | int | str | bool | None] = {
+        "host_s_per_step": evidence.parts.get("host"),
+        "share": evidence.share("host"),
+        "line_share": line.share if line else None,
+        "in_share_of_steps": line.steps_share if line else None,
+        "kind": line.kind if line else None,
+        "period_steps": period.period_steps,
+        "gc_s_per_step": collecting_s,
+    }
+    how_often = ""
+    if line is not None and line.steps_share < 0.5:
+        how_often = f", about every {1 / max(line.steps_share, 1e-6):.0f} steps"
+    elif period.period_steps is not None and not evidence.length_has_the_period:
+        how_often = f", about every {period.period_steps:.0f} steps"
+    what = "garbage collection between steps" if collects else "host work between steps"
+    who = f", most of it in {line.function}()" if line and line.function.isidentifier() and not collects else ""
+    yield host_stall.finding(
+        f"{what} takes {evidence.share('host'):.0%} of the step{how_often}{who}",
+        numbers,
+        _REMEDIES["collects" if collects else line.kind if line else ""],
+        severity="critical",
+        limiting=True,
+        location=place_of(None if collects and line is None else line),
+        predicted_speedup=evidence.max_speedups.get("host"),
+    )
+
+
+@rule(
+    "python-function-in-step",
+    evidence="share of the step, and how many such functions",
+    threshold="every one is reported; a bottleneck from 10 % where the step computes",
+    remedy="Write it in TensorFlow ops, or move it into the input pipeline.",
+    false_alarms="one that runs once in many steps",
+)
+def python_function_in_step(evidence: Evidence) -> Findings:
+    """Python inside the compiled step: it runs on the processor and holds the interpreter lock."""
+    anatomy = evidence.anatomy
+    if anatomy is None or not anatomy.python_functions_in_step:
+        return
+    share = anatomy.kinds.get("python_function", 0.0)
+    yield python_function_in_step.finding(
+        f"the step calls Python from inside its graph: {anatomy.python_functions_in_step[0]}",
+        {"share_of_step": share, "functions": len(anatomy.python_functions_in_step)},
+        severity="warning" if share >= THRESHOLD else "info",
+        limiting=share >= THRESHOLD and evidence.bottleneck == "compute",
+        location=place_of(heaviest_line(evidence, ("python_function",))),
+    )

@@ -1,1 +1,0 @@
-"""Rules about the machine: processors, GPUs, memory, storage."""

@@ -1,0 +1,253 @@
+"""The rules on the machine's memory: `memory-leak`, and `cold-storage`, where the page cache lacks the data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from xttsbench.analysis.readings import Span, measured_span
+from xttsbench.analysis.variation import trend
+from xttsbench.evidence.evidence import Evidence
+from xttsbench.evidence.pipeline import memory_bytes
+from xttsbench.findings.rule import Findings, rule
+from xttsbench.records.readings import HostReadings
+from xttsbench.records.report import Finding
+from xttsbench.records.trial import TrialRecord
+
+_MIN_SAMPLES: Final = 8
+_STRETCHES: Final = 8
+_MIN_GROWTH_BYTES: Final = 8 << 20
+_MIN_GROWTH_SHARE: Final = 0.01
+"""Of the resident memory: an allocator's own pools grow by less for a while."""
+_UNKNOWN_BUFFER: Final = 16
+"""Elements that a tuned buffer is taken to hold where its size was not read."""
+_SOON_S: Final = 3600.0
+
+
+@dataclass(frozen=True)
+class _Growth:
+    bytes_per_step: float
+    bytes_per_s: float
+    grown_bytes: float
+    last_bytes: float
+    steps: int
+    epochs: int
+
+
+@rule(
+    "memory-leak",
+    evidence="bytes a step, bytes grown, resident bytes, and steps and seconds until the memory is full",
+    threshold="8 MiB and 1 % grown, still growing at the end, beyond what buffers and caches of the pipeline hold; "
+    "critical where it is full within an hour; never a bottleneck",
+    remedy="Look for what each step leaves behind: losses kept in a list as tensors (keep float(loss) every so "
+    "many steps), functions, optimizers or datasets made inside the loop, a cache in memory that a later "
+    "repeat() never lets end.",
+    false_alarms="a buffer or cache whose size was not read still fills",
+)
+def memory_leak(evidence: Evidence) -> Findings:
+    """Memory that grows from step to step to the end in every process, and when it is full."""
+    measured = [one for trial in evidence.ladder if (one := _growth(trial)) is not None]
+    growths = [one for one in measured if isinstance(one, _Growth)]
+    if not growths or len(growths) < len(measured):
+        return
+    growth = min(growths, key=lambda one: one.bytes_per_step)
+    if _fills(evidence, growth):
+        return
+    room, of = _room_bytes(evidence)
+    steps_left = (room - growth.last_bytes) / growth.bytes_per_step if room else None
+    seconds_left = (room - growth.last_bytes) / growth.bytes_per_s if room else None
+    retraced = sum(trace.reason != "first" for trace in evidence.traces)
+    ends = f"; the {of} is full after {max(steps_left, 0):,.0f} more steps" if steps_left is not None else ""
+    yield memory_leak.finding(
+        f"memory grows by {growth.bytes_per_step / 1e6:.2g} MB a step and does not stop{ends}",
+        {
+            "bytes_per_step": growth.bytes_per_step,
+            "grown_bytes": growth.grown_bytes,
+            "steps": growth.steps,
+            "resident_bytes": growth.last_bytes,
+            "processes": len(growths),
+            "steps_left": steps_left,
+            "seconds_left": seconds_left,
+            "traces_again": retraced or None,
+        },
+        "Each trace of a tf.function is kept: pass tensors instead of Python values, and make the function once."
+        if retraced >= growth.steps / 10
+        else None,
+        severity="critical" if seconds_left is not None and seconds_left < _SOON_S else "warning",
+    )
+
+
+def _growth(trial: TrialRecord) -> _Growth | bool | None:
+    """How memory grew in a trial; ``False`` where it did not, ``None`` where it was not read often enough."""
+    span, host = measured_span(trial), trial.readings.host
+    if span is None or host is None or len(host.rss_bytes) != len(host.t_ns):
+        return None
+    where = span.inside(host.t_ns)
+    if len(where) < _MIN_SAMPLES:
+        return None
+    resident = np.asarray(host.rss_bytes, dtype=np.float64)[where]
+    at_s = np.asarray(host.t_ns, dtype=np.float64)[where] / 1e9
+    levels = np.array([np.median(part) for part in np.array_split(resident, _STRETCHES)])
+    rises, grown = np.diff(levels), float(levels[-1] - levels[0])
+    found = trend(resident, at_s - at_s[0])
+    if found is None or grown < max(_MIN_GROWTH_BYTES, _MIN_GROWTH_SHARE * float(resident[-1])):
+        return False
+    # One jump, or a growth that levels off, is something that filled up.
+    goes_on = float(levels[-1] - levels[_STRETCHES // 2]) >= 0.3 * grown and float(rises[-2:].sum()) >= 0.1 * grown
+    steady = int((rises > 0).sum()) >= _STRETCHES - 2 and float(rises.max()) <= 0.5 * grown
+    if not goes_on or not steady or found.tau < 0.7:
+        return False
+    per_step = found.slope * span.seconds / span.steps
+    return _Growth(per_step, found.slope, grown, float(resident[-1]), span.steps, span.epochs)
+
+
+def _fills(evidence: Evidence, growth: _Growth) -> bool:
+    """Whether the pipeline's own buffers or a cache in its first pass can hold what was added."""
+    if evidence.pipeline is None:
+        return False
+    batch_bytes = evidence.batches.bytes / max(evidence.batches.cached, 1) if evidence.batches else 0.0
+    buffers = 0.0
+    for op in evidence.pipeline.ops:
+        size = op.element_bytes if op.element_bytes is not None else batch_bytes
+        if "Cache" in op.op and not op.filename and growth.epochs == 1:
+            stored = None if op.element_bytes is None else op.element_bytes * (op.elements_per_batch or 1.0)
+            if stored is None or growth.bytes_per_step <= 2 * stored:
+                return True
+        held = [op.chosen_buffer_size or op.buffer_size, op.chosen_parallelism or op.parallelism]
+        for count in held:
+            if count:
+                buffers += size * (count if count > 0 else _UNKNOWN_BUFFER)
+    if evidence.pipeline.injects_prefetch:
+        buffers += batch_bytes * _UNKNOWN_BUFFER
+    return growth.grown_bytes <= buffers
+
+
+def _room_bytes(evidence: Evidence) -> tuple[float | None, str]:
+    known = evidence.known("memory")
+    limit, total = known.get("limit_bytes"), known.get("total_bytes")
+    if isinstance(limit, int | float) and (not isinstance(total, int | float) or limit < total):
+        return float(limit), "control group's memory"
+    return (float(total), "machine's memory") if isinstance(total, int | float) else (None, "")
+
+
+_MIN_BYTES: Final = 4 << 20
+_COLD_SHARE: Final = 0.5
+_SOME_SHARE: Final = 0.1
+_CACHED_SHARE: Final = 0.02
+_BATCH_SHARE: Final = 0.25
+"""Of a batch's bytes that a step must read before its data can be said to come from files."""
+_GOES_ON_SHARE: Final = 0.2
+"""Of the bytes from storage that are read in the second half of the steps, where the steps wait for them: libraries
+that are loaded, and a first pass over files that stay in memory, are read at the start."""
+_WAITS_SHARE: Final = 0.5
+"""Of the step's time that the input, or all of the process, may compute and still be said to wait for something."""
+
+
+@rule(
+    "cold-storage",
+    evidence="bytes a step read in all and from storage, bytes a second, page faults, and the processor time of the "
+    "input",
+    threshold="4 MiB read, 10 % of it from storage; a bottleneck from 50 %, where the step waits for an input that "
+    "hardly computes, and a fifth of it is read in the second half of the steps",
+    remedy="Read more files at once, larger pieces (TFRecord or packed files), or copy the data to a local disk.",
+    false_alarms="storage behind another layer (a network file system with a cache of its own) looks like the page "
+    "cache",
+)
+def cold_storage(evidence: Evidence) -> Findings:
+    """Reads that storage had to answer; or, where the page cache answered all, a cold pass that was not measured."""
+    for trial in evidence.ladder:
+        span, host = measured_span(trial), trial.readings.host
+        if span is None or host is None:
+            continue
+        stored, read = span.growth(host, "read_bytes"), span.growth(host, "read_call_bytes")
+        if stored is None:
+            continue
+        # Mapped files are fetched by faults, without a read call.
+        everything = max(stored, read or 0.0)
+        if everything < _MIN_BYTES or everything / span.steps < _BATCH_SHARE * _batch_bytes(evidence):
+            return
+        share = stored / everything
+        if share >= _SOME_SHARE:
+            yield _cold(evidence, span, host, stored, everything)
+        elif share <= _CACHED_SHARE and read is not None:
+            yield from _warm(evidence, span, everything)
+        return
+
+
+def _cold(evidence: Evidence, span: Span, host: HostReadings, stored: float, everything: float) -> Finding:
+    share, faults = stored / everything, span.growth(host, "major_faults")
+    late = replace(span, start_ns=(span.start_ns + span.end_ns) // 2).growth(host, "read_bytes")
+    goes_on = late is not None and late >= _GOES_ON_SHARE * stored
+    busy_s = evidence.input_cpu_s.estimate if evidence.input_cpu_s is not None else None
+    waits = busy_s is not None and evidence.wall_s is not None and busy_s < _WAITS_SHARE * evidence.wall_s
+    # The whole process hardly computes, so neither does its input.
+    steps = evidence.steps
+    cores = float(steps.cpu_s.sum() / steps.wall_s.sum()) if steps is not None else None
+    waits |= cores is not None and 0 < cores < _WAITS_SHARE
+    limiting = share >= _COLD_SHARE and waits and goes_on and evidence.limits("input")
+    hidden = "" if evidence.limits("input") else "; the step does not wait for it"
+    return cold_storage.finding(
+        f"{share:.0%} of what the steps read came from storage, {stored / span.seconds / 1e6:.3g} MB/s{hidden}",
+        {
+            "storage_bytes_per_step": stored / span.steps,
+            "read_bytes_per_step": everything / span.steps,
+            "storage_share": share,
+            "storage_bytes_per_s": stored / span.seconds,
+            "major_faults_per_step": None if faults is None else faults / span.steps,
+            "input_cpu_s_per_batch": busy_s,
+            "cores_busy": cores,
+        },
+        "Read more files at once (interleave with num_parallel_calls), larger pieces (TFRecord or packed files "
+        "instead of one small file a sample), or copy the data to a local disk; what fits in memory is faster from the "
+        "second epoch on by itself."
+        if limiting
+        else "Nothing to mend now; the same run is faster once the files are in the page cache.",
+        severity="warning" if limiting else "info",
+        limiting=limiting,
+        predicted_speedup=evidence.max_speedups.get("input") if limiting else None,
+    )
+
+
+def _warm(evidence: Evidence, span: Span, everything: float) -> Findings:
+    """Everything came from the page cache: worth a word where that will not be so in training."""
+    pass_steps = _pass_steps(evidence)
+    pass_bytes = everything / span.steps * pass_steps if pass_steps else None
+    memory = memory_bytes(evidence)
+    outgrows = pass_bytes is not None and memory is not None and pass_bytes > memory
+    again = span.epochs > 1 or bool(pass_steps and span.steps >= 2 * pass_steps)
+    if again and not outgrows:
+        return  # the data are read again and again, so that this is how training runs too
+    if outgrows and pass_bytes is not None and memory is not None:
+        title = (
+            f"these files were in the page cache, but a pass reads {pass_bytes / 1e9:.3g} GB and there are "
+            f"{memory / 1e9:.3g} GB of memory: later passes read from storage again"
+        )
+    else:
+        title = "all that the steps read came from the page cache: a cold first epoch will be slower; not measured"
+    yield cold_storage.finding(
+        title,
+        {
+            "read_bytes_per_step": everything / span.steps,
+            "storage_share": 0.0,
+            "pass_bytes": pass_bytes,
+            "memory_bytes": memory,
+        },
+        "To measure the first epoch, measure on a machine that has not read these files yet.",
+    )
+
+
+def _batch_bytes(evidence: Evidence) -> float:
+    return evidence.batches.bytes / max(evidence.batches.cached, 1) if evidence.batches else 0.0
+
+
+def _pass_steps(evidence: Evidence) -> float | None:
+    """Batches of one pass over the data set, where that is known."""
+    # Past a repeat there is no pass any more: the last op before it with a length has that of a pass.
+    counts = [
+        op.cardinality / op.elements_per_batch
+        for op in evidence.graph.ops
+        if op.cardinality is not None and op.cardinality > 0 and op.elements_per_batch
+    ]
+    return counts[-1] if counts else None

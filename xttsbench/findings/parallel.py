@@ -1,0 +1,284 @@
+"""The rules on calls at once: `sequential-map`, `sequential-read`, `thread-pool`, `order-sensitive`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from xttsbench.evidence.evidence import Evidence, allowed_cpus
+from xttsbench.evidence.pipeline import function_of, input_of, upstream
+from xttsbench.findings.rule import (
+    Findings,
+    Gain,
+    blamed,
+    cost_share,
+    finding,
+    gain,
+    is_main,
+    most_costly,
+    pace_share,
+    rule,
+)
+from xttsbench.fixes.calls import stays_at_one_call
+from xttsbench.records.base import Location
+from xttsbench.records.fix import FixSet
+from xttsbench.records.pipeline import Pipeline, PipelineOp, every_op, place
+from xttsbench.throughput.threads import may_wait
+
+
+@rule(
+    "sequential-map",
+    evidence="the map's shares of cost and pace, its seconds for a batch, and how many such maps there are",
+    threshold="parallel calls were measured or estimated to make the step faster, and it waits for data",
+    remedy="Give it num_parallel_calls=tf.data.AUTOTUNE.",
+    false_alarms="TensorFlow makes stateless maps parallel by itself; only what it leaves sequential is reported",
+)
+def sequential_map(evidence: Evidence) -> Findings:
+    """A map that runs one element at a time, where running it in parallel helps."""
+    helps = gain(evidence, "parallel-map")
+    if helps is None:
+        return
+    maps = [op for op in evidence.graph.ops if op.op == "MapDataset"]
+    if not helps.processes:
+        maps = [op for op in maps if not _takes_turns(evidence.graph, op)]
+    op = most_costly(evidence, maps)
+    if op is None or not blamed(evidence, helps, *maps):
+        return
+    why = (
+        "TensorFlow does not do so by itself for functions with state, Python functions among them"
+        if op.stateful or op.python_functions
+        else "TensorFlow does not do so by itself here"
+    )
+    yield finding(
+        sequential_map,
+        f"{op.name} maps one element at a time",
+        op,
+        {
+            "cost_share": cost_share(evidence, op),
+            "pace_share": pace_share(evidence, op),
+            "sequential_maps": len(maps),
+            "cost_s_per_batch": op.cost_s,
+        },
+        f"Give it num_parallel_calls=tf.data.AUTOTUNE: .map({function_of(op)}, num_parallel_calls=tf.data.AUTOTUNE) "
+        f"({why}).",
+        limits=helps,
+    )
+
+
+def _takes_turns(pipeline: Pipeline, op: PipelineOp) -> bool:
+    """Whether the Python functions of an op hold the interpreter lock, so that parallel calls wait for one another."""
+    own = [function for function in pipeline.python_functions if function.token in op.python_functions]
+    return bool(own) and all(function.gil == "holds" for function in own)
+
+
+READERS: Final = ("TFRecordDataset", "TextLineDataset", "FixedLengthRecordDataset")
+"""Ops that read a file's records; the classes of these names take ``num_parallel_reads``."""
+
+
+@rule(
+    "sequential-read",
+    evidence="number of sources, cycle length, kind of reader, shares of cost and pace",
+    threshold="reading in parallel was measured or estimated to help, or was not tried and the op has 30 % of the pace",
+    remedy="Read several at once: .interleave(..., num_parallel_calls=tf.data.AUTOTUNE), or num_parallel_reads.",
+    false_alarms="on one spinning disk several readers can be slower; the elements come in another order",
+)
+def sequential_read(evidence: Evidence) -> Findings:
+    """Files, or other sources, read one after the other, where reading several at once helps."""
+    helps = gain(evidence, "parallel-interleave")
+    if not evidence.limits("input"):
+        return
+    op = most_costly(evidence, [op for op in evidence.graph.ops if _reads_in_turn(evidence.graph, op)])
+    if op is None:
+        return
+    untried = (
+        not any(name.startswith("parallel-interleave") for name in evidence.fixes) and _file_reader(op) is not None
+    )
+    if not (blamed(evidence, helps, op) if helps is not None else untried and is_main(evidence, op)):
+        return
+    source = input_of(evidence.graph, op)
+    files = source.cardinality if source is not None and (source.cardinality or 0) > 0 else None
+    reader = _file_reader(op)
+    cycle = f"cycle_length={min(files, 16)}, " if files else ""
+    interleave = f".interleave({function_of(op)}, {cycle}num_parallel_calls=tf.data.AUTOTUNE)"
+    remedy = (
+        f"Read several at once: tf.data.{reader}(files, num_parallel_reads=tf.data.AUTOTUNE)."
+        if reader is not None and len(op.inner) == 1 and op.op.startswith("FlatMap")
+        else f"Read several at once: {interleave}."
+    )
+    if stays_at_one_call(op):
+        calls = (
+            f"cycle_length={min(files, 16)}, num_parallel_calls={min(files, 16)}" if files else "num_parallel_calls=4"
+        )
+        remedy = f"AUTOTUNE runs one call here. Say how many: .interleave({function_of(op)}, {calls})."
+    yield finding(
+        sequential_read,
+        f"{op.name} reads its {f'{files} ' if files else ''}sources one at a time",
+        op,
+        {
+            "cost_share": cost_share(evidence, op),
+            "pace_share": pace_share(evidence, op),
+            "sources": files,
+            "cycle_length": op.cycle_length,
+            "reader": reader,
+        },
+        f"{remedy} The elements are the same, in another order (one that repeats, unless deterministic=False)."
+        + ("" if helps is not None else " What it would give was neither tried nor estimated here."),
+        limits=helps,
+        severity="warning",
+    )
+
+
+def _reads_in_turn(pipeline: Pipeline, op: PipelineOp) -> bool:
+    """Whether an op reads several sources one at a time; of ``flat_map`` only what reads files does."""
+    if stays_at_one_call(op):
+        return True
+    if not op.op.startswith(("FlatMapDataset", "InterleaveDataset", "LegacyInterleaveDataset")):
+        return False
+    if op.parallelism is not None:
+        return False
+    source = input_of(pipeline, op)
+    if source is not None and source.cardinality is not None and 0 <= source.cardinality <= 1:
+        return False  # one file, or a generator, which is a flat_map over one element
+    return _file_reader(op) is not None or not op.op.startswith("FlatMap") or (not op.inner and not op.python_functions)
+
+
+def _file_reader(op: PipelineOp) -> str | None:
+    """The kind of file reader that the data sets of an op's function are made of."""
+    return next((kind for own in every_op(op.inner) for kind in READERS if own.op.startswith(kind)), None)
+
+
+_MANY_THREADS: Final = 4
+"""Threads for each core from which a pool is far larger than the cores."""
+_WAITING: Final = 0.5
+"""An op waits where less than this share of its cost is processor time, on cores that are not all busy."""
+_BUSY: Final = 0.8
+
+
+@rule(
+    "thread-pool",
+    evidence="threads in the pool, cores, and the number of threads that was tried",
+    threshold="a larger pool was measured or estimated to help; or 4 threads for each core, and nothing in it waits",
+    remedy="Set options.threading.private_threadpool_size, with num_parallel_calls to match.",
+    false_alarms="a pool that is too large costs memory and little else, so that it is never a bottleneck",
+)
+def thread_pool(evidence: Evidence) -> Findings:
+    """A pool with fewer threads than the parallel calls need, or with far more than there are cores."""
+    pipeline = evidence.pipeline
+    if pipeline is None:
+        return
+    cores, size = allowed_cpus(evidence), pipeline.threadpool_size
+    helps = _pool_gain(evidence)
+    if helps is not None:
+        threads = next(fix.number for fix in FixSet.parse(helps.name) if fix.number)
+        blocking = [function for function in pipeline.python_functions if function.gil == "blocks"]
+        waiting = most_costly(evidence, [op for op in pipeline.ops if op.parallelism is not None and op.cost_s])
+        waits = bool(blocking) or not size or size >= cores
+        calls = "calls that wait share" if waits else "calls that could use all cores share"
+        yield finding(
+            thread_pool,
+            f"{calls} {size or 'one thread a core'}{' thread(s)' if size else ''}, so they wait in turn",
+            waiting,
+            {"threadpool_size": size, "cores": cores, "tried_size": threads},
+            f"Let {threads} calls run at a time: num_parallel_calls={threads} in the map, and a pool as large, "
+            f"options.threading.private_threadpool_size = {threads}.",
+            limits=helps,
+            location=blocking[0].location if blocking else place(waiting) if waiting else Location(),
+        )
+    elif size and size >= _MANY_THREADS * cores and not _something_waits(evidence, pipeline):
+        places = [Location(file=one.file, line=one.line) for one in evidence.source if one.kind == "pool-size"]
+        yield finding(
+            thread_pool,
+            f"a private pool of {size} threads on {cores} cores, and nothing in it waits",
+            None,
+            {"threadpool_size": size, "cores": cores},
+            "Nothing is lost by it that was measured; threads beyond the cores only take turns. Leave "
+            "private_threadpool_size out, or set it to the number of cores.",
+            location=places[-1] if places else Location(),
+        )
+
+
+def _pool_gain(evidence: Evidence) -> Gain | None:
+    """The gain of a larger pool; predicted together with parallel calls, it must beat those alone.
+
+    What only computes gains nothing from more threads than cores, whatever one process beside neighbours measured.
+    """
+    given = evidence.graph
+    known = given.python_functions or any(op.parallelism and op.cost_s and op.cpu_s is not None for op in given.ops)
+    cores_used = (given.threadpool_size or allowed_cpus(evidence)) >= allowed_cpus(evidence)
+    if known and cores_used and not _something_waits(evidence, given):
+        return None
+    alone = gain(evidence, "thread-pool")
+    if alone is not None:
+        return alone
+    both = gain(evidence, "thread-pool", "parallel-map", "parallel-interleave")
+    if both is None or "thread-pool" not in FixSet.parse(both.name):
+        return None
+    calls = gain(evidence, "parallel-map", "parallel-interleave")
+    return both if calls is None or both.speedup.estimate >= 1.1 * calls.speedup.estimate else None
+
+
+def _something_waits(evidence: Evidence, pipeline: Pipeline) -> bool:
+    """Whether calls may leave their thread idle; on busy cores a call that waits for its turn looks the same."""
+    if any(may_wait(function) for function in pipeline.python_functions):
+        return True
+    if (evidence.facts.cores_busy or 0.0) >= _BUSY:
+        return False
+    return any(
+        op.cost_s and op.cpu_s is not None and op.cpu_s < _WAITING * op.cost_s and op.parallelism is not None
+        for op in pipeline.ops
+    )
+
+
+_UNEVEN: Final = 0.5
+"""Waits that vary this much beside their mean are those of a few slow elements, or of bursts."""
+
+
+@rule(
+    "order-sensitive",
+    evidence="share of the pace, parallel calls, spread of the waits, and whether the order is random anyway",
+    threshold="any order was measured or estimated to help; or it was not tried, waits vary by half of their mean, "
+    "and the op has 30 % of the pace",
+    remedy="Set options.deterministic = False, or deterministic=False in this call: the same elements in another "
+    "order.",
+    false_alarms="waits vary for other reasons too; what any order gives has to be measured",
+)
+def order_sensitive(evidence: Evidence) -> Findings:
+    """Parallel calls that wait for the slowest of them to keep the order, where any order is faster."""
+    pipeline = evidence.graph
+    helps = gain(evidence, "any-order")
+    if pipeline.deterministic is False or not evidence.limits("input"):
+        return
+    ordered = [
+        op for op in pipeline.ops if op.op.startswith(("Parallel", "LegacyParallel")) and op.deterministic != "false"
+    ]
+    op = most_costly(evidence, [op for op in ordered if op.parallelism != 1])
+    if op is None:
+        return
+    tried, spread = evidence.fixes.get("any-order"), _wait_spread(evidence)
+    suspect = tried is None and spread >= _UNEVEN and is_main(evidence, op)
+    if not (blamed(evidence, helps, op) if helps is not None else suspect):
+        return
+    shuffled = any(own.random for own in (*upstream(pipeline, op), op))
+    yield finding(
+        order_sensitive,
+        f"{op.name} keeps the order of its elements, so a slow one holds up those that are ready",
+        op,
+        {
+            "pace_share": pace_share(evidence, op),
+            "parallelism": op.chosen_parallelism or op.parallelism,
+            "order_is_random_anyway": shuffled,
+            "wait_std_over_mean": spread,
+        },
+        "options.deterministic = False, or deterministic=False in this call: the same elements in another order, "
+        "which differs from run to run"
+        + (". Its input is shuffled, so that order carries nothing but the seed's repeatability." if shuffled else ".")
+        + ("" if helps is not None else " What that gives was not tried here."),
+        limits=helps,
+    )
+
+
+def _wait_spread(evidence: Evidence) -> float:
+    """How uneven the waits for batches are, as standard deviation over mean; 0 where they were not measured."""
+    waits = evidence.steps.wait_s if evidence.steps is not None else np.zeros(0)
+    return float(waits.std() / waits.mean()) if len(waits) > 1 and waits.mean() > 0 else 0.0

@@ -1,0 +1,200 @@
+"""The rules on prefetches: `no-prefetch`, `redundant-prefetch`, `oversized-prefetch`, `device-prefetch-not-last`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from xttsbench.evidence.evidence import Evidence
+from xttsbench.evidence.pipeline import (
+    LARGE,
+    PREFETCH,
+    TOO_LARGE,
+    buffered,
+    bytes_of,
+    downstream,
+    memory_bytes,
+    upstream,
+)
+from xttsbench.findings.rule import Findings, Gain, finding, gain, rule
+from xttsbench.fixes.spec import WORTH, WORTH_UNSURE
+from xttsbench.records.base import Estimate
+from xttsbench.records.pipeline import Pipeline, PipelineOp, size
+from xttsbench.records.report import Severity
+
+
+@rule(
+    "no-prefetch",
+    evidence="the pipeline's last op, and whether TensorFlow adds a prefetch by itself",
+    threshold="a prefetch at the end was measured or estimated to help; or the last op is prefetch(0) and the step "
+    "waits",
+    remedy="End the pipeline with .prefetch(tf.data.AUTOTUNE).",
+    false_alarms="TensorFlow adds a prefetch where the pipeline's own options let it; nothing is reported then",
+)
+def no_prefetch(evidence: Evidence) -> Findings:
+    """Step and input take turns: nothing is prepared while the step runs."""
+    helps = gain(evidence, "prefetch")
+    pipeline = evidence.graph
+    if not pipeline.ops:
+        return
+    last = pipeline.ops[-1]
+    empty = last.op.startswith(PREFETCH) and last.buffer_size == 0
+    if empty and helps is None:
+        helps = _overlapped(evidence)
+    if helps is None and not (empty and evidence.limits("input") and _has_consumer(evidence)):
+        return
+    yield finding(
+        no_prefetch,
+        "step and input take turns: "
+        + ("prefetch(0) prepares nothing" if empty else "nothing is prepared")
+        + " while the step runs",
+        last,
+        {"last_op": last.op, "tensorflow_injects_prefetch": pipeline.injects_prefetch},
+        "End the pipeline with .prefetch(tf.data.AUTOTUNE)" + (" in place of .prefetch(0)." if empty else "."),
+        limits=helps,
+        severity="warning",
+    )
+
+
+def _has_consumer(evidence: Evidence) -> bool:
+    return evidence.has_step or evidence.emulated
+
+
+def _overlapped(evidence: Evidence) -> Gain | None:
+    """What it gives an input and a step that take turns to overlap: the longer of the two is left.
+
+    For a pipeline of which it is known that they do, since its last op is a prefetch of nothing: TensorFlow adds none
+    to that (tried on 2.21: 20 ms and 20 ms took 41 ms with ``prefetch(0)`` and 22 ms with ``prefetch(2)``).
+    """
+    alone = evidence.input_alone_s
+    if not evidence.limits("input") or not _has_consumer(evidence) or alone is None or not evidence.wall_s:
+        return None
+    speedup = evidence.wall_s / max(alone.estimate, evidence.wall_s - evidence.parts.get("input", 0.0))
+    return Gain("prefetch", Estimate(estimate=speedup, low=speedup, high=speedup)) if speedup >= WORTH_UNSURE else None
+
+
+@rule(
+    "redundant-prefetch",
+    evidence="number of prefetches, elements and bytes that they hold, speed without them where that was measured",
+    threshold="a prefetch right before another, or any before the last whose removal was measured to cost less than "
+    "5 %; never a bottleneck",
+    remedy="Keep the last prefetch and remove the others.",
+    false_alarms="one before an uneven op may smooth it; such a one is named only after a measurement",
+)
+def redundant_prefetch(evidence: Evidence) -> Findings:
+    """Several prefetches, of which only the last hides anything."""
+    pipeline = evidence.graph
+    if not pipeline.ops or not pipeline.ops[-1].op.startswith(PREFETCH):
+        return
+    inner = [op for op in pipeline.ops[:-1] if op.op.startswith(PREFETCH)]
+    if not inner:
+        return
+    fix = evidence.fixes.get("drop-prefetch")
+    measured = fix.speedup if fix is not None else None
+    adjacent = [op for op in inner if _feeds_prefetch(pipeline, op)]
+    # One prefetch into the next hides nothing by construction; of others it takes a measurement to say so.
+    if not adjacent and (measured is None or measured.high < 1 / WORTH):
+        return
+    idle = inner if measured is not None and measured.high >= 1 / WORTH else adjacent
+    held = [buffered(op) * each for op in idle if (each := bytes_of(evidence, op)) is not None]
+    found = finding(
+        redundant_prefetch,
+        f"{len(idle)} prefetch(es) before the last hold memory and hide nothing",
+        idle[0],
+        {
+            "prefetches": len(inner) + 1,
+            "buffered_elements": sum(buffered(op) for op in idle),
+            "buffered_bytes": sum(held) if held else None,
+            "speed_without_them": measured.estimate if measured else None,
+        },
+    )
+    yield found.model_copy(update={"predicted_speedup": measured})
+
+
+def _feeds_prefetch(pipeline: Pipeline, op: PipelineOp) -> bool:
+    """Whether the only consumer of ``op`` is a prefetch too."""
+    consumers = [other for other in pipeline.ops if op.name in other.inputs]
+    return bool(consumers) and all(other.op.startswith(PREFETCH) for other in consumers)
+
+
+_TO_DEVICE: Final = ("CopyToDevice", "PrefetchToDevice")
+
+
+@rule(
+    "oversized-prefetch",
+    evidence="size of the buffer and of an element, bytes held, share of the memory (the GPU's after a copy to it)",
+    threshold="10 % of the memory; a warning from 25 %, critical from 80 %",
+    remedy="A prefetch hides one batch's time, not more: .prefetch(2), or .prefetch(tf.data.AUTOTUNE).",
+    false_alarms="an input that comes in bursts may need a large buffer",
+)
+def oversized_prefetch(evidence: Evidence) -> Findings:
+    """A prefetch whose buffer takes a good part of the memory: after `batch` it counts batches, not elements."""
+    pipeline = evidence.graph
+    for op in pipeline.ops:
+        each, count = bytes_of(evidence, op), buffered(op)
+        if not op.op.startswith(PREFETCH) or each is None or count <= 1:
+            continue
+        on_device = any(own.op.startswith(_TO_DEVICE) for own in upstream(pipeline, op))
+        memory = (_gpu_memory_bytes(evidence) if on_device else None) or memory_bytes(evidence)
+        held = count * each
+        if memory is None or held < LARGE * memory:
+            continue
+        batched = any("Batch" in own.op for own in upstream(pipeline, op))
+        unit = "batches" if batched else "elements"
+        autotuned = (op.buffer_size or 0) < 0
+        remedy = (
+            "AUTOTUNE took that much: give it a number (.prefetch(2)), or options.autotune.ram_budget."
+            if autotuned
+            else f"A prefetch hides one batch's time, not more: .prefetch(2), or .prefetch(tf.data.AUTOTUNE)."
+            f"{' Its buffer counts batches here, since it stands after batch().' if batched else ''}"
+        )
+        yield finding(
+            oversized_prefetch,
+            f"{op.name} holds {count} {unit}, {size(held)} of {size(memory)} of {'GPU ' if on_device else ''}memory",
+            op,
+            {
+                "buffer_size": count,
+                "element_bytes": each,
+                "buffered_bytes": held,
+                "share_of_memory": held / memory,
+                "on_device": on_device,
+            },
+            remedy,
+            severity=_by_share(held / memory),
+        )
+
+
+def _by_share(share: float) -> Severity:
+    return "critical" if share >= 0.8 else "warning" if share >= TOO_LARGE else "info"
+
+
+def _gpu_memory_bytes(evidence: Evidence) -> int | None:
+    gpus = evidence.environment.get("gpus") or ()
+    known = [int(gpu["memory_total_bytes"]) for gpu in gpus if isinstance(gpu, Mapping) and gpu["memory_total_bytes"]]
+    return min(known) if known else None
+
+
+@rule(
+    "device-prefetch-not-last",
+    evidence="the ops that come after, and the line of the first",
+    threshold="any op but a prefetch after the copy; a warning where the step waits for data or copies",
+    remedy="Move .apply(tf.data.experimental.prefetch_to_device(...)) to the very end of the pipeline.",
+    false_alarms="none known",
+)
+def device_prefetch_not_last(evidence: Evidence) -> Findings:
+    """Ops after the copy to the device: they run on the processor, so that the copy is undone or late."""
+    pipeline = evidence.graph
+    for op in pipeline.ops:
+        if not op.op.startswith(_TO_DEVICE):
+            continue
+        after = [own for own in downstream(pipeline, op) if not own.op.startswith((PREFETCH, "Options"))]
+        if not after:
+            continue
+        waits = evidence.limits("input") or evidence.limits("transfer")
+        yield finding(
+            device_prefetch_not_last,
+            f"{len(after)} op(s) after the copy to the device, {after[0].op} first: they run on the processor",
+            op,
+            {"ops_after": ", ".join(own.op for own in after), "line_after": after[0].location.line},
+            severity="warning" if waits else "info",
+        )

@@ -1,0 +1,150 @@
+"""The rules on the processors that a step may use: `gpu-invisible`, `cpu-quota`, `core-contention`, `device-copies`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from xttsbench.analysis.readings import measured_span
+from xttsbench.evidence.evidence import Evidence, allowed_cpus
+from xttsbench.findings.rule import Findings, rule
+
+
+@rule(
+    "gpu-invisible",
+    evidence="GPUs of the machine, whether TensorFlow is built with CUDA, and CUDA_VISIBLE_DEVICES",
+    threshold="TensorFlow lists no GPU; critical where the driver has one, for information where there is none",
+    remedy="Unset CUDA_VISIBLE_DEVICES, or pip install 'tensorflow[and-cuda]'.",
+    false_alarms="a GPU that is hidden on purpose",
+)
+def gpu_invisible(evidence: Evidence) -> Findings:
+    """A GPU that the driver sees and TensorFlow does not, and why."""
+    if evidence.devices is None or evidence.devices.gpus:
+        return
+    gpus = evidence.environment.get("gpus") or []
+    variables = evidence.known("variables")
+    mask = variables.get("CUDA_VISIBLE_DEVICES")
+    if not gpus:
+        reason = evidence.known("unmeasured").get("gpus", "the driver's library shows none")
+        yield gpu_invisible.finding(
+            "no GPU on this machine: the processor is the device",
+            {"reason": str(reason), "built_with_cuda": evidence.devices.built_with_cuda},
+            "Nothing to mend here. To judge the input side of a GPU run, use --accelerator emulated:MS.",
+        )
+        return
+    if mask is not None:
+        cause, remedy = f"CUDA_VISIBLE_DEVICES={mask!r} hides it", "Unset CUDA_VISIBLE_DEVICES."
+    elif not evidence.devices.built_with_cuda:
+        cause, remedy = "this TensorFlow is built without CUDA", "pip install 'tensorflow[and-cuda]'."
+    else:
+        cause = "TensorFlow could not load a CUDA library"
+        remedy = (
+            "Run 'TF_CPP_MIN_LOG_LEVEL=0 python -c \"import tensorflow as tf; tf.config.list_physical_devices()\"': "
+        )
+        remedy += "it names the library; 'tensorflow[and-cuda]' brings them all."
+    yield gpu_invisible.finding(
+        f"{len(gpus)} GPU(s) here, and TensorFlow sees none: {cause}",
+        {"gpus": len(gpus), "built_with_cuda": evidence.devices.built_with_cuda, "mask": mask},
+        remedy,
+        severity="critical",
+    )
+
+
+_STOPPED_SHARE: Final = 0.05
+"""Of the time, summed over processors, that the quota may stop threads without being worth a word."""
+
+
+@rule(
+    "cpu-quota",
+    evidence="quota, visible processors, threads, and seconds stopped for each second",
+    threshold="more threads than the quota, or stopped for 5 % of the time; a bottleneck where input and step compete "
+    "for cores",
+    remedy="Set the threads of TensorFlow to the quota before anything runs; or raise the quota.",
+    false_alarms="threads that wait cost no quota; for information where none was stopped",
+)
+def cpu_quota(evidence: Evidence) -> Findings:
+    """More threads than the control group's processor quota allows, or a quota that did stop them."""
+    cpu = evidence.known("cpu")
+    quota, visible = cpu.get("quota_cpus"), cpu.get("affinity_cpus")
+    if not isinstance(quota, int | float) or not isinstance(visible, int | float):
+        return
+    devices = evidence.devices
+    threads = max(devices.inter_op_threads, devices.intra_op_threads) if devices else 0
+    threads = threads or int(visible)
+    stopped = _stopped_share(evidence)
+    held_back = stopped is not None and stopped >= _STOPPED_SHARE
+    if (quota >= visible or threads <= quota + 0.5) and not held_back:
+        return
+    said = f"; it stopped them for {stopped:.0%} of the time" if held_back else ""
+    harmless = stopped is not None and not held_back and not evidence.limits("contention")
+    yield cpu_quota.finding(
+        f"{threads} threads on a quota of {quota:g} processors ({visible:g} are visible){said}",
+        {
+            "quota_cpus": float(quota),
+            "visible_cpus": float(visible),
+            "threads": threads,
+        }
+        | ({"stopped_s_per_s": stopped} if stopped is not None else {}),
+        f"tf.config.threading.set_intra_op_parallelism_threads({max(int(quota), 1)}) and the same for inter-op, "
+        "before anything runs; or raise the quota.",
+        severity="info" if harmless else "warning",
+        limiting=evidence.limits("contention"),
+    )
+
+
+def _stopped_share(evidence: Evidence) -> float | None:
+    """Seconds for which the quota stopped threads, summed over processors, per second of the measured steps."""
+    for trial in evidence.ladder:
+        span, host = measured_span(trial), trial.readings.host
+        if span is not None and host is not None and (stopped_s := span.growth(host, "throttled_s")) is not None:
+            return stopped_s / span.seconds
+    return None
+
+
+@rule(
+    "core-contention",
+    evidence="share of the cores in use, what both want over what there is, the input's processor time, and seconds "
+    "lost a step",
+    threshold="CPU contention is the verdict, or takes 10 % of the step; always a bottleneck",
+    remedy="Take work from the input: compute features once and cache them, decode less, use fewer parallel calls; "
+    "or add cores. More workers or a deeper prefetch cannot help.",
+    false_alarms="neighbours that take the cores look alike; rounds that they disturbed are left out",
+)
+def core_contention(evidence: Evidence) -> Findings:
+    """Input and step want the same cores: each is slower beside the other than alone."""
+    if not evidence.limits("contention"):
+        return
+    facts = evidence.facts
+    yield core_contention.finding(
+        f"input and step slow each other down by {evidence.share('contention'):.0%} of the step",
+        {
+            "cores_busy": facts.cores_busy,
+            "cores_wanted_over_allowed": evidence.cores_wanted,
+            "allowed_cpus": allowed_cpus(evidence),
+            "input_cpu_s_per_batch": evidence.input_cpu_s.estimate if evidence.input_cpu_s is not None else None,
+            "input_holds_the_interpreter_lock": facts.holds_gil,
+            "contention_s_per_step": evidence.parts.get("contention"),
+        },
+        severity="warning",
+        limiting=True,
+        predicted_speedup=evidence.max_speedups.get("contention"),
+    )
+
+
+@rule(
+    "device-copies",
+    evidence="seconds of copying a step",
+    threshold="copying is the verdict, or takes 10 % of the step; always a bottleneck",
+    remedy="End the pipeline with tf.data.experimental.prefetch_to_device; copy smaller types (uint8, float16).",
+    false_alarms="none known",
+)
+def device_copies(evidence: Evidence) -> Findings:
+    """Copying batches to the device takes a good part of the step."""
+    if not evidence.limits("transfer"):
+        return
+    yield device_copies.finding(
+        f"copying batches to the device is {evidence.share('transfer'):.0%} of the step",
+        {"transfer_s_per_step": evidence.parts.get("transfer")},
+        severity="warning",
+        limiting=True,
+        predicted_speedup=evidence.max_speedups.get("transfer"),
+    )

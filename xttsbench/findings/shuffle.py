@@ -1,0 +1,145 @@
+"""The rules on shuffles: `shuffle-fill`, `shuffle-after-batch`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from xttsbench.evidence.evidence import Evidence
+from xttsbench.evidence.pipeline import (
+    BATCHES,
+    LARGE,
+    TOO_LARGE,
+    bytes_of,
+    function_of,
+    input_of,
+    memory_bytes,
+    upstream,
+)
+from xttsbench.findings.rule import Findings, finding, is_main, most_costly, pace_s, rule
+from xttsbench.records.pipeline import PipelineOp, size
+
+_SLOW_FILL_S: Final = 2.0
+"""A buffer that takes less to fill goes unnoticed, unless epochs are short."""
+_VERY_SLOW_FILL_S: Final = 30.0
+
+
+@rule(
+    "shuffle-fill",
+    evidence="elements in the buffer, seconds until it is full, its share of an epoch and of the memory",
+    threshold="2 s, or 10 % of an epoch or of the memory; a warning from 30 s or 25 %",
+    remedy="A smaller buffer, or shuffle names and numbers in place of data.",
+    false_alarms="before repeat() the buffer is filled anew in each epoch, after it only once; the run's own first "
+    "wait overrules the estimate",
+)
+def shuffle_fill(evidence: Evidence) -> Findings:
+    """A shuffle buffer that must be full before the first element comes: what that takes in time and memory."""
+    pipeline = evidence.graph
+    for op in pipeline.ops:
+        if not op.op.startswith("Shuffle") or not op.buffer_size or op.buffer_size < 0:
+            continue
+        before = upstream(pipeline, op)
+        source = input_of(pipeline, op)
+        there = source.cardinality if source is not None else op.cardinality
+        held = min(op.buffer_size, there) if there is not None and there >= 0 else op.buffer_size
+        fill_s, first_s = _fill_s(evidence, op, held), _first_wait_s(evidence)
+        if fill_s is not None and first_s is not None and first_s < 0.3 * fill_s:
+            fill_s = None  # the run itself began sooner than that
+        each, memory = bytes_of(evidence, op), memory_bytes(evidence)
+        share = held * each / memory if each is not None and memory else None
+        of_epoch = _share_of_epoch(evidence, op, there, fill_s)
+        slow = fill_s is not None and (fill_s >= _SLOW_FILL_S or (of_epoch or 0.0) >= LARGE)
+        if not slow and (share is None or share < LARGE):
+            continue
+        bad = (share or 0.0) >= TOO_LARGE or (fill_s or 0.0) >= _VERY_SLOW_FILL_S or (of_epoch or 0.0) >= TOO_LARGE
+        costly = most_costly(evidence, [own for own in before if own.op.startswith(("Map", "ParallelMap"))])
+        heavy = costly if costly is not None and is_main(evidence, costly) else None
+        takes = [f"{fill_s:.2g} s" for _ in (1,) if slow and fill_s is not None]
+        takes += [f"{size(held * each)}" for _ in (1,) if each is not None]
+        yield finding(
+            shuffle_fill,
+            f"{op.name} fills {held} elements before the first batch ({', '.join(takes)})",
+            op,
+            {
+                "buffer_size": op.buffer_size,
+                "filled_elements": held,
+                "fill_s": fill_s,
+                "share_of_epoch": of_epoch,
+                "first_wait_s": first_s,
+                "buffered_bytes": held * each if each is not None else None,
+                "share_of_memory": share,
+            },
+            (
+                f"Shuffle before .map({function_of(heavy)}), where the elements are still names or numbers: "
+                f"{heavy.name} is done for the whole buffer first."
+                if heavy is not None
+                else shuffle_fill.remedy
+            )
+            + " It is paid at the start of each epoch.",
+            severity="warning" if bad else "info",
+        )
+
+
+def _fill_s(evidence: Evidence, op: PipelineOp, elements: int) -> float | None:
+    """Seconds until a buffer is full, from what an element costs above it; ``None`` where that is not known."""
+    if not op.elements_per_batch:
+        return None
+    paces = [pace for own in upstream(evidence.graph, op) if (pace := pace_s(evidence, own)) is not None]
+    return sum(paces) / op.elements_per_batch * elements if paces else None
+
+
+def _share_of_epoch(evidence: Evidence, op: PipelineOp, elements: int | None, fill_s: float | None) -> float | None:
+    """The fill beside the time that an epoch takes now; ``None`` where its length is not known."""
+    after = _readers(evidence, op)
+    if after and all(own.op.startswith("Repeat") for own in after):
+        return None  # TensorFlow goes on filling from the next epoch
+    if fill_s is None or not elements or elements < 0 or not op.elements_per_batch or not evidence.wall_s:
+        return None
+    return fill_s / (elements / op.elements_per_batch * evidence.wall_s)
+
+
+def _first_wait_s(evidence: Evidence) -> float | None:
+    """The wait for the first batch of a fresh iterator, the mean over the processes."""
+    waits = [
+        segment.columns["wait_ns"][0] / 1e9
+        for trial in evidence.ladder
+        if (segment := trial.segment("as_is")) is not None and segment.columns.get("wait_ns")
+    ]
+    return float(np.mean(waits)) if waits else None
+
+
+def _readers(evidence: Evidence, op: PipelineOp) -> list[PipelineOp]:
+    return [own for own in evidence.graph.ops if op.name in own.inputs]
+
+
+_NO_FAULT: Final = ("Shuffle", "Unbatch", "GroupByWindow")
+"""Ops before it that mix the elements already, take the batches apart, or make buckets whose order is to be mixed."""
+
+
+@rule(
+    "shuffle-after-batch",
+    evidence="batches in the buffer, the bytes that they hold, and the op that makes them",
+    threshold="a shuffle that reads batches, and neither another shuffle nor buckets before it; never a bottleneck",
+    remedy="Shuffle before .batch(...): the elements mix, and the buffer counts elements, not batches.",
+    false_alarms="batches that belong together, such as consecutive pieces of one recording",
+)
+def shuffle_after_batch(evidence: Evidence) -> Findings:
+    """A shuffle of whole batches: the same elements share a batch in every epoch, and the buffer counts batches."""
+    for op in evidence.graph.ops:
+        before = upstream(evidence.graph, op)
+        batch = next((own for own in before if own.op.startswith(BATCHES)), None)
+        if not op.op.startswith("Shuffle") or batch is None or any(own.op.startswith(_NO_FAULT) for own in before):
+            continue
+        count, each = op.buffer_size or 0, bytes_of(evidence, op)
+        yield finding(
+            shuffle_after_batch,
+            f"{op.name} shuffles whole batches: what {batch.name} put together stays together in every epoch",
+            op,
+            {
+                "buffer_size": op.buffer_size,
+                "buffered_bytes": count * each if each is not None and count > 0 else None,
+                "batch": batch.name,
+                "batch_line": batch.location.line,
+            },
+        )
