@@ -1,4 +1,4 @@
-"""The rules on what is done for each element: `late-filter`, `per-element-overhead`, and `input-bound` on the costliest."""
+"""The rules on what is done for each element: `late-filter`, `per-element-overhead`, `input-bound`."""
 
 from __future__ import annotations
 

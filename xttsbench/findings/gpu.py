@@ -1,4 +1,4 @@
-"""The rules on GPUs: `gpu-shared`, `gpu-throttled`; from a profile `exposed-copies`, `gpu-imbalance`, `gpu-collectives`."""
+"""The rules on GPUs: `gpu-shared`, `gpu-throttled`; profiled `exposed-copies`, `gpu-imbalance`, `gpu-collectives`."""
 
 from __future__ import annotations
 
