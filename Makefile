@@ -89,7 +89,6 @@ schema: dev ## write the JSON Schemas (of scenarios for editors, of report.json 
 	$(BIN)/python docs/reference.py
 
 docs: dev ## write the reference pages and the picture of the README, and build the site in build/site
-	$(BIN)/python -m xttsbench.fixes.page docs/fixes.md
 	$(BIN)/python docs/reference.py
 	$(BIN)/python docs/picture.py reports/reference/tutorial/faster docs/images/verdict.svg
 	@$(BIN)/python -m pip install --quiet --editable '.[dev,docs]' --constraint constraints.txt

@@ -1,4 +1,4 @@
-"""Reference pages and JSON Schemas from what they are about: rules, command line, records, scenarios.
+"""Reference pages and JSON Schemas from what they are about: rules, fixes, command line, records, scenarios.
 
 ``make docs`` writes them and a test fails where a stored one is old::
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import inspect
 import json
+import re
 import textwrap
 from collections.abc import Iterator
 from itertools import pairwise
@@ -24,6 +25,7 @@ from typer.main import get_command
 from xttsbench.cli.app import app
 from xttsbench.findings.registry import RULES
 from xttsbench.findings.rule import Rule
+from xttsbench.fixes.registry import SPECS
 from xttsbench.records.base import SCHEMA_VERSION, Record
 from xttsbench.records.report import Report
 from xttsbench.records.watch import SUMMARY_FILE, WatchSummary
@@ -90,6 +92,16 @@ def _rule(rule: Rule) -> str:
     said = (("Evidence", rule.evidence), ("Threshold", rule.threshold), ("Known false alarms", rule.false_alarms))
     lines = "".join(f"- **{name}:** {text[0].upper()}{text[1:]}.\n" for name, text in said)
     return f"### {rule.id}\n\n{rule.symptom}\n\n{lines}- **Remedy:** {rule.remedy}\n"
+
+
+def fixes_page() -> str:
+    """docs/fixes.md with its table written anew: a row for each fix, in the order in which fixes are applied."""
+    rows = (
+        f"| `{one.usage}` | {one.does} | {', '.join(f'`{rule}`' for rule in one.mends)} |" for one in SPECS.values()
+    )
+    table = "\n".join(("| fix | what it does | findings that it mends |", "|---|---|---|", *rows))
+    text = (HERE / "fixes.md").read_text(encoding="utf-8")
+    return re.sub(r"^\| fix \|.*?(?=\n\n)", lambda _: table, text, count=1, flags=re.MULTILINE | re.DOTALL)
 
 
 def commands_page() -> str:
@@ -273,6 +285,7 @@ def written() -> dict[Path, str]:
     root = HERE.parent
     return {
         HERE / "findings.md": findings_page(),
+        HERE / "fixes.md": fixes_page(),
         HERE / "commands.md": commands_page(),
         HERE / "report-json.md": report_page(),
         HERE / "summary-json.md": summary_page(),

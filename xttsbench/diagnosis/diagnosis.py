@@ -27,7 +27,7 @@ from xttsbench.diagnosis.bottleneck import (
 )
 from xttsbench.evidence.evidence import Evidence, given_mode, step_facts
 from xttsbench.evidence.step import compiled_share, fixes, modes
-from xttsbench.fixes.cache.spec import behind_cache
+from xttsbench.fixes.cache import behind_cache
 from xttsbench.fixes.model import predictions
 from xttsbench.records.base import Estimate
 from xttsbench.records.trial import MAIN_KINDS, TrialRecord

@@ -17,7 +17,7 @@ from xttsbench.evidence.pipeline import (
     upstream,
 )
 from xttsbench.findings.rule import Findings, Gain, finding, gain, is_main, pace_share, rule
-from xttsbench.fixes.cache.spec import shuffled_bytes
+from xttsbench.fixes.cache import shuffled_bytes
 from xttsbench.records.fix import FixSet
 from xttsbench.records.pipeline import Pipeline, PipelineOp, every_op, size
 from xttsbench.records.report import Finding

@@ -18,9 +18,9 @@ import numpy as np
 
 from xttsbench.evidence.evidence import Evidence, allowed_cpus
 from xttsbench.evidence.pipeline import Bursts, bursts, bytes_of, consumer, lost_to_bursts_s, machine, pipeline_pace
+from xttsbench.fixes.before_maps import SHUFFLE_FIRST, filled_s
 from xttsbench.fixes.calls import reset_autotune, settled
 from xttsbench.fixes.registry import candidates
-from xttsbench.fixes.shuffle_first.spec import SHUFFLE_FIRST, filled_s
 from xttsbench.fixes.spec import WORTH, Candidate, Setting, each
 from xttsbench.records.base import Estimate, Record
 from xttsbench.records.fix import FixSet

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from xttsbench.evidence.evidence import Evidence, allowed_cpus
-from xttsbench.fixes.cache.spec import CACHE, cache_places, first_pass_batches, over_a_training
+from xttsbench.fixes.cache import CACHE, cache_places, first_pass_batches, over_a_training
 from xttsbench.fixes.model import Modelled, infer_cardinality, predict
 from xttsbench.fixes.registry import SPECS, candidates, said
 from xttsbench.fixes.rounds import WHOLE_S

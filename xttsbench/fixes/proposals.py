@@ -16,7 +16,7 @@ from xttsbench.evidence.evidence import Evidence
 from xttsbench.evidence.pipeline import bursts, pipeline_pace
 from xttsbench.evidence.step import heaviest_line, place_of, whole_step
 from xttsbench.fixes.model import COSTS_NOTHING, Model, Modelled, combine, modelled, predict, with_fixes
-from xttsbench.fixes.prefetch.spec import longer_name
+from xttsbench.fixes.prefetch import longer_name
 from xttsbench.fixes.proposal import (
     Option,
     Proposal,
@@ -31,8 +31,7 @@ from xttsbench.fixes.proposal import (
 )
 from xttsbench.fixes.registry import said
 from xttsbench.fixes.spec import WORTH, Candidate
-from xttsbench.fixes.step.retraced import retraced
-from xttsbench.fixes.step.spec import STEP_BUCKETS, STEP_GRAPH, STEP_TRACED_ONCE, STEP_XLA
+from xttsbench.fixes.step import STEP_BUCKETS, STEP_GRAPH, STEP_TRACED_ONCE, STEP_XLA, retraced
 from xttsbench.records.base import Estimate, Location, name_and_place
 from xttsbench.records.fix import Fix, FixSet
 from xttsbench.records.pipeline import Prediction

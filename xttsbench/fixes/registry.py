@@ -6,24 +6,26 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.fixes.any_order.spec import ANY_ORDER
-from xttsbench.fixes.batch_first.spec import BATCH_FIRST, REBATCH
-from xttsbench.fixes.buckets.spec import BUCKETS
-from xttsbench.fixes.cache.spec import CACHE, CACHE_FILE
-from xttsbench.fixes.filter_first.spec import FILTER_FIRST
-from xttsbench.fixes.native.spec import NATIVE
-from xttsbench.fixes.open_generator.spec import OPEN_GENERATOR
-from xttsbench.fixes.parallel_batch.spec import PARALLEL_BATCH
-from xttsbench.fixes.parallel_filter.spec import PARALLEL_FILTER
-from xttsbench.fixes.parallel_interleave.spec import PARALLEL_INTERLEAVE
-from xttsbench.fixes.parallel_map.spec import CALLS, PARALLEL_MAP
-from xttsbench.fixes.prefetch.spec import BUFFER, DROP_PREFETCH, PREFETCH
-from xttsbench.fixes.processes.spec import PROCESSES
-from xttsbench.fixes.run_ahead.spec import RUN_AHEAD
-from xttsbench.fixes.shuffle_first.spec import SHUFFLE_FIRST
+from xttsbench.fixes.batch_first import BATCH_FIRST, REBATCH
+from xttsbench.fixes.before_maps import FILTER_FIRST, SHUFFLE_FIRST
+from xttsbench.fixes.buckets import BUCKETS
+from xttsbench.fixes.cache import CACHE, CACHE_FILE
+from xttsbench.fixes.native import NATIVE
+from xttsbench.fixes.open_generator import OPEN_GENERATOR
+from xttsbench.fixes.parallel import (
+    ANY_ORDER,
+    CALLS,
+    PARALLEL_BATCH,
+    PARALLEL_FILTER,
+    PARALLEL_INTERLEAVE,
+    PARALLEL_MAP,
+)
+from xttsbench.fixes.prefetch import BUFFER, DROP_PREFETCH, PREFETCH
+from xttsbench.fixes.processes import PROCESSES
+from xttsbench.fixes.run_ahead import RUN_AHEAD
 from xttsbench.fixes.spec import Candidate, Setting, Spec
-from xttsbench.fixes.step.spec import STEP_BUCKETS, STEP_GRAPH, STEP_TRACED_ONCE, STEP_XLA
-from xttsbench.fixes.thread_pool.spec import THREAD_POOL
+from xttsbench.fixes.step import STEP_BUCKETS, STEP_GRAPH, STEP_TRACED_ONCE, STEP_XLA
+from xttsbench.fixes.thread_pool import THREAD_POOL
 from xttsbench.records.fix import Fix, FixSet
 
 SPECS: Final[Mapping[str, Spec]] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from xttsbench.fixes.cache.spec import CACHE, TRAINING_EPOCHS
+from xttsbench.fixes.cache import CACHE, TRAINING_EPOCHS
 from xttsbench.fixes.proposal import Proposal
 from xttsbench.fixes.registry import SPECS, said
 from xttsbench.fixes.rounds import LEAST_BLOCKS, PATCHED

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xttsbench.fixes.any_order.spec import ANY_ORDER
+from xttsbench.fixes.parallel import ANY_ORDER
 from xttsbench.fixes.rounds import GUARD, ORIGINAL, ROUNDS
 from xttsbench.planning import AGAIN
 from xttsbench.records.elements import Contents, Elements

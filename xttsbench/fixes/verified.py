@@ -13,7 +13,7 @@ from xttsbench.analysis.evidence import CLEARLY, DECIDES, LEAST_SCALE, Evidence,
 from xttsbench.comparison.effects import Effect, Weighed, weigh
 from xttsbench.comparison.figures import figures_of
 from xttsbench.comparison.runs import collect
-from xttsbench.fixes.cache.spec import CACHE, over_a_training
+from xttsbench.fixes.cache import CACHE, over_a_training
 from xttsbench.fixes.rounds import LEAST_BLOCKS, PATCHED, ROUNDS, TOGETHER, planned
 from xttsbench.fixes.same_data import originals_of, semantics_of
 from xttsbench.records.base import FASTER, MARGIN, SLOWER, Estimate

@@ -19,11 +19,11 @@ import numpy as np
 import tensorflow as tf
 
 from xttsbench.errors import first_line
-from xttsbench.fixes.buckets.spec import BUCKETS
+from xttsbench.fixes.buckets import BUCKETS
 from xttsbench.fixes.graph.edit import from_graph
 from xttsbench.fixes.graph.hazards import hazards, random_ops
 from xttsbench.fixes.open_generator.rewrite import ends_of_epochs
-from xttsbench.fixes.step.spec import STEP_GRAPH, STEP_XLA
+from xttsbench.fixes.step import STEP_GRAPH, STEP_XLA
 from xttsbench.pipeline.altered import (
     Places,
     draws_from_seeds,

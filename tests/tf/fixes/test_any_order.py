@@ -8,8 +8,7 @@ import pytest
 import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.fixes.any_order.rewrite import any_order
-from xttsbench.fixes.parallel_map.rewrite import parallel_map
+from xttsbench.fixes.parallel.rewrite import any_order, parallel_map
 from xttsbench.pipeline.read import inspect, read_graph
 
 

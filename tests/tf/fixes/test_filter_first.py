@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.fixes.filter_first.rewrite import filter_first
+from xttsbench.fixes.before_maps.rewrite import filter_first
 from xttsbench.fixes.graph.edit import from_graph, redirect
 from xttsbench.pipeline.nodes import dataset_nodes
 from xttsbench.pipeline.read import read_graph

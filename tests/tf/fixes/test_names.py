@@ -8,7 +8,7 @@ import tensorflow as tf
 from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.graph import apply as rewrite
 from xttsbench.fixes.graph.apply import apply
-from xttsbench.fixes.parallel_map.rewrite import parallel_map
+from xttsbench.fixes.parallel.rewrite import parallel_map
 from xttsbench.fixes.registry import SPECS
 from xttsbench.fixes.spec import loaded
 from xttsbench.pipeline.read import inspect

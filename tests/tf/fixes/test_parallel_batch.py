@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.fixes.parallel_batch.rewrite import parallel_batch
+from xttsbench.fixes.parallel.rewrite import parallel_batch
 from xttsbench.pipeline.read import inspect, read_graph
 
 

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.fixes.parallel_interleave.rewrite import FILES_AHEAD, parallel_interleave
+from xttsbench.fixes.parallel.rewrite import FILES_AHEAD, parallel_interleave
 from xttsbench.fixes.thread_pool.rewrite import thread_pool
 from xttsbench.pipeline.nodes import constant_input, dataset_nodes
 from xttsbench.pipeline.read import read_graph

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.fixes.parallel_map.rewrite import parallel_calls, parallel_map
+from xttsbench.fixes.parallel.rewrite import parallel_calls, parallel_map
 from xttsbench.pipeline.nodes import constant_input, dataset_nodes
 from xttsbench.pipeline.read import inspect, read_graph
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from xttsbench.fixes.graph.edit import from_graph
 from xttsbench.fixes.open_generator.rewrite import open_generators
-from xttsbench.fixes.parallel_map.rewrite import parallel_map
+from xttsbench.fixes.parallel.rewrite import parallel_map
 from xttsbench.pipeline.altered import jittered, places_of, shortened
 from xttsbench.pipeline.read import read_graph
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from xttsbench.fixes.cache.spec import behind_cache
+from xttsbench.fixes.cache import behind_cache
 from xttsbench.records.pipeline import Pipeline, PipelineOp
 from xttsbench.throughput.threads import demand
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.fixes.pipelines import BATCH, DECODE, ENVIRONMENT, PYTHON, RANGE, pipeline, python
-from xttsbench.fixes.cache.spec import cache_places, candidates, elements_in_a_pass, is_read_to_its_end
+from xttsbench.fixes.cache import cache_places, candidates, elements_in_a_pass, is_read_to_its_end
 from xttsbench.fixes.spec import Setting
 
 CACHE = {"op": "CacheDatasetV2", "cost_s": 0.0, "cardinality": 1000, "elements_per_batch": 8.0, "filename": ""}

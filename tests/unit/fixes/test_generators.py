@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from xttsbench.evidence.evidence import Evidence
-from xttsbench.fixes.cache.spec import cache_places
+from xttsbench.fixes.cache import cache_places
 from xttsbench.fixes.model import infer_cardinality
-from xttsbench.fixes.open_generator.spec import opened
+from xttsbench.fixes.open_generator import opened
 from xttsbench.fixes.proposal import _generators_elsewhere, _native_with
 from xttsbench.fixes.registry import candidates
 from xttsbench.fixes.spec import Setting

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.fixes.pipelines import BATCH, ENVIRONMENT, RANGE, pipeline
-from xttsbench.fixes.parallel_filter.spec import candidates
+from xttsbench.fixes.parallel import filters_made_parallel
 from xttsbench.fixes.spec import Setting
 from xttsbench.throughput.threads import AUTOTUNE
 
@@ -14,7 +14,7 @@ FILTER = {"op": "FilterDataset", "cost_s": 0.02, "cpu_s": 0.02, "elements_per_ba
 
 def test_a_costly_predicate_is_called_in_parallel() -> None:
     given = pipeline(RANGE, FILTER, BATCH)
-    (found,) = candidates(Setting(given, 2, ENVIRONMENT))
+    (found,) = filters_made_parallel(Setting(given, 2, ENVIRONMENT))
     assert (found.name, found.ops) == ("parallel-filter", ("1",))
     assert found.edit is not None
     changed = found.edit(given).ops[1]
@@ -33,4 +33,4 @@ def test_a_costly_predicate_is_called_in_parallel() -> None:
 )
 def test_a_cheap_predicate_one_with_state_and_a_map_stay(op) -> None:
     given = pipeline(RANGE, op, BATCH | {"cost_s": 0.1})
-    assert not list(candidates(Setting(given, 2, ENVIRONMENT)))
+    assert not list(filters_made_parallel(Setting(given, 2, ENVIRONMENT)))

@@ -8,9 +8,9 @@ import pytest
 from tests.unit.evidence.made import make_evidence
 from xttsbench.analysis.attribution import StepFacts
 from xttsbench.evidence.evidence import Compared
+from xttsbench.fixes.before_maps import filled_s, shuffle_moved
 from xttsbench.fixes.model import as_measured, predictions, unmeasured
 from xttsbench.fixes.registry import candidates
-from xttsbench.fixes.shuffle_first.spec import filled_s, moved_first
 from xttsbench.fixes.spec import Setting
 from xttsbench.records.base import Estimate
 from xttsbench.records.pipeline import Pipeline, PipelineOp, PythonFunction
@@ -212,12 +212,12 @@ def test_a_filter_goes_before_the_map_that_hands_on_what_it_looks_at():
 def test_a_shuffle_goes_before_the_maps_and_what_fills_it_costs_nothing():
     shuffle = {"op": "ShuffleDatasetV3", "random": True, "buffer_size": 500, "element_bytes": 1000.0}
     given = pipeline(RANGE | {"element_bytes": 8.0}, DECODE, DECODE, shuffle, BATCH)
-    moved = moved_first(given)
+    moved = shuffle_moved(given)
     assert [op.op for op in moved.ops] == ["RangeDataset", "ShuffleDatasetV3", "MapDataset", "MapDataset", BATCH["op"]]
     assert [op.inputs for op in moved.ops] == [(), ("0",), ("3",), ("1",), ("2",)]
     assert moved.ops[1].element_bytes == 8.0
     assert (filled_s(given), filled_s(moved)) == (pytest.approx(0.16), 0.0)
-    assert moved_first(moved) == moved
+    assert shuffle_moved(moved) == moved
 
 
 def test_an_interleave_is_read_by_as_many_threads_as_its_cycle_is_long():

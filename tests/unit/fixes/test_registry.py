@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.fixes.page import page
 from xttsbench.fixes.registry import SPECS, checked, combined, said
 from xttsbench.records.fix import Fix, FixSet
 
@@ -58,9 +55,3 @@ def test_kinds_that_are_tried_unpredicted_have_a_place_each() -> None:
     ranks = sorted(spec.rank for spec in SPECS.values() if spec.rank is not None and spec.name != "cache-file")
     assert ranks == list(range(len(ranks)))
     assert SPECS["cache-file"].rank == SPECS["cache"].rank
-
-
-def test_the_documentation_lists_what_there_is() -> None:
-    text = (Path(__file__).parents[3] / "docs" / "fixes.md").read_text(encoding="utf-8")
-    assert page(text) == text
-    assert all(f"`{spec.usage}`" in text for spec in SPECS.values())

@@ -1,1 +1,319 @@
-"""Elements kept from pass to pass."""
+"""Where a pipeline's elements could be kept from pass to pass, what that would spare, and how much room it takes.
+
+Pure. An op is a place where every pass yields the same up to it, an epoch has an end, and the epoch is read to that
+end, since a cache that is not filled is thrown away. Shuffles and repeats before a map do not count: the fix lets them
+come after the cache. Of a chain of places those are left that spare more than an earlier one, or hold less than a later
+one; which of them is best depends on the rest of the pipeline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from xttsbench.fixes.spec import Candidate, Setting, Spec, each, with_upstream
+from xttsbench.records.fix import Fix
+from xttsbench.records.pipeline import Pipeline, PipelineOp, every_op, size
+from xttsbench.throughput.threads import chain_before, consumers, elements_per_batch, inputs_of
+
+_SHARE: Final = 0.5
+"""Share of the memory, or of what is free on the disk, that a cache may take."""
+_WORTH: Final = 0.02
+"""Share of the pipeline's cost that a cache has to spare, and to spare more than one that holds less."""
+_SMALLER: Final = 0.95
+"""A place holds less than another where it holds this share of it at most."""
+_MOST: Final = 4
+"""Places that are looked at."""
+_NO_PLACE: Final = ("Prefetch", "Repeat", "ForeverRepeat", "Cache", "Options", "Model", "Shuffle", "CopyToDevice")
+"""Ops after which a cache holds what one after their input would hold as well, or should not be."""
+_IN_MEMORY: Final = ("Range", "Tensor")
+"""Sources whose elements are counted or lie in memory: a cache would hold them once more."""
+TRAINING_EPOCHS: Final = 10
+"""Epochs that a training is taken to have, of which the first one fills a cache: few speech models have fewer."""
+
+
+@dataclass(frozen=True)
+class CachePlace:
+    """A place for a cache.
+
+    Attributes:
+        op: the one that it goes after.
+        spared_s: cost of the ops before it, per batch of the pipeline, that no other cache spares already.
+        held_bytes: what it would hold; ``None`` where that is not known.
+        fits: where there is room for it; ``None`` where nowhere, or not known.
+        why_not: why it has no room, or what would happen once only.
+        proof: what must hold of the functions before it.
+        above: names of the ops before it, its own among them; without those that come after it.
+    """
+
+    op: PipelineOp
+    spared_s: float
+    held_bytes: float | None
+    fits: Literal["memory", "disk"] | None
+    why_not: str | None
+    proof: str | None
+    above: frozenset[str]
+
+    @property
+    def name(self) -> str:
+        """Of the fix."""
+        return str(Fix("cache-file" if self.fits == "disk" else "cache", "@", self.op.name))
+
+
+def cache_places(pipeline: Pipeline, environment: Mapping[str, Any]) -> tuple[CachePlace, ...]:
+    """All places that spare something, the last of the pipeline first."""
+    same, by_name = _same_every_pass(pipeline), {op.name: op for op in pipeline.ops}
+    kept = _kept_already(pipeline)
+    whole = sum(0.0 if op.name in kept else op.cost_s or 0.0 for op in pipeline.ops)
+    found = []
+    for op in reversed(pipeline.ops):
+        if not same[op.name] or op.op.startswith(_NO_PLACE) or not is_read_to_its_end(op, pipeline):
+            continue
+        above = with_upstream(op, pipeline) - set(chain_before(op, pipeline).orderings)
+        if all(by_name[name].op.startswith(_IN_MEMORY) for name in above):
+            continue
+        spared_s = sum(0.0 if name in kept else by_name[name].cost_s or 0.0 for name in above)
+        if spared_s <= 0 or spared_s < _WORTH * whole or _is_kept_later(op, pipeline):
+            continue
+        elements = elements_in_a_pass(op, pipeline)
+        held = elements * op.element_bytes if elements and op.element_bytes else None
+        fits, why_not = _room(held, shuffled_bytes(op, pipeline), environment)
+        effects = [own for name in above for own in every_op((by_name[name],)) if own.side_effects]
+        python = any(own.python_functions for name in above for own in every_op((by_name[name],)))
+        other = next((own for own in effects if not own.python_functions), None)
+        proof = "it changes the data if a Python function before it does not always give the same" if python else None
+        if other is not None and fits is not None:
+            why_not = f"what {other.name} does besides its result would happen once"
+        found.append(CachePlace(op, spared_s, held, fits, why_not, proof, above))
+    return tuple(found)
+
+
+def candidates(setting: Setting) -> Iterator[Candidate]:
+    """A candidate for each place that is worth comparing and has room."""
+    pipeline, environment = setting.pipeline, setting.environment
+    kept = _kept_already(pipeline)
+    whole = sum(0.0 if op.name in kept else op.cost_s or 0.0 for op in pipeline.ops)
+    known = [place for place in cache_places(pipeline, environment) if place.held_bytes is None or place.fits]
+    if known and known[0].held_bytes is None and not any(place.fits for place in known):
+        yield Candidate(known[0].name, None, known[0].why_not, ops=(known[0].op.name,))
+        return
+    left: list[CachePlace] = []
+    for place in known:  # from the last on, each spares at most what the one before it does
+        if place.held_bytes is None:
+            continue
+        later = left[-1] if left else None
+        smaller = later is None or later.held_bytes is None or place.held_bytes <= _SMALLER * later.held_bytes
+        if later is not None and later.spared_s - place.spared_s < _WORTH * whole and smaller:
+            left[-1] = place
+        elif later is None or smaller:
+            left.append(place)
+    for place in left[:_MOST]:
+        on_disk = place.fits == "disk"
+        why_not = "how fast the disk gives its elements back was not measured" if on_disk else None
+        yield Candidate(
+            place.name,
+            None if on_disk else (lambda given, place=place: _free(given, place.above)),  # type: ignore[misc]
+            place.why_not or why_not,
+            place.proof,
+            ops=(place.op.name,),
+            held_bytes=0.0 if on_disk else place.held_bytes or 0.0,
+        )
+
+
+def is_read_to_its_end(op: PipelineOp, pipeline: Pipeline) -> bool:
+    """Whether nothing after an op ends the epoch before all of its elements were read, as far as it is known.
+
+    A cache is complete once its last element was read (tried on TensorFlow 2.21): ``take`` of exactly as many is fine.
+    """
+    readers = consumers(pipeline)
+    left = {op.name: elements_in_a_pass(op, pipeline) or 0.0}
+    waiting = [op.name]
+    while waiting:
+        name = waiting.pop()
+        for reader in readers.get(name, ()):
+            whole = left[name]
+            cuts = reader.op.startswith("TakeDataset") or (
+                reader.op.startswith("ZipDataset") and len(inputs_of(reader, pipeline)) > 1
+            )
+            if cuts and reader.cardinality is not None and 0 <= reader.cardinality < whole:
+                return False
+            if reader.op.startswith(("Repeat", "ForeverRepeat", "Skip", "Shard", "Concatenate")):
+                continue  # it may well be read to its end once
+            if reader.cardinality is None or reader.cardinality < -1:
+                continue
+            if reader.name not in left:
+                endless = reader.cardinality == -1  # a pass of it is as many as the op's makes
+                left[reader.name] = whole / (reader.batch_size or 1) if endless else float(reader.cardinality)
+                waiting.append(reader.name)
+    return True
+
+
+def _same_every_pass(pipeline: Pipeline) -> dict[str, bool]:
+    """Op -> whether each pass yields the same, known number of elements up to it, in the same order.
+
+    For a map behind shuffles and repeats: whether it would, if they came after it.
+    """
+    same: dict[str, bool] = {}
+    moved: dict[str, bool] = {}
+    for op in pipeline.ops:
+        inputs = [same.get(name, False) for name in inputs_of(op, pipeline)]
+        endless = op.op.startswith(("Repeat", "ForeverRepeat")) or op.cardinality == -1
+        same[op.name] = not _is_random(op) and not endless and all(inputs)
+        chain = chain_before(op, pipeline)
+        if chain.orderings:
+            between = [one for one in pipeline.ops if one.name in chain.between]
+            moved[op.name] = same.get(chain.source, False) and not any(map(_is_random, between))
+    return same | moved
+
+
+def _is_random(op: PipelineOp) -> bool:
+    return any(own.random for own in every_op((op,)))
+
+
+def _kept_already(pipeline: Pipeline) -> frozenset[str]:
+    """Ops whose elements come from a cache, now or once it was filled."""
+    full = [op for op in pipeline.ops if op.op.startswith("Cache") and is_read_to_its_end(op, pipeline)]
+    behind = {name for op in full for name in with_upstream(op, pipeline) - {op.name}}
+    return frozenset(behind | {op.name for op in pipeline.ops if op.cached})
+
+
+def _is_kept_later(op: PipelineOp, pipeline: Pipeline) -> bool:
+    """Whether a cache after the op is filled already, or would be."""
+    readers, waiting, seen = consumers(pipeline), [op.name], set[str]()
+    while waiting:
+        for reader in readers.get(waiting.pop(), ()):
+            if reader.name in seen:
+                continue
+            if reader.op.startswith(("Cache", "Snapshot")) and is_read_to_its_end(reader, pipeline):
+                return True
+            seen.add(reader.name)
+            waiting.append(reader.name)
+    return False
+
+
+def shuffled_bytes(op: PipelineOp, pipeline: Pipeline) -> float:
+    """What shuffles that come after a cache behind an op hold of its elements."""
+    elements, later = elements_in_a_pass(op, pipeline), chain_before(op, pipeline).orderings
+    held = [one.buffer_size or 0 for one in pipeline.ops if one.name in later and "Shuffle" in one.op]
+    most = [min(size, elements or size) if size > 0 else elements or 0.0 for size in held]
+    return sum(most) * (op.element_bytes or 0)
+
+
+def _room(
+    held: float | None, shuffled: float, environment: Mapping[str, Any]
+) -> tuple[Literal["memory", "disk"] | None, str | None]:
+    """Where so many bytes have room, or why nowhere; what a shuffle holds of them is shared with a cache in memory."""
+    if held is None:
+        return None, "how large what it would hold is was not worked out"
+    memory, disk = _memory_bytes(environment), _disk_bytes(environment)
+    if memory is None:
+        return None, "how large the memory is was not read"
+    if held <= _SHARE * memory:
+        return "memory", None
+    needs = f"it would hold {size(held)}, and the process may use {size(memory)} of memory"
+    if disk is None:
+        return None, f"{needs}; how much the disk has free was not read"
+    if held <= _SHARE * disk and shuffled <= _SHARE * memory:
+        return "disk", None
+    if held <= _SHARE * disk:
+        return None, f"{needs}, of which the shuffle that would come after it takes {size(shuffled)}"
+    return None, f"{needs} and has {size(disk)} free on the disk, of which a cache may take half"
+
+
+def _free(pipeline: Pipeline, names: frozenset[str]) -> Pipeline:
+    """Those ops without any cost; elements come from memory, which hands out references and copies nothing."""
+    tokens = {token for op in pipeline.ops if op.name in names for token in op.python_functions}
+    functions = tuple(one for one in pipeline.python_functions if one.token not in tokens)
+    nothing = {"cost_s": 0.0, "cpu_s": 0.0, "python_functions": (), "inner": ()}
+    cached = each(pipeline, lambda op: nothing if op.name in names else {})
+    return cached.model_copy(update={"python_functions": functions})
+
+
+def elements_in_a_pass(op: PipelineOp, pipeline: Pipeline) -> float | None:
+    """Elements that an op yields in an epoch; behind a filter what was counted is scaled to the whole of its input.
+
+    Behind a repeat that may as well come later, a pass is one over what is repeated. ``None`` where the number is not
+    known, as for a generator: what one of its few inputs yields was counted in part.
+    """
+    source = chain_before(op, pipeline).source
+    op = next(one for one in pipeline.ops if one.name == source)
+    if op.cardinality is not None and op.cardinality != -2:
+        return float(op.cardinality) if op.cardinality > 0 else None
+    above = with_upstream(op, pipeline)
+    known = [
+        one
+        for one in pipeline.ops
+        if one.name in above and one.cardinality not in (None, -2) and one.elements_per_batch
+    ]
+    if not known or not op.elements_per_batch or (known[-1].cardinality or 0) < 0:
+        return None
+    ratio = op.elements_per_batch / (known[-1].elements_per_batch or 1.0)
+    return (known[-1].cardinality or 0) * ratio if ratio <= 1 else None
+
+
+def over_a_training(first: float, after: float) -> float:
+    """The speed-up of a training of :data:`TRAINING_EPOCHS` epochs, from those of its first and of its later epochs.
+
+    Args:
+        first: how many times as fast the epoch is in which a cache is filled.
+        after: how many times as fast those are that read it.
+    """
+    return TRAINING_EPOCHS / (1 / first + (TRAINING_EPOCHS - 1) / after)
+
+
+def first_pass_batches(op: PipelineOp, pipeline: Pipeline) -> float | None:
+    """Batches of the pipeline until a cache after the op is full; ``None`` where that is not known."""
+    taken, elements = elements_per_batch(pipeline).get(op.name), elements_in_a_pass(op, pipeline)
+    return elements / taken if taken and elements else None
+
+
+def _memory_bytes(environment: Mapping[str, Any]) -> float | None:
+    memory = environment.get("memory")
+    if not isinstance(memory, Mapping):
+        return None
+    known = [float(number) for name in ("total_bytes", "limit_bytes") if (number := memory.get(name))]
+    return min(known, default=None)
+
+
+def _disk_bytes(environment: Mapping[str, Any]) -> float | None:
+    storage = environment.get("storage")
+    free = storage.get("free_bytes") if isinstance(storage, Mapping) else None
+    return float(free) if free else None
+
+
+def behind_cache(pipeline: Pipeline) -> Pipeline:
+    """The pipeline with every op marked whose elements came from a cache as the steps were measured; not the cache."""
+    caches = [op for op in pipeline.ops if op.op.startswith("CacheDataset")]
+    behind = {name for op in caches for name in with_upstream(op, pipeline) - {op.name}}
+    return each(pipeline, lambda op: {"cached": True} if op.name in behind else {})
+
+
+CACHE: Final = Spec(
+    name="cache",
+    form="name@op",
+    words="a cache in memory",
+    does=(
+        "a cache in memory after the op; a shuffle or `repeat()` before a map comes after its cache, so that each "
+        "epoch still has an order of its own (the very first batch waits until the shuffle's buffer is full of what "
+        "the map yields); caches that it makes useless are taken out"
+    ),
+    mends=("cacheable", "cache-misuse", "python-function"),
+    candidates=candidates,
+    rank=5,
+    rewrite="xttsbench.fixes.cache.rewrite:in_memory",
+    hazards="xttsbench.fixes.cache.rewrite:hazards",
+    patch="xttsbench.fixes.cache.patch:cache",
+)
+CACHE_FILE: Final = Spec(
+    name="cache-file",
+    form="name@op",
+    words="a cache on disk",
+    does="as `cache`, on disk, under the run's directory: for what has no room in memory",
+    mends=("cacheable", "cache-misuse", "python-function"),
+    rank=5,
+    tried_unpriced=True,
+    rewrite="xttsbench.fixes.cache.rewrite:on_disk",
+    hazards="xttsbench.fixes.cache.rewrite:hazards",
+    patch="xttsbench.fixes.cache.patch:cache_file",
+)

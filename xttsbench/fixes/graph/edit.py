@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import tensorflow as tf
+from tensorflow.core.framework import dataset_options_pb2
 from tensorflow.python.data.ops import dataset_ops
 from tensorflow.python.data.ops import options as options_lib
 
@@ -152,6 +153,18 @@ def appended(
     set_spec(node, flat_spec(last, fix))
     set_inputs(reader, [node.name])
     return node
+
+
+def with_options(graph: Any, options: Any, *, fix: str) -> Any:
+    """A graph with these options (a protobuf message) in force at its end; what they leave open stays as it was."""
+    edited = copied(graph)
+    last = end(edited)
+    if last.op != "OptionsDataset":
+        last = appended(edited, "OptionsDataset", fix=fix)
+    merged = dataset_options_pb2.Options.FromString(last.attr["serialized_options"].s)
+    merged.MergeFrom(options)
+    last.attr["serialized_options"].s = merged.SerializeToString()
+    return edited
 
 
 def _result(graph: Any) -> Any:

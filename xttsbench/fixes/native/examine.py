@@ -18,8 +18,7 @@ from xttsbench.fixes.native.rewrite import Checked, checked, difference
 from xttsbench.fixes.native.trace import Traced
 from xttsbench.fixes.native.written.body import written
 from xttsbench.fixes.native.written.expressions import NoTextError
-from xttsbench.fixes.open_generator.body import ElementOfItem
-from xttsbench.fixes.open_generator.rewrite import open_generators
+from xttsbench.fixes.open_generator.rewrite import ElementOfItem, open_generators
 from xttsbench.pipeline.python.items import Leaf
 from xttsbench.pipeline.python.state import called
 from xttsbench.pipeline.read import read_graph

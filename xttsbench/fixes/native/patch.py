@@ -9,8 +9,8 @@ from typing import Final
 import libcst as cst
 
 from xttsbench.fixes.native.written import defined
-from xttsbench.fixes.open_generator.spec import openable
-from xttsbench.fixes.open_generator.traced_loop import traced_loop
+from xttsbench.fixes.open_generator import openable
+from xttsbench.fixes.open_generator.patch import traced_loop
 from xttsbench.records.pipeline import NativeFunction, PythonFunction
 from xttsbench.targets.source.calls import Calls
 from xttsbench.targets.source.edits import Change, Found, NoEditError, Replacement

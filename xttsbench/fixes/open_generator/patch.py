@@ -1,22 +1,85 @@
-"""A generator that yields calls, and a data set that makes them in parallel, in the user's source.
+"""A generator that yields calls or items, and a data set that makes the elements in parallel, in the user's source.
 
 The statements of the loop's body move, as they are written, into a function in front of the loop; the loop yields that
-function with its arguments. The call of ``from_generator`` becomes one of a small function that is written beside it.
+function with its arguments. Where the body was traced (the fix ``native``), the loop keeps what picks the items and
+yields these; the traced function is written in front of the call. The call of ``from_generator`` becomes one of a small
+function that is written beside it.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Any, Final
 
-from xttsbench.fixes.open_generator.call import call_of, of_helper
+from xttsbench.fixes.native.written import defined
+from xttsbench.fixes.open_generator import OPEN_GENERATOR, openable
 from xttsbench.fixes.open_generator.loop import Loop
-from xttsbench.fixes.open_generator.spec import OPEN_GENERATOR, openable
-from xttsbench.fixes.open_generator.traced_loop import traced_loop
-from xttsbench.records.pipeline import GeneratorParts, PipelineOp
-from xttsbench.targets.source.calls import Calls, attempt
-from xttsbench.targets.source.edits import Change, Found
+from xttsbench.records.pipeline import GeneratorParts, NativeFunction, PipelineOp, PythonFunction
+from xttsbench.targets.source.calls import Call, Calls, attempt
+from xttsbench.targets.source.edits import (
+    Change,
+    Found,
+    NoEditError,
+    Replacement,
+    argument,
+    autotune_or,
+    spelled,
+    with_argument,
+)
+from xttsbench.targets.source.module import Link, Module
+
+
+def call_of(calls: Calls, op: PipelineOp) -> Call:
+    """The call that made a generator's data set.
+
+    Raises:
+        NoEditError: it is not found, or its arguments are not those of the function that takes its place.
+    """
+    module, link = calls.call(op, (), "from_generator")
+    if argument(link, "output_signature", None) is None or len([a for a in link.node.args if a.keyword is None]) > 1:
+        raise NoEditError("from_generator(...) is not given output_signature by its name")
+    return module, link
+
+
+def of_helper(
+    call: Call, name: str, text: str, number: int | None, helped: set[tuple[str, str]], *more: str
+) -> tuple[Replacement, ...]:
+    """The steps that call another function, which is written in front where the file does not have it yet.
+
+    Args:
+        call: of ``from_generator``.
+        name: of the function.
+        text: of the function, with ``{name}``, ``{tf}`` and ``{autotune}`` in it.
+        number: of calls at a time; ``None`` is AUTOTUNE.
+        helped: files and functions that are written already; the file's is put in.
+        more: arguments that it is given beside the number.
+    """
+    module, link = call
+    tf, autotune = spelled(module, link.node, "data").removesuffix("data"), autotune_or(module, link.node, None)
+    given = ", ".join([autotune_or(module, link.node, number), *more])
+    steps = [Replacement(*module.span(link.node.func), name), with_argument(module, link, "calls", None, given)]
+    if (module.file, name) not in helped:
+        written = text.format(name=name, tf=tf, autotune=autotune).replace("\n", module.line_end)
+        steps.append(Replacement(_top(module, link), _top(module, link), written))
+    helped.add((module.file, name))
+    return tuple(one for one in steps if one is not None)
+
+
+def _top(module: Module, link: Link) -> int:
+    """Offset in front of the outermost statement that a call is in, its decorators and comments included."""
+    around = [one for one in module.ancestors(link.node) if one in module.tree.body]
+    statement: Any = around[0]
+    place = module.start(statement)
+    for decorator in getattr(statement, "decorators", ()):
+        place = min(place, module.start(decorator))
+    place = module.line_start(place)
+    for line in reversed(getattr(statement, "leading_lines", ())):
+        if line.comment is None:
+            break
+        place = module.line_start(place - 1)
+    return place
+
 
 _HELPER: Final = "parallel_generator"
 _WORKERS: Final = "give the PyDataset workers={}, by super().__init__(...), so that Keras makes its batches in threads"
@@ -84,3 +147,68 @@ def _changes(
     made = loop.change()
     steps = of_helper((module, link), _HELPER, _WRITTEN, number, helped)
     return [made, Change(module, link.line, (link.start, link.end), steps)]
+
+
+_OF_ITEMS: Final = "parallel_elements"
+_BY_HAND: Final = "apply the saved plan, which makes the ops each time"
+_WRITTEN_OF_ITEMS: Final = '''\
+def {name}(generator, output_signature, items, element, args=None, calls={autotune}):
+    """Like from_generator, for a generator of items: makes an element of each, several at a time, in order."""
+    specs = {tf}nest.flatten(output_signature)
+
+    def mapped(*item):
+        parts = element(*item)
+        parts = parts if isinstance(parts, list) else [parts]
+        shaped = [{tf}ensure_shape(part, spec.shape) for part, spec in zip(parts, specs, strict=True)]
+        return {tf}nest.pack_sequence_as(output_signature, shaped)
+
+    source = {tf}data.Dataset.from_generator(generator, output_signature=items, args=args)
+    return source.map(mapped, num_parallel_calls=calls, deterministic=True)
+
+
+'''
+
+
+def traced_loop(
+    calls: Calls, op: PipelineOp, function: PythonFunction, number: int | None, helped: set[tuple[str, str]]
+) -> Found | None:
+    """The edit of one generator, or why there is none; ``None`` where its body is not to become ops.
+
+    Args:
+        calls: of the pipeline.
+        op: that the generator feeds.
+        function: the generator.
+        number: of calls at a time; ``None`` is AUTOTUNE.
+        helped: files and functions that are written in them already.
+    """
+    native = function.native
+    if "native" not in calls.together or native is None or native.call_time_s is None or function.parts is None:
+        return None
+    return attempt(
+        functools.partial(_traced_changes, calls, op, function.name, function.parts, native, number, helped), _BY_HAND
+    )
+
+
+def _traced_changes(
+    calls: Calls,
+    op: PipelineOp,
+    name: str,
+    parts: GeneratorParts,
+    native: NativeFunction,
+    number: int | None,
+    helped: set[tuple[str, str]],
+) -> Sequence[Change]:
+    if native.text is None:
+        raise NoEditError(f"the loop of {name}() has no text that can be read: {native.why_no_text}")
+    module, link = call_of(calls, op)
+    loop = Loop(calls.module(parts.file), parts)
+    loop.check_uses(module)
+    tf = spelled(module, link.node, "data").removesuffix("data")
+    specs = [f"{tf}TensorSpec({[None] * one.rank}, {tf}{one.dtype})" for one in native.items]
+    items = specs[0] if len(specs) == 1 else f"({', '.join(specs)})"
+    made = loop.of_items([one.value for one in native.items])
+    written, element = defined(module, link.node, native)
+    steps = of_helper(
+        (module, link), _OF_ITEMS, _WRITTEN_OF_ITEMS, number, helped, f"items={items}", f"element={element}"
+    )
+    return [made, Change(module, link.line, (link.start, link.end), (*steps, written))]

@@ -1,1 +1,101 @@
-"""Batches made ahead of the step."""
+"""Batches made ahead of the step: ``prefetch``, ``buffer`` and ``drop-prefetch``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from xttsbench.fixes.calls import numbered
+from xttsbench.fixes.spec import Candidate, Setting, Spec, each, only
+from xttsbench.records.pipeline import AUTOTUNE, Pipeline, PipelineOp
+from xttsbench.throughput.threads import inputs_of, threads
+
+
+def appended(setting: Setting) -> Iterator[Candidate]:
+    """A prefetch at the end, where something still runs in the consumer's thread."""
+    pipeline = setting.pipeline
+    consumer = threads(pipeline, setting.cpus)
+    if consumer is not None and (consumer.spread or consumer.at_once):
+        yield Candidate("prefetch", lambda given: _with_prefetch(given, AUTOTUNE), ops=(pipeline.ops[-1].name,))
+
+
+def longer(setting: Setting) -> Iterator[Candidate]:
+    """A larger last prefetch, or one that is appended, where what is kept ready does not last over a burst."""
+    pipeline, size = setting.pipeline, setting.buffer
+    if size is None:
+        return
+    last = last_prefetch(pipeline)
+    ends = last if last is not None else pipeline.ops[-1]
+    yield Candidate(
+        longer_name(pipeline, size),
+        (lambda given: _with_prefetch(given, size))
+        if last is None
+        else only(frozenset((last.name,)), {"buffer_size": size}),
+        ops=(ends.name,),
+        held_bytes=(ends.element_bytes or 0.0) * size,
+    )
+
+
+def longer_name(pipeline: Pipeline, size: int) -> str:
+    """The fix that keeps so many batches ready: ``buffer`` where the pipeline ends in a prefetch, else ``prefetch``."""
+    return numbered("prefetch" if last_prefetch(pipeline) is None else "buffer", size)
+
+
+def needless(setting: Setting) -> Iterator[Candidate]:
+    """All prefetches but the last taken out."""
+    names = tuple(op.name for op in setting.pipeline.ops if op.op.startswith("PrefetchDataset"))[:-1]
+    if names:
+        yield Candidate("drop-prefetch", only(frozenset(names), {"buffer_size": 0}), ops=names)
+
+
+def last_prefetch(pipeline: Pipeline) -> PipelineOp | None:
+    """The prefetch that the pipeline ends in; ``None`` where it ends in something else."""
+    doing = [op for op in pipeline.ops if op.op not in ("OptionsDataset", "ModelDataset")]
+    return doing[-1] if doing and doing[-1].op.startswith("PrefetchDataset") else None
+
+
+def _with_prefetch(given: Pipeline, size: int) -> Pipeline:
+    last = given.ops[-1].name
+    linked = each(given, lambda op: {"inputs": inputs_of(op, given)})
+    ahead = PipelineOp(name="prefetch", op="PrefetchDataset", inputs=(last,), buffer_size=size)
+    return linked.model_copy(update={"ops": (*linked.ops, ahead)})
+
+
+DROP_PREFETCH: Final = Spec(
+    name="drop-prefetch",
+    words="all prefetches but the last taken out",
+    does="all prefetches but the last are taken out",
+    mends=("redundant-prefetch",),
+    candidates=needless,
+    rewrite="xttsbench.fixes.prefetch.rewrite:drop_inner_prefetch",
+    patch="xttsbench.fixes.prefetch.patch:drop_prefetch",
+)
+BUFFER: Final = Spec(
+    name="buffer",
+    form="name:n",
+    words="a larger last prefetch",
+    does="the last prefetch holds n batches: for an input that comes in bursts",
+    unit="elements",
+    mends=("oversized-prefetch",),
+    candidates=longer,
+    rewrite="xttsbench.fixes.prefetch.rewrite:last_buffer",
+    argument="elements",
+    runs_ahead=True,
+    patch="xttsbench.fixes.prefetch.patch:prefetch_buffer",
+)
+PREFETCH: Final = Spec(
+    name="prefetch",
+    form="name[:n]",
+    words="a prefetch at the end",
+    does="a prefetch at the end",
+    unit="elements",
+    mends=("no-prefetch",),
+    candidates=appended,
+    rank=6,
+    rewrite="xttsbench.fixes.prefetch.rewrite:append_prefetch",
+    on_dataset="xttsbench.fixes.prefetch.rewrite:prefetched",
+    argument="elements",
+    needs_graph=False,
+    runs_ahead=True,
+    patch="xttsbench.fixes.prefetch.patch:prefetch",
+)

@@ -21,11 +21,11 @@ from tensorflow.python.ops import script_ops
 from xttsbench.errors import InvalidInputError, XttsbenchError
 from xttsbench.fixes.graph.edit import from_graph
 from xttsbench.fixes.graph.hazards import Reader
-from xttsbench.fixes.open_generator.body import Body
-from xttsbench.fixes.processes import work
-from xttsbench.fixes.processes.packing import objection, packed, user_files, without_tensorflow
-from xttsbench.fixes.processes.work import global_digest
-from xttsbench.fixes.processes.workers import Functions, WorkerPool
+from xttsbench.fixes.open_generator.rewrite import Body
+from xttsbench.fixes.pool import work
+from xttsbench.fixes.pool.packing import objection, packed, user_files, without_tensorflow
+from xttsbench.fixes.pool.work import global_digest
+from xttsbench.fixes.pool.workers import Functions, WorkerPool
 from xttsbench.pipeline.python.opened import Shared
 from xttsbench.pipeline.read import read_graph
 from xttsbench.pipeline.source import PYTHON_OPS, Registered, display_name, locate, lookup

@@ -30,10 +30,10 @@ from xttsbench.fixes.open_generator.rewrite import (
     graph_of,
     made_of_graph,
 )
-from xttsbench.fixes.processes.packing import objection, packed, user_files
-from xttsbench.fixes.processes.work import RunningGenerator, global_digest
-from xttsbench.fixes.processes.workers import Functions, WorkerPool
-from xttsbench.fixes.run_ahead.spec import ELEMENTS
+from xttsbench.fixes.pool.packing import objection, packed, user_files
+from xttsbench.fixes.pool.work import RunningGenerator, global_digest
+from xttsbench.fixes.pool.workers import Functions, WorkerPool
+from xttsbench.fixes.run_ahead import ELEMENTS
 from xttsbench.pipeline.python.split import CannotSplitError
 from xttsbench.pipeline.python.state import state_effects
 from xttsbench.pipeline.source import Registered, display_name, locate

@@ -1,1 +1,93 @@
-"""Fixes of the training step."""
+"""Fixes of the training step: ``step:graph``, ``step:xla``, ``step:traced-once`` and ``step:buckets``.
+
+What makes a tf.function be traced again and again is read from its traces, as far as a rewrite of the source can end
+it. A Python number among its arguments is traced for each of its values; given as a tensor it is traced once. A shape
+that TensorFlow has not seen is traced too, unless the function is told that shapes vary.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from xttsbench.fixes.spec import Spec
+from xttsbench.records.trial import Trace
+
+_FEWEST: Final = 3
+"""Values of an argument from which it varies; two are an epoch's first and the others, or on and off."""
+_ARGUMENT: Final = re.compile(r"(\w+): Literal\[([^\]]*)\]")
+_SHAPE: Final = re.compile(r"shape=(\([^)]*\)|<unknown>|None)")
+_WHOLE: Final = re.compile(r"-?\d+")
+_NUMBER: Final = re.compile(r"-?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?")
+
+
+@dataclass(frozen=True)
+class Retraced:
+    """Why one function is traced again.
+
+    Attributes:
+        numbers: the arguments that are given a Python number which varies: name -> whether it is always a whole one.
+        shapes: whether the shapes of its tensors vary.
+        why_not: what else varies, which nothing here ends; ``None`` where there is nothing.
+    """
+
+    numbers: Mapping[str, bool] = field(default_factory=dict)
+    shapes: bool = False
+    why_not: str | None = None
+
+
+def retraced(traces: Iterable[Trace], name: str) -> Retraced | None:
+    """What varies among the traces of the function of a name; ``None`` where it was not traced again for that."""
+    own = [trace.signature for trace in traces if trace.function == name]
+    values: dict[str, set[str]] = {}
+    for signature in own:
+        for argument, value in _ARGUMENT.findall(signature):
+            values.setdefault(argument, set()).add(value)
+    varied = {argument: seen for argument, seen in values.items() if len(seen) >= _FEWEST}
+    shapes = len({tuple(_SHAPE.findall(signature)) for signature in own}) >= _FEWEST
+    if not varied and not shapes:
+        return None
+    text = [argument for argument, seen in varied.items() if not all(_NUMBER.fullmatch(value) for value in seen)]
+    return Retraced(
+        {argument: all(_WHOLE.fullmatch(one) for one in seen) for argument, seen in varied.items()},
+        shapes,
+        f"{', '.join(text)} is another Python value each time, and no number" if text else None,
+    )
+
+
+_FIXED: Final = "xttsbench.fixes.step.rewrite:fixed_step"
+
+STEP_GRAPH: Final = Spec(
+    name="step:graph",
+    words="the step as one graph",
+    does="the training step as one graph (`tf.function`)",
+    mends=("eager-step", "retracing", "xla-recompilation"),
+    rewrite=_FIXED,
+    patch="xttsbench.fixes.step.patch:graph_step",
+)
+STEP_XLA: Final = Spec(
+    name="step:xla",
+    words="the step through XLA",
+    does="the training step compiled by XLA",
+    mends=("eager-step", "xla-untried"),
+    rewrite=_FIXED,
+    patch="xttsbench.fixes.step.patch:xla_step",
+)
+STEP_TRACED_ONCE: Final = Spec(
+    name="step:traced-once",
+    words="the step traced once",
+    does="Python numbers that a script gives its step become tensors, and shapes that vary are left open "
+    "(`reduce_retracing`), so that the step is not traced for each",
+    mends=("retracing",),
+    patch="xttsbench.fixes.step.patch:traced_once",
+)
+STEP_BUCKETS: Final = Spec(
+    name="step:buckets",
+    words="batches padded to a few lengths",
+    does="batches are padded to a few lengths, so that a step is not traced or compiled for each",
+    mends=("retracing", "xla-recompilation", "dynamic-shape"),
+    rewrite=_FIXED,
+    by_hand="which lengths to pad to is a choice about the data: pad to a few fixed lengths before the step",
+)

@@ -10,7 +10,7 @@ import keras
 import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.fixes.step.spec import STEP_BUCKETS, STEP_GRAPH, STEP_XLA
+from xttsbench.fixes.step import STEP_BUCKETS, STEP_GRAPH, STEP_XLA
 from xttsbench.records.fix import Fix
 from xttsbench.step.modes import keras_step
 

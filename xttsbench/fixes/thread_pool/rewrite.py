@@ -7,8 +7,8 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.core.framework import dataset_options_pb2
 
-from xttsbench.fixes.graph.edit import appended, does_not_apply, end
-from xttsbench.pipeline.nodes import copied, graph_options
+from xttsbench.fixes.graph.edit import does_not_apply, with_options
+from xttsbench.pipeline.nodes import graph_options
 
 
 def thread_pool(graph: Any, *, threads: int) -> Any:
@@ -35,15 +35,3 @@ def with_pool(dataset: Any, *, threads: int) -> Any:
     options = tf.data.Options()
     options.threading.private_threadpool_size = threads
     return dataset.with_options(options)
-
-
-def with_options(graph: Any, options: Any, *, fix: str) -> Any:
-    """A graph with these options (a protobuf message) in force at its end; what they leave open stays as it was."""
-    edited = copied(graph)
-    last = end(edited)
-    if last.op != "OptionsDataset":
-        last = appended(edited, "OptionsDataset", fix=fix)
-    merged = dataset_options_pb2.Options.FromString(last.attr["serialized_options"].s)
-    merged.MergeFrom(options)
-    last.attr["serialized_options"].s = merged.SerializeToString()
-    return edited

@@ -23,7 +23,7 @@ from tensorflow.python.ops import resource_variable_ops
 
 from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.graph.apply import apply
-from xttsbench.fixes.step.spec import STEP_GRAPH, STEP_XLA
+from xttsbench.fixes.step import STEP_GRAPH, STEP_XLA
 from xttsbench.pipeline.fingerprinter import sketch_of
 from xttsbench.pipeline.python.state import trace_time_effects
 from xttsbench.records.base import name_and_place

@@ -26,8 +26,7 @@ from xttsbench.fixes.proposal import Proposal
 from xttsbench.fixes.proposals import predict_speedup, proposals
 from xttsbench.fixes.results import results
 from xttsbench.fixes.rounds import PATCHED
-from xttsbench.fixes.step.retraced import retraced
-from xttsbench.fixes.step.spec import STEP_GRAPH, STEP_TRACED_ONCE
+from xttsbench.fixes.step import STEP_GRAPH, STEP_TRACED_ONCE, retraced
 from xttsbench.fixes.verified import Verified, verified
 from xttsbench.ownership import owner
 from xttsbench.planning import Job

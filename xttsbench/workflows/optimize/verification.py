@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 from xttsbench.evidence.evidence import Evidence
 from xttsbench.execution.child import Limits
-from xttsbench.fixes.cache.spec import CACHE
+from xttsbench.fixes.cache import CACHE
 from xttsbench.fixes.proposal import Proposal
 from xttsbench.fixes.rounds import LEAST_BLOCKS, ORIGINAL, PART_S, PATCHED, WHOLE_S, arm_of, guard_size
 from xttsbench.planning import Job

@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from tests.tf.equality import same_elements
 from xttsbench.errors import InvalidInputError
-from xttsbench.fixes.processes.packing import packed
+from xttsbench.fixes.pool.packing import packed
 from xttsbench.fixes.processes.rewrite import in_processes
 from xttsbench.pipeline.read import inspect
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.fixes.pipelines import BATCH, ENVIRONMENT, PYTHON, RANGE, pipeline, python
-from xttsbench.fixes.native.spec import candidates
+from xttsbench.fixes.native import candidates
 from xttsbench.fixes.patch import propose
 from xttsbench.fixes.proposal import forbidden
 from xttsbench.fixes.spec import Setting

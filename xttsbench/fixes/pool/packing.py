@@ -25,7 +25,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.types import core
 
-from xttsbench.fixes.processes import work
+from xttsbench.fixes.pool import work
 from xttsbench.ownership import owner
 from xttsbench.pipeline.source import cells
 

@@ -1,4 +1,4 @@
-"""A filter before the maps in front of it."""
+"""A filter or a shuffle before the maps in front of it, in the user's source."""
 
 from __future__ import annotations
 
@@ -93,3 +93,17 @@ def _plain_count(given: cst.Parameters) -> int | None:
     named = (*given.posonly_params, *given.params)
     several = isinstance(given.star_arg, cst.Param) or given.star_kwarg or given.kwonly_params
     return None if several or any(one.default for one in named) else len(named)
+
+
+def shuffle_first(calls: Calls, number: int | None, op: str) -> Iterable[Found]:
+    """The first shuffle right behind a map, before all maps in a row."""
+    for one in calls.of_kind("shuffle"):
+        maps = maps_before(calls, one)
+        if maps:
+
+            def edit() -> Sequence[Change]:
+                return [rearranged(calls, (*maps, one), {other.name for other in maps})]  # noqa: B023 - called here
+
+            by_hand = f"write the .shuffle(...) of {place(one)} before the .map(...) of {place(maps[0])}"
+            return [attempt(edit, by_hand)]
+    return [Found(why_not="no .shuffle(...) comes right behind a .map(...)")]

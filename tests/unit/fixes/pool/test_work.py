@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from xttsbench.fixes.processes import work
+from xttsbench.fixes.pool import work
 
 
 @pytest.fixture(autouse=True)

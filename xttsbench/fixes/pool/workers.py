@@ -24,11 +24,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from xttsbench.errors import XttsbenchError
-from xttsbench.fixes.processes.channel import KEPT, Channel, anonymous_file
+from xttsbench.fixes.pool.work import KEPT, Channel, anonymous_file
 
 _START: Final = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1])['path']; "
-    "from xttsbench.fixes.processes.work import main; main(sys.argv.pop(1))"
+    "from xttsbench.fixes.pool.work import main; main(sys.argv.pop(1))"
 )
 _SILENT: Final = {"TF_CPP_MIN_LOG_LEVEL": "3"}
 """What TensorFlow says as it starts has been said by the parent; exceptions come back whatever the level."""
@@ -170,7 +170,7 @@ class WorkerPool:
 
         A process that dies is replaced and, unless ``attempts`` is 1, the call is made once more, since the cause may
         lie elsewhere. ``shared`` is a key and a pickle: what many calls have in common, for
-        :func:`xttsbench.fixes.processes.work.elements_of`.
+        :func:`xttsbench.fixes.pool.work.elements_of`.
 
         Raises:
             WorkerDiedError: the process of the second attempt died as well.

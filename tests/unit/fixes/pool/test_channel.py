@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from xttsbench.fixes.processes.channel import LARGE_BYTES, Channel, anonymous_file
+from xttsbench.fixes.pool.work import LARGE_BYTES, Channel, anonymous_file
 
 NUMBERS = st.one_of(
     arrays.integer_dtypes(), arrays.unsigned_integer_dtypes(), arrays.floating_dtypes(), arrays.complex_number_dtypes()

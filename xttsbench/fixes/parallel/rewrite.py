@@ -1,4 +1,8 @@
-"""Several files read at a time, in the order in which one would have been read after the other.
+"""Ops of a graph that run several calls at a time, order kept; and the order given up, where the user says so.
+
+There is no parallel twin of ``padded_batch``. The op for parallel filters exists, but a graph that holds it cannot be
+serialised again (TensorFlow 2.21 leaves out its number of calls), so TensorFlow's own rewrite is asked for by an
+option, which happens as the iterator is made.
 
 TensorFlow's parallel interleave has two kinds of readers. Those of the cycle are at most as many as the cycle is long.
 The others prepare inputs that come later: each opens its input and fills a buffer, until the cycle takes the input
@@ -14,9 +18,11 @@ from math import prod
 from typing import Any, Final
 
 import tensorflow as tf
+from tensorflow.core.framework import dataset_options_pb2
+from tensorflow.python.framework import op_def_registry
 
-from xttsbench.fixes.graph.edit import does_not_apply
-from xttsbench.fixes.graph.hazards import Reader
+from xttsbench.fixes.graph.edit import does_not_apply, with_options
+from xttsbench.fixes.graph.hazards import MAPS, Reader
 from xttsbench.pipeline.nodes import (
     add_constant,
     constant_input,
@@ -24,9 +30,66 @@ from xttsbench.pipeline.nodes import (
     data_inputs,
     dataset_inputs,
     dataset_nodes,
+    graph_options,
     set_inputs,
 )
 from xttsbench.records.fix import Fix, FixSet
+
+_CALLS_ARE_LAST: Final = ("ParallelMapDataset", "ParallelMapDatasetV2")
+"""Parallel maps; the number of calls is their last input."""
+
+
+def parallel_map(graph: Any, *, calls: int = tf.data.AUTOTUNE) -> Any:
+    """Every sequential ``map`` of the outer pipeline made parallel, order kept.
+
+    A ``map`` inside the function of ``interleave`` or ``flat_map`` stays: there the outer op is the one to make
+    parallel.
+
+    Raises:
+        InvalidInputError: there is no sequential map.
+    """
+    edited = copied(graph)
+    maps = [node for node in dataset_nodes(edited) if node.op == "MapDataset"]
+    if not maps:
+        raise does_not_apply("parallel-map", "the dataset has no sequential map")
+    for node in maps:
+        set_inputs(node, [*data_inputs(node), add_constant(edited, f"{node.name}/num_parallel_calls", calls)])
+        node.op = "ParallelMapDatasetV2"
+        node.attr.pop("force_synchronous", None)
+        node.attr["deterministic"].s = b"true"
+    return edited
+
+
+def parallel_calls(graph: Any, *, calls: int) -> Any:
+    """Every map of the outer pipeline that is parallel already given ``calls`` calls, whatever it asked for.
+
+    Raises:
+        InvalidInputError: there is no parallel map, or all of them have this number of calls.
+    """
+    fix = f"calls:{calls}"
+    edited = copied(graph)
+    by_name = {node.name: node for node in edited.node}
+    maps = [node for node in dataset_nodes(edited) if node.op in _CALLS_ARE_LAST]
+    if not maps:
+        raise does_not_apply(fix, "the dataset has no parallel map (parallel-map makes the sequential ones parallel)")
+    changed = [node for node in maps if constant_input(node, "num_parallel_calls", by_name) != calls]
+    if not changed:
+        raise does_not_apply(fix, f"every parallel map makes {calls} calls at a time already")
+    for node in changed:
+        if node.op == "ParallelMapDataset":  # of TensorFlow 1, whose number is an int32
+            node.op = "ParallelMapDatasetV2"
+            node.attr["deterministic"].s = b"false" if node.attr["sloppy"].b else b"default"
+            node.attr.pop("sloppy", None)
+        number = add_constant(edited, f"{node.name}/num_parallel_calls", calls)
+        set_inputs(node, [*data_inputs(node)[:-1], number])
+    return edited
+
+
+def map_hazards(reader: Reader, fix: Fix, _every: FixSet) -> Iterator[str]:
+    """State of the maps that would be called several times at once."""
+    sequential = [name for name, node in reader.nodes.items() if node.op == "MapDataset"]
+    return reader.shared_state(sequential if fix.kind == "parallel-map" else reader.named(MAPS))
+
 
 FILES_AHEAD: Final = 8
 """Files that are read at a time where one was, and no number was asked for: TensorFlow tunes calls, not these."""
@@ -69,7 +132,7 @@ def parallel_interleave(graph: Any, *, calls: int = tf.data.AUTOTUNE) -> Any:
     return edited
 
 
-def hazards(reader: Reader, _fix: Fix, _every: FixSet) -> Iterator[str]:
+def interleave_hazards(reader: Reader, _fix: Fix, _every: FixSet) -> Iterator[str]:
     """State of what opens the sources, generators among it."""
     return reader.shared_state(reader.named(_OPENS), ("function", "generator"))
 
@@ -153,3 +216,86 @@ def _buffered_elements(node: Any, inputs: int) -> int:
         else:
             element_bytes += dtype.size * prod(sizes)
     return max(2, min(_MOST_ELEMENTS, BUFFERED_BYTES // (inputs * max(1, element_bytes))))
+
+
+def parallel_batch(graph: Any, *, calls: int = tf.data.AUTOTUNE) -> Any:
+    """Every ``batch`` of the outer pipeline made parallel, order kept.
+
+    Raises:
+        InvalidInputError: there is no sequential batch.
+    """
+    edited = copied(graph)
+    batches = [node for node in dataset_nodes(edited) if node.op == "BatchDatasetV2"]
+    if not batches:
+        raise does_not_apply(
+            "parallel-batch", "the dataset has no sequential batch (a padded one has no parallel twin)"
+        )
+    for node in batches:
+        source, size, remainder = data_inputs(node)
+        number = add_constant(edited, f"{node.name}/num_parallel_calls", calls)
+        set_inputs(node, [source, size, number, remainder])
+        node.op = "ParallelBatchDataset"
+        node.attr["deterministic"].s = b"true"
+    return edited
+
+
+def parallel_filter(graph: Any) -> Any:
+    """The option that makes filters without state parallel, at the graph's end.
+
+    Raises:
+        InvalidInputError: there is no sequential filter.
+    """
+    if not any(node.op == "FilterDataset" for node in dataset_nodes(graph)):
+        raise does_not_apply("parallel-filter", "the dataset has no sequential filter")
+    options = dataset_options_pb2.Options()
+    options.optimization_options.filter_parallelization = True
+    return with_options(graph, options, fix="parallel-filter")
+
+
+def with_parallel_filters(dataset: Any) -> Any:
+    """The dataset with that option.
+
+    Raises:
+        InvalidInputError: it has the option already.
+    """
+    if dataset.options().experimental_optimization.filter_parallelization:
+        raise does_not_apply("parallel-filter", "the dataset asks for parallel filters already")
+    options = tf.data.Options()
+    options.experimental_optimization.filter_parallelization = True
+    return dataset.with_options(options)
+
+
+def any_order(graph: Any) -> Any:
+    """Whatever runs in parallel may hand its elements on as they come: op by op, and by the option for the whole.
+
+    Raises:
+        InvalidInputError: nothing runs in parallel, or nothing of it keeps an order.
+    """
+    parallel = [node for node in dataset_nodes(graph) if _switch(node.op) is not None]
+    if not parallel:
+        raise does_not_apply("any-order", "no op of the dataset runs in parallel, so that the order costs nothing")
+    option = graph_options(graph)
+    given_up = option.WhichOneof("optional_deterministic") is not None and not option.deterministic
+    if given_up and all(_is_free(node) for node in parallel):
+        raise does_not_apply("any-order", "the dataset keeps no order as it is")
+    edited = copied(graph)
+    for node in dataset_nodes(edited):
+        switch = _switch(node.op)
+        if switch == "deterministic":
+            node.attr[switch].s = b"false"
+        elif switch == "sloppy":
+            node.attr[switch].b = True
+    return with_options(edited, dataset_options_pb2.Options(deterministic=False), fix="any-order")
+
+
+def _switch(op: str) -> str | None:
+    """The attribute that says whether an op keeps the order; ``None`` for one that knows no other."""
+    definition = op_def_registry.get(op)
+    names = {attribute.name for attribute in definition.attr} if definition is not None else set()
+    return next((name for name in ("deterministic", "sloppy") if name in names), None)
+
+
+def _is_free(node: Any) -> bool:
+    """Whether the option decides, or the op itself says that order does not matter."""
+    switch = node.attr.get(_switch(node.op))  # asking for one that is missing would add it
+    return switch is None or switch.b or switch.s in (b"false", b"default")

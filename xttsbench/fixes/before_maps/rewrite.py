@@ -1,8 +1,8 @@
-"""A filter moved before the maps that it does not need, so that they run for the elements that are kept only.
+"""A filter or a shuffle moved before the maps in front of it, in a graph.
 
 A filter may go before a map where all that it looks at is handed through untouched. It then takes the components that
 the map was given: its function is written anew for them, under a name of its own, since TensorFlow keeps one function
-of a name in a process. ``spec`` does the same to a pipeline's record.
+of a name in a process. A shuffle draws its order as before, of what the maps are given.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import tensorflow as tf
 
 from xttsbench.fixes.graph.edit import does_not_apply, flat_spec, readers, redirect, set_spec, source_of
 from xttsbench.fixes.graph.functions import inlined, needed_nodes, state
-from xttsbench.fixes.graph.hazards import Reader
+from xttsbench.fixes.graph.hazards import MAPS, Reader
 from xttsbench.pipeline.functions import is_random, passes, reads
 from xttsbench.pipeline.nodes import FunctionLibrary, copied, data_inputs, dataset_nodes, node_inputs, set_inputs
 from xttsbench.records.fix import Fix, FixSet
 
-_FIX: Final = "filter-first"
+_FILTER_FIRST: Final = "filter-first"
 _FILTERS: Final = ("FilterDataset", "ParallelFilterDataset")
 _MAPS: Final = ("MapDataset", "ParallelMapDataset", "ParallelMapDatasetV2")
 _copies = itertools.count()
@@ -41,14 +41,14 @@ def filter_first(graph: Any) -> Any:
     for node in dataset_nodes(graph):
         if node.op not in _FILTERS:
             continue
-        passed, components, why_not = _passed(graph, library, node)
+        passed, components, why_not = _filter_passes(graph, library, node)
         if passed:
             return _moved(graph, library, node, passed, components)
         why = why_not
-    raise does_not_apply(_FIX, why)
+    raise does_not_apply(_FILTER_FIRST, why)
 
 
-def hazards(reader: Reader, _fix: Fix, _every: FixSet) -> Iterator[str]:
+def filter_hazards(reader: Reader, _fix: Fix, _every: FixSet) -> Iterator[str]:
     """State of the filters and of the maps that they would go before."""
     filters = [name for name, node in reader.nodes.items() if node.op.endswith("FilterDataset")]
     for node in (*filters, *reader.maps_above(filters)):
@@ -56,11 +56,11 @@ def hazards(reader: Reader, _fix: Fix, _every: FixSet) -> Iterator[str]:
             yield f"fewer calls, in another order would change its state: {told}"
 
 
-def _passed(graph: Any, library: FunctionLibrary, node: Any) -> tuple[list[Any], dict[int, int], str]:
+def _filter_passes(graph: Any, library: FunctionLibrary, node: Any) -> tuple[list[Any], dict[int, int], str]:
     """The maps that a filter can go before, the nearest first; what it reads -> what that is before them; why none."""
     by_name = {one.name: one for one in graph.node}
     predicate = node.attr["predicate"].func.name
-    read = reads(library, predicate, len(flat_spec(node, _FIX)))
+    read = reads(library, predicate, len(flat_spec(node, _FILTER_FIRST)))
     if read is None:
         return [], {}, f"the function of {node.name} is not in the graph"
     held = state(library, [predicate], python=False)
@@ -76,7 +76,7 @@ def _passed(graph: Any, library: FunctionLibrary, node: Any) -> tuple[list[Any],
         if before is None or above is None:
             return passed, components, why
         function = before.attr["f"].func.name
-        handed = passes(library, function, len(flat_spec(above, _FIX)))
+        handed = passes(library, function, len(flat_spec(above, _FILTER_FIRST)))
         held = state(library, [function], python=True)
         if len(readers(graph, before.name)) != 1:
             why = f"{before.name} is read by other ops as well"
@@ -99,9 +99,9 @@ def _moved(
     by_name = {one.name: one for one in edited.node}
     moved, nearest, farthest = by_name[node.name], by_name[passed[0].name], by_name[passed[-1].name]
     above = by_name[node_inputs(farthest)[0]]
-    spec = flat_spec(above, _FIX)
+    spec = flat_spec(above, _FILTER_FIRST)
     old = library.get(moved.attr["predicate"].func.name)
-    new = _predicate(inlined(library, old), components, len(flat_spec(moved, _FIX)), spec)
+    new = _predicate(inlined(library, old), components, len(flat_spec(moved, _FILTER_FIRST)), spec)
     new.signature.name = f"{new.signature.name}_before_the_map_{next(_copies)}"
     edited.library.function.add().CopyFrom(new)
     redirect(edited, moved.name, nearest.name)
@@ -145,7 +145,7 @@ def _predicate(old: Any, components: Mapping[int, int], count: int, spec: Sequen
         if node.name not in needed:
             continue
         if any(_name(reference) in gone and not reference.startswith("^") for reference in node.input):
-            raise does_not_apply(_FIX, f"{node.name} in the filter's function is given what the map computes")
+            raise does_not_apply(_FILTER_FIRST, f"{node.name} in the filter's function is given what the map computes")
         kept = [one for one in node.input if _name(one) not in gone]
         written = new.node_def.add()
         written.CopyFrom(node)
@@ -171,3 +171,54 @@ def _unused(wanted: str, used: set[str]) -> str:
         wanted += "_"
     used.add(wanted)
     return wanted
+
+
+_SHUFFLE_FIRST: Final = "shuffle-first"
+
+
+def shuffle_first(graph: Any) -> Any:
+    """The graph with its first shuffle that is right behind a map before it, and before all maps in a row.
+
+    The elements and their order stay; a function that draws numbers draws them for other elements.
+
+    Raises:
+        InvalidInputError: no shuffle is right behind a map that nothing else reads.
+    """
+    by_name = {node.name: node for node in graph.node}
+    for node in _shuffles(graph):
+        passed = _shuffle_passes(graph, node, by_name)
+        if not passed:
+            continue
+        edited = copied(graph)
+        by_name = {one.name: one for one in edited.node}
+        moved, nearest, farthest = by_name[node.name], by_name[passed[0].name], by_name[passed[-1].name]
+        above = by_name[node_inputs(farthest)[0]]
+        redirect(edited, moved.name, nearest.name)
+        set_inputs(moved, [above.name, *data_inputs(moved)[1:]])
+        set_inputs(farthest, [moved.name, *data_inputs(farthest)[1:]])
+        set_spec(moved, flat_spec(above, _SHUFFLE_FIRST))
+        return edited
+    raise does_not_apply(_SHUFFLE_FIRST, "no shuffle of the dataset is right behind a map that nothing else reads")
+
+
+def shuffle_hazards(reader: Reader, _fix: Fix, _every: FixSet) -> Iterator[str]:
+    """State of the maps that it goes before, and what they read later than before."""
+    for name in reader.maps_above([node.name for node in _shuffles(reader.graph)]):
+        for told in reader.state(name):
+            yield f"calls in another order would change its state: {told}"
+        for told in reader.reads(name):
+            yield f"calls that come later would find something else: {told}"
+
+
+def _shuffles(graph: Any) -> list[Any]:
+    return [node for node in dataset_nodes(graph) if node.op.startswith("ShuffleDataset")]
+
+
+def _shuffle_passes(graph: Any, shuffle: Any, by_name: Any) -> list[Any]:
+    found, here = list[Any](), shuffle
+    while (before := source_of(here, by_name)) is not None and MAPS.fullmatch(before.op) and "Batch" not in before.op:
+        if len(readers(graph, before.name)) != 1 or source_of(before, by_name) is None:
+            break
+        found.append(before)
+        here = before
+    return found

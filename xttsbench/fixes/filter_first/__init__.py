@@ -1,1 +1,0 @@
-"""A filter before the maps that it does not need."""

@@ -1,0 +1,255 @@
+"""What ops do one call at a time, done by several calls at once; and the order given up that they keep.
+
+``parallel-map`` and ``calls`` are of maps, ``parallel-interleave`` of what reads files, ``parallel-filter`` of
+predicates (for which ``Dataset.filter`` has no argument), ``parallel-batch`` of copying elements together; with
+``any-order``, which has to be asked for, all of them hand their elements on as they come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from xttsbench.fixes.calls import (
+    MOST_FILES,
+    calls_wanted,
+    held_bytes,
+    holds_lock,
+    numbered,
+    sequential_maps,
+    sources_of,
+    stays_at_one_call,
+    waits,
+)
+from xttsbench.fixes.spec import Candidate, Setting, Spec, each, only
+from xttsbench.records.pipeline import AUTOTUNE, PipelineOp
+
+
+def maps_made_parallel(setting: Setting) -> Iterator[Candidate]:
+    """Sequential maps made parallel: as many calls as wait, one a processor for other processes, else AUTOTUNE."""
+    pipeline, cpus = setting.pipeline, setting.cpus
+    maps = sequential_maps(pipeline)
+    if not maps:
+        return
+    calls = AUTOTUNE
+    if any(waits(op, pipeline, cpus) for op in maps):
+        calls = calls_wanted(pipeline, cpus, setting.goal_s) or AUTOTUNE
+    elif any(holds_lock(op, pipeline) for op in maps):
+        calls = max(cpus, 2)
+    names = tuple(op.name for op in maps)
+    made = {"op": "ParallelMapDatasetV2", "parallelism": calls, "chosen_parallelism": None}
+    name = numbered("parallel-map", calls)
+    yield Candidate(name, only(frozenset(names), made), ops=names, held_bytes=held_bytes(maps, calls))
+
+
+def more_calls(setting: Setting) -> Iterator[Candidate]:
+    """Maps that are parallel already and ask for fewer calls than they could use."""
+    pipeline, cpus = setting.pipeline, setting.cpus
+    parallel = [
+        op for op in pipeline.ops if op.op.startswith(("ParallelMap", "MapAndBatch")) and op.parallelism is not None
+    ]
+    wanted = calls_wanted(pipeline, cpus, setting.goal_s)
+    waiting = [op for op in parallel if waits(op, pipeline, cpus)]
+    # The rewrite gives all of them the same number, which may not be less than any asks for.
+    least = max((op.parallelism or 0 for op in parallel), default=0)
+    calls = max(wanted if waiting and wanted is not None else cpus, least)
+    few = [op for op in waiting if (op.parallelism or 0) < calls]  # AUTOTUNE is below 0
+    few = few or [op for op in parallel if 0 < (op.parallelism or 0) < calls]
+    if few:
+        made = {"parallelism": calls, "chosen_parallelism": None}
+        yield Candidate(
+            numbered("calls", calls),
+            only(frozenset(op.name for op in parallel), made),
+            ops=tuple(op.name for op in few),
+            held_bytes=held_bytes(few, calls),
+        )
+
+
+PARALLEL_MAP: Final = Spec(
+    name="parallel-map",
+    form="name[:n]",
+    words="maps in parallel",
+    does="every sequential map calls its function in parallel (AUTOTUNE, or n calls); the order stays",
+    unit="calls",
+    mends=("sequential-map", "python-function"),
+    candidates=maps_made_parallel,
+    rank=0,
+    rewrite="xttsbench.fixes.parallel.rewrite:parallel_map",
+    argument="calls",
+    hazards="xttsbench.fixes.parallel.rewrite:map_hazards",
+    runs_ahead=True,
+    patch="xttsbench.fixes.parallel.patch:parallel_map",
+)
+CALLS: Final = Spec(
+    name="calls",
+    form="name:n",
+    words="more calls of the parallel maps",
+    does="maps that are parallel already make n calls",
+    unit="at once",
+    candidates=more_calls,
+    rank=2,
+    rewrite="xttsbench.fixes.parallel.rewrite:parallel_calls",
+    argument="calls",
+    hazards="xttsbench.fixes.parallel.rewrite:map_hazards",
+    runs_ahead=True,
+    patch="xttsbench.fixes.parallel.patch:parallel_calls",
+)
+
+_CALLS_OF_NO_CYCLE: Final = 2
+"""Calls at once of an interleave whose cycle is not known."""
+
+
+def interleaves_made_parallel(setting: Setting) -> Iterator[Candidate]:
+    """Sources that are read one at a time read ahead: as many calls as a cycle takes, or as there are files."""
+    pipeline, cpus = setting.pipeline, setting.cpus
+    cycles = {
+        op.name: op.cycle_length if op.cycle_length and op.cycle_length > 0 else None
+        for op in pipeline.ops
+        if op.op == "InterleaveDataset" and op.cycle_length != 1
+    }
+    stuck = {op.name: max(op.cycle_length or 0, _CALLS_OF_NO_CYCLE) for op in pipeline.ops if stays_at_one_call(op)}
+    sources = {op.name: min(files, MOST_FILES) for op in pipeline.ops if (files := sources_of(op, pipeline, cpus))}
+    if not (cycles or stuck or sources):
+        return
+    # AUTOTUNE reaches a cycle that is known by itself; the others have to be told.
+    blocked = [number for op in pipeline.ops if (number := cycles.get(op.name)) and waits(op, pipeline, cpus)]
+    told = [*stuck.values(), *sources.values(), *blocked]
+    calls = max(told) if told else AUTOTUNE
+
+    def made(op: PipelineOp) -> dict[str, Any]:
+        if op.name in sources:
+            return {"op": "ParallelInterleaveDatasetV4", "parallelism": sources[op.name], "cycle_length": calls}
+        if op.name in stuck:
+            own = max(stuck[op.name], calls) if stuck[op.name] <= _CALLS_OF_NO_CYCLE else stuck[op.name]
+            return {"parallelism": own, "chosen_parallelism": None}
+        if op.name in cycles:
+            return {"op": "ParallelInterleaveDatasetV4", "parallelism": calls, "chosen_parallelism": None}
+        return {}
+
+    names = (*cycles, *stuck, *sources)
+    mixed = any(op.name in stuck and (op.cycle_length or 0) < 1 for op in pipeline.ops)
+    yield Candidate(
+        numbered("parallel-interleave", calls),
+        lambda given: each(given, made),
+        "how many sources take turns is left to AUTOTUNE there, so that the elements come in another order"
+        if mixed
+        else None,
+        ops=tuple(op.name for op in pipeline.ops if op.name in names),
+    )
+
+
+PARALLEL_INTERLEAVE: Final = Spec(
+    name="parallel-interleave",
+    form="name[:n]",
+    words="sources read in parallel",
+    does="files are read at once. A `flat_map` keeps its exact order: the next files are read ahead",
+    unit="calls",
+    mends=("sequential-read",),
+    candidates=interleaves_made_parallel,
+    rank=1,
+    rewrite="xttsbench.fixes.parallel.rewrite:parallel_interleave",
+    argument="calls",
+    hazards="xttsbench.fixes.parallel.rewrite:interleave_hazards",
+    runs_ahead=True,
+    patch="xttsbench.fixes.parallel.patch:parallel_interleave",
+)
+
+_TESTS: Final = 0.1
+"""Share of the pipeline's cost from which predicates are worth running at once."""
+
+
+def filters_made_parallel(setting: Setting) -> Iterator[Candidate]:
+    """Filters whose predicate costs something and holds no state: TensorFlow leaves the others sequential."""
+    pipeline = setting.pipeline
+    least_s = _TESTS * sum(op.cost_s or 0.0 for op in pipeline.ops)
+    names = tuple(
+        op.name
+        for op in pipeline.ops
+        if op.op == "FilterDataset" and not (op.stateful or op.python_functions) and (op.cost_s or 0.0) > least_s
+    )
+    if names and setting.cpus > 1:
+        made = {"op": "ParallelFilterDataset", "parallelism": AUTOTUNE, "chosen_parallelism": None}
+        yield Candidate("parallel-filter", only(frozenset(names), made), ops=names)
+
+
+PARALLEL_FILTER: Final = Spec(
+    name="parallel-filter",
+    words="filters in parallel",
+    does=(
+        "every filter without state calls its predicate in parallel, by an option of TensorFlow that is off unless "
+        "asked for; the order stays"
+    ),
+    candidates=filters_made_parallel,
+    rewrite="xttsbench.fixes.parallel.rewrite:parallel_filter",
+    on_dataset="xttsbench.fixes.parallel.rewrite:with_parallel_filters",
+    needs_graph=False,
+    runs_ahead=True,
+    by_hand="set options.experimental_optimization.filter_parallelization = True in the pipeline's tf.data.Options",
+)
+
+_COPIES: Final = 0.02
+"""Share of the pipeline's cost from which a batch's copying is worth running beside others."""
+
+
+def batches_made_parallel(setting: Setting) -> Iterator[Candidate]:
+    """Batches whose copying takes time, several at once."""
+    pipeline = setting.pipeline
+    whole = sum(op.cost_s or 0.0 for op in pipeline.ops)
+    ops = [
+        op
+        for op in pipeline.ops
+        if op.op.startswith("BatchDataset") and op.parallelism is None and (op.cost_s or 0.0) > _COPIES * whole
+    ]
+    if ops and setting.cpus > 1:
+        names = tuple(op.name for op in ops)
+        made = {"op": "ParallelBatchDataset", "parallelism": AUTOTUNE, "chosen_parallelism": None}
+        held = held_bytes(ops, setting.cpus)
+        yield Candidate("parallel-batch", only(frozenset(names), made), ops=names, held_bytes=held)
+
+
+PARALLEL_BATCH: Final = Spec(
+    name="parallel-batch",
+    form="name[:n]",
+    words="batches put together in parallel",
+    does="batches are copied together in parallel",
+    candidates=batches_made_parallel,
+    rewrite="xttsbench.fixes.parallel.rewrite:parallel_batch",
+    argument="calls",
+    runs_ahead=True,
+    patch="xttsbench.fixes.parallel.patch:parallel_batch",
+)
+
+
+def order_given_up(setting: Setting) -> Iterator[Candidate]:
+    """Whatever runs in parallel and keeps an order."""
+    pipeline = setting.pipeline
+    ordered = [
+        op for op in pipeline.ops if op.op.startswith("Parallel") and (op.deterministic or "default").lower() != "false"
+    ]
+    if not ordered or pipeline.deterministic is False:
+        return
+    timed = {one.token for one in pipeline.python_functions if one.call_times_s}
+    own = tuple(op.name for op in ordered)
+    if any(timed & set(op.python_functions) for op in ordered):
+        yield Candidate(
+            "any-order",
+            only(frozenset(own), {"deterministic": "false"}),
+            "the elements come in another order, which differs from run to run",
+            ops=own,
+        )
+        return
+    yield Candidate(
+        "any-order", None, "what keeping the order costs depends on how calls vary, which is not known", ops=own
+    )
+
+
+ANY_ORDER: Final = Spec(
+    name="any-order",
+    words="elements in the order in which they are ready",
+    does="the order of the elements is given up; only with `--any-order`",
+    mends=("order-sensitive",),
+    candidates=order_given_up,
+    rewrite="xttsbench.fixes.parallel.rewrite:any_order",
+    asked_for="elements in another order have to be asked for",
+    patch="xttsbench.fixes.parallel.patch:any_order",
+)

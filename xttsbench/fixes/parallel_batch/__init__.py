@@ -1,1 +1,0 @@
-"""Batches put together several at a time."""

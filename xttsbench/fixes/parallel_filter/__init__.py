@@ -1,1 +1,0 @@
-"""Filters that call their predicate several times at once."""

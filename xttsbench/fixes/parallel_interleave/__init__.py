@@ -1,1 +1,0 @@
-"""Several files read at a time."""

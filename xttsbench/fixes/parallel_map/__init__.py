@@ -1,1 +1,0 @@
-"""Maps that call their function several times at once."""

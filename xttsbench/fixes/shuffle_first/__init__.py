@@ -1,1 +1,0 @@
-"""A shuffle before the maps in front of it."""
