@@ -1,7 +1,7 @@
 """What measuring costs a step, recorded and bare in turn within one process, against the goal; prints JSON.
 
 ``python benchmarks/overhead.py [--quick]``: through the very code of a trial, in several rounds: the loop of a callable
-with steps of 1, 10 and 50 calls of a tf.function (:mod:`xttsbench.worker.overhead`), and scripts that ask for their
+with steps of 1, 10 and 50 calls of a tf.function (:mod:`xttsbench.worker.bench`), and scripts that ask for their
 batch from Python and inside a graph, as Keras ``fit`` does (:mod:`xttsbench.worker.script.afterwards`). Goals: at most
 20 microseconds a step of a callable, at most 1 % of a step of 5 ms of a script.
 
@@ -25,9 +25,8 @@ from xttsbench.records.rows import RowMemory
 from xttsbench.records.trial import TrialSpec
 from xttsbench.step.watch import Watch
 from xttsbench.worker.batches import CachedBatches
-from xttsbench.worker.bench import Bench, Limit
+from xttsbench.worker.bench import Bench, Limit, measure_overhead, overhead_of
 from xttsbench.worker.channel import SilentChannel
-from xttsbench.worker.overhead import measure_overhead, overhead_of
 from xttsbench.worker.script.afterwards import watching_overhead
 
 GOALS_US = {"callable": 20.0, "script": 50.0}

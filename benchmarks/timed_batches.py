@@ -32,10 +32,9 @@ from xttsbench.step.watch import Watch
 from xttsbench.worker.batches import LiveBatches
 from xttsbench.worker.bench import Bench, Limit
 from xttsbench.worker.channel import SilentChannel
-from xttsbench.worker.contents import ContentLook
-from xttsbench.worker.script.contents import ScriptContents
-from xttsbench.worker.script.loops.graph_clock import GraphClock
-from xttsbench.worker.script.turns import AgainLoops
+from xttsbench.worker.contents import ContentLook, ScriptContents
+from xttsbench.worker.script.graph_clock import GraphClock
+from xttsbench.worker.script.trials import AgainLoops
 
 SIZES = {"4 kB": 1_024, "64 kB": 16_384, "1 MB": 262_144, "4 MB": 1_048_576}
 TURN_S = 0.2
@@ -79,7 +78,7 @@ class InGraph(Side):
     def __init__(self, dataset: tf.data.Dataset, *, keeps: bool, step_s: float) -> None:
         memory = RowMemory(bytearray(RowMemory.size_bytes(1)))
         again = ScriptAgain(data=ScriptData(kind=0), trains=False, redirected=False, directory="")
-        self._contents = ScriptContents(AgainLoops(again, memory, None)) if keeps else None
+        self._contents = ScriptContents(AgainLoops(again, memory, None).counts_own) if keeps else None
         self.look = self._contents.look if self._contents else None
         clock = GraphClock(lambda _: None)
         clock.contents = self._contents

@@ -104,10 +104,9 @@ def _cost(sleep_s, *, in_graph):
 
     from xttsbench.records.rows import RowMemory
     from xttsbench.records.trial import TrialSpec
-    from xttsbench.worker.channel import DirectChannel
+    from xttsbench.worker.channel import DirectChannel, ScriptReport
     from xttsbench.worker.script.patches import Patches, patch_tensorflow
-    from xttsbench.worker.script.report import ScriptReport
-    from xttsbench.worker.script.samples import RareSamples
+    from xttsbench.worker.script.to_the_end import RareSamples
     from xttsbench.worker.script.watched import Watched
     from xttsbench.worker.script.whole_run import WholeRunRecorder
 

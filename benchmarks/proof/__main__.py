@@ -40,7 +40,7 @@ from speech import SEED, Work, made, with_other_texts
 
 from xttsbench.errors import XttsbenchError
 from xttsbench.probes.environment import environment
-from xttsbench.worker.parent import quiet_unless_it_fails
+from xttsbench.worker.channel import quiet_unless_it_fails
 
 STEPS = 1200
 WORK = Work(clips=160, held_out=32, min_s=1.0, max_s=3.0)

@@ -24,7 +24,7 @@ from xttsbench.records.training import TrainJob
 from xttsbench.training.order import Position
 from xttsbench.training.step import Replicas, make_strategy
 from xttsbench.training.stream import BatchStream, Loading
-from xttsbench.worker.training import devices
+from xttsbench.worker import session
 from xttsbench.xtts import text
 from xttsbench.xtts.data.feature_cache import open_cache
 from xttsbench.xtts.data.speech_data import read_speech_data
@@ -81,7 +81,7 @@ def cached_batches(job: TrainJob, recipe: Recipe, steps: int) -> list[Batch]:
 
 def measure(job: TrainJob, intervals: int) -> dict[str, Any]:
     """Train, and return samples and seconds of so many intervals, in order."""
-    devices.configure(job)
+    session.configure(job)
     recipe, mode = Recipe.model_validate(job.recipe), job.config["mode"]
     length = recipe.training.log_every
     batches = cached_batches(job, recipe, (1 + intervals) * length)

@@ -14,7 +14,7 @@ import pytest
 
 from tests.e2e.parent import ON_ONE_HELPER
 from xttsbench.execution import journal
-from xttsbench.worker.script.copy_on_write import why_not
+from xttsbench.worker.script.effects import why_not
 
 pytestmark = pytest.mark.measured
 

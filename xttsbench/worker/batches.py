@@ -1,19 +1,117 @@
-"""Batches: where a segment's steps get theirs, what they look like, and whether others hold the same samples."""
+"""Batches: where a segment's steps get theirs, what they look like, and caches that are filled before any is timed."""
 
 from __future__ import annotations
 
-import hashlib
 import time
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import tensorflow as tf
 
-from xttsbench.pipeline.nodes import constant, dataset_nodes, named_inputs
-from xttsbench.records.elements import OtherBatches
-from xttsbench.records.trial import Batches
+from xttsbench.pipeline.cut import Cut
+from xttsbench.pipeline.read import read_graph
+from xttsbench.pipeline.source import walk
+from xttsbench.records.trial import Batches, TrialSpec
+from xttsbench.worker.channel import Channel
+
+_WINDOWS: Final = 1.5
+"""Windows of the trial that filling may take, where the trial does not say how long it may."""
+
+
+@dataclass(frozen=True)
+class _Cache:
+    """One cache of a pipeline: the elements that it takes (-1 for ever, -2 unknown), and whether batches follow."""
+
+    size: int
+    batches_follow: bool
+
+
+def fill_caches(spec: TrialSpec, dataset: tf.data.Dataset, channel: Channel) -> None:
+    """Draw one epoch of a dataset that has a cache, where that is possible in time; what was done is told."""
+    caches = _caches(dataset, fixed=spec.fix is not None or spec.source_limit is not None)
+    if not caches or any(cache.size == tf.data.INFINITE_CARDINALITY for cache in caches):
+        return  # a cache that is never full is a finding
+    channel.phase("filling caches")
+    began = time.perf_counter()
+    full = _fill(dataset, caches, began + (spec.fill_s or _WINDOWS * spec.window_s))
+    channel.part("cache_filled", full)
+    if full and spec.source_limit is not None:
+        return  # the fix that it is measured for says so
+    took = f"{time.perf_counter() - began:.1f} s"
+    channel.note(
+        f"the cache was filled before anything was measured, which took {took}: the numbers are of later epochs"
+        if full
+        else f"the cache was not full after {took}: what was measured is the first epoch, and others are quicker"
+    )
+
+
+def _caches(dataset: Any, *, fixed: bool) -> list[_Cache]:
+    """The caches of a dataset; those that a fix has put there are in its graph and in no Python object."""
+    every = list(walk(dataset))
+    if fixed:
+        try:
+            return _caches_of_graph(Cut(read_graph(dataset)))
+        except (tf.errors.OpError, ValueError):  # not to be taken apart: what the Python objects say has to do
+            pass
+    return [
+        _Cache(
+            int(cache._input_dataset.cardinality().numpy()),
+            _batches(type(one).__name__ for one in every if not any(one is other for other in walk(cache))),
+        )
+        for cache in every
+        if type(cache).__name__ == "CacheDataset"
+    ]
+
+
+def _caches_of_graph(cut: Cut) -> list[_Cache]:
+    found = []
+    for name in cut.names:
+        if cut.op(name).startswith("CacheDataset"):
+            above = {name, *_above(cut, name)}
+            sizes = [cut.cardinality(one) for one in cut.inputs(name)]
+            found.append(_Cache(sizes[0], _batches(cut.op(one) for one in cut.names if one not in above)))
+    return found
+
+
+def _batches(ops: Iterable[str]) -> bool:
+    """Whether some of these ops make batches, and none takes batches apart."""
+    names = " ".join(ops)
+    return "Batch" in names and "Unbatch" not in names
+
+
+def _above(cut: Cut, name: str) -> set[str]:
+    """Names of the ops that an op reads, directly or through others."""
+    found: set[str] = set()
+    waiting = list(cut.inputs(name))
+    while waiting:
+        one = waiting.pop()
+        if one not in found:
+            found.add(one)
+            waiting.extend(cut.inputs(one))
+    return found
+
+
+def _fill(dataset: Any, caches: Sequence[_Cache], deadline: float) -> bool:
+    """Whether one pass of every cache was drawn: the dataset ended, or gave as many elements as the caches take."""
+    sizes = [cache.size for cache in caches]
+    wanted = max(sizes) if tf.data.UNKNOWN_CARDINALITY not in sizes else None
+    in_batches = all(cache.batches_follow for cache in caches)
+    drawn = 0
+    for batch in dataset:
+        drawn += _samples(batch) if in_batches else 1
+        # One more than it holds: the pass is over when the next element is asked for.
+        if wanted is not None and drawn > wanted:
+            return True
+        if time.perf_counter() > deadline:
+            return False
+    return True
+
+
+def _samples(batch: Any) -> int:
+    shapes = [tensor.shape for tensor in tf.nest.flatten(batch, expand_composites=True)]
+    return next((int(shape[0]) for shape in shapes if shape.rank), 1)
 
 
 class ExhaustedError(Exception):
@@ -217,98 +315,3 @@ def _row_lengths(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
     if not ((trailing >= 2) & (lengths > 0)).any() or len(np.unique(lengths)) < 2:
         return None
     return np.asarray(lengths)
-
-
-_MOST_ROWS: Final = 5000
-"""Samples of one pipeline that are compared."""
-
-
-def padding_of(graph: Any) -> tuple[Any, ...]:
-    """What a graph's last padded batch pads each component with; empty where that is not known."""
-    by_name = {node.name: node for node in graph.node}
-    last = next((node for node in reversed(dataset_nodes(graph)) if node.op.startswith("PaddedBatch")), None)
-    if last is None:
-        return ()
-    found = [constant(reference, by_name) for name, reference in named_inputs(last) if name == "padding_values"]
-    return () if any(one is None for one in found) else tuple(one.item() for one in found if one is not None)
-
-
-def compare_apart(
-    original: tf.data.Dataset, fixed: tf.data.Dataset, padding: Sequence[Any], *, drawn: Sequence[str], max_s: float
-) -> OtherBatches:
-    """Compare the samples of an epoch of each one by one, without the padding and whatever batch they are in.
-
-    For a fix that makes other batches, which were asked for: each sample has to be there as often as before.
-
-    Args:
-        original: ends after some elements.
-        fixed: the same with other batches.
-        padding: the value that each component is padded with.
-        drawn: ops that draw random values, in words: then samples that differ tell nothing.
-        max_s: seconds for each.
-    """
-    ours, theirs = (_Epoch(padding, max_s) for _ in range(2))
-    for epoch, dataset in ((ours, original), (theirs, fixed)):
-        why = epoch.read(dataset)
-        if why is not None:
-            return OtherBatches(same=None, sentence=f"it is unknown whether the samples are the same: {why}")
-    missing, new = (ours.samples - theirs.samples).total(), (theirs.samples - ours.samples).total()
-    shares = (ours.padding_share, theirs.padding_share)
-    total = ours.samples.total()
-    if (missing or new) and drawn:
-        sentence = f"it is unknown whether the samples are the same: {drawn[0]}"
-        return OtherBatches(same=None, sentence=sentence, samples=total, padding_share=shares)
-    if missing or new:
-        sentence = f"the samples are not those of the original: {missing} of {total} are missing and {new} are new"
-        return OtherBatches(same=False, sentence=sentence, samples=total, padding_share=shares)
-    sentence = (
-        f"the same {total:,} samples of an epoch come in other batches, as asked for; padding takes {shares[1]:.0%} of "
-        f"the values in place of {shares[0]:.0%}"
-    )
-    return OtherBatches(same=True, sentence=sentence, samples=total, padding_share=shares)
-
-
-class _Epoch:
-    """The samples of one epoch, as digests, and how much of what was padded is padding."""
-
-    def __init__(self, padding: Sequence[Any], max_s: float) -> None:
-        self.samples: Counter[bytes] = Counter()
-        self._padding, self._max_s = padding, max_s
-        self._values = self._padded = 0
-
-    @property
-    def padding_share(self) -> float:
-        """Of the values of components with two dimensions or more, 0..1."""
-        return self._padded / self._values if self._values else 0.0
-
-    def read(self, dataset: tf.data.Dataset) -> str | None:
-        """Read it to its end; why that was not possible, where it was not."""
-        end_s = time.perf_counter() + self._max_s
-        for batch in dataset:
-            parts = [np.asarray(part) for part in tf.nest.flatten(batch)]
-            if len(parts) != len(self._padding):
-                return "what is done after padding makes other components of it"
-            for row in range(len(parts[0])):
-                self._add([np.asarray(part[row], part.dtype) for part in parts])
-            if self.samples.total() > _MOST_ROWS or time.perf_counter() > end_s:
-                return "an epoch does not end within the time for it"
-        return None
-
-    def _add(self, parts: Sequence[np.ndarray[Any, Any]]) -> None:
-        digest = hashlib.blake2b(digest_size=16)
-        for part, value in zip(parts, self._padding, strict=True):
-            own = _without(part, value)
-            if part.ndim:
-                self._values += part.size
-                self._padded += part.size - own.size
-            text = repr(own.tolist()).encode() if own.dtype == object else np.ascontiguousarray(own).tobytes()
-            digest.update(f"{own.dtype}{own.shape}".encode() + text)
-        self.samples[digest.digest()] += 1
-
-
-def _without(values: np.ndarray[Any, Any], padding: Any) -> np.ndarray[Any, Any]:
-    """The values up to the last one, in each dimension, that is no padding."""
-    if not values.ndim:
-        return values
-    kept = np.argwhere(values != padding)
-    return values[tuple(slice(0, stop) for stop in (kept.max(axis=0) + 1 if len(kept) else [0] * values.ndim))]

@@ -1,19 +1,116 @@
-"""The trial's own pipe to the parent: a JSON object a line, apart from standard output so that prints do no harm."""
+"""How a process that the parent starts is tied to it, answers it, is asked to stop, and ends. Imports no TensorFlow.
+
+Messages go over a socket of their own, a JSON object a line, apart from standard output so that prints do no harm.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import json
 import mmap
 import os
+import select
 import signal
 import socket
-from collections.abc import Callable
+import sys
+import tempfile
+import threading
+import traceback
+from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import Any, TextIO
+from types import FrameType
+from typing import Any, Final, NoReturn, TextIO
 
 from xttsbench.records.base import Record
 from xttsbench.records.rows import RowMemory
+from xttsbench.records.script import ScriptRun
 from xttsbench.records.trial import TrialSpec, Turn
+
+_PR_SET_PDEATHSIG: Final = 1
+
+
+def die_with_parent(number: int = signal.SIGKILL) -> None:
+    """Ask the kernel (Linux) for this signal when the parent dies, 0 for none; elsewhere the socket alone must do.
+
+    Ask :func:`closed` afterwards: a parent that died before this call sends no signal any more.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(number), 0, 0, 0)
+
+
+def closed(control: socket.socket) -> bool:
+    """Whether the parent's end of a socket is closed."""
+    ready, _, _ = select.select([control], [], [], 0.0)
+    return bool(ready) and not control.recv(1, socket.MSG_PEEK)
+
+
+def answer(serve: Callable[..., int], name: str, more: int = 0) -> NoReturn:
+    """Serve the parent over the socket whose number is the first argument, and end with the exit code of that.
+
+    Args:
+        serve: gets the socket, and the numbers of other descriptors.
+        name: of the module that is run, for whoever starts it by hand.
+        more: how many other descriptors there are.
+    """
+    if len(sys.argv) != 2 + more or not "".join(sys.argv[1:]).isdigit():
+        sys.exit(f"{name} is started by xttsbench itself, with the numbers of its descriptors.")
+    code = 1
+    try:
+        with socket.socket(fileno=int(sys.argv[1])) as control:
+            code = serve(control, *map(int, sys.argv[2:]))
+    except (BrokenPipeError, ConnectionResetError):
+        pass  # the parent is gone: so are we
+    except Exception:
+        traceback.print_exc()  # TensorFlow cannot be imported, say: leaving would swallow it
+    finally:
+        leave(code)
+
+
+def leave(code: int) -> NoReturn:
+    """End this process; not by ``sys.exit``: a live Python function in tf.data can hang the interpreter's shutdown."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    os._exit(code)
+
+
+@contextlib.contextmanager
+def quiet_unless_it_fails() -> Iterator[None]:
+    """Keep what C++ writes to standard error while TensorFlow is imported; show it if that fails.
+
+    Those notices come before TensorFlow reads its log level, so no variable silences them.
+    """
+    if os.environ.get("TF_CPP_MIN_LOG_LEVEL", "0") < "2":
+        yield  # the user wants to see them
+        return
+    with tempfile.TemporaryFile() as kept:
+        own = os.dup(2)
+        os.dup2(kept.fileno(), 2)
+        try:
+            yield
+        except BaseException:
+            kept.seek(0)
+            os.write(own, kept.read())
+            raise
+        finally:
+            os.dup2(own, 2)
+            os.close(own)
+
+
+class Stop:
+    """Whether the process was asked to end."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def ask(self, number: int, frame: FrameType | None) -> None:
+        """Remember it; what a signal handler has to look like."""
+        self.asked = True
+
+    def __call__(self) -> bool:
+        """Whether the process was asked to end."""
+        return self.asked
 
 
 class Channel:
@@ -111,3 +208,50 @@ class SilentChannel(Channel):
 
 def _line(message: dict[str, Any]) -> bytes:
     return json.dumps(message, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+
+
+exit_now: Callable[[int], Any] = os._exit
+"""``os._exit`` itself, in whose place a script that runs finds ours."""
+
+
+class StoppedByUs(BaseException):
+    """Enough steps were measured. No ``Exception``: a script that goes on after errors would go on after this one."""
+
+
+class LockedChannel(Channel):
+    """A channel that several threads of this process use; in a process that the script forked it is silent."""
+
+    def __init__(self, connection: socket.socket, rows: RowMemory) -> None:
+        super().__init__(connection, rows)
+        self._lock = threading.RLock()
+        self._pid = os.getpid()
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Send one message; a parent that is gone ends this process, as nobody is left to tell."""
+        if os.getpid() != self._pid:
+            return
+        with self._lock:
+            try:
+                super().send(message)
+            except OSError:
+                exit_now(1)
+
+
+class ScriptReport:
+    """The record of a script's run, sent whenever it changes.
+
+    Args:
+        spec: of the trial.
+        channel: to the parent.
+    """
+
+    def __init__(self, spec: TrialSpec, channel: Channel) -> None:
+        self.spec = spec
+        self.channel = channel
+        self.run = ScriptRun()
+
+    def tell(self, **changed: Any) -> None:
+        """Change the record, and send it where it is another one then."""
+        before, self.run = self.run, self.run.model_copy(update=changed)
+        if self.run != before:
+            self.channel.part("script", self.run)

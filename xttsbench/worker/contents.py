@@ -1,22 +1,35 @@
-"""What the batches of a timed run hold, as digests that are taken when a turn is over, off the clock.
+"""What batches hold: digests of those of a timed run, and whether two pipelines yield the same samples.
 
-During a turn the batches are kept, which costs a step a microsecond. Two runs are compared by the digests of the
-batches that both have. Where a turn yields more than may be kept, the next ones keep those whose number is a multiple
-of a power of two, so that what a fast run keeps is a part of what a slow one does.
+During a turn the batches are kept, which costs a step a microsecond, and digested off the clock when it is over. Two
+runs are compared by the digests of the batches that both have. Where a turn yields more than may be kept, the next
+ones keep those whose number is a multiple of a power of two, so that what a fast run keeps is a part of what a slow
+one does.
+
+A script's loop in Python hands its batches over. One inside a graph puts them into a staging area on the processor:
+that is one op, which holds the tensors themselves and copies nothing. It is emptied when the turn is over, or when it
+grows large.
 """
 
 from __future__ import annotations
 
+import hashlib
+import threading
 import time
 import zlib
+from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
+from tensorflow.python.framework import ops
 
-from xttsbench.records.elements import Contents
+from xttsbench.pipeline.nodes import constant, dataset_nodes, named_inputs
+from xttsbench.records.elements import Contents, OtherBatches
 from xttsbench.worker.batches import size_bytes
+from xttsbench.worker.script.graph_clock import DEVICE, tensors_of
+from xttsbench.worker.script.loop import Loop
 
 HELD_BYTES: Final = 1 << 26
 """Of batches that are kept in one turn at most: as long as they are, a pipeline takes new memory for its next ones."""
@@ -121,3 +134,202 @@ def _checksum(flat: npt.NDArray[Any], before: int) -> int:
     cut = data.size // (8 * _SUMS) * (8 * _SUMS)
     sums = data[:cut].view(np.uint64).reshape(-1, _SUMS).sum(axis=0)
     return zlib.crc32(data[cut:].tobytes(), zlib.crc32(sums.tobytes(), before))
+
+
+_MOST_ROWS: Final = 5000
+"""Samples of one pipeline that are compared."""
+
+
+def padding_of(graph: Any) -> tuple[Any, ...]:
+    """What a graph's last padded batch pads each component with; empty where that is not known."""
+    by_name = {node.name: node for node in graph.node}
+    last = next((node for node in reversed(dataset_nodes(graph)) if node.op.startswith("PaddedBatch")), None)
+    if last is None:
+        return ()
+    found = [constant(reference, by_name) for name, reference in named_inputs(last) if name == "padding_values"]
+    return () if any(one is None for one in found) else tuple(one.item() for one in found if one is not None)
+
+
+def compare_apart(
+    original: tf.data.Dataset, fixed: tf.data.Dataset, padding: Sequence[Any], *, drawn: Sequence[str], max_s: float
+) -> OtherBatches:
+    """Compare the samples of an epoch of each one by one, without the padding and whatever batch they are in.
+
+    For a fix that makes other batches, which were asked for: each sample has to be there as often as before.
+
+    Args:
+        original: ends after some elements.
+        fixed: the same with other batches.
+        padding: the value that each component is padded with.
+        drawn: ops that draw random values, in words: then samples that differ tell nothing.
+        max_s: seconds for each.
+    """
+    ours, theirs = (_Epoch(padding, max_s) for _ in range(2))
+    for epoch, dataset in ((ours, original), (theirs, fixed)):
+        why = epoch.read(dataset)
+        if why is not None:
+            return OtherBatches(same=None, sentence=f"it is unknown whether the samples are the same: {why}")
+    missing, new = (ours.samples - theirs.samples).total(), (theirs.samples - ours.samples).total()
+    shares = (ours.padding_share, theirs.padding_share)
+    total = ours.samples.total()
+    if (missing or new) and drawn:
+        sentence = f"it is unknown whether the samples are the same: {drawn[0]}"
+        return OtherBatches(same=None, sentence=sentence, samples=total, padding_share=shares)
+    if missing or new:
+        sentence = f"the samples are not those of the original: {missing} of {total} are missing and {new} are new"
+        return OtherBatches(same=False, sentence=sentence, samples=total, padding_share=shares)
+    sentence = (
+        f"the same {total:,} samples of an epoch come in other batches, as asked for; padding takes {shares[1]:.0%} of "
+        f"the values in place of {shares[0]:.0%}"
+    )
+    return OtherBatches(same=True, sentence=sentence, samples=total, padding_share=shares)
+
+
+class _Epoch:
+    """The samples of one epoch, as digests, and how much of what was padded is padding."""
+
+    def __init__(self, padding: Sequence[Any], max_s: float) -> None:
+        self.samples: Counter[bytes] = Counter()
+        self._padding, self._max_s = padding, max_s
+        self._values = self._padded = 0
+
+    @property
+    def padding_share(self) -> float:
+        """Of the values of components with two dimensions or more, 0..1."""
+        return self._padded / self._values if self._values else 0.0
+
+    def read(self, dataset: tf.data.Dataset) -> str | None:
+        """Read it to its end; why that was not possible, where it was not."""
+        end_s = time.perf_counter() + self._max_s
+        for batch in dataset:
+            parts = [np.asarray(part) for part in tf.nest.flatten(batch)]
+            if len(parts) != len(self._padding):
+                return "what is done after padding makes other components of it"
+            for row in range(len(parts[0])):
+                self._add([np.asarray(part[row], part.dtype) for part in parts])
+            if self.samples.total() > _MOST_ROWS or time.perf_counter() > end_s:
+                return "an epoch does not end within the time for it"
+        return None
+
+    def _add(self, parts: Sequence[np.ndarray[Any, Any]]) -> None:
+        digest = hashlib.blake2b(digest_size=16)
+        for part, value in zip(parts, self._padding, strict=True):
+            own = _without(part, value)
+            if part.ndim:
+                self._values += part.size
+                self._padded += part.size - own.size
+            text = repr(own.tolist()).encode() if own.dtype == object else np.ascontiguousarray(own).tobytes()
+            digest.update(f"{own.dtype}{own.shape}".encode() + text)
+        self.samples[digest.digest()] += 1
+
+
+def _without(values: np.ndarray[Any, Any], padding: Any) -> np.ndarray[Any, Any]:
+    """The values up to the last one, in each dimension, that is no padding."""
+    if not values.ndim:
+        return values
+    kept = np.argwhere(values != padding)
+    return values[tuple(slice(0, stop) for stop in (kept.max(axis=0) + 1 if len(kept) else [0] * values.ndim))]
+
+
+_STAGED_BYTES: Final = 1 << 25
+"""That an area may hold before it is emptied within a turn."""
+
+
+class ScriptContents:
+    """Digests of the batches of a script's loop.
+
+    Args:
+        counts: whether a loop is the one whose batches are wanted.
+    """
+
+    def __init__(self, counts: Callable[[Loop], bool]) -> None:
+        self.look = ContentLook()
+        self._counts = counts
+        self._areas: list[_Area] = []
+        self._lock = threading.Lock()
+
+    def got(self, loop: Loop, batch: Any, shape_id: int) -> None:
+        """A request from Python gave a batch."""
+        if self._counts(loop):
+            self.look.see(max(loop.epochs - 1, 0), loop.taken, batch, shape_id)
+        loop.taken += 1
+
+    def traced(self, number: Any, batch: Any) -> None:
+        """Have the graph that is being traced keep what a request gives.
+
+        Args:
+            number: of the request, of those that are made at its place.
+            batch: the batch, or an ``Optional`` of it.
+        """
+        given = batch.element_spec if isinstance(batch, tf.experimental.Optional) else batch
+        parts = tf.nest.flatten(given, expand_composites=True)
+        dtypes = [one.dtype for one in parts if isinstance(one, tf.Tensor | tf.TensorSpec)]
+        plain = dtypes and not any(one in (tf.variant, tf.resource) for one in dtypes)
+        if plain and not tf.config.list_logical_devices("GPU"):  # a copy would cost more than a step may
+            self._areas.append(_Area(f"xttsbench/batches/{len(self._areas)}", [tf.int64, *dtypes]))
+            self._areas[-1].write(number, batch)
+
+    def relieve(self) -> None:
+        """Take what areas hold that grow large; once as much is kept as may be, let go of it."""
+        with self._lock:
+            for index, area in enumerate(self._areas):
+                if area.is_large:
+                    self._take(index, area)
+
+    def digest(self) -> None:
+        """Take the digests of what was kept, off the clock, and let go of it."""
+        with self._lock:
+            for index, area in enumerate(self._areas):
+                self._take(index, area)
+            self.look.digest()
+
+    def _take(self, index: int, area: _Area) -> None:
+        if self.look.full:
+            area.clear()
+        for number, *batch in area.read():
+            self.look.see(index, int(number._numpy_internal()), tuple(batch), -1 - index)
+
+
+class _Area:
+    """Batches that one place of a graph has kept; it is found by its name, as rings of time stamps are."""
+
+    def __init__(self, name: str, dtypes: list[Any]) -> None:
+        self._given = {"dtypes": dtypes, "shared_name": name, "container": ""}
+        self._bytes = 0
+
+    def write(self, number: Any, batch: Any) -> None:
+        """Add the op that keeps a batch to the graph that is being traced."""
+        given = {"shared_name": self._given["shared_name"], "container": ""}
+
+        def put(value: Any) -> Any:
+            with tf.device(DEVICE):
+                tf.raw_ops.Stage(values=[number, *tensors_of(value)], **given)
+                return tf.constant(True)
+
+        with tf.name_scope("xttsbench"), ops.colocate_with(None, ignore_existing=True), tf.device(DEVICE):
+            if isinstance(batch, tf.experimental.Optional):
+                tf.cond(batch.has_value(), lambda: put(batch.get_value()), lambda: tf.constant(False))
+            else:
+                put(batch)
+
+    @property
+    def is_large(self) -> bool:
+        """Whether it should be emptied; also where it is not known how large a batch is."""
+        count = self._count()
+        return bool(count) and (not self._bytes or count * self._bytes >= _STAGED_BYTES)
+
+    def read(self) -> list[list[Any]]:
+        """All that is in it, which it lets go of."""
+        with tf.device(DEVICE):
+            found = [tf.raw_ops.Unstage(**self._given) for _ in range(self._count())]
+        self._bytes = size_bytes(found[-1]) if found else self._bytes
+        return found
+
+    def clear(self) -> None:
+        """Let go of what is in it."""
+        with tf.device(DEVICE):
+            tf.raw_ops.StageClear(**self._given)
+
+    def _count(self) -> int:
+        with tf.device(DEVICE):
+            return int(tf.raw_ops.StageSize(**self._given)._numpy_internal())

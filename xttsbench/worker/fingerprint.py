@@ -46,8 +46,9 @@ from xttsbench.records.trial import TrialSpec
 from xttsbench.samedata.epochs import EPOCHS
 from xttsbench.step.modes import loss_of
 from xttsbench.targets.load import Loaded
-from xttsbench.worker.batches import ExhaustedError, compare_apart, padding_of
+from xttsbench.worker.batches import ExhaustedError
 from xttsbench.worker.bench import Bench, Step
+from xttsbench.worker.contents import compare_apart, padding_of
 
 MOST_ROWS: Final = 2000
 """Rows of a record, over all epochs."""

@@ -22,7 +22,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any, Final
 
-from xttsbench.worker.parent import closed, die_with_parent, leave, quiet_unless_it_fails
+from xttsbench.worker.channel import closed, die_with_parent, leave, quiet_unless_it_fails
 
 _GENERATED: Final = "__autograph_generated_file"
 """How TensorFlow's AutoGraph begins the names of the modules that it writes."""

@@ -1,9 +1,13 @@
-"""The main trial: the target as it is beside its input alone and its step alone, in rounds within one process.
+"""Trials that time a target: the isolation experiments of the main trial, and one configuration as it is.
 
-Order: batches are cached, every shape among them is stepped once (traces, compilations), then the rounds run on a
-fresh iterator, so that buffers filled during compilation do not hide a pipeline that is too slow. A burst of the
-neighbours hits all conditions of a round alike, and the step alone runs on the very batches that the step beside its
-input has had, so that what the two differ by is not what batches or processes differ by.
+The main trial runs the target as it is, its input alone and its step alone, in rounds within one process. Batches are
+cached, every shape among them is stepped once (traces, compilations), then the rounds run on a fresh iterator, so that
+buffers filled during compilation do not hide a pipeline that is too slow. A burst of the neighbours hits all conditions
+of a round alike, and the step alone runs on the very batches that the step beside its input has had, so that what the
+two differ by is not what batches or processes differ by.
+
+A configuration of a comparison is measured as it is and nothing else, so that its trial costs what it measures: in one
+stretch as in the main trial, or in turns with others, standing still in between.
 """
 
 from __future__ import annotations
@@ -25,14 +29,23 @@ from xttsbench.pipeline.op_costs import with_python_costs
 from xttsbench.pipeline.python_functions import classify
 from xttsbench.pipeline.read import read_graph
 from xttsbench.records.fix import FixSet
-from xttsbench.records.trial import TrialSpec
+from xttsbench.records.trial import TrialSpec, Turn
 from xttsbench.targets.load import Loaded
-from xttsbench.worker.batches import CachedBatches, ExhaustedError, LiveBatches, describe, take_batches
-from xttsbench.worker.bench import Bench, Limit, Step
-from xttsbench.worker.filling import fill_caches
-from xttsbench.worker.overhead import measure_overhead
-from xttsbench.worker.profile.step_profile import read_step_ops, read_step_profile
-from xttsbench.worker.profile.window import profile_window
+from xttsbench.worker.batches import (
+    MOST_BYTES,
+    CachedBatches,
+    ExhaustedError,
+    LiveBatches,
+    describe,
+    fill_caches,
+    first_pass,
+    size_bytes,
+    take_batches,
+)
+from xttsbench.worker.bench import Bench, Limit, Step, measure_overhead
+from xttsbench.worker.contents import ContentLook
+from xttsbench.worker.profiled import profile_window
+from xttsbench.worker.step_profile import read_step_ops, read_step_profile
 
 _ANATOMY: Final = 0.25
 _WARM_UP_S: Final = 20.0
@@ -42,7 +55,7 @@ _LONGEST_PAUSE_S: Final = 0.02
 
 def run_ladder(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) -> None:
     """Run the segment ``warm_up`` and the rounds, and read the anatomy of the step."""
-    fill_caches(spec, loaded, bench)
+    fill_caches(spec, loaded.dataset, bench.channel)
     batches = first_batches(loaded)
     facts = describe(batches, loaded.dataset)
     bench.channel.part("batches", facts)
@@ -300,7 +313,109 @@ def run_fix(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) ->
     """Measure a target that has its fix already as :func:`xttsbench.worker.ladder.run_ladder` measures it as it is."""
     if spec.fix is None:
         raise InvalidInputError("an experiment of the kind 'fix' names no fix.")
-    fill_caches(spec, loaded, bench)
+    fill_caches(spec, loaded.dataset, bench.channel)
     batches = first_batches(loaded)
     warm_up(bench, step, batches)
     measure_as_is(spec, loaded, step, bench)
+
+
+_QUIET: Final = 8
+"""Batches in a row without a new shape, after which no more is looked for; twice the shapes seen, if that is more."""
+_MOST: Final = 128
+_SECONDS: Final = 6.0
+_HANDED_OVER: Final = 15
+"""Batches that are ready, by which what handing one over costs is told: the part of a wait that no input can spare."""
+_BYTES: Final = MOST_BYTES
+
+
+def run_arm(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) -> None:
+    """Warm the step up on each shape, then measure the segment ``as_is``."""
+    if spec.fill_caches:
+        fill_caches(spec, loaded.dataset, bench.channel)
+    if step is not None:
+        bench.channel.phase("shapes")
+        batches = one_of_each_shape(loaded.dataset)
+        bench.channel.phase("warm_up")
+        bench.warm_up(step, batches)  # XLA needs seconds for each shape; the parent ends a trial that takes too long
+    elif spec.emulated_ms:
+        bench.channel.phase("hand-off")
+        for batch in loaded.dataset.take(1):
+            bench.channel.part("handoff_s", next_floor_s(batch, count=_HANDED_OVER))
+            bench.channel.part("handoff_after_pause_s", next_floor_after_pause_s(spec, batch, _HANDED_OVER))
+    bench.contents = ContentLook() if spec.hashed else None
+    if spec.turns:
+        take_turns(loaded, step, bench)
+    else:
+        measure_as_is(spec, loaded, step, bench)
+    if bench.contents is not None:
+        bench.channel.part("contents", bench.contents.record())
+
+
+def one_of_each_shape(dataset: tf.data.Dataset) -> list[Any]:
+    """A batch of every shape that the beginning of the dataset shows, in order of appearance.
+
+    It is read until its end, or until shapes stop being new, within 128 batches, half a gibibyte and six seconds. A
+    shape that comes later compiles in the measured segment, where the columns of traces and compilations show it.
+
+    Raises:
+        ExhaustedError: the dataset yields nothing at all.
+    """
+    source = LiveBatches(dataset)
+    found: dict[tuple[Any, ...], Any] = {}
+    quiet = held = 0
+    try:
+        for batch in first_pass(source, _MOST, _SECONDS):
+            tensors = tf.nest.flatten(batch, expand_composites=True)
+            shape = tuple(tuple(tensor.shape) for tensor in tensors if hasattr(tensor, "shape"))
+            if shape in found:
+                quiet += 1
+            else:
+                found[shape], quiet = batch, 0
+                held += size_bytes(batch)
+            if quiet >= max(_QUIET, 2 * len(found)) or held >= _BYTES:
+                break
+    finally:
+        source.close()
+    return list(found.values())
+
+
+SETTLING: Final = "settling"
+"""Segment of what runs before the first round: for the pace, and for the pipeline's own tuning to settle."""
+TURN_START: Final = "turn_start"
+"""Segment of the batches at the start of each turn that are not counted: they were made under other conditions."""
+
+_OPENED: Final[list[LiveBatches]] = []
+"""Never closed: a Python function in a pipeline can hold that up for seconds, and the process ends anyway."""
+
+
+def take_turns(loaded: Loaded, step: Step | None, bench: Bench) -> None:
+    """Measure the segment ``as_is`` in turns, on one iterator that goes on from turn to turn.
+
+    Raises:
+        ExhaustedError: the dataset yields nothing when it is iterated a second time.
+        StepRaisedError: the dataset or the step raised.
+    """
+    bench.channel.phase("as_is")
+    turn, source = bench.channel.next_turn(), None
+    while turn is not None:
+        if source is None:  # not before, or its buffers would fill while others run
+            source = LiveBatches(loaded.dataset)
+            _OPENED.append(source)
+        measured = _measured(turn, source, step, bench)
+        if bench.contents is not None:
+            bench.contents.digest()
+        turn = bench.channel.next_turn(*measured)
+
+
+def _measured(turn: Turn, source: LiveBatches, step: Step | None, bench: Bench) -> tuple[int, int]:
+    """When the counted part of a turn began and ended, ``perf_counter_ns``."""
+    settling = turn.round < 0
+    number = max(turn.round, 0)
+    if turn.discarded:
+        before = Limit.of_turn(turn.discarded, turn.least_s / 3)
+        bench.run(SETTLING if settling else TURN_START, source, step, before, round=number)
+    began_ns = time.perf_counter_ns()
+    counted = Limit.of_turn(turn.batches, turn.least_s)
+    if not bench.run(SETTLING if settling else "as_is", source, step, counted, round=number):
+        raise ExhaustedError("the dataset yields nothing when it is iterated a second time")
+    return began_ns, time.perf_counter_ns()

@@ -28,7 +28,7 @@ from xttsbench.targets.spec import parse_target
 from xttsbench.worker.batches import CachedBatches
 from xttsbench.worker.bench import Bench, Limit, Step, StepRaisedError, step_of
 from xttsbench.worker.ladder import first_batches
-from xttsbench.worker.profile.step_profile import call_step
+from xttsbench.worker.step_profile import call_step
 
 GIVEN: Final = "step_only"
 """Segment of the step as given."""

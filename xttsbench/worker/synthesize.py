@@ -10,8 +10,7 @@ from pathlib import Path
 from xttsbench.errors import InvalidInputError, XttsbenchError
 from xttsbench.records.training import Synthesised, SynthesisJob
 from xttsbench.training.checkpoints import find_checkpoint
-from xttsbench.worker.channel import Channel
-from xttsbench.worker.parent import answer, closed, die_with_parent, quiet_unless_it_fails
+from xttsbench.worker.channel import Channel, answer, closed, die_with_parent, quiet_unless_it_fails
 from xttsbench.xtts import text
 from xttsbench.xtts.clips import as_reference
 from xttsbench.xtts.evaluate import read_references, write_sound

@@ -30,13 +30,11 @@ from xttsbench.step.modes import synchroniser, without_xla
 from xttsbench.step.watch import Watch
 from xttsbench.targets.load import Loaded, classify, load_target
 from xttsbench.targets.spec import parse_target, substituted
-from xttsbench.worker.arm import run_arm
-from xttsbench.worker.batches import ExhaustedError
+from xttsbench.worker.batches import ExhaustedError, fill_caches
 from xttsbench.worker.bench import Bench, Step, StepRaisedError, frame_keys, step_of
 from xttsbench.worker.channel import Channel, DirectChannel, shared_rows
-from xttsbench.worker.filling import fill_caches
 from xttsbench.worker.fingerprint import run_elements
-from xttsbench.worker.ladder import fixed, measure_as_is, run_fix, run_ladder, run_pipeline
+from xttsbench.worker.ladder import fixed, measure_as_is, run_arm, run_fix, run_ladder, run_pipeline
 from xttsbench.worker.optimized import rewritten
 from xttsbench.worker.parity import run_parity
 from xttsbench.worker.step_variants import run_half_batch, run_mode, run_precision
@@ -276,8 +274,8 @@ class LiveTarget:
         """Take the fingerprints, then fill the cache of the dataset that is timed, so that no timed trial does it."""
         run_elements(spec, loaded, step, bench, original=self.dataset)
         if spec.fix is not None:
-            kept = replace(self._loaded, dataset=self.with_fix(FixSet.parse(spec.fix), spec.cache_dir))
-            fill_caches(spec.model_copy(update={"window_s": spec.window_s * _FILLING}), kept, bench)
+            kept = self.with_fix(FixSet.parse(spec.fix), spec.cache_dir)
+            fill_caches(spec.model_copy(update={"window_s": spec.window_s * _FILLING}), kept, bench.channel)
 
 
 def load_here(target: Any, name: str, kwargs: dict[str, Any]) -> Loaded:

@@ -10,7 +10,7 @@ import tensorflow as tf
 from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.graph.apply import apply
 from xttsbench.pipeline.read import read_graph
-from xttsbench.worker.batches import compare_apart, padding_of
+from xttsbench.worker.contents import compare_apart, padding_of
 
 pytestmark = pytest.mark.tf
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from xttsbench.worker.overhead import measure_overhead, overhead_of
+from xttsbench.worker.bench import measure_overhead, overhead_of
 
 
 @pytest.mark.parametrize("calls", [1, 50])

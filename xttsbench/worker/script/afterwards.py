@@ -23,15 +23,13 @@ from xttsbench.records.trial import MeasurementOverhead, TrialSpec
 from xttsbench.step.modes import Mode, fetches_answered, in_mode, keras_step
 from xttsbench.targets.load import Loaded
 from xttsbench.worker.batches import CachedBatches, ExhaustedError, LiveBatches
-from xttsbench.worker.bench import Bench, Limit, Step, StepRaisedError
-from xttsbench.worker.channel import SilentChannel
+from xttsbench.worker.bench import Bench, Limit, Step, StepRaisedError, Steps, overhead_of
+from xttsbench.worker.channel import ScriptReport, SilentChannel
 from xttsbench.worker.ladder import first_batches, next_floor_s, run_pipeline
-from xttsbench.worker.overhead import Steps, overhead_of
-from xttsbench.worker.profile.step_profile import read_step_ops
-from xttsbench.worker.script.datasets import original
+from xttsbench.worker.script.loop import original
 from xttsbench.worker.script.patches import Patches, patch_tensorflow
-from xttsbench.worker.script.report import ScriptReport
 from xttsbench.worker.script.watched import Watched
+from xttsbench.worker.step_profile import read_step_ops
 
 _PIPELINE_S: Final = 5.0
 _INPUT_S: Final = 2.0

@@ -1,4 +1,9 @@
-"""The process of a script: its arguments, its path, its end. Imports no TensorFlow; the script does, or does not."""
+"""The process of a script: its arguments, its path, its end. Imports no TensorFlow; the script does, or does not.
+
+A script is run again, unchanged or with its source patched, to see what a fix does. The fix is made on the dataset that
+feeds the training loop, at the moment the script begins to use it, so that nothing else in the script is another. What
+it writes goes to memory.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +11,7 @@ import atexit
 import contextlib
 import functools
 import os
+import random
 import runpy
 import signal
 import socket
@@ -13,71 +19,16 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Sequence
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec
-from types import ModuleType, TracebackType
+from collections.abc import Callable
+from types import TracebackType
 from typing import Any, Final
 
 from xttsbench.ownership import owner
-from xttsbench.records.trial import TrialError
-from xttsbench.worker.channel import shared_rows
-from xttsbench.worker.script.copy_on_write import why_not
-from xttsbench.worker.script.effects import Effects, patch_h5py, patch_writers
-from xttsbench.worker.script.report import LockedChannel, ScriptReport, StoppedByUs, exit_now
-
-
-class AfterImport(MetaPathFinder):
-    """A finder that finds nothing itself; it wraps the loaders of the modules that are waited for.
-
-    Args:
-        actions: module's full name -> what is called once that module's own code has run.
-        begins: called with its name before that code runs.
-    """
-
-    def __init__(self, actions: dict[str, Callable[[], None]], begins: Callable[[str], None] = lambda _: None) -> None:
-        self._actions = dict(actions)
-        self._begins = begins
-
-    def install(self) -> None:
-        """Stand before the other finders; what is loaded already has its action at once."""
-        sys.meta_path.insert(0, self)
-        for name in [name for name in self._actions if name in sys.modules]:
-            self._actions.pop(name)()
-
-    def uninstall(self) -> None:
-        """Wait for nothing any more."""
-        if self in sys.meta_path:
-            sys.meta_path.remove(self)
-
-    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
-        """The module's spec as the other finders have it, its loader wrapped; ``None`` for all other modules."""
-        if name not in self._actions:
-            return None
-        for finder in sys.meta_path:
-            find = getattr(finder, "find_spec", None)
-            spec: ModuleSpec | None = find(name, path, target) if finder is not self and find is not None else None
-            if spec is not None:
-                self._wrap(name, spec)
-                return spec
-        return None
-
-    def _wrap(self, name: str, spec: ModuleSpec) -> None:
-        loader = spec.loader
-        if loader is None or not hasattr(loader, "exec_module"):
-            return
-        original = loader.exec_module
-
-        @functools.wraps(original)
-        def exec_module(module: ModuleType) -> None:
-            self._begins(name)
-            original(module)
-            action = self._actions.pop(name, None)
-            if action is not None:
-                action()
-
-        loader.exec_module = exec_module  # type: ignore[method-assign]
-
+from xttsbench.records.script import ScriptAgain
+from xttsbench.records.trial import TrialError, TrialSpec
+from xttsbench.targets.spec import substituted
+from xttsbench.worker.channel import LockedChannel, ScriptReport, StoppedByUs, exit_now, shared_rows
+from xttsbench.worker.script.effects import AfterImport, Effects, copy_on_write, patch_h5py, patch_writers, why_not
 
 _THREADS_S: Final = 5.0
 """Threads of the script that are not daemons are waited for so long, once it has returned."""
@@ -283,8 +234,6 @@ def main(connection: socket.socket, rows: int) -> int:
     except OSError:
         return 1
     if report.spec.script is not None:
-        from xttsbench.worker.script.again import AgainProcess
-
         AgainProcess(report, report.spec.script).start()
     Process(report).start()
     raise AssertionError("unreachable")
@@ -364,3 +313,84 @@ def kill_group(code: int) -> None:
     if os.getpgid(0) == os.getpid():
         os.killpg(0, signal.SIGKILL)
     exit_now(code)
+
+
+class AgainProcess(Process):
+    """Runs a script for one trial of the kind ``elements`` or ``arm``, and ends with it.
+
+    Args:
+        report: to the parent.
+        again: what is known of the script.
+    """
+
+    def __init__(self, report: ScriptReport, again: ScriptAgain) -> None:
+        super().__init__(report)
+        self._again = again
+        self._trial: Any = None
+        self._began = time.perf_counter()
+
+    def start(self) -> None:
+        """Run the script until the trial has what it needs. Does not return."""
+        if self._again.redirected:
+            try:
+                copy_on_write(self._again.directory)
+            except OSError as error:
+                self.channel.send(
+                    {"status": "raised", "cause": f"what the script writes cannot be redirected: {error}"}
+                )
+                self.channel.send({"done": True})
+                exit_now(0)
+        nothing = os.open(os.devnull, os.O_WRONLY)  # its first run has said all that it says
+        os.dup2(nothing, 1)
+        os.dup2(nothing, 2)
+        with substituted(self.spec.patched):
+            super().start()
+
+    @property
+    def spec(self) -> TrialSpec:
+        """Of the trial."""
+        return self.report.spec
+
+    def _before_script(self) -> None:
+        """Nothing is learnt that the first run has not told."""
+        random.seed(self.spec.seed)
+        if "numpy" in sys.modules:  # else it begins unseeded, and TensorFlow brings it
+            sys.modules["numpy"].random.seed(self.spec.seed)
+
+    def _new_watched(self) -> Any:
+        import numpy as np
+        import tensorflow as tf
+
+        from xttsbench.worker.script.elements import ElementsTrial
+        from xttsbench.worker.script.trials import VariantTrial
+
+        np.random.seed(self.spec.seed)
+        tf.random.set_seed(self.spec.seed)
+        kind = ElementsTrial if self.spec.kind == "elements" else VariantTrial
+        self._trial = kind(self.report, self._again, self.end_at_once, self._began)
+        return self._trial.watched
+
+    def _keras_loaded(self) -> None:
+        super()._keras_loaded()
+        import keras
+
+        keras.utils.set_random_seed(self.spec.seed)
+
+    def end_at_once(self, why: str) -> None:
+        """End the process group though the script goes on: nothing of it is needed any more."""
+        self._told("stopped", None, None)
+        self.channel.send({"done": True})
+        kill_group(0)
+
+    def _told(self, ended: str, code: int | None, error: BaseException | None) -> None:
+        if self._trial is not None:
+            self._noted("the end of the script", self._trial.end)
+        failure = self._trial.failure(error) if self._trial is not None else None
+        if failure is None and self._trial is None:
+            failure = {"status": "empty", "cause": "the script ended before it imported TensorFlow"}
+        if failure is not None:
+            self.channel.send(failure)
+        self.report.tell(ended=ended, exit_code=None if ended == "stopped" else code)
+
+    def _measure_afterwards(self) -> None:
+        """Nothing: the script itself was measured."""

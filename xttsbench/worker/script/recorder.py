@@ -20,10 +20,10 @@ from xttsbench.step.frames import StackSampler
 from xttsbench.step.modes import synchroniser
 from xttsbench.step.watch import Moment, Watch, step_row
 from xttsbench.worker.bench import Bench, Limit
-from xttsbench.worker.profile.step_profile import OpCounter, summarise
-from xttsbench.worker.profile.window import ProfiledSteps
-from xttsbench.worker.script.loops.loop import Loop, Loops
-from xttsbench.worker.script.report import ScriptReport, StoppedByUs
+from xttsbench.worker.channel import ScriptReport, StoppedByUs
+from xttsbench.worker.profiled import ProfiledSteps
+from xttsbench.worker.script.loop import Loop, Loops
+from xttsbench.worker.step_profile import OpCounter, summarise
 
 _FIRST_STEPS: Final = 8
 _SECOND_AFTER: Final = 60

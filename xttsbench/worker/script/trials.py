@@ -1,54 +1,180 @@
-"""What a trial does with the dataset that feeds a script's training loop, when the script begins to use it.
+"""A script that is run again to time its training loop, with a fix or without, in turns with other processes.
 
-The kind ``arm`` puts the fixed dataset in its place, repeated so that the loop goes on as long as it is wanted. The
-kind ``elements`` reads it there and then, and has the script train on the first batches that it read.
+The fixed dataset takes the place of the one that feeds the training loop when the script begins to use it, repeated so
+that the loop goes on as long as it is wanted. A turn is a number of steps, after some that are not counted. It ends
+where the loop asks for its next batch, with the device idle; the whole process is stopped there until it has its turn
+again, so that no buffer fills meanwhile.
 """
 
 from __future__ import annotations
 
 import contextlib
-import gc
-import math
-import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
-from types import CodeType, FrameType, FunctionType
 from typing import Any, Final
 
-import numpy as np
 import tensorflow as tf
-from tensorflow.python.ops import resource_variable_ops
 
 from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.graph.apply import apply
 from xttsbench.fixes.step import STEP_GRAPH, STEP_XLA
-from xttsbench.pipeline.fingerprinter import sketch_of
-from xttsbench.pipeline.python.state import trace_time_effects
-from xttsbench.records.base import name_and_place
-from xttsbench.records.elements import Elements
 from xttsbench.records.fix import FixSet
+from xttsbench.records.rows import RowMemory, SegmentRows, StepRow
 from xttsbench.records.script import ScriptAgain, ScriptData
-from xttsbench.step.modes import loss_of
-from xttsbench.targets.load import Loaded
-from xttsbench.worker.channel import Channel
-from xttsbench.worker.filling import fill_caches
-from xttsbench.worker.fingerprint import run_elements
-from xttsbench.worker.script.contents import ScriptContents
-from xttsbench.worker.script.draws import StepDraws
-from xttsbench.worker.script.loops.step_function import place_of
-from xttsbench.worker.script.report import ScriptReport, StoppedByUs
-from xttsbench.worker.script.turns import AgainRecorder, FewSteps
+from xttsbench.step.watch import Watch
+from xttsbench.worker.batches import fill_caches
+from xttsbench.worker.channel import ScriptReport, StoppedByUs
+from xttsbench.worker.contents import ScriptContents
+from xttsbench.worker.ladder import SETTLING, TURN_START
+from xttsbench.worker.script.loop import Loop, Loops
+from xttsbench.worker.script.recorder import Recorder, Results
 from xttsbench.worker.script.watched import Watched
 from xttsbench.worker.trial import failure
 
-_STEPS: Final = 3
-"""Steps that the script trains on the batches that were read."""
+_MEASURED: Final = "as_is"
+
+
+class Turns:
+    """Whose steps are counted as what: those of a turn's start are not."""
+
+    def __init__(self, report: ScriptReport) -> None:
+        self.segment, self.round = SETTLING, 0
+        self._channel = report.channel
+        self._stretch: tuple[int, ...] = ()
+        self._began_ns = self._until = self._batches = 0
+        self._name = _MEASURED
+
+    def over(self, steps: int) -> bool:
+        """Whether a stretch is over once so many steps have ended."""
+        return steps >= self._until
+
+    def next(self, steps: int, over: Callable[[], None]) -> bool | None:
+        """Begin the next stretch: the counted part of this turn, or the next turn once it comes.
+
+        Args:
+            steps: of the loop that have ended.
+            over: called between two turns, off the clock.
+
+        Returns:
+            Whether the process stood still; ``None`` where there are no more turns.
+        """
+        now = time.perf_counter_ns()
+        if self._batches:
+            self.segment, self._until, self._began_ns, self._batches = self._name, steps + self._batches, now, 0
+            return False
+        over()
+        turn = self._channel.next_turn(*((self._began_ns, now) if self._began_ns else ()))
+        if turn is None:
+            return None
+        self._name = SETTLING if turn.round < 0 else _MEASURED
+        self.round = max(turn.round, 0)
+        self._batches = turn.batches
+        if turn.discarded:
+            self.segment, self._until = SETTLING if turn.round < 0 else TURN_START, steps + turn.discarded
+        else:
+            self.next(steps, over)
+        return True
+
+
+class AgainLoops(Loops):
+    """The loops of a script that runs again, of which it is known what the training loop iterates.
+
+    Args:
+        again: what is known of the script.
+        memory: gets the rows.
+        turns: where the script takes turns.
+    """
+
+    def __init__(self, again: ScriptAgain, memory: RowMemory, turns: Turns | None) -> None:
+        super().__init__(2**62, memory)
+        self._again = again
+        self._turns = turns
+
+    def choose(self, *, over: bool = False) -> Loop | None:
+        """The training loop: by its gradients, or where it takes none by its dataset."""
+        if self.main is None:
+            for loop in self.all():
+                # Of a loop in a graph gradients are seen only when its call returns.
+                known = not self._again.trains or "tf.function" in loop.how
+                loop.trains = loop.trains or (known and loop.steps > 0 and self.is_own(loop))
+        return super().choose(over=over)
+
+    def counts_own(self, loop: Loop) -> bool:
+        """Whether a loop that iterates that dataset is, or may still become, the main one."""
+        return self.counts(loop) and self.is_own(loop)
+
+    def is_own(self, loop: Loop) -> bool:
+        """Whether a loop iterates the dataset that the trial is about."""
+        return loop.data is not None and loop.data.kind == self._again.data.kind
+
+    def add(self, loop: Loop, row: StepRow, *, traced: bool) -> tuple[SegmentRows, int] | None:
+        """Write one step's row into the segment of the turn."""
+        turns = self._turns
+        if turns is None or loop is not self.main or loop.warming:
+            return super().add(loop, row, traced=traced)
+        loop.count(row, traced=traced)
+        segment = loop.segments.get(turns.segment)
+        if segment is None:
+            segment = loop.segments[turns.segment] = self._memory.segment(turns.segment)
+        return segment, segment.append(row._replace(round=turns.round))
+
+
+class AgainResults(Results):
+    """The rows of a script that runs again."""
+
+    def __init__(self, report: ScriptReport, watch: Watch, loops: AgainLoops) -> None:
+        super().__init__(report, watch)
+        self.loops: AgainLoops = loops
+        self._has_turns = report.spec.turns
+
+    def enough(self) -> bool:
+        """Of one stretch as of any script; turns end when the parent says so."""
+        return not self._has_turns and super().enough()
+
+
+class AgainRecorder(Recorder):
+    """Records a script that runs again, in turns where that was asked for, else in one stretch.
+
+    Args:
+        report: of the script's run.
+        again: what is known of the script.
+    """
+
+    grace_s = 0.5
+    between_calls = True
+
+    def __init__(self, report: ScriptReport, again: ScriptAgain) -> None:
+        super().__init__(report)
+        self.windows.leave_out()
+        self.turns = Turns(report) if report.spec.turns else None
+        self.loops = AgainLoops(again, report.channel.rows, self.turns)
+        self.turn_over: Callable[[], None] = lambda: None
+        """Called between two turns, off the clock."""
+
+    def make_results(self) -> Results:
+        """The results, of the loops that take turns."""
+        return AgainResults(self.report, self.watch, self.loops)
+
+    def wants_rows(self, loop: Loop, steps: int) -> bool:
+        """As soon as a stretch may be over."""
+        turns = self.turns
+        return turns is not None and (loop.warming or turns.over(loop.steps + steps))
+
+    def after_step(self, loop: Loop) -> bool:
+        """Between two steps: stand still where the turn is over, or have the script stop where enough was measured."""
+        turns = self.turns
+        if turns is None:
+            return super().after_step(loop)
+        if loop is not self.results.loops.main or loop.warming or self.stopping_since is not None:
+            return False
+        stood = turns.next(loop.steps, self.turn_over) if turns.over(loop.steps) else False
+        if stood is None:
+            self.stop()
+        return bool(stood)
+
+
 _FOR_EVER: Final = 10**6
 """Epochs of a call of ``fit`` that is to go on as long as it is wanted."""
-_MOST_STATE: Final = 200
-"""Variables that are sketched, the first ones."""
 
 
 class Trial:
@@ -145,7 +271,7 @@ class VariantTrial(Trial):
     ) -> None:
         recorder = AgainRecorder(report, again)
         super().__init__(report, again, end_at_once, began, recorder)
-        self._contents = ScriptContents(recorder.loops) if report.spec.hashed else None
+        self._contents = ScriptContents(recorder.loops.counts_own) if report.spec.hashed else None
         if self._contents is not None:
             self.watched.on_batch, self.watched.clock.contents = self._contents.got, self._contents
             recorder.turn_over = self._contents.digest
@@ -166,7 +292,7 @@ class VariantTrial(Trial):
     def use(self, dataset: Any, fixed: Any) -> Any:
         """The dataset with the fix, its caches full, for ever."""
         if self.spec.fill_caches:
-            fill_caches(self.spec, Loaded("script", fixed, None), self.watched.recorder.results.bench)
+            fill_caches(self.spec, fixed, self.channel)
         if int(dataset.cardinality()) == tf.data.INFINITE_CARDINALITY:
             return fixed
         return fixed.repeat()
@@ -179,165 +305,3 @@ class VariantTrial(Trial):
             steps = main.steps if main is not None else 0
             found = {"status": "empty", "cause": f"the script ended after {steps} steps, before its loop was warm"}
         return found
-
-
-class ElementsTrial(Trial):
-    """Takes the fingerprints of the dataset, then compares what the script trains on the first batches of it."""
-
-    def __init__(
-        self, report: ScriptReport, again: ScriptAgain, end_at_once: Callable[[str], None], began: float
-    ) -> None:
-        recorder = FewSteps(report, again, _STEPS, self._take_state)
-        super().__init__(report, again, end_at_once, began, recorder)
-        self._ending = threading.Lock()
-        self._state: tuple[tuple[float, ...], ...] | None = None
-        self._held = _Held(report.channel)
-        self._losses: list[float | None] = []
-        self._step, _ = name_and_place(again.step)
-        self._called: Any = None
-        self._draws: StepDraws | None = None
-        self.watched.after_function = self._returned
-
-    def use(self, dataset: Any, fixed: Any) -> Any:
-        """The first batches that were read; round and round where the loop asks for more than there are."""
-        if self._held.record is not None:
-            self._take_state()
-            self.watched.recorder.stop()
-            raise StoppedByUs("the data were read")
-        batches: list[Any] = []
-
-        def collect(batch: Any) -> float:
-            batches.append(batch)
-            return 0.0
-
-        bench = replace(self.watched.recorder.results.bench, channel=self._held)
-        run_elements(self.spec, Loaded("script", fixed, None), collect, bench, original=dataset)
-        if not self._trains or not batches:
-            self.watched.recorder.stop()
-            raise StoppedByUs("the data were read")
-        self.channel.phase("stepping")
-        self._draws = draws = StepDraws()
-        draws.install()
-        self.watched.on_batch, self.watched.on_trace = draws.next_step, draws.next_trace
-        if self._step:
-            sys.setprofile(self._profiled)
-        few = tf.data.Dataset.from_tensors(batches[0])
-        for batch in batches[1:]:
-            few = few.concatenate(tf.data.Dataset.from_tensors(batch))
-        return few if self.again.in_graph else few.repeat()
-
-    @property
-    def _trains(self) -> bool:
-        """Whether training is compared: of a fix of the step, and of the original beside it."""
-        return bool(self.fixes.of_step) or (self.spec.fix is None and not self.spec.patched)
-
-    def end(self) -> None:
-        """Send what was read, with what was trained; another thread may be about to do so."""
-        with self._ending:
-            record, self._held.record = self._held.record, None
-            if record is not None:
-                self._send(record)
-
-    def _take_state(self) -> None:
-        """Sketch the variables, before the script's frames let go of them."""
-        sys.setprofile(None)
-        if self._trains and self._state is None:
-            own = self._draws.step if self._draws is not None else None
-            trained = [one for one in _variables() if one is not own]
-            self._state = tuple(tuple(sketch_of(np.asarray(one))) for one in trained[:_MOST_STATE])
-
-    def _send(self, record: Elements) -> None:
-        losses = [one for one in self._losses if one is not None and math.isfinite(one)][:_STEPS]
-        recorder = self.watched.recorder
-        steps = recorder.ended if isinstance(recorder, FewSteps) else 0
-        unknown = {}
-        if steps or self.again.in_graph:
-            self._take_state()
-        elif self._trains:
-            unknown["losses"] = "no step of the script ended on the batches that were read"
-        update = {
-            "losses": tuple(losses),
-            "state": self._state or (),
-            "unknown": record.unknown | unknown,
-            "objections": (*record.objections, *self._objections()),
-        }
-        self.channel.part("elements", record.model_copy(update=update))
-
-    def failure(self, error: BaseException | None) -> dict[str, Any] | None:
-        """What the script made of few batches is no failure, once they were read."""
-        if self._failed is None and self._held.sent:
-            return None
-        return super().failure(error)
-
-    def _objections(self) -> Iterator[str]:
-        """Why one graph of the step may not do what the step does, whatever its first losses are."""
-        function = _function_at(self.again.step) or getattr(self._called, "python_function", None)
-        if (
-            not self.fixes.of_step
-            or function is None
-            or isinstance(function, tf.types.experimental.PolymorphicFunction)
-        ):
-            return
-        why = trace_time_effects(function)
-        if why is not None:
-            yield f"one graph of the step runs its Python once, while it is traced: {why}"
-
-    def _returned(self, function: Any, result: Any) -> None:
-        if function is not None and any(file in place_of(function) for file in self.spec.patched):
-            self._called = function
-        if function is None or name_and_place(place_of(function))[0] == self._step:
-            self._losses.append(loss_of(result))
-
-    def _profiled(self, frame: FrameType, event: str, value: Any) -> None:
-        if event != "return" or frame.f_code.co_name != self._step:
-            return
-        if frame.f_code.co_filename in (self.again.step or "") and tf.executing_eagerly():  # else it is traced
-            self._losses.append(loss_of(value))
-
-
-class _Held(Channel):
-    """A channel that keeps the record of the elements for later."""
-
-    def __init__(self, channel: Channel) -> None:
-        self.rows = channel.rows
-        self.record: Elements | None = None
-        self.sent = False
-        self._channel = channel
-
-    def send(self, message: dict[str, Any]) -> None:
-        """Hand it on."""
-        self._channel.send(message)
-
-    def part(self, field: str, value: Any) -> None:
-        """Keep the elements, and hand on all else."""
-        if field == "elements":
-            self.record, self.sent = value, True
-        else:
-            super().part(field, value)
-
-
-def trial_of(report: ScriptReport, again: ScriptAgain, end_at_once: Callable[[str], None], began: float) -> Trial:
-    """The trial of a kind."""
-    if report.spec.kind == "elements":
-        return ElementsTrial(report, again, end_at_once, began)
-    return VariantTrial(report, again, end_at_once, began)
-
-
-def _variables() -> list[Any]:
-    """All variables of the process, in the order in which they were made: TensorFlow numbers them."""
-    gc.collect()
-    kinds = resource_variable_ops.ResourceVariable, resource_variable_ops.UninitializedVariable
-    found = [one for one in gc.get_objects() if issubclass(type(one), kinds)]
-    return sorted(found, key=lambda one: int(str(one._unique_id).rpartition("_")[2] or 0))
-
-
-def _function_at(place: str | None) -> FunctionType | None:
-    """The Python function of that ``name (file:line)``."""
-    name, found = name_and_place(place)
-    if found.file is None:
-        return None
-    for one in gc.get_objects():
-        code: CodeType | None = one.__code__ if isinstance(one, FunctionType) else None
-        if code is not None and code.co_name == name and code.co_filename == found.file:
-            return one
-    return None

@@ -11,15 +11,12 @@ from typing import Any, Final
 import tensorflow as tf
 
 from xttsbench.pipeline import places
-from xttsbench.worker.script.datasets import Datasets, original
-from xttsbench.worker.script.loops.eager import EagerLoops
-from xttsbench.worker.script.loops.graph import FitSteps, GraphLoops
-from xttsbench.worker.script.loops.graph_clock import GraphClock, Site
-from xttsbench.worker.script.loops.intervals import GraphTimestamp
-from xttsbench.worker.script.loops.loop import Loop
-from xttsbench.worker.script.loops.step_function import place_of
+from xttsbench.worker.channel import ScriptReport
+from xttsbench.worker.script.eager import EagerLoops, place_of
+from xttsbench.worker.script.graph import FitSteps, GraphLoops
+from xttsbench.worker.script.graph_clock import GraphClock, GraphTimestamp, Site
+from xttsbench.worker.script.loop import Datasets, Loop, original
 from xttsbench.worker.script.recorder import Recorder
-from xttsbench.worker.script.report import ScriptReport
 
 _ALIKE: Final = 20
 """Calls of tf.functions, and none of them traced, after which nothing is asked about the next ones."""

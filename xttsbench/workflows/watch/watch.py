@@ -242,7 +242,7 @@ class Session:
         self._shown = shown
         self._lock = threading.RLock()
         self.observer = Observer(self.run.directory, spec, rows, about, tensorboard=tensorboard, shown=self._show)
-        worker = importlib.import_module("xttsbench.worker.script.attached")  # by name: it imports TensorFlow
+        worker = importlib.import_module("xttsbench.worker.script.whole_run")  # by name: it imports TensorFlow
         self.attached: Any = worker.Attached(spec, self.observer.take, rows)
         self.observer.started(os.getpid())
         self._pid, self._asked, self._over = os.getpid(), False, threading.Event()

@@ -14,7 +14,7 @@ import pytest
 
 from xttsbench.execution.child import SharedRows
 from xttsbench.records.trial import TrialSpec
-from xttsbench.worker.script.process import AfterImport
+from xttsbench.worker.script.effects import AfterImport
 
 
 def _run(script: Path, *arguments: str) -> tuple[list[dict[str, Any]], subprocess.CompletedProcess[str]]:

@@ -13,7 +13,7 @@ from xttsbench.records.rows import RowMemory
 from xttsbench.records.training import Begun, CheckpointEntry, Ended, Evaluated, HistoryLine, Interval
 from xttsbench.records.trial import Segment, TrialSpec
 from xttsbench.worker.channel import Channel
-from xttsbench.worker.training.watch import Watch
+from xttsbench.worker.training import Watch
 
 MS = 1_000_000
 

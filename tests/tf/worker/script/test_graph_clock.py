@@ -1,12 +1,16 @@
-"""Stamps from inside graphs, cut into steps: hand-built, in milliseconds."""
+"""Stamps inside graphs, read while they go on and after more of them than are kept."""
 
 from __future__ import annotations
 
+from typing import Any
+
+import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xttsbench.worker.script.loops.intervals import (
+from xttsbench.worker.script.graph_clock import (
     Calls,
+    GraphClock,
     GraphTimestamp,
     StepInterval,
     covered_ns,
@@ -14,6 +18,26 @@ from xttsbench.worker.script.loops.intervals import (
     steps_of_call,
     steps_of_requests,
 )
+
+
+def test_what_was_overwritten_before_it_was_read_is_counted() -> None:
+    clock = GraphClock(lambda _: None)
+    iterator: Any = iter(tf.data.Dataset.from_tensors(tf.zeros([3, 2])).repeat())
+
+    @tf.function
+    def run(steps: Any) -> None:
+        for _ in tf.range(steps):
+            clock.around_request(lambda: next(iterator))
+
+    run(tf.constant(10))
+    ((site, stamps),) = clock.drain()
+    assert (len(stamps), clock.lost) == (10, 0)
+    assert [(one.batch_size, one.elements) for one in stamps] == [(3, 6)] * 10
+    run(tf.constant(10_000))
+    ((_, newest),) = clock.drain()
+    assert site.lost == clock.lost == 10_000 - len(newest) > 0
+    assert stamps[-1].ended_ns <= newest[0].began_ns
+    assert sorted(newest, key=lambda one: one.began_ns) == newest
 
 
 def test_replicas_that_wait_at_the_same_time_count_once() -> None:

@@ -9,9 +9,9 @@ from xttsbench.probes.clock import EmulatedAccelerator
 from xttsbench.records.trial import TrialSpec
 from xttsbench.samedata.judge import compare_timed
 from xttsbench.targets.load import classify
-from xttsbench.worker import arm as module
-from xttsbench.worker.arm import one_of_each_shape, run_arm
+from xttsbench.worker import ladder as module
 from xttsbench.worker.batches import ExhaustedError
+from xttsbench.worker.ladder import one_of_each_shape, run_arm
 
 
 def spec(**changes):

@@ -13,9 +13,8 @@ from tensorflow.python.data.ops.iterator_ops import OwnedIterator
 
 from xttsbench.records.rows import RowMemory
 from xttsbench.records.trial import TrialSpec
-from xttsbench.worker.channel import DirectChannel
+from xttsbench.worker.channel import DirectChannel, ScriptReport
 from xttsbench.worker.script.patches import Patches, patch_tensorflow
-from xttsbench.worker.script.report import ScriptReport
 from xttsbench.worker.script.watched import Watched
 from xttsbench.worker.script.whole_run import WholeRunRecorder
 

@@ -19,7 +19,7 @@ from xttsbench.records.rows import SegmentRows
 from xttsbench.step.watch import Moment
 
 if TYPE_CHECKING:
-    from xttsbench.worker.script.loops.eager import Open
+    from xttsbench.worker.script.eager import Open
     from xttsbench.worker.script.recorder import Recorder
 
 _SHAPE_OF: Final = operator.methodcaller("_shape_tuple")

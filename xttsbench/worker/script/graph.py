@@ -11,17 +11,17 @@ from typing import Any, Final, NamedTuple
 from tensorflow.python.framework import ops
 
 from xttsbench.step.watch import Moment, step_row
-from xttsbench.worker.script.loops.graph_clock import Site
-from xttsbench.worker.script.loops.intervals import (
+from xttsbench.worker.script.eager import place_of
+from xttsbench.worker.script.graph_clock import (
     Calls,
     GraphTimestamp,
+    Site,
     StepInterval,
     merged,
     steps_of_call,
     steps_of_requests,
 )
-from xttsbench.worker.script.loops.loop import Loop
-from xttsbench.worker.script.loops.step_function import place_of
+from xttsbench.worker.script.loop import Loop
 from xttsbench.worker.script.recorder import Recorder
 
 _DRAIN_NS: Final = 400_000_000

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from xttsbench.worker.script.loops.step_function import PythonStep
+from xttsbench.worker.script.eager import PythonStep
 
 
 def _looked(batch: Any, loop: Callable[[], Any]) -> list[tuple[Callable[[Any], Any], str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from xttsbench.records.rows import RowMemory, StepRow
-from xttsbench.worker.script.loops.loop import Loop, Loops
+from xttsbench.worker.script.loop import Loop, Loops
 
 
 def _loops(patience_ns: int = 1000) -> tuple[Loops, RowMemory]:

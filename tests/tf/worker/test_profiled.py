@@ -10,12 +10,12 @@ import pytest
 import tensorflow as tf
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-from tests.tf.worker.profile import gpu_xplane
+from tests.tf.worker import gpu_xplane
 from xttsbench.analysis.gpu import activity_of, slices_of
 from xttsbench.records.gpu_activity import WORK
 from xttsbench.targets.load import Loaded
-from xttsbench.worker.profile.window import profile_window, summarise
-from xttsbench.worker.profile.xplane import ask, cause_of_event, newest, read_window, work_of_event
+from xttsbench.worker.profiled import profile_window, summarise
+from xttsbench.worker.xplane import ask, cause_of_event, newest, read_window, work_of_event
 
 SLEEP_S = 0.02
 

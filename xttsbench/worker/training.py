@@ -1,12 +1,15 @@
-"""Watches the loop from outside: a row of the clocks for each step, in memory that the parent reads, and events.
+"""``python -m xttsbench.worker.training FD ROWS``: trains as the parent at the other end of the socket FD says.
 
-On a processor the call of a step returns when it is done. On a GPU it returns at once, and the device's time shows
-where the loop waits for it: when the losses of an interval are fetched, which the last row of the interval has.
-Evaluations are told apart and are in no step's time; writing checkpoints is, between two steps.
+ROWS is the descriptor of the memory for rows. The loop is watched from outside: each step's clocks are a row there, and
+events are told. On a processor the call of a step returns when it is done. On a GPU it returns at once, and the
+device's time shows where the loop waits for it: when the losses of an interval are fetched, which the last row of the
+interval has. Evaluations are told apart and are in no step's time; writing checkpoints is, between two steps.
 """
 
 from __future__ import annotations
 
+import signal
+import socket
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
@@ -15,7 +18,7 @@ from xttsbench.probes.procfs import ChildrenCpu
 from xttsbench.records.rows import StepRow
 from xttsbench.records.training import Begun, CheckpointEntry, Ended, Evaluated, HistoryLine, Interval, Watched
 from xttsbench.training.loop import Action
-from xttsbench.worker.channel import Channel
+from xttsbench.worker.channel import Channel, Stop, answer, closed, die_with_parent, quiet_unless_it_fails
 
 if TYPE_CHECKING:
     from xttsbench.training.step import StepResult
@@ -184,3 +187,22 @@ class Watch(Action):
         told: dict[str, Any] = line.model_dump(mode="json", exclude_none=True)
         self._channel.send({"told": told})
         self._mark_ns = self._clock()
+
+
+def main(connection: socket.socket, rows: int, began: float) -> int:
+    """Train until the run is over, a signal comes, or the parent goes away; returns the exit code of this process."""
+    die_with_parent()
+    if closed(connection):  # the parent died before the kernel was asked
+        return 1
+    stop = Stop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop.ask)
+    # Here and not above: it takes seconds, in which a signal must not end this process half-way.
+    with quiet_unless_it_fails():
+        from xttsbench.worker.session import serve
+
+    return serve(connection, rows, stop, began)
+
+
+if __name__ == "__main__":
+    answer(lambda connection, rows: main(connection, rows, time.monotonic()), "xttsbench.worker.training", 1)

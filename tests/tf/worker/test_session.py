@@ -18,9 +18,9 @@ from xttsbench.probes.procfs import CpuAllowance
 from xttsbench.records.training import TrainJob
 from xttsbench.training.order import Position
 from xttsbench.training.stream import Fetched
-from xttsbench.worker.parent import Stop
-from xttsbench.worker.training import devices, session
-from xttsbench.worker.training.session import EmulatedStep, watching_overhead
+from xttsbench.worker import session
+from xttsbench.worker.channel import Stop
+from xttsbench.worker.session import EmulatedStep, watching_overhead
 from xttsbench.xtts.data.batches import Batch, LossCounts
 
 
@@ -93,7 +93,7 @@ SCRIPT = """
 import json, sys
 import tensorflow as tf
 from xttsbench.records.training import TrainJob
-from xttsbench.worker.training.devices import configure, memory_bytes
+from xttsbench.worker.session import configure, memory_bytes
 
 notes = configure(TrainJob.model_validate_json(sys.argv[1]))
 print(json.dumps({
@@ -144,7 +144,7 @@ def test_what_is_asked_for_is_what_the_runtime_has() -> None:
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What TensorFlow is told, in place of telling it: the runtime of these tests has started."""
     told: list[Any] = []
-    config = devices.tf.config
+    config = session.tf.config
     for place, name in (
         (config.threading, "set_intra_op_parallelism_threads"),
         (config.threading, "set_inter_op_parallelism_threads"),
@@ -156,33 +156,33 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     processor = config.list_physical_devices("CPU")
     monkeypatch.setattr(config, "list_physical_devices", lambda kind: ONE_GPU if kind == "GPU" else processor)
     monkeypatch.setattr(config.experimental, "get_device_details", lambda gpu: {"compute_capability": (7, 5)})
-    monkeypatch.setattr(devices, "cpu_allowance", lambda: CpuAllowance(8, 8, 2.5, 2.5))
-    monkeypatch.setattr(devices, "_gpu_memory_bytes", lambda: [2**33, 2**34])
+    monkeypatch.setattr(session, "cpu_allowance", lambda: CpuAllowance(8, 8, 2.5, 2.5))
+    monkeypatch.setattr(session, "_gpu_memory_bytes", lambda: [2**33, 2**34])
     return told
 
 
 def test_a_gpu_grows_and_threads_follow_the_quota(calls: list[Any]) -> None:
-    assert devices.configure(job()) == []
+    assert session.configure(job()) == []
     assert ("set_memory_growth", ONE_GPU[0], True) in calls
     assert [call for call in calls if "op_parallelism" in call[0]] == [
         ("set_intra_op_parallelism_threads", 3),
         ("set_inter_op_parallelism_threads", 3),
     ]
-    assert devices.memory_bytes(job()) == 2**33
+    assert session.memory_bytes(job()) == 2**33
 
 
 def test_a_gpu_is_limited(calls: list[Any]) -> None:
-    assert devices.configure(job(device_memory_mb=4096)) == []
+    assert session.configure(job(device_memory_mb=4096)) == []
     ((gpu, (limited,)),) = (call[1:] for call in calls if call[0] == "set_logical_device_configuration")
     assert (gpu, limited.memory_limit) == (ONE_GPU[0], 4096)
     assert not [call for call in calls if call[0] == "set_memory_growth"]
-    assert devices.memory_bytes(job(device_memory_mb=4096)) == 2**32
+    assert session.memory_bytes(job(device_memory_mb=4096)) == 2**32
 
 
 def test_a_gpu_that_is_too_old_or_left_idle_is_said(calls: list[Any]) -> None:
-    (note,) = devices.configure(job(config={"precision": "tf32"}))
+    (note,) = session.configure(job(config={"precision": "tf32"}))
     assert note == "precision tf32 needs compute capability 8.0, which /physical_device:GPU:0 lacks"
-    (note,) = devices.configure(job(logical_cpus=2, strategy="mirrored"))
+    (note,) = session.configure(job(logical_cpus=2, strategy="mirrored"))
     assert note == "1 GPU(s) stay idle, for logical_cpus asks for the processor"
     assert ("set_visible_devices", [], "GPU") in calls
 
@@ -196,4 +196,4 @@ def test_a_gpu_that_is_too_old_or_left_idle_is_said(calls: list[Any]) -> None:
 )
 def test_what_cannot_be_is_refused(calls: list[Any], wishes: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
-        devices.configure(job(**wishes))
+        session.configure(job(**wishes))

@@ -1,0 +1,304 @@
+"""A script that is run again to see what its dataset yields, and what it trains on the first batches of it.
+
+The dataset is read when the script begins to use it, and the script trains on the batches that were read. Random
+numbers of its step are the same ones whether it runs op by op or as one graph: an op that draws numbers is given a seed
+where it is made, op by op another one in each step, in a graph the one that it was traced with. So each op that names
+no seed of its own draws by its place in the step and by the step's number, which a variable holds: a graph reads it
+whenever it runs.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from types import CodeType, FrameType, FunctionType
+from typing import Any, Final
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.framework import random_seed
+from tensorflow.python.ops import gen_random_ops, resource_variable_ops
+
+from xttsbench.pipeline.fingerprinter import sketch_of
+from xttsbench.pipeline.python.state import trace_time_effects
+from xttsbench.records.base import name_and_place
+from xttsbench.records.elements import Elements
+from xttsbench.records.script import ScriptAgain
+from xttsbench.step.modes import loss_of
+from xttsbench.targets.load import Loaded
+from xttsbench.worker.channel import Channel, ScriptReport, StoppedByUs
+from xttsbench.worker.fingerprint import run_elements
+from xttsbench.worker.script.eager import place_of
+from xttsbench.worker.script.loop import Loop
+from xttsbench.worker.script.trials import AgainRecorder, Trial
+
+_STEPS: Final = 3
+"""Steps that the script trains on the batches that were read."""
+
+
+_MOST_STATE: Final = 200
+"""Variables that are sketched, the first ones."""
+
+
+class ElementsTrial(Trial):
+    """Takes the fingerprints of the dataset, then compares what the script trains on the first batches of it."""
+
+    def __init__(
+        self, report: ScriptReport, again: ScriptAgain, end_at_once: Callable[[str], None], began: float
+    ) -> None:
+        recorder = FewSteps(report, again, _STEPS, self._take_state)
+        super().__init__(report, again, end_at_once, began, recorder)
+        self._ending = threading.Lock()
+        self._state: tuple[tuple[float, ...], ...] | None = None
+        self._held = _Held(report.channel)
+        self._losses: list[float | None] = []
+        self._step, _ = name_and_place(again.step)
+        self._called: Any = None
+        self._draws: StepDraws | None = None
+        self.watched.after_function = self._returned
+
+    def use(self, dataset: Any, fixed: Any) -> Any:
+        """The first batches that were read; round and round where the loop asks for more than there are."""
+        if self._held.record is not None:
+            self._take_state()
+            self.watched.recorder.stop()
+            raise StoppedByUs("the data were read")
+        batches: list[Any] = []
+
+        def collect(batch: Any) -> float:
+            batches.append(batch)
+            return 0.0
+
+        bench = replace(self.watched.recorder.results.bench, channel=self._held)
+        run_elements(self.spec, Loaded("script", fixed, None), collect, bench, original=dataset)
+        if not self._trains or not batches:
+            self.watched.recorder.stop()
+            raise StoppedByUs("the data were read")
+        self.channel.phase("stepping")
+        self._draws = draws = StepDraws()
+        draws.install()
+        self.watched.on_batch, self.watched.on_trace = draws.next_step, draws.next_trace
+        if self._step:
+            sys.setprofile(self._profiled)
+        few = tf.data.Dataset.from_tensors(batches[0])
+        for batch in batches[1:]:
+            few = few.concatenate(tf.data.Dataset.from_tensors(batch))
+        return few if self.again.in_graph else few.repeat()
+
+    @property
+    def _trains(self) -> bool:
+        """Whether training is compared: of a fix of the step, and of the original beside it."""
+        return bool(self.fixes.of_step) or (self.spec.fix is None and not self.spec.patched)
+
+    def end(self) -> None:
+        """Send what was read, with what was trained; another thread may be about to do so."""
+        with self._ending:
+            record, self._held.record = self._held.record, None
+            if record is not None:
+                self._send(record)
+
+    def _take_state(self) -> None:
+        """Sketch the variables, before the script's frames let go of them."""
+        sys.setprofile(None)
+        if self._trains and self._state is None:
+            own = self._draws.step if self._draws is not None else None
+            trained = [one for one in _variables() if one is not own]
+            self._state = tuple(tuple(sketch_of(np.asarray(one))) for one in trained[:_MOST_STATE])
+
+    def _send(self, record: Elements) -> None:
+        losses = [one for one in self._losses if one is not None and math.isfinite(one)][:_STEPS]
+        recorder = self.watched.recorder
+        steps = recorder.ended if isinstance(recorder, FewSteps) else 0
+        unknown = {}
+        if steps or self.again.in_graph:
+            self._take_state()
+        elif self._trains:
+            unknown["losses"] = "no step of the script ended on the batches that were read"
+        update = {
+            "losses": tuple(losses),
+            "state": self._state or (),
+            "unknown": record.unknown | unknown,
+            "objections": (*record.objections, *self._objections()),
+        }
+        self.channel.part("elements", record.model_copy(update=update))
+
+    def failure(self, error: BaseException | None) -> dict[str, Any] | None:
+        """What the script made of few batches is no failure, once they were read."""
+        if self._failed is None and self._held.sent:
+            return None
+        return super().failure(error)
+
+    def _objections(self) -> Iterator[str]:
+        """Why one graph of the step may not do what the step does, whatever its first losses are."""
+        function = _function_at(self.again.step) or getattr(self._called, "python_function", None)
+        if (
+            not self.fixes.of_step
+            or function is None
+            or isinstance(function, tf.types.experimental.PolymorphicFunction)
+        ):
+            return
+        why = trace_time_effects(function)
+        if why is not None:
+            yield f"one graph of the step runs its Python once, while it is traced: {why}"
+
+    def _returned(self, function: Any, result: Any) -> None:
+        if function is not None and any(file in place_of(function) for file in self.spec.patched):
+            self._called = function
+        if function is None or name_and_place(place_of(function))[0] == self._step:
+            self._losses.append(loss_of(result))
+
+    def _profiled(self, frame: FrameType, event: str, value: Any) -> None:
+        if event != "return" or frame.f_code.co_name != self._step:
+            return
+        if frame.f_code.co_filename in (self.again.step or "") and tf.executing_eagerly():  # else it is traced
+            self._losses.append(loss_of(value))
+
+
+class _Held(Channel):
+    """A channel that keeps the record of the elements for later."""
+
+    def __init__(self, channel: Channel) -> None:
+        self.rows = channel.rows
+        self.record: Elements | None = None
+        self.sent = False
+        self._channel = channel
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Hand it on."""
+        self._channel.send(message)
+
+    def part(self, field: str, value: Any) -> None:
+        """Keep the elements, and hand on all else."""
+        if field == "elements":
+            self.record, self.sent = value, True
+        else:
+            super().part(field, value)
+
+
+def _variables() -> list[Any]:
+    """All variables of the process, in the order in which they were made: TensorFlow numbers them."""
+    gc.collect()
+    kinds = resource_variable_ops.ResourceVariable, resource_variable_ops.UninitializedVariable
+    found = [one for one in gc.get_objects() if issubclass(type(one), kinds)]
+    return sorted(found, key=lambda one: int(str(one._unique_id).rpartition("_")[2] or 0))
+
+
+def _function_at(place: str | None) -> FunctionType | None:
+    """The Python function of that ``name (file:line)``."""
+    name, found = name_and_place(place)
+    if found.file is None:
+        return None
+    for one in gc.get_objects():
+        code: CodeType | None = one.__code__ if isinstance(one, FunctionType) else None
+        if code is not None and code.co_name == name and code.co_filename == found.file:
+            return one
+    return None
+
+
+_OURS: Final = 0x5EED5EED
+"""The first of the two seeds of an op that draws by its place; the second is that place."""
+
+
+class StepDraws:
+    """Numbers the draws of a step; one that is fewer, or comes elsewhere, is another."""
+
+    def __init__(self) -> None:
+        self._place = 0
+        self._traced_at: int | None = None
+        with tf.init_scope():
+            self.step = tf.Variable(0, dtype=tf.int32, trainable=False)
+            """The step's number; none of the script's variables."""
+
+    def install(self) -> None:
+        """Have everything drawn so from now on, to the end of the process."""
+        original = random_seed.get_seed
+
+        def get_seed(op_seed: Any) -> Any:
+            if op_seed is not None:
+                return original(op_seed)
+            self._place += 1
+            return _OURS, self._place
+
+        random_seed.get_seed = get_seed
+        for name, stateless in _STATELESS.items():
+            setattr(gen_random_ops, name, self._by_place(getattr(gen_random_ops, name), stateless))
+
+    def _by_place(self, original: Callable[..., Any], stateless: Callable[..., Any]) -> Callable[..., Any]:
+        def draw(*args: Any, seed: int = 0, seed2: int = 0, name: str | None = None, **kwargs: Any) -> Any:
+            if seed != _OURS:
+                return original(*args, seed=seed, seed2=seed2, name=name, **kwargs)
+            return stateless(tf.stack([seed2, self.step]), *args, **kwargs)
+
+        return draw
+
+    def next_step(self, *_: Any) -> None:
+        """A step begins."""
+        self.step.assign_add(1)
+        self._place, self._traced_at = 0, None
+
+    def next_trace(self) -> None:
+        """A function is traced: a second time, as where it makes variables, its ops are the same ones."""
+        if self._traced_at is None:
+            self._traced_at = self._place
+        self._place = self._traced_at
+
+
+def _normal(seed: Any, shape: Any, dtype: Any) -> Any:
+    return tf.random.stateless_normal(shape, seed, dtype=dtype)
+
+
+def _truncated(seed: Any, shape: Any, dtype: Any) -> Any:
+    return tf.random.stateless_truncated_normal(shape, seed, dtype=dtype)
+
+
+def _uniform(seed: Any, shape: Any, dtype: Any) -> Any:
+    return tf.random.stateless_uniform(shape, seed, dtype=dtype)
+
+
+def _whole(seed: Any, shape: Any, minval: Any, maxval: Any) -> Any:
+    return tf.random.stateless_uniform(shape, seed, minval, maxval, dtype=tf.convert_to_tensor(maxval).dtype)
+
+
+_STATELESS: Final[Mapping[str, Callable[..., Any]]] = {
+    "random_standard_normal": _normal,
+    "truncated_normal": _truncated,
+    "random_uniform": _uniform,
+    "random_uniform_int": _whole,
+}
+"""Ops that draw -> the same from a seed alone; others go on as they do."""
+
+
+class FewSteps(AgainRecorder):
+    """Has a script stop after so many steps of its training loop, once its data have been read.
+
+    Args:
+        report: of the script's run.
+        again: what is known of the script.
+        steps: see above.
+        at_last: called once they have ended, with the script as it is then.
+    """
+
+    grace_s = 3.0
+
+    def __init__(self, report: ScriptReport, again: ScriptAgain, steps: int, at_last: Callable[[], None]) -> None:
+        super().__init__(report, again)
+        self._steps = steps
+        self._at_last = at_last
+        self.ended = 0
+
+    def wants_rows(self, loop: Loop, steps: int) -> bool:
+        """Always: steps are counted."""
+        return True
+
+    def after_step(self, loop: Loop) -> bool:
+        """Count a step."""
+        if self.loops.is_own(loop):
+            self.ended = loop.steps
+            if loop.steps >= self._steps and self.stopping_since is None:
+                self._at_last()
+                self.stop()
+        return False

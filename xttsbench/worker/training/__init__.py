@@ -1,1 +1,0 @@
-"""The process that trains: ``python -m xttsbench.worker.training FD``, told a job over the socket FD."""
