@@ -26,8 +26,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import tensorflow as tf
 
 from xttsbench.analysis.evidence import LEAST_SCALE, interval, paired
+from xttsbench.records.code import ScriptAgain, ScriptData
 from xttsbench.records.rows import RowMemory
-from xttsbench.records.script import ScriptAgain, ScriptData
 from xttsbench.step.watch import Watch
 from xttsbench.worker.batches import LiveBatches
 from xttsbench.worker.bench import Bench, Limit

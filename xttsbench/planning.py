@@ -16,8 +16,8 @@ from typing import Any, Final
 import numpy as np
 
 from xttsbench.errors import InvalidInputError
+from xttsbench.records.code import ScriptAgain
 from xttsbench.records.plan import Accelerator, Comparison, PlannedVariant, Procedure
-from xttsbench.records.script import ScriptAgain
 from xttsbench.records.trial import MAIN_KINDS, TrialKind, TrialSpec
 from xttsbench.scenario.grid import configurations
 from xttsbench.scenario.settings import Scenario

@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from xttsbench.probes.processes import announce
-from xttsbench.records.monitoring import LIVE_FILE, LiveRun, RecentSteps
+from xttsbench.records.watch import LIVE_FILE, LiveRun, RecentSteps
 from xttsbench.workflows.monitor.log import read_log
 
 COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")

@@ -1,7 +1,7 @@
 """What the streams of the GPUs and the threads of the host say of a window of steps: busy, idle, and why idle. Pure.
 
 Each moment of the window counts once for a GPU: a kernel computes, else a collective runs, else a copy, else it is
-idle; and each idle moment goes to what the host did then (:data:`~xttsbench.records.gpu_activity.CAUSES`, in order).
+idle; and each idle moment goes to what the host did then (:data:`~xttsbench.records.readings.CAUSES`, in order).
 
 Beside it stands what XProf's tables say of the profile (:func:`read`). XProf calls a step input-bound from 5 % of
 waiting on (``op_stats_to_input_pipeline_analysis.cc``), and counts a moment once, by the event that ranks highest.
@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from xttsbench.analysis.readings import Intervals, both, clip, complement, covered, nothing, total, union, without
-from xttsbench.records.gpu_activity import (
+from xttsbench.records.readings import (
     CAUSES,
     COPIES,
     WORK,
@@ -49,7 +49,7 @@ class DeviceTrace:
         lanes: names of its streams.
         rows: start and end of each event, shape ``(n, 2)``.
         lane: position of its stream in ``lanes``.
-        work: position of its kind in :data:`~xttsbench.records.gpu_activity.WORK`.
+        work: position of its kind in :data:`~xttsbench.records.readings.WORK`.
         names: of kernels and copies.
         name: position in ``names``.
         bytes: that a copy moved; 0 where it is none or the profile does not say.

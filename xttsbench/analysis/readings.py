@@ -16,8 +16,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from xttsbench.records.gpu_activity import GpuActivity
-from xttsbench.records.readings import MACHINE_COLUMNS, GpuReadings, HostReadings, Readings
+from xttsbench.records.readings import MACHINE_COLUMNS, GpuActivity, GpuReadings, HostReadings, Readings
 from xttsbench.records.trial import Segment, TrialRecord
 
 Intervals = npt.NDArray[np.int64]

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from xttsbench.analysis.rhythm import MIN_STEPS, find_period
-from xttsbench.records.monitoring import ColumnOscillation, Event, Reading, Signal, Value, is_number
+from xttsbench.records.machine import ColumnOscillation, Event, Reading, Signal, Value, is_number
 
 _EVENTS: Final = 100
 WINDOW: Final = 512

@@ -14,11 +14,10 @@ from xttsbench.analysis.readings import spans_of
 from xttsbench.analysis.steps import SteadyState, Steps
 from xttsbench.analysis.variation import Explanation, explain
 from xttsbench.records.base import Estimate
-from xttsbench.records.code import SourceFact, StepOps
-from xttsbench.records.gpu_activity import GpuActivity
+from xttsbench.records.code import ScriptRun, SourceFact, StepOps
 from xttsbench.records.pipeline import Pipeline, Prediction
+from xttsbench.records.readings import GpuActivity
 from xttsbench.records.report import Oscillation
-from xttsbench.records.script import ScriptRun
 from xttsbench.records.trial import Batches, Devices, StepProfile, Trace, TrialRecord
 
 EAGER_OPS: Final = 10

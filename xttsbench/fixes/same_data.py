@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from xttsbench.fixes.parallel import ANY_ORDER
 from xttsbench.fixes.rounds import GUARD, ORIGINAL, ROUNDS
 from xttsbench.planning import AGAIN
-from xttsbench.records.elements import Contents, Elements
 from xttsbench.records.fix import FixSet, How, Semantics
+from xttsbench.records.pipeline import Contents, Elements
 from xttsbench.records.trial import TrialRecord
 from xttsbench.samedata.judge import Timed, compare_timed, judge
 from xttsbench.samedata.tolerance import same_training

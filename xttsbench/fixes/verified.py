@@ -17,8 +17,8 @@ from xttsbench.fixes.cache import CACHE, over_a_training
 from xttsbench.fixes.rounds import LEAST_BLOCKS, PATCHED, ROUNDS, TOGETHER, planned
 from xttsbench.fixes.same_data import originals_of, semantics_of
 from xttsbench.records.base import FASTER, MARGIN, SLOWER, Estimate
-from xttsbench.records.elements import GraphIdentity
 from xttsbench.records.fix import FixSet, Semantics
+from xttsbench.records.pipeline import GraphIdentity
 from xttsbench.records.plan import Accelerator
 from xttsbench.records.trial import TrialRecord
 

@@ -28,7 +28,7 @@ from xttsbench.pipeline.nodes import (
     named_inputs,
     results,
 )
-from xttsbench.records.elements import Element, Row
+from xttsbench.records.pipeline import Element, Row
 
 _BATCHES: Final = re.compile(r"(ParallelBatch|Batch|PaddedBatch|MapAndBatch|DenseToSparseBatch|Rebatch)Dataset(V\d+)?")
 _KEEPS: Final = re.compile(
@@ -231,7 +231,7 @@ MOST_ROWS: Final = 1000
 
 @dataclass
 class Fingerprinter:
-    """Turns elements into :class:`xttsbench.records.elements.Element`, all in the same way.
+    """Turns elements into :class:`xttsbench.records.pipeline.Element`, all in the same way.
 
     Args:
         cut: how elements are cut into rows, and what rows are filled up with; as one sample each where nothing is said.

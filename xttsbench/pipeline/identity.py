@@ -28,7 +28,7 @@ from xttsbench.pipeline.nodes import (
     node_inputs,
 )
 from xttsbench.pipeline.source import PYTHON_OPS, call_of, cells, is_users, lookup
-from xttsbench.records.elements import GraphIdentity
+from xttsbench.records.pipeline import GraphIdentity
 
 _DEEPEST: Final = 20
 

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from xttsbench.probes.nvml import GpuProbe, open_gpus
 from xttsbench.probes.procfs import memory_available_bytes, memory_limit_bytes, throttled_s
-from xttsbench.records.monitoring import Reading
+from xttsbench.records.machine import Reading
 from xttsbench.records.readings import GpuReadings, throttle_reason_names
 
 _SAVED_S: Final = 60.0

@@ -19,7 +19,8 @@ from pydantic import ValidationError
 
 from xttsbench.files import atomic_write
 from xttsbench.probes.procfs import Stat, parse_reads, parse_stat, read_text
-from xttsbench.records.monitoring import LISTED, LIVE_FILE, LiveRun, Reading, RunningRun, running_directory
+from xttsbench.records.machine import LISTED, Reading
+from xttsbench.records.watch import LIVE_FILE, LiveRun, RunningRun, running_directory
 
 _NAME_BYTES: Final = 4096
 _INTERPRETERS: Final = ("python", "bash", "sh", "perl", "ruby", "node", "java")
@@ -41,7 +42,7 @@ class Walk:
     """What a walk over the processes found."""
 
     users: tuple[User, ...] = ()
-    """Those that used most, most first, :data:`~xttsbench.records.monitoring.LISTED` at most."""
+    """Those that used most, most first, :data:`~xttsbench.records.machine.LISTED` at most."""
     unseen_cpus: float | None = None
     """Processors that were used by none of the processes that are seen."""
     parents: dict[int, int] = field(default_factory=dict)

@@ -22,7 +22,7 @@ from xttsbench.records.base import (
     Word,
     evidence_of_version_1,
 )
-from xttsbench.records.elements import GraphIdentity
+from xttsbench.records.pipeline import GraphIdentity
 
 _BETWEEN: Final = " + "
 _OF_STEP: Final = "step:"

@@ -7,8 +7,8 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from xttsbench.records.base import MARGIN, SCHEMA_VERSION, Record
+from xttsbench.records.code import ScriptAgain
 from xttsbench.records.report import Kind
-from xttsbench.records.script import ScriptAgain
 
 
 class Accelerator(Record):

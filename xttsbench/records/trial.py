@@ -8,12 +8,9 @@ from typing import Any, Final, Literal
 from pydantic import AliasChoices, Field, model_validator
 
 from xttsbench.records.base import SCHEMA_VERSION, Location, Record
-from xttsbench.records.code import SourceFact, StepOps
-from xttsbench.records.elements import Contents, Elements
-from xttsbench.records.gpu_activity import GpuActivity, XProfVerdict
-from xttsbench.records.pipeline import Pipeline
-from xttsbench.records.readings import Readings
-from xttsbench.records.script import ScriptAgain, ScriptRun
+from xttsbench.records.code import ScriptAgain, ScriptRun, SourceFact, StepOps
+from xttsbench.records.pipeline import Contents, Elements, Pipeline
+from xttsbench.records.readings import GpuActivity, Readings, XProfVerdict
 from xttsbench.records.watch import WatchedRun
 
 TrialKind = Literal[

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from xttsbench.records.monitoring import COLUMNS, Monitored, Signal, spoken
+from xttsbench.records.machine import COLUMNS, Monitored, Signal, spoken
 from xttsbench.reporting import document as doc
 from xttsbench.reporting import units
 from xttsbench.reporting.document import NOT_MEASURED, Column, Table, table

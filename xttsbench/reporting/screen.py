@@ -15,7 +15,7 @@ from rich.color import ColorSystem
 from rich.style import Style
 
 from xttsbench.analysis.stream import Stream
-from xttsbench.records.monitoring import LISTED, spoken
+from xttsbench.records.machine import LISTED, spoken
 from xttsbench.reporting.units import duration, number, size
 from xttsbench.reporting.words import PART_COLORS, SEVERITY_COLORS, plain
 

@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from xttsbench.records.elements import Contents, Elements
 from xttsbench.records.fix import How, Semantics
+from xttsbench.records.pipeline import Contents, Elements
 from xttsbench.samedata.epochs import cut_into_rounds, round_length, same_bags
 from xttsbench.samedata.runs import InOrder, Run, in_order, rounded_anywhere, rounded_in_place, runs_of
 from xttsbench.samedata.varying import Case, all_bags, judge_moved, judge_random, judgement, lost_components, many

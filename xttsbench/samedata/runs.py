@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.spatial import KDTree
 
-from xttsbench.records.elements import Elements, Epoch
+from xttsbench.records.pipeline import Elements, Epoch
 
 Codes = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

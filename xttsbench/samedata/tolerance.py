@@ -13,8 +13,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from xttsbench.records.elements import Elements
 from xttsbench.records.fix import How, Semantics
+from xttsbench.records.pipeline import Elements
 
 TOLERANCE: Final = 1e-4
 """Largest absolute difference of two floats that count as the same; on log-mels, 0.01 % of a magnitude."""

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xttsbench.records.elements import Elements
 from xttsbench.records.fix import How, Semantics
+from xttsbench.records.pipeline import Elements
 from xttsbench.samedata.drawn import LEAST_ROWS, drawn_alike
 from xttsbench.samedata.epochs import (
     Bags,

@@ -23,8 +23,8 @@ from types import FrameType
 from typing import Any, Final, NoReturn, TextIO
 
 from xttsbench.records.base import Record
+from xttsbench.records.code import ScriptRun
 from xttsbench.records.rows import RowMemory
-from xttsbench.records.script import ScriptRun
 from xttsbench.records.trial import TrialSpec, Turn
 
 _PR_SET_PDEATHSIG: Final = 1

@@ -26,7 +26,7 @@ import tensorflow as tf
 from tensorflow.python.framework import ops
 
 from xttsbench.pipeline.nodes import constant, dataset_nodes, named_inputs
-from xttsbench.records.elements import Contents, OtherBatches
+from xttsbench.records.pipeline import Contents, OtherBatches
 from xttsbench.worker.batches import size_bytes
 from xttsbench.worker.script.graph_clock import DEVICE, tensors_of
 from xttsbench.worker.script.loop import Loop

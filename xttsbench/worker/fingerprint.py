@@ -39,9 +39,8 @@ from xttsbench.pipeline.identity import identity
 from xttsbench.pipeline.places import SOURCE
 from xttsbench.pipeline.python.state import trace_time_effects
 from xttsbench.pipeline.read import inspect, read_graph
-from xttsbench.records.elements import Element, Elements, Epoch, OtherBatches
 from xttsbench.records.fix import FixSet
-from xttsbench.records.pipeline import PipelineOp
+from xttsbench.records.pipeline import Element, Elements, Epoch, OtherBatches, PipelineOp
 from xttsbench.records.trial import TrialSpec
 from xttsbench.samedata.epochs import EPOCHS
 from xttsbench.step.modes import loss_of

@@ -18,9 +18,8 @@ from xttsbench.fixes.graph.apply import apply
 from xttsbench.pipeline.identity import identity
 from xttsbench.pipeline.read import inspect, read_graph
 from xttsbench.probes.environment import environment
-from xttsbench.records.elements import GraphIdentity
 from xttsbench.records.fix import FixSet, Optimized
-from xttsbench.records.pipeline import Pipeline, PipelineOp
+from xttsbench.records.pipeline import GraphIdentity, Pipeline, PipelineOp
 
 
 class PlanError(InvalidInputError):

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from xttsbench.analysis.gpu import activity_of
 from xttsbench.errors import first_line
-from xttsbench.records.gpu_activity import GpuActivity
+from xttsbench.records.readings import GpuActivity
 from xttsbench.records.trial import ProfileSummary
 from xttsbench.targets.load import Loaded
 from xttsbench.worker.batches import LiveBatches

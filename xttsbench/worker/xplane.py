@@ -30,7 +30,7 @@ from pydantic import ValidationError
 from xttsbench.analysis.gpu import TOOLS, DeviceTrace, WindowTrace, read
 from xttsbench.analysis.readings import Intervals, covered, intervals, nothing, union, without
 from xttsbench.errors import first_line
-from xttsbench.records.gpu_activity import CAUSES, WORK, Cause, Work, XProfVerdict
+from xttsbench.records.readings import CAUSES, WORK, Cause, Work, XProfVerdict
 
 STEP: Final = "train"
 """Name of the marker around a step, which XProf knows as well."""

@@ -25,8 +25,8 @@ from xttsbench.execution.accelerator import parse_accelerator
 from xttsbench.execution.child import Collected, Limits
 from xttsbench.fixes.proposals import proposals
 from xttsbench.planning import Job
-from xttsbench.records.elements import Elements
 from xttsbench.records.fix import FixSet
+from xttsbench.records.pipeline import Elements
 from xttsbench.records.plan import RunPlan
 from xttsbench.records.readings import Readings
 from xttsbench.records.report import Kind

@@ -19,11 +19,11 @@ from xttsbench.fixes.graph import apply as rewrite
 from xttsbench.pipeline import places
 from xttsbench.pipeline.nodes import dataset_nodes
 from xttsbench.pipeline.read import read_graph
-from xttsbench.records.elements import Elements
+from xttsbench.records.code import ScriptAgain, ScriptData
 from xttsbench.records.fix import Semantics
+from xttsbench.records.pipeline import Elements
 from xttsbench.records.readings import Readings
 from xttsbench.records.rows import RowMemory
-from xttsbench.records.script import ScriptAgain, ScriptData
 from xttsbench.records.trial import TrialSpec
 from xttsbench.samedata.judge import judge
 from xttsbench.step.watch import Watch

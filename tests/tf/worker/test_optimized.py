@@ -16,9 +16,8 @@ from xttsbench.execution.child import Collected
 from xttsbench.pipeline.read import inspect, read_graph
 from xttsbench.probes.environment import environment
 from xttsbench.records.base import Location
-from xttsbench.records.elements import GraphIdentity
 from xttsbench.records.fix import FixSet, Optimized
-from xttsbench.records.pipeline import Pipeline, PipelineOp
+from xttsbench.records.pipeline import GraphIdentity, Pipeline, PipelineOp
 from xttsbench.records.readings import Readings
 from xttsbench.records.trial import TrialRecord, TrialSpec
 from xttsbench.worker.optimized import PlanError, PlanWarning, apply_plan, changed_ops, identity_of

@@ -12,7 +12,7 @@ from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 from tests.tf.worker import gpu_xplane
 from xttsbench.analysis.gpu import activity_of, slices_of
-from xttsbench.records.gpu_activity import WORK
+from xttsbench.records.readings import WORK
 from xttsbench.targets.load import Loaded
 from xttsbench.worker.profiled import profile_window, summarise
 from xttsbench.worker.xplane import ask, cause_of_event, newest, read_window, work_of_event

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from xttsbench.analysis.gpu import DeviceTrace, WindowTrace, activity_of, answer, difference, partition, read, slices_of
 from xttsbench.analysis.readings import intervals, nothing, total
-from xttsbench.records.gpu_activity import CAUSES, COPIES, WORK, GpuActivity, Work, XProfVerdict
+from xttsbench.records.readings import CAUSES, COPIES, WORK, GpuActivity, Work, XProfVerdict
 
 MS = 1_000_000
 Event = tuple[Work, int, int]

@@ -28,8 +28,7 @@ from xttsbench.analysis.readings import (
     union,
     without,
 )
-from xttsbench.records.gpu_activity import GpuActivity, GpuDevice
-from xttsbench.records.readings import GpuReadings, HostReadings, Readings
+from xttsbench.records.readings import GpuActivity, GpuDevice, GpuReadings, HostReadings, Readings
 from xttsbench.records.trial import RoundMark, Segment
 
 S = 1_000_000_000

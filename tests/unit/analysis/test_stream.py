@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from xttsbench.analysis.stream import WINDOW, Stream, oscillation
-from xttsbench.records.monitoring import Signal
+from xttsbench.records.machine import Signal
 
 
 def fed(values, column="gpu0_utilization", interval_s=0.1):

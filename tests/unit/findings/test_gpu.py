@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from xttsbench.findings.gpu import exposed_copies, gpu_collectives, gpu_imbalance, gpu_shared, gpu_throttled
-from xttsbench.records.gpu_activity import GpuActivity, GpuDevice
-from xttsbench.records.readings import GpuReadings, HostReadings, Readings
+from xttsbench.records.readings import GpuActivity, GpuDevice, GpuReadings, HostReadings, Readings
 from xttsbench.records.trial import Devices
 
 GB = 1_000_000_000

@@ -13,8 +13,8 @@ from xttsbench.evidence.evidence import Compared
 from xttsbench.fixes.model import COSTS_NOTHING
 from xttsbench.fixes.proposals import proposals
 from xttsbench.records.base import Estimate, Location
+from xttsbench.records.code import ScriptData, ScriptRun
 from xttsbench.records.pipeline import Prediction
-from xttsbench.records.script import ScriptData, ScriptRun
 from xttsbench.records.trial import Batches, Trace
 
 WAITING = pipeline(RANGE, PYTHON | {"location": Location(file="data.py", line=7)}, BATCH,

@@ -14,8 +14,8 @@ from xttsbench.fixes.results import results
 from xttsbench.fixes.rounds import ALONE, GUARD, ORIGINAL, PATCHED, ROUNDS, TOGETHER
 from xttsbench.fixes.verified import Verified, verified
 from xttsbench.records.base import Location
-from xttsbench.records.elements import Contents, Element, Elements, Epoch, GraphIdentity, Row
 from xttsbench.records.fix import FixResult, Patch
+from xttsbench.records.pipeline import Contents, Element, Elements, Epoch, GraphIdentity, Row
 from xttsbench.records.plan import Accelerator
 from xttsbench.records.trial import TrialRecord
 

@@ -15,8 +15,7 @@ import pytest
 
 from xttsbench.analysis.readings import beside_profile
 from xttsbench.probes.nvml import PCIE_EVERY
-from xttsbench.records.gpu_activity import GpuActivity, GpuDevice
-from xttsbench.records.readings import REASONS, GpuReadings, Readings, throttle_reason_names
+from xttsbench.records.readings import REASONS, GpuActivity, GpuDevice, GpuReadings, Readings, throttle_reason_names
 
 COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C compiler (cc, gcc, clang) to build the NVML stub")

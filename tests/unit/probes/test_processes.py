@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from xttsbench.probes.processes import Processes, ProcessProbe, announce, read_live, running
-from xttsbench.records.monitoring import LIVE_FILE, LiveRun, RecentSteps, running_directory
+from xttsbench.records.watch import LIVE_FILE, LiveRun, RecentSteps, running_directory
 
 BURN = "import time\nend = time.monotonic() + 60\nwhile time.monotonic() < end: pass"
 PARENT = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {BURN!r}])"

@@ -19,15 +19,14 @@ from xttsbench import records
 from xttsbench.records.base import SCHEMA_VERSION, Estimate, Record, nulls
 from xttsbench.records.comparison_result import ComparisonReport
 from xttsbench.records.fix import Optimized
-from xttsbench.records.machine import Examination
-from xttsbench.records.monitoring import LiveRun, Monitored
+from xttsbench.records.machine import Examination, Monitored
 from xttsbench.records.plan import RunPlan
 from xttsbench.records.readings import HostReadings
 from xttsbench.records.report import AA, Best, Report, WarmUp
 from xttsbench.records.rows import COLUMNS
 from xttsbench.records.training import Manifest, TrainSetup
 from xttsbench.records.trial import MeasurementOverhead, Segment, TrialRecord, TrialSpec
-from xttsbench.records.watch import WatchSummary
+from xttsbench.records.watch import LiveRun, WatchSummary
 
 SPEC = TrialSpec(trial_id="000-ladder", kind="ladder", target="m:f", kwargs={"a": [1, {"b": None}]}, emulated_ms=(0.1,))
 PLAIN = {str: "größe\n", int: 3, float: 1 / 3, bool: True, Any: [1, {"b": None}], object: "x"}

@@ -3,7 +3,7 @@ from rich.cells import cell_len
 from rich.color import ColorSystem
 
 from xttsbench.analysis.stream import Stream
-from xttsbench.records.monitoring import ColumnOscillation, Event, columns, oscillating
+from xttsbench.records.machine import ColumnOscillation, Event, columns, oscillating
 from xttsbench.reporting.screen import line, screen, written
 
 READING = {

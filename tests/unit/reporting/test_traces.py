@@ -14,9 +14,8 @@ import pytest
 from tests.unit.reporting.trace_format import problems
 from xttsbench.execution import journal
 from xttsbench.records.code import OpLine, StepOps
-from xttsbench.records.gpu_activity import Gap, GpuActivity, GpuDevice, GpuSlices
 from xttsbench.records.pipeline import Pipeline, PipelineOp
-from xttsbench.records.readings import GpuReadings, HostReadings, Readings
+from xttsbench.records.readings import Gap, GpuActivity, GpuDevice, GpuReadings, GpuSlices, HostReadings, Readings
 from xttsbench.records.rows import COLUMNS
 from xttsbench.records.trial import ProfileSummary, RoundMark, Segment, TrialRecord
 from xttsbench.reporting import traces

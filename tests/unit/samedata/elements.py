@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from xttsbench.records.elements import Element, Elements, Epoch, Row
+from xttsbench.records.pipeline import Element, Elements, Epoch, Row
 
 Sample = tuple[Any, ...]
 Run = list[list[list[Sample]]]

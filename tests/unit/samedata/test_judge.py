@@ -18,7 +18,7 @@ from tests.unit.samedata.elements import (
     samples,
     shuffled,
 )
-from xttsbench.records.elements import Elements, OtherBatches
+from xttsbench.records.pipeline import Elements, OtherBatches
 from xttsbench.samedata.judge import judge, spec_difference
 
 ROWS = samples(64)

@@ -24,8 +24,8 @@ from tests.unit.samedata.elements import (
     samples,
     shuffled,
 )
-from xttsbench.records.elements import Elements
 from xttsbench.records.fix import Semantics
+from xttsbench.records.pipeline import Elements
 from xttsbench.samedata.judge import judge
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xttsbench.records.elements import Contents
+from xttsbench.records.pipeline import Contents
 from xttsbench.samedata.judge import compare_timed
 
 FORM = 7 << 32

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xttsbench.records.elements import Elements
+from xttsbench.records.pipeline import Elements
 from xttsbench.samedata.tolerance import STATE_TOLERANCE, same_training
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from xttsbench.execution import journal
 from xttsbench.execution.child import Limits
-from xttsbench.records.elements import Element, Elements, Epoch, Row
+from xttsbench.records.pipeline import Element, Elements, Epoch, Row
 from xttsbench.records.rows import RowMemory
 from xttsbench.records.trial import TrialSpec
 from xttsbench.workflows.live import LiveSession, changes_by_itself

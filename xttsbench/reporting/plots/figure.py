@@ -20,7 +20,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
-from xttsbench.records.monitoring import Event
+from xttsbench.records.machine import Event
 from xttsbench.reporting.monitoring import FloatArray, Panel, stretches
 from xttsbench.reporting.words import GRID, INK, SERIES_COLORS, SEVERITY_COLORS, SOFT, plain
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from xttsbench.records.base import Estimate
 from xttsbench.records.code import OpLine, StepOps
-from xttsbench.records.gpu_activity import CAUSES, COPIES, GpuActivity, GpuDevice
+from xttsbench.records.readings import CAUSES, COPIES, GpuActivity, GpuDevice
 from xttsbench.records.report import Oscillation, Report
 from xttsbench.reporting import document as doc
 from xttsbench.reporting import units

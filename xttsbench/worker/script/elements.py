@@ -26,8 +26,8 @@ from tensorflow.python.ops import gen_random_ops, resource_variable_ops
 from xttsbench.pipeline.fingerprinter import sketch_of
 from xttsbench.pipeline.python.state import trace_time_effects
 from xttsbench.records.base import name_and_place
-from xttsbench.records.elements import Elements
-from xttsbench.records.script import ScriptAgain
+from xttsbench.records.code import ScriptAgain
+from xttsbench.records.pipeline import Elements
 from xttsbench.step.modes import loss_of
 from xttsbench.targets.load import Loaded
 from xttsbench.worker.channel import Channel, ScriptReport, StoppedByUs

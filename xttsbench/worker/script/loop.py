@@ -17,8 +17,8 @@ from typing import Any, Final
 import tensorflow as tf
 
 from xttsbench.pipeline.places import place_of
+from xttsbench.records.code import ScriptData
 from xttsbench.records.rows import RowMemory, SegmentRows, StepRow
-from xttsbench.records.script import ScriptData
 
 _MARK: Final = "_xttsbench_data"
 _ORIGINAL: Final = "_xttsbench_original"

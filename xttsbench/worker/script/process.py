@@ -24,7 +24,7 @@ from types import TracebackType
 from typing import Any, Final
 
 from xttsbench.ownership import owner
-from xttsbench.records.script import ScriptAgain
+from xttsbench.records.code import ScriptAgain
 from xttsbench.records.trial import TrialError, TrialSpec
 from xttsbench.targets.spec import substituted
 from xttsbench.worker.channel import LockedChannel, ScriptReport, StoppedByUs, exit_now, shared_rows

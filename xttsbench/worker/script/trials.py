@@ -18,9 +18,9 @@ import tensorflow as tf
 from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.graph.apply import apply
 from xttsbench.fixes.step import STEP_GRAPH, STEP_XLA
+from xttsbench.records.code import ScriptAgain, ScriptData
 from xttsbench.records.fix import FixSet
 from xttsbench.records.rows import RowMemory, SegmentRows, StepRow
-from xttsbench.records.script import ScriptAgain, ScriptData
 from xttsbench.step.watch import Watch
 from xttsbench.worker.batches import fill_caches
 from xttsbench.worker.channel import ScriptReport, StoppedByUs

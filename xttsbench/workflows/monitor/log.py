@@ -25,7 +25,7 @@ import numpy.typing as npt
 from xttsbench.analysis.stream import Stream, oscillation
 from xttsbench.errors import InvalidInputError, NothingMeasuredError, UsageError
 from xttsbench.files import atomic_write
-from xttsbench.records.monitoring import (
+from xttsbench.records.machine import (
     LISTED,
     ColumnOscillation,
     Event,

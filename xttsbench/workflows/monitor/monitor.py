@@ -17,7 +17,7 @@ from xttsbench.analysis.stream import Stream
 from xttsbench.errors import UsageError
 from xttsbench.probes.live import Gpus, MachineProbe, Pace
 from xttsbench.probes.processes import Processes, ProcessProbe, Walk, running
-from xttsbench.records.monitoring import (
+from xttsbench.records.machine import (
     LISTED,
     ColumnOscillation,
     Event,

@@ -31,10 +31,10 @@ from xttsbench.fixes.verified import Verified, verified
 from xttsbench.ownership import owner
 from xttsbench.planning import Job
 from xttsbench.records.base import Location, name_and_place
+from xttsbench.records.code import ScriptAgain, ScriptRun
 from xttsbench.records.fix import FixResult, FixSet, Optimized, Patch
 from xttsbench.records.pipeline import Pipeline
 from xttsbench.records.plan import RunPlan
-from xttsbench.records.script import ScriptAgain, ScriptRun
 from xttsbench.records.trial import Trace, TrialRecord
 from xttsbench.workflows.measure.session import Session
 from xttsbench.workflows.optimize.verification import Verification

@@ -25,12 +25,11 @@ from xttsbench.execution.child import Collected
 from xttsbench.files import atomic_write
 from xttsbench.probes.monitor import HostProbe
 from xttsbench.probes.processes import announce
-from xttsbench.records.monitoring import LIVE_FILE, LiveRun, RecentSteps
 from xttsbench.records.readings import Readings
 from xttsbench.records.report import Report
 from xttsbench.records.rows import RowMemory
 from xttsbench.records.trial import StackLine, StepProfile, TrialRecord, TrialSpec
-from xttsbench.records.watch import SUMMARY_FILE, End, WatchedRun, WatchSummary
+from xttsbench.records.watch import LIVE_FILE, SUMMARY_FILE, End, LiveRun, RecentSteps, WatchedRun, WatchSummary
 from xttsbench.workflows.watch.summary import Scalars, summarise
 
 _LIVE_S: Final = 1.0

@@ -11,8 +11,8 @@ import pytest
 from xttsbench.execution.child import Limits
 from xttsbench.execution.helper import Helper
 from xttsbench.execution.trial import LiveTrial, run_trial
-from xttsbench.records.elements import Elements
-from xttsbench.records.script import ScriptAgain, ScriptData
+from xttsbench.records.code import ScriptAgain, ScriptData
+from xttsbench.records.pipeline import Elements
 from xttsbench.records.trial import TrialRecord, TrialSpec, Turn
 from xttsbench.samedata.judge import compare_timed, judge
 from xttsbench.samedata.tolerance import same_training

@@ -12,7 +12,7 @@ import pytest
 from tests.unit.reporting.conftest import HOSTILE, one, words
 from xttsbench.records.base import Estimate
 from xttsbench.records.code import OpLine, Placement, StepOps
-from xttsbench.records.gpu_activity import Gap, GpuActivity, GpuDevice, Kernel
+from xttsbench.records.readings import Gap, GpuActivity, GpuDevice, Kernel
 from xttsbench.records.report import Report, Verdict
 from xttsbench.reporting import document as doc
 from xttsbench.reporting import markdown

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from xttsbench.errors import InvalidInputError, NothingMeasuredError, UsageError
-from xttsbench.records.monitoring import columns
+from xttsbench.records.machine import columns
 from xttsbench.workflows.monitor.log import Log, read_log, write_page
 
 COLUMNS = ("time_utc", "t_s", "cpu_share", "top1_name", "memory_used_bytes", "event")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from xttsbench.records.code import ScriptData, ScriptRun
 from xttsbench.records.plan import RunPlan
-from xttsbench.records.script import ScriptData, ScriptRun
 from xttsbench.workflows.optimize.fixes import again, step_place, why_not_again
 
 SEEN = ScriptRun(

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from xttsbench.errors import InvalidInputError
 from xttsbench.records.base import Estimate
-from xttsbench.records.elements import GraphIdentity
 from xttsbench.records.fix import Optimized
+from xttsbench.records.pipeline import GraphIdentity
 from xttsbench.records.report import Report
 from xttsbench.workflows.optimize.plan import read_plan, read_report, report_of, write_plan
 

@@ -14,8 +14,8 @@ from xttsbench.fixes.results import results
 from xttsbench.fixes.rounds import ALONE, GUARD, LEAST_BLOCKS, ORIGINAL, PART_S, PATCHED, TOGETHER
 from xttsbench.fixes.verified import verified
 from xttsbench.planning import Job
-from xttsbench.records.elements import Element, Elements, Epoch, Row
 from xttsbench.records.fix import Edit, Fix, Patch
+from xttsbench.records.pipeline import Element, Elements, Epoch, Row
 from xttsbench.records.plan import Accelerator
 from xttsbench.workflows.optimize.verification import Verification
 from xttsbench.workflows.optimize.verify import verify

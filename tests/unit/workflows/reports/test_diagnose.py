@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from xttsbench.diagnosis.diagnosis import build_diagnosis
 from xttsbench.records.base import Estimate, Location
-from xttsbench.records.gpu_activity import GpuActivity, GpuDevice, GpuSlices, XProfVerdict
+from xttsbench.records.readings import GpuActivity, GpuDevice, GpuSlices, XProfVerdict
 from xttsbench.records.report import Attribution, Report
 from xttsbench.records.trial import ProfileSummary
 from xttsbench.reporting.scene import stage

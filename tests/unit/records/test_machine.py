@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from xttsbench.records.monitoring import COLUMNS, columns, is_text, oscillating, spoken
+from xttsbench.records.machine import COLUMNS, columns, is_text, oscillating, spoken
 
 
 def test_the_columns_of_a_machine_are_in_order_and_those_of_one_thing_together():
