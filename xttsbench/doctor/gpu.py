@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from xttsbench.doctor.check import Said, check
-from xttsbench.records.machine import Figure, Machine
+from xttsbench.records.machine import Figure, Machine, Said
 from xttsbench.records.pipeline import size
 
 LEAST_DRIVER: Final = {11: (450, 80, 2), 12: (525, 60, 13), 13: (580, 65, 6)}
@@ -31,7 +30,6 @@ _HELD_SHARE, _HELD_BYTES, _FULL_SHARE = 0.05, 2 << 30, 0.9
 _MASK: Final = "CUDA_VISIBLE_DEVICES"
 
 
-@check("gpu-driver", "the NVIDIA driver and its GPUs")
 def gpu_driver(machine: Machine) -> Said:
     """No driver, one that does not answer, or one that is too old; no GPU at all is for information."""
     found = machine.driver
@@ -101,7 +99,6 @@ def _no_gpus(machine: Machine, figures: dict[str, Figure]) -> Said:
     return Said("broken", f"{where}{reason}{drivers}", figures, remedy)
 
 
-@check("gpu-permission", "device files of the NVIDIA driver")
 def gpu_permission(machine: Machine) -> Said | None:
     """Device files that this user may not open."""
     refused = machine.driver.refused
@@ -117,7 +114,6 @@ def gpu_permission(machine: Machine) -> Said | None:
     )
 
 
-@check("gpu-mask", "CUDA_VISIBLE_DEVICES")
 def gpu_mask(machine: Machine) -> Said | None:
     """A mask that hides all GPUs."""
     mask = machine.software.variables.get(_MASK)
@@ -143,7 +139,6 @@ def _visible(mask: str, gpus: int) -> int:
     return len(shown)
 
 
-@check("gpu-build", "whether this TensorFlow can use a GPU")
 def gpu_build(machine: Machine) -> Said | None:
     """A build without CUDA beside a GPU."""
     sight = machine.sight
@@ -161,7 +156,6 @@ def gpu_build(machine: Machine) -> Said | None:
     return Said("broken", f"TensorFlow {version} is a CPU build beside {gpus} GPU(s)", figures, f"{remedy}.")
 
 
-@check("gpu-libraries", "CUDA libraries that TensorFlow loads")
 def gpu_libraries(machine: Machine) -> Said | None:
     """A library that is missing, by name."""
     sight = machine.sight
@@ -192,7 +186,6 @@ def _stem(library: str) -> str:
     return library.removeprefix("lib").partition(".so")[0]
 
 
-@check("gpu-visible", "GPUs that TensorFlow sees, of those that the driver has")
 def gpu_visible(machine: Machine) -> Said | None:
     """Fewer than there are, where no other check says why."""
     gpus, sight = machine.driver.gpus, machine.sight
@@ -217,7 +210,6 @@ def gpu_visible(machine: Machine) -> Said | None:
     )
 
 
-@check("gpu-memory", "memory of the GPUs that others hold")
 def gpu_memory(machine: Machine) -> Said | None:
     """A GPU that is shared, or full before anything of ours began."""
     figures: dict[str, Figure] = {}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Final, Literal, TypeGuard
+from typing import Final, Literal, NamedTuple, TypeGuard
 
 from xttsbench.records.base import SCHEMA_VERSION, Record
 
@@ -35,6 +35,15 @@ class Check(Record):
     figures: dict[str, Figure] = {}
     remedy: str = ""
     """What to do; empty where there is nothing to do."""
+
+
+class Said(NamedTuple):
+    """What a check says, before it bears its name; the fields are those of :class:`Check`."""
+
+    status: Status
+    seen: str
+    figures: dict[str, Figure] = {}
+    remedy: str = ""
 
 
 class Gpu(Record):

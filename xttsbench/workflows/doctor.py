@@ -23,7 +23,7 @@ from typing import IO, Any, Final
 import numpy as np
 
 from xttsbench.analysis.readings import measured_span
-from xttsbench.doctor.registry import examine
+from xttsbench.doctor import examine
 from xttsbench.errors import InvalidInputError
 from xttsbench.execution import journal
 from xttsbench.execution.child import child_environment

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from xttsbench.doctor.registry import examine
+from xttsbench.doctor import examine
 from xttsbench.records.base import Record
 from xttsbench.records.machine import (
     Check,

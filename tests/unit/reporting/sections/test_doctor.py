@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.doctor.made import healthy, spoilt
-from xttsbench.doctor.registry import examine
+from xttsbench.doctor import examine
 from xttsbench.records.machine import Examination, Machine
 from xttsbench.reporting import console
 from xttsbench.reporting.document import View
