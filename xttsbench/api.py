@@ -202,7 +202,7 @@ def _live(target: Any, request: LiveRequest, *, any_order: bool) -> tuple[Any, R
 
 def _apply(target: Any, plan: str | Path | Optimized, kwargs: dict[str, Any] | None) -> tuple[Any, Report]:
     from xttsbench.records.pipeline import Pipeline
-    from xttsbench.workflows.optimize.plan import read_plan, read_report, report_of
+    from xttsbench.workflows.saved import read_plan, read_report, report_of
 
     path = None if isinstance(plan, Optimized) else Path(plan)
     found = plan if isinstance(plan, Optimized) else read_plan(Path(plan))

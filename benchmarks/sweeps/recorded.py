@@ -15,8 +15,7 @@ from machine import Rates, rates_of
 
 from xttsbench.comparison.runs import collect
 from xttsbench.comparison.sweep import Round
-from xttsbench.execution import journal
-from xttsbench.execution.run_directory import read_plan
+from xttsbench.execution.run_directory import read_plan, read_trials
 from xttsbench.records.plan import Comparison
 
 
@@ -65,7 +64,7 @@ def read_grid(directory: Path) -> Grid:
     comparison = read_plan(directory).comparison
     if comparison is None or len(comparison.accelerators) != 1:
         raise SystemExit(f"{directory}: an exhaustive run of one grid behind one accelerator is expected")
-    (group,) = collect(comparison, journal.read(directory))
+    (group,) = collect(comparison, read_trials(directory))
     rates = {
         runs.arm.id: {turn: math.log(steps.rate_per_s) for turn, steps in runs.turns.items()} for runs in group.arms
     }

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from xttsbench.records.training import TrainJob
-from xttsbench.workflows.train.job import TrainRequest, prepare_training
+from xttsbench.workflows.bundled import TrainRequest, prepare_training
 
 CLIPS, MIN_S, MAX_S = 224, 2.0, 6.0
 """Clips of two to six seconds fall into three of the recipes' buckets."""

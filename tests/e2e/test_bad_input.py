@@ -19,9 +19,9 @@ import pytest
 from tests.e2e.parent import WITH_CTRL_C
 from tests.processes import still_running
 from xttsbench.cli import main
-from xttsbench.execution import journal
 from xttsbench.execution.child import Limits
 from xttsbench.execution.helper import Helper
+from xttsbench.execution.run_directory import read_trials
 from xttsbench.workflows.diagnose import trial_limits
 from xttsbench.workflows.outcome import DONE, NOTHING
 
@@ -72,7 +72,7 @@ class Result:
 
     @property
     def rows(self):
-        return sum(segment.steps for trial in journal.read(self.directory) for segment in trial.segments)
+        return sum(segment.steps for trial in read_trials(self.directory) for segment in trial.segments)
 
 
 @pytest.fixture
@@ -119,7 +119,7 @@ def test_an_unusable_target(diagnose, target, options, words):
     assert result.report["target"]["status"] == "raised"
     assert result.report["verdict"]["bottleneck"] == "inconclusive"
     assert result.report["verdict"]["step_time_s"] is None
-    assert [trial.status for trial in journal.read(result.directory)] == ["raised"]
+    assert [trial.status for trial in read_trials(result.directory)] == ["raised"]
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_a_trial_that_ends_badly_ends_the_run_in_words(diagnose, target, status,
     result = diagnose(f"{BAD}:{target}", "--steps", "500")
     assert result.code == (NOTHING if target == "out_of_memory_while_built" else DONE)
     assert result.sentence
-    trial = journal.read(result.directory)[0]
+    trial = read_trials(result.directory)[0]
     assert trial.status == status
     assert [word for word in words if word not in trial.cause] == []
     assert result.report["target"]["status"] == status
@@ -230,7 +230,7 @@ def test_a_step_that_hangs_ends_the_run_with_the_steps_before_it(diagnose, monke
     result = diagnose(f"{BAD}:hangs_in_the_step", "--steps", "500")
     assert result.code == DONE
     assert result.sentence
-    (trial,) = journal.read(result.directory)
+    (trial,) = read_trials(result.directory)
     assert trial.status == "stalled"
     assert "no step ended" in trial.cause
     assert result.rows > 20
@@ -370,7 +370,7 @@ def test_ctrl_c_during_a_trial(command, tmp_path):
     assert "Traceback" not in err
     assert "Interrupted; what was measured before is in the report." in err
     assert still_running(left) == []
-    (trial,) = journal.read(out)
+    (trial,) = read_trials(out)
     assert trial.status == "interrupted"
     assert sum(segment.steps for segment in trial.segments) > 10
     report = json.loads((out / "report.json").read_text(encoding="utf-8"))
@@ -390,7 +390,7 @@ def test_ctrl_c_before_the_first_trial(command, tmp_path):
     assert "Traceback" not in err
     assert still_running(helpers) == []
     assert json.loads((out / "report.json").read_text(encoding="utf-8"))["verdict"]["bottleneck"] == "inconclusive"
-    assert [trial.status for trial in journal.read(out)] == ["interrupted"]
+    assert [trial.status for trial in read_trials(out)] == ["interrupted"]
 
 
 @pytest.mark.slow
@@ -406,7 +406,7 @@ def test_a_helper_that_dies_is_replaced_and_nothing_is_lost(command, tmp_path):
     _, err = process.communicate(timeout=120)
     assert process.returncode == 130
     assert "Traceback" not in err
-    trials = journal.read(out)
+    trials = read_trials(out)
     assert [trial.status for trial in trials[:3]] == ["ok", "killed", "ok"]
     assert "helper" in trials[1].cause
     assert (out / "report.json").exists()

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from xttsbench.execution import journal
+from xttsbench.execution.run_directory import read_trials
 from xttsbench.workflows.bundled import prepare
 from xttsbench.xtts.data.make import make_data
 
@@ -46,5 +46,5 @@ def test_loader(xttsbench_benchmark: Any, data: dict[str, Any], loader: str) -> 
     )
     if result.report is not None:  # measured
         assert 0 < result.extra_info["utilization"]["estimate"] <= 1
-        assert len(journal.read(Path(result.extra_info["run"]))) >= 2
+        assert len(read_trials(Path(result.extra_info["run"]))) >= 2
         assert result.extra_info["processes"] in (1, 2)  # one that a neighbour disturbed is left out

@@ -17,8 +17,8 @@ import psutil
 import pytest
 
 from tests.e2e.parent import ON_ONE_HELPER, WITH_CTRL_C
-from xttsbench.execution import journal
-from xttsbench.workflows.optimize.plan import read_plan
+from xttsbench.execution.run_directory import read_trials
+from xttsbench.workflows.saved import read_plan
 
 pytestmark = pytest.mark.measured
 
@@ -120,7 +120,7 @@ def the_patch_is_of_the_user_s_file_and_was_run(ran: Ran, folder: Path) -> None:
     ((name, text),) = patch["files"].items()
     assert (Path(name), text != before) == (file.resolve(), True)
     # The copy that was run is the user's file after the patch.
-    runs = [trial.spec for trial in journal.read(ran.out) if trial.spec.patched]
+    runs = [trial.spec for trial in read_trials(ran.out) if trial.spec.patched]
     assert runs
     assert all(spec.fix is None for spec in runs)
     assert {Path(copy).read_text(encoding="utf-8") for spec in runs for copy in spec.patched.values()} == {text}
@@ -208,7 +208,7 @@ def test_a_function_that_counts_its_calls_is_left_alone(tmp_path: Path) -> None:
     assert tried
     assert all(fix["semantics"]["equivalent"] is not True for fix in tried)
     assert any("_numbered_row" in fix["why"] for fix in tried)
-    assert not [trial for trial in journal.read(ran.out) if trial.spec.kind == "arm"], "timed, though it may not be"
+    assert not [trial for trial in read_trials(ran.out) if trial.spec.kind == "arm"], "timed, though it may not be"
     assert ran.report["optimized"]["fixes"] == []
     found = {finding["rule"]: finding for finding in ran.report["findings"]}
     assert (found["sequential-map"]["equivalent"], found["sequential-map"]["verified_speedup"]) == (False, None)
@@ -238,7 +238,7 @@ def test_of_an_accelerator_that_never_waits_nothing_is_tried_and_it_ends_early(t
     assert ran.report["accelerator"]["kind"] == "emulated"
     assert "emulated" in ran.report["accelerator"]["label"]
     assert ran.report["accelerator"]["passes"] is True
-    assert {trial.spec.kind for trial in journal.read(ran.out)} <= {"ladder", "input", "pipeline"}
+    assert {trial.spec.kind for trial in read_trials(ran.out)} <= {"ladder", "input", "pipeline"}
     assert ran.took_s < 100
 
 
@@ -300,7 +300,7 @@ def test_ctrl_c_amid_the_fixes_leaves_a_report_and_no_process(tmp_path: Path) ->
     assert report["verdict"]["bottleneck"] == "input"
     assert report["fixes"]
     assert not [fix for fix in report["fixes"] if fix["outcome"] == "accepted"]
-    assert [trial.status for trial in journal.read(out)].count("interrupted") == 1
+    assert [trial.status for trial in read_trials(out)].count("interrupted") == 1
     assert not (out / "patch.diff").exists()
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.e2e.parent import ON_ONE_HELPER
-from xttsbench.execution import journal
+from xttsbench.execution.run_directory import read_trials
 from xttsbench.worker.script.effects import why_not
 
 pytestmark = pytest.mark.measured
@@ -38,7 +38,7 @@ class Ran(NamedTuple):
 
     @property
     def kinds(self) -> set[str]:
-        return {trial.spec.kind for trial in journal.read(self.out)}
+        return {trial.spec.kind for trial in read_trials(self.out)}
 
 
 def python(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:

@@ -18,7 +18,7 @@ import pytest
 
 from tests.e2e.parent import WITH_CTRL_C, WITHOUT_TENSORFLOW
 from xttsbench.cli import main
-from xttsbench.execution import journal
+from xttsbench.execution.run_directory import read_trials
 from xttsbench.records.base import FASTER
 
 ROOT = Path(__file__).parents[2]
@@ -82,7 +82,7 @@ def test_a_known_speed_ratio_is_found_with_its_interval(run, tmp_path):
     # The quotient of what stands beside one another.
     times = [arms[name]["step_time_s"]["estimate"] for name in ("slow", "fast")]
     assert times[0] / times[1] == pytest.approx(arms["fast"]["effect"]["estimate"])
-    trials = journal.read(Path("out"))
+    trials = read_trials(Path("out"))
     # The first one is parity's; then two processes of each, until each shows what it can.
     assert [trial.spec.arm for trial in trials] == ["slow", *["slow", "fast", "slow:again"] * 2]
     assert all(1 <= len(trial.rounds) <= 6 for trial in trials[1:])
@@ -107,7 +107,7 @@ def test_a_step_is_warmed_up_and_waits_are_added_behind_an_emulated_accelerator(
     assert emulated["step_time_s"]["estimate"] - real["step_time_s"]["estimate"] == pytest.approx(0.005, rel=0.5)
     assert report["verdict"]["bottleneck"] == "inconclusive"
     assert "diagnose" in report["verdict"]["summary"]
-    for trial in journal.read(Path("out")):
+    for trial in read_trials(Path("out")):
         warm_up, as_is = trial.segments
         assert warm_up.steps == 3
         assert sum(as_is.columns["traces"]) == 0
@@ -130,7 +130,7 @@ def test_dying_arms_are_results_and_the_others_are_measured(run):
     assert "the tenth batch is broken" in arms["raises"]["status"]
     assert arms["hangs"]["status"].startswith("stalled: no step ended")
     assert (arms["killed"]["rounds"], arms["other"]["rounds"]) == (0, 1)
-    assert sum(t.spec.arm == "hangs" for t in journal.read(Path("out"))) == 1
+    assert sum(t.spec.arm == "hangs" for t in read_trials(Path("out"))) == 1
 
 
 def test_a_baseline_that_dies_is_told_clearly(run):
@@ -168,7 +168,7 @@ def test_a_target_that_cannot_be_imported(run, tmp_path):
     code, _, err = run(f"name: mine\ntarget: {path}:make\narms: [{{id: a}}, {{id: b, config: {{x: 1}}}}]\nblocks: 2\n")
     assert code == 5
     assert "cannot be imported: SyntaxError" in err
-    assert len(journal.read(Path("out"))) == 1
+    assert len(read_trials(Path("out"))) == 1
 
 
 def test_options_stand_in_for_the_scenario_s_own(run):
@@ -191,7 +191,7 @@ def test_options_stand_in_for_the_scenario_s_own(run):
     assert json.loads(out) == record()
     plan = json.loads(Path("out/plan.json").read_text(encoding="utf-8"))
     assert (plan["comparison"]["blocks"], plan["comparison"]["steps"], plan["seed"], plan["budget_s"]) == (1, 5, 9, 77)
-    (trial,) = journal.read(Path("out"))
+    (trial,) = read_trials(Path("out"))
     assert trial.spec.kwargs == {"batch": 2}
     assert trial.spec.emulated_ms == (3.0,)
     assert trial.spec.seed == 9
@@ -303,7 +303,7 @@ def test_ctrl_c_leaves_a_report_of_what_there_is(start, tmp_path):
     assert process.returncode == 130, err
     assert "Traceback" not in err
     assert "Interrupted; what was measured before is in the report." in err
-    trials = journal.read(tmp_path / "out")
+    trials = read_trials(tmp_path / "out")
     assert [trial.status for trial in trials] == ["ok", "ok", "ok", "interrupted"]
     assert all(trial.rounds for trial in trials[1:])
     assert record(tmp_path / "out")["parity"]["same"] is True

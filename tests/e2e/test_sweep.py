@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from xttsbench.execution import journal
+from xttsbench.execution.run_directory import read_trials
 
 ROOT = Path(__file__).parents[2]
 ARMS = ROOT / "tests" / "targets" / "arms.py"
@@ -107,7 +107,7 @@ def test_when_every_arm_fails_the_baseline_is_kept(tmp_path: Path) -> None:
     best = yaml.safe_load((tmp_path / "out" / "best.yaml").read_text())
     assert (best["arm"], best["proven"]) == ("a", False), err
     assert "the tenth batch is broken" in best["why"]
-    assert len([trial for trial in journal.read(tmp_path / "out") if trial.spec.arm == "b"]) == 1
+    assert len([trial for trial in read_trials(tmp_path / "out") if trial.spec.arm == "b"]) == 1
     assert "a is kept" in out
 
 
@@ -119,6 +119,6 @@ def test_a_full_disk_costs_the_trial_that_did_not_fit_and_nothing_before(tmp_pat
     assert process.returncode not in (0, 1, 2, 3)
     assert "cannot be written" in err
     assert "Traceback" not in err
-    assert finished(tmp_path) == [trial.spec.trial_id for trial in journal.read(tmp_path / "out")]
+    assert finished(tmp_path) == [trial.spec.trial_id for trial in read_trials(tmp_path / "out")]
     assert len(finished(tmp_path)) >= 2
     assert not (tmp_path / "out" / "best.yaml").exists()

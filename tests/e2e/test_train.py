@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from xttsbench.cli import main
-from xttsbench.execution import journal
+from xttsbench.execution.run_directory import read_history, read_trials
 from xttsbench.xtts.data.make import make_data
 
 SMALL = ("--no-listening", "--set", "batch_size=4", "--set", "training.log_every=2", "--set", "model.layers=1")
@@ -59,7 +59,7 @@ def started(tmp_path: Path, speech: Path) -> Iterator[Callable[..., subprocess.P
 
     def start(data: Path, *arguments: str) -> subprocess.Popen[str]:
         code = "from xttsbench.cli import main; main()"
-        before = len(journal.read_history(tmp_path / "run"))
+        before = len(read_history(tmp_path / "run"))
         process = subprocess.Popen(
             [sys.executable, "-c", code, "train", "--data", str(data), "--out", "run", *ENDLESS, *SMALL, *arguments],
             cwd=tmp_path,
@@ -69,7 +69,7 @@ def started(tmp_path: Path, speech: Path) -> Iterator[Callable[..., subprocess.P
         )
         processes.append(process)
         until = time.monotonic() + PATIENCE_S
-        while not any(line.interval for line in journal.read_history(tmp_path / "run")[before:]):
+        while not any(line.interval for line in read_history(tmp_path / "run")[before:]):
             assert process.poll() is None, process.communicate()[1]
             assert time.monotonic() < until, "no interval ended"
             time.sleep(0.1)
@@ -109,7 +109,7 @@ def test_a_run_is_reported_gone_on_with_and_compared(train, tmp_path: Path, spee
     longer = json.loads(out)["training"]
     assert longer["intervals"][:3] == report["training"]["intervals"]
     assert [one["first_step"] for one in longer["intervals"]] == [1, 3, 5, 7]
-    assert [trial.spec.block for trial in journal.read(tmp_path / "run")] == [0, 1]
+    assert [trial.spec.block for trial in read_trials(tmp_path / "run")] == [0, 1]
     manifest = json.loads((tmp_path / "run" / "checkpoints" / "manifest.json").read_text())
     assert manifest["checkpoints"][-1]["step"] == 8
 
@@ -137,7 +137,7 @@ def test_signals_and_kills_leave_a_run_that_goes_on(started, tmp_path: Path, spe
     err = process.communicate(timeout=PATIENCE_S)[1]
     assert process.returncode == 130, err
     assert "Ended by a signal after step" in err
-    lines = journal.read_history(tmp_path / "run")
+    lines = read_history(tmp_path / "run")
     (ended,) = [line.ended for line in lines if line.ended]
     assert (ended.reason, lines[-2].saved and lines[-2].saved.step) == ("terminated", ended.step)
 
@@ -153,7 +153,7 @@ def test_signals_and_kills_leave_a_run_that_goes_on(started, tmp_path: Path, spe
     process.kill()
     process.wait()
     assert _gone(child)
-    statuses = [trial.status for trial in journal.read(tmp_path / "run")]
+    statuses = [trial.status for trial in read_trials(tmp_path / "run")]
     assert statuses == ["ok", "out_of_memory"]
 
 
@@ -200,7 +200,7 @@ def test_two_processes_on_loopback_train_as_one(train, tmp_path: Path, speech: P
     code, _, err = train("--data", speech, "--steps", "6", "--accumulation", "2", "--out", "alone")
     assert code == 0, err
     leader, follower, alone = (
-        next(line.ended for line in reversed(journal.read_history(Path(run))) if line.ended is not None)
+        next(line.ended for line in reversed(read_history(Path(run))) if line.ended is not None)
         for run in (out, f"{out}.worker-1", "alone")
     )
     assert leader == follower

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 import xttsbench
 from xttsbench.errors import TargetError
-from xttsbench.execution import journal
+from xttsbench.execution.run_directory import read_trials
 
 
 def _slow_row(index):
@@ -28,7 +28,7 @@ def test_a_live_dataset_is_measured_in_this_process_and_the_report_says_so(tmp_p
     report = xttsbench.diagnose(_slow_rows(), accelerator="emulated:4", budget_s=12, out=tmp_path / "run")
     assert report.verdict.bottleneck == "input"
     assert any(warning.startswith("measured in the calling process only") for warning in report.warnings)
-    assert {trial.spec.kind for trial in journal.read(tmp_path / "run")} <= {"ladder", "input", "pipeline"}
+    assert {trial.spec.kind for trial in read_trials(tmp_path / "run")} <= {"ladder", "input", "pipeline"}
     (found,) = [finding for finding in report.findings if finding.rule == "python-function"]
     assert (found.location.file, found.limiting) == (__file__, True)
     assert report.target["kind"] == "dataset"

@@ -12,9 +12,9 @@ import tensorflow as tf
 
 import xttsbench
 from xttsbench.errors import TargetError, XttsbenchError
-from xttsbench.execution import journal
-from xttsbench.workflows.optimize.plan import read_plan
-from xttsbench.workflows.report import rebuild
+from xttsbench.execution.run_directory import read_trials
+from xttsbench.workflows.outcome import rebuild
+from xttsbench.workflows.saved import read_plan
 
 pytestmark = pytest.mark.measured
 
@@ -85,7 +85,7 @@ def test_of_one_that_counts_its_calls_nothing_is_accepted(tmp_path: Path) -> Non
     assert found is dataset
     assert not any(one.outcome == "accepted" for one in report.fixes)
     assert report.fixes
-    trials = journal.read(tmp_path / "run")
+    trials = read_trials(tmp_path / "run")
     assert not any(trial.spec.kind == "arm" for trial in trials), "a fix was timed that may change the data"
 
 

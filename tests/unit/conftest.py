@@ -13,8 +13,7 @@ import pytest
 from tests.unit.evidence.made import make_evidence
 from xttsbench.analysis.steps import Steps, steps_of
 from xttsbench.evidence.evidence import Evidence
-from xttsbench.execution import journal
-from xttsbench.execution.run_directory import ENVIRONMENT, PLAN, write_json
+from xttsbench.execution.run_directory import ENVIRONMENT, PLAN, TRIALS, append_trial, write_json
 from xttsbench.records.base import Estimate
 from xttsbench.records.plan import Accelerator, Comparison, PlannedVariant, RunPlan
 from xttsbench.records.rows import COLUMNS
@@ -223,9 +222,9 @@ def run_directory(
     directory.mkdir(exist_ok=True)
     write_json(directory / PLAN, plan.model_dump(mode="json"))
     write_json(directory / ENVIRONMENT, dict(environment))
-    (directory / journal.NAME).touch()
+    (directory / TRIALS).touch()
     for each in trials:
-        journal.append(directory, each)
+        append_trial(directory, each)
     return directory
 
 

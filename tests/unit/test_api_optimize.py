@@ -12,7 +12,7 @@ import xttsbench
 from xttsbench import api as optimizing
 from xttsbench.errors import InvalidInputError, TargetError, XttsbenchError
 from xttsbench.records.fix import Optimized
-from xttsbench.workflows.optimize.plan import report_of, write_plan
+from xttsbench.workflows.saved import report_of, write_plan
 
 PLAN = Optimized(
     run="gone",

@@ -14,13 +14,11 @@ from typer.core import TyperGroup
 
 from xttsbench import __version__
 from xttsbench.cli.data import app as data
-from xttsbench.cli.diagnose import diagnose, optimize, watch
-from xttsbench.cli.explain import explain, init, list_
 from xttsbench.cli.machine import doctor, monitor
+from xttsbench.cli.measure import diagnose, optimize, run, sweep, watch
 from xttsbench.cli.options import read_defaults
 from xttsbench.cli.output import say
-from xttsbench.cli.runs import compare, export, report
-from xttsbench.cli.scenarios import run, sweep
+from xttsbench.cli.read import compare, explain, export, init, list_, report
 from xttsbench.cli.train import synthesize, train, with_value_of_best
 from xttsbench.errors import XttsbenchError
 
@@ -106,10 +104,9 @@ def main() -> None:
 
 def _what_is_left() -> str:
     """How to get a report of what the interrupted run measured, where there is one."""
-    from xttsbench.execution import journal
-    from xttsbench.execution.run_directory import made
+    from xttsbench.execution.run_directory import TRIALS, made
 
-    directory = next((one for one in reversed(made) if (one / journal.NAME).exists()), None)
+    directory = next((one for one in reversed(made) if (one / TRIALS).exists()), None)
     if directory is None:
         return ""
     command = shlex.join(["xttsbench", "report", str(directory)])

@@ -235,7 +235,7 @@ def verify(
 
 
 def _features(recipe: str) -> FeatureSettings:
-    from xttsbench.shipped import shipped
+    from xttsbench.files import shipped
     from xttsbench.xtts.recipe import load_recipe
 
     is_file = "/" in recipe or recipe.endswith((".yaml", ".yml"))

@@ -119,8 +119,8 @@ def monitor(
     """
     # For NumPy, which is loaded below: its threads would spin after each product, on the processors that are watched.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    from xttsbench.workflows.monitor.monitor import Request
-    from xttsbench.workflows.monitor.monitor import monitor as run
+    from xttsbench.workflows.monitor import Request
+    from xttsbench.workflows.monitor import monitor as run
 
     if as_json and log == _STDOUT:
         raise UsageError("--json and --log - both write to standard output; give --log a file.")

@@ -25,7 +25,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from xttsbench.errors import UsageError
-from xttsbench.shipped import Kind, available
+from xttsbench.files import Kind, available
 
 Settings = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A keyword argument of the target; repeatable.")

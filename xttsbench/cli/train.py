@@ -104,8 +104,8 @@ def train(
     Example:  xttsbench train tiny --best --out reports/trained
     """
     from xttsbench.execution.accelerator import parse_accelerator
-    from xttsbench.workflows.train.job import TrainRequest
-    from xttsbench.workflows.train.train import train as run
+    from xttsbench.workflows.bundled import TrainRequest
+    from xttsbench.workflows.train import train as run
 
     request = TrainRequest(
         recipe=recipe,
@@ -158,7 +158,7 @@ def with_value_of_best(arguments: Sequence[str]) -> list[str]:
 
     What follows is the value, unless it is an option or the name of a shipped recipe.
     """
-    from xttsbench.shipped import available
+    from xttsbench.files import available
 
     found: list[str] = []
     for index, argument in enumerate(arguments):
@@ -178,7 +178,7 @@ _PHASES: Final = {
 
 
 class TrainLines:
-    """Draws what :class:`xttsbench.workflows.train.train.TrainProgress` says."""
+    """Draws what :class:`xttsbench.workflows.train.TrainProgress` says."""
 
     def __init__(self, *, quiet: bool = False) -> None:
         self._quiet = quiet

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from xttsbench.errors import InvalidInputError, UsageError
-from xttsbench.execution import journal
+from xttsbench.execution.run_directory import TRIALS, read_trials
 from xttsbench.probes.nvml import open_gpus
 from xttsbench.records.plan import Accelerator
 
@@ -66,7 +66,7 @@ def _recorded(value: str, beside: Path | None) -> Accelerator:
         path = beside / path
     if not os.path.exists(path):
         raise UsageError(f"--accelerator emulated:{value}: {value!r} is neither a number nor a file; use {_FORMS}.")
-    times = _from_run(path) if path.is_dir() or path.name == journal.NAME else _from_numbers(path)
+    times = _from_run(path) if path.is_dir() or path.name == TRIALS else _from_numbers(path)
     good = [time for time in times if math.isfinite(time) and 0 < time <= _MOST_MS]
     if not good or len(good) < len(times):
         bad = next((time for time in times if time not in good), None)
@@ -84,7 +84,7 @@ def _recorded(value: str, beside: Path | None) -> Accelerator:
 
 
 def _from_run(path: Path) -> list[float]:
-    trials = journal.read(path if path.is_dir() else path.parent)
+    trials = read_trials(path if path.is_dir() else path.parent)
     segments = [segment for trial in trials if (segment := trial.segment("step_only")) is not None]
     return [ns / 1e6 for segment in segments for ns in segment.columns.get("step_ns", ())[segment.warmup_steps :]]
 

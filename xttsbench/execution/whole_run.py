@@ -13,15 +13,20 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from types import FrameType
 from typing import Any, Final, Protocol
 
 from xttsbench.errors import HelperError
-from xttsbench.execution.child import Collected, SharedRows, child_environment
-from xttsbench.records.trial import TrialSpec
+from xttsbench.execution.child import Collected, Follower, Monitor, SharedRows, child_environment, start
+from xttsbench.records.readings import Readings
+from xttsbench.records.training import HistoryLine, TrainJob
+from xttsbench.records.trial import TrialRecord, TrialSpec
 
 ROWS: Final = 8192
 """Steps whose rows are kept, the newest."""
@@ -170,3 +175,188 @@ class _Following:
             self._listener.show()
         else:
             self._listener.take(message)
+
+
+TRAINING_ROWS: Final = 5000
+"""Steps of a session whose rows are kept, the newest: a journal line is read by people too."""
+_END_S: Final = 30.0
+"""For a process that said it was done, or closed its pipe, to end by itself."""
+
+
+class TrainingListener(Protocol):
+    """Whom the process tells."""
+
+    def phase(self, name: str) -> None:
+        """It begins something else."""
+
+    def told(self, line: HistoryLine) -> None:
+        """It told something of the run; the session's number is not in it."""
+
+    def stopping(self) -> None:
+        """It was asked to end at the next step."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """How a session ended.
+
+    Attributes:
+        record: for the journal.
+        exit_code: of the error that ended it, ``None`` where none did.
+        shape: the batch that it took last, in words.
+    """
+
+    record: TrialRecord
+    exit_code: int | None
+    shape: str | None
+
+
+def run_training(
+    job: TrainJob,
+    spec: TrialSpec,
+    listener: TrainingListener,
+    *,
+    variables: Mapping[str, str],
+    monitor: Callable[[int], Monitor] | None = None,
+    print_to_stderr: bool = False,
+    has_gpu: bool = False,
+) -> Trained:
+    """Run a session of training to its end, whatever that is.
+
+    Args:
+        job: what the process is told.
+        spec: what its record says that it was told.
+        listener: hears what it tells.
+        variables: of its environment, on top of this process's own.
+        monitor: called with its process id; gives the readings beside it.
+        print_to_stderr: what it prints goes to standard error.
+        has_gpu: whether the machine has an NVIDIA driver.
+
+    Raises:
+        HelperError: it could not be started.
+    """
+    started_utc, began = datetime.now(UTC).isoformat(timespec="milliseconds"), time.monotonic()
+    ours, theirs = socket.socketpair()
+    with ours:
+        with theirs, SharedRows(TRAINING_ROWS + 1) as shared:
+            session = _Session(ours, Collected(spec, shared.memory), listener)
+            process = start(
+                "xttsbench.worker.training",
+                theirs.fileno(),
+                shared.fileno(),
+                what="The process that trains",
+                environment=child_environment(variables, has_gpu=has_gpu),
+                print_to_stderr=print_to_stderr,
+                session=True,
+            )
+        session.monitor = monitor(process.pid) if monitor else None
+        with _signals_go_to(process, session):
+            try:
+                session.tell(job.model_dump_json())
+                session.follow()
+            except BaseException:
+                _kill(process)
+                raise
+            finally:
+                _wait(process)
+    session.name_the_end(process.returncode)
+    readings = session.monitor.readings() if session.monitor else Readings()
+    record = session.collected.record(started_utc=started_utc, duration_s=time.monotonic() - began, readings=readings)
+    return Trained(record, session.exit_code, session.shape)
+
+
+class _Session(Follower):
+    """What was heard so far."""
+
+    def __init__(self, connection: socket.socket, collected: Collected, listener: TrainingListener) -> None:
+        super().__init__(connection, collected)
+        self.exit_code: int | None = None
+        self.shape: str | None = None
+        self.signals = 0
+        self.listener = listener
+
+    def take(self, message: dict[str, Any]) -> None:
+        """Take one message; what is told of the run goes to the listener."""
+        if "told" in message:
+            self.listener.told(HistoryLine.model_validate(message["told"]))
+        elif "shape" in message:
+            self.shape = message["shape"]
+        else:
+            super().take(message)
+            self.exit_code = message.get("exit_code", self.exit_code)
+            if "phase" in message:
+                self.listener.phase(message["phase"])
+
+    def name_the_end(self, code: int) -> None:
+        """Name an end that the process did not announce itself."""
+        collected = self.collected
+        if collected.done or collected.status != "ok":
+            return
+        if self.signals and code < 0:
+            collected.status, collected.cause = "interrupted", f"killed in phase {collected.phase!r}"
+        elif code == -signal.SIGKILL:
+            # The kernel does not tell; nobody else sends this signal to a process that was asked for nothing.
+            collected.status = "out_of_memory"
+            collected.cause = f"killed in phase {collected.phase!r}, as the kernel does when memory runs out"
+        else:
+            collected.ended(code)
+
+
+def _wait(process: subprocess.Popen[bytes]) -> None:
+    """Let it end by itself; what it started and left behind goes with it."""
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(timeout=_END_S)
+    _kill(process)
+    process.wait()
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill its process group, if there is one left."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+@contextmanager
+def _signals_go_to(process: subprocess.Popen[bytes], session: _Session) -> Iterator[None]:
+    """Pass the first signal to end on to the process, and kill it at the second."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread is told of signals
+        return
+
+    def passed_on(number: int, frame: FrameType | None) -> None:
+        session.signals += 1
+        if session.signals > 1:
+            _kill(process)
+        elif process.poll() is None:
+            os.kill(process.pid, signal.SIGTERM)
+            session.listener.stopping()
+
+    before = {number: signal.signal(number, passed_on) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+_ONE_THREAD_EACH: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+def training_environment(job: TrainJob, *, has_gpu: bool) -> dict[str, str]:
+    """Return the variables of a training process, to be put below those that the user has set. Pure.
+
+    - Input processes share the cores, so NumPy gets one thread in each of them; they inherit it.
+    - A GPU's kernels are launched by threads of their own, which a busy input pipeline cannot hold up. Its memory is
+      taken as needed, from CUDA's own pool, which batches of several shapes fragment less; but where it is limited,
+      from TensorFlow's own allocator, whose limit is a hard one.
+
+    Args:
+        job: what is trained.
+        has_gpu: whether the machine has an NVIDIA driver.
+    """
+    variables = dict.fromkeys(_ONE_THREAD_EACH, "1") if job.input_workers else {}
+    if has_gpu and job.logical_cpus is None:
+        variables["TF_GPU_THREAD_MODE"] = "gpu_private"
+        if job.device_memory_mb is None:
+            variables |= {"TF_FORCE_GPU_ALLOW_GROWTH": "true", "TF_GPU_ALLOCATOR": "cuda_malloc_async"}
+    return variables

@@ -13,8 +13,7 @@ from typing import Final
 import pytest
 
 from xttsbench.pytest_plugin import fixture
-from xttsbench.pytest_plugin.fixture import replay_steps
-from xttsbench.pytest_plugin.options import BASELINE, NOTES, read_baseline, share
+from xttsbench.pytest_plugin.fixture import BASELINE, NOTES, read_baseline, replay_steps
 
 _PYTEST_BENCHMARK: Final = ("benchmark", "pytest_benchmark.plugin")
 """Names that pytest-benchmark goes by: as an entry point, and named with ``-p``."""
@@ -98,6 +97,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 def _share(text: str) -> float:
+    from xttsbench.pytest_plugin.gates import share
+
     try:
         return share(text, "the option")
     except ValueError as error:

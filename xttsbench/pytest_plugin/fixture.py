@@ -28,7 +28,6 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from xttsbench.errors import UsageError, XttsbenchError
-from xttsbench.pytest_plugin.options import NOTES, saved_run
 
 if TYPE_CHECKING:
     from xttsbench.execution.helper import Helper
@@ -36,6 +35,67 @@ if TYPE_CHECKING:
     from xttsbench.pytest_plugin.measuring import Asked, Measured
     from xttsbench.records.base import Estimate
     from xttsbench.records.report import Report, Severity
+import json
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from xttsbench.pytest_plugin.gates import Saved
+
+
+NOTES: Final = pytest.StashKey[list[str]]()
+"""One line each, with the test's name in front."""
+
+
+_BASELINE_OPTION: Final = "--xttsbench-baseline"
+
+
+Baseline = tuple[str, Mapping[str, Mapping[str, Any]]]
+"""A file, and its benchmarks by the full name of their test."""
+
+BASELINE: Final = pytest.StashKey["Baseline | None"]()
+
+
+def read_baseline(path: Path) -> Baseline:
+    """The benchmarks of a file that pytest-benchmark wrote.
+
+    Raises:
+        pytest.UsageError: it cannot be read, or is something else.
+    """
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return str(path), {bench["fullname"]: bench for bench in found["benchmarks"]}
+    except OSError as error:
+        raise pytest.UsageError(
+            f"{_BASELINE_OPTION} {path} cannot be read ({error.strerror or error}); name a file of --benchmark-json."
+        ) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise pytest.UsageError(
+            f"{_BASELINE_OPTION} {path} is not a file that --benchmark-json or --benchmark-save wrote."
+        ) from error
+
+
+def saved_run(item: pytest.Item) -> Saved | str | None:
+    """The saved benchmark of a test; a reason where a run is named that has none; ``None`` where none is named."""
+    from xttsbench.pytest_plugin.gates import Saved
+
+    own = item.config.stash.get(BASELINE, None)
+    runs = [own] if own is not None else _loaded(item.config)
+    if runs is None:
+        return None
+    if not runs:
+        return "--benchmark-compare has found no saved run"
+    for source, benchmarks in reversed(runs):  # the newest first
+        if item.nodeid in benchmarks:
+            return Saved(source, benchmarks[item.nodeid].get("extra_info") or {})
+    return f"{' and '.join(source for source, _ in runs)} has no test of this name"
+
+
+def _loaded(config: pytest.Config) -> list[Baseline] | None:
+    """What pytest-benchmark itself compares with, which it keeps in the plugin that it registers under its name."""
+    if not config.getoption("benchmark_compare", None):
+        return None
+    mapping = getattr(config.pluginmanager.get_plugin("pytest-benchmark"), "compared_mapping", None)
+    return [(str(path), benchmarks) for path, benchmarks in (mapping or {}).items()]
 
 
 _FEW_STEPS: Final = 3

@@ -19,7 +19,6 @@ from xttsbench.analysis.evidence import LEAST_SCALE, interval, unpaired
 from xttsbench.comparison.effects import MIN_PROCESSES, SESSION_NOISE, decide_apart
 from xttsbench.comparison.gates import place
 from xttsbench.errors import UsageError
-from xttsbench.pytest_plugin.options import Saved, share
 from xttsbench.records.base import Estimate
 from xttsbench.records.report import Report, Severity
 
@@ -113,6 +112,32 @@ def limit(
         f"limit of {allowed:.4g}{unit}.",
         found,
     )
+
+
+@dataclass(frozen=True)
+class Saved:
+    """One benchmark of a saved run: the file's name, and its ``extra_info``."""
+
+    source: str
+    extra_info: Mapping[str, Any]
+
+
+def share(value: float | str, name: str) -> float:
+    """The share as a number between 0 and 1, both left out.
+
+    Text may end with ``%``.
+
+    Raises:
+        ValueError: it is none.
+    """
+    text = str(value).strip()
+    try:
+        number = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        number = math.nan
+    if not 0 < number < 1:
+        raise ValueError(f"{name}: a share between 0 and 1, such as 0.05 or 5%, is expected; got {value!r}")
+    return number
 
 
 _SEVERITIES: Final = get_args(Severity)

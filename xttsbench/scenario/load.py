@@ -9,10 +9,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from xttsbench.errors import InvalidInputError, UsageError
+from xttsbench.files import available, shipped
 from xttsbench.scenario.problems import ArgumentCheck, Check, of_the_arms, of_the_whole, of_types, unchecked
 from xttsbench.scenario.settings import BUNDLED, MOST_ARMS, Scenario, Space
 from xttsbench.scenario.yaml_file import Problem, YamlFile, read_yaml
-from xttsbench.shipped import available, shipped
 
 
 def locate(text: str) -> Path:

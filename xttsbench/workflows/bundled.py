@@ -1,30 +1,284 @@
-"""The bundled workload: what it reads, made before it is measured, and the job of ``diagnose`` without a target.
-
-Data and features are made once and kept, in the parent and before the clock of a budget starts: a trial that had to
-make them would be measured making them.
-"""
+"""From the request to the job of the process that trains: recipe, winner's configuration, data, features."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+from xttsbench.errors import InvalidInputError, UsageError
 from xttsbench.execution.accelerator import parse_accelerator
+from xttsbench.files import available, shipped
 from xttsbench.planning import plan_comparison
 from xttsbench.probes.environment import require_tensorflow
-from xttsbench.records.plan import Comparison
+from xttsbench.records.plan import Accelerator, Comparison, RunPlan
+from xttsbench.records.training import TakenOver, TrainJob
 from xttsbench.scenario.load import changed, load_scenario
-from xttsbench.shipped import shipped
 from xttsbench.targets.configuration import configuration_problems
 from xttsbench.targets.spec import parse_target
+from xttsbench.workflows.saved import TAKEN, find_best, sentences, taken_over
 from xttsbench.xtts.data.make import ensure_default_data
 from xttsbench.xtts.data.pool import Progress
 from xttsbench.xtts.data.precompute import precompute
 from xttsbench.xtts.data.speech_data import read_speech_data
-from xttsbench.xtts.loaders import CACHED
-from xttsbench.xtts.recipe import load_recipe
+from xttsbench.xtts.loaders import CACHED, IN_PYTHON
+from xttsbench.xtts.recipe import Recipe, load_recipe, recipe_of
+
+_DEFAULTS: Final[dict[str, Any]] = {
+    "loader": "packed",
+    "mode": "graph",
+    "precision": "float32",
+    "prefetch": -1,
+    "device_prefetch": 0,
+    "workers": -1,
+    "threads": 0,
+    "cache": False,
+    "bucketing": True,
+}
+"""Without a winner: the loader that reads one mapped file, and a compiled step."""
+_BATCH: Final = ("batch_size", "tokens_per_batch")
+
+
+@dataclass(frozen=True)
+class TrainRequest:
+    """What the user asked for; what is ``None`` is the recipe's own, and each ``True`` may be switched off.
+
+    Attributes:
+        recipe: name of a shipped one, or a path.
+        best, best_path: take the configuration of the newest, or of the named, ``best.yaml``.
+        settings: keys of ``best.yaml``, or of the recipe with dots between them.
+        resume: whether a run in the directory is resumed; it is refused otherwise.
+    """
+
+    recipe: str = "tiny"
+    best: bool = False
+    best_path: Path | None = None
+    data: Path | None = None
+    steps: int | None = None
+    seed: int = 0
+    checkpoint_every: int | None = None
+    resume: bool = True
+    out: Path | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    strategy: str = "one"
+    accumulation: int | None = None
+    input_workers: int = 0
+    device_memory_mb: int | None = None
+    logical_cpus: int | None = None
+    fit_memory: bool = False
+    listen: bool = True
+    accelerator: Accelerator = field(default_factory=Accelerator)
+    native_loader: bool = True
+    device_prefetch: bool = True
+    overlap: bool = True
+    graph: bool = True
+    xla: bool = True
+    bucketing: bool = True
+    print_to_stderr: bool = False
+    command: str = "xttsbench train"
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """The job but for the run's directory, and what is to be reported of the choices in it."""
+
+    recipe: Recipe
+    config: dict[str, Any]
+    data: Path
+    taken: TakenOver | None
+    said: tuple[str, ...]
+    tokens: int | None = None
+    """The size of a batch that was found to fit in an earlier session."""
+
+    def job(self, request: TrainRequest, directory: Path, checkpoints: Path | None = None) -> TrainJob:
+        """The job for a run in that directory, with checkpoints in it or elsewhere."""
+        return TrainJob.model_validate(
+            {
+                "directory": str(directory.resolve()),
+                "checkpoints": None if checkpoints is None else str(checkpoints.resolve()),
+                "recipe": self.recipe.model_dump(mode="json"),
+                "config": self.config,
+                "data": str(self.data.resolve()),
+                "seed": request.seed,
+                "strategy": request.strategy,
+                "logical_cpus": request.logical_cpus,
+                "device_memory_mb": request.device_memory_mb,
+                "input_workers": request.input_workers,
+                "overlap": request.overlap,
+                "fit_memory": request.fit_memory and self.tokens is None,
+                "listen": request.listen,
+                "accelerator_ms": request.accelerator.step_times_ms,
+            }
+        )
+
+
+def prepare_training(
+    request: TrainRequest,
+    machine: Mapping[str, Any],
+    reports: Path,
+    progress: Progress | None = None,
+    *,
+    tokens: int | None = None,
+) -> Prepared:
+    """Settle recipe and configuration, and make the data and features that they read.
+
+    The newest winner is looked for below ``reports``; ``tokens`` is the size of a batch that an earlier session of the
+    run found to fit into memory.
+
+    Raises:
+        UsageError, InvalidInputError: an option, the recipe, the winner or the data cannot be used.
+    """
+    path, best = find_best(request.best_path, reports) if request.best else (None, None)
+    own = load_recipe(recipe_path(request.recipe))
+    taken_config = {key: value for key, value in (best.config if best else {}).items() if key in TAKEN}
+    config, switched = _configuration(taken_config, request)
+    if tokens is not None:
+        config = {key: value for key, value in config.items() if key not in _BATCH} | {"tokens_per_batch": tokens}
+    recipe = _changed(own, request, config)
+    config |= {key: getattr(recipe.batches, key) for key in _BATCH if getattr(recipe.batches, key) is not None}
+    data = request.data or ensure_default_data(progress)
+    clips = read_speech_data(data, sample_rate_hz=recipe.features.sample_rate_hz, split="all")
+    if config["loader"] in CACHED:
+        precompute(clips, recipe.features, progress=progress)
+    taken = None
+    if best is not None and path is not None:
+        taken = taken_over(path, best, machine, data=data, recipe=recipe.name, config=config | {"deterministic": True})
+    said = (*(sentences(taken) if taken is not None else ()), *switched)
+    return Prepared(recipe, config, data, taken, said, tokens)
+
+
+def recipe_path(text: str) -> Path:
+    """The file of a recipe: a path where it looks like one, else the name of a shipped one.
+
+    Raises:
+        InvalidInputError: none is called so.
+    """
+    if text in available("training"):
+        return shipped("training", text)
+    path = Path(text)
+    if path.suffix in (".yaml", ".yml") or len(path.parts) > 1:
+        return path
+    return shipped("training", text)
+
+
+def _configuration(taken: Mapping[str, Any], request: TrainRequest) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The configuration without ``None``, and what was switched off in it."""
+    given = {key: value for key, value in request.settings.items() if key in TAKEN}
+    unknown = [key for key in request.settings if key not in TAKEN and "." not in key]
+    if unknown:
+        raise UsageError(
+            f"--set {unknown[0]}: training has no such key; there are {', '.join(TAKEN)}, and those of the recipe with "
+            "dots between them, such as optimizer.learning_rate."
+        )
+    asked = _one_size({**_DEFAULTS}, taken, given)
+    changes: dict[str, Any] = {}
+    said = []
+    if not request.native_loader:
+        changes["loader"] = "numpy_wav"
+    if not request.device_prefetch:
+        changes["device_prefetch"] = 0
+    if not request.overlap:
+        changes |= {"prefetch": 0, "device_prefetch": 0, "workers": 0}
+    if not request.xla and asked["mode"] == "xla":
+        changes["mode"] = "graph"
+    if not request.graph:
+        changes["mode"] = "eager"
+        said.append("The step is eager, op by op: this is for debugging, and slow.")
+    if not request.bucketing:
+        changes["bucketing"] = False
+    config = {key: value for key, value in (asked | changes).items() if value is not None and key != "deterministic"}
+    if problems := configuration_problems(config):
+        raise InvalidInputError("; ".join(f"{key}: {sentence}" for key, sentence in problems))
+    if request.input_workers and config["loader"] not in IN_PYTHON:
+        raise UsageError(
+            f"--input-workers {request.input_workers}: the loader {config['loader']} is TensorFlow's own work; take "
+            f"one of {', '.join(IN_PYTHON)}, or leave the option out."
+        )
+    different = [f"{key}={value}" for key, value in changes.items() if asked.get(key) != value]
+    if different:
+        said.insert(0, f"Switched off on the command line, which leaves {', '.join(different)}.")
+    if taken.get("deterministic") is False or given.get("deterministic") is False:
+        said.append("deterministic=False is not followed: training keeps the order, so that it can be resumed.")
+    return config, tuple(said)
+
+
+def _one_size(config: dict[str, Any], *layers: Mapping[str, Any]) -> dict[str, Any]:
+    """The layers on top of one another; where one gives a size of a batch, those below give none."""
+    for layer in layers:
+        if any(layer.get(key) is not None for key in _BATCH):
+            config = {key: value for key, value in config.items() if key not in _BATCH}
+        config = config | dict(layer)
+    return config
+
+
+def _changed(recipe: Recipe, request: TrainRequest, config: Mapping[str, Any]) -> Recipe:
+    """The recipe with what the options and the configuration change of it."""
+    content = recipe.model_dump(mode="json")
+    if any(key in config for key in _BATCH):
+        content["batches"] |= {key: config.get(key) for key in _BATCH}
+    content["batches"]["bucketing"] = config["bucketing"]
+    options = {
+        "steps": request.steps,
+        "accumulation": request.accumulation,
+        "checkpoint_every": request.checkpoint_every,
+    }
+    content["training"] |= {key: value for key, value in options.items() if value is not None}
+    for key, value in request.settings.items():
+        if key in TAKEN:
+            continue
+        *sections, last = key.split(".")
+        section: Any = content
+        for name in sections:
+            section = section.get(name)
+            if not isinstance(section, dict):
+                raise UsageError(f"--set {key}: the recipe has no section {name!r}; see {recipe.name}.yaml.")
+        section[last] = value
+    return recipe_of(content, f"{recipe.name}, as the options change it")
+
+
+def refuse_another(before: TrainJob, now: TrainJob) -> None:
+    """Refuse to resume a run in another way than it began, before anything of it is written over.
+
+    What is loaded how, and how long it trains, may change.
+
+    Raises:
+        UsageError: something that decides the steps is another.
+    """
+    there, here = dict(_decisive(before)), dict(_decisive(now))
+    different = [
+        f"{key} was {there[key]} and is {here[key]}" for key in here if key in there and there[key] != here[key]
+    ]
+    if different:
+        raise UsageError(
+            f"--out {now.directory!r} holds a run that was trained otherwise: {'; '.join(different)}. "
+            "Train as it was, or begin in another directory."
+        )
+
+
+def refuse_other_data(before: RunPlan, now: RunPlan, directory: Path) -> None:
+    """Refuse to resume a run on another data set, before TensorFlow is started for it.
+
+    Raises:
+        UsageError: both plans know their data, and they are not the same.
+    """
+    if None not in (before.data, now.data) and before.data != now.data:
+        raise UsageError(
+            f"--out {str(directory)!r} holds a run on the data of {before.kwargs.get('data')}, and "
+            f"{now.kwargs.get('data')} holds others; name the same data set, or begin in another directory."
+        )
+
+
+def _decisive(job: TrainJob) -> Iterator[tuple[str, Any]]:
+    """What decides a run's steps; the size of a batch that was fitted to memory is a session's finding."""
+    yield "seed", job.seed
+    yield "precision", job.config.get("precision")
+    for section in ("features", "model", "loss", "batches", "optimizer"):
+        for key, value in job.recipe[section].items():
+            if key not in _BATCH or not job.fit_memory:
+                yield f"{section}.{key}", value
+    for key in ("schedule", "ema_decay"):
+        yield f"training.{key}", job.recipe["training"][key]
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,8 @@ import numpy as np
 from xttsbench.analysis.readings import measured_span
 from xttsbench.doctor import examine
 from xttsbench.errors import InvalidInputError
-from xttsbench.execution import journal
 from xttsbench.execution.child import child_environment
+from xttsbench.execution.run_directory import read_trials
 from xttsbench.probes import machine as probes
 from xttsbench.probes.machine import storage
 from xttsbench.records.machine import Driver, Examination, Machine, Sight, Storage
@@ -97,7 +97,7 @@ def doctor(request: Request) -> Examination:
 
 def _needed_bytes_per_s(run: Path) -> float:
     """Bytes that the steps of a run read, for each second that they would take if they never waited."""
-    found = [rate for trial in journal.read(run) if (rate := _rate(trial)) is not None]
+    found = [rate for trial in read_trials(run) if (rate := _rate(trial)) is not None]
     if not found:
         raise InvalidInputError(
             f"--run {str(run)!r}: no trial of it has a step and reads files; name a run of diagnose with the same "

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Final, Literal
 
 from xttsbench.diagnosis.verdict import MEANINGS
 from xttsbench.errors import UsageError
+from xttsbench.files import Kind, available, flushed_file, shipped
 from xttsbench.findings.registry import RULES
 from xttsbench.fixes.registry import SPECS
 from xttsbench.records.fix import Fix
 from xttsbench.reporting.words import part
-from xttsbench.shipped import Kind, available, shipped
+from xttsbench.targets.spec import TargetSpec, parse_target
 
 
 @dataclass(frozen=True)
@@ -132,3 +134,139 @@ def _shipped(kind: Kind, name: str, verb: str = "") -> Entry:
     text = shipped(kind, name).read_text(encoding="utf-8")
     commands = [found[1] for found in _COMMAND.finditer(text) if verb in ("", found[2])]
     return Entry(name, str(yaml.safe_load(text)["description"]), commands[-1] if commands else "")
+
+
+ENTRY: Final = "make"
+"""The callable of the file."""
+_TAKEN: Final = (ENTRY, "settings", "dataset", "sys")
+
+_HEAD: Final = '''\
+"""What xttsbench measures: a dataset{what}.
+
+    xttsbench diagnose {file}:make{options}
+
+``make`` is called in fresh processes, several times in a run. It gets ``--set KEY=VALUE`` as keyword arguments. It may
+also return (dataset, step), where step(batch) runs one training step, or (dataset, model), a compiled Keras model.
+"""
+
+'''
+_EXAMPLE: Final = '''\
+import tensorflow as tf
+
+
+def load(index):
+    """Put the work on one element here: reading, decoding, augmenting."""
+    image = tf.random.stateless_uniform([64, 64], seed=tf.stack([index, 0]))
+    return tf.signal.fft2d(tf.cast(image, tf.complex64))
+
+
+def make(batch_size=32):
+    """Return your dataset and your step in place of these."""
+    dataset = tf.data.Dataset.range(100_000).map(load).map(tf.abs).batch(batch_size, drop_remainder=True)
+    weights = tf.Variable(tf.random.normal([64, 64], seed=1))
+
+    @tf.function
+    def step(batch):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.square(tf.matmul(batch, weights)))
+        weights.assign_sub(1e-3 * tape.gradient(loss, weights))
+        return loss
+
+    return dataset, step
+'''
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The user's functions, as ``module:callable`` or ``file.py:callable``.
+
+    Attributes:
+        dataset: returns the dataset; without it the file holds an example.
+        step: takes a batch and runs one training step.
+        model: returns a compiled Keras model, in place of ``step``.
+    """
+
+    dataset: str | None = None
+    step: str | None = None
+    model: str | None = None
+
+
+def write_target(file: Path, parts: Parts) -> None:
+    """Write the file; what stands there is never replaced.
+
+    Raises:
+        UsageError: there is something of that name, it cannot be written, or the parts do not go together.
+        TargetError: a part is not a callable's name, or its file does not exist.
+    """
+    if file.suffix != ".py" or not file.stem.isidentifier():
+        raise UsageError(f"{str(file)!r} cannot be imported; give the file a Python name, e.g. xttsbench_target.py.")
+    if parts.step and parts.model:
+        raise UsageError("--step and --model: a target has one of them; leave one out.")
+    if parts.dataset is None and (parts.step or parts.model):
+        raise UsageError("--step and --model need --dataset, which says where the dataset is made.")
+    text = _source(file, parts)
+    try:
+        with flushed_file(file) as handle:
+            handle.write(text.encode())
+    except FileExistsError as error:
+        raise UsageError(f"{file} is there already, and is left as it is; name another file.") from error
+    except OSError as error:
+        raise UsageError(f"{file} cannot be written: {error.strerror or error}. Name another file.") from error
+
+
+def _source(file: Path, parts: Parts) -> str:
+    alone = parts.dataset is not None and not parts.step and not parts.model
+    head = _HEAD.format(
+        what="" if alone else " and its training step",
+        file=file,
+        options=" --accelerator emulated:20   # without a step, a wait of 20 ms in its place" if alone else "",
+    )
+    if parts.dataset is None:
+        return head + _EXAMPLE
+    names = [one for one in (parts.dataset, parts.step or parts.model) if one]
+    specs = [parse_target(one) for one in names]
+    folder = file.resolve().parent
+    calls = _calls(specs)
+    returned = "dataset" if alone else f"dataset, {calls[1]}{'' if parts.step else '()'}"
+    return (
+        head
+        + "".join(_imports(specs, folder))
+        + f"\n\ndef {ENTRY}(**settings):\n"
+        + f"    dataset = {calls[0]}(**settings)\n    return {returned}\n"
+    )
+
+
+def _calls(specs: Iterable[TargetSpec]) -> list[str]:
+    """How each part is named in the file."""
+    return [".".join((_alias(first), *rest)) for first, *rest in (spec.attribute.split(".") for spec in specs)]
+
+
+def _alias(name: str) -> str:
+    return f"their_{name}" if name in _TAKEN else name
+
+
+def _imports(specs: Iterable[TargetSpec], folder: Path) -> Iterator[str]:
+    lines, outside = [], []
+    for spec in specs:
+        module, place = spec.place, None
+        if spec.kind == "file":
+            module, place = _module(Path(spec.place), folder)
+        name = spec.attribute.split(".")[0]
+        alias = _alias(name)
+        lines.append(f"from {module} import {name}" + (f" as {alias}" if alias != name else ""))
+        outside += [place] if place and place not in outside else []
+    if outside:
+        yield "import sys\n\n"
+        yield from (f"sys.path.insert(0, {str(one)!r})\n\n" for one in outside)
+    yield from (f"{line}{'  # noqa: E402' if outside else ''}\n" for line in dict.fromkeys(lines))
+
+
+def _module(path: Path, folder: Path) -> tuple[str, Path | None]:
+    """The module of a file, and the folder that has to be on the import path where it is not the target's own."""
+    if path.is_relative_to(folder):
+        names = path.relative_to(folder).with_suffix("").parts
+        if all(name.isidentifier() for name in names):
+            return ".".join(names), None
+    if not path.stem.isidentifier():
+        raise UsageError(f"{path.name!r} is not the name of a module; rename it, or write the target by hand.")
+    return path.stem, path.parent

@@ -20,9 +20,9 @@ from typing import Any, Final
 
 from xttsbench.diagnosis.diagnosis import build_diagnosis
 from xttsbench.diagnosis.next_trial import next_trial
-from xttsbench.execution import journal
 from xttsbench.execution.accelerator import parse_accelerator
 from xttsbench.execution.child import Collected, Limits
+from xttsbench.execution.run_directory import append_trial
 from xttsbench.fixes.proposals import proposals
 from xttsbench.planning import Job
 from xttsbench.records.fix import FixSet
@@ -35,9 +35,8 @@ from xttsbench.records.trial import TrialKind, TrialRecord, TrialSpec
 from xttsbench.workflows.diagnose import STEPS, VERDICT_S, window_s
 from xttsbench.workflows.optimize.verification import Verification
 from xttsbench.workflows.optimize.verify import verify
-from xttsbench.workflows.outcome import Outcome
+from xttsbench.workflows.outcome import Outcome, finish
 from xttsbench.workflows.recorded import REPORT_S, Recorded, open_run
-from xttsbench.workflows.report import finish
 
 Measure = Callable[[TrialSpec, Callable[[dict[str, Any]], None], RowMemory], None]
 """Runs one trial and hands over its messages and its rows."""
@@ -205,7 +204,7 @@ class LiveSession:
         unread = Readings(unmeasured={"host": "no process of its own to read beside the steps"})
         record = collected.record(started_utc=started_utc, duration_s=time.monotonic() - began, readings=unread)
         self.trials.append(record)
-        journal.append(self._directory, record)
+        append_trial(self._directory, record)
         return record
 
     def run_all(self, specs: Sequence[TrialSpec], limits: Limits, *, most: int = 1) -> list[TrialRecord]:

@@ -5,13 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from xttsbench.execution.whole_run import Trained
 from xttsbench.records.base import DECIDED
 from xttsbench.records.plan import Comparison
 from xttsbench.records.report import Report
 from xttsbench.records.trial import MAIN_KINDS, TrialRecord, interrupted
+from xttsbench.workflows.optimize.fixes import read_patch
+from xttsbench.workflows.recorded import Recorded, read_run
+from xttsbench.workflows.reports.diagnose import assemble
+from xttsbench.workflows.reports.scenario import assemble_run, assemble_sweep
+from xttsbench.workflows.reports.train import assembled_train
+from xttsbench.workflows.saved import write_best, write_plan
 
-DONE, GATE, USAGE, INCONCLUSIVE, NOTHING, INVALID, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
+DONE, USAGE, INCONCLUSIVE, NOTHING, INVALID, INTERRUPTED = 0, 2, 3, 4, 5, 130
+GATE = FAILED = 1
+"""A gate failed; or training did: it does not stay on course, its last checkpoint cannot be written, memory ran out."""
 
 
 _AS_GIVEN = ("ladder", "input", "script")
@@ -141,3 +151,85 @@ def judge_sweep(report: Report, trials: Sequence[TrialRecord], comparison: Compa
     if report.best is None or not report.best.decided:
         return INCONCLUSIVE, f"Undecided: {' '.join(report.comparison)}"
     return DONE, None
+
+
+def judge_training(trained: Trained, report: Report) -> tuple[int, str | None]:
+    """Exit code and sentence of the session that just ended."""
+    record, ended = trained.record, report.training.ended if report.training else None
+    if record.status == "ok":
+        if ended is not None and ended.reason == "terminated":
+            return INTERRUPTED, f"Ended by a signal after step {ended.step}; the same command resumes from there."
+        return DONE, None
+    if record.status == "interrupted":
+        return INTERRUPTED, "Ended at once; the same command resumes from the last checkpoint."
+    if record.status == "out_of_memory":
+        return FAILED, _out_of_memory(trained, report.target.get("kwargs") or {})
+    return trained.exit_code or FAILED, record.cause
+
+
+def judge_trained(report: Report) -> tuple[int, str | None]:
+    """Exit code and sentence of a run whose report is built again."""
+    return (DONE, None) if report.verdict.step_time_s is not None else (NOTHING, report.verdict.summary)
+
+
+def _out_of_memory(trained: Trained, kwargs: dict[str, Any]) -> str:
+    """What did not fit, and what makes it fit, the cheapest first."""
+    size = next((f"{key} (now {kwargs[key]})" for key in ("tokens_per_batch", "batch_size") if key in kwargs), None)
+    where = f" with a batch of {trained.shape}" if trained.shape else " before the first step"
+    cause = (trained.record.cause or "no cause is known").rstrip(". ")
+    return (
+        f"Memory ran out{where}: {cause}. Make the batch smaller: "
+        f"--set {size or 'tokens_per_batch'}, with --accumulation in its place; or keep less of a step: "
+        "--set training.gradient_checkpointing=true; or let --fit-memory choose. On a GPU that others use, "
+        "--device-memory-mb keeps to a share. A run keeps its batches, so begin with others in another directory."
+    )
+
+
+def rebuild(directory: Path) -> Outcome:
+    """Read plan, environment and journal of a run, and write its report again.
+
+    Raises:
+        JournalError: a file is missing, torn in the middle, or of another schema version.
+    """
+    return finish(read_run(directory))
+
+
+def finish(run: Recorded) -> Outcome:
+    """Write the report of a run of any kind, with what else it leaves, and say how it ended."""
+    report = report_of(run)
+    # Here and not above: plots are drawn when no trial runs any more, so that the parent stays small until then.
+    from xttsbench.reporting.write import write_run
+
+    warnings = write_run(run.directory, report, run.trials)
+    if run.plan.kind == "sweep":
+        write_best(run.directory, report.best)
+    if report.optimized is not None:
+        write_plan(run.directory, report.optimized)
+    return Outcome(report, run.directory, *_judged(run, report), tuple(warnings or ()))
+
+
+def report_of(run: Recorded) -> Report:
+    """The report of a run of any kind, from its files."""
+    files = run.plan, run.environment, run.trials
+    match run.plan.kind:
+        case "train":
+            return assembled_train(*files, run.directory)
+        case "sweep":
+            return assemble_sweep(*files, run.directory)
+        case "run":
+            return assemble_run(*files)
+    return assemble(*files, read_patch(run.directory), directory=run.directory)
+
+
+def _judged(run: Recorded, report: Report) -> tuple[int, str | None]:
+    match run.plan.kind:
+        case "train":
+            return judge_trained(report)
+        case "sweep":
+            return judge_sweep(report, run.trials, run.comparison)
+        case "run":
+            return judge_run(report, run.trials, run.comparison)
+    code, message = judge(report, run.trials)
+    if run.plan.kind == "optimize" and code in (DONE, INCONCLUSIVE):
+        return judge_fixes(report)
+    return code, message

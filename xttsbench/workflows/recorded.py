@@ -23,13 +23,13 @@ from typing import Any, Final
 
 import xttsbench
 from xttsbench.errors import JournalError
-from xttsbench.execution import journal
 from xttsbench.execution.run_directory import (
     ENVIRONMENT,
     PLAN,
     make_run_directory,
     read_environment,
     read_plan,
+    read_trials,
     write_json,
 )
 from xttsbench.probes.environment import environment as read_machine
@@ -122,7 +122,7 @@ def read_run(directory: Path) -> Recorded:
     Raises:
         JournalError: a file is missing, torn in the middle, or of another schema version.
     """
-    return Recorded(directory, read_plan(directory), read_environment(directory), journal.read(directory))
+    return Recorded(directory, read_plan(directory), read_environment(directory), read_trials(directory))
 
 
 _DIGITS: Final = 16

@@ -27,13 +27,14 @@ from xttsbench.comparison.sweep import (
     state_of,
 )
 from xttsbench.errors import InvalidInputError, UsageError
-from xttsbench.execution import journal
 from xttsbench.execution.accelerator import parse_accelerator
 from xttsbench.execution.run_directory import (
     PLAN,
+    TRIALS,
     clear_unplanned,
     read_environment,
     read_plan,
+    read_trials,
     write_json,
 )
 from xttsbench.planning import IMPORT_S, expected_s, plan_comparison, plan_procedure
@@ -47,9 +48,8 @@ from xttsbench.targets.spec import parse_target
 from xttsbench.workflows.measure.arms import Trials, compare_arms
 from xttsbench.workflows.measure.session import Progress, Session, Silent
 from xttsbench.workflows.measure.turns import TURN_S, AfterRound
-from xttsbench.workflows.outcome import Outcome
+from xttsbench.workflows.outcome import Outcome, finish
 from xttsbench.workflows.recorded import REPORT_S, Recorded, code_identity, data_identity, open_run
-from xttsbench.workflows.report import finish
 from xttsbench.xtts.data.pool import Progress as DataProgress
 
 
@@ -242,7 +242,7 @@ def _go_on(directory: Path, plan: RunPlan, began: float) -> Recorded:
     kept = before.model_copy(update={"budget_s": plan.budget_s})
     if kept != before:
         write_json(directory / PLAN, kept.model_dump(mode="json"))
-    trials = journal.read(directory) if (directory / journal.NAME).exists() else []
+    trials = read_trials(directory) if (directory / TRIALS).exists() else []
     return Recorded(directory, kept, machine, trials, began - sum(trial.duration_s for trial in trials))
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from xttsbench.shipped import shipped
+from xttsbench.files import shipped
 from xttsbench.training.checkpoints import Checkpoints
 from xttsbench.training.loop import Action, Run, train
 from xttsbench.training.order import Origin

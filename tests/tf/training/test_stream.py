@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.shipped import shipped
+from xttsbench.files import shipped
 from xttsbench.training import stream as training_stream
 from xttsbench.training.order import Position, with_parts
 from xttsbench.training.stream import Ahead, BatchStream, Loading, shapes

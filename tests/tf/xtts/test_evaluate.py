@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from xttsbench.shipped import shipped
+from xttsbench.files import shipped
 from xttsbench.xtts import model, text
 from xttsbench.xtts.clips import Clips, as_reference, learn
 from xttsbench.xtts.data.make import letters_at, utterance

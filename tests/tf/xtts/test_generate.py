@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from xttsbench.shipped import shipped
+from xttsbench.files import shipped
 from xttsbench.xtts import model
 from xttsbench.xtts.model.generate import LONGEST_CHARACTER_S, LONGEST_PAUSE_S, Generator, longest
 from xttsbench.xtts.recipe import ModelSettings, load_recipe

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from xttsbench.shipped import shipped
+from xttsbench.files import shipped
 from xttsbench.xtts import model
 from xttsbench.xtts.model import SpeechModel
 from xttsbench.xtts.model.parts import MASKED, attend, attend_and_show, merge_heads, normalise, split_heads

@@ -25,7 +25,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     def workflow(request: Any, **_: Any) -> None:
         raise ReachedError(request)
 
-    for place in ("diagnose.diagnose", "diagnose.optimize", "scenario.run", "train.train.train"):
+    for place in ("diagnose.diagnose", "diagnose.optimize", "scenario.run", "train.train"):
         monkeypatch.setattr(f"xttsbench.workflows.{place}", workflow)
     monkeypatch.chdir(tmp_path)
 

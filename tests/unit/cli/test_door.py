@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from xttsbench.cli.app import app, main
-from xttsbench.execution import journal, run_directory
+from xttsbench.execution import run_directory
 
 ROOT = Path(__file__).parents[3]
 COMMAND = f"{sys.executable} -m xttsbench"
@@ -69,7 +69,7 @@ def test_an_interruption_before_a_run_began_says_no_more_than_that(monkeypatch, 
 def test_an_interrupted_run_is_named(monkeypatch, capsys, tmp_path) -> None:
     directory = tmp_path / "my run"
     directory.mkdir()
-    (directory / journal.NAME).touch()
+    (directory / run_directory.TRIALS).touch()
     monkeypatch.setattr("xttsbench.workflows.diagnose.diagnose", _interrupted)
     monkeypatch.setattr(run_directory, "made", [directory])
     assert left(monkeypatch, "diagnose", "mine:make") == 130

@@ -87,7 +87,7 @@ def test_the_page_is_opened_where_it_was_asked_for(monkeypatch, tmp_path, comman
 def test_the_page_of_a_watched_run_is_opened_too(monkeypatch, tmp_path) -> None:
     opened = []
     (tmp_path / "report.html").touch()
-    monkeypatch.setattr("xttsbench.cli.diagnose.show_run", lambda *_, **__: True)
+    monkeypatch.setattr("xttsbench.cli.measure.show_run", lambda *_, **__: True)
     monkeypatch.setattr("webbrowser.open", lambda url: opened.append(url) or True)
     result = CliRunner().invoke(app, ["report", str(tmp_path), "--open"])
     assert (result.exit_code, opened) == (0, [(tmp_path / "report.html").as_uri()])

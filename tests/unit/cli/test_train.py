@@ -23,7 +23,7 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
         asked.append(request)
         raise HelperError("far enough")
 
-    monkeypatch.setattr("xttsbench.workflows.train.train.train", train)
+    monkeypatch.setattr("xttsbench.workflows.train.train", train)
 
     def run(*arguments: str) -> tuple[Any, str, Any]:
         monkeypatch.setattr(sys, "argv", ["xttsbench", "train", *arguments])

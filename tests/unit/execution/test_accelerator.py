@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from xttsbench.errors import InvalidInputError, JournalError, UsageError
-from xttsbench.execution import journal
 from xttsbench.execution.accelerator import parse_accelerator
+from xttsbench.execution.run_directory import TRIALS, append_trial
 from xttsbench.records.plan import Accelerator
 
 
@@ -70,11 +70,11 @@ def test_recorded_times_from_a_file(tmp_path: Path, name: str, content: str) -> 
     assert found.label.startswith("emulated")
 
 
-@pytest.mark.parametrize("named", ["", journal.NAME])
+@pytest.mark.parametrize("named", ["", TRIALS])
 def test_the_steps_alone_of_a_run_are_replayed_without_their_warm_up(tmp_path: Path, build, named: str) -> None:
     alone = build.segment("step_only", step_s=[9.0, 0.010, 0.020], warmup=1)
-    journal.append(tmp_path, build.trial("ladder", build.segment(step_s=[5.0]), alone))
-    journal.append(tmp_path, build.trial("graph", build.segment("step_only", step_s=[0.030])))
+    append_trial(tmp_path, build.trial("ladder", build.segment(step_s=[5.0]), alone))
+    append_trial(tmp_path, build.trial("graph", build.segment("step_only", step_s=[0.030])))
     found = parse_accelerator(f"emulated:{tmp_path / named}")
     assert found.step_times_ms == pytest.approx((10.0, 20.0, 30.0))
 
@@ -125,7 +125,7 @@ def test_a_directory_that_is_no_run(tmp_path: Path) -> None:
 
 
 def test_a_run_without_steps_alone(tmp_path: Path, build) -> None:
-    journal.append(tmp_path, build.trial("ladder", build.segment(step_s=[1.0])))
+    append_trial(tmp_path, build.trial("ladder", build.segment(step_s=[1.0])))
     with pytest.raises(InvalidInputError, match="it holds none"):
         parse_accelerator(f"emulated:{tmp_path}")
 

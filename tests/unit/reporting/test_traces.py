@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.unit.reporting.trace_format import problems
-from xttsbench.execution import journal
+from xttsbench.execution.run_directory import TRIALS, read_trials
 from xttsbench.records.code import OpLine, StepOps
 from xttsbench.records.pipeline import Pipeline, PipelineOp
 from xttsbench.records.readings import Gap, GpuActivity, GpuDevice, GpuReadings, GpuSlices, HostReadings, Readings
@@ -195,9 +195,9 @@ def test_hostile_names_stay_text(make_trial, name) -> None:
         assert not set(shown) & set("\n\x1b\u202e")
 
 
-@pytest.mark.parametrize("run", sorted(path.parent for path in REFERENCE.rglob(journal.NAME)))
+@pytest.mark.parametrize("run", sorted(path.parent for path in REFERENCE.rglob(TRIALS)))
 def test_stored_runs_are_whole_and_in_order(run) -> None:
-    trials = journal.read(run)
+    trials = read_trials(run)
     assert problems(traces.perfetto(trials)) == []
     steps = sum(segment.steps for trial in trials for segment in trial.segments)
     assert len(list(csv.reader(io.StringIO(traces.table(trials))))) == steps + 1

@@ -24,7 +24,7 @@ from tests.unit.reporting.conftest import Run
 from tests.unit.reporting.sections.test_compare import made as made_comparison
 from tests.unit.reporting.sections.test_summary import STORED, optimized, stored, undecided
 from xttsbench.cli.app import app
-from xttsbench.cli.explain import Kind
+from xttsbench.cli.read import Kind
 from xttsbench.reporting import console, html, markdown
 from xttsbench.reporting.document import Document, View
 from xttsbench.reporting.page import page_document

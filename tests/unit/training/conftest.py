@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from xttsbench.shipped import shipped
+from xttsbench.files import shipped
 from xttsbench.training.checkpoints import Checkpoints
 from xttsbench.training.loop import Action, Run, train
 from xttsbench.training.order import Origin, Position

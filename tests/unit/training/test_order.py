@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from xttsbench.shipped import shipped
+from xttsbench.files import shipped
 from xttsbench.training.order import (
     NONE,
     Origin,

@@ -16,8 +16,7 @@ from xttsbench.errors import TargetError, UsageError
 from xttsbench.findings.registry import rules
 from xttsbench.fixes.registry import SPECS
 from xttsbench.records.report import Bottleneck
-from xttsbench.workflows.explain import explain, explanations
-from xttsbench.workflows.starter import Parts, write_target
+from xttsbench.workflows.explain import Parts, explain, explanations, write_target
 
 
 def test_every_verdict_rule_and_fix_has_words() -> None:

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xttsbench.execution import journal
 from xttsbench.execution.child import Limits
+from xttsbench.execution.run_directory import read_trials
 from xttsbench.records.pipeline import Element, Elements, Epoch, Row
 from xttsbench.records.rows import RowMemory
 from xttsbench.records.trial import TrialSpec
@@ -60,7 +60,7 @@ def test_each_trial_is_in_the_journal_before_the_next(tmp_path: Path) -> None:
     for number, fix in enumerate((None, None, "prefetch")):
         assert running.block == number
         running.run(spec(number, fix), LIMITS)
-        assert journal.read(tmp_path) == running.trials
+        assert read_trials(tmp_path) == running.trials
     assert [trial.status for trial in running.trials] == ["ok", "ok", "ok"]
     assert [trial.elements.fix for trial in running.trials if trial.elements] == [None, None, "prefetch"]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from xttsbench.errors import JournalError, UsageError
-from xttsbench.execution import journal
+from xttsbench.execution.run_directory import append_trial
 from xttsbench.records.plan import RunPlan
 from xttsbench.workflows import recorded
 from xttsbench.workflows.recorded import code_identity, data_identity, open_run, read_run
@@ -29,7 +29,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_was_opened_is_read_again(tmp_path: Path, build) -> None:
     run = open_run(PLAN, tmp_path / "run", "name", began=1.0)
     assert (run.began, run.trials) == (1.0, ())
-    journal.append(run.directory, build.ladder())
+    append_trial(run.directory, build.ladder())
     again = read_run(run.directory)
     assert (again.plan, again.environment, len(again.trials)) == (PLAN, {"fingerprint": "f"}, 1)
     with again.session(None) as session:

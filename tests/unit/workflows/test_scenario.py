@@ -13,18 +13,17 @@ from typing import Any
 import pytest
 
 from xttsbench.errors import InvalidInputError, UsageError
-from xttsbench.execution import journal
-from xttsbench.execution.run_directory import read_plan
+from xttsbench.execution.run_directory import TRIALS, append_trial, read_plan, read_trials
 from xttsbench.files import DRAFT_PREFIX
 from xttsbench.records.plan import Procedure, RunPlan
 from xttsbench.records.trial import Parity, TrialRecord
 from xttsbench.workflows import recorded
 from xttsbench.workflows import scenario as module
-from xttsbench.workflows.best import read_best, write_best
 from xttsbench.workflows.measure.session import Session, Silent
 from xttsbench.workflows.outcome import judge_sweep
 from xttsbench.workflows.recorded import Recorded
-from xttsbench.workflows.reports.sweep import assemble_sweep
+from xttsbench.workflows.reports.scenario import assemble_sweep
+from xttsbench.workflows.saved import read_best, write_best
 from xttsbench.workflows.scenario import Request, begin, read_scenario, search, sweep
 
 TEXT = "name: mine\ntarget: data.py:make\ngrid: {ms: [1, 2, 3]}\nbudget_s: 60\n"
@@ -64,7 +63,7 @@ def test_the_plan_is_on_disk_before_anything_is_measured(start: Any) -> None:
 def test_a_run_goes_on_with_its_own_plan_and_trials(start: Any, build: Any) -> None:
     first = start(command="xttsbench run mine.yaml")
     trial = build.arm_trial("ms=1")
-    journal.append(first.directory, trial)
+    append_trial(first.directory, trial)
     again = start(resume=True, command="xttsbench run mine.yaml --resume", budget_s=600.0)
     assert again.plan == first.plan.model_copy(update={"budget_s": 600.0}) == read_plan(first.directory)
     assert list(again.trials) == [trial]
@@ -236,7 +235,7 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, build: Any) -> Any:
             return record.model_copy(update={"spec": spec})
 
         def go(self, comparison: Any, procedure: Procedure = PROCEDURE) -> list[TrialRecord]:
-            earlier = journal.read(tmp_path) if (tmp_path / journal.NAME).exists() else []
+            earlier = read_trials(tmp_path) if (tmp_path / TRIALS).exists() else []
             with Session(tmp_path, earlier=earlier, budget_s=1e6) as session:
                 search(comparison, procedure, session, until_s=1e6, seed=3, progress=self.progress)
             return session.trials
@@ -369,7 +368,7 @@ def test_a_run_killed_at_any_trial_goes_on_to_the_same_decision_byte_for_byte(wo
     wanted = world.report(comparison, whole).model_dump_json()
     order = list(world.ran)
     for count in range(0, len(order), every):
-        (world.directory / journal.NAME).unlink()
+        (world.directory / TRIALS).unlink()
         world.ran.clear()
         world.cut_after = count
         with pytest.raises(Cut):
@@ -379,13 +378,13 @@ def test_a_run_killed_at_any_trial_goes_on_to_the_same_decision_byte_for_byte(wo
         trials = world.go(comparison)
         assert done + world.ran == order  # none twice, none left out
         assert world.report(comparison, trials).model_dump_json() == wanted
-        assert world.report(comparison, journal.read(world.directory)).model_dump_json() == wanted
+        assert world.report(comparison, read_trials(world.directory)).model_dump_json() == wanted
 
 
 def test_a_torn_last_line_is_one_trial_to_run_again(world, build) -> None:
     comparison = build.comparison(*"ab")
     world.go(comparison)
-    path = world.directory / journal.NAME
+    path = world.directory / TRIALS
     content = path.read_bytes()
     path.write_bytes(content[:-40])
     world.ran.clear()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.shipped import shipped
+from xttsbench.files import shipped
 from xttsbench.xtts.clips import (
     CHANGE_COST,
     Templates,

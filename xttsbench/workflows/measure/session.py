@@ -14,9 +14,9 @@ from typing import Final, Protocol
 import psutil
 
 from xttsbench.errors import HelperError, JournalError
-from xttsbench.execution import journal
 from xttsbench.execution.child import Limits, at_pace
 from xttsbench.execution.helper import Helper
+from xttsbench.execution.run_directory import append_trial
 from xttsbench.execution.trial import Child, LiveTrial, run_trial
 from xttsbench.fixes.registry import said
 from xttsbench.planning import IMPORT_S
@@ -277,7 +277,7 @@ class Session:
 
     def _keep(self, record: TrialRecord, label: str) -> TrialRecord:
         self.trials.append(record)
-        journal.append(self._directory, record)
+        append_trial(self._directory, record)
         self._progress.done(label, record.status, record.duration_s)
         return record
 

@@ -12,14 +12,12 @@ from xttsbench.comparison.arms import compare
 from xttsbench.diagnosis.training import STARVING, explain, train_verdict, training_of
 from xttsbench.diagnosis.verdict import RunVerdict
 from xttsbench.errors import JournalError, first_line
-from xttsbench.execution import journal
-from xttsbench.execution.training import Trained
+from xttsbench.execution.run_directory import read_history
 from xttsbench.records.base import nulls
 from xttsbench.records.plan import RunPlan
 from xttsbench.records.report import Finding, Report, WarmUp
 from xttsbench.records.training import HistoryLine, TrainSetup
 from xttsbench.records.trial import TrialRecord
-from xttsbench.workflows.outcome import DONE, INTERRUPTED, NOTHING
 from xttsbench.workflows.reports.parts import (
     CERTIFIED_STEPS,
     accelerator,
@@ -34,8 +32,6 @@ ARM: Final = "train"
 GROUP: Final = "train"
 SETUP: Final = "train.json"
 _DIAGNOSED: Final = "training measures itself alone; 'xttsbench diagnose' takes it apart"
-FAILED = 1
-"""Training failed: it does not stay on course, its last checkpoint cannot be written, memory ran out."""
 
 
 def assemble_train(
@@ -99,7 +95,7 @@ def assembled_train(
     plan: RunPlan, environment: Mapping[str, Any], trials: Sequence[TrialRecord], directory: Path
 ) -> Report:
     """The report of the run in a directory, with its history and setup read from there."""
-    return assemble_train(plan, environment, trials, journal.read_history(directory), read_setup(directory))
+    return assemble_train(plan, environment, trials, read_history(directory), read_setup(directory))
 
 
 def _findings(result: RunVerdict, setup: TrainSetup) -> tuple[Finding, ...]:
@@ -177,35 +173,3 @@ def _unmeasured(record: Report, result: RunVerdict, of_arms: Mapping[str, str]) 
     if not record.overhead:
         found["overhead"] = "it is measured when a session ends by itself"
     return found | {"pipeline": _DIAGNOSED, "profile": _DIAGNOSED, "parity": "there is nothing to compare"}
-
-
-def judge_training(trained: Trained, report: Report) -> tuple[int, str | None]:
-    """Exit code and sentence of the session that just ended."""
-    record, ended = trained.record, report.training.ended if report.training else None
-    if record.status == "ok":
-        if ended is not None and ended.reason == "terminated":
-            return INTERRUPTED, f"Ended by a signal after step {ended.step}; the same command resumes from there."
-        return DONE, None
-    if record.status == "interrupted":
-        return INTERRUPTED, "Ended at once; the same command resumes from the last checkpoint."
-    if record.status == "out_of_memory":
-        return FAILED, _out_of_memory(trained, report.target.get("kwargs") or {})
-    return trained.exit_code or FAILED, record.cause
-
-
-def judge_trained(report: Report) -> tuple[int, str | None]:
-    """Exit code and sentence of a run whose report is built again."""
-    return (DONE, None) if report.verdict.step_time_s is not None else (NOTHING, report.verdict.summary)
-
-
-def _out_of_memory(trained: Trained, kwargs: dict[str, Any]) -> str:
-    """What did not fit, and what makes it fit, the cheapest first."""
-    size = next((f"{key} (now {kwargs[key]})" for key in ("tokens_per_batch", "batch_size") if key in kwargs), None)
-    where = f" with a batch of {trained.shape}" if trained.shape else " before the first step"
-    cause = (trained.record.cause or "no cause is known").rstrip(". ")
-    return (
-        f"Memory ran out{where}: {cause}. Make the batch smaller: "
-        f"--set {size or 'tokens_per_batch'}, with --accumulation in its place; or keep less of a step: "
-        "--set training.gradient_checkpointing=true; or let --fit-memory choose. On a GPU that others use, "
-        "--device-memory-mb keeps to a share. A run keeps its batches, so begin with others in another directory."
-    )

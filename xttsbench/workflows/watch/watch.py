@@ -25,8 +25,8 @@ import psutil
 from pydantic import ValidationError
 
 from xttsbench.errors import InvalidInputError, UsageError, first_line
-from xttsbench.execution import journal
 from xttsbench.execution.child import SharedRows
+from xttsbench.execution.run_directory import TRIALS, append_trial
 from xttsbench.execution.whole_run import ROWS, Left, run_whole
 from xttsbench.files import atomic_write
 from xttsbench.records.plan import RunPlan
@@ -134,7 +134,7 @@ def plan_of(script: str, arguments: Sequence[str], command: str) -> RunPlan:
 def finished(observer: Observer, run: Recorded) -> WatchSummary:
     """Write the journal and the report of a run that is over, and return what it comes to."""
     record = observer.record()
-    journal.append(run.directory, record)
+    append_trial(run.directory, record)
     report = report_of_watched(replace(run, trials=(record,)))
     from xttsbench.reporting.write import to_json
 
@@ -262,7 +262,7 @@ class Session:
             self.observer.take({"ended": "raised" if error is not None else "returned", "exit_code": None, "done": 1})
             self.observer.finish()
             with suppress(FileNotFoundError):
-                (self.run.directory / journal.NAME).unlink()
+                (self.run.directory / TRIALS).unlink()
             summary = finished(self.observer, self.run)
             self.observer.conclude(summary)
             if show and self._shown is not None:

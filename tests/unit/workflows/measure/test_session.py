@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import pytest
 
 from xttsbench.errors import HelperError, JournalError
-from xttsbench.execution import journal
 from xttsbench.execution.child import Limits
+from xttsbench.execution.run_directory import read_trials
 from xttsbench.records.trial import TrialRecord, TrialSpec
 from xttsbench.workflows.measure.session import Session
 
@@ -87,7 +87,7 @@ def test_each_trial_is_in_the_journal_before_the_next(world) -> None:
     with Session(world.directory, budget_s=10) as session:
         for number in range(3):
             session.run(spec(), LIMITS)
-            assert len(journal.read(world.directory)) == number + 1 == len(session.trials)
+            assert len(read_trials(world.directory)) == number + 1 == len(session.trials)
 
 
 def test_limits_follow_what_starting_took_here(world) -> None:
@@ -117,7 +117,7 @@ def test_a_trial_that_no_helper_will_begin_is_a_result(world) -> None:
         record = session.run(spec(), LIMITS)
         assert (record.status, record.cause) == ("killed", "gone again")
         assert session.run(spec(), LIMITS).status == "ok"
-    assert [trial.status for trial in journal.read(world.directory)] == ["ok", "killed", "ok"]
+    assert [trial.status for trial in read_trials(world.directory)] == ["ok", "killed", "ok"]
 
 
 def test_a_helper_that_never_starts_ends_the_run(world) -> None:
@@ -133,7 +133,7 @@ def test_ctrl_c_between_two_trials_is_a_trial_that_never_began(world) -> None:
         session.run(spec(), LIMITS)
         record = session.run(spec(), LIMITS)
     assert (record.status, record.cause) == ("interrupted", "interrupted before the trial began")
-    assert journal.read(world.directory)[-1] == record
+    assert read_trials(world.directory)[-1] == record
 
 
 def test_it_goes_on_with_a_helper_of_the_caller_s_and_leaves_it(world) -> None:
@@ -164,9 +164,9 @@ def test_a_trial_that_was_interrupted_is_run_again_and_replaces_it(world) -> Non
     world.script = [KeyboardInterrupt(), "ok"]
     with Session(world.directory, budget_s=10) as session:
         session.run(spec(), LIMITS)
-    with Session(world.directory, earlier=journal.read(world.directory), budget_s=10) as session:
+    with Session(world.directory, earlier=read_trials(world.directory), budget_s=10) as session:
         assert session.run(spec(), LIMITS).status == "ok"
-    assert [trial.status for trial in journal.read(world.directory)] == ["ok"]
+    assert [trial.status for trial in read_trials(world.directory)] == ["ok"]
 
 
 def test_another_trial_under_the_same_id_is_refused(world) -> None:
@@ -198,10 +198,10 @@ def test_processes_that_take_turns_share_a_helper_and_are_written_down_as_they_e
         assert session.trials == []
         session.close(lives[1], "b")
         session.drop(lives[0])
-        assert [trial.spec.trial_id for trial in journal.read(world.directory)] == ["001"]
+        assert [trial.spec.trial_id for trial in read_trials(world.directory)] == ["001"]
         assert lives[0].ended
         session.never_begun(lives[2].spec)
-    assert [trial.status for trial in journal.read(world.directory)] == ["ok", "interrupted"]
+    assert [trial.status for trial in read_trials(world.directory)] == ["ok", "interrupted"]
 
 
 def test_with_a_gpu_no_two_processes_live_side_by_side(world, monkeypatch) -> None:
@@ -290,7 +290,7 @@ def test_trials_side_by_side_are_kept_in_their_order_and_none_is_left_behind(wor
     kept = 3 if isinstance(end, BaseException) else 5
     assert [trial.spec.trial_id for trial in found] == [str(number) for number in range(kept)]
     assert found[2].status == ("interrupted" if kept == 3 else end)
-    assert journal.read(world.directory) == found == session.trials
+    assert read_trials(world.directory) == found == session.trials
 
 
 def test_with_one_at_a_time_each_is_run_by_itself(world) -> None:

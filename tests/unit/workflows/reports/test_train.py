@@ -10,16 +10,15 @@ import numpy as np
 import pytest
 
 from xttsbench.errors import JournalError
-from xttsbench.execution import journal
-from xttsbench.execution.run_directory import write_json
-from xttsbench.execution.training import Trained
+from xttsbench.execution.run_directory import append_history, write_json
+from xttsbench.execution.whole_run import Trained
 from xttsbench.records.plan import Accelerator, Comparison, PlannedVariant, RunPlan
 from xttsbench.records.training import Begun, Ended, Evaluated, HistoryLine, Interval, TrainJob, TrainSetup, Watched
 from xttsbench.records.trial import MeasurementOverhead, TrialRecord
 from xttsbench.reporting import markdown
 from xttsbench.reporting.sections.report import report_document
-from xttsbench.workflows.report import rebuild
-from xttsbench.workflows.reports.train import SETUP, assemble_train, judge_training
+from xttsbench.workflows.outcome import judge_training, rebuild
+from xttsbench.workflows.reports.train import SETUP, assemble_train
 
 ENVIRONMENT_READ: dict[str, Any] = {"cpu": {"allowed_cpus": 2.0}, "gpus": [], "unmeasured": {}}
 CONFIG: dict[str, Any] = {"loader": "packed", "mode": "graph", "prefetch": -1, "workers": -1, "batch_size": 8}
@@ -140,7 +139,7 @@ def test_it_is_rebuilt_to_the_byte_and_written_in_words(build, tmp_path: Path) -
     build.run_directory(tmp_path, plan(), ENVIRONMENT_READ, trials)
     write_json(tmp_path / SETUP, setup().model_dump(mode="json"))
     for line in told:
-        journal.append_history(tmp_path, line)
+        append_history(tmp_path, line)
     with patch("xttsbench.reporting.plots.draw_one", side_effect=ValueError("not drawn here")):
         outcome = rebuild(tmp_path)
     assert outcome.exit_code == 0

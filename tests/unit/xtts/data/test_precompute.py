@@ -222,7 +222,7 @@ PRELUDE = """
 import json, os, resource, sys, time
 from pathlib import Path
 from xttsbench.errors import XttsbenchError
-from xttsbench.shipped import shipped
+from xttsbench.files import shipped
 from xttsbench.xtts.data import precompute as module
 from xttsbench.xtts.data.speech_data import read_speech_data
 from xttsbench.xtts.recipe import load_recipe

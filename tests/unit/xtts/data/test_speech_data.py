@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.shipped import available, shipped
+from xttsbench.files import available, shipped
 from xttsbench.xtts.data.batches import plan
 from xttsbench.xtts.data.speech_data import SpeechData, read_speech_data
 from xttsbench.xtts.recipe import load_recipe

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from xttsbench.errors import InvalidInputError, XttsbenchError
-from xttsbench.shipped import shipped
+from xttsbench.files import shipped
 from xttsbench.xtts.data.batches import plan
 from xttsbench.xtts.data.precompute import precompute
 from xttsbench.xtts.data.speech_data import read_speech_data

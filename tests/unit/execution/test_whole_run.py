@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from xttsbench.execution import trial
-from xttsbench.execution.training import training_environment
+from xttsbench.execution.whole_run import training_environment
 from xttsbench.records.readings import HostReadings, Readings
 from xttsbench.records.training import TrainJob
 

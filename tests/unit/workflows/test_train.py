@@ -13,10 +13,10 @@ import pytest
 
 from xttsbench.diagnosis.training import explain
 from xttsbench.errors import UsageError
-from xttsbench.execution import journal
+from xttsbench.execution.run_directory import HISTORY, read_history
 from xttsbench.records.training import Begun, Fitted, HistoryLine, Interval, Watched
-from xttsbench.workflows.train.job import TrainRequest
-from xttsbench.workflows.train.train import SessionProgress, Silent, follower, worker_number
+from xttsbench.workflows.bundled import TrainRequest
+from xttsbench.workflows.train import SessionProgress, Silent, follower, worker_number
 
 
 class Heard(Silent):
@@ -77,7 +77,7 @@ def test_every_line_is_on_disk_with_its_session(told, tmp_path: Path) -> None:
     told, heard = told
     told.told(HistoryLine(session=0, warned="one"))
     told.told(HistoryLine(session=0, fitted=Fitted(tokens_per_batch=900, peak_bytes=2**20, limit_bytes=2**22)))
-    assert [(line.session, line.warned) for line in journal.read_history(tmp_path)] == [(3, "one"), (3, None)]
+    assert [(line.session, line.warned) for line in read_history(tmp_path)] == [(3, "one"), (3, None)]
     assert heard.said == [
         "Warning: one.",
         "Fitted to memory: tokens_per_batch=900, whose steps take 1 of 4 MiB.",
@@ -86,7 +86,7 @@ def test_every_line_is_on_disk_with_its_session(told, tmp_path: Path) -> None:
 
 def test_a_full_disk_is_said_once_and_ends_nothing(told, tmp_path: Path) -> None:
     told, heard = told
-    (tmp_path / journal.HISTORY).mkdir()
+    (tmp_path / HISTORY).mkdir()
     told.told(HistoryLine(session=0, warned="one"))
     told.told(HistoryLine(session=0, warned="two"))
     assert [line.warned for line in told.lines] == ["one", "two"]

@@ -6,25 +6,34 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
+import numpy as np
 from pydantic import ValidationError
 
+from xttsbench.analysis.disturbance import gate
+from xttsbench.analysis.evidence import Sample, unpaired
+from xttsbench.analysis.steps import Steps
+from xttsbench.comparison.comparable import Measured
+from xttsbench.comparison.effects import Effect, decide_apart, decide_paired, log_ratios, pooled, reported
+from xttsbench.comparison.runs import settled, turns_of
 from xttsbench.errors import InvalidInputError, NothingMeasuredError, UsageError
-from xttsbench.execution import journal
-from xttsbench.execution.run_directory import PLAN
-from xttsbench.records.base import READABLE
-from xttsbench.records.plan import RunPlan
+from xttsbench.execution.run_directory import PLAN, TRIALS
+from xttsbench.records.base import READABLE, Estimate
+from xttsbench.records.comparison_result import ComparedPair, Figures, Method
+from xttsbench.records.plan import Comparison, RunPlan
 from xttsbench.records.report import Report, Variant
 from xttsbench.records.trial import TrialRecord
 from xttsbench.reporting.words import configuration
+from xttsbench.workflows.outcome import report_of
 from xttsbench.workflows.recorded import read_run
-from xttsbench.workflows.report import report_of
 from xttsbench.workflows.reports.diagnose import GROUP as MODES
 
 REPORT: Final = "report.json"
@@ -66,9 +75,7 @@ def read_side(given: str) -> Side:
     path, selector = _split(given)
     arm, accelerator = _selected(selector)
     directory = path if path.is_dir() else path.parent
-    whole = path.is_dir() or (
-        path.name == REPORT and (directory / PLAN).exists() and (directory / journal.NAME).exists()
-    )
+    whole = path.is_dir() or (path.name == REPORT and (directory / PLAN).exists() and (directory / TRIALS).exists())
     if not whole:
         return Side(given, path, read_report(path), arm=arm, accelerator=accelerator)
     run = read_run(directory)
@@ -280,3 +287,222 @@ def _names(arms: Sequence[Variant]) -> str:
     names = list(dict.fromkeys(map(configuration, named)))
     more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
     return ", ".join(names[:_LISTED]) + more
+
+
+Unit = Literal["samples", "steps"]
+_ALONE: Final = "a report alone does not hold it"
+
+
+@dataclass(frozen=True)
+class Runs:
+    """One configuration of one side: its record, and the steady steps of each of its processes by block."""
+
+    side: Side
+    arm: Variant
+    trials: tuple[TrialRecord, ...]
+    steps: Mapping[int, Steps]
+
+    @property
+    def counts_samples(self) -> bool:
+        """Whether the size of the batches is known."""
+        if self.steps:
+            return all(int(steps.batch_size.sum()) > 0 for steps in self.steps.values())
+        return self.arm.throughput_per_s is not None and self.arm.throughput_per_s.estimate > 0
+
+    @property
+    def processes(self) -> int:
+        """How many there are, from the trials or from the report."""
+        return len(self.steps) or self.arm.blocks
+
+    def rates(self, unit: Unit) -> dict[int, float]:
+        """Samples or steps per second of each process, by block."""
+        return {block: _rate(steps, unit) for block, steps in self.steps.items()}
+
+
+def _rate(steps: Steps, unit: Unit) -> float:
+    return (float(steps.batch_size.sum()) if unit == "samples" else len(steps)) / float(steps.wall_s.sum())
+
+
+def runs_of(side: Side, arm: Variant) -> Runs:
+    """The processes of a configuration without the rounds that others disturbed; none for a report alone."""
+    found: dict[int, Steps] = {}
+    trials = []
+    own = trials_of(side, arm)
+    invalid = gate([trial for trial in side.trials if own and _beside(trial, own[0])]).invalid
+    for trial in own:
+        steps = settled(trial)
+        if steps is not None:
+            gone = [number for block, number in invalid if block == trial.spec.block]
+            steps = steps[~np.isin(steps.round, gone)]
+        if steps is not None and steps.wall_s.sum() > 0:
+            found[trial.spec.block] = steps
+            trials.append(trial)
+    return Runs(side, arm, tuple(trials), found)
+
+
+def _beside(trial: TrialRecord, other: TrialRecord) -> bool:
+    """Whether two trials were measured in the same rounds."""
+    ours, theirs = trial.spec, other.spec
+    return (ours.kind, ours.group, ours.emulated_ms) == (theirs.kind, theirs.group, theirs.emulated_ms)
+
+
+def measured_of(runs: Runs) -> Measured:
+    """What the configuration was measured on and how, for :func:`xttsbench.comparison.comparable.differences`."""
+    side, arm, plan = runs.side, runs.arm, runs.side.plan
+    comparison = plan.comparison if plan and arm.group else None
+    batch = None
+    if runs.steps and runs.counts_samples:
+        batch = float(np.mean([steps.batch_size.mean() for steps in runs.steps.values()]))
+    elif arm.throughput_per_s is not None and arm.step_time_s is not None:
+        batch = arm.throughput_per_s.estimate * arm.step_time_s.estimate
+    return Measured(
+        environment=side.report.environment,
+        accelerator=accelerator_of(side, arm),
+        steps=_steps_of(plan, comparison),
+        batch=batch,
+        kwargs=kwargs_of(side, arm),
+        data=plan.data if plan else None,
+        code=plan.code if plan else None,
+        target=str(side.report.target.get("name", "")) or None,
+    )
+
+
+def _steps_of(plan: RunPlan | None, comparison: Comparison | None) -> int | None:
+    """Steps that a trial was to measure; how long somebody trains says nothing of how it was measured."""
+    if plan is None or plan.kind == "train":
+        return None
+    return comparison.steps if comparison else plan.steps
+
+
+def compare_pairs(
+    pairs: Sequence[tuple[str, Runs, Runs]], *, same_run: bool, margin: float, session_noise: float
+) -> tuple[tuple[ComparedPair, ...], dict[str, Effect]]:
+    """Every pair, decided together, and the effects that gates rest on.
+
+    The blocks and rounds of one run pair its sides; margin and session noise, a standard deviation, are shares.
+    """
+    units: dict[str, Unit] = {
+        name: "samples" if a.counts_samples and b.counts_samples else "steps" for name, a, b in pairs
+    }
+    made = {name: (_paired if same_run else _apart)(a, b, units[name]) for name, a, b in pairs}
+    samples = {name: sample for name, sample in made.items() if sample is not None}
+    effects = (
+        decide_paired(samples, margin=margin)
+        if same_run
+        else decide_apart(samples, margin=margin, session_noise=session_noise)
+    )
+    found = []
+    for name, a, b in pairs:
+        effect = effects.get(name)
+        method: Method = "paired blocks" if same_run else "separate sessions"
+        if effect is None:
+            method, effect = "not measured", Effect(why=_absent(a, b))
+        elif not effect.sure:
+            method, effect = "one process", effect.withheld(_too_few(a, b))
+        elif (doubt := _doubt(a, b, same_run=same_run)) is not None:
+            effect = effect.withheld(doubt)
+        effects[name] = effect
+        found.append(
+            ComparedPair(
+                name=name,
+                a=_figures(a, units[name]),
+                b=_figures(b, units[name]),
+                method=method,
+                unit=units[name],
+                effect=effect.ratio,
+                decision=effect.word,
+                evidence=effect.evidence,
+                smallest_visible_effect=effect.smallest_visible_effect,
+                why=effect.why,
+            )
+        )
+    return tuple(found), effects
+
+
+def _paired(a: Runs, b: Runs, unit: Unit) -> Sample | None:
+    """Log ratios of the rounds that both were measured in, on the batches that both had."""
+    return pooled(log_ratios(turns_of(a.steps), turns_of(b.steps), partial(_rate, unit=unit)))
+
+
+def _apart(a: Runs, b: Runs, unit: Unit) -> Sample | None:
+    """Mean log rates of two sessions, of the processes where they are at hand, else as reported."""
+    if a.steps and b.steps:
+        left, right = (np.log(list(runs.rates(unit).values())) for runs in (a, b))
+        return unpaired(left, right)
+    ours, theirs = _reported(a.arm, unit), _reported(b.arm, unit)
+    try:
+        return reported(ours, a.processes, theirs, b.processes) if ours and theirs else None
+    except ValueError:
+        return None
+
+
+def _reported(arm: Variant, unit: Unit) -> Estimate | None:
+    """The reported rate, from the step time where steps are counted."""
+    if unit == "samples":
+        return arm.throughput_per_s
+    time = arm.step_time_s
+    if time is None or not 0 < time.low <= time.estimate <= time.high:
+        return None
+    return Estimate(estimate=1 / time.estimate, low=1 / time.high, high=1 / time.low)
+
+
+def _too_few(a: Runs, b: Runs) -> str:
+    return (
+        f"there are too few processes ({a.processes} of A and {b.processes} of B): what the next would do is not known"
+    )
+
+
+def _absent(a: Runs, b: Runs) -> str:
+    words = [f"{name} was not measured ({runs.arm.status})" for name, runs in (("A", a), ("B", b)) if not _any(runs)]
+    return "; ".join(words) or "the two have no unit in common"
+
+
+def _any(runs: Runs) -> bool:
+    return bool(runs.steps) or runs.arm.step_time_s is not None
+
+
+def _doubt(a: Runs, b: Runs, *, same_run: bool) -> str | None:
+    """Why nothing may be decided although there are numbers."""
+    for name, runs in (("A", a), ("B", b)):
+        if runs.arm.status != "ok":
+            return f"the configuration of {name} did not end well: {runs.arm.status}"
+    failed = (a.side.report.parity or {}).get("failed") or {}
+    if same_run and (unknown := next((arm for arm in (a.arm.id, b.arm.id) if arm in failed), None)):
+        return f"whether {unknown} yields the baseline's data is not known: {failed[unknown]}"
+    return None
+
+
+def _figures(runs: Runs, unit: Unit) -> Figures:
+    arm, report = runs.arm, runs.side.report
+    own = arm.id == AS_GIVEN and not arm.group
+    verdict = report.verdict
+    memory = [max(host.rss_bytes) for trial in runs.trials if (host := trial.readings.host) and host.rss_bytes]
+    first = [_first_step_s(trial) for trial in runs.trials]
+    alone: dict[str, Any] = {}
+    if own and not runs.trials:
+        host = report.readings.get("host")
+        alone = {
+            "first_step_s": report.warm_up.first_step_s,
+            "memory_bytes": host.get("rss_bytes_max") if isinstance(host, dict) else None,
+        }
+    return Figures(
+        arm=arm.id,
+        accelerator=accelerator_of(runs.side, arm),
+        status=arm.status,
+        processes=runs.processes,
+        steps=sum(len(steps) for steps in runs.steps.values()) or arm.steps or None,
+        rate_per_s=_reported(arm, unit),
+        step_time_s=arm.step_time_s,
+        throughput_per_s=arm.throughput_per_s if runs.counts_samples else None,
+        utilization=verdict.accelerator_utilization if own else arm.utilization,
+        input_wait_fraction=verdict.input_wait_fraction if own else arm.input_wait_fraction,
+        cv=report.oscillation.cv if own else arm.cv,
+        padding_efficiency=arm.padding_efficiency,
+        first_step_s=float(np.median(first)) if first else alone.get("first_step_s"),
+        memory_bytes=float(max(memory)) if memory else alone.get("memory_bytes"),
+    )
+
+
+def _first_step_s(trial: TrialRecord) -> float:
+    segment = trial.segment("warm_up") or trial.segment("as_is")
+    return segment.columns["wall_ns"][0] / 1e9 if segment else math.nan

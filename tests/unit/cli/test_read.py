@@ -20,19 +20,19 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from tests.unit.conftest import run_directory
-from xttsbench.cli.app import app as whole
-from xttsbench.cli.runs import compare, seconds, share
-from xttsbench.errors import InvalidInputError, NothingMeasuredError, UsageError, XttsbenchError
-from xttsbench.execution import journal
+from xttsbench.cli.app import app
+from xttsbench.cli.read import seconds, share
+from xttsbench.errors import InvalidInputError, JournalError, NothingMeasuredError, UsageError, XttsbenchError
+from xttsbench.execution.run_directory import TRIALS, append_trial
+from xttsbench.files import available
+from xttsbench.findings.registry import rules
+from xttsbench.fixes.registry import SPECS
 from xttsbench.records.comparison_result import ComparisonReport
 from xttsbench.records.plan import Accelerator, RunPlan
 from xttsbench.reporting.sections.summary import MOST_LINES
 from xttsbench.reporting.write import to_json
 from xttsbench.workflows.reports.diagnose import assemble
 from xttsbench.workflows.reports.scenario import assemble_run
-
-app = typer.Typer()
-app.command("compare")(compare)
 
 MACHINE = {
     "cpu": {"model": "Xeon", "machine_cpus": 8, "affinity_cpus": 2, "quota_cpus": None},
@@ -46,7 +46,7 @@ REAL, EMULATED = (
 
 
 def call(*arguments: object) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments], env={"NO_COLOR": "1", "TERM": "dumb"})
+    return CliRunner().invoke(app, ["compare", *map(str, arguments)], env={"NO_COLOR": "1", "TERM": "dumb"})
 
 
 def record(*arguments: object) -> dict[str, Any]:
@@ -201,7 +201,7 @@ def test_rounds_that_others_disturbed_do_not_count(make: Make, monkeypatch: pyte
     one = make({"a": 0.02, "b": 0.02}, seed=7)
     whole = record(f"{one}:a", f"{one}:b")["pairs"][0]
     disturbed = types.SimpleNamespace(invalid=frozenset({(2, 0), (5, 0)}))
-    monkeypatch.setattr("xttsbench.workflows.compare.pairs.gate", lambda _: disturbed)
+    monkeypatch.setattr("xttsbench.workflows.sides.gate", lambda _: disturbed)
     left = record(f"{one}:a", f"{one}:b")["pairs"][0]
     assert (whole["a"]["processes"], left["a"]["processes"], left["b"]["processes"]) == (8, 6, 6)
 
@@ -232,10 +232,10 @@ def test_gates_and_their_exit_codes(before: Path, slower: Path, faster: Path, ma
 
 def test_what_died_never_passes(make: Make, before: Path, build) -> None:
     dead = make({"a": 0.02, "b": 0.03}, seed=4, report=False)
-    for path in dead.glob(journal.NAME):
+    for path in dead.glob(TRIALS):
         lines = [line for line in path.read_text().splitlines() if json.loads(line)["spec"]["arm"] != "b"]
         path.write_text("\n".join(lines) + "\n")
-    journal.append(dead, build.dead("b"))
+    append_trial(dead, build.dead("b"))
     found = record(before, dead, "--max-regression", "10%")  # without a report: from the journal
     assert [(pair["name"], pair["method"]) for pair in found["pairs"]] == [
         ("a", "separate sessions"),
@@ -293,7 +293,7 @@ def test_reports_alone_are_compared_by_their_intervals(before: Path, faster: Pat
 
 
 def printed(*arguments: object) -> str:
-    return CliRunner().invoke(whole, list(map(str, arguments)), env={"NO_COLOR": "1", "TERM": "dumb"}).stdout
+    return CliRunner().invoke(app, list(map(str, arguments)), env={"NO_COLOR": "1", "TERM": "dumb"}).stdout
 
 
 def test_one_line_one_screen_or_everything_is_printed(before: Path, slower: Path, monkeypatch) -> None:
@@ -419,7 +419,7 @@ def test_bad_files_are_one_error(before: Path, tmp_path: Path) -> None:
 def test_torn_journals(before: Path, slower: Path, tmp_path: Path) -> None:
     torn = tmp_path / "torn"
     shutil.copytree(slower, torn)
-    path = torn / journal.NAME
+    path = torn / TRIALS
     text = path.read_text()
     path.write_text(text[:-100])  # the last line alone: it is left out
     assert [pair["b"]["processes"] for pair in record(before, torn)["pairs"]] == [8, 8]
@@ -490,7 +490,7 @@ def test_help_has_an_example() -> None:
 
 def test_tensorflow_is_never_imported(before: Path, slower: Path) -> None:
     code = (
-        "import sys, typer\nfrom xttsbench.cli.runs import compare\napp = typer.Typer()\napp.command()(compare)\n"
+        "import sys, typer\nfrom xttsbench.cli.read import compare\napp = typer.Typer()\napp.command()(compare)\n"
         "try:\n    app()\nfinally:\n    assert not {'tensorflow', 'keras', 'matplotlib'} & set(sys.modules)\n"
     )
     done = subprocess.run(
@@ -515,7 +515,7 @@ def test_a_name_that_is_no_text_is_shown_with_a_mark(before: Path, slower: Path,
 def test_a_journal_without_times_is_not_measured(before: Path, slower: Path, tmp_path: Path) -> None:
     odd = tmp_path / "odd"
     shutil.copytree(slower, odd)
-    path = odd / journal.NAME
+    path = odd / TRIALS
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     for line in lines:
         for segment in line["segments"]:
@@ -527,7 +527,120 @@ def test_a_journal_without_times_is_not_measured(before: Path, slower: Path, tmp
 
 def test_the_page_names_options_that_exist() -> None:
     page = (Path(__file__).parents[3] / "docs/comparing.md").read_text()
-    ours = {option for parameter in typer.main.get_command(app).params for option in parameter.opts}
+    ours = {option for parameter in typer.main.get_command(app).commands["compare"].params for option in parameter.opts}
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", page))
     assert named <= ours
     assert {option for option in ours if option.startswith("--m")} <= named
+
+
+RUN = Path(__file__).parents[3] / "reports" / "reference" / "oscillation"
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    shutil.copy(RUN / TRIALS, tmp_path)
+    return tmp_path
+
+
+def export(*arguments: object):
+    return CliRunner().invoke(app, ["export", *map(str, arguments)])
+
+
+def test_a_trace_is_written_beside_the_run_and_named(run) -> None:
+    result = export(run)
+    assert result.exit_code == 0, result.output
+    assert f"750 steps of 3 trials: {run / 'trace.json'}" in result.stderr
+    assert "ui.perfetto.dev" in result.stderr
+    assert json.loads((run / "trace.json").read_text())["traceEvents"]
+
+
+def test_a_table_where_it_is_wanted(run, tmp_path) -> None:
+    file = tmp_path / "mine.csv"
+    found = json.loads(export(run, "--format", "csv", "--out", file, "--json").stdout)
+    assert found == {"file": str(file), "format": "csv", "trials": 3, "steps": 750}
+    assert export(run, "--format", "csv", "--out", "-").stdout == file.read_text()
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "said"),
+    [
+        (["--json", "--out", "-"], UsageError, "standard output"),
+        (["--out", "missing/x.json"], UsageError, "--out 'missing/x.json' cannot be written"),
+    ],
+)
+def test_what_cannot_be_written_is_a_usage_error(run, options, error, said) -> None:
+    found = export(run, *options).exception
+    assert isinstance(found, error)
+    assert said in str(found)
+
+
+def test_what_is_no_run_or_measured_nothing_is_said(tmp_path) -> None:
+    assert isinstance(export(tmp_path).exception, JournalError)
+    (tmp_path / TRIALS).touch()
+    assert isinstance(export(tmp_path).exception, NothingMeasuredError)
+
+
+def explain(*arguments: str):
+    return CliRunner().invoke(app, ["explain", *arguments])
+
+
+def test_a_rule_in_words() -> None:
+    result = explain("no-prefetch")
+    assert result.exit_code == 0
+    assert "Step and input take turns" in result.stdout
+    assert "prefetch(tf.data.AUTOTUNE)" in result.stdout
+
+
+def test_a_verdict_as_json() -> None:
+    found = json.loads(explain("dispatch", "--json").stdout)
+    assert (found["name"], found["kind"]) == ("dispatch", "verdict")
+    assert "@tf.function" in found["parts"]["Remedy"]
+
+
+def test_an_unknown_name_is_a_usage_error() -> None:
+    error = explain("no-prefech").exception
+    assert isinstance(error, UsageError)
+    assert error.exit_code == 2
+    assert "no-prefetch" in str(error)
+
+
+def listed(what: str) -> list[dict[str, str]]:
+    result = CliRunner().invoke(app, ["list", what, "--json"])
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+@pytest.mark.parametrize(
+    ("what", "names"),
+    [
+        ("scenarios", available("scenarios")),
+        ("grids", ["batch", "full", "loader", "mode", "precision", "prefetch", "threads", "workers"]),
+        ("recipes", available("training")),
+        ("rules", list(rules())),
+        ("fixes", list(SPECS)),
+    ],
+)
+def test_every_name_has_a_sentence_and_a_command_that_names_it(what, names) -> None:
+    found = listed(what)
+    assert [one["name"] for one in found] == names
+    assert all(one["summary"].endswith(".") for one in found)
+    assert all(one["command"].startswith("xttsbench ") for one in found)
+    assert all(one["name"] in one["command"] or one["name"] == "diagnose" for one in found)
+
+
+def test_a_grid_is_shown_with_its_sweep() -> None:
+    assert {one["name"]: one["command"] for one in listed("grids")}["loader"] == "xttsbench sweep --grid loader"
+
+
+def test_for_people_it_is_lines_that_keep_to_the_page(monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    text = CliRunner().invoke(app, ["list", "scenarios"]).stdout
+    assert "loader       The five loaders" in text
+    assert max(map(len, text.splitlines())) <= 60
+    assert "xttsbench run NAME" in text
+
+
+def test_what_there_is_not_is_a_usage_error() -> None:
+    result = CliRunner().invoke(app, ["list", "recipe"])
+    assert result.exit_code == 2
+    assert "recipes" in result.stderr

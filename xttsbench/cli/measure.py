@@ -33,6 +33,13 @@ from xttsbench.errors import UsageError
 
 if TYPE_CHECKING:
     from xttsbench.records.watch import WatchSummary
+from xttsbench.cli.options import (
+    Budget,
+    Resume,
+    Seed,
+    TrialSteps,
+    names,
+)
 
 
 class Level(StrEnum):
@@ -136,7 +143,7 @@ def diagnose(
 
 def _chosen(path: Path, target: str | None, settings: Mapping[str, object]) -> tuple[str | None, Mapping[str, object]]:
     """Target and arguments that a sweep chose, under those of the command line; what is other here is said."""
-    from xttsbench.workflows.best import differences_here, read_best
+    from xttsbench.workflows.saved import differences_here, read_best
 
     best = read_best(path)
     if target not in (None, best.target):
@@ -309,10 +316,10 @@ def show_run(directory: Path, *, as_json: bool, quiet: bool) -> bool:
 
     Of a run that has ended the report is built again as well.
     """
-    from xttsbench.execution import journal
+    from xttsbench.execution.run_directory import TRIALS
     from xttsbench.records.watch import SUMMARY_FILE
     from xttsbench.reporting.sections.watch import watch_document
-    from xttsbench.workflows.report import rebuild
+    from xttsbench.workflows.outcome import rebuild
     from xttsbench.workflows.watch.watch import read_summary
 
     if not (directory / SUMMARY_FILE).exists():
@@ -323,8 +330,123 @@ def show_run(directory: Path, *, as_json: bool, quiet: bool) -> bool:
     else:
         sys.stdout.write(rendered(watch_document(summary, str(directory)), detail(0, quiet=quiet)))
     sys.stdout.flush()
-    if (directory / journal.NAME).exists():
+    if (directory / TRIALS).exists():
         for warning in rebuild(directory).warnings:
             say(f"Warning: {warning}")
         say(f"Report: {directory}/report.html (and report.json, report.md, plots/)")
     return True
+
+
+def run(
+    context: typer.Context,
+    scenario: Annotated[
+        str,
+        typer.Argument(
+            help="Name of a shipped scenario (xttsbench list scenarios), or a YAML file.",
+            autocompletion=names("scenarios"),
+        ),
+    ],
+    settings: Settings = None,
+    accelerator: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="real, emulated:MS or emulated:FILE in place of the scenario's; repeatable, a group for each."
+        ),
+    ] = None,
+    blocks: Annotated[int | None, typer.Option(min=1, max=100, help="Rounds of each configuration, at most.")] = None,
+    steps: TrialSteps = None,
+    budget: Budget = None,
+    data: Data = None,
+    out: Out = None,
+    seed: Seed = None,
+    resume: Resume = False,
+    strict: Strict = False,
+    browse: Open = False,
+    verbose: Verbose = 0,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Measure the configurations of a scenario against its baseline: what each is worth, with an interval.
+
+    Exit code 0: done; with --strict 3 where one is undecided; 5: one changes the data.
+
+    Example:  xttsbench run loader --blocks 8 --out reports/loaders
+    """
+    from xttsbench.workflows.scenario import Request
+    from xttsbench.workflows.scenario import run as run_scenario
+
+    request = Request(
+        scenario=scenario,
+        blocks=blocks,
+        steps=steps,
+        seed=seed,
+        budget_s=budget,
+        accelerators=tuple(accelerator or ()),
+        data=data,
+        settings=arguments_of(settings),
+        out=out,
+        resume=resume,
+        print_to_stderr=as_json,
+        command=typed(context),
+    )
+    with Watched() as watched:
+        outcome = run_scenario(request, progress=Lines(quiet=quiet), data_progress=watched)
+    end(outcome, as_json=as_json, debug=debug, detail=detail(verbose, quiet=quiet), browse=browse, strict=strict)
+
+
+def sweep(
+    context: typer.Context,
+    grid: Annotated[
+        str,
+        typer.Option(
+            help="Name of a shipped grid (prefetch, workers, loader, mode, batch, full), or a YAML file.",
+            autocompletion=names("scenarios"),
+        ),
+    ],
+    settings: Settings = None,
+    accelerator: Annotated[
+        str | None, typer.Option(help="real, emulated:MS or emulated:FILE in place of the grid's.")
+    ] = None,
+    blocks: Annotated[
+        int | None, typer.Option(min=2, max=100, help="Processes of each configuration, at most.")
+    ] = None,
+    steps: TrialSteps = None,
+    budget: Budget = None,
+    data: Data = None,
+    out: Out = None,
+    seed: Seed = None,
+    resume: Resume = False,
+    strict: Strict = False,
+    browse: Open = False,
+    verbose: Verbose = 0,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Measure the configurations of a grid until one has won or none can, and write best.yaml.
+
+    Exit code 0: done; with --strict 3 where no winner could be decided.
+
+    Example:  xttsbench sweep --grid prefetch --out reports/prefetch
+    """
+    from xttsbench.workflows.scenario import Request
+    from xttsbench.workflows.scenario import sweep as run_sweep
+
+    request = Request(
+        scenario=grid,
+        blocks=blocks,
+        steps=steps,
+        seed=seed,
+        budget_s=budget,
+        accelerators=(accelerator,) if accelerator else (),
+        data=data,
+        settings=arguments_of(settings),
+        out=out,
+        resume=resume,
+        print_to_stderr=as_json,
+        command=typed(context),
+    )
+    with Watched() as watched:
+        outcome = run_sweep(request, progress=Lines(quiet=quiet), data_progress=watched)
+    end(outcome, as_json=as_json, debug=debug, detail=detail(verbose, quiet=quiet), browse=browse, strict=strict)

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import pytest
 import yaml
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 
 from xttsbench.errors import InvalidInputError
 from xttsbench.records.base import Estimate
-from xttsbench.records.report import Best, Fingerprint
-from xttsbench.workflows import best as module
-from xttsbench.workflows.best import (
+from xttsbench.records.fix import Optimized
+from xttsbench.records.pipeline import GraphIdentity
+from xttsbench.records.report import Best, Fingerprint, Report
+from xttsbench.workflows import saved as module
+from xttsbench.workflows.recorded import code_identity
+from xttsbench.workflows.saved import (
     differences,
     differences_here,
     fingerprint_of,
     newest_best,
     read_best,
+    read_plan,
+    read_report,
+    report_of,
     write_best,
+    write_plan,
 )
-from xttsbench.workflows.recorded import code_identity
 
 FOUND_ON = Fingerprint(environment="e", cpu="a CPU", cpus=2.0, tensorflow="2.21.0", code="c0de", data="da7a")
 
@@ -146,3 +155,128 @@ def test_the_fingerprint_has_the_fewest_processors_that_any_limit_leaves() -> No
     found = fingerprint_of(machine, code="c", data=None)
     assert (found.cpus, found.gpus, found.environment, found.tensorflow) == (2.5, ("H200",), "abc", "2.21.0")
     assert fingerprint_of({}, code=None, data=None).environment == "unknown"
+
+
+def plan(**changes: object) -> Optimized:
+    fields = {
+        "run": "reports/20260102T030405Z-optimize",
+        "target": "data.py:make",
+        "kwargs": {"batch": 8, "note": "ä: #no"},
+        "fixes": ("parallel-map:16", "thread-pool:16", "cache@MapDataset/_4"),
+        "identity": GraphIdentity(graph="0011223344556677", data="8899aabbccddeeff"),
+        "speedup": Estimate(estimate=2.5, low=2.1, high=2.9),
+        "equivalent": True,
+        "data": "64 elements of 2 epochs are identical.",
+        "proven": True,
+        "blocks": 8,
+        "cache_directory": "reports/20260102T030405Z-optimize/cache",
+        "fingerprint": "0123456789abcdef",
+        "xttsbench_version": "0.1.0",
+    }
+    return Optimized.model_validate(fields | changes)
+
+
+def test_a_plan_is_read_as_it_was_written(tmp_path: Path) -> None:
+    path = write_plan(tmp_path, plan())
+    assert path == tmp_path / "optimized.yaml"
+    assert read_plan(path) == read_plan(tmp_path) == plan()
+    assert [file.name for file in tmp_path.iterdir()] == ["optimized.yaml"]
+
+
+_NUMBERS = st.none() | st.floats(allow_nan=False, allow_infinity=False)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@example(target="\x85\u2028", fixes=["\x85"], key="\x85", value=None)
+@given(target=st.text(), fixes=st.lists(st.text()), key=st.text(), value=_NUMBERS)
+def test_no_text_of_a_target_can_break_the_file(
+    tmp_path: Path, target: str, fixes: list[str], key: str, value: float | None
+) -> None:
+    written = plan(target=target, fixes=tuple(fixes), kwargs={key: value})
+    assert read_plan(write_plan(tmp_path, written)) == written
+
+
+def test_the_file_opens_with_two_lines_that_apply_it(tmp_path: Path) -> None:
+    folder = tmp_path / "a 'run'"
+    folder.mkdir()
+    path = write_plan(folder, plan())
+    head = [line for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("#")]
+    code = "\n".join(line.removeprefix("#     ") for line in head if line.startswith("#     "))
+    imported, called = ast.parse(code).body
+    assert isinstance(imported, ast.Import)
+    assert isinstance(called, ast.Assign)
+    assert isinstance(called.value, ast.Call)
+    assert ast.literal_eval(called.value.keywords[0].value) == str(path)
+
+
+def test_a_plan_without_a_fix_says_so(tmp_path: Path) -> None:
+    path = write_plan(tmp_path, plan(fixes=(), speedup=None, equivalent=None, proven=False))
+    assert "No fix was better than the original" in path.read_text(encoding="utf-8")
+    assert read_plan(path).fixes == ()
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "holds NoneType"),
+        (b"- 1\n", "holds list"),
+        (b"run: x\n", "schema_version is None"),
+        (b"schema_version: 3\n", "schema_version is 3; this version reads 1 to 2"),
+        (b"a: [1\n", "is not YAML"),
+        (b"\xff\xfe\x00", "is not YAML"),
+        (b"!!python/object/apply:os.system ['true']\n", "is not YAML"),
+    ],
+)
+def test_what_is_no_plan_is_refused(tmp_path: Path, content: bytes, said: str) -> None:
+    (tmp_path / "optimized.yaml").write_bytes(content)
+    with pytest.raises(InvalidInputError, match=said):
+        read_plan(tmp_path)
+
+
+def test_all_that_is_wrong_is_in_one_message(tmp_path: Path) -> None:
+    content = plan().model_dump(mode="json")
+    del content["proven"]
+    content |= {"fixes": 7, "blokcs": 8, "speedup": {"estimate": "fast", "low": 1.0, "high": 2.0}}
+    (tmp_path / "optimized.yaml").write_text(yaml.safe_dump(content))
+    with pytest.raises(InvalidInputError) as caught:
+        read_plan(tmp_path)
+    message = str(caught.value)
+    assert message.startswith(str(tmp_path / "optimized.yaml"))
+    assert "proven: is missing" in message
+    assert "blokcs: no such key" in message
+    assert "received 7" in message
+    assert "speedup.estimate: " in message
+    assert "received 'fast'" in message
+    assert message.endswith("Run 'xttsbench optimize' again, or mend the file.")
+
+
+def test_a_missing_plan_is_refused_with_what_to_name(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match=r"name an optimized\.yaml, or the directory of a run"):
+        read_plan(tmp_path / "nowhere")
+
+
+def test_the_report_of_the_run_is_found_beside_the_file_or_where_the_plan_names_it(tmp_path: Path) -> None:
+    found = plan(run=str(tmp_path / "run"))
+    (tmp_path / "run").mkdir()
+    report = report_of(found, "data.py:make")
+    (tmp_path / "run" / "report.json").write_text(report.model_dump_json())
+    elsewhere = tmp_path / "copied" / "optimized.yaml"
+    assert read_report(tmp_path / "run", found) == report
+    assert read_report(elsewhere, found) == report
+    assert read_report(None, found) == report
+
+
+def test_the_report_of_another_run_is_not_that_of_the_plan(tmp_path: Path) -> None:
+    (tmp_path / "report.json").write_text(report_of(plan(blocks=12), "data.py:make").model_dump_json())
+    assert read_report(tmp_path, plan(run=str(tmp_path))) is None
+    (tmp_path / "report.json").write_text("{")
+    assert read_report(tmp_path, plan(run=str(tmp_path))) is None
+
+
+def test_without_a_run_the_report_says_what_was_applied_and_that_nothing_was_measured() -> None:
+    report = report_of(plan(), "data.py:make")
+    assert (report.kind, report.optimized) == ("optimize", plan())
+    assert report.verdict.bottleneck == "inconclusive"
+    assert "parallel-map:16, thread-pool:16, cache@MapDataset/_4" in report.verdict.summary
+    assert report.unmeasured["verdict.step_time_s"] == "nothing was measured: a saved plan was applied"
+    assert Report.model_validate_json(report.model_dump_json()) == report

@@ -23,10 +23,9 @@ from xttsbench.reporting.sections.arms import spoken
 from xttsbench.reporting.sections.compare import comparison_document, to_junit
 from xttsbench.reporting.units import percent, ratio_interval
 from xttsbench.reporting.write import to_json
-from xttsbench.workflows.compare.pairs import Runs, compare_pairs, measured_of, runs_of
-from xttsbench.workflows.compare.sides import Side, pair_arms, read_side, same_run
 from xttsbench.workflows.outcome import DONE, GATE, INCONCLUSIVE, NOTHING
 from xttsbench.workflows.reports.parts import unread
+from xttsbench.workflows.sides import Runs, Side, compare_pairs, measured_of, pair_arms, read_side, runs_of, same_run
 
 _OWN: Final = "it stands in the report of each run"
 _SECTIONS: Final = (

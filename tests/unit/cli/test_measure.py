@@ -14,7 +14,7 @@ import pytest
 from xttsbench.cli import main
 from xttsbench.errors import HelperError
 from xttsbench.records.report import Best, Fingerprint
-from xttsbench.workflows.best import write_best
+from xttsbench.workflows.saved import write_best
 
 
 @pytest.fixture

@@ -17,7 +17,11 @@ from xttsbench.cli.output import end, open_page, rendered, say
 from xttsbench.errors import NothingMeasuredError, UsageError
 
 if TYPE_CHECKING:
-    from xttsbench.workflows.compare.compare import Compared
+    from xttsbench.workflows.compare import Compared
+import shlex
+import textwrap
+from collections.abc import Iterator
+from dataclasses import asdict
 
 
 class Format(StrEnum):
@@ -76,8 +80,8 @@ def compare(
     Example:  xttsbench compare reports/before reports/after --max-regression 10%
     """
     from xttsbench.comparison.gates import Limits
-    from xttsbench.workflows.compare.compare import Request
-    from xttsbench.workflows.compare.compare import compare as compare_runs
+    from xttsbench.workflows.compare import Request
+    from xttsbench.workflows.compare import compare as compare_runs
 
     if as_json and markdown == _STDOUT:
         raise UsageError("--json and --markdown - both write to standard output; give --markdown a file.")
@@ -158,7 +162,7 @@ def _show(compared: Compared, *, as_json: bool, as_markdown: bool, detail: int) 
     """Print the record, the comment or the table, then what is for standard error; and end with the exit code."""
     from xttsbench.reporting.sections.compare import comparison_document
     from xttsbench.reporting.write import to_json
-    from xttsbench.workflows.compare.compare import comment
+    from xttsbench.workflows.compare import comment
 
     report = compared.report
     if as_json:
@@ -195,8 +199,8 @@ def report(
     if directory.suffix == ".csv" and not directory.is_dir():
         _report_log(directory, as_json=as_json, detail=detail(verbose, quiet=quiet), browse=browse)
         return
-    from xttsbench.cli.diagnose import show_run
-    from xttsbench.workflows.report import rebuild
+    from xttsbench.cli.measure import show_run
+    from xttsbench.workflows.outcome import rebuild
 
     if show_run(directory, as_json=as_json, quiet=quiet):
         if browse:
@@ -207,7 +211,7 @@ def report(
 
 def _report_log(log: Path, *, as_json: bool, detail: int, browse: bool) -> None:
     """Write the page of a monitor's log, and print what it comes to."""
-    from xttsbench.workflows.monitor.log import write_page
+    from xttsbench.workflows.log import write_page
 
     page = write_page(log)
     sys.stdout.write(page.record.model_dump_json(indent=2) + "\n" if as_json else rendered(page.document, detail))
@@ -234,16 +238,16 @@ def export(
 
     Example:  xttsbench export reports/20261121T080000Z-diagnose-make --format csv
     """
-    from xttsbench.execution import journal
+    from xttsbench.execution.run_directory import TRIALS, read_trials
     from xttsbench.files import atomic_write
     from xttsbench.reporting import traces
 
     if as_json and str(out) == _STDOUT:
         raise UsageError("--json and --out - both write to standard output; give --out a file.")
-    trials = journal.read(directory)
+    trials = read_trials(directory)
     steps = sum(segment.steps for trial in trials for segment in trial.segments)
     if not steps:
-        raise NothingMeasuredError(f"{directory / journal.NAME} has no step to export; name a run that measured some.")
+        raise NothingMeasuredError(f"{directory / TRIALS} has no step to export; name a run that measured some.")
     text = traces.perfetto(trials) if form is Format.perfetto else traces.table(trials)
     if str(out) == _STDOUT:
         sys.stdout.write(text)
@@ -259,3 +263,112 @@ def export(
     say(f"{steps:,} steps of {len(trials)} trials: {file}")
     if form is Format.perfetto:
         say("Open it at https://ui.perfetto.dev, or in chrome://tracing; it stays on this machine.")
+
+
+class Kind(StrEnum):
+    """What ``xttsbench list`` lists."""
+
+    scenarios = "scenarios"
+    grids = "grids"
+    recipes = "recipes"
+    rules = "rules"
+    fixes = "fixes"
+
+
+def _names(incomplete: str) -> Iterator[str]:
+    """Names to explain, for the completion of a shell."""
+    from xttsbench.workflows.explain import explanations
+
+    return (one.name for one in explanations() if one.name.startswith(incomplete))
+
+
+def explain(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME",
+            help="A verdict (input), a rule (no-prefetch) or a fix (batch-first), as a report has it.",
+            autocompletion=_names,
+        ),
+    ],
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Explain a verdict, a rule or a fix: what it means, its evidence, from where on it fires, and what to do.
+
+    Example:  xttsbench explain no-prefetch
+    """
+    from xttsbench.cli.output import page
+    from xttsbench.reporting.words import part
+    from xttsbench.workflows.explain import explain as explained
+
+    found = explained(name)
+    if as_json:
+        typer.echo(json.dumps(asdict(found), indent=2))
+        return
+    width, _ = page()
+    spoken = part(found.name) if found.kind == "verdict" else found.name
+    name = spoken if spoken == found.name else f'{spoken}, "{found.name}" in report.json'
+    typer.echo(f"{name} ({found.kind}; {found.about[0].lower()}{found.about[1:]})")
+    typer.echo(textwrap.fill(found.summary, width))
+    for heading, text in found.parts.items():
+        body = text[0].upper() + text[1:] + ("" if text.endswith(".") else ".")
+        typer.echo(f"\n{heading}\n{textwrap.fill(body, width, initial_indent='  ', subsequent_indent='  ')}")
+
+
+def list_(
+    what: Annotated[Kind, typer.Argument(metavar="WHAT", help="scenarios, grids, recipes, rules or fixes.")],
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """List what the command line takes by name, a line each: scenarios, grids, recipes, rules or fixes.
+
+    Example:  xttsbench list rules
+    """
+    from xttsbench.cli.output import page
+    from xttsbench.workflows.explain import entries
+
+    found = entries(what.value)
+    if as_json:
+        typer.echo(json.dumps([asdict(one) for one in found], indent=2, ensure_ascii=False))
+        return
+    width, _ = page()
+    column = 2 + max(len(one.name) for one in found)
+    for one in found:
+        typer.echo(textwrap.fill(one.name.ljust(column) + one.summary, width, subsequent_indent=" " * column))
+    use = {Kind.scenarios: "xttsbench run NAME", Kind.grids: "xttsbench sweep --grid NAME"}
+    use[Kind.recipes] = "xttsbench train NAME"
+    typer.echo(f"\nUse one:  {use.get(what, 'xttsbench explain NAME')}")
+
+
+def init(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")] = Path("xttsbench_target.py"),
+    dataset: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TARGET",
+            help="What returns your tf.data.Dataset: module:function or file.py:function; without it an example.",
+        ),
+    ] = None,
+    step: Annotated[
+        str | None, typer.Option(metavar="TARGET", help="Your function that takes a batch and trains one step.")
+    ] = None,
+    model: Annotated[str | None, typer.Option(metavar="TARGET", help="What returns your compiled Keras model.")] = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Write a target file around your dataset, ready for 'xttsbench diagnose'; a file that is there is left alone.
+
+    Example:  xttsbench init --dataset my_project/data.py:make_dataset
+    """
+    from xttsbench.workflows.explain import ENTRY, Parts, write_target
+
+    write_target(file, Parts(dataset, step, model))
+    target = f"{file}:{ENTRY}"
+    command = ["xttsbench", "diagnose", target]
+    if dataset and not step and not model:
+        command += ["--accelerator", "emulated:20"]
+    if as_json:
+        typer.echo(json.dumps({"file": str(file), "target": target, "command": shlex.join(command)}))
+        return
+    typer.echo(f"{file} is written. Next:  {shlex.join(command)}")

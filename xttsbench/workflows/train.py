@@ -14,17 +14,21 @@ from typing import Any, Final, Protocol
 
 from xttsbench.diagnosis.training import Starvation, explain, wait_fraction
 from xttsbench.errors import JournalError, UsageError
-from xttsbench.execution import journal
 from xttsbench.execution.run_directory import (
     ENVIRONMENT,
     PLAN,
+    TRIALS,
+    append_history,
+    append_trial,
     clear_unplanned,
     lock_run,
     make_run_directory,
+    read_history,
     read_plan,
+    read_trials,
     write_json,
 )
-from xttsbench.execution.training import run_training, training_environment
+from xttsbench.execution.whole_run import run_training, training_environment
 from xttsbench.probes.environment import environment, require_tensorflow
 from xttsbench.probes.monitor import Monitor
 from xttsbench.probes.nvml import open_gpus
@@ -44,10 +48,10 @@ from xttsbench.records.training import (
 )
 from xttsbench.records.trial import TrialSpec
 from xttsbench.scenario.settings import BUNDLED
-from xttsbench.workflows.outcome import Outcome
+from xttsbench.workflows.bundled import Prepared, TrainRequest, prepare_training, refuse_another, refuse_other_data
+from xttsbench.workflows.outcome import Outcome, judge_training
 from xttsbench.workflows.recorded import code_identity, data_identity
-from xttsbench.workflows.reports.train import ARM, GROUP, SETUP, assemble_train, judge_training, read_setup
-from xttsbench.workflows.train.job import Prepared, TrainRequest, prepare_training, refuse_another, refuse_other_data
+from xttsbench.workflows.reports.train import ARM, GROUP, SETUP, assemble_train, read_setup
 from xttsbench.xtts.data.pool import Progress as DataProgress
 
 
@@ -96,7 +100,7 @@ class Silent:
 
 
 class SessionProgress:
-    """Hears a session of training (see :class:`xttsbench.execution.training.Listener`).
+    """Hears a session of training (see :class:`xttsbench.execution.whole_run.Listener`).
 
     A function, ``explain``, gives the finding behind a share of the time that is waiting for data.
     """
@@ -132,7 +136,7 @@ class SessionProgress:
         self.lines.append(line)
         if self._writes:
             try:
-                journal.append_history(self._directory, line)
+                append_history(self._directory, line)
             except JournalError as error:
                 # The checkpoints are what counts; the process that writes them tells of its own troubles.
                 self._writes = False
@@ -234,7 +238,8 @@ def _resumes(request: TrainRequest) -> bool:
 def _fitted(directory: Path) -> int | None:
     """The size of a batch that an earlier session chose: the run keeps it, whatever is free now."""
     return next(
-        (line.fitted.tokens_per_batch for line in journal.read_history(directory) if line.fitted is not None), None
+        (line.fitted.tokens_per_batch for line in read_history(directory) if line.fitted is not None),
+        None,
     )
 
 
@@ -286,8 +291,8 @@ def _session(
     progress: TrainProgress,
 ) -> Outcome:
     """Train, keep what came of it, and report on all sessions of the run."""
-    earlier = journal.read(directory) if (directory / journal.NAME).exists() else []
-    before = journal.read_history(directory)
+    earlier = read_trials(directory) if (directory / TRIALS).exists() else []
+    before = read_history(directory)
     number = 1 + max([*(trial.spec.block for trial in earlier), *(line.session for line in before)], default=-1)
     job = setup.job
     why = partial(explain, job.config, overlap=job.overlap, input_workers=job.input_workers)
@@ -307,7 +312,7 @@ def _session(
     finally:
         if gpus[0] is not None:
             gpus[0].close()
-    journal.append(directory, trained.record)
+    append_trial(directory, trained.record)
     trials, lines = [*earlier, trained.record], [*before, *session.lines]
     report = assemble_train(plan, machine, trials, lines, setup)
     # Here and not above: plots are drawn when no training runs any more, so that the parent stays small until then.

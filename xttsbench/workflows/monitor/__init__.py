@@ -1,1 +1,0 @@
-"""``xttsbench monitor``: the machine and its GPUs while something runs, live and in a CSV, which can be read again."""
