@@ -73,10 +73,10 @@ def reads_at_once():
     return _pool(rows.batch(8).prefetch(2), 16), lambda batch: time.sleep(0.03)
 
 
-def _records(files, records=64):
+def _records(files, records=64, compression=""):
     folder = Path(tempfile.mkdtemp())
     for number in range(files):
-        with tf.io.TFRecordWriter(str(folder / f"{number}.tfrecord")) as writer:
+        with tf.io.TFRecordWriter(str(folder / f"{number}.tfrecord"), compression) as writer:
             for _ in range(records):
                 writer.write(bytes(1 << 16))
     return sorted(str(path) for path in folder.iterdir())
@@ -91,6 +91,12 @@ def records_in_turn():
 def records_of_one_file():
     """One file cannot be read in parallel by file."""
     records = tf.data.TFRecordDataset(_records(1)).repeat()
+    return records.map(lambda record: tf.io.decode_raw(record, tf.float32)[:16]).batch(16).prefetch(2), _light_step()
+
+
+def records_under_gzip():
+    """compressed-records: one file that is decompressed in every epoch."""
+    records = tf.data.TFRecordDataset(_records(1, compression="GZIP"), compression_type="GZIP").repeat()
     return records.map(lambda record: tf.io.decode_raw(record, tf.float32)[:16]).batch(16).prefetch(2), _light_step()
 
 

@@ -11,6 +11,7 @@ from xttsbench.findings import (
     batches,
     cache,
     compilation,
+    compression,
     compute,
     elements,
     gpu,
@@ -29,7 +30,7 @@ from xttsbench.findings.rule import Rule
 from xttsbench.records.report import Finding
 
 MODULES: Final[Mapping[str, tuple[ModuleType, ...]]] = {
-    "In the pipeline": (python_function, parallel, prefetch, shuffle, cache, elements, batches),
+    "In the pipeline": (python_function, parallel, compression, prefetch, shuffle, cache, elements, batches),
     "In the step": (launch, compilation, compute, host),
     "In time": (variation,),
     "On the machine": (processors, gpu, memory),

@@ -100,6 +100,7 @@ def _op(node: Any, by_name: Mapping[str, Any], library: FunctionLibrary, places:
         batch_size=constant_input(node, "batch_size", by_name),
         cycle_length=AUTOTUNE if node.name in places.autotuned else constant_input(node, "cycle_length", by_name),
         filename=None if files is None else ", ".join(files),
+        compression="".join(text_inputs(node, "compression_type", by_name) or ()) or None,
         deterministic=node.attr["deterministic"].s.decode() if "deterministic" in node.attr else None,
         stateful=library.stateful(functions),
         python_functions=tuple(library.python_tokens(functions)),

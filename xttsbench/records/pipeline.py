@@ -70,6 +70,8 @@ class PipelineOp(Record):
     """Inner datasets that an interleave reads at once, as written; -1 is AUTOTUNE."""
     filename: str | None = None
     """Of a cache on disk or a list of files, where it is constant; a cache in memory has ``""``."""
+    compression: str | None = None
+    """Of the files of records that it reads, ``GZIP`` or ``ZLIB``; ``None`` where there is none or it is not known."""
     cardinality: int | None = None
     """Elements that it yields in an epoch; -1 is infinite, -2 unknown to TensorFlow."""
     reads: tuple[int, ...] | None = None

@@ -19,6 +19,7 @@ pytestmark = pytest.mark.measured
 PAIRS = [
     ("maps_after_the_device", "ends_on_the_device", "device-prefetch-not-last"),
     ("records_in_turn", "records_of_one_file", "sequential-read"),
+    ("records_under_gzip", "records_of_one_file", "compressed-records"),
     ("computes_each_epoch", "draws_each_epoch", "cacheable"),
     ("freezes_its_noise", "draws_noise_after_the_cache", "cache-misuse"),
     ("never_fills_its_cache", "takes_all_of_its_cache", "cache-misuse"),

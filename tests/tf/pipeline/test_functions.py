@@ -219,6 +219,14 @@ def test_the_header_that_a_reader_skips():
     assert [one.byte_offset for one in last(tf.data.FixedLengthRecordDataset("a", 8)).inner] == [None]
 
 
+@pytest.mark.parametrize("reader", [tf.data.TFRecordDataset, tf.data.TextLineDataset])
+@pytest.mark.parametrize("compression", ["GZIP", "ZLIB", "", None])
+def test_how_records_are_compressed(reader, compression):
+    read = last(reader(["a", "b"], compression_type=compression))
+    assert [one.compression for one in read.inner] == [compression or None]
+    assert read.compression is None, "it is the reader's"
+
+
 def test_files_and_cycles(tmp_path):
     assert last(numbers().cache()).filename == ""
     assert last(numbers().cache(str(tmp_path / "c"))).filename == str(tmp_path / "c")
