@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 import tensorflow as tf
+from numpy.lib.mixins import NDArrayOperatorsMixin
 
 
 class CannotTraceError(BaseException):
@@ -34,6 +35,15 @@ def only(holds: bool, what: str) -> None:
         raise CannotTraceError(what)
 
 
+def _refusal(says: str) -> Any:
+    """A method that refuses, in words that name what it is a method of."""
+
+    def refuse(self: Symbolic, *_: Any, **__: Any) -> Any:
+        raise CannotTraceError(says.format(self.what))
+
+    return refuse
+
+
 class Symbolic:
     """What stands for a value that is known only when the function runs; ``what`` says of which kind."""
 
@@ -49,27 +59,11 @@ class Symbolic:
             raise AttributeError(name)  # NumPy and Python ask for protocols
         raise CannotTraceError(f"uses .{name} of {self.what}, which is not known here")
 
-    def __array__(self, *_: Any, **__: Any) -> Any:
-        raise CannotTraceError(f"hands {self.what} to code that is not known here")
-
-    def __iter__(self) -> Any:
-        raise CannotTraceError(f"goes through {self.what} whose length is known only when it runs")
-
-    def __bool__(self) -> bool:
-        raise CannotTraceError(f"decides by the value of {self.what}")
-
-    def __index__(self) -> int:
-        raise CannotTraceError(f"needs the value of {self.what} as a number of Python's")
-
-    __int__ = __float__ = __complex__ = __len__ = __index__
-
-    def __contains__(self, _value: Any) -> bool:
-        raise CannotTraceError(f"decides by the value of {self.what}")
-
-    def __str__(self) -> str:
-        raise CannotTraceError(f"writes the value of {self.what} as text")
-
-    __repr__ = __format__ = __fspath__ = __str__  # type: ignore[assignment]
+    __array__ = _refusal("hands {} to code that is not known here")
+    __iter__ = _refusal("goes through {} whose length is known only when it runs")
+    __bool__ = __contains__ = _refusal("decides by the value of {}")
+    __index__ = __int__ = __float__ = __complex__ = __len__ = _refusal("needs the value of {} as a number of Python's")
+    __str__ = __repr__ = __format__ = __fspath__ = _refusal("writes the value of {} as text")
 
 
 @dataclass(frozen=True)
@@ -77,21 +71,19 @@ class NumPy:
     """What NumPy does with arrays, as ops: what ``functions`` knows and arrays ask for.
 
     Attributes:
-        ufunc: called with a ufunc and its arguments.
         function: a function of NumPy's -> what does the same.
         methods: name of a method -> a function of the array and its arguments.
         item: what ``array[key]`` gives.
         replaced: the tensor after ``array[key] = value``.
     """
 
-    ufunc: Callable[..., Any]
     function: Callable[[Any], Callable[..., Any]]
     methods: Mapping[str, Callable[..., Any]]
     item: Callable[[Any, Any], Any]
     replaced: Callable[[Any, Any, Any], Any]
 
 
-class Array(Symbolic):
+class Array(NDArrayOperatorsMixin, Symbolic):
     """A tensor in place of an array, of a NumPy scalar, or of a number of Python's.
 
     Attributes:
@@ -104,7 +96,6 @@ class Array(Symbolic):
 
     __slots__ = ("_viewed", "number", "scalar", "seen", "tensor")
     _numpy: ClassVar[NumPy]
-    __hash__ = None  # type: ignore[assignment]  # arrays have none
 
     def __init__(self, tensor: Any, number: type | None = None, *, scalar: bool = False, view: Array | None = None):
         """Take a tensor; ``view`` is the array whose memory it may share."""
@@ -175,28 +166,32 @@ class Array(Symbolic):
         known = self.tensor.shape[axis]
         return int(known) if known is not None else Array(tf.shape(self.tensor, tf.int64)[axis], int)
 
-    def change(self, operation: Callable[..., Any], other: Any) -> Any:
-        """The array after ``+=`` and the like, changed in place as NumPy does."""
-        result = operation(self, other)
-        if self.scalar:
-            return result
-        if self._viewed[0]:
-            raise CannotTraceError("changes in place an array that may share its memory with another")
-        if not np.can_cast(result.dtype, self.dtype, "same_kind"):
-            raise CannotTraceError(f"puts {result.dtype} into an array of {self.dtype}")
-        self.tensor = tf.cast(result.tensor, self.dtype)
-        return self
-
     def __getattr__(self, name: str) -> Any:
         if name in self._numpy.methods:
             method = self._numpy.methods[name]
             return Method(lambda *arguments, **named: method(self, *arguments, **named))
         return super().__getattr__(name)
 
-    def __array_ufunc__(self, function: Any, method: str, *inputs: Any, **named: Any) -> Any:
+    def __array_ufunc__(self, function: Any, method: str, *inputs: Any, out: Any = (), **named: Any) -> Any:
         if method != "__call__":
             raise CannotTraceError(f"calls numpy.{function.__name__}.{method}, which is not known here")
-        return self._numpy.ufunc(function, *inputs, **named)
+        if not out:
+            return ufunc(function, *inputs, **named)
+        (target,) = out  # of ``+=`` and the like, which change an array in place
+        only(
+            target is inputs[0] and isinstance(target, Array),
+            f"calls numpy.{function.__name__} with out, which is not known here",
+        )
+        return target._change(ufunc(function, *inputs, **named))
+
+    def _change(self, result: Array) -> Array:
+        """The array after ``+=`` and the like: a number is another one, an array is changed in place."""
+        if self.scalar:
+            return result
+        only(not self._viewed[0], "changes in place an array that may share its memory with another")
+        only(np.can_cast(result.dtype, self.dtype, "same_kind"), f"puts {result.dtype} into an array of {self.dtype}")
+        self.tensor = tf.cast(result.tensor, self.dtype)
+        return self
 
     def __array_function__(self, function: Any, _types: Any, arguments: Any, named: Mapping[str, Any]) -> Any:
         return self._numpy.function(function)(*arguments, **named)
@@ -205,14 +200,14 @@ class Array(Symbolic):
         return self._numpy.item(self, key)
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        if self._viewed[0] or self.scalar:
-            raise CannotTraceError("assigns to a part of an array that may share its memory with another")
+        free = not (self._viewed[0] or self.scalar)
+        only(free, "assigns to a part of an array that may share its memory with another")
         self.tensor = self._numpy.replaced(self, key, value)
 
     def __iter__(self) -> Iterator[Array]:
         length = self.length(0) if self.ndim else 0
-        if not self.ndim or isinstance(length, Array):
-            raise CannotTraceError("goes through an array whose length is known only when it runs")
+        known = self.ndim and not isinstance(length, Array)
+        only(known, "goes through an array whose length is known only when it runs")
         return iter([self[number] for number in range(length)])
 
     def lifted(self) -> Array:
@@ -229,72 +224,6 @@ class Method:
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """Call the method."""
         return self._call(*arguments, **named)
-
-
-_OPERATORS: Final = {
-    "add": np.add,
-    "sub": np.subtract,
-    "mul": np.multiply,
-    "truediv": np.true_divide,
-    "floordiv": np.floor_divide,
-    "mod": np.remainder,
-    "pow": np.power,
-    "matmul": np.matmul,
-    "and": np.bitwise_and,
-    "or": np.bitwise_or,
-    "xor": np.bitwise_xor,
-    "lshift": np.left_shift,
-    "rshift": np.right_shift,
-}
-_COMPARISONS: Final = {
-    "lt": np.less,
-    "le": np.less_equal,
-    "gt": np.greater,
-    "ge": np.greater_equal,
-    "eq": np.equal,
-    "ne": np.not_equal,
-}
-_UNARY: Final = {"neg": np.negative, "pos": np.positive, "abs": np.absolute, "invert": np.invert}
-
-
-def _define() -> None:
-    """Give arrays the operators: a ufunc is no method, so each is put into a function."""
-
-    def unary(function: Any) -> Any:
-        def operator(self: Array) -> Any:
-            return function(self)
-
-        return operator
-
-    def forward(function: Any) -> Any:
-        def operator(self: Array, other: Any) -> Any:
-            return function(self, other)
-
-        return operator
-
-    def reflected(function: Any) -> Any:
-        def operator(self: Array, other: Any) -> Any:
-            return function(other, self)
-
-        return operator
-
-    def in_place(function: Any) -> Any:
-        def operator(self: Array, other: Any) -> Any:
-            return self.change(function, other)
-
-        return operator
-
-    for name, function in _OPERATORS.items():
-        setattr(Array, f"__{name}__", forward(function))
-        setattr(Array, f"__r{name}__", reflected(function))
-        setattr(Array, f"__i{name}__", in_place(function))
-    for name, function in _COMPARISONS.items():
-        setattr(Array, f"__{name}__", forward(function))
-    for name, function in _UNARY.items():
-        setattr(Array, f"__{name}__", unary(function))
-
-
-_define()
 
 
 def lifted(value: Any) -> Array:
@@ -373,14 +302,13 @@ def ufunc(function: Any, *inputs: Any, dtype: Any = None, **named: Any) -> Array
     given = [lifted(one) for one in inputs]
     numbers = all(one.number is not None for one in given)
     kinds = [one.dtype if numbers else one.kind for one in given]
-    signature = (None,) * len(given) + (np.dtype(dtype),) if dtype is not None else None
-    resolved = function.resolve_dtypes((*kinds, None), **({"signature": signature} if signature else {}))
-    for one, wanted in zip(given, resolved, strict=False):
-        _check_number(one, wanted)
-    result = operation(*(tf.cast(one.tensor, wanted) for one, wanted in zip(given, resolved, strict=False)))
-    result = tf.cast(result, resolved[-1])
-    number = {"i": int, "f": float}.get(resolved[-1].kind) if numbers else None
-    return Array.of(result, number)
+    loop = {} if dtype is None else {"signature": (*(None for _ in given), np.dtype(dtype))}
+    *wanted, result = function.resolve_dtypes((*kinds, None), **loop)
+    for one, kind in zip(given, wanted, strict=True):
+        _check_number(one, kind)
+    found = operation(*(tf.cast(one.tensor, kind) for one, kind in zip(given, wanted, strict=True)))
+    number = {"i": int, "f": float}.get(result.kind) if numbers else None
+    return Array.of(tf.cast(found, result), number)
 
 
 def _check_number(one: Array, wanted: np.dtype[Any]) -> None:
@@ -390,30 +318,17 @@ def _check_number(one: Array, wanted: np.dtype[Any]) -> None:
         wanted.type(int(known))  # raises OverflowError
 
 
-def _floor_divide(a: Any, b: Any) -> Any:
-    """Whole numbers divided by zero are zero to NumPy, and an error to TensorFlow."""
-    if a.dtype.is_floating:
-        return tf.math.floordiv(a, b)
-    if _never_zero(b):
-        return tf.math.floordiv(a, b)
-    return tf.where(tf.equal(b, 0), tf.zeros([], a.dtype), tf.math.floordiv(a, _no_zero(b)))
+def _divided(operation: Any) -> Any:
+    """A whole number divided by zero, or what remains of it, is zero to NumPy, and an error to TensorFlow."""
 
+    def divided(a: Any, b: Any) -> Any:
+        known = tf.get_static_value(b)
+        if a.dtype.is_floating or (known is not None and np.all(known)):
+            return operation(a, b)
+        zero = tf.equal(b, 0)
+        return tf.where(zero, tf.zeros([], a.dtype), operation(a, tf.where(zero, tf.ones([], b.dtype), b)))
 
-def _remainder(a: Any, b: Any) -> Any:
-    if a.dtype.is_floating:
-        return tf.math.floormod(a, b)
-    if _never_zero(b):
-        return tf.math.floormod(a, b)
-    return tf.where(tf.equal(b, 0), tf.zeros([], a.dtype), tf.math.floormod(a, _no_zero(b)))
-
-
-def _never_zero(b: Any) -> bool:
-    known = tf.get_static_value(b)
-    return known is not None and bool(np.all(known))
-
-
-def _no_zero(b: Any) -> Any:
-    return tf.where(tf.equal(b, 0), tf.ones([], b.dtype), b)
+    return divided
 
 
 def _in_double(function: Any) -> Any:
@@ -421,85 +336,64 @@ def _in_double(function: Any) -> Any:
     return lambda x: tf.cast(function(tf.cast(x, tf.float64)), x.dtype)
 
 
-def _bitwise(whole: Any, truth: Any) -> Any:
-    return lambda a, b: truth(a, b) if a.dtype == tf.bool else whole(a, b)
+def _of_floats(function: Any) -> Any:
+    """Whole numbers are rounded already."""
+    return lambda x: function(x) if x.dtype.is_floating else x
+
+
+def _or_truth(whole: Any, truth: Any) -> Any:
+    """Of truth values another op than of numbers."""
+    return lambda *given: truth(*given) if given[0].dtype == tf.bool else whole(*given)
 
 
 def _matmul(a: Any, b: Any) -> Any:
-    if not a.shape.rank or not b.shape.rank:
-        raise CannotTraceError("multiplies matrices with a number")
-    first, second = a.shape.rank == 1, b.shape.rank == 1
-    result = tf.matmul(a[None] if first else a, b[:, None] if second else b)
-    return (
-        tf.squeeze(result, [axis for axis, gone in ((-2, first), (-1, second)) if gone]) if first or second else result
-    )
+    only(a.shape.rank and b.shape.rank, "multiplies matrices with a number")
+    gone = [axis for axis, one in ((-2, a), (-1, b)) if one.shape.rank == 1]
+    result = tf.matmul(a[None] if -2 in gone else a, b[:, None] if -1 in gone else b)
+    return tf.squeeze(result, gone) if gone else result
 
 
-def _absolute(x: Any) -> Any:
-    return x if x.dtype == tf.bool or x.dtype.is_unsigned else tf.abs(x)
-
-
+_SAME: Final = (
+    *("subtract", "maximum", "minimum", "negative", "sign", "square", "sqrt", "reciprocal", "exp", "expm1", "log"),
+    *("log1p", "sin", "cos", "tan", "sinh", "cosh", "tanh", "less", "less_equal", "greater", "greater_equal", "equal"),
+    *("not_equal",),
+)
+"""Names that NumPy and ``tf.math`` have for the same."""
+_OF_TNP: Final = (
+    *("arcsin", "arccos", "arctan", "arctan2", "hypot", "deg2rad", "logical_and", "logical_or", "logical_not"),
+)
+"""Those that ``tf.experimental.numpy`` has as NumPy does; of others its dtypes or values differ."""
 UFUNCS: Final[dict[Any, Callable[..., Any]]] = {
-    np.add: lambda a, b: tf.logical_or(a, b) if a.dtype == tf.bool else a + b,
-    np.subtract: tf.subtract,
-    np.multiply: lambda a, b: tf.logical_and(a, b) if a.dtype == tf.bool else a * b,
+    **{getattr(np, name): getattr(tf.math, name) for name in _SAME},
+    **{getattr(np, name): getattr(tf.experimental.numpy, name) for name in _OF_TNP},
+    np.add: _or_truth(tf.add, tf.logical_or),
+    np.multiply: _or_truth(tf.multiply, tf.logical_and),
     np.true_divide: tf.divide,
-    np.floor_divide: _floor_divide,
-    np.remainder: _remainder,
+    np.floor_divide: _divided(tf.math.floordiv),
+    np.remainder: _divided(tf.math.floormod),
     np.power: tf.pow,
     np.float_power: tf.pow,
     np.matmul: _matmul,
-    np.maximum: tf.maximum,
-    np.minimum: tf.minimum,
-    np.negative: tf.negative,
     np.positive: tf.identity,
-    np.absolute: _absolute,
+    np.absolute: lambda x: x if x.dtype == tf.bool or x.dtype.is_unsigned else tf.abs(x),
     np.fabs: tf.abs,
-    np.sign: tf.sign,
-    np.square: tf.square,
-    np.sqrt: tf.sqrt,
-    np.reciprocal: tf.math.reciprocal,
-    np.exp: tf.exp,
-    np.expm1: tf.math.expm1,
+    np.radians: tf.experimental.numpy.deg2rad,
     np.exp2: lambda x: tf.pow(tf.constant(2, x.dtype), x),
-    np.log: tf.math.log,
-    np.log1p: tf.math.log1p,
     np.log2: _in_double(lambda x: tf.math.log(x) / math.log(2)),
     np.log10: _in_double(lambda x: tf.math.log(x) / math.log(10)),
-    np.sin: tf.sin,
-    np.cos: tf.cos,
-    np.tan: tf.tan,
-    np.arcsin: tf.asin,
-    np.arccos: tf.acos,
-    np.arctan: tf.atan,
-    np.arctan2: tf.atan2,
-    np.sinh: tf.sinh,
-    np.cosh: tf.cosh,
-    np.tanh: tf.tanh,
-    np.hypot: lambda a, b: tf.sqrt(a * a + b * b),
-    np.floor: lambda x: tf.floor(x) if x.dtype.is_floating else x,
-    np.ceil: lambda x: tf.math.ceil(x) if x.dtype.is_floating else x,
-    np.trunc: lambda x: tf.where(x < 0, tf.math.ceil(x), tf.floor(x)) if x.dtype.is_floating else x,
+    np.floor: _of_floats(tf.floor),
+    np.ceil: _of_floats(tf.math.ceil),
+    np.trunc: _of_floats(lambda x: tf.where(x < 0, tf.math.ceil(x), tf.floor(x))),
     np.rint: tf.round,
-    np.deg2rad: lambda x: x * tf.constant(math.pi / 180, x.dtype),
-    np.radians: lambda x: x * tf.constant(math.pi / 180, x.dtype),
-    np.conjugate: tf.math.conj,
-    np.less: tf.less,
-    np.less_equal: tf.less_equal,
-    np.greater: tf.greater,
-    np.greater_equal: tf.greater_equal,
-    np.equal: tf.equal,
-    np.not_equal: tf.not_equal,
-    np.logical_and: lambda a, b: tf.logical_and(tf.cast(a, tf.bool), tf.cast(b, tf.bool)),
-    np.logical_or: lambda a, b: tf.logical_or(tf.cast(a, tf.bool), tf.cast(b, tf.bool)),
-    np.logical_not: lambda a: tf.logical_not(tf.cast(a, tf.bool)),
     np.isnan: tf.math.is_nan,
     np.isinf: tf.math.is_inf,
     np.isfinite: tf.math.is_finite,
-    np.bitwise_and: _bitwise(tf.bitwise.bitwise_and, tf.logical_and),
-    np.bitwise_or: _bitwise(tf.bitwise.bitwise_or, tf.logical_or),
-    np.bitwise_xor: _bitwise(tf.bitwise.bitwise_xor, tf.math.logical_xor),
-    np.invert: lambda a: tf.logical_not(a) if a.dtype == tf.bool else tf.bitwise.invert(a),
+    np.conjugate: tf.math.conj,
+    np.bitwise_and: _or_truth(tf.bitwise.bitwise_and, tf.logical_and),
+    np.bitwise_or: _or_truth(tf.bitwise.bitwise_or, tf.logical_or),
+    np.bitwise_xor: _or_truth(tf.bitwise.bitwise_xor, tf.math.logical_xor),
+    np.invert: _or_truth(tf.bitwise.invert, tf.logical_not),
     np.left_shift: tf.bitwise.left_shift,
     np.right_shift: tf.bitwise.right_shift,
 }
+"""Ufunc of NumPy's -> what gives the same, of tensors in the dtype of the loop that NumPy takes."""

@@ -9,8 +9,8 @@ import numpy as np
 import tensorflow as tf
 from numpy.lib import stride_tricks
 
-from xttsbench.fixes.native.arrays import Array, CannotTraceError, Symbolic, holds_traced, lifted, only, ufunc
-from xttsbench.fixes.native.arrays.shaping import axes_of, dimensions, flat, static
+from xttsbench.fixes.native.arrays import Array, Symbolic, holds_traced, lifted, only, ufunc
+from xttsbench.fixes.native.arrays.shaping import alike, along, axes_of, dimensions, flat, static
 
 
 def result_of(function: Any, array: Array, **named: Any) -> np.dtype[Any]:
@@ -25,9 +25,7 @@ def _reduction(function: Any, operation: Any) -> Callable[..., Array]:
         wanted = result_of(function, array, **named)
         inside = np.dtype(np.float32) if wanted == np.float16 and function in (np.mean, np.sum) else wanted
         given = array.tensor if function in (np.any, np.all) else tf.cast(array.tensor, inside)
-        axes = axes_of(axis, array.ndim)
-        result = tf.cast(operation(given, axes, keepdims), wanted)
-        return Array.of(result)
+        return Array.of(tf.cast(operation(given, axes_of(axis, array.ndim), keepdims), wanted))
 
     return reduced
 
@@ -41,43 +39,32 @@ def _spread(function: Any) -> Callable[..., Array]:
 
     def spread(a: Any, axis: Any = None, *, ddof: Any = 0, keepdims: bool = False) -> Array:
         array = lifted(a)
-        if array.dtype.kind == "c":
-            raise CannotTraceError("takes the spread of complex numbers")
+        only(array.dtype.kind != "c", "takes the spread of complex numbers")
         wanted = result_of(function, array)
         values = tf.cast(array.tensor, np.float32 if wanted == np.float16 else wanted)
         axes = axes_of(axis, array.ndim)
-        square = tf.square(values - tf.reduce_mean(values, axes, True))
+        found = tf.math.reduce_variance(values, axes, keepdims)
         if ddof:
-            counts = tf.gather(tf.shape(values), axes)
-            count = tf.cast(tf.reduce_prod(counts), values.dtype) - tf.cast(ddof, values.dtype)
-            found = tf.reduce_sum(square, axes, keepdims) / count
-        else:
-            found = tf.reduce_mean(square, axes, keepdims)
-        found = tf.cast(tf.sqrt(found) if function is np.std else found, wanted)
-        return Array.of(found)
+            count = tf.cast(tf.reduce_prod(tf.gather(tf.shape(values), axes)), values.dtype)
+            found *= count / (count - tf.cast(ddof, values.dtype))
+        return Array.of(tf.cast(tf.sqrt(found) if function is np.std else found, wanted))
 
     return spread
 
 
 def _place_of(operation: Any) -> Callable[..., Array]:
     def found(a: Any, axis: Any = None) -> Array:
-        array = lifted(a)
-        values = tf.reshape(array.tensor, [-1]) if axis is None else array.tensor
-        result = operation(values, 0 if axis is None else axes_of(axis, array.ndim)[0], tf.int64)
-        return Array.of(result)
+        return Array.of(operation(*along(a, axis), tf.int64))
 
     return found
 
 
 def _cumulative(function: Any, operation: Any) -> Callable[..., Array]:
-    def along(a: Any, axis: Any = None) -> Array:
-        array = lifted(a)
-        values = tf.cast(array.tensor, result_of(function, array))
-        if axis is None:
-            return Array(operation(tf.reshape(values, [-1])))
-        return Array(operation(values, axes_of(axis, array.ndim)[0]))
+    def cumulative(a: Any, axis: Any = None) -> Array:
+        values, at = along(a, axis)
+        return Array(operation(tf.cast(values, result_of(function, lifted(a))), at))
 
-    return along
+    return cumulative
 
 
 def _diff(a: Any, n: int = 1, axis: int = -1) -> Array:
@@ -90,14 +77,12 @@ def _diff(a: Any, n: int = 1, axis: int = -1) -> Array:
 
 
 def _sort(a: Any, axis: Any = -1) -> Array:
-    array = lifted(a)
-    return Array(tf.sort(array.tensor, axis=axes_of(axis, array.ndim)[0]))
+    return Array(tf.sort(*along(a, axis)))
 
 
 def _argsort(a: Any, axis: Any = -1, *, kind: Any = None, stable: Any = None) -> Array:
     only(kind == "stable" or bool(stable), "sorts in an order that is open among equal values")
-    array = lifted(a)
-    return Array(tf.cast(tf.argsort(array.tensor, axis=axes_of(axis, array.ndim)[0], stable=True), tf.int64))
+    return Array(tf.cast(tf.argsort(*along(a, axis), stable=True), tf.int64))
 
 
 def _norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Array:
@@ -105,22 +90,17 @@ def _norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> 
     axes = axes_of(axis, array.ndim)
     only(ord is None or (ord == 2 and len(axes) == 1), "takes a norm other than the Euclidean one")
     values = tf.cast(array.tensor, result_of(np.linalg.norm, Array(tf.zeros([1], array.dtype))))
-    result = tf.sqrt(tf.reduce_sum(tf.square(values), axes, keepdims))
-    return Array.of(result)
+    return Array.of(tf.sqrt(tf.reduce_sum(tf.square(values), axes, keepdims)))
 
 
 def _median(a: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
-    array = lifted(a)
     only(not keepdims, "keeps the axis of a median")
-    wanted = result_of(np.median, array)
-    values = tf.cast(array.tensor, wanted)
-    values = tf.reshape(values, [-1]) if axis is None else values
-    at = 0 if axis is None else axes_of(axis, array.ndim)[0]
-    values = tf.sort(values, axis=at)
+    wanted = result_of(np.median, lifted(a))
+    values, at = along(a, axis)
+    values = tf.sort(tf.cast(values, wanted), axis=at)
     length = tf.shape(values)[at]
-    middle = [tf.gather(values, (length - odd) // 2, axis=at) for odd in (1, 0)]
-    result = (middle[0] + middle[1]) / tf.constant(2, wanted)
-    return Array.of(result)
+    low, high = (tf.gather(values, (length - odd) // 2, axis=at) for odd in (1, 0))
+    return Array.of((low + high) / tf.constant(2, wanted))
 
 
 def places(a: Any) -> tuple[Array, ...]:
@@ -150,11 +130,10 @@ def _convolve(a: Any, v: Any, mode: str = "full") -> Array:
     only(not holds_traced(v) and holds_traced(a), "convolves with what is known only when it runs")
     array, kernel = lifted(a), np.atleast_1d(np.asarray(v))
     only(array.ndim == 1 and kernel.ndim == 1 and kernel.size > 0, "convolves what is no row")
-    wanted = np.result_type(array.dtype, kernel.dtype)
-    inside = wanted if wanted.kind == "f" else np.dtype(np.float64)
-    only(wanted.kind == "f", "convolves whole numbers")
-    row = tf.pad(tf.cast(array.tensor, inside), [[kernel.size - 1, kernel.size - 1]])
-    filters = tf.constant(kernel[::-1].astype(inside))[:, None, None]
+    dtype = np.result_type(array.dtype, kernel.dtype)
+    only(dtype.kind == "f", "convolves whole numbers")
+    row = tf.pad(tf.cast(array.tensor, dtype), [[kernel.size - 1, kernel.size - 1]])
+    filters = tf.constant(kernel[::-1].astype(dtype))[:, None, None]
     whole = tf.nn.conv1d(row[None, :, None], filters, 1, "VALID")[0, :, 0]
     if mode == "full":
         return Array(whole)
@@ -170,8 +149,7 @@ def _searched(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Array:
     known, values = lifted(a), lifted(v)
     dtype = np.result_type(known.dtype, values.dtype)
     ordered, flat_values = tf.cast(known.tensor, dtype), tf.reshape(tf.cast(values.tensor, dtype), [-1])
-    found = tf.searchsorted(ordered, flat_values, side, tf.int64)
-    return Array.of(tf.reshape(found, tf.shape(values.tensor)))
+    return Array.of(tf.reshape(tf.searchsorted(ordered, flat_values, side, tf.int64), tf.shape(values.tensor)))
 
 
 def _digitize(x: Any, bins: Any, right: bool = False) -> Array:
@@ -267,42 +245,20 @@ def _strided(x: Any, shape: Any = None, strides: Any = None, **_: Any) -> Array:
 
 
 def _columns(arrays: Sequence[Any]) -> Array:
-    given = [lifted(one) for one in arrays]
-    dtype = np.result_type(*(one.dtype for one in given))
-    return Array(tf.concat([tf.cast(one.tensor[:, None] if one.ndim == 1 else one.tensor, dtype) for one in given], 1))
+    return Array(tf.concat([one[:, None] if one.shape.rank == 1 else one for one in alike(arrays)], 1))
 
 
 def _broadcast(array: Any, shape: Any) -> Array:
     return Array(tf.broadcast_to(lifted(array).tensor, dimensions(shape)), view=lifted(array))
 
 
-def _range_of(a: Any, axis: Any = None) -> Array:
-    array = lifted(a)
-    at = None if axis is None else static(axis)
-    most, least = (function(array.tensor, at) for function in (tf.reduce_max, tf.reduce_min))
-    return Array.of(most - least)
-
-
-def _full_like(a: Any, fill_value: Any, dtype: Any = None) -> Array:
-    array = lifted(a)
-    value = tf.cast(lifted(fill_value).tensor, array.dtype if dtype is None else np.dtype(dtype))
-    return Array(tf.fill(tf.shape(array.tensor), value))
-
-
-def _count(a: Any) -> Array:
-    found = tf.math.count_nonzero(lifted(a).tensor)
-    return Array(found, int)
-
-
-def _flat_places(a: Any) -> Array:
-    return places(flat(a))[0]
-
-
+_MOST, _LEAST = _reduction(np.max, tf.reduce_max), _reduction(np.min, tf.reduce_min)
 FUNCTIONS: Final[dict[Any, Callable[..., Any]]] = {
     np.sum: _reduction(np.sum, tf.reduce_sum),
     np.mean: _reduction(np.mean, tf.reduce_mean),
-    np.max: _reduction(np.max, tf.reduce_max),
-    np.min: _reduction(np.min, tf.reduce_min),
+    np.max: _MOST,
+    np.min: _LEAST,
+    np.ptp: lambda a, axis=None: _MOST(a, axis) - _LEAST(a, axis),
     np.prod: _reduction(np.prod, tf.reduce_prod),
     np.any: _reduction(np.any, _truth(tf.reduce_any)),
     np.all: _reduction(np.all, _truth(tf.reduce_all)),
@@ -318,8 +274,8 @@ FUNCTIONS: Final[dict[Any, Callable[..., Any]]] = {
     np.argsort: _argsort,
     np.linalg.norm: _norm,
     np.nonzero: places,
-    np.flatnonzero: _flat_places,
-    np.count_nonzero: _count,
+    np.flatnonzero: lambda a: places(flat(a))[0],
+    np.count_nonzero: lambda a: Array(tf.math.count_nonzero(lifted(a).tensor), int),
     np.interp: _interp,
     np.convolve: _convolve,
     np.searchsorted: _searched,
@@ -328,8 +284,6 @@ FUNCTIONS: Final[dict[Any, Callable[..., Any]]] = {
     np.quantile: _share(1.0),
     np.nan_to_num: _nan_to_num,
     np.linspace: _linspace,
-    np.ptp: _range_of,
-    np.full_like: _full_like,
     np.column_stack: _columns,
     np.broadcast_to: _broadcast,
     stride_tricks.sliding_window_view: _windows,

@@ -49,8 +49,7 @@ def _where(condition: Any, x: Any = None, y: Any = None) -> Any:
     first, second = lifted(x), lifted(y)
     wanted = result_dtype(first, second)
     truth = tf.cast(lifted(condition).tensor, tf.bool)
-    result = tf.where(truth, tf.cast(first.tensor, wanted), tf.cast(second.tensor, wanted))
-    return Array(result)
+    return Array(tf.where(truth, tf.cast(first.tensor, wanted), tf.cast(second.tensor, wanted)))
 
 
 def _clip(a: Any, a_min: Any = None, a_max: Any = None) -> Array:
@@ -79,8 +78,7 @@ def _dot(a: Any, b: Any) -> Any:
         return ufunc(np.multiply, first, second)
     only(second.ndim <= 2, "multiplies more than matrices with numpy.dot")
     wanted = result_dtype(first, second)
-    result = tf.tensordot(tf.cast(first.tensor, wanted), tf.cast(second.tensor, wanted), [[-1], [0]])
-    return Array.of(result)
+    return Array.of(tf.tensordot(tf.cast(first.tensor, wanted), tf.cast(second.tensor, wanted), [[-1], [0]]))
 
 
 def _outer(a: Any, b: Any) -> Array:
@@ -89,44 +87,26 @@ def _outer(a: Any, b: Any) -> Array:
 
 def _einsum(subscripts: Any, *operands: Any) -> Array:
     only(isinstance(subscripts, str), "calls numpy.einsum without a string")
-    result = tf.einsum(subscripts, *alike(operands))
-    return Array.of(result)
+    return Array.of(tf.einsum(subscripts, *alike(operands)))
 
 
-def _rfft(a: Any, n: Any = None, axis: Any = -1) -> Array:
-    return _transformed(a, axis, lambda x: tf.signal.rfft(x, None if n is None else [_length(n)]), np.fft.rfft)
+def _transform(function: Any, operation: Any, *, real: bool = False, sized: bool = False) -> Callable[..., Array]:
+    """A Fourier transform along an axis, in the precision that NumPy takes; of another length where it is ``sized``."""
 
+    def transformed(a: Any, n: Any = None, axis: Any = -1) -> Array:
+        array = lifted(a)
+        only(n is None or sized, f"gives numpy.fft.{function.__name__} a length")
+        sizes = [] if n is None else [[tf.cast(n.tensor, tf.int32) if isinstance(n, Array) else int(n)]]
+        at, result = axes_of(axis, array.ndim)[0], function(np.ones(4, array.dtype)).dtype
+        single = result in (np.float32, np.complex64)
+        inside = (tf.float32 if single else tf.float64) if real else tf.complex64 if single else tf.complex128
 
-def _irfft(a: Any, n: Any = None, axis: Any = -1) -> Array:
-    return _transformed(a, axis, lambda x: tf.signal.irfft(x, None if n is None else [_length(n)]), np.fft.irfft)
+        def turned(tensor: Any) -> Any:
+            return tensor if at == array.ndim - 1 else tf.experimental.numpy.swapaxes(tensor, at, -1)
 
+        return Array(tf.cast(turned(operation(tf.cast(turned(array.tensor), inside), *sizes)), result))
 
-def _fft(a: Any, axis: Any = -1) -> Array:
-    return _transformed(a, axis, tf.signal.fft, np.fft.fft)
-
-
-def _ifft(a: Any, axis: Any = -1) -> Array:
-    return _transformed(a, axis, tf.signal.ifft, np.fft.ifft)
-
-
-def _length(n: Any) -> Any:
-    return tf.cast(n.tensor, tf.int32) if isinstance(n, Array) else int(n)
-
-
-def _transformed(a: Any, axis: Any, operation: Any, function: Any) -> Array:
-    """A Fourier transform along an axis, in the precision that NumPy takes."""
-    array = lifted(a)
-    at = axes_of(axis, array.ndim)[0]
-    order = [one for one in range(array.ndim) if one != at] + [at]
-    last = at == array.ndim - 1
-    example = function(np.ones(4, array.dtype))
-    single = example.dtype in (np.float32, np.complex64)
-    if function is np.fft.rfft:
-        inside = tf.float32 if single else tf.float64
-    else:
-        inside = tf.complex64 if single else tf.complex128
-    result = operation(tf.cast(array.tensor if last else tf.transpose(array.tensor, order), inside))
-    return Array(tf.cast(result if last else tf.transpose(result, np.argsort(order)), example.dtype))
+    return transformed
 
 
 def _frequencies(function: Any) -> Any:
@@ -137,26 +117,23 @@ def _frequencies(function: Any) -> Any:
     return frequencies
 
 
-def _filled(value: Any) -> Callable[..., Array]:
-    def filled(shape: Any, dtype: Any = float) -> Array:
-        return Array(tf.fill(dimensions(shape), tf.constant(value, np.dtype(dtype))))
-
-    return filled
-
-
 def _full(shape: Any, fill_value: Any, dtype: Any = None) -> Array:
     value = lifted(fill_value)
     return Array(tf.fill(dimensions(shape), tf.cast(value.tensor, value.dtype if dtype is None else np.dtype(dtype))))
 
 
-def _like(value: Any) -> Callable[..., Array]:
-    def like(a: Any, dtype: Any = None) -> Array:
-        array = lifted(a)
-        return Array(
-            tf.fill(tf.shape(array.tensor), tf.constant(value, array.dtype if dtype is None else np.dtype(dtype)))
-        )
+def _full_like(a: Any, fill_value: Any, dtype: Any = None) -> Array:
+    array = lifted(a)
+    value = tf.cast(lifted(fill_value).tensor, array.dtype if dtype is None else np.dtype(dtype))
+    return Array(tf.fill(tf.shape(array.tensor), value))
 
-    return like
+
+def _filled(value: int) -> Callable[..., Array]:
+    return lambda shape, dtype=float: _full(shape, value, dtype)
+
+
+def _filled_like(value: int) -> Callable[..., Array]:
+    return lambda a, dtype=None: _full_like(a, value, dtype)
 
 
 def _arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> Array:
@@ -218,19 +195,20 @@ FUNCTIONS: Final[dict[Any, Callable[..., Any]]] = {
     np.dot: _dot,
     np.outer: _outer,
     np.einsum: _einsum,
-    np.fft.rfft: _rfft,
-    np.fft.irfft: _irfft,
-    np.fft.fft: _fft,
-    np.fft.ifft: _ifft,
+    np.fft.rfft: _transform(np.fft.rfft, tf.signal.rfft, real=True, sized=True),
+    np.fft.irfft: _transform(np.fft.irfft, tf.signal.irfft, sized=True),
+    np.fft.fft: _transform(np.fft.fft, tf.signal.fft),
+    np.fft.ifft: _transform(np.fft.ifft, tf.signal.ifft),
     np.fft.rfftfreq: _frequencies(np.fft.rfftfreq),
     np.fft.fftfreq: _frequencies(np.fft.fftfreq),
     np.zeros: _filled(0),
     np.empty: _filled(0),
     np.ones: _filled(1),
     np.full: _full,
-    np.zeros_like: _like(0),
-    np.empty_like: _like(0),
-    np.ones_like: _like(1),
+    np.full_like: _full_like,
+    np.zeros_like: _filled_like(0),
+    np.empty_like: _filled_like(0),
+    np.ones_like: _filled_like(1),
     np.arange: _arange,
     np.array: _array,
     np.asarray: _asarray,
@@ -246,20 +224,37 @@ FUNCTIONS: Final[dict[Any, Callable[..., Any]]] = {
     **{one: _scalar(one) for one in (np.uint8, np.uint16, np.uint32, np.uint64, np.complex64, np.complex128, np.bool_)},
 }
 """Function or scalar type of NumPy's -> what does the same here."""
+_ALSO_METHODS: Final = (
+    *("sum", "mean", "prod", "any", "all", "std", "var", "max", "min", "argmax", "argmin", "cumsum", "cumprod"),
+    *("swapaxes", "squeeze", "repeat", "clip", "round", "take", "dot", "copy", "reshape", "transpose", "argsort"),
+    *("ravel", "nonzero"),
+)
+METHODS: Final = (
+    *(
+        "sum",
+        "mean",
+        "prod",
+        "any",
+        "all",
+        "std",
+        "var",
+        "max",
+        "min",
+        "argmax",
+        "argmin",
+        "cumsum",
+        "cumprod",
+        "ravel",
+    ),
+    *("swapaxes", "squeeze", "repeat", "clip", "round", "take", "dot", "copy", "reshape", "transpose", "argsort"),
+    *("nonzero",),
+)
 METHODS: Final[dict[str, Callable[..., Any]]] = {
-    **{one.__name__: FUNCTIONS[one] for one in (np.sum, np.mean, np.prod, np.any, np.all, np.std, np.var)},
-    **{one.__name__: FUNCTIONS[one] for one in (np.argmax, np.argmin, np.cumsum, np.cumprod, np.swapaxes, np.squeeze)},
-    **{one.__name__: FUNCTIONS[one] for one in (np.ravel, np.repeat, np.clip, np.round, np.take, np.dot, np.copy)},
-    "max": FUNCTIONS[np.max],
-    "min": FUNCTIONS[np.min],
-    "reshape": FUNCTIONS[np.reshape],
-    "transpose": FUNCTIONS[np.transpose],
+    **{name: FUNCTIONS[getattr(np, name)] for name in _ALSO_METHODS},
     "flatten": lambda a, order="C": Array(flat(_astype(a, a.dtype), order).tensor),
     "astype": _astype,
     "item": _item,
-    "nonzero": axes.places,
-    "argsort": FUNCTIONS[np.argsort],
     "conj": functools.partial(ufunc, np.conjugate),
 }
 """Name of a method of arrays -> a function of the array and its arguments."""
-Array._numpy = NumPy(ufunc, numpy_function, METHODS, item, replaced)
+Array._numpy = NumPy(numpy_function, METHODS, item, replaced)

@@ -10,6 +10,8 @@ import tensorflow as tf
 
 from xttsbench.fixes.native.arrays import Array, CannotTraceError, Spread, Symbolic, lifted, only, result_dtype
 
+tnp = tf.experimental.numpy
+
 
 def axes_of(axis: Any, rank: int) -> list[int]:
     """Axes as numbers from 0; ``None`` is all of them."""
@@ -26,14 +28,18 @@ def static(value: Any) -> int:
     return int(value)
 
 
+def along(a: Any, axis: Any) -> tuple[Any, int]:
+    """An array's tensor and the number of an axis; where that is ``None`` all values by rows, and their axis."""
+    array = lifted(a)
+    if axis is None:
+        return tf.reshape(array.tensor, [-1]), 0
+    return array.tensor, axes_of(axis, array.ndim)[0]
+
+
 def dimensions(shape: Any) -> Any:
-    """A shape as TensorFlow takes it: numbers where all are known, else a tensor."""
+    """A shape as TensorFlow takes it."""
     shape = shape if isinstance(shape, tuple | list) else (shape,)
-    if not any(isinstance(one, Array) for one in shape):
-        return [int(one) for one in shape]
-    return [
-        tf.cast(one.tensor, tf.int64) if isinstance(one, Array) else tf.constant(int(one), tf.int64) for one in shape
-    ]
+    return [tf.cast(one.tensor, tf.int64) if isinstance(one, Array) else int(one) for one in shape]
 
 
 def _reshape(a: Any, shape: Any, *more: Any, order: str = "C") -> Array:
@@ -48,25 +54,14 @@ def _transpose(a: Any, axes: Any = None, *more: Any) -> Array:
     return Array(tf.transpose(array.tensor, None if wanted is None else axes_of(wanted, array.ndim)), view=array)
 
 
-def _swapaxes(a: Any, axis1: Any, axis2: Any) -> Array:
-    array = lifted(a)
-    order = list(range(array.ndim))
-    first, second = axes_of((axis1, axis2), array.ndim)
-    order[first], order[second] = order[second], order[first]
-    return Array(tf.transpose(array.tensor, order), view=array)
+def _view(function: Callable[..., Any]) -> Callable[..., Array]:
+    """What gives the same values another shape, by a function of tensors."""
 
+    def viewed(a: Any, *arguments: Any, **named: Any) -> Array:
+        array = lifted(a)
+        return Array(function(array.tensor, *arguments, **named), view=array)
 
-def _moveaxis(a: Any, source: Any, destination: Any) -> Array:
-    array = lifted(a)
-    (start,), (end,) = axes_of(source, array.ndim), axes_of(destination, array.ndim)
-    order = [axis for axis in range(array.ndim) if axis != start]
-    order.insert(end, start)
-    return Array(tf.transpose(array.tensor, order), view=array)
-
-
-def _expand_dims(a: Any, axis: Any) -> Array:
-    array = lifted(a)
-    return Array(tf.expand_dims(array.tensor, static(axis)), view=array)
+    return viewed
 
 
 def _squeeze(a: Any, axis: Any = None) -> Array:
@@ -101,16 +96,13 @@ def _concatenate(arrays: Any, axis: Any = 0, *, dtype: Any = None) -> Array:
         whole = lifted(arrays)
         only(axis == 0 and whole.ndim > 1, "joins arrays whose number is known only when it runs")
         return Array(tf.reshape(whole.tensor, tf.concat([[-1], tf.shape(whole.tensor)[2:]], 0)))
-    tensors = alike(arrays, dtype)
-    if axis is None:
-        return Array(tf.concat([tf.reshape(one, [-1]) for one in tensors], 0))
-    return Array(tf.concat(tensors, axes_of(axis, tensors[0].shape.rank)[0]))
+    given = [along(Array(one), axis) for one in alike(arrays, dtype)]
+    return Array(tf.concat([tensor for tensor, _ in given], given[0][1]))
 
 
 def _stack(arrays: Any, axis: Any = 0, *, dtype: Any = None) -> Array:
     if _is_open(arrays):
-        whole = lifted(arrays)
-        return Array(_moveaxis(whole, 0, static(axis)).tensor)
+        return Array(tnp.moveaxis(lifted(arrays).tensor, 0, static(axis)))
     return Array(tf.stack(alike(arrays, dtype), static(axis)))
 
 
@@ -140,17 +132,15 @@ def _tile(a: Any, reps: Any) -> Array:
 
 
 def _repeat(a: Any, repeats: Any, axis: Any = None) -> Array:
-    array = lifted(a)
-    times = tf.cast(lifted(repeats).tensor, tf.int32)
-    if axis is None:
-        return Array(tf.repeat(tf.reshape(array.tensor, [-1]), times, 0))
-    return Array(tf.repeat(array.tensor, times, axes_of(axis, array.ndim)[0]))
+    tensor, at = along(a, axis)
+    return Array(tf.repeat(tensor, tf.cast(lifted(repeats).tensor, tf.int32), at))
 
 
 def _pad(a: Any, pad_width: Any, mode: Any = "constant", *, constant_values: Any = 0) -> Array:
     array = lifted(a)
-    rows = _pad_rows(pad_width, array.ndim)
-    widths = tf.stack([tf.stack([tf.cast(lifted(one).tensor, tf.int64) for one in row]) for row in rows])
+    widths = tf.cast(lifted(pad_width).tensor, tf.int64)
+    if widths.shape != [array.ndim, 2]:
+        widths = tf.broadcast_to(widths, [array.ndim, 2])
     if mode == "constant":
         value = tf.cast(lifted(constant_values).tensor, array.dtype)
         only(value.shape.rank == 0, "pads with several values")
@@ -166,19 +156,6 @@ def _pad(a: Any, pad_width: Any, mode: Any = "constant", *, constant_values: Any
     return Array(tensor)
 
 
-def _pad_rows(widths: Any, rank: int) -> list[tuple[Any, Any]]:
-    """Widths before and after for each axis, in whichever of its forms NumPy was given them."""
-    if isinstance(widths, np.ndarray):
-        widths = widths.tolist()
-    if not isinstance(widths, tuple | list):
-        return [(widths, widths)] * rank
-    if not any(isinstance(one, tuple | list) for one in widths):
-        before, after = (widths[0], widths[0]) if len(widths) == 1 else widths
-        return [(before, after)] * rank
-    rows = [tuple(one) if len(one) == 2 else (one[0], one[0]) for one in widths]
-    return rows * rank if len(rows) == 1 else rows
-
-
 def _flip(a: Any, axis: Any = None) -> Array:
     array = lifted(a)
     return Array(tf.reverse(array.tensor, axes_of(axis, array.ndim)), view=array)
@@ -186,26 +163,22 @@ def _flip(a: Any, axis: Any = None) -> Array:
 
 def _roll(a: Any, shift: Any, axis: Any = None) -> Array:
     array = lifted(a)
-    by = tf.cast(lifted(shift).tensor, tf.int64)
-    if axis is None:
-        return Array(tf.reshape(tf.roll(tf.reshape(array.tensor, [-1]), by, 0), tf.shape(array.tensor)))
-    return Array(tf.roll(array.tensor, by, axes_of(axis, array.ndim)[0]))
+    return Array(tnp.roll(array.tensor, tf.cast(lifted(shift).tensor, tf.int64), axis))
 
 
 def _take(a: Any, indices: Any, axis: Any = None) -> Array:
     array = lifted(a)
     if axis is None:
         return flat(array)[lifted(indices)]
-    at = axes_of(axis, array.ndim)[0]
-    return array[(*(slice(None),) * at, lifted(indices))]
+    return array[(*(slice(None),) * axes_of(axis, array.ndim)[0], lifted(indices))]
 
 
 FUNCTIONS: Final[dict[Any, Callable[..., Any]]] = {
     np.reshape: _reshape,
     np.transpose: _transpose,
-    np.swapaxes: _swapaxes,
-    np.moveaxis: _moveaxis,
-    np.expand_dims: _expand_dims,
+    np.swapaxes: _view(tnp.swapaxes),
+    np.moveaxis: _view(tnp.moveaxis),
+    np.expand_dims: _view(tf.expand_dims),
     np.squeeze: _squeeze,
     np.ravel: flat,
     np.concatenate: _concatenate,
