@@ -18,7 +18,7 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
-from xttsbench.fixes.native import files, paths, text
+from xttsbench.fixes.native import files, text
 from xttsbench.fixes.native.arrays import (
     UFUNCS,
     Array,
@@ -123,7 +123,7 @@ class Calls:
             return _PYTHON[function](*arguments, **named)
         if traced and function is map:
             return rows.listed(arguments[1], lambda one: self.call(arguments[0], one))
-        table = {**files.FUNCTIONS, **({**text.FUNCTIONS, **paths.FUNCTIONS} if traced else {})}
+        table = {**files.FUNCTIONS, **({**text.FUNCTIONS, **files.OF_PATHS} if traced else {})}
         if isinstance(function, types.BuiltinFunctionType | types.FunctionType | type) and function in table:
             return _fitting(table[function], function, arguments, named)
         library = library_function(function, traced=traced)
@@ -200,7 +200,7 @@ class Calls:
         if symbol == "%" and isinstance(first, str) and holds_traced(second):
             return text.percent(first, second)
         if symbol == "/" and isinstance(first, PurePath) and isinstance(second, text.Text):
-            return paths.made_path(first, second)
+            return files.made_path(first, second)
         if symbol == "*" and isinstance(first, list) and isinstance(second, Array) and not second.ndim:
             return rows.repeated(first, second)
         result = OPERATORS[symbol](first, second)

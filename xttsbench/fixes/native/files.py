@@ -1,12 +1,15 @@
-"""Files that a traced function reads: bytes, arrays of NumPy's and audio, as TensorFlow reads them.
+"""Paths in a function that is traced, and the files that they name: bytes, arrays of NumPy's and audio.
 
-Which dtype, rank and number of channels they have is what those of the recorded calls had; a file that has others makes
-the ops fail when it is read, so nothing is taken for what it is not.
+Paths are text that is joined and taken apart as ``os.path`` and ``pathlib`` do it; files are what TensorFlow's own ops
+read. Which dtype, rank and number of channels these have is what those of the recorded calls had; a file that has
+others makes the ops fail when it is read, so nothing is taken for what it is not.
 """
 
 from __future__ import annotations
 
 import io
+import os
+import pathlib
 import re
 import struct
 import wave
@@ -19,12 +22,117 @@ import numpy as np
 import tensorflow as tf
 
 from xttsbench.fixes.native.arrays import Array, CannotTraceError, Symbolic, holds_traced, only
-from xttsbench.fixes.native.paths import path_text
-from xttsbench.fixes.native.text import Text, text
+from xttsbench.fixes.native.text import Text, joined, text
 
-_DECODED: Final = ["u1", "i1", "u2", "i2", "i4", "i8", "f2", "f4", "f8", "c8", "c16", "b1"]
-"""Kinds of numbers that ``tf.io.decode_raw`` reads."""
+_DECODED: Final = "u1 i1 u2 i2 i4 i8 f2 f4 f8 c8 c16 b1"  # kinds of numbers that ``tf.io.decode_raw`` reads
 _FULL_SCALE: Final = 32768
+_OPEN_SIZE: Final = "reads a part of a file whose size is known only when it runs"
+
+
+class PathText(Text):
+    """A ``Path``, whose values are ``str``."""
+
+    __slots__ = ()
+
+    def __init__(self, path: Text) -> None:
+        """Take text."""
+        super().__init__(path.tensor, path.seen, Path)
+
+    @property
+    def bare(self) -> Text:
+        """The path as text."""
+        return Text(self.tensor, self.seen, str)
+
+    @property
+    def name(self) -> Text:
+        """The last part."""
+        return basename(self.bare)
+
+    @property
+    def stem(self) -> Text:
+        """The last part without what is behind its last point."""
+        return splitext(self.name)[0]
+
+    @property
+    def suffix(self) -> Text:
+        """What is behind the last point, with that."""
+        return splitext(self.name)[1]
+
+    @property
+    def parent(self) -> PathText:
+        """All but the last part."""
+        return PathText(dirname(self.bare))
+
+    def with_suffix(self, suffix: str) -> PathText:
+        """Another end."""
+        return PathText(joined([splitext(self.bare)[0], suffix], str))
+
+    def __truediv__(self, other: Any) -> PathText:
+        return made_path(self, other)
+
+    def __rtruediv__(self, other: Any) -> PathText:
+        return made_path(other, self)
+
+
+def path_text(value: Any) -> Text:
+    """A path, or text that is one."""
+    return PathText(text(str(value))) if isinstance(value, pathlib.PurePath) else text(value)
+
+
+def path_joined(first: Any, *more: Any) -> Text:
+    """``os.path.join``."""
+    given = [path_text(one) for one in (first, *more)]
+    kind = next((one.kind for one in given if one.kind is not Path), str)
+    slash: Any = "/" if kind is str else b"/"
+    parts: list[Any] = []
+    ended = True
+    for number, one in enumerate(given):
+        seen = one.seen or ()
+        only(bool(seen), "joins paths of which none was seen")
+        if number and any(value.startswith(slash) for value in seen):
+            only(len(seen) == 1, "joins paths that begin anew")
+            parts = []
+        elif not ended:
+            parts.append(slash)
+        parts.append(Text(one.tensor, seen, kind))
+        ended = all(value.endswith(slash) for value in seen)
+    return joined(parts, kind)
+
+
+def basename(path: Any) -> Text:
+    """``os.path.basename``."""
+    return path_text(path).sub("^.*/", "", os.path.basename)
+
+
+def dirname(path: Any) -> Text:
+    """``os.path.dirname``, of a path below the root."""
+    return path_text(path).sub("/*[^/]*$", "", os.path.dirname)
+
+
+def splitext(path: Any) -> tuple[Text, Text]:
+    """``os.path.splitext``."""
+    given, pattern = path_text(path), r"^((?:.*/)?\.*[^/.][^/]*)(\.[^./]*)$"
+    root = given.sub(pattern, r"\1", lambda one: os.path.splitext(one)[0])
+    end = given.sub(pattern, r"\2", lambda one: os.path.splitext(one)[1])
+    has = tf.strings.regex_full_match(given.tensor, f"(?s){pattern}")
+    return root, Text(tf.where(has, end.tensor, ""), end.seen, end.kind)
+
+
+def made_path(*parts: Any) -> PathText:
+    """``Path(...)``."""
+    return PathText(path_joined(*parts))
+
+
+OF_PATHS: Final[Mapping[Any, Callable[..., Any]]] = {
+    os.path.join: path_joined,
+    os.path.basename: basename,
+    os.path.dirname: dirname,
+    os.path.splitext: splitext,
+    os.fspath: lambda value: value.bare if isinstance(value, PathText) else value,
+    Path: made_path,
+    pathlib.PosixPath: made_path,
+}
+"""Function of Python's -> what does the same with traced paths."""
 
 
 class _Opened(Symbolic):
@@ -53,7 +161,7 @@ class File(_Opened):
 
     def read(self, size: Any = -1) -> Text:
         """All that is left, or so many bytes."""
-        only(isinstance(size, int | None), "reads a part of a file whose size is known only when it runs")
+        only(isinstance(size, int | None), _OPEN_SIZE)
         start, whole = self._at, size is None or size < 0
         only(self.kind is bytes or (whole and not start), "reads a file of text in parts")
         if whole and not start:
@@ -96,16 +204,6 @@ def _bytes(path: Any) -> bytes:
     return Path(path.decode() if isinstance(path, bytes) else path).read_bytes()
 
 
-def buffered(value: Any) -> File:
-    """``io.BytesIO``."""
-    return File(text(value))
-
-
-def read_bytes(path: Any) -> Text:
-    """``Path.read_bytes``."""
-    return content(path)
-
-
 def _one(values: list[Any], what: str) -> Any:
     """The one value that all have."""
     only(len(set(values)) == 1, f"reads files of {what}")
@@ -114,15 +212,14 @@ def _one(values: list[Any], what: str) -> Any:
 
 def _decodable(dtype: Any) -> Any:
     wanted = np.dtype(dtype)
-    only(wanted.str[1:] in _DECODED and wanted.str[0] in "<|", f"reads numbers of {wanted.str}")
+    only(wanted.str[1:] in _DECODED.split() and wanted.str[0] in "<|", f"reads numbers of {wanted.str}")
     return tf.as_dtype(wanted)
 
 
 def load(file: Any, mmap_mode: Any = None, **named: Any) -> Any:
     """``numpy.load``, of one array or of an archive, as NumPy writes them."""
-    only(
-        mmap_mode in (None, "r", "c") and not named.get("allow_pickle"), "loads arrays that are written to, or objects"
-    )
+    known = mmap_mode in (None, "r", "c") and not named.get("allow_pickle")
+    only(known, "loads arrays that are written to, or objects")
     raw = content(file)
     if raw.seen is None:
         raise CannotTraceError("loads an array of which no recorded call says the dtype")
@@ -163,8 +260,7 @@ class Archive(_Opened):
 
     __slots__ = ("_entries", "_raw", "files")
     what = "an archive of arrays"
-    _EXTRA: Final = 20
-    """Bytes behind a name, in which NumPy has the sizes written."""
+    _EXTRA: Final = 20  # bytes behind a name, in which NumPy has the sizes written
 
     def __init__(self, raw: Text) -> None:
         self._raw = raw
@@ -209,10 +305,7 @@ def from_buffer(buffer: Any, dtype: Any = float, count: Any = -1, offset: Any = 
         only(np.dtype(dtype) == np.int16 and count == -1 and not offset, "reads audio as other numbers")
         return Array(buffer.values.tensor, view=buffer.values)
     kind, size = _decodable(dtype), np.dtype(dtype).itemsize
-    only(
-        isinstance(count, int) and isinstance(offset, int),
-        "reads a part of a file whose size is known only when it runs",
-    )
+    only(isinstance(count, int) and isinstance(offset, int), _OPEN_SIZE)
     raw = text(buffer).tensor
     if offset or count >= 0:
         length = size * count if count >= 0 else tf.strings.length(raw) - offset
@@ -291,10 +384,7 @@ def soundfile_read(
     """``soundfile.read``."""
     audio = Audio(file)
     values = audio.in_dtype(dtype)
-    only(
-        not holds_traced([frames, start, stop]) and start >= 0,
-        "reads a part of a file whose size is known only when it runs",
-    )
+    only(not holds_traced([frames, start, stop]) and start >= 0, _OPEN_SIZE)
     if frames >= 0 or start or stop is not None:
         values = values[start : stop if frames < 0 else start + frames]
     return values if always_2d else _mono(audio, values), audio.rate
@@ -345,7 +435,7 @@ class WaveFile(_Opened):
 
 FUNCTIONS: Final[Mapping[Any, Callable[..., Any]]] = {
     open: opened,
-    io.BytesIO: buffered,
+    io.BytesIO: lambda value: File(text(value)),
     wave.open: WaveFile,
     np.load: load,
     np.frombuffer: from_buffer,

@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 import string
 from collections.abc import Callable, Mapping, Sequence
+from operator import methodcaller
 from typing import Any, Final
 
 import tensorflow as tf
 
-from xttsbench.fixes.native.arrays import Array, CannotTraceError, Symbolic, only
+from xttsbench.fixes.native.arrays import Array, CannotTraceError, Symbolic, holds_traced, only
 
 _SPACES: Final = "".join(chr(code) for code in range(0x3001) if chr(code).isspace())
 """What Python takes for white space; TensorFlow's own functions know ASCII's alone."""
@@ -57,35 +58,37 @@ class Text(Symbolic):
 
     def lower(self) -> Text:
         """In lower case."""
-        return self.made(tf.strings.lower(self.tensor, self._encoding), lambda one: one.lower())
+        return self.made(tf.strings.lower(self.tensor, self._encoding), methodcaller("lower"))
 
     def upper(self) -> Text:
         """In upper case."""
-        return self.made(tf.strings.upper(self.tensor, self._encoding), lambda one: one.upper())
+        return self.made(tf.strings.upper(self.tensor, self._encoding), methodcaller("upper"))
 
     @property
     def _encoding(self) -> str:
         return "utf-8" if self.kind is str else ""
 
+    @property
+    def _unit(self) -> str:
+        return "UTF8_CHAR" if self.kind is str else "BYTE"
+
     def replace(self, old: Any, new: Any, count: int = -1) -> Text:
         """With one known text in place of another."""
         only(isinstance(old, str | bytes) and isinstance(new, str | bytes), "replaces what is known only when it runs")
         only(count in (-1, 1) and bool(old), "replaces text several times, or nothing")
-        return self.sub(_pattern(old), _rewrite(new), lambda one: one.replace(old, new, count), every=count == -1)
+        return self.sub(_pattern(old), _rewrite(new), methodcaller("replace", old, new, count), every=count == -1)
 
     def strip(self, chars: Any = None) -> Text:
         """Without white space, or some characters, at its ends."""
-        some = self._some(chars)
-        found = self.sub(f"^[{some}]+", "", lambda one: one)
-        return found.sub(f"[{some}]+$", "", lambda one: one.strip(chars))
+        return self.lstrip(chars).rstrip(chars)
 
     def lstrip(self, chars: Any = None) -> Text:
         """Without white space, or some characters, at its beginning."""
-        return self.sub(f"^[{self._some(chars)}]+", "", lambda one: one.lstrip(chars))
+        return self.sub(f"^[{self._some(chars)}]+", "", methodcaller("lstrip", chars))
 
     def rstrip(self, chars: Any = None) -> Text:
         """Without white space, or some characters, at its end."""
-        return self.sub(f"[{self._some(chars)}]+$", "", lambda one: one.rstrip(chars))
+        return self.sub(f"[{self._some(chars)}]+$", "", methodcaller("rstrip", chars))
 
     def translate(self, table: Any) -> Text:
         """With some letters replaced, or left out."""
@@ -100,7 +103,7 @@ class Text(Symbolic):
         found = self.sub(f"[{_pattern(gone)}]", "", lambda one: one) if gone else self
         for one, new in known.items():
             found = found.sub(_pattern(one), _rewrite(new), lambda one: one) if new and new != one else found
-        return self.made(found.tensor, lambda one: one.translate(table))
+        return self.made(found.tensor, methodcaller("translate", table))
 
     def _some(self, chars: Any) -> str:
         only(chars is None or (isinstance(chars, str | bytes) and bool(chars)), "strips what is not known, or nothing")
@@ -136,8 +139,7 @@ class Text(Symbolic):
 
     def length(self) -> Array:
         """How many characters, or bytes."""
-        unit = "UTF8_CHAR" if self.kind is str else "BYTE"
-        return Array(tf.cast(tf.strings.length(self.tensor, unit), tf.int64), int)
+        return Array(tf.cast(tf.strings.length(self.tensor, self._unit), tf.int64), int)
 
     def __eq__(self, other: Any) -> Any:
         return Array(tf.equal(self.tensor, text(other).tensor), scalar=True)
@@ -156,16 +158,15 @@ class Text(Symbolic):
     def __getitem__(self, key: Any) -> Text:
         only(isinstance(key, slice) and key.step in (None, 1), "takes a character of text by its place")
         only(all(one is None or isinstance(one, int) for one in (key.start, key.stop)), "cuts text where values say")
-        unit = "UTF8_CHAR" if self.kind is str else "BYTE"
-        length = tf.strings.length(self.tensor, unit)
+        length = tf.strings.length(self.tensor, self._unit)
 
         def bound(value: int | None, default: Any) -> Any:
-            return (
-                default if value is None else tf.maximum(length + value, 0) if value < 0 else tf.minimum(value, length)
-            )
+            if value is None:
+                return default
+            return tf.maximum(length + value, 0) if value < 0 else tf.minimum(value, length)
 
         start, stop = bound(key.start, 0), bound(key.stop, length)
-        cut = tf.strings.substr(self.tensor, start, tf.maximum(stop - start, 0), unit)
+        cut = tf.strings.substr(self.tensor, start, tf.maximum(stop - start, 0), self._unit)
         return self.made(cut, lambda one: one[key])
 
 
@@ -233,9 +234,7 @@ def _seen(values: Sequence[Sequence[Any] | None], function: Callable[..., Any]) 
 def written_out(*parts: Any) -> Any:
     """An f-string: texts, and values each with conversion and format."""
     found = [one if isinstance(one, str) else formatted(*one) for one in parts]
-    if all(isinstance(one, str) for one in found):
-        return "".join(found)
-    return joined(found, str)
+    return joined(found, str) if holds_traced(found) else "".join(found)
 
 
 def formatted(value: Any, conversion: int = -1, spec: Any = "") -> Any:
@@ -360,8 +359,7 @@ def _pattern(value: str | bytes) -> str:
 
 
 def _rewrite(value: str | bytes) -> str:
-    known = value.decode() if isinstance(value, bytes) else value
-    return known.replace("\\", "\\\\")
+    return (value.decode() if isinstance(value, bytes) else value).replace("\\", "\\\\")
 
 
 FUNCTIONS: Final[Mapping[Any, Callable[..., Any]]] = {
