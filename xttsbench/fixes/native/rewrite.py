@@ -20,8 +20,7 @@ import tensorflow as tf
 from tensorflow.python.framework import function_def_to_graph
 
 from xttsbench.fixes.graph.edit import does_not_apply, ending_at, flat_spec, source_of
-from xttsbench.fixes.native.rewritten import is_traceable
-from xttsbench.fixes.native.trace import RefusedError, Traced, trace
+from xttsbench.fixes.native.trace import RefusedError, Traced, is_traceable, trace
 from xttsbench.fixes.open_generator.rewrite import Body, ElementOfItem
 from xttsbench.fixes.pool.packing import without_tensorflow
 from xttsbench.pipeline.cut import TRANSPARENT, bypassed, dataset, rename_calls, with_callers

@@ -206,7 +206,7 @@ class Array(NDArrayOperatorsMixin, Symbolic):
 
     def __iter__(self) -> Iterator[Array]:
         length = self.length(0) if self.ndim else 0
-        known = self.ndim and not isinstance(length, Array)
+        known = self.ndim > 0 and not isinstance(length, Array)
         only(known, "goes through an array whose length is known only when it runs")
         return iter([self[number] for number in range(length)])
 

@@ -229,26 +229,6 @@ _ALSO_METHODS: Final = (
     *("swapaxes", "squeeze", "repeat", "clip", "round", "take", "dot", "copy", "reshape", "transpose", "argsort"),
     *("ravel", "nonzero"),
 )
-METHODS: Final = (
-    *(
-        "sum",
-        "mean",
-        "prod",
-        "any",
-        "all",
-        "std",
-        "var",
-        "max",
-        "min",
-        "argmax",
-        "argmin",
-        "cumsum",
-        "cumprod",
-        "ravel",
-    ),
-    *("swapaxes", "squeeze", "repeat", "clip", "round", "take", "dot", "copy", "reshape", "transpose", "argsort"),
-    *("nonzero",),
-)
 METHODS: Final[dict[str, Callable[..., Any]]] = {
     **{name: FUNCTIONS[getattr(np, name)] for name in _ALSO_METHODS},
     "flatten": lambda a, order="C": Array(flat(_astype(a, a.dtype), order).tensor),

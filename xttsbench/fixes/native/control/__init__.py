@@ -19,7 +19,6 @@ IF: Final = "__xttsbench_if__"
 FOR: Final = "__xttsbench_for__"
 WHILE: Final = "__xttsbench_while__"
 _FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
-_OWN_SCOPE: Final = (ast.NamedExpr, ast.Yield, ast.YieldFrom, ast.Await)
 
 
 def handed_over(node: Any) -> Any:
@@ -46,7 +45,7 @@ def as_items(loop: ast.For, function: ast.FunctionDef) -> list[ast.stmt] | None:
         and isinstance(call.func, ast.Attribute)
         and isinstance(call.func.value, ast.Name)
         and (call.func.attr, len(call.args)) == ("append", 1)
-        and not (call.keywords or loop.orelse or isinstance(call.args[0], ast.Starred) or _own_scope(loop))
+        and not (call.keywords or loop.orelse or isinstance(call.args[0], ast.Starred) or own_scope(loop))
     ):
         return None
     own: set[str] = set()
@@ -68,16 +67,16 @@ def as_items(loop: ast.For, function: ast.FunctionDef) -> list[ast.stmt] | None:
     made: list[ast.stmt] = []
     given = loop.target.id
 
-    def later(word: str, statements: list[Any], value: ast.expr) -> ast.expr:
+    def computed(word: str, statements: list[Any], value: ast.expr) -> ast.expr:
         if not statements:
             return value
         name = f"__{word}_{loop.lineno}_{loop.col_offset}__"
         body = [*copy.deepcopy(statements), ast.Return(value)]
-        made.append(ast.FunctionDef(name, _parameters([given]), body, []))
+        made.append(ast.FunctionDef(name, parameters([given]), body, []))
         return ast.Call(ast.Name(name, ast.Load()), [ast.Name(given, ast.Load())], [])
 
-    tests = [later("test", before, one) for one in tests]
-    element = later("item", [*before, *within], element)
+    tests = [computed("test", before, one) for one in tests]
+    element = computed("item", [*before, *within], element)
     items = ast.ListComp(element, [ast.comprehension(loop.target, loop.iter, tests, 0)])
     whole = ast.Attribute(call.func.value, "extend", ast.Load())
     made.append(ast.Expr(ast.copy_location(ast.Call(whole, [items], []), call)))
@@ -138,9 +137,9 @@ class _Flow(ast.NodeTransformer):
     def visit_While(self, node: ast.While) -> Any:
         def goes_on(broken: str | None) -> list[ast.expr]:
             if broken is None:
-                return [_later(node.test)]
+                return [later(node.test)]
             stays = ast.UnaryOp(ast.Not(), ast.Name(broken, ast.Load()))
-            return [_later(ast.copy_location(ast.BoolOp(ast.And(), [stays, node.test]), node.test))]
+            return [later(ast.copy_location(ast.BoolOp(ast.And(), [stays, node.test]), node.test))]
 
         return self._loop(node, WHILE, goes_on)
 
@@ -151,7 +150,7 @@ class _Flow(ast.NodeTransformer):
     def _loop(self, node: Any, name: str, head: Any, first: ast.stmt | None = None, item: str | None = None) -> Any:
         """A loop as a call that is given what it goes through, or its test, and its body."""
         broken = f"__broken_{next(self._numbers)}__" if any(isinstance(one, ast.Break) for one in _own(node)) else None
-        body = None if node.orelse or _own_scope(node) else _without_jumps(node.body, broken or "")
+        body = None if node.orelse or own_scope(node) else _without_jumps(node.body, broken or "")
         if body is None or any(isinstance(one, ast.Return | ast.Try) for one in _inside(body)):
             node.body = self._block(node.body, tail=False, loop=True)
             return node
@@ -159,7 +158,7 @@ class _Flow(ast.NodeTransformer):
         names = _stored(body)
         made, handed = self._made([self._block(body, tail=False, loop=False)], node, names, [item] if item else [])
         if item is not None:
-            handed.insert(1, _later(ast.Name(broken, ast.Load())) if broken is not None else ast.Constant(None))
+            handed.insert(1, later(ast.Name(broken, ast.Load())) if broken is not None else ast.Constant(None))
         arguments = [*head(broken), *handed]
         call = ast.copy_location(ast.Call(ast.Name(name, ast.Load()), arguments, []), node)
         start = [] if broken is None else [ast.Assign([ast.Name(broken, ast.Store())], ast.Constant(False))]
@@ -188,7 +187,7 @@ class _Flow(ast.NodeTransformer):
         both = [*node.body, *node.orelse]
         returns = any(isinstance(one, ast.Return) for one in _inside(both))
         whole = not returns or tail or (_ends(node.body) and _ends(node.orelse))
-        raw = not whole or _own_scope(node) or (_leaves(both) if loop else _jumps(both))
+        raw = not whole or own_scope(node) or (_leaves(both) if loop else _jumps(both))
         names = _stored(both)
         node.body = self._block(node.body, tail=tail and not raw, loop=loop)
         node.orelse = self._block(node.orelse, tail=tail and not raw, loop=loop)
@@ -205,7 +204,7 @@ class _Flow(ast.NodeTransformer):
         self._names |= names
         declared: list[ast.stmt] = [ast.Nonlocal(sorted(names))] if names else []
         made = [self._function(list(given), [*declared, *body]) for body in bodies]
-        read = [_later(ast.Name(one, ast.Load())) for one in sorted(names)]
+        read = [later(ast.Name(one, ast.Load())) for one in sorted(names)]
         handed: list[ast.expr] = [*(ast.Name(one.name, ast.Load()) for one in made), ast.Tuple(list(read), ast.Load())]
         if names:
             targets = ast.Tuple([ast.Name(one, ast.Store()) for one in sorted(names)], ast.Store())
@@ -216,11 +215,12 @@ class _Flow(ast.NodeTransformer):
         return [ast.copy_location(one, at) for one in made], handed
 
     def _function(self, given: list[str], body: list[Any]) -> ast.FunctionDef:
-        return ast.FunctionDef(f"__block_{next(self._numbers)}__", _parameters(given), body, [])
+        return ast.FunctionDef(f"__block_{next(self._numbers)}__", parameters(given), body, [])
 
 
-def _later(value: ast.expr) -> ast.expr:
-    return ast.copy_location(ast.Lambda(_parameters([]), value), value)
+def later(value: ast.expr, *names: str) -> ast.expr:
+    """An expression as a function of some names."""
+    return ast.copy_location(ast.Lambda(parameters(names), value), value)
 
 
 def _own(loop: Any) -> Iterator[Any]:
@@ -269,9 +269,10 @@ def _as_branch(node: Any) -> Any:
     return ast.copy_location(ast.If(ast.UnaryOp(ast.Not(), node.test), [raised], []), node)
 
 
-def _parameters(names: list[str]) -> ast.arguments:
-    arguments = [ast.arg(name) for name in names]
-    return ast.arguments(posonlyargs=[], args=arguments, kwonlyargs=[], kw_defaults=[], defaults=[])
+def parameters(names: Sequence[str]) -> ast.arguments:
+    """Plain parameters of a function."""
+    given = [ast.arg(name) for name in names]
+    return ast.arguments(posonlyargs=[], args=given, kwonlyargs=[], kw_defaults=[], defaults=[])
 
 
 def _inside(nodes: Sequence[Any]) -> Iterator[Any]:
@@ -317,5 +318,6 @@ def _leaves(nodes: Sequence[Any]) -> bool:
     return _jumps(nodes) or any(isinstance(one, ast.Return) for one in _inside(nodes))
 
 
-def _own_scope(node: Any) -> bool:
-    return any(isinstance(one, _OWN_SCOPE) for one in ast.walk(node))
+def own_scope(node: ast.AST) -> bool:
+    """Whether what is inside has to stay in the function that it stands in."""
+    return any(isinstance(one, ast.NamedExpr | ast.Yield | ast.YieldFrom | ast.Await) for one in ast.walk(node))
